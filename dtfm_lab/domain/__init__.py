@@ -1,0 +1,1 @@
+"""The nouns: frozen values that check themselves once, when made."""

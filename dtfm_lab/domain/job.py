@@ -1,0 +1,152 @@
+"""What is trained and how it is cut up: stages, replicas, micro-batches."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+from dtfm_lab.domain.errors import JobError
+from dtfm_lab.domain.model import Layer, ModelSpec
+from dtfm_lab.domain.registry import unknown
+
+BYTES_PER_ELEMENT = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
+SYNCHRONISATIONS = ("sharded",)
+COMPRESSIONS = ("none",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One training iteration of a model, cut into stages, replicas and micro-batches.
+
+    Raises
+    ------
+    JobError
+        A count below 1, a batch that does not divide, more stages than blocks.
+    UnknownName
+        An unknown dtype, synchronisation or compression. (Schedules are looked up when used.)
+    """
+
+    name: str = "job"
+    model: ModelSpec | None
+    """None for a job that is only priced"""
+    n_stages: int
+    """pipeline-parallel degree, the paper's D_PP"""
+    n_replicas: int
+    """data-parallel degree, the paper's D_DP"""
+    global_batch: int
+    """sequences per iteration, over all replicas"""
+    microbatch: int
+    """sequences per pipeline step"""
+    dtype: str = "fp16"
+    schedule: str = "gpipe"
+    synchronisation: str = "sharded"
+    compression: str = "none"
+    given_gradient_bytes: float | None = None
+    """size of one stage's gradient for the communication cost, instead of the model's"""
+    given_hop_bytes: float | None = None
+    """a replica's whole mini-batch over one boundary for the communication cost, instead of the model's"""
+
+    def __post_init__(self) -> None:
+        for what in ("n_stages", "n_replicas", "global_batch", "microbatch"):
+            if not (isinstance(getattr(self, what), int) and getattr(self, what) >= 1):
+                raise JobError(f"job {self.name}: {what} is {getattr(self, what)}; wanted a whole number, 1 or more")
+        for what, value, known in (
+            ("dtype", self.dtype, BYTES_PER_ELEMENT),
+            ("synchronisation", self.synchronisation, SYNCHRONISATIONS),
+            ("compression", self.compression, COMPRESSIONS),
+        ):
+            if value not in known:
+                raise unknown(what, value, known)
+        for what in ("given_gradient_bytes", "given_hop_bytes"):
+            value = getattr(self, what)
+            if value is not None and not (value >= 0 and math.isfinite(value)):
+                raise JobError(f"job {self.name}: {what.removeprefix('given_')} is {value}; wanted 0 or more bytes")
+        if self.model is None:
+            if self.given_gradient_bytes is None or self.given_hop_bytes is None:
+                raise JobError(f"job {self.name} has no model; wanted one, or gradient_bytes and activation_bytes")
+            return
+        self.model.cut(self.n_stages)
+        if over := self.global_batch % (self.n_replicas * self.microbatch):
+            raise JobError(
+                f"job {self.name}: global batch of {self.global_batch} sequences is not a whole number of "
+                f"micro-batches: {self.n_replicas} replicas x {self.microbatch} sequences leave {over} over"
+            )
+
+    @classmethod
+    def from_bytes(
+        cls, n_stages: int, n_replicas: int, gradient_bytes: float, activation_bytes: float, name: str = "bytes"
+    ) -> Job:
+        """A job that is priced, not simulated or run: the two message sizes of the paper's cost model.
+
+        ``gradient_bytes`` is one stage's gradient, whole (c_dp); ``activation_bytes`` what a replica
+        sends over one stage boundary for its whole mini-batch (c_pp).
+        """
+        return cls(
+            name=name,
+            model=None,
+            n_stages=n_stages,
+            n_replicas=n_replicas,
+            global_batch=n_replicas,
+            microbatch=1,
+            given_gradient_bytes=gradient_bytes,
+            given_hop_bytes=activation_bytes,
+        )
+
+    @property
+    def n_tasklets(self) -> int:
+        """Devices needed: one a stage and replica."""
+        return self.n_stages * self.n_replicas
+
+    @property
+    def n_microbatches(self) -> int:
+        """Per replica and iteration."""
+        return self.global_batch // (self.n_replicas * self.microbatch)
+
+    @property
+    def gradient_bytes(self) -> float:
+        """One stage's gradient, whole, as the communication cost counts it: of the largest stage."""
+        return max(self.stage_gradient_bytes) if self.given_gradient_bytes is None else self.given_gradient_bytes
+
+    @property
+    def hop_bytes(self) -> float:
+        """A replica's whole mini-batch over one stage boundary, as the communication cost counts it."""
+        return self.n_microbatches * self.activation_bytes if self.given_hop_bytes is None else self.given_hop_bytes
+
+    @property
+    def activation_bytes(self) -> float:
+        """One micro-batch over one stage boundary, forward; its gradient is as large."""
+        model = self.modelled()
+        return float(self.microbatch * model.seq_len * model.d_model * BYTES_PER_ELEMENT[self.dtype])
+
+    @property
+    def stage_gradient_bytes(self) -> tuple[float, ...]:
+        """Per stage, the size of its gradient."""
+        each = BYTES_PER_ELEMENT[self.dtype]
+        return tuple(float(each * sum(layer.parameters for layer in layers)) for layers in self.stage_layers)
+
+    @cached_property
+    def stage_layers(self) -> tuple[tuple[Layer, ...], ...]:
+        """Per stage, its layers, first stage first."""
+        model = self.modelled()
+        counts = model.cut(self.n_stages)
+        ends = list(accumulate(counts))
+        return tuple(model.layers[end - count : end] for count, end in zip(counts, ends, strict=True))
+
+    def modelled(self) -> ModelSpec:
+        """The model, or a JobError for a job that has only message sizes."""
+        if self.model is None:
+            raise JobError(f"job {self.name} holds message sizes only; simulating or running it needs a model")
+        return self.model
+
+    def shapes(self, n_devices: int) -> list[tuple[int, int]]:
+        """(stages, replicas) that use all of ``n_devices`` and that this job's model and batch allow."""
+        fits = []
+        for n_stages in range(1, n_devices + 1):
+            n_replicas, rest = divmod(n_devices, n_stages)
+            batch_fits = self.model is None or self.global_batch % (n_replicas * self.microbatch) == 0
+            model_fits = self.model is None or n_stages <= self.model.n_blocks
+            if not rest and batch_fits and model_fits:
+                fits.append((n_stages, n_replicas))
+        return fits

@@ -1,0 +1,184 @@
+"""What happened, or is predicted to happen, on every device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.schedule import LANE, RECEIVES, SENDS, Action, Kind, Lane
+from dtfm_lab.domain.units import FloatArray, IntArray
+
+Clock = Literal["virtual", "paced", "real", "model"]
+"""How seconds were counted: see RunContext.clock."""
+
+
+class Span(NamedTuple):
+    """One action of one replica in one iteration, seconds since that iteration began."""
+
+    iteration: int
+    replica: int
+    action: Action
+    start_s: float
+    end_s: float
+
+
+class ComputeTime(NamedTuple):
+    """Seconds that one kind of computation takes on the device of one stage and replica."""
+
+    stage: int
+    replica: int
+    kind: Kind
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """What a trace's numbers mean and where they come from."""
+
+    source: Literal["simulated", "measured"]
+    clock: Clock
+    """``model``: simulated from FLOP and peak. ``virtual``: no sleeping, each worker's logical clock adds
+    its own CPU time. ``paced``: real time, each computation padded to the drawn device's. ``real``: wall
+    time, real links."""
+    schedule: str
+    links: Literal["drawn", "emulated", "real"]
+    devices: tuple[tuple[str, ...], ...]
+    """(stages, replicas) device names"""
+    topology: str = ""
+    topology_fingerprint: str = ""
+    job: str = ""
+    n_microbatches: int = 1
+    time_scale: float = 1.0
+    """wall seconds per recorded second (paced clock)"""
+    profile: tuple[ComputeTime, ...] = ()
+    """known before the first iteration: measured alone (virtual, real) or set by the drawn devices (paced)"""
+    losses: tuple[float, ...] = ()
+    """mean training loss of each iteration"""
+    late_messages: int = 0
+    """real bytes that came after the time at which the emulated link delivered them"""
+    overruns: int = 0
+    """computations that took longer than the drawn device's"""
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Columns, one row per (iteration, replica, action); ``actions`` is the table that ``action`` indexes.
+
+    Raises TraceError on columns of unequal length, an end before its start, or a row given twice.
+    """
+
+    context: RunContext
+    actions: tuple[Action, ...]
+    iteration: IntArray
+    replica: IntArray
+    action: IntArray
+    start_s: FloatArray
+    end_s: FloatArray
+
+    def __post_init__(self) -> None:
+        lengths = {c: len(getattr(self, c)) for c in ("iteration", "replica", "action", "start_s", "end_s")}
+        if len(set(lengths.values())) != 1:
+            raise TraceError(f"trace columns have lengths {lengths}; wanted one length")
+        if not len(self.start_s):
+            raise TraceError("trace has no rows; wanted at least one")
+        if (early := np.flatnonzero(self.end_s < self.start_s)).size:
+            raise TraceError(f"row {early[0]} ({self.actions[self.action[early[0]]]}) ends before it starts")
+        keys = np.stack([self.iteration, self.replica, self.action])
+        if np.unique(keys, axis=1).shape[1] != keys.shape[1]:
+            raise TraceError("trace holds an action of one iteration and replica twice; wanted one row each")
+
+    @classmethod
+    def from_spans(cls, context: RunContext, spans: Iterable[Span]) -> Trace:
+        """Sorted by iteration, replica and start."""
+        rows = sorted(spans, key=lambda s: (s.iteration, s.replica, s.start_s, s.end_s, s.action))
+        actions = tuple(dict.fromkeys(span.action for span in rows))
+        at = {action: i for i, action in enumerate(actions)}
+        return cls(
+            context,
+            actions,
+            np.array([s.iteration for s in rows], dtype=np.int64),
+            np.array([s.replica for s in rows], dtype=np.int64),
+            np.array([at[s.action] for s in rows], dtype=np.int64),
+            np.array([s.start_s for s in rows]),
+            np.array([s.end_s for s in rows]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.start_s)
+
+    def __repr__(self) -> str:
+        c = self.context
+        return f"<Trace {c.source} {c.schedule}, {c.clock} clock: {self.n_iterations} x {self.iteration_s:.6g} s>"
+
+    @property
+    def n_iterations(self) -> int:
+        return len(self.iteration_ends_s)
+
+    @cached_property
+    def iteration_ends_s(self) -> FloatArray:
+        """(iterations,) seconds from the beginning of each iteration to its last action's end."""
+        ends = pd.Series(self.end_s).groupby(self.iteration).max()
+        return np.asarray(ends, dtype=np.float64)
+
+    @property
+    def iteration_s(self) -> float:
+        """The median iteration: one slow start does not count."""
+        return float(np.median(self.iteration_ends_s))
+
+    @cached_property
+    def compute_share(self) -> float:
+        """Fraction of device time spent computing, over all devices and iterations; the rest is bubble."""
+        computing = np.array([a.lane is Lane.COMPUTE for a in self.actions])[self.action]
+        busy_s = float((self.end_s - self.start_s)[computing].sum())
+        n_devices = sum(len(stage) for stage in self.context.devices)
+        return busy_s / (n_devices * float(self.iteration_ends_s.sum()))
+
+    def spans(self) -> list[Span]:
+        columns = (self.iteration, self.replica, self.action, self.start_s, self.end_s)
+        return [Span(i, r, self.actions[a], s, e) for i, r, a, s, e in zip(*(c.tolist() for c in columns), strict=True)]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row an action: iteration, replica, stage, device, kind, microbatch and peer (-1: none),
+        lane, link ("a -> b", empty for computations), start_s, end_s."""
+        n_replicas = len(self.context.devices[0])
+        table = []
+        for replica in range(n_replicas):
+            for a in self.actions:
+                table.append(
+                    (
+                        a.stage,
+                        self.context.devices[a.stage][replica],
+                        a.kind.value,
+                        -1 if a.microbatch is None else a.microbatch,
+                        -1 if a.peer is None else a.peer,
+                        LANE[a.kind].value,
+                        self._link(a, replica),
+                    )
+                )
+        columns = ["stage", "device", "kind", "microbatch", "peer", "lane", "link"]
+        described = pd.DataFrame(table, columns=columns).iloc[self.replica * len(self.actions) + self.action]
+        described = described.reset_index(drop=True)
+        described.insert(0, "iteration", self.iteration)
+        described.insert(1, "replica", self.replica)
+        described["start_s"], described["end_s"] = self.start_s, self.end_s
+        return described
+
+    def _link(self, action: Action, replica: int) -> str:
+        devices = self.context.devices
+        if action.kind not in SENDS and action.kind not in RECEIVES:
+            return ""
+        stage, other = action.other_end(replica, len(devices[0]))
+        ends = [devices[action.stage][replica], devices[stage][other]]
+        return " -> ".join(ends if action.kind in SENDS else ends[::-1])
+
+    def profile_frame(self) -> pd.DataFrame:
+        """The compute times known before the run: stage, replica, kind, seconds."""
+        rows: list[Any] = list(self.context.profile)
+        return pd.DataFrame(rows, columns=list(ComputeTime._fields))

@@ -1,0 +1,60 @@
+"""The one door between what people write and SI: seconds, bytes, bytes per second, FLOP."""
+
+from __future__ import annotations
+
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+GB = 10**9
+GiB = 2**30
+TERA = 10**12
+
+
+@overload
+def from_ms(ms: float) -> float: ...
+@overload
+def from_ms(ms: FloatArray) -> FloatArray: ...
+def from_ms(ms: float | FloatArray) -> float | FloatArray:
+    """Milliseconds to seconds."""
+    return ms / 1e3
+
+
+@overload
+def to_ms(seconds: float) -> float: ...
+@overload
+def to_ms(seconds: FloatArray) -> FloatArray: ...
+def to_ms(seconds: float | FloatArray) -> float | FloatArray:
+    """Seconds to milliseconds."""
+    return seconds * 1e3
+
+
+@overload
+def from_gbps(gigabits_per_s: float) -> float: ...
+@overload
+def from_gbps(gigabits_per_s: FloatArray) -> FloatArray: ...
+def from_gbps(gigabits_per_s: float | FloatArray) -> float | FloatArray:
+    """Network gigabits (10^9 bits) per second to bytes per second."""
+    return gigabits_per_s * 1e9 / 8
+
+
+@overload
+def to_gbps(bytes_per_s: float) -> float: ...
+@overload
+def to_gbps(bytes_per_s: FloatArray) -> FloatArray: ...
+def to_gbps(bytes_per_s: float | FloatArray) -> float | FloatArray:
+    """Bytes per second to network gigabits (10^9 bits) per second."""
+    return bytes_per_s * 8 / 1e9
+
+
+def format_s(seconds: float) -> str:
+    """Seconds as a person reads them: ``3.44 s``, ``12.1 ms``, ``840 us``."""
+    if seconds == 0 or abs(seconds) >= 1:
+        return f"{seconds:.4g} s"
+    if abs(seconds) >= 1e-3:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds * 1e6:.3g} us"
