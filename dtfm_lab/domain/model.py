@@ -28,7 +28,7 @@ class Layer:
     """numbers that it hands to the next layer; what crosses a stage boundary set after it"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ModelSpec:
     """A model as the planner and the simulator see it; the runtime builds the same in torch."""
 
@@ -45,6 +45,9 @@ class ModelSpec:
     def __post_init__(self) -> None:
         if self.d_model % self.n_heads:
             raise JobError(f"model {self.name}: d_model {self.d_model} is not a multiple of {self.n_heads} heads")
+
+    def __repr__(self) -> str:
+        return f"<ModelSpec {self.name}: {self.n_blocks} blocks, {self.parameters:,} parameters>"
 
     @property
     def n_blocks(self) -> int:

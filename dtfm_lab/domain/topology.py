@@ -43,6 +43,8 @@ class Device:
                 raise TopologyError(f"device {self.name}: {what} is {getattr(self, what)}; wanted a number above 0")
         if not self.price_per_hour >= 0:
             raise TopologyError(f"device {self.name}: price_per_hour is {self.price_per_hour}; wanted 0 or more")
+        for what in ("peak_flop_per_s", "memory_bytes", "price_per_hour"):
+            object.__setattr__(self, what, float(getattr(self, what)))
 
 
 @dataclass(frozen=True, eq=False)

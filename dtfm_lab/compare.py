@@ -1,0 +1,151 @@
+"""Lay a prediction and a measurement side by side, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.schedule import Lane
+from dtfm_lab.domain.trace import Trace
+
+ACTION = ["replica", "stage", "kind", "microbatch", "peer"]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Every measured action with its prediction, and the errors summed up.
+
+    Errors are predicted minus measured, in seconds; relative ones are divided by the measured.
+    """
+
+    predicted: Trace
+    measured: Trace
+    rows: pd.DataFrame
+    """one row per measured action: iteration, replica, stage, device, kind, microbatch, peer, lane, link,
+    and for start_s, end_s and duration_s each _predicted, _measured and _error"""
+
+    @property
+    def iteration_error(self) -> float:
+        """Relative error of the median iteration: -0.03 is three per cent too optimistic."""
+        return self.predicted.iteration_s / self.measured.iteration_s - 1.0
+
+    @cached_property
+    def iterations(self) -> pd.DataFrame:
+        """Per iteration: predicted_s, measured_s, error_s, relative_error."""
+        measured_s = self.measured.iteration_ends_s
+        frame = pd.DataFrame({"predicted_s": self.predicted.iteration_s, "measured_s": measured_s})
+        frame.index.name = "iteration"
+        return _with_errors(frame)
+
+    @cached_property
+    def kinds(self) -> pd.DataFrame:
+        """Per kind of action: how many, mean predicted and measured seconds of one."""
+        return self._mean_durations("kind", self.rows)
+
+    @cached_property
+    def stages(self) -> pd.DataFrame:
+        """Per stage, its computations: seconds of one iteration, summed over micro-batches, mean over replicas."""
+        return self._compute_per(["stage"])
+
+    @cached_property
+    def devices(self) -> pd.DataFrame:
+        """Per device, its computations: seconds of one iteration."""
+        return self._compute_per(["stage", "device"])
+
+    @cached_property
+    def links(self) -> pd.DataFrame:
+        """Per directed link: messages an iteration, mean predicted and measured seconds from first to last byte,
+        and arrival_error_s, how much earlier or later than predicted its messages came (mean)."""
+        received = self.rows[self.rows["lane"] == Lane.RECEIVE.value]
+        frame = self._mean_durations("link", received)
+        frame["count"] //= self.measured.n_iterations
+        frame["arrival_error_s"] = received.groupby("link")["end_s_error"].mean()
+        return frame
+
+    def summary(self) -> dict[str, Any]:
+        """What ``dtfm-lab compare --json`` prints."""
+        context = self.measured.context
+        return {
+            "predicted_iteration_s": self.predicted.iteration_s,
+            "measured_iteration_s": self.measured.iteration_s,
+            "iteration_error": self.iteration_error,
+            "clock": context.clock,
+            "schedule": context.schedule,
+            "rows": len(self.rows),
+            "late_messages": context.late_messages,
+            "overruns": context.overruns,
+            "iterations": _records(self.iterations),
+            "kinds": _records(self.kinds),
+            "stages": _records(self.stages),
+            "devices": _records(self.devices),
+            "links": _records(self.links),
+        }
+
+    def _repr_html_(self) -> str:
+        return (
+            f"<p>predicted {self.predicted.iteration_s:.4g} s, measured {self.measured.iteration_s:.4g} s "
+            f"({self.measured.context.clock} clock): error {self.iteration_error:+.2%}</p>{self.kinds.to_html()}"
+        )
+
+    def _mean_durations(self, by: str, rows: pd.DataFrame) -> pd.DataFrame:
+        groups = rows.groupby(by)
+        frame = pd.DataFrame({
+            "count": groups.size(),
+            "predicted_s": groups["duration_s_predicted"].mean(),
+            "measured_s": groups["duration_s_measured"].mean(),
+        })
+        return _with_errors(frame)
+
+    def _compute_per(self, by: list[str]) -> pd.DataFrame:
+        rows = self.rows[self.rows["lane"] == Lane.COMPUTE.value]
+        columns = ["duration_s_predicted", "duration_s_measured"]
+        whole = rows.groupby([*by, "replica", "iteration"])[columns].sum().groupby(by).mean()
+        return _with_errors(whole.set_axis(["predicted_s", "measured_s"], axis=1))
+
+
+def compare(predicted: Trace, measured: Trace) -> Comparison:
+    """Join the two by action; a prediction of one iteration serves every measured one.
+
+    Raises TraceError where an action stands in only one of them: other schedules, shapes or placements.
+    """
+    if predicted.context.devices != measured.context.devices:
+        raise TraceError("the traces are of different placements; wanted two of one plan")
+    left, right = predicted.to_frame(), measured.to_frame()
+    key = ["iteration", *ACTION]
+    if predicted.n_iterations == 1:
+        left, key = left.drop(columns="iteration"), ACTION
+    elif predicted.n_iterations != measured.n_iterations:
+        raise TraceError(
+            f"predicted has {predicted.n_iterations} iterations, measured {measured.n_iterations}; wanted one or as many"
+        )
+    left = left.drop(columns=["device", "lane", "link"])
+    rows = right.merge(left, on=key, how="outer", suffixes=("_measured", "_predicted"), indicator=True)
+    if (stray := rows[rows["_merge"] != "both"]).size:
+        first = stray.iloc[0]
+        where = {"left_only": "measured", "right_only": "predicted"}[str(first["_merge"])]
+        raise TraceError(
+            f"{len(stray)} actions stand in one trace only, the first {first['stage']}{first['kind']} in the "
+            f"{where} one ({predicted.context.schedule} against {measured.context.schedule}); wanted the same actions"
+        )
+    rows = rows.drop(columns="_merge").sort_values(["iteration", "replica", "start_s_measured"], ignore_index=True)
+    for which in ("predicted", "measured"):
+        rows[f"duration_s_{which}"] = rows[f"end_s_{which}"] - rows[f"start_s_{which}"]
+    for what in ("start_s", "end_s", "duration_s"):
+        rows[f"{what}_error"] = rows[f"{what}_predicted"] - rows[f"{what}_measured"]
+    return Comparison(predicted, measured, rows)
+
+
+def _with_errors(frame: pd.DataFrame) -> pd.DataFrame:
+    frame["error_s"] = frame["predicted_s"] - frame["measured_s"]
+    frame["relative_error"] = frame["error_s"] / frame["measured_s"].where(frame["measured_s"] > 0)
+    return frame
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as plain dictionaries, None for what is not a number."""
+    flat = frame.reset_index().astype(object)
+    return [{str(k): v for k, v in row.items()} for row in flat.where(flat.notna(), None).to_dict("records")]

@@ -1,0 +1,29 @@
+"""The only file I/O: topologies, jobs, plans and traces; versioned, validated."""
+
+from dtfm_lab.files.jobs import job_names, load_job, save_job
+from dtfm_lab.files.plans import load_plan, plan_from_mapping, plan_to_mapping, save_plan
+from dtfm_lab.files.topologies import (
+    load_topology,
+    save_topology,
+    topology_from_mapping,
+    topology_names,
+    topology_to_mapping,
+)
+from dtfm_lab.files.traces import load_trace, save_trace
+
+__all__ = [
+    "job_names",
+    "load_job",
+    "load_plan",
+    "load_topology",
+    "load_trace",
+    "plan_from_mapping",
+    "plan_to_mapping",
+    "save_job",
+    "save_plan",
+    "save_topology",
+    "save_trace",
+    "topology_from_mapping",
+    "topology_names",
+    "topology_to_mapping",
+]

@@ -1,0 +1,136 @@
+"""Plans as versioned JSON: whole, so that a plan file can be simulated or run by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
+from dtfm_lab.domain.topology import Device, Topology
+from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.files.jobs import job_to_mapping
+from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_version, write_text
+
+
+class NetworkSection(Section):
+    """A topology in SI with exact numbers; the diagonal is written as 0 and not read."""
+
+    name: str
+    description: str = ""
+    devices: tuple[Device, ...]
+    latency_s: list[list[float]]
+    bandwidth_bytes_per_s: list[list[float]]
+
+
+class CostSection(Section):
+    group_s: list[float]
+    hop_s: list[float]
+    weights_s: list[list[float]]
+
+
+class PlanFile(Section):
+    dtfm_plan: int
+    topology: NetworkSection
+    job: Job
+    placement: list[list[int]]
+    cost: CostSection
+    lower_bound_s: float
+    planner: str
+    seed: int | None = None
+    generation: int = 0
+    evaluations: int = 0
+    seconds: float = 0.0
+    summary: dict[str, Any] = {}
+    """for people and scripts; not read back"""
+
+
+def plan_to_mapping(plan: Plan) -> dict[str, Any]:
+    t = plan.topology
+    return {
+        "dtfm_plan": 1,
+        "topology": {
+            "name": t.name,
+            "description": t.description,
+            "devices": [dump(d) for d in t.devices],
+            "latency_s": t.latency_s.tolist(),
+            "bandwidth_bytes_per_s": _without_diagonal(t.bandwidth_bytes_per_s),
+        },
+        "job": job_to_mapping(plan.job),
+        "placement": plan.placement.devices.tolist(),
+        "cost": {
+            "group_s": plan.cost.group_s.tolist(),
+            "hop_s": plan.cost.hop_s.tolist(),
+            "weights_s": plan.cost.weights_s.tolist(),
+        },
+        "lower_bound_s": plan.lower_bound_s,
+        "planner": plan.planner,
+        "seed": plan.seed,
+        "generation": plan.generation,
+        "evaluations": plan.evaluations,
+        "seconds": plan.seconds,
+        "summary": plan.summary(),
+    }
+
+
+def plan_from_mapping(data: dict[str, Any], *, where: str = "plan") -> Plan:
+    require_version(data, "dtfm_plan", where)
+    file = _parse_nouns(PlanFile, data, where)
+    try:
+        topology = Topology(
+            file.topology.devices,
+            np.array(file.topology.latency_s),
+            np.array(file.topology.bandwidth_bytes_per_s),
+            name=file.topology.name,
+            description=file.topology.description,
+        )
+        cost = CostBreakdown(
+            group_s=np.array(file.cost.group_s, dtype=float),
+            hop_s=np.array(file.cost.hop_s, dtype=float),
+            weights_s=np.array(file.cost.weights_s, dtype=float),
+        )
+        return Plan(
+            topology=topology,
+            job=file.job,
+            placement=Placement(np.array(file.placement, dtype=np.int64)),
+            cost=cost,
+            lower_bound_s=file.lower_bound_s,
+            planner=file.planner,
+            seed=file.seed,
+            generation=file.generation,
+            evaluations=file.evaluations,
+            seconds=file.seconds,
+        )
+    except (LabError, ValueError) as error:
+        raise FileError(f"{where}: {error}") from None
+
+
+def save_plan(plan: Plan, path: str | os.PathLike[str]) -> Path:
+    return write_text(path, json.dumps(plan_to_mapping(plan), indent=1) + "\n")
+
+
+def load_plan(path: str | os.PathLike[str]) -> Plan:
+    path = Path(path)
+    return plan_from_mapping(read_mapping(path), where=path.name)
+
+
+def _parse_nouns(kind: type[PlanFile], data: dict[str, Any], where: str) -> PlanFile:
+    """``parse``, where making a Device or a Job inside may also refuse."""
+    try:
+        return parse(kind, data, where)
+    except FileError:
+        raise
+    except LabError as error:
+        raise FileError(f"{where}: {error}") from None
+
+
+def _without_diagonal(matrix: FloatArray) -> list[list[float]]:
+    written = matrix.copy()
+    np.fill_diagonal(written, 0.0)
+    rows: list[list[float]] = written.tolist()
+    return rows

@@ -1,0 +1,120 @@
+"""What a placement costs: equations 2 to 4 of the paper, both directions of every link priced.
+
+A pair of devices that exchange a message each way takes ``topology.round_trip_s``: on symmetric
+links exactly the published 2 (alpha + c / beta). Shapes: N devices, S stages, D replicas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linear_sum_assignment
+
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.plan import CostBreakdown
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.units import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class PairCosts:
+    """Seconds between any two devices, (N, N) symmetric, zero on the diagonal."""
+
+    group_s: FloatArray
+    """as partners in a data-parallel group: one gradient shard out and one back, equation 2"""
+    hop_s: FloatArray
+    """as neighbours in a pipeline: a mini-batch's activations forward and their gradients back, equation 3"""
+
+
+def pair_costs(topology: Topology, job: Job) -> PairCosts:
+    """All that the communication cost knows of a topology and a job."""
+    return PairCosts(
+        group_s=topology.round_trip_s(job.gradient_bytes / job.n_replicas),
+        hop_s=topology.round_trip_s(job.hop_bytes),
+    )
+
+
+def group_costs(groups: IntArray, group_pair_s: FloatArray) -> FloatArray:
+    """(..., S) seconds that each group of (..., S, D) devices synchronises: equation 2.
+
+    Every member sends a shard to every other and gets one back, one peer after the other; the
+    group waits for its slowest member.
+    """
+    within: FloatArray = group_pair_s[groups[..., :, None], groups[..., None, :]]
+    slowest: FloatArray = within.sum(axis=-1).max(axis=-1)
+    return slowest
+
+
+def bottleneck_matching(cost: FloatArray) -> tuple[float, IntArray]:
+    """Pair rows with columns so that the worst pair is as cheap as can be; of these, the cheapest sum.
+
+    Returns the worst pair's cost and, (D,), the column of each row. Exact: a threshold is good when
+    the pairs up to it hold a perfect matching, and no threshold below the dearest of all cheapest
+    entries (of a row, of a column) can be; it usually is the answer, else binary search.
+    """
+    floor = max(cost.min(axis=1).max(), cost.min(axis=0).max())
+    if not _holds_matching(cost, floor):
+        thresholds = np.unique(cost[cost > floor])
+        low, high = 0, len(thresholds) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if _holds_matching(cost, thresholds[middle]):
+                high = middle
+            else:
+                low = middle + 1
+        floor = thresholds[low]
+    never = len(cost) * (floor + 1.0)
+    _, columns = linear_sum_assignment(np.where(cost <= floor, cost, never))
+    return float(floor), columns.astype(np.int64)
+
+
+def _holds_matching(cost: FloatArray, threshold: float) -> bool:
+    above: npt.NDArray[np.bool_] = cost > threshold
+    return not above[linear_sum_assignment(above)].any()
+
+
+def coarsened_weights(groups: IntArray, hop_pair_s: FloatArray) -> FloatArray:
+    """(S, S) symmetric: the bottleneck matching between every two of the (S, D) groups, equation 3."""
+    n_stages = len(groups)
+    weights = np.zeros((n_stages, n_stages))
+    for a in range(n_stages):
+        for b in range(a + 1, n_stages):
+            weights[a, b], _ = bottleneck_matching(hop_pair_s[np.ix_(groups[a], groups[b])])
+    return weights + weights.T
+
+
+def align(groups: IntArray, order: IntArray, hop_pair_s: FloatArray) -> IntArray:
+    """The (S, D) grid of the groups in stage order, whose columns are pipelines.
+
+    Column by column each device is followed by its partner in the bottleneck matching of the two
+    neighbouring groups, so every hop of the grid costs what its edge of the coarsened graph weighs.
+    """
+    grid = groups[order].copy()
+    for s in range(len(grid) - 1):
+        _, columns = bottleneck_matching(hop_pair_s[np.ix_(grid[s], grid[s + 1])])
+        grid[s + 1] = grid[s + 1, columns]
+    return grid
+
+
+def hop_costs(grid: IntArray, hop_pair_s: FloatArray) -> FloatArray:
+    """(..., S-1) seconds of each hop of (..., S, D) grids, as their columns pair."""
+    slowest: FloatArray = hop_pair_s[grid[..., :-1, :], grid[..., 1:, :]].max(axis=-1)
+    return slowest
+
+
+def total_costs(grid: IntArray, pair: PairCosts) -> FloatArray:
+    """(...) seconds of (..., S, D) grids, as their columns pair: equation 1."""
+    total: FloatArray = group_costs(grid, pair.group_s).max(axis=-1) + hop_costs(grid, pair.hop_s).sum(axis=-1)
+    return total
+
+
+def price_placement(topology: Topology, job: Job, devices: IntArray) -> CostBreakdown:
+    """The cost of a (S, D) grid exactly as its columns pair, whether or not that is the best pairing."""
+    pair = pair_costs(topology, job)
+    return CostBreakdown(
+        group_s=group_costs(devices, pair.group_s),
+        hop_s=hop_costs(devices, pair.hop_s),
+        weights_s=coarsened_weights(devices, pair.hop_s),
+    )

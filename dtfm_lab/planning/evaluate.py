@@ -1,0 +1,118 @@
+"""Price a placement that somebody else made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.plan import Placement, Plan
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning.bounds import lower_bound_s
+from dtfm_lab.planning.cost import align, coarsened_weights, pair_costs, price_placement
+from dtfm_lab.planning.path import shortest_path
+
+Groups = Sequence[Sequence[int | str]]
+
+
+def evaluate(
+    topology: Topology,
+    job: Job,
+    *,
+    stages: Groups | None = None,
+    rank_map: Sequence[int | None] | None = None,
+    groups: Groups | None = None,
+) -> Plan:
+    """The plan of a given placement, by ``planner="given"``. The job takes the placement's shape.
+
+    Parameters
+    ----------
+    stages
+        Devices (indices or names) of each stage, first stage first. The order is kept; neighbouring
+        groups are paired by the bottleneck matching.
+    rank_map
+        By device, rank = pipeline x n_stages + stage of the job, None where idle. Priced exactly as
+        it pairs the devices.
+    groups
+        Data-parallel groups in any order: the best order is found too.
+
+    Raises
+    ------
+    PlanError
+        Not exactly one of the three, groups of unequal size, a device out of range or twice, ranks
+        that are not 0 to n - 1 once each.
+    UnknownName
+        A device name that the topology does not have.
+    JobError
+        A shape that the job's model or batch does not allow.
+    """
+    given = {"stages": stages, "rank_map": rank_map, "groups": groups}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) != 1:
+        raise PlanError(f"{' and '.join(named) or 'nothing'} given; wanted exactly one of stages, rank_map, groups")
+    if rank_map is not None:
+        grid, job = _from_ranks(topology, job, rank_map)
+    else:
+        grid = _grid(topology, stages if stages is not None else groups or ())
+        job = reshaped(job, *grid.shape)
+        hop_s = pair_costs(topology, job).hop_s
+        order = np.arange(len(grid)) if stages is not None else shortest_path(coarsened_weights(grid, hop_s))
+        grid = align(grid, order, hop_s)
+    return Plan(
+        topology=topology,
+        job=job,
+        placement=Placement(grid),
+        cost=price_placement(topology, job, grid),
+        lower_bound_s=lower_bound_s(topology, job),
+        planner="given",
+    )
+
+
+def reshaped(job: Job, n_stages: int, n_replicas: int) -> Job:
+    """The job cut into this many stages and replicas; JobError where it does not divide."""
+    if (job.n_stages, job.n_replicas) == (n_stages, n_replicas):
+        return job
+    return replace(job, n_stages=n_stages, n_replicas=n_replicas)
+
+
+def _grid(topology: Topology, groups: Groups) -> IntArray:
+    sizes = [len(group) for group in groups]
+    if not sizes or min(sizes) == 0 or len(set(sizes)) > 1:
+        found = ", ".join(map(str, sizes)) or "no"
+        raise PlanError(f"groups of {found} devices; wanted equal sizes, one device at least")
+    return Placement(np.array([[_index(topology, d) for d in group] for group in groups])).devices
+
+
+def _index(topology: Topology, device: int | str) -> int:
+    if isinstance(device, str):
+        return topology.index(device)
+    if isinstance(device, bool) or not isinstance(device, int | np.integer):
+        raise PlanError(f"device {device!r} is not an index or a name")
+    if not 0 <= device < len(topology):
+        raise PlanError(f"device {device} is out of range; {topology.name} has devices 0 to {len(topology) - 1}")
+    return int(device)
+
+
+def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) -> tuple[IntArray, Job]:
+    if len(rank_map) != len(topology):
+        raise PlanError(f"rank map of {len(rank_map)} entries; {topology.name} has {len(topology)} devices")
+    device_of: dict[int, int] = {}
+    for device, rank in enumerate(rank_map):
+        if rank is None:
+            continue
+        if isinstance(rank, bool) or not isinstance(rank, int | np.integer):
+            raise PlanError(f"rank {rank!r} of device {device} is not a whole number; wanted one, or None where idle")
+        if rank in device_of:
+            raise PlanError(f"rank {rank} is given to devices {device_of[rank]} and {device}; wanted each rank once")
+        device_of[int(rank)] = device
+    n_ranks = len(device_of)
+    if not n_ranks or n_ranks % job.n_stages:
+        raise PlanError(f"rank map of {n_ranks} ranks; wanted a multiple of the job's {job.n_stages} stages")
+    if missing := set(range(n_ranks)) - set(device_of):
+        raise PlanError(f"rank map of {n_ranks} ranks lacks rank {min(missing)}; wanted 0 to {n_ranks - 1}")
+    pipelines = np.array([device_of[rank] for rank in range(n_ranks)]).reshape(-1, job.n_stages)
+    return np.ascontiguousarray(pipelines.T), reshaped(job, job.n_stages, len(pipelines))

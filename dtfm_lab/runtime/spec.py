@@ -1,0 +1,62 @@
+"""What a run needs to know, as one line of JSON from the kernel to the crew."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Schedule, lower
+from dtfm_lab.files import plan_from_mapping, plan_to_mapping
+from dtfm_lab.simulation.schedules import schedules
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """A plan, the schedule that it runs under, and how."""
+
+    plan: Plan
+    schedule: str
+    iterations: int
+    clock: str
+    seed: int = 0
+    learning_rate: float = 3e-3
+    text: str | None = None
+    """path of the text to train on; None: the text that comes with the lab"""
+    parameters_folder: str | None = None
+    """where replica 0 leaves each stage's trained parameters as stage-S.npz"""
+    time_scale: float | None = None
+    """paced clock: wall seconds per second; None: chosen from the profile"""
+
+    def to_line(self) -> str:
+        values = {k: v for k, v in vars(self).items() if k in self.__dataclass_fields__}
+        return json.dumps(values | {"plan": plan_to_mapping(self.plan)}) + "\n"
+
+    @classmethod
+    def from_line(cls, line: str) -> RunSpec:
+        values: dict[str, Any] = json.loads(line)
+        return cls(**values | {"plan": plan_from_mapping(values["plan"])})
+
+    @cached_property
+    def programs(self) -> Schedule:
+        """All that each stage does in an iteration."""
+        job = self.plan.job
+        return lower(schedules[self.schedule](job.n_stages, job.n_microbatches), job.n_replicas)
+
+    @property
+    def workers(self) -> list[tuple[int, int]]:
+        """(stage, replica) by rank: rank = replica x n_stages + stage."""
+        job = self.plan.job
+        return [(s, r) for r in range(job.n_replicas) for s in range(job.n_stages)]
+
+    def rank(self, stage: int, replica: int) -> int:
+        return replica * self.plan.job.n_stages + stage
+
+    def device(self, stage: int, replica: int) -> int:
+        """Index in the topology."""
+        return int(self.plan.placement.devices[stage, replica])
+
+    def device_name(self, stage: int, replica: int) -> str:
+        return self.plan.topology.names[self.device(stage, replica)]

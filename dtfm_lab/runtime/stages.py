@@ -1,0 +1,114 @@
+"""A GPT cut into stages, in torch; parameters depend on the seed and the layer, never on the cut."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.model import LayerKind, ModelSpec
+
+DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
+WEIGHT_STD = 0.02
+"""GPT-2's initialisation (Radford et al. 2019)"""
+
+
+class Embedding(nn.Module):
+    """Tokens and learned positions. (batch, seq) -> (batch, seq, d_model)."""
+
+    def __init__(self, model: ModelSpec) -> None:
+        super().__init__()
+        self.token = nn.Embedding(model.vocab_size, model.d_model)
+        self.position = nn.Parameter(torch.empty(model.seq_len, model.d_model))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.token(tokens) + self.position[: tokens.shape[1]]
+
+
+class Block(nn.Module):
+    """Pre-norm causal attention and a 4x MLP, each added to its input."""
+
+    def __init__(self, model: ModelSpec) -> None:
+        super().__init__()
+        d = model.d_model
+        self.n_heads = model.n_heads
+        self.attention_norm = nn.LayerNorm(d)
+        self.query_key_value = nn.Linear(d, 3 * d)
+        self.attention_out = nn.Linear(d, d)
+        self.mlp_norm = nn.LayerNorm(d)
+        self.mlp_in = nn.Linear(d, 4 * d)
+        self.mlp_out = nn.Linear(4 * d, d)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, seq, d = x.shape
+        qkv = self.query_key_value(self.attention_norm(x)).view(batch, seq, 3, self.n_heads, d // self.n_heads)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.attention_out(attended.transpose(1, 2).reshape(batch, seq, d))
+        return x + self.mlp_out(F.gelu(self.mlp_in(self.mlp_norm(x))))
+
+
+class Head(nn.Module):
+    """Logits over the vocabulary; its matrix is its own (tied embeddings are not run yet)."""
+
+    def __init__(self, model: ModelSpec) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(model.d_model)
+        self.logits = nn.Linear(model.d_model, model.vocab_size, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.logits(self.norm(x))
+
+
+LAYERS = {LayerKind.EMBEDDING: Embedding, LayerKind.BLOCK: Block, LayerKind.HEAD: Head}
+
+
+def build_stage(job: Job, stage: int, seed: int) -> nn.Sequential:
+    """The layers of one stage; children are named by their index in the whole model."""
+    model = job.modelled()
+    first = sum(len(layers) for layers in job.stage_layers[:stage])
+    module = nn.Sequential()
+    for index, layer in enumerate(job.stage_layers[stage], start=first):
+        built = LAYERS[layer.kind](model).to(DTYPES[job.dtype])
+        _initialise(built, torch.Generator().manual_seed(seed * 100_003 + index))
+        module.add_module(str(index), built)
+    return module
+
+
+def next_token_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy in nats per token."""
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def _initialise(layer: nn.Module, generator: torch.Generator) -> None:
+    """Normal weights, zero biases, unit norms, from our own generator: torch's global one stays untouched in effect.
+
+    Drawn in float64 and rounded, so that a float32 and a float64 run begin alike.
+    """
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            if name.endswith("bias"):
+                parameter.zero_()
+            elif "norm" in name:
+                parameter.fill_(1.0)
+            else:
+                drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                parameter.copy_(drawn * WEIGHT_STD)
+
+
+class FlatGradients:
+    """All gradients of a stage as one vector, padded to whole shards; ``.grad`` are views into it.
+
+    Averaging then needs no packing: shard q is replica q's to average.
+    """
+
+    def __init__(self, module: nn.Module, n_shards: int) -> None:
+        parameters = list(module.parameters())
+        n_elements = sum(p.numel() for p in parameters)
+        self.flat = torch.zeros(n_elements + -n_elements % n_shards, dtype=parameters[0].dtype)
+        self.shards = list(self.flat.chunk(n_shards))
+        offset = 0
+        for p in parameters:
+            p.grad = self.flat[offset : offset + p.numel()].view_as(p)
+            offset += p.numel()

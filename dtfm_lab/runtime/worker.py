@@ -1,0 +1,172 @@
+"""One worker process: joins the others, profiles its stage, then trains it iteration by iteration."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from collections import defaultdict
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from dtfm_lab.domain.schedule import SENDS, Kind
+from dtfm_lab.domain.trace import Span
+from dtfm_lab.runtime.clocks import Clock, PacedClock, RealClock, VirtualClock
+from dtfm_lab.runtime.execute import Executor, StageMath
+from dtfm_lab.runtime.profile import REHEARSALS, ComputeLog
+from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.runtime.stages import build_stage
+from dtfm_lab.runtime.text import TextBatches
+from dtfm_lab.runtime.transport import GlooTransport, Incoming
+
+REPORT_EVERY_S = 0.05
+"""spans travel in batches: often enough to be watched, seldom enough not to disturb"""
+GLOO_TIMEOUT = datetime.timedelta(hours=1)
+"""the crew notices a dead worker long before; this only bounds a forgotten machine"""
+
+
+class Reporter:
+    """Events to the crew, spans in batches; called from the computing thread and sender threads."""
+
+    def __init__(self, connection: Connection, rank: int) -> None:
+        self._connection, self._rank = connection, rank
+        self._lock = threading.Lock()
+        self._rows: list[list[Any]] = []
+        self._last_s = 0.0
+
+    def event(self, event: str, **values: Any) -> None:
+        with self._lock:
+            self._flush()
+            self._write({"event": event, "rank": self._rank, **values})
+
+    def span(self, span: Span) -> None:
+        with self._lock:
+            self._rows.append([span.iteration, span.replica, list(span.action), span.start_s, span.end_s])
+            if time.monotonic() - self._last_s > REPORT_EVERY_S:
+                self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._write({"event": "spans", "rank": self._rank, "rows": self._rows})
+            self._rows, self._last_s = [], time.monotonic()
+
+    def _write(self, values: dict[str, Any]) -> None:
+        self._connection.send_bytes(json.dumps(values).encode())
+
+
+def main(spec: RunSpec, rank: int, connection: Connection) -> None:
+    """Body of the process; leaves by ``os._exit``, because gloo's threads cannot be joined once a peer is gone."""
+    threading.Thread(target=_leave_with_the_crew, args=(os.getppid(),), daemon=True).start()
+    report = Reporter(connection, rank)
+    status = 0
+    try:
+        _work(spec, rank, connection, report)
+    except BaseException as error:  # noqa: BLE001 - the crew tells the user
+        traceback.print_exc()
+        report.event("error", message=f"{type(error).__name__}: {error}")
+        status = 1
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _work(spec: RunSpec, rank: int, connection: Connection, report: Reporter) -> None:
+    torch.set_num_threads(1)
+    stage, replica = spec.workers[rank]
+    _join(connection.recv()["port"], rank, len(spec.workers))
+    report.event("ready", torch=torch.__version__)
+
+    job = spec.plan.job
+    batches = TextBatches(spec.text, job.modelled().seq_len, job.global_batch, spec.seed)
+    copy = StageMath(spec, stage, build_stage(job, stage, spec.seed))
+    transport = _transport(spec, stage, replica, copy)
+    log = ComputeLog()
+
+    def play(executor: Executor, order: dict[str, Any]) -> float:
+        batch = batches.share(max(order["iteration"], 0), replica, job.n_replicas, job.n_microbatches)
+        return executor.iteration(order["iteration"], batch, order["began_monotonic_s"])
+
+    rehearsal = Executor(spec, stage, replica, copy, transport, VirtualClock(), {}, lambda span: None, log)
+    for _ in range(REHEARSALS):
+        play(rehearsal, connection.recv())
+        report.event("rehearsed")
+    report.event("profiled", rows=[[str(kind), *m] for kind, m in log.measured().items()])
+
+    train = connection.recv()
+    drawn_s = {Kind(kind): seconds for kind, seconds in train["drawn_s"].items()}
+    clock = _clock(spec.clock, train["time_scale"])
+    math = StageMath(spec, stage, build_stage(job, stage, spec.seed))
+    executor = Executor(spec, stage, replica, math, transport, clock, drawn_s, report.span, log)
+    report.event("built")
+    for _ in range(spec.iterations):
+        order = connection.recv()
+        loss = play(executor, order)
+        report.event(
+            "finished",
+            loss=loss if math.is_last else None,
+            late_messages=clock.late_messages,
+            overruns=clock.overruns,
+        )
+    _leave_parameters(spec, stage, replica, math, report)
+    dist.barrier()  # nobody closes a connection while another still reads from it
+    report.event("left")
+
+
+def _join(port: int, rank: int, n_workers: int) -> None:
+    if sys.platform == "linux":
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # loopback only; gloo would look up the host's name
+    store = dist.TCPStore("127.0.0.1", port, n_workers, is_master=False, timeout=GLOO_TIMEOUT)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=n_workers, timeout=GLOO_TIMEOUT)
+
+
+def _clock(name: str, time_scale: float) -> Clock:
+    match name:
+        case "virtual":
+            return VirtualClock()
+        case "paced":
+            return PacedClock(time_scale)
+    return RealClock()
+
+
+def _transport(spec: RunSpec, stage: int, replica: int, math: StageMath) -> GlooTransport:
+    """Receivers for what the other programs send here, in the order in which they send it."""
+    job = spec.plan.job
+    n_activation = job.microbatch * job.modelled().seq_len * job.modelled().d_model
+    n_shard = math.gradients.shards[0].numel()
+    incoming: dict[int, list[Incoming]] = defaultdict(list)
+    targets: set[int] = set()
+    for s, r in spec.workers:
+        for action in spec.programs.programs[s]:
+            if action.kind not in SENDS:
+                continue
+            end = action.other_end(r, job.n_replicas)
+            if end == (stage, replica):
+                n_elements = n_activation if action.kind in (Kind.SEND_F, Kind.SEND_B) else n_shard
+                incoming[spec.rank(s, r)].append(Incoming(action.counterpart(), n_elements))
+            if (s, r) == (stage, replica):
+                targets.add(spec.rank(*end))
+    return GlooTransport(incoming, sorted(targets), math.gradients.flat.dtype, range(-REHEARSALS, spec.iterations))
+
+
+def _leave_parameters(spec: RunSpec, stage: int, replica: int, math: StageMath, report: Reporter) -> None:
+    arrays = {name: p.detach().numpy() for name, p in math.module.named_parameters()}
+    digest = hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays.values())).hexdigest()
+    if spec.parameters_folder is not None and replica == 0:
+        np.savez(Path(spec.parameters_folder) / f"stage-{stage}.npz", **arrays)
+    report.event("parameters", sha256=digest)
+
+
+def _leave_with_the_crew(crew: int) -> None:
+    """A crew that was killed cannot tell us; having another parent does."""
+    while os.getppid() == crew:
+        time.sleep(0.2)
+    os._exit(1)

@@ -1,0 +1,75 @@
+// Zoom and pan by wheel, drag and keyboard.
+
+const DEEPEST = 1e5; // times
+
+/** `whole()` is all of the time there is; `changed()` asks for a repaint. `span` is null for all. */
+export function navigation(root, box, whole, place, changed, cleanUp) {
+  let span = null;
+  let grabbed = null;
+
+  function look(from, to) {
+    const [first, last] = whole();
+    const length = Math.min(last - first, Math.max((last - first) / DEEPEST, to - from));
+    const start = Math.min(last - length, Math.max(first, from));
+    span = length >= (last - first) * 0.9999 ? null : [start, start + length];
+    changed();
+  }
+
+  function zoom(factor, around) {
+    const [from, to] = visible();
+    const centre = around ?? (from + to) / 2;
+    look(centre - (centre - from) * factor, centre + (to - centre) * factor);
+  }
+
+  function shift(share) {
+    const [from, to] = visible();
+    look(from + share * (to - from), to + share * (to - from));
+  }
+
+  const visible = () => span ?? whole();
+  const reset = () => { span = null; changed(); };
+
+  // A wheel that is on its way down the notebook must not be caught by a chart it happens to cross.
+  const wheel = (event) => {
+    const wanted = event.ctrlKey || event.metaKey || root.contains(document.activeElement);
+    if (!wanted || !place()) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) shift(event.deltaX / 800);
+    else zoom(Math.exp(event.deltaY * 0.002), place().time(event.offsetX));
+  };
+  box.addEventListener("wheel", wheel, { passive: false });
+  cleanUp.add(() => box.removeEventListener("wheel", wheel));
+
+  box.addEventListener("pointerdown", (event) => {
+    root.focus({ preventScroll: true });
+    if (event.button !== 0 || !place()) return;
+    grabbed = { x: event.clientX, span: visible(), scale: place().scale };
+    box.setPointerCapture(event.pointerId);
+    box.classList.add("dtfm-dragging");
+  });
+  box.addEventListener("pointermove", (event) => {
+    if (!grabbed) return;
+    const moved = (event.clientX - grabbed.x) / grabbed.scale;
+    look(grabbed.span[0] - moved, grabbed.span[1] - moved);
+  });
+  const release = () => { grabbed = null; box.classList.remove("dtfm-dragging"); };
+  box.addEventListener("pointerup", release);
+  box.addEventListener("pointercancel", release);
+  box.addEventListener("dblclick", reset);
+
+  const KEYS = {
+    "+": () => zoom(0.7), "=": () => zoom(0.7), "-": () => zoom(1 / 0.7), "0": reset,
+    ArrowLeft: () => shift(-0.15), ArrowRight: () => shift(0.15),
+    ArrowUp: () => zoom(0.7), ArrowDown: () => zoom(1 / 0.7),
+    Home: () => shift(-1e9), End: () => shift(1e9),
+  };
+  root.addEventListener("keydown", (event) => {
+    if (!KEYS[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
+    KEYS[event.key]();
+    event.preventDefault();
+    event.stopPropagation();
+  });
+
+  return { visible, reset, dragging: () => grabbed !== null };
+}

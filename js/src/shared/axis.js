@@ -1,0 +1,53 @@
+// Numbers on axes and in labels.
+
+/** Round values that cut [low, high] into about `count` steps. */
+export function ticks(low, high, count = 6) {
+  const span = high - low;
+  if (!(span > 0) || !isFinite(span)) return [low];
+  const step = niceStep(span / Math.max(1, count));
+  const first = Math.ceil(low / step - 1e-9);
+  const last = Math.floor(high / step + 1e-9);
+  return Array.from({ length: last - first + 1 }, (_, index) => (first + index) * step);
+}
+
+/** The powers of ten in [low, high], with 2s and 5s between when there are few. */
+export function logTicks(low, high) {
+  const values = [];
+  const decades = Math.log10(high / low);
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
+    for (const lead of decades < 2.5 ? [1, 2, 5] : [1]) values.push(lead * 10 ** power);
+  return values.filter((value) => value >= low * 0.999 && value <= high * 1.001);
+}
+
+function niceStep(rough) {
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const lead = rough / power;
+  return power * (lead <= 1 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10);
+}
+
+/** As many decimals as it takes to tell neighbouring ticks apart. */
+export function tickLabel(value, step) {
+  const decimals = Math.min(9, Math.max(0, -Math.floor(Math.log10(step || 1) + 1e-9)));
+  return value.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+}
+
+/** 1234567 -> "1.2M", for axes that count. */
+export function compact(value) {
+  return value.toLocaleString("en-US", { notation: "compact", maximumSignificantDigits: 3 });
+}
+
+/** A number in three figures or so, without exponent: "0.1", "12.3", "1,234". */
+export function figures(value, digits = 3) {
+  return value.toLocaleString("en-US", { maximumSignificantDigits: Math.max(digits, integerDigits(value)) });
+}
+
+const integerDigits = (value) => (Math.abs(value) < 1 ? 1 : Math.floor(Math.log10(Math.abs(value))) + 1);
+
+/** "12.34 s", "3.21 s", "45.6 ms": a duration as people say it. */
+export function seconds(value) {
+  if (!isFinite(value)) return "–";
+  const size = Math.abs(value);
+  if (size >= 1000) return `${figures(value, 4)} s`;
+  if (size >= 0.1 || size === 0) return `${value.toFixed(2)} s`;
+  return size >= 1e-4 ? `${figures(value * 1e3)} ms` : `${figures(value * 1e6)} µs`;
+}
