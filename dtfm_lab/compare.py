@@ -93,11 +93,13 @@ class Comparison:
 
     def _mean_durations(self, by: str, rows: pd.DataFrame) -> pd.DataFrame:
         groups = rows.groupby(by)
-        frame = pd.DataFrame({
-            "count": groups.size(),
-            "predicted_s": groups["duration_s_predicted"].mean(),
-            "measured_s": groups["duration_s_measured"].mean(),
-        })
+        frame = pd.DataFrame(
+            {
+                "count": groups.size(),
+                "predicted_s": groups["duration_s_predicted"].mean(),
+                "measured_s": groups["duration_s_measured"].mean(),
+            }
+        )
         return _with_errors(frame)
 
     def _compute_per(self, by: list[str]) -> pd.DataFrame:

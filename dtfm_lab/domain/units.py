@@ -52,8 +52,10 @@ def to_gbps(bytes_per_s: float | FloatArray) -> float | FloatArray:
 
 
 def format_s(seconds: float) -> str:
-    """Seconds as a person reads them: ``3.44 s``, ``12.1 ms``, ``840 us``."""
-    if seconds == 0 or abs(seconds) >= 1:
+    """Seconds as a person reads them: ``3.44 s``, ``12.1 ms``, ``840 us``; rounding noise as ``0 s``."""
+    if abs(seconds) < 1e-9:
+        return "0 s"
+    if abs(seconds) >= 1:
         return f"{seconds:.4g} s"
     if abs(seconds) >= 1e-3:
         return f"{seconds * 1e3:.3g} ms"

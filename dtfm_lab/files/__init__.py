@@ -1,7 +1,8 @@
 """The only file I/O: topologies, jobs, plans and traces; versioned, validated."""
 
-from dtfm_lab.files.jobs import job_names, load_job, save_job
+from dtfm_lab.files.jobs import job_names, load_job, override, save_job
 from dtfm_lab.files.plans import load_plan, plan_from_mapping, plan_to_mapping, save_plan
+from dtfm_lab.files.reading import read_mapping
 from dtfm_lab.files.topologies import (
     load_topology,
     save_topology,
@@ -17,8 +18,10 @@ __all__ = [
     "load_plan",
     "load_topology",
     "load_trace",
+    "override",
     "plan_from_mapping",
     "plan_to_mapping",
+    "read_mapping",
     "save_job",
     "save_plan",
     "save_topology",

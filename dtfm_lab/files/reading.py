@@ -46,7 +46,9 @@ def read_mapping(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise FileError(f"{path}: line {error.lineno}, column {error.colno}: broken JSON: {error.msg}") from None
     except yaml.YAMLError as error:
-        raise FileError(f"{path}: {_yaml_place(error)}broken YAML: {getattr(error, 'problem', None) or error}") from None
+        raise FileError(
+            f"{path}: {_yaml_place(error)}broken YAML: {getattr(error, 'problem', None) or error}"
+        ) from None
     if not isinstance(data, dict):
         raise FileError(f"{path}: holds {_kind_of(data)}; wanted a mapping of keys to values")
     return data

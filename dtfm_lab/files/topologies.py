@@ -107,7 +107,10 @@ def topology_to_mapping(topology: Topology) -> dict[str, Any]:
     n = len(topology)
     region_of = [d.region for d in topology.devices]
     speed = [
-        [(float(to_ms(topology.latency_s[i, j])), float(to_gbps(topology.bandwidth_bytes_per_s[i, j]))) for j in range(n)]
+        [
+            (float(to_ms(topology.latency_s[i, j])), float(to_gbps(topology.bandwidth_bytes_per_s[i, j])))
+            for j in range(n)
+        ]
         for i in range(n)
     ]
 
@@ -187,7 +190,9 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
     for pair in file.between:
         a, b = (members[r] if r in members else _no(unknown("region", r, regions)) for r in pair.regions)
         if pair.regions[0] == pair.regions[1]:
-            raise TopologyError(f"between {pair.regions[0]} and itself: wanted latency_ms and bandwidth_gbps of the region")
+            raise TopologyError(
+                f"between {pair.regions[0]} and itself: wanted latency_ms and bandwidth_gbps of the region"
+            )
         for grid in (np.ix_(a, b), np.ix_(b, a)):
             latency_ms[grid], gbps[grid] = pair.latency_ms, pair.bandwidth_gbps
     one_way_last = sorted(file.links, key=lambda link: link.between is None)

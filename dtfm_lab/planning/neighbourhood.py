@@ -203,9 +203,9 @@ class _Hops:
         change += change.T
         i, j = self._window.same
         r, u = self._replica[i], self._replica[j]
-        change[i, j] = self._two(
-            self._stage[i], r, u, self._from_before[i, j], self._from_before[j, i]
-        ) + self._two(self._stage[i] + 1, r, u, self._to_after[i, j], self._to_after[j, i])
+        change[i, j] = self._two(self._stage[i], r, u, self._from_before[i, j], self._from_before[j, i]) + self._two(
+            self._stage[i] + 1, r, u, self._to_after[i, j], self._to_after[j, i]
+        )
         i, j = self._window.adjacent
         r, u = self._replica[i], self._replica[j]
         shared = self._two(self._stage[j], r, u, self._to_after[i, j], self._from_before[j, i])

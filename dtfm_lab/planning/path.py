@@ -33,11 +33,11 @@ def shortest_path(weights: FloatArray) -> IntArray:
 def _layers(n: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
     """By number of visited nodes: (visited set as bits, row within its layer, next node) of every extension."""
     masks = np.arange(1 << n)
-    sizes = np.bitwise_count(masks)
+    visited = (masks[:, None] >> np.arange(n)) & 1
     layers = []
     for size in range(1, n):
-        layer = masks[sizes == size]
-        row, node = np.nonzero((layer[:, None] >> np.arange(n)) & 1 == 0)
+        layer = masks[visited.sum(axis=1) == size]
+        row, node = np.nonzero(visited[layer] == 0)
         layers.append((layer, row, node))
     return tuple(layers)
 

@@ -1,0 +1,1 @@
+"""Plan + Schedule -> Trace on real workers. ``launch`` runs in the kernel, the rest in the workers."""

@@ -28,7 +28,7 @@ from dtfm_lab.runtime.spec import RunSpec
 from dtfm_lab.simulation.durations import analytic
 
 PADDING = 5.0
-"""paced clock: the drawn device's time over the worst wall time seen with all workers busy"""
+"""paced clock: the drawn device's time over the wall time that nine of ten computations took in rehearsals"""
 HEAD_START_S = 0.02
 """between the order to begin an iteration and its moment 0"""
 BLAME_S = 0.3

@@ -190,7 +190,7 @@ class Run:
     def _read_events(self) -> None:
         """Absorb what the crew says; its last word only when all its processes are gone."""
         assert self._process.stdout is not None
-        last = None
+        last: Event | None = None
         for line in self._process.stdout:
             event = json.loads(line)
             if event["event"] in LAST_EVENTS:
@@ -201,8 +201,10 @@ class Run:
         if last is not None:
             self._absorb(last)
         else:
-            tail = next((line for line in reversed(self._stderr) if line.strip()), "it said nothing")
-            self._absorb({"event": "failed", "message": f"the run's process ended: {tail.strip()}"})
+            tail = next((line.strip() for line in reversed(self._stderr) if line.strip()), None)
+            code = self._process.returncode
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended: {tail or 'it said nothing'}"
+            self._absorb({"event": "failed", "message": f"the process that leads the workers {how}"})
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None
@@ -285,7 +287,9 @@ def _check(spec: RunSpec) -> None:
     if job.dtype not in RUN_DTYPES:
         raise JobError(f"job {job.name}: dtype is {job.dtype}; workers on a CPU run {' or '.join(RUN_DTYPES)}")
     if model.tied:
-        raise JobError(f"job {job.name}: model {model.name} ties its embeddings; wanted one that does not, such as tiny")
+        raise JobError(
+            f"job {job.name}: model {model.name} ties its embeddings; wanted one that does not, such as tiny"
+        )
     if job.n_tasklets > MOST_WORKERS:
         raise JobError(
             f"{job.n_stages} stages x {job.n_replicas} replicas need {job.n_tasklets} workers on this machine; "

@@ -88,7 +88,7 @@ class GlooTransport:
     def _guarded(self, work: Callable[..., None], *args: object) -> None:
         try:
             work(*args)
-        except BaseException as error:  # noqa: BLE001 - raised again in the computing thread
+        except BaseException as error:
             with self._changed:
                 self._failure = error
                 self._changed.notify_all()

@@ -71,7 +71,7 @@ def main(spec: RunSpec, rank: int, connection: Connection) -> None:
     status = 0
     try:
         _work(spec, rank, connection, report)
-    except BaseException as error:  # noqa: BLE001 - the crew tells the user
+    except BaseException as error:
         traceback.print_exc()
         report.event("error", message=f"{type(error).__name__}: {error}")
         status = 1

@@ -21,6 +21,8 @@ from dtfm_lab.planning.walk import walk
 
 STRUCTURED, CHANCE = 6, 4
 """founders of the population"""
+IMMIGRANTS = 0.1
+"""share of children without parents"""
 SCANS = 60
 """moves of one local search, each the choice among all neighbours"""
 HOT = (0.002, 0.01)
@@ -66,7 +68,9 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
 
 
 def _child(problem: Problem, population: list[_Individual], rng: np.random.Generator) -> tuple[list[int], IntArray]:
-    """Two parents, each the better of two drawn, or one parent; their places and the row that comes of them."""
+    """Whom it may replace, and the row: of two parents, each the better of two drawn, of one, or of chance."""
+    if rng.random() < IMMIGRANTS:
+        return [int(rng.integers(len(population)))], rng.permutation(problem.n_devices)
     mother, father = (int(min(rng.integers(len(population), size=2), key=lambda i: population[i].cost_s)) for _ in "mf")
     if mother == father or rng.random() < 0.5:
         return [mother], mutated(problem, population[mother].row, rng)

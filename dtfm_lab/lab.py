@@ -1,0 +1,127 @@
+"""The whole story in a handful of functions: what notebooks, widgets and the command line call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from dtfm_lab import files, planning, simulation
+from dtfm_lab.compare import Comparison
+from dtfm_lab.compare import compare as compare_traces
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.planning import PlanStep
+from dtfm_lab.runtime import launch
+from dtfm_lab.runtime.launch import Run
+
+SMALL_NETWORK = 16
+"""up to as many devices, a network without a job gets one that can be run for real"""
+
+
+def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
+    """A network that comes with the lab (``dtfm-lab topologies``) or from a YAML file."""
+    return files.load_topology(name_or_path)
+
+
+def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
+    """``dtfm-gpt3-xl``, ``gpt3-xl`` or ``tiny``, or from a YAML file; any field may be overridden."""
+    return files.load_job(name_or_path, **overrides)
+
+
+def default_job(topology: Topology) -> Job:
+    """A job for who names none: tiny on a small network, else the paper's, cut to use every device."""
+    job = load_job("tiny" if len(topology) <= SMALL_NETWORK else "dtfm-gpt3-xl")
+    return fitted(job, len(topology))
+
+
+def fitted(job: Job, n_devices: int) -> Job:
+    """The job cut to use all devices: its own shape if that does, else the most square that its batch allows.
+
+    Where no shape uses all of them, the job as it is.
+    """
+    shapes = job.shapes(n_devices)
+    if job.n_tasklets == n_devices or not shapes:
+        return job
+    n_stages, n_replicas = min(shapes, key=lambda shape: (abs(shape[0] - shape[1]), -shape[0]))
+    return files.override(job, n_stages=n_stages, n_replicas=n_replicas)
+
+
+def plan(
+    topology: Topology | str,
+    job: Job | str | None = None,
+    *,
+    planner: str = "evolutionary",
+    seed: int = 0,
+    seconds: float | None = None,
+    steps: int | None = None,
+    start: Plan | None = None,
+) -> Plan:
+    """The best placement that a planner finds in so many ``seconds`` (or ``steps``; 2 s without either).
+
+    Ctrl-C keeps the best so far. With ``steps`` the same seed gives the same plan.
+    """
+    network, task = _nouns(topology, job)
+    return planning.plan(network, task, planner, seed=seed, seconds=seconds, steps=steps, start=start)
+
+
+def search(
+    topology: Topology | str,
+    job: Job | str | None = None,
+    *,
+    planner: str = "evolutionary",
+    seed: int = 0,
+    seconds: float | None = None,
+    steps: int | None = None,
+    start: Plan | None = None,
+) -> Iterator[PlanStep]:
+    """The steps of ``plan`` as they come: each has best_s, bound_s, evaluations and ``plan``."""
+    network, task = _nouns(topology, job)
+    return planning.search(network, task, planner, seed=seed, seconds=seconds, steps=steps, start=start)
+
+
+def evaluate(
+    topology: Topology | str,
+    job: Job | str | None = None,
+    *,
+    stages: Sequence[Sequence[int | str]] | None = None,
+    rank_map: Sequence[int | None] | None = None,
+    groups: Sequence[Sequence[int | str]] | None = None,
+) -> Plan:
+    """A placement of one's own, priced: groups in stage order, a rank map, or groups in any order."""
+    network, task = _nouns(topology, job)
+    return planning.evaluate(network, task, stages=stages, rank_map=rank_map, groups=groups)
+
+
+def simulate(plan: Plan, schedule: str | None = None, *, like: Trace | None = None) -> Trace:
+    """Predict one iteration in virtual time; ``like`` a measured Trace: what ran, with the profile taken before."""
+    return simulation.simulate(plan, schedule, like=like)
+
+
+def start(plan: Plan, schedule: str | None = None, **options: Any) -> Run:
+    """Start real workers and return at once; options as in ``runtime.launch.start``."""
+    return launch.start(plan, schedule, **options)
+
+
+def run(
+    plan: Plan, schedule: str | None = None, *, progress: Callable[[dict[str, Any]], None] | None = None, **options: Any
+) -> Trace:
+    """Run a plan for real on this machine and return what was measured.
+
+    Options: iterations=5, clock="virtual" (or "paced", "real"), seed=0, text=, parameters_folder=.
+    """
+    return launch.start(plan, schedule, **options).wait(progress)
+
+
+def compare(predicted: Trace, measured: Trace) -> Comparison:
+    """Errors by row, iteration, kind, stage, device and link."""
+    return compare_traces(predicted, measured)
+
+
+def _nouns(topology: Topology | str, job: Job | str | None) -> tuple[Topology, Job]:
+    network = load_topology(topology) if isinstance(topology, str) else topology
+    if job is None:
+        return network, default_job(network)
+    return network, load_job(job) if isinstance(job, str) else job
