@@ -51,9 +51,7 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--microbatch", type=int, help="Sequences per pipeline step.")
     @click.option("--dtype", help="fp16, bf16, fp32 or fp64.")
     @click.option("--gradient-bytes", type=float, help="One stage's gradient, as the cost counts it.")
-    @click.option(
-        "--activation-bytes", type=float, help="A replica's mini-batch over one boundary, as the cost counts it."
-    )
+    @click.option("--activation-bytes", type=float, help="A replica's mini-batch over one boundary.")
     @wraps(command)
     def with_job(topology: str, job_name: str | None, **values: Any) -> Any:
         names = ("n_stages", "n_replicas", "global_batch", "microbatch", "dtype", "gradient_bytes", "activation_bytes")

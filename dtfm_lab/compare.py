@@ -122,7 +122,8 @@ def compare(predicted: Trace, measured: Trace) -> Comparison:
         left, key = left.drop(columns="iteration"), ACTION
     elif predicted.n_iterations != measured.n_iterations:
         raise TraceError(
-            f"predicted has {predicted.n_iterations} iterations, measured {measured.n_iterations}; wanted one or as many"
+            f"predicted has {predicted.n_iterations} iterations, measured {measured.n_iterations}; "
+            f"wanted one or as many"
         )
     left = left.drop(columns=["device", "lane", "link"])
     rows = right.merge(left, on=key, how="outer", suffixes=("_measured", "_predicted"), indicator=True)

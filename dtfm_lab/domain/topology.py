@@ -78,7 +78,8 @@ class Topology:
                 raise TopologyError(f"{names.count(name)} devices are named {name!r}; names must be unique")
         self._own("latency_s", diagonal=0.0)
         self._own("bandwidth_bytes_per_s", diagonal=np.inf)
-        self._check("latency_s", self.latency_s >= 0, "latency", "0 or more seconds")
+        finite = np.isfinite(self.latency_s) & (self.latency_s >= 0)
+        self._check("latency_s", finite, "latency", "0 or more seconds")
         self._check("bandwidth_bytes_per_s", self.bandwidth_bytes_per_s > 0, "bandwidth", "more than 0 bytes/s")
 
     def _own(self, what: str, diagonal: float) -> None:

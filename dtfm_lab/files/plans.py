@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.job import Job
@@ -46,7 +47,7 @@ class PlanFile(Section):
     generation: int = 0
     evaluations: int = 0
     seconds: float = 0.0
-    summary: dict[str, Any] = {}
+    summary: dict[str, Any] = Field(default_factory=dict)
     """for people and scripts; not read back"""
 
 

@@ -17,6 +17,7 @@ import yaml
 from pydantic import Field
 
 from dtfm_lab.domain.errors import LabError, TopologyError
+from dtfm_lab.domain.hardware import HARDWARE
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.topology import Device, Topology
 from dtfm_lab.domain.units import TERA, GiB, from_gbps, from_ms, to_gbps, to_ms
@@ -44,7 +45,7 @@ class DeviceSection(Hardware):
 class RegionSection(Hardware):
     name: str
     count: int = Field(0, ge=0)
-    devices: list[DeviceSection] = []
+    devices: list[DeviceSection] = Field(default_factory=list)
     latency_ms: float | None = Field(None, ge=0, allow_inf_nan=False)
     bandwidth_gbps: float | None = Field(None, gt=0, allow_inf_nan=False)
 
@@ -64,10 +65,10 @@ class TopologyFile(Section):
     name: str | None = None
     description: str = ""
     default: Speed | None = None
-    regions: list[RegionSection] = []
-    devices: list[DeviceSection] = []
-    between: list[BetweenSection] = []
-    links: list[LinkSection] = []
+    regions: list[RegionSection] = Field(default_factory=list)
+    devices: list[DeviceSection] = Field(default_factory=list)
+    between: list[BetweenSection] = Field(default_factory=list)
+    links: list[LinkSection] = Field(default_factory=list)
 
 
 def topology_names() -> list[str]:
@@ -238,10 +239,13 @@ def _device(section: DeviceSection, region: RegionSection | None) -> Device:
         value = getattr(section, what)
         return value if value is not None or region is None else getattr(region, what)
 
+    gpu = own("gpu")
+    known = HARDWARE.get(gpu or "")
+    tflops, gib = own("peak_tflops"), own("memory_gib")
     fields: dict[str, Any] = {
-        "gpu": own("gpu"),
-        "peak_flop_per_s": None if (tflops := own("peak_tflops")) is None else tflops * TERA,
-        "memory_bytes": None if (gib := own("memory_gib")) is None else gib * GiB,
+        "gpu": gpu,
+        "peak_flop_per_s": tflops * TERA if tflops is not None else known and known.peak_flop_per_s,
+        "memory_bytes": gib * GiB if gib is not None else known and known.memory_bytes,
         "price_per_hour": own("price_per_hour"),
         "position": section.position,
     }

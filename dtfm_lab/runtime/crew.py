@@ -7,6 +7,7 @@ End of input means that the kernel is gone: then every worker is killed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -249,10 +250,8 @@ def main() -> None:
         crew.run()
         tell("done")
     except KernelGone:
-        try:
+        with contextlib.suppress(OSError):  # nobody may be there to read it
             tell("stopped")
-        except OSError:
-            pass  # nobody is there to read it
     except Failed as error:
         tell("failed", message=str(error))
     finally:

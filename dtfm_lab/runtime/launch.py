@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import json
 import os
@@ -111,7 +112,7 @@ class Run:
         try:
             while True:
                 with self._changed:
-                    self._changed.wait_for(lambda: len(self._events) > seen, timeout=0.5)
+                    self._changed.wait_for(lambda seen=seen: len(self._events) > seen, timeout=0.5)
                     new = self._events[seen:]
                 seen += len(new)
                 for event in new:
@@ -132,8 +133,12 @@ class Run:
             spans = [span for i in range(n_whole) for span in self._spans[i]]
         if not spans:
             raise RunError("the run was stopped before its first iteration was whole")
+        return Trace.from_spans(self.context(), spans)
+
+    def context(self) -> RunContext:
+        """What is known by now: after the profile event enough to predict what is being measured."""
         plan, spec = self.spec.plan, self.spec
-        context = RunContext(
+        return RunContext(
             source="measured",
             clock=spec.clock,  # type: ignore[arg-type]  # checked by start()
             schedule=spec.schedule,
@@ -154,7 +159,6 @@ class Run:
                 "torch": self._torch,
             },
         )
-        return Trace.from_spans(context, spans)
 
     def spans_of(self, iteration: int) -> list[Span]:
         """What has been measured of one iteration, whole or not."""
@@ -171,10 +175,8 @@ class Run:
     def stop(self) -> None:
         """End the run and every process of it, within two seconds."""
         if self._process.poll() is None and self._process.stdin is not None:
-            try:
+            with contextlib.suppress(OSError):  # it may have died in the meantime
                 self._process.stdin.close()
-            except OSError:
-                pass  # it died in the meantime
             try:
                 self._process.wait(STOP_PATIENCE_S)
             except subprocess.TimeoutExpired:
@@ -287,9 +289,7 @@ def _check(spec: RunSpec) -> None:
     if job.dtype not in RUN_DTYPES:
         raise JobError(f"job {job.name}: dtype is {job.dtype}; workers on a CPU run {' or '.join(RUN_DTYPES)}")
     if model.tied:
-        raise JobError(
-            f"job {job.name}: model {model.name} ties its embeddings; wanted one that does not, such as tiny"
-        )
+        raise JobError(f"job {job.name}: model {model.name} ties its embeddings; wanted an untied one")
     if job.n_tasklets > MOST_WORKERS:
         raise JobError(
             f"{job.n_stages} stages x {job.n_replicas} replicas need {job.n_tasklets} workers on this machine; "

@@ -36,7 +36,5 @@ class ComputeLog:
             self._wall_s.setdefault(kind, []).append(wall_s)
 
     def measured(self) -> dict[Kind, Measured]:
-        return {
-            k: Measured(statistics.median(self._cpu_s[k]), statistics.quantiles(self._wall_s[k], n=10)[-1])
-            for k in self._cpu_s
-        }
+        crowded_s = {k: statistics.quantiles(seconds, n=10)[-1] for k, seconds in self._wall_s.items()}
+        return {k: Measured(statistics.median(seconds), crowded_s[k]) for k, seconds in self._cpu_s.items()}

@@ -16,7 +16,7 @@ from dtfm_lab.simulation.durations import Durations, analytic, from_profile
 from dtfm_lab.simulation.schedules import schedules
 
 
-def simulate(plan: Plan, schedule: str | None = None, *, like: Trace | None = None) -> Trace:
+def simulate(plan: Plan, schedule: str | None = None, *, like: Trace | RunContext | None = None) -> Trace:
     """Predict one iteration of a plan.
 
     Parameters
@@ -24,8 +24,9 @@ def simulate(plan: Plan, schedule: str | None = None, *, like: Trace | None = No
     schedule
         A name in ``schedules``; the job's own where None.
     like
-        A measured trace of this plan: its schedule, its clock and the profile taken before it are
-        used (never its own spans), and links are free where the run used real ones.
+        A measured trace of this plan, or the context of a run that goes on: its schedule, its clock
+        and the profile taken before it are used (never its own spans), and links are free where the
+        run used real ones.
 
     Raises
     ------
@@ -38,22 +39,23 @@ def simulate(plan: Plan, schedule: str | None = None, *, like: Trace | None = No
     """
     job = plan.job
     job.modelled()
-    if like is not None:
-        _check_same_plan(plan, like)
-        schedule = schedule or like.context.schedule
+    ran = like.context if isinstance(like, Trace) else like
+    if ran is not None:
+        _check_same_plan(plan, ran)
+        schedule = schedule or ran.schedule
     built = schedules[schedule or job.schedule](job.n_stages, job.n_microbatches)
-    profile = analytic(plan) if like is None else like.context.profile
+    profile = analytic(plan) if ran is None else ran.profile
     context = RunContext(
         source="simulated",
-        clock="model" if like is None else like.context.clock,
+        clock="model" if ran is None else ran.clock,
         schedule=built.name,
-        links="drawn" if like is None else like.context.links,
+        links="drawn" if ran is None else ran.links,
         devices=tuple(tuple(stage) for stage in plan.stages),
         topology=plan.topology.name,
         topology_fingerprint=plan.topology.fingerprint,
         job=job.name,
         n_microbatches=job.n_microbatches,
-        time_scale=1.0 if like is None else like.context.time_scale,
+        time_scale=1.0 if ran is None else ran.time_scale,
         profile=profile,
         versions={"dtfm_lab": version("dtfm_lab"), "python": platform.python_version()},
     )
@@ -125,14 +127,12 @@ def _links(plan: Plan, *, free: bool) -> list[OutgoingLinks]:
     return [OutgoingLinks(topology.latency_s[i], topology.bandwidth_bytes_per_s[i]) for i in range(n)]
 
 
-def _check_same_plan(plan: Plan, like: Trace) -> None:
+def _check_same_plan(plan: Plan, ran: RunContext) -> None:
     devices = tuple(tuple(stage) for stage in plan.stages)
-    if like.context.devices != devices:
+    if ran.devices != devices:
+        raise TraceError(f"the trace to predict ran on stages {ran.devices}, this plan has {devices}; wanted the same")
+    if ran.topology_fingerprint != plan.topology.fingerprint:
         raise TraceError(
-            f"the trace to predict ran on stages {like.context.devices}, this plan has {devices}; wanted the same"
-        )
-    if like.context.topology_fingerprint != plan.topology.fingerprint:
-        raise TraceError(
-            f"the trace to predict ran on network {like.context.topology_fingerprint} ({like.context.topology}), "
+            f"the trace to predict ran on network {ran.topology_fingerprint} ({ran.topology}), "
             f"this plan is for {plan.topology.fingerprint}; wanted the same"
         )

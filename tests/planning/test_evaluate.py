@@ -1,0 +1,85 @@
+"""A placement by hand: priced as given, or refused in one line."""
+
+import numpy as np
+import pytest
+from planning_networks import network
+
+from dtfm_lab.domain.errors import JobError, PlanError, UnknownName
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.presets import JOBS
+from dtfm_lab.planning import evaluate
+
+TOPOLOGY = network("jittered", 6, 1)
+JOB = Job.from_bytes(2, 3, 1e8, 2e8)
+
+
+def test_stages_keep_their_order_and_members():
+    plan = evaluate(TOPOLOGY, JOB, stages=[[3, 4, 5], ["device-0", "device-1", "device-2"]])
+    assert [set(row) for row in plan.placement.devices.tolist()] == [{3, 4, 5}, {0, 1, 2}]
+    assert plan.planner == "given"
+    assert plan.lower_bound_s <= plan.cost.total_s
+
+
+def test_a_rank_map_gives_its_own_plan_back():
+    plan = evaluate(TOPOLOGY, JOB, rank_map=[5, 2, 0, 1, 4, 3])
+    assert plan.rank_map == [5, 2, 0, 1, 4, 3]
+    assert plan.pipelines == [["device-2", "device-3"], ["device-1", "device-5"], ["device-4", "device-0"]]
+
+
+def test_a_rank_map_is_priced_as_it_pairs():
+    best = evaluate(TOPOLOGY, JOB, stages=[[0, 1, 2], [3, 4, 5]])
+    costs = [evaluate(TOPOLOGY, JOB, rank_map=ranks).cost.total_s for ranks in ([0, 2, 4, 1, 3, 5], [0, 2, 4, 3, 5, 1])]
+    assert min(costs) >= best.cost.total_s
+    assert evaluate(TOPOLOGY, JOB, rank_map=best.rank_map).cost.total_s == best.cost.total_s
+
+
+def test_a_rank_map_may_leave_devices_idle():
+    plan = evaluate(TOPOLOGY, JOB, rank_map=[0, None, 1, 2, 3, None])
+    assert plan.idle_devices == (1, 5)
+    assert (plan.job.n_stages, plan.job.n_replicas) == (2, 2)
+
+
+def test_groups_find_their_best_order():
+    groups = [[0, 1], [2, 3], [4, 5]]
+    job = Job.from_bytes(3, 2, 1e8, 2e8)
+    orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2]]
+    best = min(evaluate(TOPOLOGY, job, stages=[groups[g] for g in order]).cost.total_s for order in orders)
+    assert evaluate(TOPOLOGY, job, groups=groups).cost.total_s == pytest.approx(best)
+
+
+def test_the_job_takes_the_shape_of_the_placement():
+    plan = evaluate(TOPOLOGY, JOB, stages=[[0], [1], [2]])
+    assert (plan.job.n_stages, plan.job.n_replicas, plan.idle_devices) == (3, 1, (3, 4, 5))
+    with pytest.raises(JobError, match="leave 4 over"):
+        evaluate(TOPOLOGY, JOBS["tiny"], stages=[[0, 1, 2], [3, 4, 5]])
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        ({}, PlanError, "nothing given"),
+        ({"stages": [[0]], "groups": [[0]]}, PlanError, "stages and groups given"),
+        ({"stages": []}, PlanError, "groups of no devices"),
+        ({"stages": [[0, 1], [2]]}, PlanError, "groups of 2, 1 devices; wanted equal sizes"),
+        ({"stages": [[], []]}, PlanError, "groups of 0, 0 devices"),
+        ({"stages": [[0, 6]]}, PlanError, "device 6 is out of range; .* 0 to 5"),
+        ({"stages": [[0, -1]]}, PlanError, "device -1 is out of range"),
+        ({"stages": [[0, 1.5]]}, PlanError, "device 1.5 is not an index"),
+        ({"groups": [[0, 1], [1, 2]]}, PlanError, "device 1 is placed twice"),
+        ({"stages": [["device-0", "device-10"]]}, UnknownName, "no device named 'device-10'"),
+        ({"rank_map": [0, 1]}, PlanError, "rank map of 2 entries; .* 6 devices"),
+        ({"rank_map": [None] * 6}, PlanError, "rank map of 0 ranks"),
+        ({"rank_map": [0, 1, 2, None, None, None]}, PlanError, "3 ranks; wanted a multiple of the job's 2 stages"),
+        ({"rank_map": [0, 1, 2, 2, None, None]}, PlanError, "rank 2 is given to devices 2 and 3"),
+        ({"rank_map": [0, 1, 2, 4, None, None]}, PlanError, "lacks rank 3; wanted 0 to 3"),
+        ({"rank_map": [0, "1", None, None, None, None]}, PlanError, "rank '1' of device 1 is not a whole number"),
+    ],
+)
+def test_what_cannot_be_priced_is_refused_in_one_line(given, error, says):
+    with pytest.raises(error, match=says) as refusal:
+        evaluate(TOPOLOGY, JOB, **given)
+    assert "\n" not in str(refusal.value)
+
+
+def test_numpy_numbers_are_devices_too():
+    assert evaluate(TOPOLOGY, JOB, stages=np.arange(6).reshape(2, 3)).planner == "given"

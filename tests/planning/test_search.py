@@ -1,0 +1,144 @@
+"""Searching: the known optima, the same plan for the same seed, and refusals."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from planning_networks import KINDS, network, optimum_s, renumbered
+
+from dtfm_lab.domain.errors import PlanError, UnknownName
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.presets import JOBS
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.files import load_topology
+from dtfm_lab.planning import evaluate, plan, planners, search
+
+DTFM = JOBS["dtfm-gpt3-xl"]
+OPTIMA_S = {
+    "datacenter": 3.439799,
+    "spot": 31.634160,
+    "universities": 16.086840,
+    "regional": 34.802041,
+    "worldwide": 49.218380,
+}
+"""Proven by integer programming on region counts."""
+
+
+@pytest.mark.parametrize("name", OPTIMA_S)
+@pytest.mark.parametrize("shuffle", [None, 1, 2])
+def test_the_optimum_of_each_published_case_is_found_however_devices_are_numbered(name, shuffle):
+    topology = load_topology(name)
+    if shuffle is not None:
+        topology, _ = renumbered(topology, shuffle)
+    assert plan(topology, DTFM, seed=3, steps=5).cost.total_s == pytest.approx(OPTIMA_S[name], abs=1e-6)
+
+
+def test_a_proven_plan_ends_the_search():
+    steps = list(search(load_topology("datacenter"), DTFM, steps=50))
+    assert len(steps) < 50
+    assert steps[-1].plan.gap == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(8, 2, 4), (8, 4, 2), (7, 3, 2), (6, 2, 2)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_evolutionary_planner_finds_the_best_of_all_placements_of_a_few_devices(kind, shape):
+    n, n_stages, n_replicas = shape
+    topology, job = network(kind, n, 8), Job.from_bytes(n_stages, n_replicas, 1e8, 2e8)
+    optimum = pytest.approx(optimum_s(topology, job))
+    assert any(step.best_s == optimum for step in search(topology, job, steps=200))
+
+
+@pytest.mark.parametrize("name", sorted(planners))
+def test_the_same_seed_gives_the_same_plan(name):
+    topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
+    first, again = (plan(topology, job, name, seed=7, steps=15) for _ in range(2))
+    assert (first.placement.devices == again.placement.devices).all()
+    assert (first.cost.total_s, first.evaluations) == (again.cost.total_s, again.evaluations)
+
+
+@pytest.mark.parametrize("name", sorted(planners))
+def test_every_step_is_a_plan_no_worse_than_the_one_before(name):
+    topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
+    steps = list(search(topology, job, name, seed=1, steps=15))
+    assert [step.generation for step in steps] == list(range(15))
+    assert all(b.best_s <= a.best_s and b.evaluations > a.evaluations for a, b in pairwise(steps))
+    for step in steps:
+        assert step.plan.cost.total_s == pytest.approx(step.best_s)
+        assert step.bound_s <= step.best_s
+        assert (step.plan.planner, step.plan.seed, len(step.plan.idle_devices)) == (name, 1, 4)
+
+
+def test_evolution_beats_chance():
+    topology, job = network("geometric", 32, 5), Job.from_bytes(4, 8, 1e8, 2e8)
+    evolved, chance = (plan(topology, job, name, seed=0, steps=20).cost.total_s for name in ("evolutionary", "random"))
+    assert evolved < 0.9 * chance
+
+
+def test_a_terrible_device_is_left_idle():
+    latency = np.random.default_rng(0).uniform(5, 50, (16, 16))
+    latency = latency + latency.T
+    latency[6] = latency[:, 6] = 3000.0
+    topology = Topology.from_matrices(latency, np.full((16, 16), 1.0))
+    assert 6 in plan(topology, Job.from_bytes(3, 5, 1e8, 2e8), seed=0, steps=3).idle_devices
+
+
+def test_a_search_goes_on_from_a_given_plan():
+    topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
+    found = plan(topology, job, seed=0, steps=30)
+    first = next(search(topology, job, seed=9, start=found, steps=1))
+    assert first.best_s <= found.cost.total_s
+    other, _ = renumbered(topology, 4)
+    assert next(search(other, job, seed=9, start=found, steps=1)).best_s <= found.cost.total_s + 1e-9
+
+
+def test_steps_and_seconds_both_bound_a_search():
+    topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
+    assert len(list(search(topology, job, steps=3))) == 3
+    assert len(list(search(topology, job, seconds=1e-9))) == 1
+
+
+def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
+    topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
+
+    def interrupted(problem, rng):
+        for generation, step in enumerate(planners["evolutionary"](problem, rng)):
+            if generation == 3:
+                raise KeyboardInterrupt
+            yield step
+
+    monkeypatch.setitem(planners._entries, "interrupted", interrupted)
+    assert plan(topology, job, "interrupted", steps=10).generation == 2
+
+
+def test_a_job_that_is_too_large_names_the_shapes_that_fit():
+    with pytest.raises(PlanError) as refusal:
+        search(network("even", 8, 0), DTFM)
+    assert str(refusal.value) == (
+        "8 stages x 8 replicas need 64 devices, even-8-0 has 8; 1 x 8, 2 x 4, 4 x 2 or 8 x 1 would use all of them"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": 1.5}, "seed is 1.5"),
+        ({"steps": 0}, "steps is 0"),
+        ({"steps": True}, "steps is True"),
+        ({"seconds": 0}, "seconds is 0"),
+        ({"seconds": float("nan")}, "seconds is nan"),
+        ({"seconds": "2"}, "seconds is '2'"),
+    ],
+)
+def test_limits_out_of_range_are_refused_at_once(limits, says):
+    with pytest.raises(PlanError, match=says):
+        search(network("even", 8, 0), Job.from_bytes(2, 4, 1, 1), **limits)
+
+
+def test_an_unknown_planner_and_a_start_of_another_shape_are_refused():
+    topology, job = network("even", 8, 0), Job.from_bytes(2, 4, 1, 1)
+    with pytest.raises(UnknownName, match="did you mean 'evolutionary'"):
+        search(topology, job, "evolutionery")
+    start = evaluate(topology, job, stages=[[0, 1], [2, 3]])
+    with pytest.raises(PlanError, match="start is a placement of 2 x 2; the job wants 2 x 4"):
+        search(topology, job, start=start)
