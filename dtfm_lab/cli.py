@@ -234,7 +234,9 @@ def open_lab(arguments: tuple[str, ...]) -> None:
         raise LabError("the lab needs jupyterlab, which is not installed: pip install 'dtfm_lab[lab]'")
     notebook = Path(__file__).parent.parent / "notebooks" / "00_start.ipynb"
     where = [os.fspath(notebook)] if notebook.exists() else []
-    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *where, *arguments])
+    # JupyterLab refuses to run as root unless told; in a container there is nobody else
+    as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *where, *as_root, *arguments])
 
 
 def main() -> NoReturn:

@@ -78,6 +78,11 @@ class Run:
         threading.Thread(target=self._read_events, daemon=True).start()
 
     @property
+    def pid(self) -> int:
+        """The process that leads the workers; they all share its process group."""
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         return self.status not in LAST_EVENTS
 

@@ -85,19 +85,33 @@ function render({ model, el }) {
     root.dataset.groups = String(groups.length);
     empty.hidden = groups.length > 0;
     side.hidden = !groups.length;
-    const focused = root.contains(document.activeElement) ? document.activeElement.dataset?.key : null;
-    box.querySelector(".dtfm-ring")?.remove();
-    if (groups.length && !isMatrix()) box.append(drawRing(box.clientWidth, box.clientHeight, plan(), { selectEdge, selectGroup }));
-    if (focused) box.querySelector(`[data-key="${focused}"]`)?.focus({ preventScroll: true });
+    showRing();
     canvas.draw();
     if (edge >= 0 && edge < groups.length - 1) showEdge(side, plan());
     else if (openStage !== null) showGroup(side, plan());
     else showHint(side, isMatrix());
   }
 
+  function showRing() {
+    const { clientWidth: width, clientHeight: height } = box;
+    if (!width || !height) return; // a notebook takes cells out of the page while they are scrolled away
+    const focused = root.contains(document.activeElement) ? document.activeElement.dataset?.key : null;
+    box.querySelector(".dtfm-ring")?.remove();
+    if (plan().groups.length && !isMatrix()) box.append(drawRing(width, height, plan(), { selectEdge, selectGroup }));
+    if (focused) box.querySelector(`[data-key="${focused}"]`)?.focus({ preventScroll: true });
+  }
+
+  let drawnFor = "";
+  function resized() {
+    const size = `${box.clientWidth} x ${box.clientHeight}`;
+    if (!box.clientWidth || size === drawnFor) return;
+    drawnFor = size;
+    show();
+  }
+
   onTraits(model, ["selected_edge"], () => { if (model.get("selected_edge") !== NO_EDGE) openStage = null; }, cleanUp);
   onTraits(model, ["groups", "weights", "matchings", "selected_edge", "title", "caption", "height"], show, cleanUp);
-  onResize(box, show, cleanUp);
+  onResize(box, resized, cleanUp);
   root.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     openStage = null;

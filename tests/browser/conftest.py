@@ -182,8 +182,9 @@ def ask_kernel() -> Callable[..., str]:
                 let printed = "";
                 let error = null;
                 future.onIOPub = (message) => {{
-                    if (message.header.msg_type === "stream") printed += message.content.text;
-                    if (message.header.msg_type === "error") error = message.content.ename + ": " + message.content.evalue;
+                    const {{ header, content }} = message;
+                    if (header.msg_type === "stream") printed += content.text;
+                    if (header.msg_type === "error") error = `${{content.ename}}: ${{content.evalue}}`;
                 }};
                 await future.done;
                 return [printed, error];
@@ -210,8 +211,8 @@ def eventually(ask_kernel) -> Callable[..., None]:
 
 
 @pytest.fixture
-def set_theme() -> Callable[..., None]:
-    """``set_theme(page, "dark")`` switches JupyterLab's theme as its menu does."""
+def set_theme(jupyter: Jupyter) -> Iterator[Callable[..., None]]:
+    """``set_theme(page, "dark")`` switches JupyterLab's theme as its menu does, for this test."""
 
     def set_theme(page: "sync_api.Page", brightness: str) -> None:
         theme = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}[brightness]
@@ -220,4 +221,5 @@ def set_theme() -> Callable[..., None]:
         page.wait_for_selector(f"body[data-jp-theme-light='{is_light}']", state="attached", timeout=PATIENCE_MS)
         page.wait_for_timeout(600)  # the style sheet follows the attribute, and the canvases follow that
 
-    return set_theme
+    yield set_theme
+    shutil.rmtree(jupyter.folder.parent / "config" / "lab" / "user-settings", ignore_errors=True)

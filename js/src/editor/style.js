@@ -4,6 +4,8 @@ import { CATEGORIES, inkOn, stageColor, VERMILLION, GREEN, GREY } from "../share
 const SHAPES = ["ellipse", "round-rectangle", "triangle", "diamond"];
 const CROWDED_LINES = 20; // drawn lines; above, labels show only on what is pointed at or selected
 
+const SMALLEST_TEXT = 8.2; // pixels on screen; what would be smaller shows when it is pointed at
+
 /** A GPU's colour and shape; shape tells apart what must share a colour. */
 export function gpuLook(gpu, gpus) {
   const at = gpus.indexOf(gpu);
@@ -19,6 +21,8 @@ export const textScale = (zoom) => Math.min(3, Math.max(0.45, zoom ** -0.75));
 
 export function styleSheet({ theme, zoom, gpus, stages, nLines }) {
   const scale = textScale(zoom);
+  const nameSize = 11 * Math.min(scale, 1.3);
+  const readable = (fontSize) => fontSize * zoom >= SMALLEST_TEXT;
   const look = (node) => gpuLook(node.data("gpu"), gpus);
   const stage = (node) => stages[node.data("name")];
   const hasStage = (node) => Number.isInteger(stage(node));
@@ -28,7 +32,7 @@ export function styleSheet({ theme, zoom, gpus, stages, nLines }) {
     { selector: "core", style: { "active-bg-opacity": 0, "selection-box-color": VERMILLION, "selection-box-opacity": 0.15, "selection-box-border-color": VERMILLION } },
     { selector: "node, edge", style: { "overlay-opacity": 0, color: theme.text, "font-family": "system-ui, DejaVu Sans, sans-serif" } },
     { selector: "node.device", style: {
-      label: "data(label)", "font-size": 11 * Math.min(scale, 1.3), "min-zoomed-font-size": 8, "text-valign": "bottom", "text-margin-y": 4,
+      label: readable(nameSize) ? "data(label)" : "", "font-size": nameSize, "text-valign": "bottom", "text-margin-y": 4,
       width: 26, height: 26, shape: (node) => look(node).shape, "background-color": (node) => look(node).color,
       "border-width": 1, "border-color": theme.surface, ...outline,
     } },
@@ -45,14 +49,14 @@ export function styleSheet({ theme, zoom, gpus, stages, nLines }) {
     { selector: "node.region.empty", style: { width: 90, height: 54, "border-style": "dashed" } },
     { selector: "edge", style: {
       "curve-style": "straight", "line-color": theme.softText, "line-opacity": 0.75, width: (edge) => lineWidth(edge.data("gbps")),
-      label: nLines > CROWDED_LINES ? "" : "data(label)", "font-size": 11 * scale, "min-zoomed-font-size": 7, "text-margin-y": -10 * scale, ...halo,
+      label: nLines <= CROWDED_LINES && readable(11 * scale) ? "data(label)" : "", "font-size": 11 * scale, "text-margin-y": -10 * scale, ...halo,
     } },
     { selector: "edge.pair", style: { "line-color": theme.softText, "line-opacity": nLines > CROWDED_LINES ? 0.4 : 0.6, "line-cap": "round", "z-compound-depth": "bottom" } },
     { selector: "edge.slow", style: { width: 1, "line-style": "dashed" } },
     { selector: "edge.one-way", style: { "curve-style": "bezier", "control-point-step-size": 34, "target-arrow-shape": "triangle", "target-arrow-color": theme.softText, "arrow-scale": 1.1 } },
-    { selector: "node.device.pointed", style: { "min-zoomed-font-size": 0, "font-size": 12 / zoom, "z-index": 40 } },
-    { selector: "edge.pointed", style: { label: "data(label)", "line-opacity": 1, "z-index": 20 } },
-    { selector: "edge:selected", style: { label: "data(label)", "line-color": VERMILLION, "target-arrow-color": VERMILLION, "line-opacity": 1, "z-index": 30 } },
+    { selector: "node.device.pointed", style: { label: "data(label)", "font-size": Math.max(nameSize, 12 / zoom), "z-index": 40 } },
+    { selector: "edge.pointed", style: { label: "data(label)", "line-opacity": 1, "z-compound-depth": "auto", "z-index": 20 } },
+    { selector: "edge:selected", style: { label: "data(label)", "line-color": VERMILLION, "target-arrow-color": VERMILLION, "line-opacity": 1, "z-compound-depth": "auto", "z-index": 30 } },
     { selector: "node:selected", style: { "border-color": VERMILLION, "border-width": 3, "border-opacity": 1 } },
     { selector: ".eh-ghost-edge, edge.eh-preview", style: { label: "", "line-style": "dashed", "line-color": VERMILLION, width: 2, "line-opacity": 1 } },
     { selector: "node.eh-source, node.eh-target, node.aimed", style: { "border-width": 3, "border-color": GREEN, "border-opacity": 1 } },

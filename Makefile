@@ -1,0 +1,46 @@
+# make lab: set up and open the lab.   make test: set up and pass the tests.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+ARGS ?=
+
+.PHONY: lab test lint bench js js-check clean
+
+lab: $(VENV)/.lab
+	$(BIN)/dtfm-lab lab -- $(ARGS)
+
+test: $(VENV)/.dev lint
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest --nbmake tests notebooks $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/planning.py
+
+# The built widgets are committed, so that neither a clone nor a wheel needs Node.
+js:
+	cd js && npm ci --no-audit --no-fund && npm run build
+
+js-check: js
+	git diff --exit-code -- dtfm_lab/widgets/static
+
+$(VENV)/.made:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.lab: $(VENV)/.made pyproject.toml constraints.txt
+	$(PIP) --editable '.[all]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
+	$(PIP) --editable '.[dev]'
+	touch $@ $(VENV)/.lab
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis js/node_modules

@@ -1,0 +1,34 @@
+"""The one state of the lab: what is drawn, planned, predicted and measured. No widget in here."""
+
+from __future__ import annotations
+
+import traitlets
+
+from dtfm_lab.compare import Comparison
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.trace import Trace
+
+
+class Bench(traitlets.HasTraits):
+    """Panels read it, set it, and observe it; None is "not yet"."""
+
+    topology = traitlets.Instance(Topology, allow_none=True)
+    job = traitlets.Instance(Job, allow_none=True)
+    plan = traitlets.Instance(Plan, allow_none=True)
+    schedule = traitlets.Unicode("gpipe")
+    predicted = traitlets.Instance(Trace, allow_none=True)
+    measured = traitlets.Instance(Trace, allow_none=True)
+    comparison = traitlets.Instance(Comparison, allow_none=True)
+    message = traitlets.Unicode("")
+    """what went wrong last, one line; empty if nothing did"""
+
+    @property
+    def plan_is_stale(self) -> bool:
+        """The network or the job changed since the plan was made."""
+        if self.plan is None:
+            return False
+        if self.topology is None or self.plan.job != self.job:
+            return True
+        return self.plan.topology.fingerprint != self.topology.fingerprint

@@ -1,0 +1,134 @@
+"""Step 5: train for real, watch the losses fall and the measured bars fill in under the predicted ones."""
+
+from __future__ import annotations
+
+import asyncio
+
+import ipywidgets as w
+
+from dtfm_lab import lab
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.runtime.launch import RUN_CLOCKS, Run
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.bars import ChartRows, typical_iteration
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.schedule_panel import SchedulePanel
+from dtfm_lab.widgets.tasks import FRAME_S, begin
+
+CLOCKS = {
+    "virtual": "no waiting: each worker adds its own CPU time and the drawn links' seconds to a logical clock",
+    "paced": "in real time, slowed down so that this machine keeps up: a computation lasts as on the drawn device",
+    "real": "this machine as it is: wall time, loopback instead of the drawn links",
+}
+
+
+class RunPanel:
+    """Runs ``bench.plan``, then sets ``bench.measured``, ``bench.predicted`` and ``bench.comparison``."""
+
+    def __init__(self, bench: Bench, schedule: SchedulePanel) -> None:
+        self._bench, self._schedule = bench, schedule
+        self.run: Run | None = None
+        self.clock = w.Dropdown(options=list(RUN_CLOCKS), description="Clock", layout=w.Layout(width="190px"))
+        self.iterations = w.BoundedIntText(
+            8, min=1, max=10_000, description="Iterations", layout=w.Layout(width="160px")
+        )
+        narrow = w.Layout(width="105px")
+        self.start = w.Button(
+            description="Run", icon="play", button_style="primary", layout=narrow, tooltip="Start real workers"
+        )
+        self.stop = w.Button(description="Stop", icon="stop", layout=narrow, tooltip="End every worker", disabled=True)
+        self.explain = w.HTML()
+        self.status = w.HTML()
+        self.losses = w.HTML(markup.curve([], "training loss", "nats per byte", x_label="iteration"))
+        controls = w.HBox([self.clock, self.iterations, self.start, self.stop])
+        self.view = w.VBox([controls, self.explain, self.status, self.losses])
+        self.clock.observe(lambda _: self._explain(), "value")
+        self.start.on_click(lambda _: self._begin())
+        self.stop.on_click(lambda _: self.run and self.run.running and begin(self._stop(), self._complain))
+        bench.observe(lambda _: self._buttons(), "plan")
+        self._explain()
+        self._buttons()
+
+    def _begin(self) -> None:
+        plan = self._bench.plan
+        if plan is None:
+            return
+        self._bench.message = ""
+        try:
+            self.run = lab.start(plan, self._bench.schedule, iterations=self.iterations.value, clock=self.clock.value)
+        except LabError as error:
+            self._bench.message = str(error)
+            return
+        self._bench.measured = self._bench.comparison = None
+        self._schedule.chart.reset_measured()
+        self._buttons()
+        begin(self._watch(self.run), self._complain)
+
+    async def _watch(self, run: Run) -> None:
+        shown_iteration, shown = -1, 0
+        predicted = False
+        rows = ChartRows(run.context())
+        while True:
+            running = run.running  # before looking, so that nothing is missed at the end
+            if run.profile and not predicted:
+                self._schedule.show(lab.simulate(run.spec.plan, like=run.context()), " from the profile just taken")
+                predicted = True
+            iteration = min(len(run.losses), run.spec.iterations - 1)
+            spans = run.spans_of(iteration)
+            if iteration != shown_iteration and spans:
+                self._schedule.chart.reset_measured(iteration)
+                shown_iteration, shown = iteration, 0
+            if len(spans) > shown:
+                self._schedule.chart.extend_measured(*rows.columns(spans[shown:]))
+                shown = len(spans)
+            self._tell(run)
+            if not running:
+                break
+            await asyncio.sleep(FRAME_S)
+        self._buttons()
+        if run.status == "stopped" and not run.losses:
+            return
+        await self._conclude(run)
+
+    async def _conclude(self, run: Run) -> None:
+        measured = run.trace()
+        predicted = await asyncio.to_thread(lab.simulate, run.spec.plan, like=measured)
+        self._schedule.show(predicted, " from the profile taken before")
+        typical = typical_iteration(measured)
+        self._schedule.chart.reset_measured(typical[0].iteration)
+        self._schedule.chart.extend_measured(*ChartRows(measured.context).columns(typical))
+        with self._bench.hold_trait_notifications():
+            self._bench.measured, self._bench.predicted = measured, predicted
+        self._bench.comparison = await asyncio.to_thread(lab.compare, predicted, measured)
+
+    async def _stop(self) -> None:
+        if self.run is not None:
+            await asyncio.to_thread(self.run.stop)
+
+    def _tell(self, run: Run) -> None:
+        n = len(run.losses)
+        doing = {
+            "starting": f"starting {len(run.spec.workers)} workers (torch takes a few seconds)",
+            "profiling": "rehearsing, to know what computations cost here",
+            "running": f"iteration {n} of {run.spec.iterations}",
+            "done": f"{n} iterations done",
+            "stopped": f"stopped after {n} iterations",
+            "failed": "failed",
+        }[run.status]
+        pace = f", {run.time_scale:.3g} wall seconds a second" if run.spec.clock == "paced" and run.profile else ""
+        counted = f"; {run.late_messages} late messages, {run.overruns} overruns"
+        self.status.value = markup.line(doing + pace + counted)
+        if n:
+            self.losses.value = markup.curve(run.losses, "training loss", "nats per byte", x_label="iteration")
+
+    def _explain(self) -> None:
+        self.explain.value = markup.line(f"<b>{self.clock.value}</b>: {CLOCKS[self.clock.value]}.")
+
+    def _complain(self, message: str) -> None:
+        self._bench.message = message
+        self._buttons()
+
+    def _buttons(self) -> None:
+        running = self.run is not None and self.run.running
+        self.start.disabled = running or self._bench.plan is None
+        self.stop.disabled = not running

@@ -1,0 +1,96 @@
+"""The whole workbench in one cell."""
+
+from __future__ import annotations
+
+import ipywidgets as w
+
+from dtfm_lab import lab
+from dtfm_lab.compare import Comparison
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.compare_panel import ComparePanel
+from dtfm_lab.widgets.network_panel import NetworkPanel
+from dtfm_lab.widgets.plan_panel import PlanPanel
+from dtfm_lab.widgets.run_panel import RunPanel
+from dtfm_lab.widgets.schedule_panel import GroupsPanel, SchedulePanel
+
+
+class Lab(w.VBox):
+    """Draw or load a network, plan it, see the pipeline, train for real, compare.
+
+    Parameters
+    ----------
+    topology
+        A name, a file or a Topology; None begins with a blank canvas.
+    job
+        A name, a file or a Job; None takes one that fits the network.
+
+    The nouns behind the screen are attributes: ``topology``, ``job``, ``plan``, ``predicted``,
+    ``measured`` and ``comparison``, None while there is none.
+    """
+
+    def __init__(self, topology: Topology | str | None = None, job: Job | str | None = None) -> None:
+        network = lab.load_topology(topology) if isinstance(topology, str) else topology
+        if isinstance(job, str):
+            job = lab.load_job(job)
+        elif job is None and network is not None:
+            job = lab.default_job(network)
+        self.bench = Bench()
+        self.network_panel = NetworkPanel(self.bench, network)
+        self.plan_panel = PlanPanel(self.bench, job)
+        self.groups_panel = GroupsPanel(self.bench)
+        self.schedule_panel = SchedulePanel(self.bench)
+        self.run_panel = RunPanel(self.bench, self.schedule_panel)
+        self.compare_panel = ComparePanel(self.bench)
+        self._message = w.HTML()
+        self.bench.observe(lambda change: self._complain(change["new"]), "message")
+        super().__init__(
+            [
+                w.HTML(f"<style>{markup.CSS}</style>"),
+                w.HTML(markup.heading(1, "Network", "draw or open one; press D to add a device, L to connect two")),
+                self.network_panel.view,
+                self._message,
+                w.HTML(markup.heading(2, "Plan", "who holds which stage: watch the communication cost fall")),
+                self.plan_panel.view,
+                w.HTML(markup.heading(3, "Groups", "the coarsened graph and the path through it")),
+                self.groups_panel.view,
+                w.HTML(markup.heading(4, "Schedule", "one iteration, predicted; measured bars come below")),
+                self.schedule_panel.view,
+                w.HTML(markup.heading(5, "Run", "real torch workers on this machine, links as slow as drawn")),
+                self.run_panel.view,
+                w.HTML(markup.heading(6, "Compare", "where the prediction was wrong")),
+                self.compare_panel.view,
+            ]
+        )
+        self.add_class("dtfm-lab")
+
+    @property
+    def topology(self) -> Topology | None:
+        return self.bench.topology
+
+    @property
+    def job(self) -> Job | None:
+        return self.bench.job
+
+    @property
+    def plan(self) -> Plan | None:
+        return self.bench.plan
+
+    @property
+    def predicted(self) -> Trace | None:
+        return self.bench.predicted
+
+    @property
+    def measured(self) -> Trace | None:
+        return self.bench.measured
+
+    @property
+    def comparison(self) -> Comparison | None:
+        return self.bench.comparison
+
+    def _complain(self, message: str) -> None:
+        self._message.value = markup.line(message, "warning")

@@ -1,0 +1,39 @@
+"""Plans to run in tests, and a look at what a run has left behind."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+import numpy as np
+
+import dtfm_lab as lab
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.topology import Topology
+
+
+def even_plan(n_stages: int = 2, n_replicas: int = 2, **fields: object) -> Plan:
+    """``tiny`` on a network whose links are all alike, stage by stage in device order."""
+    n = n_stages * n_replicas
+    topology = Topology.from_matrices(
+        np.full((n, n), 3.0), np.full((n, n), 0.5), name="even", gpu="laptop", peak_flop_per_s=5e10
+    )
+    job = lab.load_job("tiny", n_stages=n_stages, n_replicas=n_replicas, **fields)
+    return lab.evaluate(topology, job, stages=np.arange(n).reshape(n_stages, n_replicas).tolist())
+
+
+def lecture_hall_plan(n_stages: int, n_replicas: int, **fields: object) -> Plan:
+    job = lab.load_job("tiny", n_stages=n_stages, n_replicas=n_replicas, **fields)
+    return lab.plan(lab.load_topology("lecture-hall"), job, seed=0, steps=20)
+
+
+def left_behind(group: int, patience_s: float = 5.0) -> list[str]:
+    """Command lines of living processes of this process group, once none is left or patience is over."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        listed = subprocess.run(["ps", "-eo", "pgid=,stat=,args="], capture_output=True, text=True, check=True).stdout
+        rows = [line.split(None, 2) for line in listed.splitlines()]
+        alive = [row[2] for row in rows if row[0] == str(group) and not row[1].startswith("Z")]
+        if not alive or time.monotonic() > deadline:
+            return alive
+        time.sleep(0.05)

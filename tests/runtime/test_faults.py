@@ -1,0 +1,99 @@
+"""Whatever dies, the user hears one line and no process stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+from run_helpers import even_plan, left_behind
+
+from dtfm_lab.domain.errors import RunError, UnknownName
+from dtfm_lab.runtime.launch import Run, start
+
+
+def under_way(**options: object) -> Run:
+    """A run of four workers that has some iterations behind it and many before it."""
+    run = start(even_plan(), iterations=10_000, **options)
+    until(lambda: len(run.losses) >= 2 or not run.running)
+    return run
+
+
+def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def test_a_killed_worker_ends_the_run_in_one_line_that_names_it() -> None:
+    run = under_way()
+    run.kill("device-2")
+    with pytest.raises(RunError, match=r"^worker device-2 \(stage 1, replica 0\) was killed by SIGKILL in iteration"):
+        run.wait()
+    assert run.status == "failed"
+    assert left_behind(run.pid) == []
+
+
+def test_stop_keeps_whole_iterations_and_leaves_nothing() -> None:
+    run = under_way()
+    run.stop()
+    assert left_behind(run.pid, patience_s=0.5) == []
+    until(lambda: not run.running)
+    assert run.status == "stopped"
+    trace = run.trace()
+    assert trace.n_iterations == len(run.losses) >= 2
+
+
+def test_workers_go_when_the_process_that_leads_them_is_killed() -> None:
+    run = under_way()
+    os.kill(run.pid, signal.SIGKILL)
+    with pytest.raises(RunError, match="was killed by SIGKILL"):
+        run.wait()
+    assert left_behind(run.pid) == []
+
+
+def test_workers_go_when_the_kernel_dies() -> None:
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from test_faults import under_way\n"
+        "run = under_way(); print(run.pid, flush=True); run.wait()"
+    )
+    folder = os.path.dirname(__file__)
+    kernel = subprocess.Popen([sys.executable, "-c", script, folder], stdout=subprocess.PIPE, text=True)
+    assert kernel.stdout is not None
+    group = int(kernel.stdout.readline())
+    kernel.kill()
+    kernel.wait()
+    assert left_behind(group) == []
+
+
+def test_ctrl_c_while_waiting_stops_the_run() -> None:
+    run = start(even_plan(), iterations=10_000)
+
+    def interrupt(event: dict[str, object]) -> None:
+        if event["event"] == "iteration":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run.wait(interrupt)
+    assert left_behind(run.pid, patience_s=0.5) == []
+
+
+def test_killing_a_device_that_does_not_run_is_refused() -> None:
+    run = under_way()
+    with pytest.raises(UnknownName, match="no device of this run named 'device-9'"):
+        run.kill("device-9")
+    run.stop()
+
+
+def test_a_run_that_is_over_takes_no_commands() -> None:
+    run = under_way()
+    run.stop()
+    until(lambda: not run.running)
+    with pytest.raises(RunError, match="the run is over"):
+        run.kill("device-1")
