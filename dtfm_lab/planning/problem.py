@@ -108,6 +108,8 @@ class Generation:
     """placements priced so far, neighbours of a placement included"""
     median_s: float | None = None
     """of the living population, where there is one"""
+    whole: bool = True
+    """False for a first look while the population is still being founded; not counted as a step"""
 
 
 class Planner(Protocol):

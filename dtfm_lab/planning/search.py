@@ -191,7 +191,8 @@ def _steps(
         bound_s=bound_s,
         start=None if start is None else np.argsort(order)[start],
     )
-    for generation, found in enumerate(run(problem, np.random.default_rng(seed))):
+    generation = 0
+    for found in run(problem, np.random.default_rng(seed)):
         step = PlanStep(
             topology=topology,
             job=job,
@@ -206,7 +207,8 @@ def _steps(
             devices=order[found.best],
         )
         yield step
-        if step.gap < PROVEN or generation + 1 == steps:
+        generation += found.whole
+        if step.gap < PROVEN or generation == steps:
             return
-        if seconds is not None and time.perf_counter() - began >= seconds:
+        if seconds is not None and found.whole and time.perf_counter() - began >= seconds:
             return

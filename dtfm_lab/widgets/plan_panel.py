@@ -21,6 +21,9 @@ from dtfm_lab.widgets.convergence import ConvergenceView
 from dtfm_lab.widgets.searching import BackgroundSearch
 from dtfm_lab.widgets.tasks import FRAME_S, begin
 
+SPEEDS = {"to watch": 0.15, "slow motion": 1.0, "full speed": 0.0}
+"""seconds for which each improvement stays on the screen"""
+
 
 class PlanPanel:
     """Sets ``bench.job`` from the controls and ``bench.plan`` from the search."""
@@ -41,6 +44,7 @@ class PlanPanel:
         self.seconds = w.BoundedFloatText(
             3.0, min=0.1, max=3600, step=1, description="Seconds", layout=w.Layout(width="160px")
         )
+        self.speed = w.Dropdown(options=list(SPEEDS), description="Speed", layout=narrow)
         self.plan = _button("Plan", "search", "primary", "Search for the cheapest placement")
         self.pause = _button("Pause", "pause", "", "Hold the search")
         self.stop = _button("Stop", "stop", "", "End the search and keep the best")
@@ -49,8 +53,8 @@ class PlanPanel:
         self.view = w.VBox(
             [
                 w.HBox([self.job, self.shape, self.batch, self.microbatch]),
-                w.HBox([self.planner, self.seed, self.seconds, self.plan, self.pause, self.stop]),
-                self.note,
+                w.HBox([self.planner, self.seed, self.seconds, self.speed]),
+                w.HBox([self.plan, self.pause, self.stop, self.note]),
                 self.curve,
             ]
         )
@@ -135,7 +139,7 @@ class PlanPanel:
             self._bench.message = str(error)
             return
         self.curve.reset()
-        self.search = BackgroundSearch(steps)
+        self.search = BackgroundSearch(steps, SPEEDS[self.speed.value])
         begin(self._watch(self.search), self._complain)
         self._buttons()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 from collections.abc import Iterator
@@ -16,8 +17,9 @@ class BackgroundSearch:
     turn every few milliseconds.
     """
 
-    def __init__(self, steps: Iterator[PlanStep]) -> None:
-        self._steps = steps
+    def __init__(self, steps: Iterator[PlanStep], linger_s: float = 0.0) -> None:
+        """``linger_s``: how long each improvement stays before the search goes on, for slow motion."""
+        self._steps, self._linger_s = steps, linger_s
         self._seen: queue.SimpleQueue[PlanStep] = queue.SimpleQueue()
         self._go = threading.Event()
         self._go.set()
@@ -56,9 +58,13 @@ class BackgroundSearch:
         return steps
 
     def _work(self) -> None:
+        best_s = math.inf
         try:
             for step in self._steps:
                 self._seen.put(step)
+                if step.best_s < best_s:
+                    best_s = step.best_s
+                    self._stopped.wait(self._linger_s)
                 self._go.wait()
                 if self._stopped.is_set():
                     return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -41,8 +42,14 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
     """Clustered and random placements recombine, mutate and descend; a child takes its worse parent's place."""
     hood = Neighbourhood(problem)
     rows, _ = structured_rows(problem, rng)
-    evaluations = len(rows)
-    founders = [*rows[:STRUCTURED], *(rng.permutation(problem.n_devices) for _ in range(CHANCE))]
+    by_chance = [rng.permutation(problem.n_devices) for _ in range(CHANCE)]
+    founders = [*rows[:STRUCTURED], *by_chance]
+    evaluations = 0
+    if problem.start is None:
+        for best in _best_so_far(hood, by_chance):
+            evaluations += 1
+            yield Generation(hood.grid(best.row).copy(), best.cost_s, evaluations, whole=False)
+    evaluations += len(rows)
     if problem.start is not None:
         idle = np.setdiff1d(np.arange(problem.n_devices), problem.start)
         founders.insert(0, np.concatenate([problem.start.ravel(), idle]))
@@ -75,6 +82,14 @@ def _child(problem: Problem, population: list[_Individual], rng: np.random.Gener
     if mother == father or rng.random() < 0.5:
         return [mother], mutated(problem, population[mother].row, rng)
     return [mother, father], recombined(problem, population[mother].row, population[father].row, rng)
+
+
+def _best_so_far(hood: Neighbourhood, rows: list[IntArray]) -> Iterator[_Individual]:
+    """After each row, the cheapest until then: where chance alone would get, which whoever watches sees first."""
+    def cheaper(best: _Individual, one: _Individual) -> _Individual:
+        return min(best, one, key=_cost)
+
+    yield from accumulate((_individual(hood, row) for row in rows), cheaper)
 
 
 def _individual(hood: Neighbourhood, row: IntArray) -> _Individual:

@@ -16,12 +16,13 @@ export function elementsOf(document, restingPlaces) {
   const deviceNames = new Set(devices.map((device) => device.name));
   const regionNames = new Set(regions.map((region) => region.name));
   const inhabited = new Set(devices.map((device) => device.region));
+  const hasInside = (name) => devices.filter((device) => device.region === name).length > 1;
   const slow = slowBelow([...document.links, ...document.between]);
   let empties = 0;
 
-  const boxes = regions.map(({ name }) => ({
+  const boxes = regions.map((region) => region.name).map((name, at) => ({
     group: "nodes",
-    data: { id: regionId(name), kind: "region", name, label: name },
+    data: { id: regionId(name), kind: "region", name, label: hasInside(name) ? `${name} · ${conditions(regions[at])}` : name },
     classes: inhabited.has(name) ? "region" : "region empty",
     ...(inhabited.has(name) ? {} : { position: restingPlaces.get(name) ?? { x: EMPTY_REGION_STEP * empties++, y: -EMPTY_REGION_STEP } }),
   }));

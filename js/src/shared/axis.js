@@ -43,11 +43,11 @@ export function figures(value, digits = 3) {
 
 const integerDigits = (value) => (Math.abs(value) < 1 ? 1 : Math.floor(Math.log10(Math.abs(value))) + 1);
 
-/** "12.34 s", "3.21 s", "45.6 ms": a duration as people say it. */
+/** "12.34 s", "3.21 s", "389 ms", "45.6 ms": a duration as people say it. */
 export function seconds(value) {
   if (!isFinite(value)) return "–";
   const size = Math.abs(value);
   if (size >= 1000) return `${figures(value, 4)} s`;
-  if (size >= 0.1 || size === 0) return `${value.toFixed(2)} s`;
+  if (size >= 1 || size === 0) return `${value.toFixed(2)} s`;
   return size >= 1e-4 ? `${figures(value * 1e3)} ms` : `${figures(value * 1e6)} µs`;
 }

@@ -1,0 +1,139 @@
+"""Who was busy with what, and when: a Trace as bars on rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.schedule import Lane
+from dtfm_lab.domain.trace import Span, Trace
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.bars import bars
+from dtfm_lab.figures.rows import Rows
+from dtfm_lab.figures.theme import LEGEND_BELOW, titled
+
+ALL_LANES = tuple(lane.value for lane in Lane)
+MOST_BARS = 20_000
+"""with more, a browser takes many seconds to draw"""
+
+
+def gantt(
+    trace: Trace,
+    *,
+    iteration: int | None = None,
+    lanes: Sequence[str] = ALL_LANES,
+    against: Trace | None = None,
+) -> go.Figure:
+    """One iteration: a row for each device and lane, first stage on top, a bar for each action.
+
+    Parameters
+    ----------
+    iteration
+        The one to draw; the one nearest the median where None. A trace of a single iteration, such as
+        a prediction, is drawn whatever is asked of the other.
+    lanes
+        Any of "compute", "send", "receive". Above 20,000 bars only computations are drawn.
+    against
+        A second trace of the same placement, hatched, below the first in each row.
+
+    Raises
+    ------
+    TraceError
+        No such iteration; traces of different placements; no lane.
+    UnknownName
+        No such lane.
+    """
+    given = [trace] if against is None else [trace, against]
+    devices = trace.context.devices
+    if against is not None and against.context.devices != devices:
+        raise TraceError("the two traces are of different placements; wanted two of one plan")
+    wanted = _lanes(lanes)
+    chosen = _iterations(given, iteration)
+    sides = [_spans(t, i, wanted) for t, i in zip(given, chosen, strict=True)]
+    if crowded := sum(map(len, sides)) > MOST_BARS:
+        wanted = (Lane.COMPUTE,)
+        sides = [_spans(t, i, wanted) for t, i in zip(given, chosen, strict=True)]
+    rows = Rows(devices, wanted, len(sides))
+    words = _words(given)
+    whole_s = max((span.end_s for spans in sides for span in spans), default=0.0)
+    unit, scale = ("ms", 1e3) if whole_s < 1 else ("s", 1.0)
+    figure = go.Figure(bars(sides, devices, rows, unit, words))
+    figure.update_xaxes(title_text=f"time since the iteration began ({unit})", range=[0, whole_s * scale * 1.005])
+    figure.update_yaxes(**rows.axis())
+    lengths_s = [float(t.end_s[t.iteration == i].max()) for t, i in zip(given, chosen, strict=True)]
+    return titled(
+        figure,
+        _title(given, words, lengths_s),
+        _subtitle(given, words, chosen, crowded),
+        barmode="overlay",
+        height=max(300, rows.height_px + 190),
+        hovermode="closest",
+        legend=LEGEND_BELOW,
+        margin_b=104,
+        uniformtext={"minsize": 8, "mode": "hide"},
+    )
+
+
+def typical_iteration(trace: Trace) -> int:
+    """The iteration whose length is nearest the median."""
+    nearest = np.argmin(np.abs(trace.iteration_ends_s - trace.iteration_s))
+    return int(np.unique(trace.iteration)[nearest])
+
+
+def _lanes(lanes: Sequence[str]) -> tuple[Lane, ...]:
+    names = [lanes] if isinstance(lanes, str) else list(lanes)
+    for name in names:
+        if name not in ALL_LANES:
+            raise unknown("lane", name, ALL_LANES)
+    if not names:
+        raise TraceError(f"no lanes to draw; wanted any of {', '.join(ALL_LANES)}")
+    return tuple(lane for lane in Lane if lane.value in names)
+
+
+def _iterations(traces: list[Trace], iteration: int | None) -> list[int]:
+    """Of each trace, the iteration to draw."""
+    if iteration is None:
+        return [typical_iteration(trace) for trace in traces]
+    has_it = [iteration in trace.iteration for trace in traces]
+    serves = [found or trace.n_iterations == 1 for found, trace in zip(has_it, traces, strict=True)]
+    if not (any(has_it) and all(serves)):
+        known = np.concatenate([trace.iteration for trace in traces])
+        raise TraceError(f"iteration is {iteration}; wanted one that was traced, {known.min()} to {known.max()}")
+    return [iteration if found else int(trace.iteration[0]) for found, trace in zip(has_it, traces, strict=True)]
+
+
+def _spans(trace: Trace, iteration: int, lanes: tuple[Lane, ...]) -> list[Span]:
+    return [span for span in trace.spans() if span.iteration == iteration and span.action.lane in lanes]
+
+
+def _words(traces: list[Trace]) -> list[str]:
+    """What tells the sides apart; nothing where there is one."""
+    if len(traces) == 1:
+        return [""]
+    for words in ([t.context.source for t in traces], [t.context.schedule for t in traces]):
+        if words[0] != words[1]:
+            return list(words)
+    return ["first", "second"]
+
+
+def _title(traces: list[Trace], words: list[str], lengths_s: list[float]) -> str:
+    """Schedule, clock and how long it took; of both where they differ."""
+    contexts = [trace.context for trace in traces]
+    schedule = " and ".join(dict.fromkeys(c.schedule for c in contexts))
+    clock = " and ".join(dict.fromkeys(c.clock for c in contexts))
+    took = " against ".join(f"{word} {format_s(s)}".strip() for word, s in zip(words, lengths_s, strict=True))
+    return f"{schedule} · {clock} clock · iteration of {took}"
+
+
+def _subtitle(traces: list[Trace], words: list[str], chosen: list[int], crowded: bool) -> str:
+    context = traces[0].context
+    n_devices = sum(map(len, context.devices))
+    parts = [f"{context.job} on {context.topology}, {n_devices} devices, top to bottom by stage"]
+    parts += [f"{words[0]} above, {words[1]} below and hatched"] if len(traces) > 1 else [context.source]
+    parts += [f"iteration {i} of {t.n_iterations}" for t, i in zip(traces, chosen, strict=True) if t.n_iterations > 1]
+    parts += [f"computations only: more than {MOST_BARS:,} bars with messages"] if crowded else []
+    return " · ".join(parts)

@@ -1,0 +1,78 @@
+"""The look that all figures share, on a light page and on a dark one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dtfm_lab.figures.palette import CATEGORIES
+
+FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
+
+
+def theme(figure: go.Figure, dark: bool = True) -> go.Figure:
+    """A copy for a dark page, or for a light one again; the data's colours stay."""
+    copy = go.Figure(figure)
+    copy.update_layout(template=template(dark))
+    return copy
+
+
+def template(dark: bool = False) -> go.layout.Template:
+    """Small: what this lab draws, and none of the maps that plotly's own templates prepare for."""
+    ink, soft, paper, grid = (
+        ("#e8e8e8", "#b0b0b0", "#111111", "#333333") if dark else ("#212121", "#616161", "#ffffff", "#e6e6e6")
+    )
+    axis = {
+        "gridcolor": grid,
+        "linecolor": soft,
+        "zerolinecolor": grid,
+        "tickcolor": soft,
+        "tickfont": {"color": soft},
+        "title": {"standoff": 8},
+        "automargin": True,
+    }
+    return go.layout.Template(
+        layout={
+            "font": {"family": FONT, "size": 12, "color": ink},
+            "title": {
+                "font": {"size": 16},
+                "subtitle": {"font": {"size": 12, "color": soft}},
+                "x": 0,
+                "xref": "container",
+                "xanchor": "left",
+                "pad": {"l": 16},
+            },
+            "paper_bgcolor": paper,
+            "plot_bgcolor": paper,
+            "colorway": list(CATEGORIES),
+            "hoverlabel": {"bgcolor": paper, "font": {"color": ink}, "align": "left"},
+            "legend": {"font": {"color": ink}},
+            "annotationdefaults": {"bgcolor": paper, "borderpad": 2},
+            "xaxis": axis,
+            "yaxis": axis,
+        }
+    )
+
+
+def titled(figure: go.Figure, title: str, subtitle: str = "", **layout: Any) -> go.Figure:
+    """The figure in the lab's look, in place; ``layout`` adds to it."""
+    figure.update_layout(
+        template=template(),
+        title={"text": title, "subtitle": {"text": subtitle}},
+        margin={"t": 84 if subtitle else 64, "r": 32, "b": 60, "l": 32},
+    )
+    figure.update_layout(**layout)
+    return figure
+
+
+def bare(figure: go.Figure, *, square: bool = False) -> go.Figure:
+    """No axes: positions have no unit."""
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False)
+    if square:
+        figure.update_yaxes(scaleanchor="x", scaleratio=1)
+    return figure
+
+
+LEGEND_BELOW = {"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0, "xanchor": "left"}
