@@ -1,0 +1,200 @@
+"""The network: what it refuses, and that cutting, changing and converting it lose nothing."""
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dtfm_lab.domain.errors import LabError, TopologyError, UnknownName
+from dtfm_lab.domain.topology import Device, Topology
+
+seeds = st.integers(0, 10_000)
+
+
+def network(seed: int, n: int = 5) -> Topology:
+    """Random, asymmetric, in two regions, no two devices alike."""
+    rng = np.random.default_rng(seed)
+    devices = tuple(
+        Device(name=f"d{i}", region="ab"[i % 2], peak_flop_per_s=1e12 + i, price_per_hour=i, position=(i, -i))
+        for i in range(n)
+    )
+    return Topology(devices, rng.random((n, n)), rng.uniform(1e6, 1e9, (n, n)), name=f"random-{seed}")
+
+
+def pair(latency_ms=1.0, bandwidth_gbps=1.0, **options) -> Topology:
+    return Topology.from_matrices(np.full((2, 2), latency_ms), np.full((2, 2), bandwidth_gbps), **options)
+
+
+def same(a: Topology, b: Topology) -> bool:
+    return (
+        a.devices == b.devices
+        and np.array_equal(a.latency_s, b.latency_s)
+        and np.array_equal(a.bandwidth_bytes_per_s, b.bandwidth_bytes_per_s)
+    )
+
+
+def test_matrices_are_milliseconds_and_gigabits_from_row_to_column():
+    topology = Topology.from_matrices([[7, 1], [2, 7]], [[7, 8], [16, 7]], names=["a", "b"], regions=["x", "y"])
+    assert topology.latency_s.tolist() == [[0, 0.001], [0.002, 0]]
+    assert topology.bandwidth_bytes_per_s.tolist() == [[np.inf, 1e9], [2e9, np.inf]]
+    assert topology.names == ("a", "b")
+    assert topology.regions == ("x", "y")
+
+
+def test_matrices_may_set_any_field_of_the_devices():
+    assert {d.gpu for d in pair(gpu="A100", peak_flop_per_s=312e12).devices} == {"A100"}
+
+
+@given(seeds, st.floats(0, 1e12))
+@settings(max_examples=20, deadline=None)
+def test_a_transfer_takes_latency_plus_size_over_bandwidth(seed, n_bytes):
+    topology = network(seed)
+    off = ~np.eye(len(topology), dtype=bool)
+    transfer_s = topology.transfer_s(n_bytes)
+    assert transfer_s[off] == pytest.approx((topology.latency_s + n_bytes / topology.bandwidth_bytes_per_s)[off])
+    assert not transfer_s.diagonal().any()
+
+
+@given(seeds)
+@settings(max_examples=20, deadline=None)
+def test_a_round_trip_is_there_and_back_whatever_the_direction(seed):
+    topology = network(seed)
+    round_trip_s = topology.round_trip_s(1e6)
+    assert np.array_equal(round_trip_s, round_trip_s.T)
+    assert round_trip_s[1, 3] == pytest.approx(topology.transfer_s(1e6)[1, 3] + topology.transfer_s(1e6)[3, 1])
+
+
+def test_a_topology_cannot_be_changed_behind_its_back():
+    given_s = np.ones((2, 2))
+    topology = Topology((Device(name="a"), Device(name="b")), given_s, np.ones((2, 2)))
+    given_s[0, 1] = 99
+    assert topology.latency_s[0, 1] == 1
+    with pytest.raises(ValueError, match="read-only"):
+        topology.latency_s[0, 1] = 2
+
+
+@given(seeds, st.permutations(range(5)), st.integers(1, 5))
+@settings(max_examples=20, deadline=None)
+def test_a_subset_keeps_every_link_of_its_devices_in_the_order_asked(seed, order, size):
+    topology, keep = network(seed), order[:size]
+    part = topology.subset(keep)
+    assert part.names == tuple(topology.names[i] for i in keep)
+    for a, i in enumerate(keep):
+        for b, j in enumerate(keep):
+            assert part.latency_s[a, b] == topology.latency_s[i, j]
+            assert part.bandwidth_bytes_per_s[a, b] == topology.bandwidth_bytes_per_s[i, j]
+    assert same(part, topology.subset([topology.names[i] for i in keep]))
+
+
+@given(seeds, st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_with_link_changes_one_pair_and_nothing_else(seed, one_way):
+    topology = network(seed)
+    changed = topology.with_link("d1", 3, latency_s=9.0, bandwidth_bytes_per_s=5.0, one_way=one_way)
+    differs = {tuple(ij) for ij in np.argwhere(changed.latency_s != topology.latency_s).tolist()}
+    assert differs == ({(1, 3)} if one_way else {(1, 3), (3, 1)})
+    assert changed.latency_s[1, 3] == 9
+    assert changed.bandwidth_bytes_per_s[1, 3] == 5
+    assert same(topology, network(seed))
+
+
+def test_with_link_leaves_what_it_is_not_given():
+    topology = network(0)
+    faster = topology.with_link(0, 1, bandwidth_bytes_per_s=1e12)
+    assert np.array_equal(faster.latency_s, topology.latency_s)
+
+
+@given(seeds, st.integers(0, 4), st.integers(0, 4), st.sampled_from(["latency_s", "bandwidth_bytes_per_s"]))
+@settings(max_examples=30, deadline=None)
+def test_the_fingerprint_changes_with_any_link(seed, i, j, what):
+    topology = network(seed)
+    if i != j:
+        slower = topology.with_link(i, j, **{what: getattr(topology, what)[i, j] * 1.001}, one_way=True)
+        assert slower.fingerprint != topology.fingerprint
+    assert network(seed).fingerprint == topology.fingerprint
+
+
+@pytest.mark.parametrize("change", [{"gpu": "A100"}, {"peak_flop_per_s": 1.0}, {"region": "z"}, {"price_per_hour": 3}])
+def test_the_fingerprint_changes_with_any_device_but_not_with_its_place_on_the_canvas(change):
+    def made(**fields):
+        return Topology((Device(name="a", **fields),), [[0]], [[0]]).fingerprint
+
+    assert made(**change) != made()
+    assert made(position=(3.0, 4.0)) == made()
+    assert len(made()) == 12
+
+
+@given(seeds)
+@settings(max_examples=20, deadline=None)
+def test_networkx_and_back_is_the_same_network(seed):
+    topology = network(seed)
+    back = Topology.from_networkx(topology.to_networkx())
+    assert same(back, topology)
+    assert back.name == topology.name
+    assert back.fingerprint == topology.fingerprint
+
+
+def test_an_undirected_edge_counts_both_ways():
+    graph = nx.Graph()
+    graph.add_edge("a", "b", latency_s=0.5, bandwidth_bytes_per_s=7.0)
+    topology = Topology.from_networkx(graph, name="drawn")
+    assert topology.latency_s.tolist() == [[0, 0.5], [0.5, 0]]
+    assert topology.bandwidth_bytes_per_s[1, 0] == 7
+    assert topology.name == "drawn"
+
+
+@given(seeds)
+@settings(max_examples=20, deadline=None)
+def test_the_frame_holds_every_directed_link_once_and_gives_the_matrices_back(seed):
+    topology = network(seed)
+    frame = topology.to_frame()
+    assert len(frame) == 5 * 4
+    assert (frame["source"] != frame["target"]).all()
+    names = list(topology.names)
+    wide = {
+        what: frame.pivot(index="source", columns="target", values=what).loc[names, names].fillna(1).to_numpy()
+        for what in ("latency_ms", "bandwidth_gbps")
+    }
+    back = Topology.from_matrices(**wide, names=names)
+    assert back.latency_s == pytest.approx(topology.latency_s)
+    assert back.bandwidth_bytes_per_s == pytest.approx(topology.bandwidth_bytes_per_s)
+
+
+REFUSALS = {
+    "a negative latency": (lambda: pair(latency_ms=-1), r"device-0 -> device-1: latency is -0.001; .* 0 or more"),
+    "a missing latency": (lambda: pair(latency_ms=np.nan), "latency is nan"),
+    "an endless latency": (lambda: pair(latency_ms=np.inf), "latency is inf"),
+    "no bandwidth": (lambda: pair(bandwidth_gbps=0), r"bandwidth is 0.0; .* more than 0 bytes/s.*2 such links"),
+    "a matrix too large": (
+        lambda: Topology.from_matrices(np.ones((2, 2)), np.ones((3, 3))),
+        r"bandwidth_bytes_per_s has shape \(3, 3\), but there are 2 devices: wanted \(2, 2\)",
+    ),
+    "two of one name": (lambda: pair(names=["a", "a"]), "2 devices are named 'a'; names must be unique"),
+    "too few names": (lambda: pair(names=["a"]), "1 names for 2 devices; wanted one each"),
+    "too many regions": (lambda: pair(regions=["a", "b", "c"]), "3 regions for 2 devices"),
+    "nobody": (lambda: pair().subset([]), "no devices; wanted at least one"),
+    "a nameless device": (lambda: Device(name=""), "empty name"),
+    "a device without speed": (lambda: Device(name="a", peak_flop_per_s=0), "peak_flop_per_s is 0; wanted a number"),
+    "a device without memory": (lambda: Device(name="a", memory_bytes=np.nan), "memory_bytes is nan; wanted"),
+    "a device that pays": (lambda: Device(name="a", price_per_hour=-1), "price_per_hour is -1; wanted 0 or more"),
+    "a link to itself": (lambda: pair().with_link(1, 1, latency_s=1), "device-1 -> device-1: a device has no link"),
+    "a link cut": (lambda: pair().with_link(0, 1, bandwidth_bytes_per_s=0), "device-0 -> device-1: bandwidth is 0"),
+    "a graph with a gap": (lambda: Topology.from_networkx(nx.empty_graph(2)), "0 -> 1: bandwidth is 0.0"),
+    "an edge of no speed": (lambda: Topology.from_networkx(nx.path_graph(2)), "0 -> 1 has no bandwidth_bytes_per_s"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_an_impossible_network_is_refused_in_one_line(name):
+    make, says = REFUSALS[name]
+    with pytest.raises(TopologyError, match=says) as refused:
+        make()
+    assert "\n" not in str(refused.value)
+
+
+def test_an_unknown_device_is_refused_with_the_nearest_one():
+    with pytest.raises(UnknownName, match=r"no device named 'devise-1'; did you mean 'device-1'\?"):
+        pair().with_link("device-0", "devise-1", latency_s=1)
+    with pytest.raises(LabError):
+        pair().subset(["nobody"])

@@ -1,0 +1,132 @@
+"""Jobs by name, by file, with fields overridden."""
+
+import pytest
+import yaml
+
+from dtfm_lab.domain.errors import FileError, JobError, LabError, UnknownName
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.model import gpt
+from dtfm_lab.domain.presets import GPT3_XL, JOBS, TINY
+from dtfm_lab.files import job_names, load_job, save_job
+from dtfm_lab.files.jobs import job_from_mapping, job_to_mapping
+from dtfm_lab.files.reading import parse
+
+SHAPE = {"n_stages": 2, "n_replicas": 2, "global_batch": 8, "microbatch": 1}
+MODEL = {"n_layers": 4, "d_model": 8, "n_heads": 2, "seq_len": 16, "vocab_size": 10}
+
+
+def written(folder, **data):
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump({"dtfm_job": 1} | data))
+    return path
+
+
+@pytest.mark.parametrize("name", job_names())
+def test_a_preset_survives_saving_exactly(tmp_path, name):
+    assert load_job(save_job(JOBS[name], tmp_path / "saved.yaml")) == load_job(name) == JOBS[name]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        Job.from_bytes(3, 4, gradient_bytes=1 / 3 * 1e9, activation_bytes=0.0),
+        Job(name="mine", model=TINY, **SHAPE, dtype="bf16", schedule="1f1b", given_hop_bytes=0.1),
+    ],
+    ids=["message sizes", "every field"],
+)
+def test_a_job_survives_saving_exactly(tmp_path, job):
+    assert load_job(save_job(job, tmp_path / "saved.yaml")) == job
+
+
+def test_a_job_of_any_model_survives_as_plain_types():
+    job = Job(model=gpt(**MODEL), **SHAPE)
+    assert parse(Job, job_to_mapping(job), "job") == job
+
+
+def test_a_model_of_one_s_own_is_not_saved_under_a_preset_s_name(tmp_path):
+    with pytest.raises(FileError, match="model gpt is no preset; wanted one of gpt3-xl, tiny"):
+        save_job(Job(model=gpt(**MODEL), **SHAPE), tmp_path / "mine.yaml")
+    with pytest.raises(FileError, match="model tiny is no preset"):
+        save_job(Job(model=gpt(**MODEL, name="tiny"), **SHAPE), tmp_path / "mine.yaml")
+    assert not (tmp_path / "mine.yaml").exists()
+
+
+def test_a_file_may_name_a_model_or_describe_one(tmp_path):
+    assert load_job(written(tmp_path, model="gpt3-xl", **SHAPE)) == Job(name="mine", model=GPT3_XL, **SHAPE)
+    assert load_job(written(tmp_path, model=MODEL, **SHAPE)) == Job(name="mine", model=gpt(**MODEL), **SHAPE)
+
+
+def test_a_file_may_change_a_preset(tmp_path):
+    job = load_job(written(tmp_path, base="tiny", n_stages=2, gradient_bytes=5))
+    assert (job.name, job.n_stages, job.gradient_bytes) == ("mine", 2, 5)
+    assert (job.model, job.global_batch) == (TINY, JOBS["tiny"].global_batch)
+
+
+def test_a_file_of_message_sizes_is_priced_only(tmp_path):
+    job = load_job(written(tmp_path, n_stages=2, n_replicas=3, gradient_bytes=1e9, activation_bytes=2e9))
+    assert job == Job.from_bytes(2, 3, 1e9, 2e9, name="mine")
+
+
+def test_any_field_may_be_overridden(tmp_path):
+    job = load_job("gpt3-xl", n_stages=4, global_batch=64, dtype="fp32", activation_bytes=7.0)
+    assert (job.n_stages, job.global_batch, job.dtype, job.hop_bytes) == (4, 64, "fp32", 7)
+    assert job.model is GPT3_XL
+    assert job.n_replicas == JOBS["gpt3-xl"].n_replicas
+    assert load_job("gpt3-xl", model="tiny").model is TINY
+    assert load_job(written(tmp_path, base="tiny"), microbatch=1).microbatch == 1
+
+
+WRONG = {
+    "a stray key": ({"base": "tiny", "n_stage": 2}, FileError, "unknown key 'n_stage'; did you mean 'n_stages'"),
+    "words for a number": ({"base": "tiny", "n_stages": "two"}, FileError, "n_stages: .*valid integer.*; found 'two'"),
+    "half a replica": ({"base": "tiny", "n_replicas": 1.5}, FileError, "n_replicas: .*integer.*; found 1.5"),
+    "no model": ({"n_stages": 2}, JobError, "no 'n_replicas'; wanted a base, a model, or the four of n_stages, "),
+    "no batch": (
+        {"model": "tiny", "n_stages": 2, "n_replicas": 1},
+        JobError,
+        "no 'global_batch'; wanted a base, or all of",
+    ),
+    "what does not divide": ({"base": "tiny", "global_batch": 18}, JobError, "2 replicas x 2 sequences leave 2 over"),
+    "too many stages": ({"base": "tiny", "n_stages": 9}, JobError, "8 blocks, too few for 9 stages"),
+    "an unknown base": ({"base": "tinny"}, UnknownName, "no job named 'tinny'; did you mean 'tiny'"),
+    "an unknown model": (
+        {"base": "tiny", "model": "gpt3"},
+        UnknownName,
+        "no model named 'gpt3'; did you mean 'gpt3-xl'",
+    ),
+    "an unknown model of its own": (
+        {"model": "bert", **SHAPE},
+        UnknownName,
+        "no model named 'bert'; known: gpt3-xl, tiny",
+    ),
+    "an unknown dtype": ({"base": "tiny", "dtype": "fp8"}, UnknownName, "no dtype named 'fp8'; known: bf16, fp16"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_is_refused_in_one_line_that_names_the_file(tmp_path, name):
+    data, error, says = WRONG[name]
+    with pytest.raises(error, match=says) as refused:
+        load_job(written(tmp_path, **data))
+    assert str(refused.value).startswith("mine.yaml: ")
+    assert "\n" not in str(refused.value)
+
+
+def test_an_unknown_job_or_field_is_refused_with_the_nearest_one():
+    with pytest.raises(
+        UnknownName, match=r"no job named 'gpt3-x'; did you mean 'gpt3-xl'\? known: dtfm-gpt3-xl, gpt3-xl, tiny"
+    ):
+        load_job("gpt3-x")
+    with pytest.raises(UnknownName, match="no job field named 'stages'; did you mean 'n_stages'"):
+        load_job("tiny", stages=2)
+    with pytest.raises(UnknownName, match="no job field named 'given_hop_bytes'"):
+        load_job("tiny", given_hop_bytes=2.0)
+
+
+def test_an_override_is_checked_with_the_rest():
+    with pytest.raises(LabError, match="leave 4 over"):
+        load_job("gpt3-xl", global_batch=516, n_stages=4)
+
+
+def test_a_mapping_needs_no_file():
+    assert job_from_mapping({"dtfm_job": 1, "base": "tiny", "name": "tiny"}) == JOBS["tiny"]

@@ -1,0 +1,153 @@
+"""Plans and traces as JSON: bit for bit what was saved, or a refusal."""
+
+import json
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.domain.topology import Device, Topology
+from dtfm_lab.domain.trace import ComputeTime, Trace
+from dtfm_lab.files import load_job, load_plan, load_topology, load_trace, save_plan, save_trace
+from dtfm_lab.files.plans import plan_from_mapping, plan_to_mapping
+from dtfm_lab.planning.evaluate import evaluate
+from dtfm_lab.simulation.simulate import simulate
+
+COLUMNS = ("iteration", "replica", "action", "start_s", "end_s")
+
+
+def small_plan() -> Plan:
+    return evaluate(load_topology("lecture-hall"), load_job("tiny"), stages=[[0, 1], [3, 2], [4, 7], [6, 5]])
+
+
+def assert_same_plan(a: Plan, b: Plan) -> None:
+    for what in ("job", "lower_bound_s", "planner", "seed", "generation", "evaluations", "seconds"):
+        assert getattr(a, what) == getattr(b, what)
+    assert np.array_equal(a.placement.devices, b.placement.devices)
+    for what in ("group_s", "hop_s", "weights_s"):
+        assert np.array_equal(getattr(a.cost, what), getattr(b.cost, what))
+    assert a.topology.fingerprint == b.topology.fingerprint
+    assert a.topology.devices == b.topology.devices
+    assert (a.topology.name, a.topology.description) == (b.topology.name, b.topology.description)
+
+
+@pytest.mark.parametrize("name", ["worldwide", "spot"])
+def test_a_plan_of_64_devices_survives_saving_exactly(tmp_path, name):
+    plan = evaluate(load_topology(name), load_job("dtfm-gpt3-xl"), stages=np.arange(64).reshape(8, 8).tolist())
+    plan = replace(plan, planner="evolutionary", seed=7, generation=3, evaluations=99, seconds=0.1)
+    assert_same_plan(load_plan(save_plan(plan, tmp_path / "plan.json")), plan)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 3), st.integers(1, 3))
+@settings(max_examples=20, deadline=None)
+def test_any_plan_survives_saving_exactly(seed, n_stages, n_replicas):
+    """Any floats at all, asymmetric links, idle devices, jobs of message sizes only."""
+    rng, n = np.random.default_rng(seed), 10
+    devices = tuple(
+        Device(name=f"d{i}", peak_flop_per_s=rng.uniform(1, 1e15), position=(i, rng.random())) for i in range(n)
+    )
+    topology = Topology(devices, rng.random((n, n)), rng.uniform(1, 1e10, (n, n)))
+    grid = rng.permutation(n)[: n_stages * n_replicas].reshape(n_stages, n_replicas)
+    plan = evaluate(topology, Job.from_bytes(n_stages, n_replicas, *rng.uniform(0, 1e9, 2)), stages=grid.tolist())
+    assert_same_plan(plan_from_mapping(json.loads(json.dumps(plan_to_mapping(plan)))), plan)
+
+
+def test_a_plan_file_is_enough_to_simulate_from(tmp_path):
+    plan = small_plan()
+    assert simulate(load_plan(save_plan(plan, tmp_path / "p.json"))).spans() == simulate(plan).spans()
+
+
+def test_the_summary_of_a_plan_file_is_for_people_and_not_read_back(tmp_path):
+    data = plan_to_mapping(small_plan())
+    assert data["summary"]["stages"][1] == list(small_plan().stages[1])
+    assert_same_plan(plan_from_mapping(data | {"summary": {"cost_s": -1}}), small_plan())
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda d: d.update(placment=d.pop("placement")), "unknown key 'placment'; did you mean 'placement'"),
+        (lambda d: d.pop("cost"), "cost: field required"),
+        (lambda d: d["placement"][0].__setitem__(0, 3), "device 3 is placed twice"),
+        (lambda d: d["placement"][0].__setitem__(0, 8), "names device 8, but lecture-hall has 8"),
+        (lambda d: d["placement"].pop(), "placement of 3 x 2; job wants 4 x 2"),
+        (lambda d: d["placement"][0].pop(), "mine.json: "),
+        (lambda d: d["topology"]["latency_s"].pop(), r"latency_s has shape \(7, 8\), but there are 8 devices"),
+        (lambda d: d["topology"]["latency_s"][0].__setitem__(1, -1), "ada -> alan: latency is -1.0"),
+        (lambda d: d["topology"]["devices"][0].update(memory_bytes=0), "device ada: memory_bytes is 0.*; wanted"),
+        (lambda d: d["job"].update(n_stages=0), "n_stages is 0; wanted a whole number"),
+        (lambda d: d["job"].update(dtype="fp8"), "no dtype named 'fp8'"),
+    ],
+    ids=range(11),
+)
+def test_a_plan_file_that_contradicts_itself_is_refused(tmp_path, change, says):
+    data = plan_to_mapping(small_plan())
+    change(data)
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(FileError, match=says) as refused:
+        load_plan(path)
+    assert str(refused.value).startswith("mine.json: ")
+    assert "\n" not in str(refused.value)
+
+
+def measured(seed: int = 0) -> Trace:
+    """A trace with every field of its context set, three iterations and times of all sizes."""
+    simulated = simulate(small_plan(), "1f1b")
+    rng = np.random.default_rng(seed)
+    spans = [s._replace(iteration=i, end_s=s.end_s + rng.random() * 1e-9) for s in simulated.spans() for i in range(3)]
+    context = replace(
+        simulated.context,
+        source="measured",
+        clock="paced",
+        links="emulated",
+        time_scale=0.1,
+        profile=(ComputeTime(0, 1, Kind.BACKWARD, 1 / 3),),
+        losses=(2.5, 1 / 7),
+        late_messages=2,
+        overruns=3,
+        versions={"torch": "2.4.0"},
+    )
+    return Trace.from_spans(context, spans)
+
+
+@pytest.mark.parametrize("trace", [simulate(small_plan()), measured()], ids=["simulated", "measured"])
+def test_a_trace_survives_saving_exactly(tmp_path, trace):
+    back = load_trace(save_trace(trace, tmp_path / "trace.json"))
+    for field in fields(trace.context):
+        assert getattr(back.context, field.name) == getattr(trace.context, field.name), field.name
+    assert back.actions == trace.actions
+    for column in COLUMNS:
+        assert np.array_equal(getattr(back, column), getattr(trace, column))
+        assert getattr(back, column).dtype == getattr(trace, column).dtype
+    assert back.spans() == trace.spans()
+    assert back.to_frame().equals(trace.to_frame())
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda d: d["start_s"].pop(), "columns have lengths .*; wanted one length"),
+        (lambda d: d["end_s"].__setitem__(0, -1.0), r"row 0 \(0F0\) ends before it starts"),
+        (lambda d: d["context"].update(clock="sundial"), "context.clock: .*; found 'sundial'"),
+        (lambda d: d["actions"][0].__setitem__(1, "SLEEP"), r"actions\[0\].*; found 'SLEEP'"),
+        (lambda d: d.update(finish_s=d.pop("end_s")), "unknown key 'finish_s'"),
+        (lambda d: d.pop("context"), "context: field required"),
+    ],
+    ids=range(6),
+)
+def test_a_trace_file_that_contradicts_itself_is_refused(tmp_path, change, says):
+    path = save_trace(simulate(small_plan()), tmp_path / "mine.json")
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+    with pytest.raises(FileError, match=says) as refused:
+        load_trace(path)
+    assert str(refused.value).startswith("mine.json: ")
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,86 @@
+"""Every mistake in a file is one line that says where, what was found and what was wanted."""
+
+import pytest
+
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.files import load_job, load_plan, load_topology, load_trace
+from dtfm_lab.files.reading import read_mapping, require_version, write_text
+
+
+def written(folder, text: str, name="mine.yaml"):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("mine.yaml", "dtfm_topology: 1\nregions: [a, b\nname: x\n", r"mine.yaml: line 3, column 5: broken YAML: "),
+        ("mine.yaml", "a: 1\n\tb: 2\n", r"line 2, column 1: broken YAML: "),
+        ("mine.json", '{"a": 1,\n "b": }', r"mine.json: line 2, column 7: broken JSON: Expecting value"),
+        ("mine.yaml", "- a\n- b\n", "holds a list; wanted a mapping of keys to values"),
+        ("mine.yaml", "just words\n", "holds text; wanted a mapping"),
+        ("mine.yaml", "", "holds nothing; wanted a mapping"),
+        ("mine.yaml", "7\n", "holds a single value; wanted a mapping"),
+    ],
+)
+def test_a_broken_file_is_refused_with_line_and_column(tmp_path, name, text, says):
+    with pytest.raises(FileError, match=says) as refused:
+        read_mapping(written(tmp_path, text, name))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_file_a_folder_and_bytes_that_are_no_text_are_refused(tmp_path):
+    with pytest.raises(FileError, match=r"nowhere\.yaml: no such file"):
+        read_mapping(tmp_path / "nowhere.yaml")
+    with pytest.raises(FileError, match="cannot be read"):
+        read_mapping(tmp_path)
+    (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
+    with pytest.raises(FileError, match="cannot be read"):
+        read_mapping(tmp_path / "latin.yaml")
+
+
+LOADERS = {"topology": load_topology, "job": load_job, "plan": load_plan, "trace": load_trace}
+
+
+@pytest.mark.parametrize("noun", LOADERS)
+def test_another_version_is_refused(tmp_path, noun):
+    path = written(tmp_path, f"dtfm_{noun}: 2\n")
+    with pytest.raises(FileError, match=f"mine.yaml: dtfm_{noun} is version 2; this release reads version 1"):
+        LOADERS[noun](path)
+
+
+@pytest.mark.parametrize("noun", LOADERS)
+@pytest.mark.parametrize("other", LOADERS)
+def test_another_kind_of_file_is_refused_by_name(tmp_path, noun, other):
+    path = written(tmp_path, f"dtfm_{other}: 1\n")
+    if noun != other:
+        with pytest.raises(FileError, match=rf"no key 'dtfm_{noun}'; wanted a {noun} file \(it holds a {other}\)"):
+            LOADERS[noun](path)
+
+
+def test_a_file_without_a_first_line_is_told_which_to_write():
+    with pytest.raises(FileError, match=r"wanted a job file \(first line 'dtfm_job: 1'\)"):
+        require_version({"name": "x"}, "dtfm_job", "mine.yaml")
+
+
+def test_a_write_is_whole_and_leaves_nothing_else(tmp_path):
+    path = tmp_path / "a.json"
+    for text in ("old ✓", "new"):
+        assert write_text(path, text) == path
+        assert path.read_text(encoding="utf-8") == text
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = written(tmp_path, "old", "a.json")
+    (tmp_path / ".a.json.partial").mkdir()  # where the new text would go first
+    with pytest.raises(FileError, match=r"a\.json: cannot be written: "):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+
+
+def test_a_write_into_a_missing_folder_is_refused(tmp_path):
+    with pytest.raises(FileError, match="cannot be written: No such file or directory"):
+        write_text(tmp_path / "nowhere" / "a.json", "new")

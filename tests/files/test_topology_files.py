@@ -1,0 +1,310 @@
+"""Topologies as YAML: DT-FM's five cases are its own, saving loses nothing, mistakes say where."""
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dtfm_lab.domain.errors import FileError, LabError, TopologyError, UnknownName
+from dtfm_lab.domain.hardware import HARDWARE
+from dtfm_lab.domain.topology import Device, Topology
+from dtfm_lab.files import (
+    load_topology,
+    save_topology,
+    topology_from_mapping,
+    topology_names,
+    topology_to_mapping,
+)
+
+FIVE = {
+    "datacenter": ([f"instance_{i}" for i in range(8)], [8] * 8),
+    "spot": ([*(f"spot_instance_{i}" for i in range(8)), "standalone"], [4] * 8 + [32]),
+    "universities": (["Ohio", "Virginia"], [32, 32]),
+    "regional": (["Virginia", "Oregon", "California", "Ohio"], [16] * 4),
+    "worldwide": (["Oregon", "Virginia", "Ohio", "Tokyo", "Seoul", "London", "Frankfurt", "Ireland"], [8] * 8),
+}
+"""regions in the order of the public code, and how many devices each; its partitions are lists of these indices"""
+
+SPEEDS = [
+    ("datacenter", 0, 1, 0, 100),
+    ("datacenter", 7, 8, 0, 3.125),
+    ("spot", 0, 3, 0, 100),
+    ("spot", 3, 4, 0, 1.25),
+    ("spot", 0, 63, 0, 1.25),
+    ("spot", 62, 63, 0, 1.25),
+    ("universities", 0, 31, 1, 5),
+    ("universities", 32, 63, 1, 5),
+    ("universities", 31, 32, 11, 1.12),
+    ("regional", 0, 15, 5, 2),
+    ("regional", 0, 16, 67, 1.15),
+    ("regional", 0, 32, 59, 1.05),
+    ("regional", 0, 48, 11, 1.12),
+    ("regional", 16, 32, 12, 1.25),
+    ("regional", 16, 48, 49, 1.10),
+    ("regional", 32, 48, 52, 1.02),
+    ("worldwide", 0, 7, 5, 2),
+    ("worldwide", 0, 8, 67, 0.79),
+    ("worldwide", 8, 16, 11, 1.12),
+    ("worldwide", 16, 24, 130, 0.694),
+    ("worldwide", 24, 32, 34, 1.10),
+    ("worldwide", 32, 40, 238, 0.342),
+    ("worldwide", 32, 56, 228, 0.335),
+    ("worldwide", 24, 48, 223, 0.36),
+    ("worldwide", 40, 48, 14, 1.14),
+    ("worldwide", 40, 56, 12, 1.09),
+    ("worldwide", 48, 56, 24, 1.08),
+]
+
+
+def same(a: Topology, b: Topology) -> bool:
+    return a.devices == b.devices and a.fingerprint == b.fingerprint
+
+
+def two_regions(**changed):
+    """A minimal good file: a-0, a-1 and b-0, with a default."""
+    data = {
+        "dtfm_topology": 1,
+        "default": {"latency_ms": 10, "bandwidth_gbps": 1},
+        "regions": [{"name": "a", "count": 2}, {"name": "b", "count": 1}],
+    }
+    return {k: v for k, v in (data | changed).items() if v is not None}
+
+
+@pytest.mark.parametrize("name", FIVE)
+def test_the_published_cases_have_the_devices_of_the_public_code_in_its_order(name):
+    topology = load_topology(name)
+    regions, sizes = FIVE[name]
+    assert len(topology) == 64
+    assert topology.name == name
+    assert list(topology.regions) == regions
+    assert [d.region for d in topology.devices] == [r for r, n in zip(regions, sizes, strict=True) for _ in range(n)]
+
+
+@pytest.mark.parametrize(("name", "i", "j", "latency_ms", "gbps"), SPEEDS)
+def test_the_published_cases_have_the_links_of_the_public_code(name, i, j, latency_ms, gbps):
+    topology = load_topology(name)
+    for a, b in ((i, j), (j, i)):
+        assert topology.latency_s[a, b] == pytest.approx(latency_ms / 1e3)
+        assert topology.bandwidth_bytes_per_s[a, b] == pytest.approx(gbps * 1e9 / 8)
+
+
+@pytest.mark.parametrize("name", FIVE)
+def test_the_published_cases_are_symmetric_and_alike_between_two_regions(name):
+    topology = load_topology(name)
+    region = np.array([topology.regions.index(d.region) for d in topology.devices])
+    off = ~np.eye(64, dtype=bool)
+    for matrix in (topology.latency_s, topology.bandwidth_bytes_per_s):
+        assert np.array_equal(matrix, matrix.T)
+        for a in range(len(topology.regions)):
+            for b in range(len(topology.regions)):
+                assert len(set(matrix[(region[:, None] == a) & (region[None, :] == b) & off])) == 1
+
+
+@pytest.mark.parametrize("name", topology_names())
+def test_a_shipped_topology_survives_saving_exactly(tmp_path, name):
+    topology = load_topology(name)
+    back = load_topology(save_topology(topology, tmp_path / "saved.yaml"))
+    assert same(back, topology)
+    assert (back.name, back.description) == (topology.name, topology.description)
+    assert topology_to_mapping(back) == topology_to_mapping(topology)
+
+
+def test_what_is_saved_is_short():
+    """A line a region pair and none a link, where a region's devices are alike."""
+    data = topology_to_mapping(load_topology("worldwide"))
+    assert len(data["between"]) == 28 - 1  # the commonest pair is the default
+    assert data["links"] == []
+    assert len(data["regions"]) == 8
+
+
+def test_the_published_cases_and_the_teaching_ones_are_shipped():
+    assert set(FIVE) < set(topology_names())
+    assert all(load_topology(name).description for name in topology_names())
+
+
+milliseconds = st.integers(0, 300_000).map(lambda x: x / 1000)
+gigabits = st.integers(1, 100_000).map(lambda x: x / 1000)
+
+
+@st.composite
+def drawn_topologies(draw):
+    """As a person draws them: in ms and Gbit/s, some devices in no region, few or many speeds, asymmetric or not."""
+    n = draw(st.integers(1, 6))
+    speeds = draw(st.lists(st.tuples(milliseconds, gigabits), min_size=1, max_size=4))
+    speed = [[draw(st.sampled_from(speeds)) for _ in range(n)] for _ in range(n)]
+    if draw(st.booleans()):
+        speed = [[speed[min(i, j)][max(i, j)] for j in range(n)] for i in range(n)]
+    matrices = np.array(speed)
+    regions = draw(st.lists(st.sampled_from(["", "x", "y", "no", "1"]), min_size=n, max_size=n))
+    topology = Topology.from_matrices(matrices[:, :, 0], matrices[:, :, 1], regions=regions, name="drawn")
+    devices = [
+        Device(
+            name=draw(st.sampled_from(["", "é ", "- ", "#", "null "])) + str(i),
+            region=region,
+            gpu=draw(st.sampled_from(["V100", "~", "true"])),
+            price_per_hour=draw(st.sampled_from([0.0, 1.25])),
+            position=draw(st.none() | st.tuples(st.floats(-9, 9), st.floats(-9, 9))),
+        )
+        for i, region in enumerate(regions)
+    ]
+    return Topology(tuple(devices), topology.latency_s, topology.bandwidth_bytes_per_s, name="drawn")
+
+
+@given(drawn_topologies())
+@settings(max_examples=100, deadline=None)
+def test_a_drawn_topology_survives_saving_exactly(topology):
+    text = yaml.safe_dump(topology_to_mapping(topology), allow_unicode=True)
+    assert same(topology_from_mapping(yaml.safe_load(text)), topology)
+
+
+def test_the_most_particular_line_wins():
+    topology = topology_from_mapping(
+        {
+            "dtfm_topology": 1,
+            "default": {"latency_ms": 1, "bandwidth_gbps": 1},
+            "regions": [{"name": "a", "count": 2, "latency_ms": 2}, {"name": "b", "count": 2}],
+            "devices": [{"name": "c"}],
+            "between": [{"regions": ["a", "b"], "latency_ms": 3, "bandwidth_gbps": 1}],
+            "links": [
+                {"from": "a-0", "to": "b-0", "latency_ms": 5, "bandwidth_gbps": 1},
+                {"between": ["a-0", "b-0"], "latency_ms": 4, "bandwidth_gbps": 1},
+            ],
+        }
+    )
+    assert topology.names == ("a-0", "a-1", "b-0", "b-1", "c")
+    assert np.rint(1e3 * topology.latency_s).tolist() == [
+        [0, 2, 5, 3, 1],
+        [2, 0, 3, 3, 1],
+        [4, 3, 0, 1, 1],
+        [3, 3, 1, 0, 1],
+        [1, 1, 1, 1, 0],
+    ]
+
+
+def test_a_gpu_of_a_known_name_needs_no_numbers():
+    topology = topology_from_mapping(
+        two_regions(devices=[{"name": "x", "gpu": "A100"}, {"name": "y", "gpu": "A100", "peak_tflops": 1}])
+    )
+    a100 = HARDWARE["A100"]
+    assert [(d.peak_flop_per_s, d.memory_bytes) for d in topology.devices[-2:]] == [a100, (1e12, a100.memory_bytes)]
+
+
+def test_hardware_is_the_device_s_own_or_its_region_s():
+    topology = topology_from_mapping(
+        two_regions(
+            regions=[
+                {"name": "a", "gpu": "T4", "peak_tflops": 65, "devices": [{"name": "x"}, {"name": "y", "gpu": "A10"}]}
+            ],
+        )
+    )
+    assert [(d.name, d.gpu, d.peak_flop_per_s) for d in topology.devices] == [("x", "T4", 65e12), ("y", "A10", 65e12)]
+
+
+def link(**ends):
+    return {"links": [{"latency_ms": 1, "bandwidth_gbps": 1} | ends]}
+
+
+WRONG = {
+    "a stray key": ({"regoins": []}, FileError, "mine.yaml: unknown key 'regoins'; did you mean 'regions'"),
+    "a stray key inside": (
+        {"regions": [{"name": "a", "bandwith_gbps": 1}]},
+        FileError,
+        r"mine.yaml: regions\[0\]: unknown key 'bandwith_gbps'; did you mean 'bandwidth_gbps'\? known: ",
+    ),
+    "a forgotten key": (
+        {"between": [{"regions": ["a", "b"], "latency_ms": 1}]},
+        FileError,
+        r"between\[0\].bandwidth_gbps: field required",
+    ),
+    "words for a number": (
+        {"default": {"latency_ms": "slow", "bandwidth_gbps": 1}},
+        FileError,
+        "default.latency_ms: .*number.*; found 'slow'",
+    ),
+    "no bandwidth": (
+        {"default": {"latency_ms": 1, "bandwidth_gbps": 0}},
+        FileError,
+        "default.bandwidth_gbps: input should be greater than 0; found 0",
+    ),
+    "a link cut": (
+        link(between=["a-0", "b-0"], bandwidth_gbps=0),
+        FileError,
+        r"links\[0\].bandwidth_gbps: .* greater than 0; found 0",
+    ),
+    "a negative latency": (
+        link(between=["a-0", "b-0"], latency_ms=-1),
+        FileError,
+        "greater than or equal to 0; found -1",
+    ),
+    "an endless latency": (
+        link(between=["a-0", "b-0"], latency_ms=float("inf")),
+        FileError,
+        "finite number; found inf",
+    ),
+    "a missing link": (
+        {
+            "default": None,
+            "regions": [{"name": "a", "count": 2, "latency_ms": 1, "bandwidth_gbps": 1}, {"name": "b", "count": 1}],
+        },
+        TopologyError,
+        r"mine.yaml: no latency and bandwidth for a-0 -> b-0 \(4 such links\); wanted a 'default'",
+    ),
+    "half a link": (
+        link(**{"from": "a-0"}),
+        TopologyError,
+        r"either 'between: \[a, b\]' or both 'from: a' and 'to: b'",
+    ),
+    "a link twice said": (link(between=["a-0", "b-0"], **{"from": "a-0"}), TopologyError, "either 'between"),
+    "a link to itself": (
+        link(between=["a-0", "a-0"]),
+        TopologyError,
+        "a-0 -> a-0: a device has no link to itself; wanted two",
+    ),
+    "a link to nobody": (link(between=["a-0", "b-00"]), UnknownName, "no device named 'b-00'; did you mean 'b-0'"),
+    "between nowhere": (
+        {"between": [{"regions": ["a", "c"], "latency_ms": 1, "bandwidth_gbps": 1}]},
+        UnknownName,
+        "no region named 'c'; known: a, b",
+    ),
+    "between a region and itself": (
+        {"between": [{"regions": ["a", "a"], "latency_ms": 1, "bandwidth_gbps": 1}]},
+        TopologyError,
+        "between a and itself: wanted latency_ms and bandwidth_gbps of the region",
+    ),
+    "a region twice": ({"regions": [{"name": "a"}, {"name": "a"}]}, TopologyError, "region 'a' is given twice"),
+    "a device in no such region": ({"devices": [{"name": "x", "region": "z"}]}, UnknownName, "no region named 'z'"),
+    "a device in two regions": (
+        {"regions": [{"name": "a", "devices": [{"name": "x", "region": "b"}]}, {"name": "b"}]},
+        TopologyError,
+        "device x stands under region a but says b",
+    ),
+    "two of one name": ({"devices": [{"name": "a-0"}]}, TopologyError, "2 devices are named 'a-0'"),
+    "nobody at all": ({"regions": []}, TopologyError, "no devices"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_is_refused_in_one_line_that_names_the_file(tmp_path, name):
+    changed, error, says = WRONG[name]
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(two_regions(**changed)))
+    with pytest.raises(error, match=says) as refused:
+        load_topology(path)
+    assert str(refused.value).startswith("mine.yaml: ")
+    assert "\n" not in str(refused.value)
+    assert isinstance(refused.value, LabError)
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_one():
+    with pytest.raises(
+        UnknownName, match=r"no topology named 'world-wide'; did you mean 'worldwide'\? known: datacenter"
+    ):
+        load_topology("world-wide")
+
+
+def test_json_is_read_as_well(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text('{"dtfm_topology": 1, "devices": [{"name": "a"}]}')
+    assert load_topology(path).names == ("a",)
+    assert load_topology(path).name == "mine"

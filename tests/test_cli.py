@@ -1,0 +1,191 @@
+"""The story from the shell; what a user gets wrong is one line on standard error and exit status 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dtfm_lab import cli
+
+Shell = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
+    """``shell("plan", "worldwide")`` is (exit status, stdout, stderr), in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["dtfm-lab", *arguments])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(left.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+PLAN_KEYS = {
+    "cost_s",
+    "data_parallel_s",
+    "pipeline_s",
+    "lower_bound_s",
+    "gap",
+    "stages",
+    "pipelines",
+    "rank_map",
+    "idle_devices",
+    "planner",
+    "seed",
+    "evaluations",
+    "seconds",
+}
+
+
+def test_plan_json_holds_the_contract_and_nothing_else_is_printed(shell: Shell) -> None:
+    status, out, err = shell("plan", "worldwide", "--job", "dtfm-gpt3-xl", "--steps", "3", "--seed", "1", "--json")
+    plan = json.loads(out)
+    assert (status, err) == (0, "")
+    assert plan.keys() >= PLAN_KEYS
+    assert plan["cost_s"] == pytest.approx(plan["data_parallel_s"] + plan["pipeline_s"])
+    assert plan["gap"] == pytest.approx((plan["cost_s"] - plan["lower_bound_s"]) / plan["cost_s"])
+    devices = [name for stage in plan["stages"] for name in stage]
+    assert len(set(devices)) == 64
+    names = [f"{city}-{i}" for city in CITIES for i in range(8)]
+    for rank, name in zip(plan["rank_map"], names, strict=True):
+        assert plan["pipelines"][rank // 8][rank % 8] == name
+
+
+CITIES = ["Oregon", "Virginia", "Ohio", "Tokyo", "Seoul", "London", "Frankfurt", "Ireland"]
+
+
+def test_a_job_smaller_than_the_network_leaves_devices_idle(shell: Shell) -> None:
+    _, out, _ = shell("plan", "raspberry-pi", "--stages", "2", "--replicas", "2", "--steps", "3", "--json")
+    plan = json.loads(out)
+    assert "raspberry" in plan["idle_devices"]
+    assert plan["rank_map"].count(None) == len(plan["idle_devices"]) == 4
+
+
+def test_the_whole_story(shell: Shell) -> None:
+    pytest.importorskip("torch")
+    assert shell("plan", "lecture-hall", "--stages", "2", "--replicas", "2", "--steps", "5", "-o", "plan.json")[0] == 0
+    assert shell("simulate", "plan.json", "--schedule", "1f1b", "-o", "predicted.json")[0] == 0
+    status, out, _ = shell(
+        "run", "plan.json", "--schedule", "1f1b", "--iterations", "3", "-o", "measured.json", "--json"
+    )
+    assert (status, len(json.loads(out)["losses"])) == (0, 3)
+    assert shell("simulate", "plan.json", "--like", "measured.json", "-o", "predicted.json")[0] == 0
+    status, out, _ = shell("compare", "predicted.json", "measured.json", "--json")
+    comparison = json.loads(out)
+    assert status == 0
+    assert abs(comparison["iteration_error"]) < 0.06
+    assert {"iterations", "kinds", "stages", "devices", "links"} <= comparison.keys()
+    status, out, _ = shell("compare", "predicted.json", "measured.json")
+    assert "virtual clock, 1f1b" in out
+
+
+def test_evaluate_prices_what_plan_found(shell: Shell) -> None:
+    _, out, _ = shell("plan", "regional", "--steps", "2", "--json")
+    plan = json.loads(out)
+    for key in ("stages", "rank_map"):
+        Path("own.json").write_text(json.dumps({key: plan[key]}))
+        status, out, _ = shell("evaluate", "regional", "--placement", "own.json", "--json")
+        assert status == 0
+        assert json.loads(out)["cost_s"] == pytest.approx(plan["cost_s"], rel=1e-12)
+
+
+@pytest.mark.parametrize("what", ["worldwide", "lecture-hall"])
+def test_show_tells_a_network(shell: Shell, what: str) -> None:
+    status, out, _ = shell("show", what)
+    assert (status, what in out) == (0, True)
+
+
+@pytest.mark.parametrize("command", ["topologies", "doctor"])
+def test_lists_come_as_json_too(shell: Shell, command: str) -> None:
+    status, out, err = shell(command, "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out)
+
+
+BROKEN = {
+    "broken.yaml": "regions: [1",
+    "unknown-key.yaml": "dtfm_topology: 1\nregons: []",
+    "missing-link.yaml": "dtfm_topology: 1\nregions: [{name: a, count: 2}]",
+    "impossible.yaml": "dtfm_topology: 1\ndefault: {latency_ms: 1, bandwidth_gbps: 0}\nregions: [{name: a, count: 2}]",
+    "negative.yaml": "dtfm_topology: 1\ndefault: {latency_ms: -1, bandwidth_gbps: 1}\nregions: [{name: a, count: 2}]",
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["plan", "broken.yaml"], "broken.yaml: line 1, column 12: broken YAML"),
+        (["plan", "unknown-key.yaml"], "unknown key 'regons'; did you mean 'regions'?"),
+        (["plan", "missing-link.yaml"], "no latency and bandwidth for a-0 -> a-1"),
+        (["plan", "impossible.yaml"], "bandwidth_gbps: input should be greater than 0; found 0"),
+        (["plan", "negative.yaml"], "latency_ms: input should be greater than or equal to 0; found -1"),
+        (["plan", "nowhere.yaml"], "nowhere.yaml: no such file"),
+        (["plan", "worldwid"], "no topology named 'worldwid'; did you mean 'worldwide'?"),
+        (["plan", "lecture-hall", "--job", "dtfm-gpt3-xl"], "need 64 devices, lecture-hall has 8; 1 x 8, 2 x 4"),
+        (["plan", "lecture-hall", "--job", "tinny"], "no job named 'tinny'; did you mean 'tiny'?"),
+        (["plan", "lecture-hall", "--planner", "evolution"], "no planner named 'evolution'; did you mean"),
+        (["plan", "lecture-hall", "--seconds", "-1"], "seconds is -1.0; wanted a number above 0"),
+        (["plan", "lecture-hall", "--stages", "many"], "'many' is not a valid integer"),
+        (["plan", "lecture-hall", "--microbatch", "3"], "leave 1 over"),
+        (["plan", "lecture-hall", "--planer", "random"], "No such option '--planer'"),
+        (["plan"], "Missing argument 'TOPOLOGY'"),
+        (["plon"], "No such command 'plon'"),
+        (["simulate", "none.json"], "none.json: no such file"),
+        (["simulate", "other.json"], "no key 'dtfm_plan'; wanted a plan file (it holds a trace)"),
+        (["compare", "other.json", "other.json"], "other.json: context: "),
+        (["evaluate", "lecture-hall", "--placement", "other.json"], "wanted one of the keys stages, rank_map, groups"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_input_is_one_line_and_exit_status_2(shell: Shell, arguments: list[str], says: str) -> None:
+    for name, text in BROKEN.items():
+        Path(name).write_text(text)
+    Path("other.json").write_text('{"dtfm_trace": 1}')
+    status, out, err = shell(*arguments)
+    assert (status, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1
+    assert err.startswith("dtfm-lab: ")
+
+
+def test_run_says_so_where_torch_is_missing(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell("plan", "lecture-hall", "--steps", "1", "-o", "plan.json")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    status, _, err = shell("run", "plan.json")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "pip install 'dtfm_lab[train]'" in err
+
+
+def test_a_failed_run_is_one_line_and_exit_status_1(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    shell("plan", "lecture-hall", "--stages", "2", "--replicas", "1", "--steps", "1", "-o", "plan.json")
+    start = cli.lab.launch.start
+
+    def start_and_kill(plan, schedule=None, **options):
+        run = start(plan, schedule, **options)
+        run.kill(plan.stages[1][0])
+        return run
+
+    monkeypatch.setattr(cli.lab.launch, "start", start_and_kill)
+    status, _, err = shell("run", "plan.json", "--iterations", "50")
+    assert status == 1
+    assert "was killed by SIGKILL" in err.splitlines()[-1]
+
+
+def test_the_kernel_side_never_loads_torch() -> None:
+    code = (
+        "import sys, dtfm_lab.cli, dtfm_lab.widgets, dtfm_lab.figures\n"
+        "import dtfm_lab as lab; lab.plan('lecture-hall', steps=1)\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
