@@ -116,6 +116,9 @@ def compare(predicted: Trace, measured: Trace) -> Comparison:
     """
     if predicted.context.devices != measured.context.devices:
         raise TraceError("the traces are of different placements; wanted two of one plan")
+    ours, theirs = predicted.context.schedule, measured.context.schedule
+    if ours != theirs:
+        raise TraceError(f"predicted ran {ours}, measured {theirs}; wanted two of one schedule")
     left, right = predicted.to_frame(), measured.to_frame()
     key = ["iteration", *ACTION]
     if predicted.n_iterations == 1:

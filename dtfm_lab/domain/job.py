@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from numbers import Integral
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.model import Layer, ModelSpec
@@ -50,8 +51,10 @@ class Job:
 
     def __post_init__(self) -> None:
         for what in ("n_stages", "n_replicas", "global_batch", "microbatch"):
-            if not (isinstance(getattr(self, what), int) and getattr(self, what) >= 1):
-                raise JobError(f"job {self.name}: {what} is {getattr(self, what)}; wanted a whole number, 1 or more")
+            count = getattr(self, what)
+            if not isinstance(count, Integral) or isinstance(count, bool) or count < 1:
+                raise JobError(f"job {self.name}: {what} is {count}; wanted a whole number, 1 or more")
+            object.__setattr__(self, what, int(count))
         for what, value, known in (
             ("dtype", self.dtype, BYTES_PER_ELEMENT),
             ("synchronisation", self.synchronisation, SYNCHRONISATIONS),

@@ -43,6 +43,9 @@ class ModelSpec:
     """the head multiplies by the embedding's own matrix"""
 
     def __post_init__(self) -> None:
+        for what in ("d_model", "n_heads", "seq_len", "vocab_size"):
+            if getattr(self, what) < 1:
+                raise JobError(f"model {self.name}: {what} is {getattr(self, what)}; wanted 1 or more")
         if self.d_model % self.n_heads:
             raise JobError(f"model {self.name}: d_model {self.d_model} is not a multiple of {self.n_heads} heads")
 

@@ -28,6 +28,8 @@ class Placement:
         devices = np.array(self.devices, dtype=np.int64)
         if devices.ndim != 2 or not devices.size:
             raise PlanError(f"placement has shape {devices.shape}; wanted (stages, replicas)")
+        if (low := int(devices.min())) < 0:
+            raise PlanError(f"placement names device {low}; wanted 0 or more")
         flat = np.sort(devices, axis=None)
         if (twice := flat[1:][flat[1:] == flat[:-1]]).size:
             raise PlanError(f"device {twice[0]} is placed twice; wanted each device at most once")
@@ -92,6 +94,10 @@ class Plan:
             raise PlanError(f"placement of {shape[0]} x {shape[1]}; job wants {job.n_stages} x {job.n_replicas}")
         if (worst := int(self.placement.devices.max())) >= len(self.topology):
             raise PlanError(f"placement names device {worst}, but {self.topology.name} has {len(self.topology)}")
+        s = job.n_stages
+        for what, wanted in (("group_s", (s,)), ("hop_s", (s - 1,)), ("weights_s", (s, s))):
+            if (found := getattr(self.cost, what).shape) != wanted:
+                raise PlanError(f"cost of {s} stages: {what} has shape {found}; wanted {wanted}")
 
     def __repr__(self) -> str:
         return (

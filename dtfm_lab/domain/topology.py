@@ -43,8 +43,14 @@ class Device:
                 raise TopologyError(f"device {self.name}: {what} is {getattr(self, what)}; wanted a number above 0")
         if not self.price_per_hour >= 0:
             raise TopologyError(f"device {self.name}: price_per_hour is {self.price_per_hour}; wanted 0 or more")
+        # plain types, so that equal devices write and hash alike whatever array they came from
+        for what in ("name", "region", "gpu"):
+            object.__setattr__(self, what, str(getattr(self, what)))
         for what in ("peak_flop_per_s", "memory_bytes", "price_per_hour"):
             object.__setattr__(self, what, float(getattr(self, what)))
+        if self.position is not None:
+            x, y = self.position
+            object.__setattr__(self, "position", (float(x), float(y)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +86,9 @@ class Topology:
         self._own("bandwidth_bytes_per_s", diagonal=np.inf)
         finite = np.isfinite(self.latency_s) & (self.latency_s >= 0)
         self._check("latency_s", finite, "latency", "0 or more seconds")
-        self._check("bandwidth_bytes_per_s", self.bandwidth_bytes_per_s > 0, "bandwidth", "more than 0 bytes/s")
+        finite = np.isfinite(self.bandwidth_bytes_per_s) | np.eye(len(names), dtype=bool)
+        finite &= self.bandwidth_bytes_per_s > 0
+        self._check("bandwidth_bytes_per_s", finite, "bandwidth", "more than 0 bytes/s")
 
     def _own(self, what: str, diagonal: float) -> None:
         """Keep a read-only float copy, its diagonal set, its shape checked."""
@@ -113,7 +121,7 @@ class Topology:
         **device: Any,
     ) -> Topology:
         """From (N, N) milliseconds and Gbit/s; ``device`` sets further fields of every Device."""
-        latency = np.asarray(latency_ms, dtype=float)
+        latency, bandwidth = _matrix("latency_ms", latency_ms), _matrix("bandwidth_gbps", bandwidth_gbps)
         n = len(latency) if latency.ndim else 0
         names = [f"device-{i}" for i in range(n)] if names is None else list(names)
         regions = [""] * n if regions is None else list(regions)
@@ -121,7 +129,7 @@ class Topology:
             if len(given) != n:
                 raise TopologyError(f"{len(given)} {what} for {n} devices; wanted one each")
         devices = tuple(Device(name=d, region=r, **device) for d, r in zip(names, regions, strict=True))
-        return cls(devices, from_ms(latency), from_gbps(np.asarray(bandwidth_gbps, dtype=float)), name=name)
+        return cls(devices, from_ms(latency), from_gbps(bandwidth), name=name)
 
     def __len__(self) -> int:
         return len(self.devices)
@@ -145,6 +153,13 @@ class Topology:
         except KeyError:
             raise unknown("device", name, self.names) from None
 
+    def _at(self, device: int | str) -> int:
+        if isinstance(device, str):
+            return self.index(device)
+        if not 0 <= device < len(self):
+            raise TopologyError(f"device {device} is out of range; {self.name} has devices 0 to {len(self) - 1}")
+        return int(device)
+
     @cached_property
     def _index(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.names)}
@@ -160,7 +175,7 @@ class Topology:
 
     def subset(self, devices: Iterable[int | str]) -> Topology:
         """Only these devices (indices or names), in this order."""
-        keep = [self.index(d) if isinstance(d, str) else int(d) for d in devices]
+        keep = [self._at(device) for device in devices]
         grid = np.ix_(keep, keep)
         return replace(
             self,
@@ -179,7 +194,7 @@ class Topology:
         one_way: bool = False,
     ) -> Topology:
         """A copy with one pair changed: both directions unless ``one_way``."""
-        i, j = (self.index(d) if isinstance(d, str) else int(d) for d in (source, target))
+        i, j = self._at(source), self._at(target)
         if i == j:
             raise TopologyError(f"link {self.names[i]} -> {self.names[j]}: a device has no link to itself")
         latency, bandwidth = self.latency_s.copy(), self.bandwidth_bytes_per_s.copy()
@@ -212,6 +227,22 @@ class Topology:
                 "bandwidth_gbps": to_gbps(self.bandwidth_bytes_per_s[i, j]),
             }
         )
+
+    @classmethod
+    def from_frame(cls, links: pd.DataFrame, name: str = "frame", **device: Any) -> Topology:
+        """From one row a directed link, with the columns of ``to_frame``; every pair must be there.
+
+        Devices stand in the order in which they first appear; ``device`` sets further fields of each.
+        """
+        if missing := {"source", "target", "latency_ms", "bandwidth_gbps"} - set(links.columns):
+            raise TopologyError(f"frame has no column {min(missing)!r}; found {', '.join(map(str, links.columns))}")
+        names = list(dict.fromkeys([*links["source"], *links["target"]]))
+        at = {device_name: i for i, device_name in enumerate(names)}
+        latency_ms, gbps = (np.full((len(names), len(names)), np.nan) for _ in "ab")
+        rows, columns = links["source"].map(at).to_numpy(), links["target"].map(at).to_numpy()
+        latency_ms[rows, columns] = links["latency_ms"]
+        gbps[rows, columns] = links["bandwidth_gbps"]
+        return cls.from_matrices(latency_ms, gbps, names=names, name=name, **device)
 
     def to_networkx(self) -> nx.DiGraph[str]:
         """Nodes carry the Device's fields, edges latency_s and bandwidth_bytes_per_s."""
@@ -248,3 +279,10 @@ class Topology:
                 latency[at[source], at[target]] = data["latency_s"]
                 bandwidth[at[source], at[target]] = data["bandwidth_bytes_per_s"]
         return cls(devices, latency, bandwidth, name=name or str(graph.graph.get("name") or "graph"))
+
+
+def _matrix(what: str, given: npt.ArrayLike) -> FloatArray:
+    try:
+        return np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        raise TopologyError(f"{what} is no matrix of numbers; wanted one row a device, all of one length") from None

@@ -88,6 +88,15 @@ class Trace:
             raise TraceError(f"trace columns have lengths {lengths}; wanted one length")
         if not len(self.start_s):
             raise TraceError("trace has no rows; wanted at least one")
+        n_replicas = len(self.context.devices[0])
+        for what, column, n in (("action", self.action, len(self.actions)), ("replica", self.replica, n_replicas)):
+            if (stray := column[(column < 0) | (column >= n)]).size:
+                raise TraceError(f"trace names {what} {stray[0]}; wanted 0 to {n - 1}")
+        for a in self.actions:
+            if not 0 <= a.stage < len(self.context.devices):
+                raise TraceError(f"trace holds {a}, but there are {len(self.context.devices)} stages")
+        if not (np.isfinite(self.start_s).all() and np.isfinite(self.end_s).all()):
+            raise TraceError("trace holds a time that is no number; wanted seconds in every row")
         if (early := np.flatnonzero(self.end_s < self.start_s)).size:
             raise TraceError(f"row {early[0]} ({self.actions[self.action[early[0]]]}) ends before it starts")
         keys = np.stack([self.iteration, self.replica, self.action])

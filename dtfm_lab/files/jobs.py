@@ -36,7 +36,8 @@ class JobFile(Section):
     name: str | None = None
     base: str | None = None
     """a preset whose fields hold where this file is silent"""
-    model: str | GptSection | None = None
+    model: str | dict[str, Any] | None = None
+    """a preset's model by name, or the fields of a GptSection"""
     n_stages: int | None = None
     n_replicas: int | None = None
     global_batch: int | None = None
@@ -60,10 +61,10 @@ def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
     ``model`` may be a ModelSpec or a preset's name. Raises FileError, JobError or UnknownName.
     """
     path = Path(name_or_path)
-    if path.suffix in (".yaml", ".yml", ".json") or path.exists():
-        job = job_from_mapping(read_mapping(path), where=path.name, name=path.stem)
-    elif os.fspath(name_or_path) in JOBS:
+    if os.fspath(name_or_path) in JOBS:
         job = JOBS[os.fspath(name_or_path)]
+    elif path.suffix in (".yaml", ".yml", ".json") or path.exists():
+        job = job_from_mapping(read_mapping(path), where=path.name, name=path.stem)
     else:
         raise unknown("job", os.fspath(name_or_path), JOBS)
     return override(job, **overrides)
@@ -90,7 +91,7 @@ def job_from_mapping(data: dict[str, Any], *, where: str = "job", name: str = "j
     if isinstance(file.model, str):
         given["model"] = file.model
     elif file.model is not None:
-        given["model"] = gpt(**file.model.model_dump())
+        given["model"] = gpt(**parse(GptSection, file.model, f"{where}: model").model_dump())
     given.setdefault("name", name)
     try:
         if file.base is not None:
@@ -126,7 +127,8 @@ def _from_scratch(given: dict[str, Any]) -> Job:
         shape = {k: given.get(k) for k in ("n_stages", "n_replicas", "gradient_bytes", "activation_bytes")}
         if missing := [k for k, v in shape.items() if v is None]:
             raise JobError(f"no {missing[0]!r}; wanted a base, a model, or the four of {', '.join(shape)}")
-        return Job.from_bytes(**shape, name=given["name"])
+        job = Job.from_bytes(**shape, name=given["name"])
+        return override(job, **{key: value for key, value in given.items() if key not in shape})
     if missing := [k for k in ("n_stages", "n_replicas", "global_batch", "microbatch") if k not in given]:
         raise JobError(f"no {missing[0]!r}; wanted a base, or all of n_stages, n_replicas, global_batch, microbatch")
     values = dict(given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import os
@@ -34,11 +35,24 @@ class Section(BaseModel):
         return data
 
 
+class _UniqueKeys(yaml.SafeLoader):
+    """PyYAML keeps the last of two equal keys and says nothing."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} stands twice", key.start_mark)
+            seen.add(key.value)
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
+
+
 def read_mapping(path: Path) -> dict[str, Any]:
     """The mapping that a .yaml, .yml or .json file holds."""
     try:
         text = path.read_text(encoding="utf-8")
-        data = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        data = json.loads(text) if path.suffix == ".json" else yaml.load(text, Loader=_UniqueKeys)
     except FileNotFoundError:
         raise FileError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -47,7 +61,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
         raise FileError(f"{path}: line {error.lineno}, column {error.colno}: broken JSON: {error.msg}") from None
     except yaml.YAMLError as error:
         raise FileError(
-            f"{path}: {_yaml_place(error)}broken YAML: {getattr(error, 'problem', None) or error}"
+            f"{path}: {_yaml_place(error)}broken YAML: {getattr(error, 'problem', None) or str(error).splitlines()[0]}"
         ) from None
     if not isinstance(data, dict):
         raise FileError(f"{path}: holds {_kind_of(data)}; wanted a mapping of keys to values")
@@ -60,7 +74,7 @@ def require_version(data: dict[str, Any], key: str, where: str, wanted: int = 1)
         found = next((k for k in data if str(k).startswith("dtfm_")), None)
         hint = f"it holds a {str(found).removeprefix('dtfm_')}" if found else f"first line '{key}: {wanted}'"
         raise FileError(f"{where}: no key {key!r}; wanted a {key.removeprefix('dtfm_')} file ({hint})")
-    if data[key] != wanted:
+    if type(data[key]) is not int or data[key] != wanted:
         raise FileError(f"{where}: {key} is version {data[key]!r}; this release reads version {wanted}")
 
 
@@ -88,8 +102,10 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
     try:
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)
-    except OSError as error:
-        raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
+    except (OSError, UnicodeError) as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise FileError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
     return path
 
 

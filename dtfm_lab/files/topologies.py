@@ -83,10 +83,10 @@ def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
     or UnknownName; each says where.
     """
     path = Path(name_or_path)
-    if path.suffix not in (".yaml", ".yml", ".json") and not path.exists():
+    if os.fspath(name_or_path) in topology_names():
         path = _shipped() / f"{name_or_path}.yaml"
-        if not path.exists():
-            raise unknown("topology", os.fspath(name_or_path), topology_names())
+    elif path.suffix not in (".yaml", ".yml", ".json") and not path.exists():
+        raise unknown("topology", os.fspath(name_or_path), topology_names())
     return topology_from_mapping(read_mapping(path), where=path.name, name=path.stem)
 
 
@@ -103,7 +103,8 @@ def topology_from_mapping(data: dict[str, Any], *, where: str = "topology", name
 def topology_to_mapping(topology: Topology) -> dict[str, Any]:
     """What to write for a topology: the commonest speeds as defaults, the rest as exceptions.
 
-    ``topology_from_mapping`` gives the very same matrices back.
+    ``topology_from_mapping`` gives the matrices back: exactly, where they were milliseconds and Gbit/s
+    once, else to the last bit or two of a float.
     """
     n = len(topology)
     region_of = [d.region for d in topology.devices]

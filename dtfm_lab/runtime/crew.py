@@ -125,6 +125,7 @@ class Crew:
 
     def _gather(self, event: str) -> list[dict[str, Any]]:
         """Pass events on until every worker has sent this one."""
+        self._obey(self._orders.complete())  # may have come in one piece with the line before
         while len(self._answers[event]) < len(self._connections):
             answered = self._answers[event]
             sentinels = [p.sentinel for rank, p in enumerate(self._processes) if rank not in answered]
@@ -134,7 +135,7 @@ class Crew:
                 raise Failed(f"{self._name(silent)} was silent for {PATIENCE_S:.0f} s {self._doing}")
             for thing in heard:
                 if thing == self._orders.fd:
-                    self._obey()
+                    self._obey(self._orders.read())
                 elif isinstance(thing, Connection):
                     self._listen(thing)
             if any(p.exitcode not in (None, 0) for p in self._processes):
@@ -163,8 +164,8 @@ class Crew:
             case event:  # kept, for a fast worker may be an answer ahead of a slow one
                 self._answers[event][rank] = message
 
-    def _obey(self) -> None:
-        for command in self._orders.read():
+    def _obey(self, commands: list[dict[str, Any]]) -> None:
+        for command in commands:
             match command:
                 case {"command": "kill", "rank": int(rank)}:
                     os.kill(self._processes[rank].pid, signal.SIGKILL)
@@ -204,8 +205,12 @@ class StandardInput:
         return line.decode()
 
     def read(self) -> list[dict[str, Any]]:
-        """Complete commands; raises KernelGone at the end of input."""
+        """Wait for input, then as ``complete``; raises KernelGone at the end of input."""
         self._more()
+        return self.complete()
+
+    def complete(self) -> list[dict[str, Any]]:
+        """The whole commands among what was read so far."""
         *lines, self._text = self._text.split(b"\n")
         return [json.loads(line) for line in lines if line.strip()]
 

@@ -99,7 +99,7 @@ def test_steps_and_seconds_both_bound_a_search():
 
 def test_what_is_seen_while_the_population_is_founded_begins_with_chance():
     topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
-    first, *_, last = [step for step in search(topology, job, seed=0, steps=1)]
+    first, *_, last = search(topology, job, seed=0, steps=1)
     assert first.generation == last.generation == 0
     assert first.evaluations == 1
     assert first.best_s > last.best_s
