@@ -8,15 +8,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, SENDS, SYNCHRONISATION, Kind
+from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, SENDS, Kind
 from dtfm_lab.domain.trace import Span
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import KIND_COLORS, KIND_NAMES, YELLOW, YELLOW_EDGE, legend_name
 from dtfm_lab.figures.rows import Rows
 
 LABELLED_UP_TO = 1_500
-"""bars; in more, micro-batch numbers would find no room"""
+"""bars; in more, micro-batch numbers and outlines would find no room"""
+HAIRLINE = "rgba(255, 255, 255, 0.7)"
+HATCH = "rgba(255, 255, 255, 0.85)"
 ORDER = (*COMPUTE, *(kind for pair in SENDS.items() for kind in pair))
+"""of the legend; drawn the other way round, so that whole-lane shards never hide half-lane activations"""
 
 
 def bars(
@@ -48,7 +51,8 @@ def bars(
                 name=name,
                 legendgroup=name,
                 showlegend=name not in named,
-                marker=_look(kind, hatched=side > 0),
+                legendrank=ORDER.index(kind),
+                marker=_look(kind, hatched=side > 0, outlined=labelled),
             )
             if labelled and kind in (Kind.FORWARD, Kind.BACKWARD):
                 bar.update(text=[str(s.action.microbatch) for s in some], textposition="inside", textangle=0)
@@ -93,16 +97,18 @@ def _by_kind(spans: Sequence[Span]) -> Iterator[tuple[Kind, list[Span]]]:
     found = defaultdict(list)
     for span in spans:
         found[span.action.kind].append(span)
-    return ((kind, found[kind]) for kind in ORDER if kind in found)
+    return ((kind, found[kind]) for kind in reversed(ORDER) if kind in found)
 
 
-def _look(kind: Kind, *, hatched: bool) -> dict[str, object]:
-    """Shards that follow each other at once are told apart by a hairline."""
+def _look(kind: Kind, *, hatched: bool, outlined: bool) -> dict[str, object]:
+    """Outlines tell neighbours of one colour apart, and keep what is shorter than a pixel in sight."""
     color = KIND_COLORS[kind]
-    line = {"width": 0.0}
-    if color == YELLOW:
-        line = {"width": 0.8, "color": YELLOW_EDGE}
-    elif kind in SYNCHRONISATION or kind in (Kind.FORWARD, Kind.BACKWARD):
-        line = {"width": 0.5, "color": "rgba(255, 255, 255, 0.7)"}
-    hatch = {"shape": "/", "size": 5, "solidity": 0.25, "fgcolor": "rgba(255, 255, 255, 0.85)"}
-    return {"color": color, "line": line} | ({"pattern": {**hatch, "bgcolor": color}} if hatched else {})
+    line: dict[str, object] = {"width": 0}
+    if kind in (Kind.REDUCE, Kind.STEP):
+        line = {"width": 1, "color": color}
+    elif outlined:
+        line = {"width": 0.8, "color": YELLOW_EDGE} if color == YELLOW else {"width": 0.5, "color": HAIRLINE}
+    look: dict[str, object] = {"color": color, "line": line}
+    if hatched:
+        look["pattern"] = {"shape": "/", "size": 5, "solidity": 0.25, "fgcolor": HATCH, "bgcolor": color}
+    return look

@@ -70,10 +70,10 @@ def gantt(
         _title(given, words, lengths_s),
         _subtitle(given, words, chosen, crowded),
         barmode="overlay",
-        height=max(300, rows.height_px + 190),
+        height=max(300, rows.height_px + 168),
         hovermode="closest",
         legend=LEGEND_BELOW,
-        margin_b=104,
+        margin_b=84,
         uniformtext={"minsize": 8, "mode": "hide"},
     )
 
@@ -107,7 +107,11 @@ def _iterations(traces: list[Trace], iteration: int | None) -> list[int]:
 
 
 def _spans(trace: Trace, iteration: int, lanes: tuple[Lane, ...]) -> list[Span]:
-    return [span for span in trace.spans() if span.iteration == iteration and span.action.lane in lanes]
+    drawn = np.array([action.lane in lanes for action in trace.actions])
+    keep = (trace.iteration == iteration) & drawn[trace.action]
+    columns = (trace.replica, trace.action, trace.start_s, trace.end_s)
+    rows = zip(*(column[keep].tolist() for column in columns), strict=True)
+    return [Span(iteration, replica, trace.actions[a], start_s, end_s) for replica, a, start_s, end_s in rows]
 
 
 def _words(traces: list[Trace]) -> list[str]:
@@ -125,15 +129,16 @@ def _title(traces: list[Trace], words: list[str], lengths_s: list[float]) -> str
     contexts = [trace.context for trace in traces]
     schedule = " and ".join(dict.fromkeys(c.schedule for c in contexts))
     clock = " and ".join(dict.fromkeys(c.clock for c in contexts))
-    took = " against ".join(f"{word} {format_s(s)}".strip() for word, s in zip(words, lengths_s, strict=True))
-    return f"{schedule} · {clock} clock · iteration of {took}"
+    took = ", ".join(f"{format_s(s)} {word}".strip() for word, s in zip(words, lengths_s, strict=True))
+    return f"{schedule} · {clock} clock · {took} an iteration"
 
 
 def _subtitle(traces: list[Trace], words: list[str], chosen: list[int], crowded: bool) -> str:
     context = traces[0].context
-    n_devices = sum(map(len, context.devices))
-    parts = [f"{context.job} on {context.topology}, {n_devices} devices, top to bottom by stage"]
+    parts = [f"{context.job} on {context.topology}"]
     parts += [f"{words[0]} above, {words[1]} below and hatched"] if len(traces) > 1 else [context.source]
-    parts += [f"iteration {i} of {t.n_iterations}" for t, i in zip(traces, chosen, strict=True) if t.n_iterations > 1]
-    parts += [f"computations only: more than {MOST_BARS:,} bars with messages"] if crowded else []
+    parts += [
+        f"iteration {i} ({t.n_iterations} in all)" for t, i in zip(traces, chosen, strict=True) if t.n_iterations > 1
+    ]
+    parts += [f"computations only: with messages, more than {MOST_BARS:,} bars"] if crowded else []
     return " · ".join(parts)

@@ -62,3 +62,9 @@ def legend_name(kind: Kind) -> str:
 def stage_color(stage: int) -> str:
     """Six colours in turn; whoever uses it writes the stage's number next to it."""
     return (SKY, ORANGE, GREEN, YELLOW, BLUE, PURPLE)[stage % 6]
+
+
+def ink_on(color: str) -> str:
+    """Black or white, whichever reads better on a colour."""
+    red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
+    return "#111111" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"

@@ -1,0 +1,95 @@
+"""What a plan's communication cost is made of."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.palette import BLUE, SKY, VERMILLION
+from dtfm_lab.figures.theme import LEGEND_BELOW, quality, titled
+
+BOUND = "lower bound: no placement costs less"
+OUTLINE = {"width": 1, "color": "#ffffff"}
+
+
+def cost_breakdown(*plans: Plan) -> go.Figure:
+    """A stacked bar a plan: the slowest group's synchronisation, then each hop; a line at the lower bound."""
+    if not plans:
+        raise PlanError("no plans to draw; wanted at least one")
+    rows = list(range(len(plans)))
+    slowest = [int(plan.cost.group_s.argmax()) for plan in plans]
+    figure = go.Figure(
+        _bar(
+            [plan.cost.data_parallel_s for plan in plans],
+            rows,
+            [f"sync {format_s(plan.cost.data_parallel_s)}" for plan in plans],
+            [
+                f"data-parallel synchronisation {format_s(plan.cost.data_parallel_s)}<br>stage {stage} is the slowest"
+                for plan, stage in zip(plans, slowest, strict=True)
+            ],
+            name="slowest synchronisation",
+            color=VERMILLION,
+        )
+    )
+    for hop in range(max(len(plan.cost.hop_s) for plan in plans)):
+        here = [row for row in rows if hop < len(plans[row].cost.hop_s)]
+        costs_s = [float(plans[row].cost.hop_s[hop]) for row in here]
+        words = [f"stage {hop} to {hop + 1}, slowest pair there and back: {format_s(s)}" for s in costs_s]
+        labels = [f"{hop}→{hop + 1}<br>{format_s(s)}" for s in costs_s]
+        bar = _bar(costs_s, here, labels, words, name="hops along the pipeline", color=BLUE if hop % 2 else SKY)
+        figure.add_trace(bar.update(legendgroup="hops", showlegend=hop == 0))
+    figure.add_traces(_bounds(plans))
+    names = [f"{plan.planner}<br>{format_s(plan.cost.total_s)}" for plan in plans]
+    figure.update_yaxes(tickvals=rows, ticktext=names, range=[len(plans) - 0.4, -0.6], showgrid=False, zeroline=False)
+    figure.update_xaxes(title_text="communication cost (s)", rangemode="tozero")
+    networks = " and ".join(dict.fromkeys(f"{plan.job.name} on {plan.topology.name}" for plan in plans))
+    best = min(plans, key=lambda plan: plan.cost.total_s)
+    return titled(
+        figure,
+        f"{networks}: communication cost {format_s(best.cost.total_s)}",
+        f"by {best.planner}, {quality(best.gap)} · no placement takes less than {format_s(best.lower_bound_s)}",
+        barmode="stack",
+        height=250 + 80 * len(plans),
+        legend={**LEGEND_BELOW, "traceorder": "normal"},
+        margin_b=96,
+        uniformtext={"minsize": 9, "mode": "hide"},
+    )
+
+
+def _bar(
+    seconds: list[float], rows: list[int], labels: list[str], words: list[str], *, name: str, color: str
+) -> go.Bar:
+    return go.Bar(
+        orientation="h",
+        x=seconds,
+        y=rows,
+        width=0.7,
+        name=name,
+        text=labels,
+        textposition="inside",
+        insidetextanchor="middle",
+        textangle=0,
+        hovertext=words,
+        hoverinfo="text",
+        marker={"color": color, "line": OUTLINE},
+    )
+
+
+def _bounds(plans: tuple[Plan, ...]) -> list[go.Scatter]:
+    """A line through each bar at what no placement can beat: black on white, seen on any colour."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for row, plan in enumerate(plans):
+        x += [plan.lower_bound_s, plan.lower_bound_s, None]
+        y += [row - 0.47, row + 0.47, None]
+    common = {"x": x, "y": y, "mode": "lines", "showlegend": False, "legendgroup": "bound"}
+    hover = "lower bound %{x:.4g} s<extra></extra>"
+    dashes = {"width": 2.5, "color": "#111111", "dash": "4px,3px"}
+    key = {"width": 2.5, "color": "#808080", "dash": "4px,3px"}
+    return [
+        go.Scatter(**common, name="lower bound, ground", line={"width": 5, "color": "#ffffff"}, hoverinfo="skip"),
+        go.Scatter(**common, name="lower bound", line=dashes, hovertemplate=hover),
+        go.Scatter(x=[None], y=[None], mode="lines", name=BOUND, legendgroup="bound", line=key),
+    ]

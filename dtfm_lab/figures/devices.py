@@ -1,0 +1,77 @@
+"""The markers of a network's map, a device each."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.topology import Device, Topology
+from dtfm_lab.domain.units import TERA, FloatArray, GiB
+from dtfm_lab.figures.layout import is_drawn
+from dtfm_lab.figures.palette import BLUE, GREY, ink_on, stage_color
+
+ROOM_FOR_NUMBER_PX = 12
+
+
+def devices(
+    topology: Topology, places: FloatArray, plan: Plan | None, *, marker_px: float, named: bool
+) -> list[go.Scatter]:
+    """With a plan, in the colour and with the number of their stage, grey where idle."""
+    task: dict[int, tuple[int, int]] = {}
+    if plan is not None:
+        task = {int(device): (s, r) for (s, r), device in np.ndenumerate(plan.placement.devices)}
+    everyone = range(len(topology))
+    colors = [stage_color(task[i][0]) if i in task else BLUE if plan is None else GREY for i in everyone]
+    words = [_words(device) for device in topology.devices]
+    if plan is not None:
+        words = [w + _task(task.get(i)) for i, w in enumerate(words)]
+    x, y = places.T.tolist()
+    marks = go.Scatter(
+        x=x,
+        y=y,
+        showlegend=False,
+        mode="markers+text" if marker_px >= ROOM_FOR_NUMBER_PX else "markers",
+        name="devices",
+        text=[str(task[i][0]) if i in task else "" for i in everyone],
+        textfont={"color": [ink_on(color) for color in colors], "size": 12 if marker_px > 15 else 10},
+        marker={"size": marker_px, "color": colors, "opacity": 1, "line": {"width": 1, "color": "#444444"}},
+        hovertext=words,
+        hoverinfo="text",
+    )
+    return [_names(topology, places, marker_px), marks] if named else [marks]
+
+
+def _words(device: Device) -> str:
+    return (
+        f"{device.name}{' · ' + device.region if device.region else ''}<br>"
+        f"{device.gpu}, {device.peak_flop_per_s / TERA:.4g} TFLOP/s, {device.memory_bytes / GiB:.4g} GiB"
+    )
+
+
+def _task(task: tuple[int, int] | None) -> str:
+    return "<br>idle" if task is None else f"<br>stage {task[0]}, pipeline {task[1]}"
+
+
+def _names(topology: Topology, places: FloatArray, marker_px: float) -> go.Scatter:
+    """Below a device; on the outer side of a ring. An unseen marker of the device's size keeps the distance."""
+    positions = ["bottom center"] * len(topology)
+    if not is_drawn(topology):
+        for i, device in enumerate(topology.devices):
+            ring = places[[other.region == device.region for other in topology.devices]]
+            dx, dy = (places[i] - (ring.min(axis=0) + ring.max(axis=0)) / 2).tolist()
+            if abs(dx) > 0.3 * abs(dy):
+                positions[i] = "middle right" if dx > 0 else "middle left"
+            elif dy > 0:
+                positions[i] = "top center"
+    return go.Scatter(
+        x=places[:, 0].tolist(),
+        y=places[:, 1].tolist(),
+        showlegend=False,
+        mode="markers+text",
+        name="names",
+        text=list(topology.names),
+        textposition=positions,
+        marker={"size": marker_px, "opacity": 0},
+        hoverinfo="skip",
+    )
