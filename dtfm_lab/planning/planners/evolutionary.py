@@ -86,6 +86,7 @@ def _child(problem: Problem, population: list[_Individual], rng: np.random.Gener
 
 def _best_so_far(hood: Neighbourhood, rows: list[IntArray]) -> Iterator[_Individual]:
     """After each row, the cheapest until then: where chance alone would get, which whoever watches sees first."""
+
     def cheaper(best: _Individual, one: _Individual) -> _Individual:
         return min(best, one, key=_cost)
 
