@@ -232,8 +232,11 @@ def open_lab(arguments: tuple[str, ...]) -> None:
 
     if importlib.util.find_spec("jupyterlab") is None:
         raise LabError("the lab needs jupyterlab, which is not installed: pip install 'dtfm_lab[lab]'")
-    notebook = Path(__file__).parent.parent / "notebooks" / "00_start.ipynb"
-    where = [os.fspath(notebook)] if notebook.exists() else []
+    checkout = Path(__file__).parent.parent
+    start = Path("notebooks") / "00_start.ipynb"
+    where = []
+    if (checkout / start).exists():
+        where = [f"--ServerApp.root_dir={checkout}", f"--LabApp.default_url=/lab/tree/{start.as_posix()}"]
     # JupyterLab refuses to run as root unless told; in a container there is nobody else
     as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *where, *as_root, *arguments])

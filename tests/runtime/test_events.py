@@ -1,0 +1,33 @@
+"""A run tells what it does while it does it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from run_helpers import even_plan
+
+import dtfm_lab as lab
+
+
+def test_events_come_as_an_async_stream_from_the_first_to_the_last() -> None:
+    async def story() -> tuple[list[dict], list[dict]]:
+        run = lab.start(even_plan(2, 1), iterations=3)
+        seen = [event async for event in run.events()]
+        return seen, [event async for event in run.events()]  # who comes late hears it all the same
+
+    seen, late = asyncio.run(story())
+    assert seen == late
+    told = [event["event"] for event in seen if event["event"] not in ("spans", "parameters")]
+    assert told == ["starting", "ready", "profile", "iteration", "iteration", "iteration", "done"]
+    rows = sum(len(event["rows"]) for event in seen if event["event"] == "spans")
+    assert rows == 3 * len(lab.simulate(even_plan(2, 1)))
+
+
+def test_losses_and_context_are_there_while_it_runs() -> None:
+    run = lab.start(even_plan(2, 1), iterations=200)
+    while run.running and not run.losses:
+        time.sleep(0.01)
+    assert run.running
+    assert lab.simulate(even_plan(2, 1), like=run.context()).context.clock == "virtual"
+    run.stop()
