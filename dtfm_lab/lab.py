@@ -15,7 +15,7 @@ from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.planning import PlanStep
 from dtfm_lab.runtime import launch
-from dtfm_lab.runtime.launch import Run
+from dtfm_lab.runtime.run import Run
 
 SMALL_NETWORK = 16
 """up to as many devices, a network without a job gets one that can be run for real"""

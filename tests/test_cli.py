@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dtfm_lab import cli
+from dtfm_lab.runtime import launch
 
 Shell = Callable[..., tuple[int, str, str]]
 
@@ -170,14 +171,14 @@ def test_run_says_so_where_torch_is_missing(shell: Shell, monkeypatch: pytest.Mo
 def test_a_failed_run_is_one_line_and_exit_status_1(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     shell("plan", "lecture-hall", "--stages", "2", "--replicas", "1", "--steps", "1", "-o", "plan.json")
-    start = cli.lab.launch.start
+    start = launch.start
 
     def start_and_kill(plan, schedule=None, **options):
         run = start(plan, schedule, **options)
         run.kill(plan.stages[1][0])
         return run
 
-    monkeypatch.setattr(cli.lab.launch, "start", start_and_kill)
+    monkeypatch.setattr(launch, "start", start_and_kill)
     status, _, err = shell("run", "plan.json", "--iterations", "5000")
     assert status == 1
     assert "was killed by SIGKILL" in err.splitlines()[-1]

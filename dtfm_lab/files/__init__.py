@@ -3,13 +3,8 @@
 from dtfm_lab.files.jobs import job_names, load_job, override, save_job
 from dtfm_lab.files.plans import load_plan, plan_from_mapping, plan_to_mapping, save_plan
 from dtfm_lab.files.reading import read_mapping
-from dtfm_lab.files.topologies import (
-    load_topology,
-    save_topology,
-    topology_from_mapping,
-    topology_names,
-    topology_to_mapping,
-)
+from dtfm_lab.files.topologies import load_topology, topology_from_mapping, topology_names
+from dtfm_lab.files.topology_writing import save_topology, topology_to_mapping
 from dtfm_lab.files.traces import load_trace, save_trace
 
 __all__ = [

@@ -1,1 +1,1 @@
-"""Plan + Schedule -> Trace on real workers. ``launch`` runs in the kernel, the rest in the workers."""
+"""Plan + Schedule -> Trace on real workers. ``launch`` and ``run`` are the kernel's side, the rest the workers'."""

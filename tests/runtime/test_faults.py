@@ -13,7 +13,8 @@ import pytest
 from run_helpers import even_plan, left_behind
 
 from dtfm_lab.domain.errors import RunError, UnknownName
-from dtfm_lab.runtime.launch import Run, start
+from dtfm_lab.runtime.launch import start
+from dtfm_lab.runtime.run import Run
 
 
 def under_way(**options: object) -> Run:

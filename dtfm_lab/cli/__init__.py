@@ -1,0 +1,43 @@
+"""dtfm-lab: the story from the shell. ``--json`` prints one JSON object on standard output.
+
+Exit status 0: done. 1: the run failed. 2: the input is wrong, one line on standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import click
+
+from dtfm_lab.cli.commands import cli
+from dtfm_lab.domain.errors import LabError, RunError
+
+
+def main() -> NoReturn:
+    """Entry point: every mistake of a user is one line."""
+    try:
+        cli.main(standalone_mode=False)
+        status = 0
+    except click.exceptions.Exit as stop:
+        status = stop.exit_code
+    except click.exceptions.NoArgsIsHelpError as wanted:
+        click.echo(wanted.ctx.get_help())
+        status = 0
+    except click.ClickException as error:
+        status = _complain(error.format_message(), 2)
+    except RunError as error:
+        status = _complain(str(error), 1)
+    except LabError as error:
+        status = _complain(str(error), 2)
+    except (click.Abort, KeyboardInterrupt):
+        status = _complain("stopped", 130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        status = 0
+    sys.exit(status)
+
+
+def _complain(message: str, status: int) -> int:
+    click.echo(f"dtfm-lab: {' '.join(message.split())}", err=True)
+    return status

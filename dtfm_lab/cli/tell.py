@@ -1,0 +1,138 @@
+"""What the commands print: one JSON object, or a few lines and tables for a person."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+from pandas import DataFrame
+from rich.console import Console
+from rich.table import Table
+
+from dtfm_lab import files
+from dtfm_lab.compare import Comparison
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import format_s
+
+LINKS_SHOWN = 12
+"""in a terminal; --json has all of them"""
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def print_json(value: dict[str, Any]) -> None:
+    click.echo(json.dumps(value))
+
+
+def deliver_comparison(comparison: Comparison, as_json: bool) -> None:
+    """One line, then errors by iteration, kind, stage and link."""
+    if as_json:
+        return print_json(comparison.summary())
+    context = comparison.measured.context
+    out.print(
+        f"predicted {format_s(comparison.predicted.iteration_s)}, measured {format_s(comparison.measured.iteration_s)} "
+        f"({context.clock} clock, {context.schedule}): error {comparison.iteration_error:+.2%}; "
+        f"{context.late_messages} late messages, {context.overruns} overruns"
+    )
+    for title, frame in (
+        ("iteration", comparison.iterations),
+        ("kind", comparison.kinds),
+        ("stage", comparison.stages),
+        (f"link (at most {LINKS_SHOWN}, the worst arrivals first)", _worst_links(comparison)),
+    ):
+        headings = (str(column).removesuffix("_s").replace("_", " ") for column in frame.columns)
+        table = Table(title, *headings, box=None)
+        for name, row in zip(frame.index, frame.itertuples(index=False), strict=True):
+            cells = zip(frame.columns, row, strict=True)
+            table.add_row(str(name), *(_cell(str(column), value) for column, value in cells))
+        out.print(table)
+
+
+def _worst_links(comparison: Comparison) -> DataFrame:
+    links = comparison.links
+    order = links["arrival_error_s"].abs().sort_values(ascending=False, kind="stable").index
+    return links.loc[order[:LINKS_SHOWN]]
+
+
+def deliver_plan(plan: Plan, output: str | None, as_json: bool) -> None:
+    if output is not None:
+        files.save_plan(plan, output)
+    if as_json:
+        return print_json(plan.summary())
+    cost = plan.cost
+    out.print(
+        f"{plan.job.name} on {plan.topology.name}, {plan.job.n_stages} stages x {plan.job.n_replicas} replicas: "
+        f"[bold]{format_s(cost.total_s)}[/bold] (data parallel {format_s(cost.data_parallel_s)} + pipeline "
+        f"{format_s(cost.pipeline_s)}), bound {format_s(plan.lower_bound_s)}, gap {plan.gap:.1%}, by {plan.planner}"
+    )
+    table = Table("stage", "devices", "synchronisation", "hop to the next", box=None)
+    hops = [*(format_s(float(h)) for h in cost.hop_s), ""]
+    for s, (names, hop) in enumerate(zip(plan.stages, hops, strict=True)):
+        table.add_row(str(s), " ".join(names), format_s(float(cost.group_s[s])), hop)
+    out.print(table)
+    if plan.idle_devices:
+        out.print("idle: " + " ".join(plan.topology.names[i] for i in plan.idle_devices))
+
+
+def deliver_trace(trace: Trace, output: str | None, as_json: bool) -> None:
+    if output is not None:
+        files.save_trace(trace, output)
+    context = trace.context
+    summary = {
+        "source": context.source,
+        "clock": context.clock,
+        "schedule": context.schedule,
+        "links": context.links,
+        "iterations": trace.n_iterations,
+        "iteration_s": trace.iteration_s,
+        "iteration_ends_s": trace.iteration_ends_s.tolist(),
+        "compute_share": trace.compute_share,
+        "rows": len(trace),
+        "losses": list(context.losses),
+        "late_messages": context.late_messages,
+        "overruns": context.overruns,
+        "time_scale": context.time_scale,
+    }
+    if as_json:
+        return print_json(summary)
+    out.print(
+        f"{context.source} {context.schedule}, {context.clock} clock, links {context.links}: iteration "
+        f"[bold]{format_s(trace.iteration_s)}[/bold], devices compute {trace.compute_share:.1%} of the time, "
+        f"{len(trace)} rows"
+    )
+    if context.source == "measured":
+        out.print(
+            f"{trace.n_iterations} iterations, loss {context.losses[0]:.4f} -> {context.losses[-1]:.4f}, "
+            f"{context.late_messages} late messages, {context.overruns} overruns"
+        )
+
+
+def deliver_topology(topology: Topology, as_json: bool) -> None:
+    if as_json:
+        return print_json(files.topology_to_mapping(topology))
+    out.print(f"{topology.name}: {len(topology)} devices. {topology.description}")
+    links = topology.to_frame()
+    region = {d.name: d.region or d.name for d in topology.devices}
+    links["from"], links["to"] = links["source"].map(region), links["target"].map(region)
+    table = Table("from", "to", "links", "latency ms", "bandwidth Gbit/s", box=None)
+    for (a, b), group in links.groupby(["from", "to"], sort=False):
+        spans = (_span(group["latency_ms"]), _span(group["bandwidth_gbps"]))
+        table.add_row(str(a), str(b), str(len(group)), *spans)
+    out.print(table)
+
+
+def _span(values: Any) -> str:
+    low, high = float(values.min()), float(values.max())
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+def _cell(column: str, value: Any) -> str:
+    if value != value:
+        return "-"
+    if column == "relative_error":
+        return f"{value:+.2%}"
+    return format_s(float(value)) if column.endswith("_s") else f"{value:g}"
