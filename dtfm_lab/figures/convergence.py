@@ -15,6 +15,8 @@ from dtfm_lab.figures.ticks import log_ticks
 from dtfm_lab.planning import PlanStep
 
 BOUND_COLOR = "#808080"
+FEW = 100
+"""evaluations; a search this short is read on a linear axis"""
 
 
 def convergence(steps: Iterable[PlanStep] | Mapping[str, Iterable[PlanStep]]) -> go.Figure:
@@ -32,7 +34,8 @@ def convergence(steps: Iterable[PlanStep] | Mapping[str, Iterable[PlanStep]]) ->
         figure.add_trace(_curve(name, some, CATEGORIES[i % len(CATEGORIES)], DASHES[i % len(DASHES)]))
     lasts = [some[-1] for some in searches.values()]
     evaluations = [step.evaluations for some in searches.values() for step in some]
-    few, many = max(1, min(evaluations)) / 1.5, max(1, *evaluations) * 1.5
+    last = max(1, *evaluations)
+    few, many = (0, last + max(1, last / 20)) if last <= FEW else (max(1, min(evaluations)) / 1.5, last * 1.5)
     bounds_s = sorted({step.bound_s for step in lasts})
     for bound_s in bounds_s:
         figure.add_trace(
@@ -47,9 +50,8 @@ def convergence(steps: Iterable[PlanStep] | Mapping[str, Iterable[PlanStep]]) ->
         )
     low = min(*bounds_s, *(step.best_s for step in lasts))
     high = max(some[0].best_s for some in searches.values())
-    ticks = {"dtick": 1} if many > 100 * few else {"tickvals": log_ticks(few, many)}
     room = 0.08 * (high - low) or 0.1 * high or 1.0
-    figure.update_xaxes(type="log", title_text="placements priced", **ticks, tickformat="~s")
+    figure.update_xaxes(title_text="placements priced", **_placements_axis(few, many))
     figure.update_yaxes(
         title_text="best communication cost (s)", range=[low - room, high + room], exponentformat="none"
     )
@@ -59,6 +61,14 @@ def convergence(steps: Iterable[PlanStep] | Mapping[str, Iterable[PlanStep]]) ->
     return titled(
         figure, title, f"by {best.planner}, {quality(best.gap)}", height=460, legend=LEGEND_BELOW, margin_b=96
     )
+
+
+def _placements_axis(few: float, many: float) -> dict[str, object]:
+    """Linear from 0, else in powers of ten, else with numbers between."""
+    if few == 0:
+        return {"range": [0, many], "tickformat": "d", "nticks": int(min(many, 10)) + 1}
+    ticks = {"dtick": 1} if many > 100 * few else {"tickvals": log_ticks(few, many)}
+    return {"type": "log", "tickformat": "~s", **ticks}
 
 
 def _named(steps: list[PlanStep]) -> dict[str, list[PlanStep]]:

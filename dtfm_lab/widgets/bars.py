@@ -7,21 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtfm_lab.domain.schedule import SENDS, Kind, Lane
+from dtfm_lab.domain.schedule import COMPUTE, SENDS, Lane
 from dtfm_lab.domain.trace import RunContext, Span, Trace
+from dtfm_lab.figures.palette import KIND_COLORS, legend_name
 
-KINDS = {
-    Kind.FORWARD: ("forward", "#0072B2"),
-    Kind.BACKWARD: ("backward", "#E69F00"),
-    Kind.SEND_F: ("send activation", "#56B4E9"),
-    Kind.SEND_B: ("send its gradient", "#F0E442"),
-    Kind.SEND_G: ("send gradient shard", "#D55E00"),
-    Kind.REDUCE: ("average", "#CC79A7"),
-    Kind.SEND_P: ("send averaged shard", "#999999"),
-    Kind.STEP: ("optimiser step", "#009E73"),
-}
-"""what is drawn, with the Okabe-Ito colours; receives mirror the sends and are left out"""
-KIND_INDEX = {kind: i for i, kind in enumerate(KINDS)}
+DRAWN = (*COMPUTE[:2], *SENDS, *COMPUTE[2:])
+"""what gets bars, as the legend lists it; receives mirror the sends and are left out"""
+KIND_INDEX = {kind: i for i, kind in enumerate(DRAWN)}
+LEGEND = [{"name": legend_name(kind), "color": KIND_COLORS[kind]} for kind in DRAWN]
 MOST_ROWS_WITH_NETWORK = 32
 """above so many devices only computations get a row"""
 
@@ -48,7 +41,7 @@ class ChartRows:
         labels = []
         for stage, names in enumerate(self._devices):
             for name in names:
-                labels.append(f"{stage} · {name}")
+                labels.append(f"S{stage} · {name}")
                 labels += ["network"] if self._with_network else []
         return labels
 

@@ -23,6 +23,12 @@ class Bench(traitlets.HasTraits):
     comparison = traitlets.Instance(Comparison, allow_none=True)
     message = traitlets.Unicode("")
     """what went wrong last, one line; empty if nothing did"""
+    step = traitlets.Unicode("network")
+    """where it went wrong: network, plan, schedule or run"""
+
+    def complain(self, step: str, message: str) -> None:
+        """Say what went wrong, where the person who caused it is looking."""
+        self.step, self.message = step, message
 
     @property
     def plan_is_stale(self) -> bool:

@@ -7,8 +7,9 @@ import pandas as pd
 
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.palette import KIND_NAMES
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.bars import KINDS
+from dtfm_lab.widgets.bars import DRAWN
 from dtfm_lab.widgets.bench import Bench
 
 WORST_LINKS = 12
@@ -42,7 +43,7 @@ class ComparePanel:
             "figure",
         )
         self.stages.value = markup.table(COLUMNS, _rows(comparison.stages, "stage {}"), "Computing, per stage")
-        names = {str(kind): name for kind, (name, _) in KINDS.items()}
+        names = {str(kind): KIND_NAMES[kind] for kind in DRAWN}
         kinds = comparison.kinds[comparison.kinds.index.isin(names)].rename(index=names)
         self.kinds.value = markup.table(COLUMNS, _rows(kinds, "{}"), "One action, per kind")
         self.links.value = _links(comparison)

@@ -16,6 +16,8 @@ Document = dict[str, Any]
 
 SPACING = 90.0
 """pixels between devices that have no position of their own"""
+WIDER_THAN_HIGH = 1.7
+"""the canvas, about"""
 
 
 def empty_document(name: str = "drawn") -> Document:
@@ -99,19 +101,30 @@ def gpus_of(topology: Topology | None) -> list[str]:
 
 
 def _positioned(topology: Topology) -> list[dict[str, Any]]:
-    """Devices with positions: their own, or a block a region, blocks in a grid."""
-    regions = topology.regions
-    largest = max(sum(d.region == r for d in topology.devices) for r in regions)
-    side = ceil(sqrt(largest))
-    columns = ceil(sqrt(len(regions)))
-    placed = dict.fromkeys(regions, 0)
+    """Devices with positions: their own, or a block a region, blocks on shelves."""
+    sides = {r: ceil(sqrt(sum(d.region == r for d in topology.devices))) for r in topology.regions}
+    corners = _shelves(sides)
+    placed = dict.fromkeys(sides, 0)
     drawn = []
     for device in topology.devices:
-        block, slot = regions.index(device.region), placed[device.region]
+        (left, top), side, slot = corners[device.region], sides[device.region], placed[device.region]
         placed[device.region] += 1
-        x = (block % columns * (side + 1) + slot % side + 1) * SPACING
-        y = (block // columns * (side + 1) + slot // side + 1) * SPACING
+        x = (left + slot % side + 1) * SPACING
+        y = (top + slot // side + 1) * SPACING
         if device.position is not None:
             x, y = device.position
         drawn.append({"name": device.name, "region": device.region, "gpu": device.gpu, "x": x, "y": y})
     return drawn
+
+
+def _shelves(sides: dict[str, int]) -> dict[str, tuple[int, int]]:
+    """Where each region's square block begins, in devices: shelves that fill a canvas wider than high."""
+    width = WIDER_THAN_HIGH * sqrt(sum((side + 1) ** 2 for side in sides.values()))
+    corners, left, top, height = {}, 0, 0, 0
+    for region, side in sides.items():
+        if left and left + side + 1 > width:
+            left, top, height = 0, top + height, 0
+        corners[region] = (left, top)
+        left += side + 1
+        height = max(height, side + 1)
+    return corners

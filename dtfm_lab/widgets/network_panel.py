@@ -71,7 +71,8 @@ class NetworkPanel:
         self.editor.highlight = {"stages": stages} if stages and set(stages) <= drawn else {}
 
     def _chosen(self, change: dict[str, Any]) -> None:
-        self.show(None if change["new"] == BLANK else load_topology(change["new"]))
+        if change["new"] is not None:
+            self.show(None if change["new"] == BLANK else load_topology(change["new"]))
 
     def _file(self, action: Any) -> None:
         try:
@@ -80,12 +81,15 @@ class NetworkPanel:
             self._bench.message = ""
             action(self.path.value.strip())
         except LabError as error:
-            self._bench.message = str(error)
+            self._bench.complain("network", str(error))
 
     def _open(self, path: str) -> None:
-        self.show(load_topology(path))
+        topology = load_topology(path)
+        self.choose.value = None
+        self.show(topology)
 
     def _save(self, path: str) -> None:
         if self._bench.topology is None:
             raise LabError("there is no valid network to save yet; wanted at least one device")
         save_topology(self._bench.topology, path)
+        self.editor.summary = f"saved as {path}"

@@ -32,7 +32,7 @@ class PlanPanel:
         self._bench, self._base = bench, job
         self.search: BackgroundSearch | None = None
         names = list(dict.fromkeys([*([job.name] if job else []), *job_names()]))
-        narrow = w.Layout(width="190px")
+        narrow = w.Layout(width="210px")
         self.job = w.Dropdown(options=names, value=job.name if job else "tiny", description="Job", layout=narrow)
         self.shape = w.Dropdown(description="Shape", layout=w.Layout(width="250px"))
         self.batch = w.BoundedIntText(1, min=1, max=1_000_000, description="Batch", layout=w.Layout(width="160px"))
@@ -90,7 +90,7 @@ class PlanPanel:
         wanted = self.shape.value or (job.n_stages, job.n_replicas)
         fitted = lab.fitted(job, usable) if usable else job
         self._filling = True
-        self.shape.options = [(f"{s} stages x {r} replicas", (s, r)) for s, r in shapes]
+        self.shape.options = [(_shape(s, r), (s, r)) for s, r in shapes]
         fallback = (fitted.n_stages, fitted.n_replicas)
         self.shape.value = wanted if wanted in shapes else fallback if fallback in shapes else shapes[0]
         self._filling = False
@@ -123,7 +123,8 @@ class PlanPanel:
             self._bench.job = override(self._chosen, n_stages=n_stages, n_replicas=n_replicas, **sizes)
             self._bench.message = ""
         except LabError as error:
-            self._bench.job, self._bench.message = None, str(error)
+            self._bench.job = None
+            self._bench.complain("plan", str(error))
         self._buttons()
 
     def _begin(self) -> None:
@@ -136,7 +137,7 @@ class PlanPanel:
                 topology, job, planner=self.planner.value, seed=self.seed.value, seconds=self.seconds.value
             )
         except LabError as error:
-            self._bench.message = str(error)
+            self._bench.complain("plan", str(error))
             return
         self.curve.reset()
         self.search = BackgroundSearch(steps, SPEEDS[self.speed.value])
@@ -176,7 +177,7 @@ class PlanPanel:
         self._buttons()
 
     def _complain(self, message: str) -> None:
-        self._bench.message = message
+        self._bench.complain("plan", message)
 
     def _buttons(self) -> None:
         searching = self.search is not None
@@ -191,7 +192,9 @@ class PlanPanel:
         if plan is None:
             self.note.value = ""
         elif self._bench.plan_is_stale:
-            self.note.value = markup.line("The network or the job has changed since this plan: plan again.", "warning")
+            drawn = self._bench.topology is not None
+            then = "plan again" if drawn else "what follows is of the network before; draw or open one to plan again"
+            self.note.value = markup.line(f"The network or the job has changed since this plan: {then}.", "warning")
         else:
             cost = plan.cost
             idle = f", {len(plan.idle_devices)} devices idle" if plan.idle_devices else ""
@@ -200,6 +203,12 @@ class PlanPanel:
                 f"{format_s(cost.pipeline_s)}; lower bound {format_s(plan.lower_bound_s)}, gap {plan.gap:.1%}{idle}",
                 "figure",
             )
+
+
+def _shape(n_stages: int, n_replicas: int) -> str:
+    return " x ".join(
+        f"{n} {what}{'' if n == 1 else 's'}" for n, what in ((n_stages, "stage"), (n_replicas, "replica"))
+    )
 
 
 def _button(text: str, icon: str, style: str, tooltip: str, **options: Any) -> w.Button:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import ClassVar
 
 import ipywidgets as w
 
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.runtime.launch import RUN_CLOCKS, Run
+from dtfm_lab.runtime.launch import RUN_CLOCKS
+from dtfm_lab.runtime.run import Run
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.bars import ChartRows, typical_iteration
 from dtfm_lab.widgets.bench import Bench
@@ -20,14 +22,22 @@ CLOCKS = {
     "paced": "in real time, slowed down so that this machine keeps up: a computation lasts as on the drawn device",
     "real": "this machine as it is: wall time, loopback instead of the drawn links",
 }
+NO_LOSSES = markup.curve([], "training loss", "nats per token", x_label="iteration")
 
 
 class RunPanel:
-    """Runs ``bench.plan``, then sets ``bench.measured``, ``bench.predicted`` and ``bench.comparison``."""
+    """Runs ``bench.plan``, then sets ``bench.measured``, ``bench.predicted`` and ``bench.comparison``.
+
+    One run at a time in a kernel: the panel of a cell that was run again is out of sight, and two runs
+    would disturb each other's times.
+    """
+
+    newest: ClassVar[Run | None] = None
 
     def __init__(self, bench: Bench, schedule: SchedulePanel) -> None:
         self._bench, self._schedule = bench, schedule
         self.run: Run | None = None
+        self._expected_s = 0.0
         self.clock = w.Dropdown(options=list(RUN_CLOCKS), description="Clock", layout=w.Layout(width="190px"))
         self.iterations = w.BoundedIntText(
             8, min=1, max=10_000, description="Iterations", layout=w.Layout(width="160px")
@@ -39,7 +49,7 @@ class RunPanel:
         self.stop = w.Button(description="Stop", icon="stop", layout=narrow, tooltip="End every worker", disabled=True)
         self.explain = w.HTML()
         self.status = w.HTML()
-        self.losses = w.HTML(markup.curve([], "training loss", "nats per byte", x_label="iteration"))
+        self.losses = w.HTML(NO_LOSSES)
         controls = w.HBox([self.clock, self.iterations, self.start, self.stop])
         self.view = w.VBox([controls, self.explain, self.status, self.losses])
         self.clock.observe(lambda _: self._explain(), "value")
@@ -57,9 +67,14 @@ class RunPanel:
         try:
             self.run = lab.start(plan, self._bench.schedule, iterations=self.iterations.value, clock=self.clock.value)
         except LabError as error:
-            self._bench.message = str(error)
+            self._bench.complain("run", str(error))
             return
+        if RunPanel.newest is not None and RunPanel.newest.running:
+            begin(asyncio.to_thread(RunPanel.newest.stop), self._complain)
+        RunPanel.newest = self.run
         self._bench.measured = self._bench.comparison = None
+        self._expected_s = 0.0
+        self.losses.value = NO_LOSSES
         self._schedule.chart.reset_measured()
         self._buttons()
         begin(self._watch(self.run), self._complain)
@@ -71,7 +86,9 @@ class RunPanel:
         while True:
             running = run.running  # before looking, so that nothing is missed at the end
             if run.profile and not predicted:
-                self._schedule.show(lab.simulate(run.spec.plan, like=run.context()), " from the profile just taken")
+                expected = lab.simulate(run.spec.plan, like=run.context())
+                self._schedule.show(expected, " from the profile just taken")
+                self._expected_s = expected.iteration_s * run.time_scale
                 predicted = True
             iteration = min(len(run.losses), run.spec.iterations - 1)
             spans = run.spans_of(iteration)
@@ -107,25 +124,29 @@ class RunPanel:
 
     def _tell(self, run: Run) -> None:
         n = len(run.losses)
+        whole = f"{n} of {run.spec.iterations} iterations"
         doing = {
             "starting": f"starting {len(run.spec.workers)} workers (torch takes a few seconds)",
             "profiling": "rehearsing, to know what computations cost here",
-            "running": f"iteration {n} of {run.spec.iterations}",
-            "done": f"{n} iterations done",
-            "stopped": f"stopped after {n} iterations",
-            "failed": "failed",
+            "running": f"{whole} done",
+            "done": f"{whole} done",
+            "stopped": f"stopped after {whole}",
+            "failed": f"failed after {whole}",
         }[run.status]
-        pace = f", {run.time_scale:.3g} wall seconds a second" if run.spec.clock == "paced" and run.profile else ""
-        counted = f"; {run.late_messages} late messages, {run.overruns} overruns"
+        pace = ""
+        if run.status == "running" and run.spec.clock == "paced" and self._expected_s:
+            pace = f"; slowed down {run.time_scale:.3g} times, so an iteration lasts some {self._expected_s:.2g} s"
+        late = run.late_messages or run.overruns
+        counted = f"; {run.late_messages} late messages, {run.overruns} overruns" if late else ""
         self.status.value = markup.line(doing + pace + counted)
         if n:
-            self.losses.value = markup.curve(run.losses, "training loss", "nats per byte", x_label="iteration")
+            self.losses.value = markup.curve(run.losses, "training loss", "nats per token", x_label="iteration")
 
     def _explain(self) -> None:
         self.explain.value = markup.line(f"<b>{self.clock.value}</b>: {CLOCKS[self.clock.value]}.")
 
     def _complain(self, message: str) -> None:
-        self._bench.message = message
+        self._bench.complain("run", message)
         self._buttons()
 
     def _buttons(self) -> None:

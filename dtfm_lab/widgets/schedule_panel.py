@@ -11,7 +11,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.simulation import schedules
-from dtfm_lab.widgets.bars import KINDS, ChartRows, typical_iteration
+from dtfm_lab.widgets.bars import LEGEND, ChartRows, typical_iteration
 from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.gantt import GanttView
 from dtfm_lab.widgets.groups import GroupsView
@@ -46,8 +46,7 @@ class GroupsPanel:
             self.groups.weights = plan.cost.weights_s.tolist()
             self.groups.matchings = [[list(pair) for pair in graph.edges[s, s + 1]["matching"]] for s in range(n - 1)]
             self.groups.caption = (
-                "A node is the data-parallel group of a stage and its synchronisation; a thick line is a hop of all "
-                "pipelines, forward and back. Click a line to see who sends to whom."
+                "A circle is a stage's data-parallel group; a thick line is a hop of all pipelines, forward and back."
             )
 
 
@@ -74,8 +73,7 @@ class SchedulePanel:
         rows = ChartRows(trace.context)
         labels = rows.labels
         self.chart.height = len(labels) * ROW_HEIGHT + CHART_MARGIN
-        kinds = [{"name": name, "color": color} for name, color in KINDS.values()]
-        self.chart.set_predicted(*rows.columns(typical_iteration(trace)), labels, kinds)
+        self.chart.set_predicted(*rows.columns(typical_iteration(trace)), labels, LEGEND)
         self.chart.title = f"One iteration under {trace.context.schedule}"
         self.chart.caption = (
             f"predicted {format_s(trace.iteration_s)}{note}; devices compute {trace.compute_share:.0%} of the time"
@@ -103,4 +101,4 @@ class SchedulePanel:
             self.show(trace, " from FLOP and peak, links as drawn")
 
     def _complain(self, message: str) -> None:
-        self._bench.message = message
+        self._bench.complain("schedule", message)

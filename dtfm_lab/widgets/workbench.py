@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from html import escape
+from typing import Any
+
 import ipywidgets as w
 
 from dtfm_lab import lab
@@ -46,21 +49,24 @@ class Lab(w.VBox):
         self.schedule_panel = SchedulePanel(self.bench)
         self.run_panel = RunPanel(self.bench, self.schedule_panel)
         self.compare_panel = ComparePanel(self.bench)
-        self._message = w.HTML()
-        self.bench.observe(lambda change: self._complain(change["new"]), "message")
+        self._messages = {step: w.HTML() for step in ("network", "plan", "schedule", "run")}
+        self.bench.observe(lambda _: self._complain(), ["message", "step"])
         super().__init__(
             [
                 w.HTML(f"<style>{markup.CSS}</style>"),
                 w.HTML(markup.heading(1, "Network", "draw or open one; press D to add a device, L to connect two")),
                 self.network_panel.view,
-                self._message,
+                self._messages["network"],
                 w.HTML(markup.heading(2, "Plan", "who holds which stage: watch the communication cost fall")),
+                self._messages["plan"],
                 self.plan_panel.view,
                 w.HTML(markup.heading(3, "Groups", "the coarsened graph and the path through it")),
                 self.groups_panel.view,
                 w.HTML(markup.heading(4, "Schedule", "one iteration, predicted; measured bars come below")),
+                self._messages["schedule"],
                 self.schedule_panel.view,
                 w.HTML(markup.heading(5, "Run", "real torch workers on this machine, links as slow as drawn")),
+                self._messages["run"],
                 self.run_panel.view,
                 w.HTML(markup.heading(6, "Compare", "where the prediction was wrong")),
                 self.compare_panel.view,
@@ -92,5 +98,16 @@ class Lab(w.VBox):
     def comparison(self) -> Comparison | None:
         return self.bench.comparison
 
-    def _complain(self, message: str) -> None:
-        self._message.value = markup.line(message, "warning")
+    def _complain(self) -> None:
+        for step, line in self._messages.items():
+            line.value = markup.line(escape(self.bench.message), "warning") if step == self.bench.step else ""
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any] | None:
+        """For readers without widgets, such as a saved notebook's, one line on what was here."""
+        bundle = super()._repr_mimebundle_(**options)
+        if bundle is not None:
+            network, job = self.topology, self.job
+            what = f"{network.name} ({len(network)} devices)" if network else "a blank canvas"
+            line = f"dtfm_lab.Lab on {what}{f' with job {job.name}' if job else ''}: run the cell to use it"
+            bundle |= {"text/plain": line, "text/html": f"<em>{escape(line)}</em>"}
+        return bundle

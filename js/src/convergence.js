@@ -7,11 +7,12 @@ import { paintPlot, plotArea } from "./convergence/plot.js";
 import { compact, figures, seconds } from "./shared/axis.js";
 
 const COLUMNS = 4; // evaluations, seconds, best_s, bound_s
+const FEW = 100; // evaluations; a search this short is read on a linear axis
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const curves = new Map();
-  let logarithmic = true;
+  let chosenScale = null; // log or linear; null leaves it to the number of evaluations
   let pointerX = null;
 
   const title = h("strong");
@@ -30,9 +31,12 @@ function render({ model, el }) {
   element.addEventListener("pointermove", (event) => { pointerX = event.offsetX; draw(); });
   element.addEventListener("pointerleave", () => { pointerX = null; tip.hide(); draw(); });
 
+  const mostPriced = () => Math.max(0, ...[...curves.values()].map((curve) => curve.lastEvaluations));
+  const isLogarithmic = () => (chosenScale ? chosenScale === "log" : mostPriced() > FEW);
+
   function toggleScale() {
-    logarithmic = !logarithmic;
-    showTexts();
+    chosenScale = isLogarithmic() ? "linear" : "log";
+    showScale();
     draw();
   }
 
@@ -41,8 +45,11 @@ function render({ model, el }) {
     caption.textContent = model.get("caption");
     box.style.height = `${model.get("height")}px`;
     root.setAttribute("aria-label", `${model.get("title")}: best cost and lower bound in seconds`);
-    scale.textContent = logarithmic ? "x: log" : "x: linear";
-    scale.title = logarithmic ? "Show evaluations on a linear axis" : "Show evaluations on a logarithmic axis";
+  }
+
+  function showScale() {
+    scale.textContent = isLogarithmic() ? "x: log" : "x: linear";
+    scale.title = `Show placements on a ${isLogarithmic() ? "linear" : "logarithmic"} axis`;
   }
 
   function showLegend() {
@@ -64,12 +71,13 @@ function render({ model, el }) {
       curves.get(name).append(typed(buffers[0], Float32Array), COLUMNS);
     }
     showLegend();
+    showScale();
     draw();
   }
 
   function paint(context, width, height, theme) {
     if (!curves.size) return;
-    const view = paintPlot(context, plotArea(width, height), curves, logarithmic, theme);
+    const view = paintPlot(context, plotArea(width, height), curves, isLogarithmic(), theme);
     if (pointerX === null || !view.contains(pointerX)) return tip.hide();
     const at = view.evaluationsAt(pointerX);
     const lines = [...curves].flatMap(([name, curve]) => readout(name, curve, at));
@@ -84,6 +92,7 @@ function render({ model, el }) {
   onTheme(showLegend, cleanUp);
   showTexts();
   showLegend();
+  showScale();
   model.send({ kind: "hello" }); // Python answers with every point so far
   return cleanUp.run;
 }
@@ -92,7 +101,7 @@ function readout(name, curve, evaluations) {
   const row = curve.rowAt(evaluations);
   if (!row) return [];
   const bound = isFinite(row.bound) ? ` · bound ${seconds(row.bound)}` : "";
-  return [`${name}: ${seconds(row.best)}${bound}  (${compact(row.evaluations)} evaluations, ${figures(row.seconds)} s of search)`];
+  return [`${name}: ${seconds(row.best)}${bound}  (${compact(row.evaluations)} placements, ${figures(row.seconds)} s of search)`];
 }
 
 function swatch(color, text) {

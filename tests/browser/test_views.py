@@ -150,6 +150,21 @@ def test_two_selected_regions_are_connected_by_a_button(page, editor, eventually
     eventually(page, "[sorted(pair['regions']) for pair in editor.document['between']]", [["Lisbon", "Zurich"]])
 
 
+def test_a_narrower_editor_still_shows_everything_unless_a_person_moved_the_view(page, editor):
+    within = """(stage) => {
+        const { x1, x2 } = stage._cyreg.cy.elements().renderedBoundingBox();
+        return x1 >= 0 && x2 <= stage.clientWidth;
+    }"""
+    assert editor.stage.evaluate(within)
+    page.set_viewport_size({"width": 900, "height": 1000})
+    page.wait_for_timeout(500)
+    assert editor.stage.evaluate(within)
+    editor.stage.evaluate("(stage) => stage._cyreg.cy.panBy({ x: 500, y: 0 })")
+    page.set_viewport_size({"width": 1000, "height": 1000})
+    page.wait_for_timeout(500)
+    assert not editor.stage.evaluate(within)
+
+
 def test_renaming_keeps_what_refers_to_the_name(page, editor, eventually):
     editor.click("device:ada")
     editor.enter("device-name", "lovelace")
@@ -241,8 +256,8 @@ def test_the_curve_keeps_what_improved_and_the_newest(page, open_notebook, ask_k
     ask_kernel(page, "curve.extend([[1, .1, 7, np.nan]], series='random')")
     eventually(page, "curve.points['best'][:, 0].tolist()", [1.0, 3.0, 5.0, 6.0])
     page.wait_for_selector(".dtfm-convergence[data-points='5']")
-    page.get_by_role("button", name="x: log").click()
-    assert page.get_by_role("button", name="x: linear").is_visible()
+    page.get_by_role("button", name="x: linear").click()  # few evaluations are read on a linear axis
+    assert page.get_by_role("button", name="x: log").is_visible()
 
 
 def test_a_view_that_opens_late_is_sent_every_point(page, open_notebook):
@@ -251,6 +266,11 @@ def test_a_view_that_opens_late_is_sent_every_point(page, open_notebook):
     page.wait_for_function(
         "() => document.querySelectorAll(\".dtfm-convergence[data-points='2']\").length === 2", timeout=90_000
     )
+
+
+def test_a_long_search_is_read_on_a_logarithmic_axis(page, open_notebook):
+    open_notebook(page, [CONVERGENCE, "curve.extend([[1, .1, 9, 2], [30_000, .3, 8, 2]])"])
+    page.get_by_role("button", name="x: log").wait_for(timeout=90_000)
 
 
 GROUPS = """

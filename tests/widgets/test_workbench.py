@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -22,7 +24,9 @@ async def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
 
 def on_a_loop(story: Callable) -> Callable:
     def test() -> None:
-        asyncio.run(story())
+        # on a thread of its own: playwright leaves a running loop in this one
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(lambda: asyncio.run(story())).result()
 
     test.__name__, test.__doc__ = story.__name__, story.__doc__
     return test
@@ -107,6 +111,7 @@ async def test_what_cannot_be_run_is_one_calm_line() -> None:
     await until(lambda: bench.predicted is not None)
     bench.run_panel.start.click()
     assert "workers on a CPU run" in bench.bench.message
+    assert bench.bench.step == "run", "said beside the button that was pressed"
     assert bench.run_panel.run is None
 
 
@@ -125,3 +130,48 @@ async def test_a_killed_worker_is_told_and_the_lab_can_run_again() -> None:
     await until(lambda: bench.bench.message != "")
     assert bench.bench.message.startswith("worker grace (stage")
     assert not bench.run_panel.start.disabled
+
+
+@on_a_loop
+async def test_a_cell_that_is_run_again_leaves_no_run_out_of_sight() -> None:
+    pytest.importorskip("torch")
+    first, second = lab.Lab("lecture-hall"), lab.Lab("lecture-hall")
+    for bench in (first, second):
+        bench.plan_panel.speed.value = "full speed"
+        bench.plan_panel.plan.click()
+        await until(lambda bench=bench: bench.predicted is not None)
+        bench.run_panel.iterations.value = 500
+        bench.run_panel.start.click()
+        assert bench.run_panel.run.running
+    await until(lambda: not first.run_panel.run.running)
+    assert second.run_panel.run.running
+    second.run_panel.stop.click()
+    await until(lambda: not second.run_panel.run.running)
+
+
+@on_a_loop
+async def test_files_are_saved_opened_and_refused_in_words() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        bench = lab.Lab("lecture-hall")
+        panel = bench.network_panel
+        panel.save.click()
+        assert bench.bench.message == "no file name; wanted one such as network.yaml"
+        panel.path.value = f"{folder}/mine.yaml"
+        panel.save.click()
+        assert (bench.bench.message, panel.editor.summary) == ("", f"saved as {folder}/mine.yaml")
+        panel.choose.value = "raspberry-pi"
+        panel.open.click()
+        assert bench.topology.fingerprint == lab.load_topology("lecture-hall").fingerprint
+        assert panel.choose.value is None, "no shipped network is shown"
+        panel.path.value = f"{folder}/other.yaml"
+        panel.open.click()
+        assert (bench.bench.step, bench.bench.message) == ("network", f"{folder}/other.yaml: no such file")
+        assert len(bench.topology) == 8
+
+
+def test_a_reader_without_widgets_is_told_what_was_here() -> None:
+    bundle = lab.Lab("lecture-hall")._repr_mimebundle_()
+    assert bundle["text/plain"] == "dtfm_lab.Lab on lecture-hall (8 devices) with job tiny: run the cell to use it"
+    assert bundle["text/html"] == f"<em>{bundle['text/plain']}</em>"
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    assert "a blank canvas" in lab.Lab()._repr_mimebundle_()["text/plain"]

@@ -9,6 +9,7 @@ export class Curve {
 
   get length() { return this.evaluations.length; }
   get hasBound() { return this.bound.some((value) => isFinite(value)); }
+  get lastEvaluations() { return this.evaluations[this.length - 1]; }
   get lastBest() { return this.best[this.length - 1]; }
 
   /** A row that neither improves on its predecessor nor is the newest says nothing: it is replaced. */

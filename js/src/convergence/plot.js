@@ -2,6 +2,8 @@
 import { compact, logTicks, seconds, tickLabel, ticks } from "../shared/axis.js";
 import { seriesColor } from "./curve.js";
 
+const MOST_MARKS = 40; // improvements; of more, the line itself says enough
+
 export const plotArea = (width, height) => ({ left: 64, top: 14, right: width - 84, bottom: height - 38 });
 
 export function paintPlot(context, area, curves, logarithmic, theme) {
@@ -9,7 +11,7 @@ export function paintPlot(context, area, curves, logarithmic, theme) {
   paintAxes(context, area, view, theme);
   context.save();
   context.beginPath();
-  context.rect(area.left, area.top - 2, area.right - area.left + 2, area.bottom - area.top + 4);
+  context.rect(area.left - 4, area.top - 4, area.right - area.left + 4, area.bottom - area.top + 8);
   context.clip();
   let index = 0;
   for (const curve of curves.values()) paintCurve(context, curve, view, seriesColor(index++, theme));
@@ -35,9 +37,9 @@ function scales(area, curves, logarithmic) {
   [low, high] = [Math.max(0, low - margin), high + margin];
 
   const first = Math.min(...curves.map((curve) => curve.evaluations[0]));
-  const last = Math.max(...curves.map((curve) => curve.evaluations[curve.length - 1]));
+  const last = Math.max(...curves.map((curve) => curve.lastEvaluations));
   const from = logarithmic ? Math.max(1, first) : Math.min(0, first);
-  const to = Math.max(last, from + 1);
+  const to = logarithmic ? Math.max(last * 1.12, from + 1) : last + Math.max(1, last * 0.05); // room to see the end
   const across = area.right - area.left;
   const warp = logarithmic ? (value) => Math.log(Math.max(value, from)) : (value) => value;
   const unwarp = logarithmic ? Math.exp : (value) => value;
@@ -54,9 +56,10 @@ function paintAxes(context, area, view, theme) {
   context.lineWidth = 1;
   context.textBaseline = "middle";
   context.textAlign = "right";
-  const costs = ticks(view.low, view.high, (area.bottom - area.top) / 36);
+  const unit = view.high < 1 ? { name: "ms", perSecond: 1000 } : { name: "s", perSecond: 1 };
+  const costs = ticks(view.low * unit.perSecond, view.high * unit.perSecond, (area.bottom - area.top) / 36);
   for (const cost of costs) {
-    const y = Math.round(view.y(cost)) + 0.5;
+    const y = Math.round(view.y(cost / unit.perSecond)) + 0.5;
     context.strokeStyle = theme.softBorder;
     line(context, area.left, y, area.right, y);
     context.fillStyle = theme.softText;
@@ -67,16 +70,16 @@ function paintAxes(context, area, view, theme) {
 
   context.textAlign = "center";
   const marks = view.logarithmic ? logTicks(view.from, view.to) : ticks(view.from, view.to, (area.right - area.left) / 90);
-  for (const mark of marks) {
+  for (const mark of marks.filter((value) => Number.isInteger(value))) {
     const x = Math.round(view.x(mark)) + 0.5;
     line(context, x, area.bottom, x, area.bottom + 4);
     context.fillText(compact(mark), x, area.bottom + 13);
   }
-  context.fillText("evaluations", (area.left + area.right) / 2, area.bottom + 29);
+  context.fillText("placements priced", (area.left + area.right) / 2, area.bottom + 29);
   context.save();
   context.translate(11, (area.top + area.bottom) / 2);
   context.rotate(-Math.PI / 2);
-  context.fillText("cost (s)", 0, 0);
+  context.fillText(`cost (${unit.name})`, 0, 0);
   context.restore();
 }
 
@@ -96,9 +99,21 @@ function paintCurve(context, curve, view, color) {
   context.setLineDash([6, 5]);
   stroke(context, bound);
   context.setLineDash([]);
+  paintImprovements(context, curve, view, color);
 }
 
-/** Corners of a staircase: a value holds until the next row. */
+function paintImprovements(context, curve, view, color) {
+  const improved = curve.best.map((_, row) => row).filter((row) => row === 0 || curve.best[row] < curve.best[row - 1]);
+  if (improved.length > MOST_MARKS) return;
+  context.fillStyle = color;
+  for (const row of improved) {
+    context.beginPath();
+    context.arc(view.x(curve.evaluations[row]), view.y(curve.best[row]), 3.5, 0, 2 * Math.PI);
+    context.fill();
+  }
+}
+
+/** Corners of a staircase: a value holds until the next row, and nothing is known after the last. */
 function steps(curve, values, view) {
   const points = [];
   for (let row = 0; row < curve.length; row++) {
@@ -107,7 +122,6 @@ function steps(curve, values, view) {
     if (points.length) points.push([x, points[points.length - 1][1]]);
     points.push([x, view.y(values[row])]);
   }
-  if (points.length) points.push([view.x(view.to), points[points.length - 1][1]]);
   return points;
 }
 

@@ -23,10 +23,11 @@ export function topologyGraph(container, on, look, cleanUp) {
   let document = null;
   let tool = "select";
   let unfitted = true;
+  let fitted = null; // the view as it was fitted, to know whether a person has moved it since
 
   const restyle = () => {
     const { gpus, stages } = look();
-    cy.style(styleSheet({ theme: readTheme(container), zoom: cy.zoom(), gpus, stages, nLines: cy.edges(".link, .pair").length }));
+    cy.style(styleSheet({ theme: readTheme(container), zoom: cy.zoom(), gpus, stages, nLines: cy.edges(".link, .pair").length, nRegions: cy.nodes(".region").length }));
     cy.nodes(".device").toggleClass("staged", Object.keys(stages).length > 0);
   };
   const restyleSoon = oncePerFrame(restyle, cleanUp);
@@ -67,11 +68,16 @@ export function topologyGraph(container, on, look, cleanUp) {
     if (!container.clientWidth) { unfitted = true; return; }
     unfitted = false;
     if (cy.nodes().empty()) return;
-    restyle(); // text scales with zoom, and counts in the box that is fitted
-    cy.fit(undefined, 34);
+    for (let pass = 0; pass < 2; pass++) { // text scales with zoom, and counts in the box that is fitted
+      restyle();
+      cy.fit(undefined, 34);
+    }
     if (cy.zoom() > CLOSEST) { cy.zoom(CLOSEST); cy.center(); }
+    fitted = viewport();
     restyle();
   }
+
+  const viewport = () => JSON.stringify([cy.zoom(), cy.pan()]);
 
   const byKind = (kind) => cy.elements(":selected").filter((element) => element.data("kind") === kind);
   const chosen = () => ({
@@ -172,7 +178,7 @@ export function topologyGraph(container, on, look, cleanUp) {
 
   cy.on("zoom", restyleSoon);
   onTheme(restyleSoon, cleanUp);
-  onResize(container, () => { cy.resize(); if (unfitted) fit(); }, cleanUp);
+  onResize(container, () => { cy.resize(); if (unfitted || fitted === viewport()) fit(); }, cleanUp);
 
   // Cytoscape remembers where its box is on the page, and misses the notebook scrolling beneath it.
   const relocate = () => cy.resize();

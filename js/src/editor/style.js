@@ -2,6 +2,7 @@
 import { CATEGORIES, inkOn, stageColor, VERMILLION, GREEN, GREY } from "../shared/theme.js";
 
 const SHAPES = ["ellipse", "round-rectangle", "triangle", "diamond"];
+const CROWDED_REGIONS = 8; // above, a region says its name only, and the rest when it is pointed at
 const CROWDED_LINES = 20; // drawn lines; above, labels show only on what is pointed at or selected
 
 const SMALLEST_TEXT = 8.2; // pixels on screen; what would be smaller shows when it is pointed at
@@ -19,7 +20,7 @@ const lineWidth = (gbps) => Math.min(8, Math.max(1, 2 + 1.6 * Math.log10(Math.ma
 /** Grows what is read as the view zooms out, though less than it shrinks. */
 export const textScale = (zoom) => Math.min(3, Math.max(0.45, zoom ** -0.75));
 
-export function styleSheet({ theme, zoom, gpus, stages, nLines }) {
+export function styleSheet({ theme, zoom, gpus, stages, nLines, nRegions }) {
   const scale = textScale(zoom);
   const nameSize = 11 * Math.min(scale, 1.3);
   const readable = (fontSize) => fontSize * zoom >= SMALLEST_TEXT;
@@ -42,10 +43,11 @@ export function styleSheet({ theme, zoom, gpus, stages, nLines }) {
       "background-width": "100%", "background-height": "100%", "text-margin-y": 9,
     } },
     { selector: "node.region", style: {
-      label: "data(label)", shape: "round-rectangle", "background-color": theme.softText, "background-opacity": 0.06,
+      label: nRegions > CROWDED_REGIONS ? "data(name)" : "data(label)", shape: "round-rectangle", "background-color": theme.softText, "background-opacity": 0.06,
       "border-color": theme.softText, "border-opacity": 0.4, "border-width": 1, padding: 22, "font-size": 13 * scale, "font-weight": 600,
       "text-valign": "top", "text-margin-y": -4 * scale, ...outline,
     } },
+    { selector: "node.region.pointed, node.region:selected", style: { label: "data(label)" } },
     { selector: "node.region.empty", style: { width: 90, height: 54, "border-style": "dashed" } },
     { selector: "edge", style: {
       "curve-style": "straight", "line-color": theme.softText, "line-opacity": 0.75, width: (edge) => lineWidth(edge.data("gbps")),

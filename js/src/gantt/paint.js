@@ -3,6 +3,9 @@ import { tickLabel, ticks } from "../shared/axis.js";
 import { inkOn } from "../shared/theme.js";
 
 const SMALLEST = 0.6; // pixels: thinner bars of one kind melt into their neighbour
+const THIN = 3; // pixels: bars so thin that touch are one rectangle, or their soft edges would fade them
+const SEAM = 0.5; // pixels: closer than this is touching
+const NO_NUMBER = -1;
 const NUMBERED = 15; // pixels a bar needs to carry its microbatch number
 
 /** Paints one half of every row; with an `outline` colour, bars get one. */
@@ -24,8 +27,14 @@ function collect(strip, place, [y, height], batch) {
   let reached = -Infinity;
   for (let bar = strip.indexAt(place.from); bar < strip.length && strip.start[bar] <= place.to; bar++) {
     const right = Math.min(place.right, place.x(strip.end[bar]));
-    if (right < reached + SMALLEST) continue;
     const left = Math.max(place.left, place.x(strip.start[bar]), reached);
+    if (right - left <= THIN && left - reached < SEAM) {
+      reached = Math.max(reached, right);
+      batch[batch.length - 3] = reached - batch[batch.length - 5];
+      batch[batch.length - 1] = NO_NUMBER; // it stands for several
+      continue;
+    }
+    if (right < reached + SMALLEST) continue;
     const gap = right - left > 6 ? 1 : 0; // so that equal neighbours can be told apart
     const width = Math.max(SMALLEST, right - left - gap);
     batch.push(left, y, width, height, strip.microbatch[bar]);

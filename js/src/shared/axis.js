@@ -47,7 +47,7 @@ const integerDigits = (value) => (Math.abs(value) < 1 ? 1 : Math.floor(Math.log1
 export function seconds(value) {
   if (!isFinite(value)) return "–";
   const size = Math.abs(value);
-  if (size >= 1000) return `${figures(value, 4)} s`;
-  if (size >= 1 || size === 0) return `${value.toFixed(2)} s`;
+  if (size >= 100 || size === 0) return `${figures(value, 4)} s`;
+  if (size >= 1) return `${value.toFixed(2)} s`;
   return size >= 1e-4 ? `${figures(value * 1e3)} ms` : `${figures(value * 1e6)} µs`;
 }
