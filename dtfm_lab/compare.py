@@ -31,7 +31,8 @@ class Comparison:
     @property
     def iteration_error(self) -> float:
         """Relative error of the median iteration: -0.03 is three per cent too optimistic."""
-        return self.predicted.iteration_s / self.measured.iteration_s - 1.0
+        measured_s = self.measured.iteration_s
+        return self.predicted.iteration_s / measured_s - 1.0 if measured_s > 0 else 0.0
 
     @cached_property
     def iterations(self) -> pd.DataFrame:

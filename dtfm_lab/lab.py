@@ -40,11 +40,11 @@ def default_job(topology: Topology) -> Job:
 def fitted(job: Job, n_devices: int) -> Job:
     """The job cut to use all devices: its own shape if that does, else the most square that its batch allows.
 
-    Where no shape uses all of them, the job as it is.
+    Where no shape uses all of them, as many as one can use.
     """
-    shapes = job.shapes(n_devices)
-    if job.n_tasklets == n_devices or not shapes:
+    if job.n_tasklets == n_devices:
         return job
+    shapes = next(shapes for n in range(n_devices, 0, -1) if (shapes := job.shapes(n)))
     n_stages, n_replicas = min(shapes, key=lambda shape: (abs(shape[0] - shape[1]), -shape[0]))
     return files.override(job, n_stages=n_stages, n_replicas=n_replicas)
 
@@ -95,24 +95,28 @@ def evaluate(
     return planning.evaluate(network, task, stages=stages, rank_map=rank_map, groups=groups)
 
 
-def simulate(plan: Plan, schedule: str | None = None, *, like: Trace | None = None) -> Trace:
+def simulate(plan: Plan | str, schedule: str | None = None, *, like: Trace | None = None) -> Trace:
     """Predict one iteration in virtual time; ``like`` a measured Trace: what ran, with the profile taken before."""
-    return simulation.simulate(plan, schedule, like=like)
+    return simulation.simulate(_plan(plan), schedule, like=like)
 
 
-def start(plan: Plan, schedule: str | None = None, **options: Any) -> Run:
+def start(plan: Plan | str, schedule: str | None = None, **options: Any) -> Run:
     """Start real workers and return at once; options as in ``runtime.launch.start``."""
-    return launch.start(plan, schedule, **options)
+    return launch.start(_plan(plan), schedule, **options)
 
 
 def run(
-    plan: Plan, schedule: str | None = None, *, progress: Callable[[dict[str, Any]], None] | None = None, **options: Any
+    plan: Plan | str,
+    schedule: str | None = None,
+    *,
+    progress: Callable[[dict[str, Any]], None] | None = None,
+    **options: Any,
 ) -> Trace:
     """Run a plan for real on this machine and return what was measured.
 
-    Options: iterations=5, clock="virtual" (or "paced", "real"), seed=0, text=, parameters_folder=.
+    Options: iterations=5, clock="virtual" (or "paced", "real"), seed=0, text=, parameters_folder=, time_scale=.
     """
-    return launch.start(plan, schedule, **options).wait(progress)
+    return launch.start(_plan(plan), schedule, **options).wait(progress)
 
 
 def compare(predicted: Trace, measured: Trace) -> Comparison:
@@ -121,7 +125,11 @@ def compare(predicted: Trace, measured: Trace) -> Comparison:
 
 
 def _nouns(topology: Topology | str, job: Job | str | None) -> tuple[Topology, Job]:
-    network = load_topology(topology) if isinstance(topology, str) else topology
+    network = topology if isinstance(topology, Topology) else load_topology(topology)
     if job is None:
         return network, default_job(network)
-    return network, load_job(job) if isinstance(job, str) else job
+    return network, job if isinstance(job, Job) else load_job(job)
+
+
+def _plan(plan: Plan | str | os.PathLike[str]) -> Plan:
+    return plan if isinstance(plan, Plan) else files.load_plan(plan)

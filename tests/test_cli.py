@@ -191,3 +191,45 @@ def test_the_kernel_side_never_loads_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("placement", ['{"stages": 3}', '{"stages": [0, 1]}', '{"rank_map": 3}', '{"summary": null}'])
+def test_a_placement_file_that_holds_no_placement_is_one_line(shell: Shell, placement: str) -> None:
+    Path("own.json").write_text(placement)
+    status, out, err = shell("evaluate", "lecture-hall", "--placement", "own.json", "--json")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+
+
+def test_nobody_searches_for_an_output_that_cannot_be_written(shell: Shell) -> None:
+    status, out, err = shell("plan", "worldwide", "--seconds", "3600", "-o", "nowhere/plan.json")
+    assert (status, out) == (2, "")
+    assert "nowhere/plan.json: cannot be written" in err
+
+
+def test_names_may_look_like_markup_or_numbers(shell: Shell) -> None:
+    Path("net.yaml").write_text(
+        "dtfm_topology: 1\nname: '[/red] net'\ndefault: {latency_ms: 1, bandwidth_gbps: 1}\n"
+        "devices: [{name: 'gpu[a]'}, {name: 1}, {name: 'né'}, {name: 'a b'}]\n"
+    )
+    status, out, _ = shell("plan", "net.yaml", "--stages", "2", "--replicas", "2", "--steps", "1")
+    assert status == 0
+    assert all(name in out for name in ("gpu[a]", "né", "a b"))
+    assert shell("show", "net.yaml")[0] == 0
+
+
+def test_a_plan_whose_network_was_edited_by_hand_is_refused(shell: Shell) -> None:
+    shell("plan", "lecture-hall", "--steps", "1", "-o", "plan.json")
+    data = json.loads(Path("plan.json").read_text())
+    data["topology"]["latency_s"][0][1] = 9.0
+    Path("plan.json").write_text(json.dumps(data))
+    status, _, err = shell("simulate", "plan.json")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "but the plan was priced for" in err
+
+
+def test_the_papers_job_is_priced_in_shapes_that_its_batch_does_not_divide_into(shell: Shell) -> None:
+    arguments = ("--job", "dtfm-gpt3-xl", "--stages", "4", "--replicas", "6", "--steps", "1")
+    status, out, _ = shell("plan", "worldwide", *arguments, "-o", "plan.json", "--json")
+    assert (status, len(json.loads(out)["idle_devices"])) == (0, 40)
+    status, _, err = shell("simulate", "plan.json")
+    assert (status, "wanted a multiple of 6, such as 510 or 516" in err) == (2, True)

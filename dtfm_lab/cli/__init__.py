@@ -1,10 +1,11 @@
 """dtfm-lab: the story from the shell. ``--json`` prints one JSON object on standard output.
 
-Exit status 0: done. 1: the run failed. 2: the input is wrong, one line on standard error.
+Exit status 0: done. 1: the run failed. 2: the input is wrong, one line on standard error. 130: interrupted.
 """
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import NoReturn
 
@@ -16,6 +17,9 @@ from dtfm_lab.domain.errors import LabError, RunError
 
 def main() -> NoReturn:
     """Entry point: every mistake of a user is one line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows no é still gets its line
     try:
         cli.main(standalone_mode=False)
         status = 0
@@ -35,6 +39,8 @@ def main() -> NoReturn:
     except BrokenPipeError:
         sys.stderr.close()
         status = 0
+    except OSError as error:
+        status = _complain(f"output cannot be written: {error.strerror or error}", 1)
     sys.exit(status)
 
 

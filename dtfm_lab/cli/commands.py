@@ -51,6 +51,18 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_job
 
 
+def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """-o, refused at once where it cannot be written: nobody should search or train for nothing."""
+
+    def writable(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
+        if path is not None and not os.access(folder := Path(path).parent, os.W_OK):
+            raise FileError(f"{path}: cannot be written: {folder} is no folder to write to")
+        return path
+
+    kind = click.Path(dir_okay=False)
+    return click.option("-o", "--output", type=kind, callback=writable, help="Write it to this file.")(command)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="dtfm_lab", prog_name="dtfm-lab")
 def cli() -> None:
@@ -78,7 +90,7 @@ def topologies(as_json: bool) -> None:
 @click.option("--seconds", type=float, help="Search for so long (2 s without --steps).")
 @click.option("--steps", type=int, help="Search so many generations: reproducible.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the plan here.")
+@output_option
 @json_option
 def plan(topology: Topology, job: Job, output: str | None, as_json: bool, **limits: Any) -> None:
     """Place a job on TOPOLOGY (a name or a YAML file)."""
@@ -107,12 +119,12 @@ def plan(topology: Topology, job: Job, output: str | None, as_json: bool, **limi
     type=click.Path(),
     help='JSON: {"stages": [[names or indices], ...]}, {"rank_map": [...]} or {"groups": ...}; a plan file serves too.',
 )
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the plan here.")
+@output_option
 @json_option
 def evaluate(topology: Topology, job: Job, placement: str, output: str | None, as_json: bool) -> None:
     """Price a placement of your own on TOPOLOGY."""
     data = files.read_mapping(Path(placement))
-    data = data.get("summary", data)
+    data = data["summary"] if isinstance(data.get("summary"), dict) else data
     keys = [key for key in ("stages", "rank_map", "groups") if key in data]
     if not keys:
         raise FileError(f"{placement}: no placement; wanted one of the keys stages, rank_map, groups")
@@ -125,7 +137,7 @@ def evaluate(topology: Topology, job: Job, placement: str, output: str | None, a
 def show(what: str, as_json: bool) -> None:
     """Show WHAT: a plan file, a trace file, or a topology by name or file."""
     path = Path(what)
-    data = files.read_mapping(path) if path.suffix == ".json" else {}
+    data = files.read_mapping(path) if path.is_file() and what not in files.topology_names() else {}
     if "dtfm_plan" in data:
         deliver_plan(files.load_plan(path), None, as_json)
     elif "dtfm_trace" in data:
@@ -138,7 +150,7 @@ def show(what: str, as_json: bool) -> None:
 @click.argument("plan_file", metavar="PLAN")
 @click.option("--schedule", help=f"One of {', '.join(schedules)}; the job's own by default.")
 @click.option("--like", type=click.Path(), help="A measured trace: predict what it ran, from its profile.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the trace here.")
+@output_option
 @json_option
 def simulate(plan_file: str, schedule: str | None, like: str | None, output: str | None, as_json: bool) -> None:
     """Predict one iteration of PLAN."""
@@ -154,7 +166,7 @@ def simulate(plan_file: str, schedule: str | None, like: str | None, output: str
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--text", type=click.Path(), help="Train on the bytes of this file.")
 @click.option("--time-scale", type=float, help="Paced clock: wall seconds per second; chosen by itself otherwise.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the trace here.")
+@output_option
 @json_option
 def run(plan_file: str, output: str | None, as_json: bool, **options: Any) -> None:
     """Train under PLAN for real: one torch worker per stage and replica, links as slow as drawn."""
@@ -165,6 +177,10 @@ def run(plan_file: str, output: str | None, as_json: bool, **options: Any) -> No
                 err.print(f"starting {event['workers']} workers")
             case "profile":
                 err.print(f"profile taken; {event['time_scale']:.3g} wall seconds per second")
+                if event["stretched"]:
+                    err.print(
+                        f"{event['stretched']} computation times stretched: the drawn devices outrun this machine"
+                    )
             case "iteration":
                 err.print(f"iteration {event['iteration']}: loss {event['loss']:.4f}")
 
@@ -188,7 +204,7 @@ def doctor(as_json: bool) -> None:
     if as_json:
         return print_json(report)
     for key, value in report.items():
-        out.print(f"{key:>12}  {value}", markup=False)
+        out.print(f"{key:>12}  {value}")
 
 
 @cli.command("lab")

@@ -20,8 +20,9 @@ from dtfm_lab.domain.units import format_s
 LINKS_SHOWN = 12
 """in a terminal; --json has all of them"""
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+# no markup: a device may be called [a]
+out = Console(highlight=False, soft_wrap=True, markup=False)
+err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -66,7 +67,7 @@ def deliver_plan(plan: Plan, output: str | None, as_json: bool) -> None:
     cost = plan.cost
     out.print(
         f"{plan.job.name} on {plan.topology.name}, {plan.job.n_stages} stages x {plan.job.n_replicas} replicas: "
-        f"[bold]{format_s(cost.total_s)}[/bold] (data parallel {format_s(cost.data_parallel_s)} + pipeline "
+        f"{format_s(cost.total_s)} (data parallel {format_s(cost.data_parallel_s)} + pipeline "
         f"{format_s(cost.pipeline_s)}), bound {format_s(plan.lower_bound_s)}, gap {plan.gap:.1%}, by {plan.planner}"
     )
     table = Table("stage", "devices", "synchronisation", "hop to the next", box=None)
@@ -96,15 +97,16 @@ def deliver_trace(trace: Trace, output: str | None, as_json: bool) -> None:
         "late_messages": context.late_messages,
         "overruns": context.overruns,
         "time_scale": context.time_scale,
+        "stretched": context.stretched,
     }
     if as_json:
         return print_json(summary)
     out.print(
         f"{context.source} {context.schedule}, {context.clock} clock, links {context.links}: iteration "
-        f"[bold]{format_s(trace.iteration_s)}[/bold], devices compute {trace.compute_share:.1%} of the time, "
+        f"{format_s(trace.iteration_s)}, devices compute {trace.compute_share:.1%} of the time, "
         f"{len(trace)} rows"
     )
-    if context.source == "measured":
+    if context.losses:
         out.print(
             f"{trace.n_iterations} iterations, loss {context.losses[0]:.4f} -> {context.losses[-1]:.4f}, "
             f"{context.late_messages} late messages, {context.overruns} overruns"

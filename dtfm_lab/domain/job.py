@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from numbers import Integral
+from numbers import Integral, Real
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.model import Layer, ModelSpec
 from dtfm_lab.domain.registry import unknown
 
 BYTES_PER_ELEMENT = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
+MOST = 10**9
 SYNCHRONISATIONS = ("sharded",)
 COMPRESSIONS = ("none",)
 
@@ -52,30 +53,29 @@ class Job:
     def __post_init__(self) -> None:
         for what in ("n_stages", "n_replicas", "global_batch", "microbatch"):
             count = getattr(self, what)
-            if not isinstance(count, Integral) or isinstance(count, bool) or count < 1:
-                raise JobError(f"job {self.name}: {what} is {count}; wanted a whole number, 1 or more")
+            if not isinstance(count, Integral) or isinstance(count, bool) or not 1 <= int(count) <= MOST:
+                raise JobError(f"job {self.name}: {what} is {count}; wanted a whole number from 1 to {MOST}")
             object.__setattr__(self, what, int(count))
         for what, value, known in (
             ("dtype", self.dtype, BYTES_PER_ELEMENT),
             ("synchronisation", self.synchronisation, SYNCHRONISATIONS),
             ("compression", self.compression, COMPRESSIONS),
         ):
-            if value not in known:
+            if not isinstance(value, str) or value not in known:
                 raise unknown(what, value, known)
         for what in ("given_gradient_bytes", "given_hop_bytes"):
             value = getattr(self, what)
-            if value is not None and not (value >= 0 and math.isfinite(value)):
+            if value is None:
+                continue
+            number = isinstance(value, Real) and not isinstance(value, bool)
+            if not number or not (math.isfinite(value) and value >= 0):
                 raise JobError(f"job {self.name}: {what.removeprefix('given_')} is {value}; wanted 0 or more bytes")
         if self.model is None:
             if self.given_gradient_bytes is None or self.given_hop_bytes is None:
                 raise JobError(f"job {self.name} has no model; wanted one, or gradient_bytes and activation_bytes")
             return
-        self.model.cut(self.n_stages)
-        if over := self.global_batch % (self.n_replicas * self.microbatch):
-            raise JobError(
-                f"job {self.name}: global batch of {self.global_batch} sequences is not a whole number of "
-                f"micro-batches: {self.n_replicas} replicas x {self.microbatch} sequences leave {over} over"
-            )
+        if self.given_gradient_bytes is None or self.given_hop_bytes is None:
+            self.modelled()
 
     @classmethod
     def from_bytes(
@@ -138,9 +138,21 @@ class Job:
         return tuple(model.layers[end - count : end] for count, end in zip(counts, ends, strict=True))
 
     def modelled(self) -> ModelSpec:
-        """The model, or a JobError for a job that has only message sizes."""
+        """The model, or a JobError where stages or batch do not fit it, or where there is none.
+
+        A job whose message sizes are given can be priced in shapes that its model or batch do not allow.
+        """
         if self.model is None:
             raise JobError(f"job {self.name} holds message sizes only; simulating or running it needs a model")
+        self.model.cut(self.n_stages)
+        at_once = self.n_replicas * self.microbatch
+        if over := self.global_batch % at_once:
+            wanted = " or ".join(str(n) for n in (self.global_batch - over, self.global_batch - over + at_once) if n)
+            raise JobError(
+                f"job {self.name}: global batch of {self.global_batch} sequences is not a whole number of "
+                f"micro-batches: {self.n_replicas} replicas x {self.microbatch} sequences leave {over} over; "
+                f"wanted a multiple of {at_once}, such as {wanted}"
+            )
         return self.model
 
     def shapes(self, n_devices: int) -> list[tuple[int, int]]:

@@ -98,6 +98,10 @@ class Plan:
         for what, wanted in (("group_s", (s,)), ("hop_s", (s - 1,)), ("weights_s", (s, s))):
             if (found := getattr(self.cost, what).shape) != wanted:
                 raise PlanError(f"cost of {s} stages: {what} has shape {found}; wanted {wanted}")
+            if not (np.isfinite(getattr(self.cost, what)) & (getattr(self.cost, what) >= 0)).all():
+                raise PlanError(f"cost: {what} holds a negative or no number; wanted seconds")
+        if not 0 <= self.lower_bound_s <= self.cost.total_s * (1 + 1e-9):
+            raise PlanError(f"lower bound is {self.lower_bound_s} s; wanted 0 to the cost of {self.cost.total_s} s")
 
     def __repr__(self) -> str:
         return (
@@ -114,7 +118,7 @@ class Plan:
     @property
     def layers(self) -> tuple[int, ...] | None:
         """Layers of each stage, embedding and head counted; None where the job has no model."""
-        return None if self.job.model is None else self.job.model.cut(self.job.n_stages)
+        return None if self.job.model is None else self.job.modelled().cut(self.job.n_stages)
 
     @property
     def idle_devices(self) -> tuple[int, ...]:
@@ -141,7 +145,8 @@ class Plan:
 
     def coarse_graph(self) -> nx.Graph[int]:
         """The coarsened graph: a node a stage (devices, cost_s), an edge a pair of groups (weight in
-        seconds, on_path; on the path also matching: triples of two device names and their seconds)."""
+        seconds, on_path; on the path also cost_s as the pipelines pair the devices, which is the weight where they
+        follow the best matching, and that matching: triples of two device names and their seconds)."""
         names, grid = self.topology.names, self.placement.devices
         pair_s = self.topology.round_trip_s(self.job.hop_bytes)
         graph: nx.Graph[int] = nx.Graph(path=list(range(len(grid))))
@@ -152,7 +157,7 @@ class Plan:
                 graph.add_edge(a, b, weight=float(self.cost.weights_s[a, b]), on_path=b == a + 1)
             if a + 1 < len(grid):
                 pairs = [(names[i], names[j], float(pair_s[i, j])) for i, j in zip(grid[a], grid[a + 1], strict=True)]
-                graph.edges[a, a + 1].update(weight=float(self.cost.hop_s[a]), matching=pairs)
+                graph.edges[a, a + 1].update(cost_s=float(self.cost.hop_s[a]), matching=pairs)
         return graph
 
     def summary(self) -> dict[str, Any]:

@@ -19,6 +19,8 @@ STEP       device free, all averaged shards there               after the optimi
 Waiting is never part of an action: it is the gap before it. Gradient shards and averaged shards of a
 device go out one after the other, each when the one before has arrived: the paper serves one peer
 after the other (equation 2). Messages of one directed pair never overlap; pairs are independent.
+On the real clock a send lasts while the transport takes its bytes, and a receive from the send's start
+until they are there, which may be before the transport lets the sender go.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from dtfm_lab.domain.errors import TopologyError
+from dtfm_lab.domain.hardware import HARDWARE
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import TERA, FloatArray, GiB, from_gbps, from_ms, to_gbps, to_ms
+from dtfm_lab.domain.units import FloatArray, from_gbps, from_ms, to_gbps, to_ms
 
-V100_FP16_FLOP_PER_S = 125 * TERA
-"""Tensor-core peak of an NVIDIA V100 SXM2, from NVIDIA's V100 data sheet; the paper's GPU."""
+PAPERS_GPU = "V100"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +27,9 @@ class Device:
 
     name: str
     region: str = ""
-    gpu: str = "V100"
-    peak_flop_per_s: float = V100_FP16_FLOP_PER_S
-    memory_bytes: float = 16 * GiB
+    gpu: str = PAPERS_GPU
+    peak_flop_per_s: float = HARDWARE[PAPERS_GPU].peak_flop_per_s
+    memory_bytes: float = HARDWARE[PAPERS_GPU].memory_bytes
     price_per_hour: float = 0.0
     """in whatever currency the user counts; 0 where unknown"""
     position: tuple[float, float] | None = None
@@ -128,6 +128,8 @@ class Topology:
         for what, given in (("names", names), ("regions", regions)):
             if len(given) != n:
                 raise TopologyError(f"{len(given)} {what} for {n} devices; wanted one each")
+        if stray := set(device) - set(Device.__dataclass_fields__):
+            raise unknown("device field", min(stray), set(Device.__dataclass_fields__) - {"name", "region"})
         devices = tuple(Device(name=d, region=r, **device) for d, r in zip(names, regions, strict=True))
         return cls(devices, from_ms(latency), from_gbps(bandwidth), name=name)
 
@@ -153,9 +155,12 @@ class Topology:
         except KeyError:
             raise unknown("device", name, self.names) from None
 
-    def _at(self, device: int | str) -> int:
+    def at(self, device: int | str) -> int:
+        """Position of a device given by name or index; raises UnknownName or TopologyError."""
         if isinstance(device, str):
             return self.index(device)
+        if isinstance(device, bool) or not isinstance(device, int | np.integer):
+            raise TopologyError(f"device {device!r} is not an index or a name")
         if not 0 <= device < len(self):
             raise TopologyError(f"device {device} is out of range; {self.name} has devices 0 to {len(self) - 1}")
         return int(device)
@@ -175,7 +180,7 @@ class Topology:
 
     def subset(self, devices: Iterable[int | str]) -> Topology:
         """Only these devices (indices or names), in this order."""
-        keep = [self._at(device) for device in devices]
+        keep = [self.at(device) for device in devices]
         grid = np.ix_(keep, keep)
         return replace(
             self,
@@ -194,7 +199,7 @@ class Topology:
         one_way: bool = False,
     ) -> Topology:
         """A copy with one pair changed: both directions unless ``one_way``."""
-        i, j = self._at(source), self._at(target)
+        i, j = self.at(source), self.at(target)
         if i == j:
             raise TopologyError(f"link {self.names[i]} -> {self.names[j]}: a device has no link to itself")
         latency, bandwidth = self.latency_s.copy(), self.bandwidth_bytes_per_s.copy()

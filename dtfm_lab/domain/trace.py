@@ -57,7 +57,10 @@ class RunContext:
     time_scale: float = 1.0
     """wall seconds per recorded second (paced clock)"""
     profile: tuple[ComputeTime, ...] = ()
-    """known before the first iteration: measured alone (virtual, real) or set by the drawn devices (paced)"""
+    """known before the first iteration: from rehearsals (virtual: CPU time, real: wall time), or what the
+    drawn devices take (paced)"""
+    stretched: int = 0
+    """paced clock: rows of the profile longer than on the drawn device, because this machine cannot keep up"""
     losses: tuple[float, ...] = ()
     """mean training loss of each iteration"""
     late_messages: int = 0
@@ -88,13 +91,10 @@ class Trace:
             raise TraceError(f"trace columns have lengths {lengths}; wanted one length")
         if not len(self.start_s):
             raise TraceError("trace has no rows; wanted at least one")
-        n_replicas = len(self.context.devices[0])
+        n_replicas = self._check_actions()
         for what, column, n in (("action", self.action, len(self.actions)), ("replica", self.replica, n_replicas)):
             if (stray := column[(column < 0) | (column >= n)]).size:
                 raise TraceError(f"trace names {what} {stray[0]}; wanted 0 to {n - 1}")
-        for a in self.actions:
-            if not 0 <= a.stage < len(self.context.devices):
-                raise TraceError(f"trace holds {a}, but there are {len(self.context.devices)} stages")
         if not (np.isfinite(self.start_s).all() and np.isfinite(self.end_s).all()):
             raise TraceError("trace holds a time that is no number; wanted seconds in every row")
         if (early := np.flatnonzero(self.end_s < self.start_s)).size:
@@ -102,6 +102,20 @@ class Trace:
         keys = np.stack([self.iteration, self.replica, self.action])
         if np.unique(keys, axis=1).shape[1] != keys.shape[1]:
             raise TraceError("trace holds an action of one iteration and replica twice; wanted one row each")
+
+    def _check_actions(self) -> int:
+        """Replicas, where every action belongs to a stage and every transfer has another end."""
+        devices = self.context.devices
+        if not devices or not devices[0] or len({len(stage) for stage in devices}) > 1:
+            sizes = ", ".join(str(len(stage)) for stage in devices) or "no"
+            raise TraceError(f"trace has stages of {sizes} devices; wanted as many replicas of each")
+        n_stages, n_replicas = len(devices), len(devices[0])
+        for a in self.actions:
+            at_end = {Kind.SEND_F: n_stages - 1, Kind.RECV_B: n_stages - 1, Kind.SEND_B: 0, Kind.RECV_F: 0}.get(a.kind)
+            in_turn = a.kind in (Kind.SEND_G, Kind.RECV_G, Kind.SEND_P, Kind.RECV_P)
+            if not 0 <= a.stage < n_stages or a.stage == at_end or (in_turn and a.peer is None):
+                raise TraceError(f"trace holds {a}, which no device of {n_stages} stages x {n_replicas} replicas does")
+        return n_replicas
 
     @classmethod
     def from_spans(cls, context: RunContext, spans: Iterable[Span]) -> Trace:
@@ -147,7 +161,8 @@ class Trace:
         computing = np.array([a.lane is Lane.COMPUTE for a in self.actions])[self.action]
         busy_s = float((self.end_s - self.start_s)[computing].sum())
         n_devices = sum(len(stage) for stage in self.context.devices)
-        return busy_s / (n_devices * float(self.iteration_ends_s.sum()))
+        whole_s = n_devices * float(self.iteration_ends_s.sum())
+        return busy_s / whole_s if whole_s > 0 else 0.0
 
     def spans(self) -> list[Span]:
         columns = (self.iteration, self.replica, self.action, self.start_s, self.end_s)

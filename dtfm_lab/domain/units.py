@@ -52,11 +52,11 @@ def to_gbps(bytes_per_s: float | FloatArray) -> float | FloatArray:
 
 
 def format_s(seconds: float) -> str:
-    """Seconds as a person reads them: ``3.44 s``, ``12.1 ms``, ``840 us``; rounding noise as ``0 s``."""
+    """Seconds as a person reads them: ``3.44 s``, ``12.1 ms``, ``840 µs``; rounding noise as ``0 s``."""
     if abs(seconds) < 1e-9:
         return "0 s"
     if abs(seconds) >= 1:
         return f"{seconds:.4g} s"
     if abs(seconds) >= 1e-3:
         return f"{seconds * 1e3:.3g} ms"
-    return f"{seconds * 1e6:.3g} us"
+    return f"{seconds * 1e6:.3g} µs"

@@ -23,11 +23,11 @@ BYTE_FIELDS = {"gradient_bytes": "given_gradient_bytes", "activation_bytes": "gi
 
 class GptSection(Section):
     name: str = "gpt"
-    n_layers: int = Field(ge=1)
-    d_model: int = Field(ge=1)
-    n_heads: int = Field(ge=1)
-    seq_len: int = Field(ge=1)
-    vocab_size: int = Field(ge=1)
+    n_layers: int = Field(ge=1, le=10_000)
+    d_model: int = Field(ge=1, le=10**7)
+    n_heads: int = Field(ge=1, le=10**7)
+    seq_len: int = Field(ge=1, le=10**9)
+    vocab_size: int = Field(ge=1, le=10**9)
     tied: bool = True
 
 
@@ -76,10 +76,8 @@ def override(job: Job, **values: Any) -> Job:
     for key in values:
         if key not in known:
             raise unknown("job field", key, known)
-    if isinstance(values.get("model"), str):
-        if values["model"] not in MODELS:
-            raise unknown("model", values["model"], MODELS)
-        values["model"] = MODELS[values["model"]]
+    if "model" in values:
+        values["model"] = _model(values["model"])
     return replace(job, **{BYTE_FIELDS.get(key, key): value for key, value in values.items()})
 
 
@@ -122,6 +120,14 @@ def save_job(job: Job, path: str | os.PathLike[str]) -> Path:
     return write_text(path, yaml.safe_dump(data, sort_keys=False))
 
 
+def _model(model: ModelSpec | str | None) -> ModelSpec | None:
+    if model is None or isinstance(model, ModelSpec):
+        return model
+    if model not in MODELS:
+        raise unknown("model", model, MODELS)
+    return MODELS[model]
+
+
 def _from_scratch(given: dict[str, Any]) -> Job:
     if "model" not in given:
         shape = {k: given.get(k) for k in ("n_stages", "n_replicas", "gradient_bytes", "activation_bytes")}
@@ -131,9 +137,5 @@ def _from_scratch(given: dict[str, Any]) -> Job:
         return override(job, **{key: value for key, value in given.items() if key not in shape})
     if missing := [k for k in ("n_stages", "n_replicas", "global_batch", "microbatch") if k not in given]:
         raise JobError(f"no {missing[0]!r}; wanted a base, or all of n_stages, n_replicas, global_batch, microbatch")
-    values = dict(given)
-    if isinstance(values["model"], str):
-        if values["model"] not in MODELS:
-            raise unknown("model", values["model"], MODELS)
-        values["model"] = MODELS[values["model"]]
+    values = given | {"model": _model(given["model"])}
     return Job(**{BYTE_FIELDS.get(key, key): value for key, value in values.items()})

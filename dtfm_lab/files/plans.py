@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.domain.errors import FileError, LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.topology import Device, Topology
@@ -47,6 +47,8 @@ class PlanFile(Section):
     generation: int = 0
     evaluations: int = 0
     seconds: float = 0.0
+    priced_for: str
+    """fingerprint of the network that the cost is of"""
     summary: dict[str, Any] = Field(default_factory=dict)
     """for people and scripts; not read back"""
 
@@ -70,6 +72,7 @@ def plan_to_mapping(plan: Plan) -> dict[str, Any]:
             "weights_s": plan.cost.weights_s.tolist(),
         },
         "lower_bound_s": plan.lower_bound_s,
+        "priced_for": plan.topology.fingerprint,
         "planner": plan.planner,
         "seed": plan.seed,
         "generation": plan.generation,
@@ -90,6 +93,11 @@ def plan_from_mapping(data: dict[str, Any], *, where: str = "plan") -> Plan:
             name=file.topology.name,
             description=file.topology.description,
         )
+        if topology.fingerprint != file.priced_for:
+            raise PlanError(
+                f"the network is {topology.fingerprint}, but the plan was priced for {file.priced_for}; "
+                f"wanted the network as it was (evaluate prices a placement on another)"
+            )
         cost = CostBreakdown(
             group_s=np.array(file.cost.group_s, dtype=float),
             hop_s=np.array(file.cost.hop_s, dtype=float),
@@ -107,7 +115,7 @@ def plan_from_mapping(data: dict[str, Any], *, where: str = "plan") -> Plan:
             evaluations=file.evaluations,
             seconds=file.seconds,
         )
-    except (LabError, ValueError) as error:
+    except (LabError, ValueError, OverflowError) as error:
         raise FileError(f"{where}: {error}") from None
 
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Section(BaseModel):
     """A mapping of a file that knows all its keys and names the nearest for a stray one."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, coerce_numbers_to_str=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -41,9 +41,12 @@ class _UniqueKeys(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} stands twice", key.start_mark)
-            seen.add(key.value)
+            name = str(key.value)
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "a key is no single value", key.start_mark)
+            if name in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {name!r} stands twice", key.start_mark)
+            seen.add(name)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         return mapping
 

@@ -21,28 +21,31 @@ from dtfm_lab.domain.topology import Device, Topology
 from dtfm_lab.domain.units import TERA, GiB, from_gbps, from_ms
 from dtfm_lab.files.reading import Section, parse, read_mapping, require_version
 
+MOST_DEVICES = 4096
+"""a network is dense: so many devices fill matrices of 134 MB each"""
+
 
 class Speed(Section):
     latency_ms: float = Field(ge=0, allow_inf_nan=False)
     bandwidth_gbps: float = Field(gt=0, allow_inf_nan=False)
 
 
-class Hardware(Section):
+class HardwareSection(Section):
     gpu: str | None = None
     peak_tflops: float | None = Field(None, gt=0)
     memory_gib: float | None = Field(None, gt=0)
     price_per_hour: float | None = Field(None, ge=0)
 
 
-class DeviceSection(Hardware):
+class DeviceSection(HardwareSection):
     name: str
     region: str | None = None
     position: tuple[float, float] | None = None
 
 
-class RegionSection(Hardware):
+class RegionSection(HardwareSection):
     name: str
-    count: int = Field(0, ge=0)
+    count: int = Field(0, ge=0, le=MOST_DEVICES)
     devices: list[DeviceSection] = Field(default_factory=list)
     latency_ms: float | None = Field(None, ge=0, allow_inf_nan=False)
     bandwidth_gbps: float | None = Field(None, gt=0, allow_inf_nan=False)
@@ -115,7 +118,8 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
             raise unknown("region", section.region, regions)
         devices.append(_device(section, regions.get(section.region or "")))
     names = [d.name for d in devices]
-    n = len(devices)
+    if (n := len(devices)) > MOST_DEVICES:
+        raise TopologyError(f"{n} devices; wanted at most {MOST_DEVICES}")
     latency_ms, gbps = np.full((n, n), np.nan), np.full((n, n), np.nan)
     if file.default:
         latency_ms[:], gbps[:] = file.default.latency_ms, file.default.bandwidth_gbps

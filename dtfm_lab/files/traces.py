@@ -54,5 +54,5 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
             np.array(file.start_s, dtype=float),
             np.array(file.end_s, dtype=float),
         )
-    except (LabError, IndexError) as error:
+    except (LabError, OverflowError) as error:
         raise FileError(f"{path.name}: {error}") from None

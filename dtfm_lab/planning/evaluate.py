@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -43,10 +44,10 @@ def evaluate(
     Raises
     ------
     PlanError
-        Not exactly one of the three, groups of unequal size, a device out of range or twice, ranks
-        that are not 0 to n - 1 once each.
-    UnknownName
-        A device name that the topology does not have.
+        Not exactly one of the three, groups of unequal size, a device given twice, ranks that are
+        not 0 to n - 1 once each.
+    TopologyError, UnknownName
+        A device out of range, or of a name that the topology does not have.
     JobError
         A shape that the job's model or batch does not allow.
     """
@@ -57,7 +58,7 @@ def evaluate(
     if rank_map is not None:
         grid, job = _from_ranks(topology, job, rank_map)
     else:
-        grid = _grid(topology, stages if stages is not None else groups or ())
+        grid = _grid(topology, given[named[0]])
         job = reshaped(job, *grid.shape)
         hop_s = pair_costs(topology, job).hop_s
         order = np.arange(len(grid)) if stages is not None else shortest_path(coarsened_weights(grid, hop_s))
@@ -79,25 +80,23 @@ def reshaped(job: Job, n_stages: int, n_replicas: int) -> Job:
     return replace(job, n_stages=n_stages, n_replicas=n_replicas)
 
 
-def _grid(topology: Topology, groups: Groups) -> IntArray:
+def _grid(topology: Topology, groups: Any) -> IntArray:
+    if not _is_list(groups) or not all(_is_list(group) for group in groups):
+        raise PlanError(f"placement is {groups!r}; wanted a list of groups, each a list of devices")
     sizes = [len(group) for group in groups]
     if not sizes or min(sizes) == 0 or len(set(sizes)) > 1:
         found = ", ".join(map(str, sizes)) or "no"
         raise PlanError(f"groups of {found} devices; wanted equal sizes, one device at least")
-    return Placement(np.array([[_index(topology, d) for d in group] for group in groups])).devices
+    return Placement(np.array([[topology.at(d) for d in group] for group in groups])).devices
 
 
-def _index(topology: Topology, device: int | str) -> int:
-    if isinstance(device, str):
-        return topology.index(device)
-    if isinstance(device, bool) or not isinstance(device, int | np.integer):
-        raise PlanError(f"device {device!r} is not an index or a name")
-    if not 0 <= device < len(topology):
-        raise PlanError(f"device {device} is out of range; {topology.name} has devices 0 to {len(topology) - 1}")
-    return int(device)
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
 
 
 def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) -> tuple[IntArray, Job]:
+    if not _is_list(rank_map):
+        raise PlanError(f"rank map is {rank_map!r}; wanted a list with a rank, or None, for each device")
     if len(rank_map) != len(topology):
         raise PlanError(f"rank map of {len(rank_map)} entries; {topology.name} has {len(topology)} devices")
     device_of: dict[int, int] = {}

@@ -25,18 +25,21 @@ import torch.distributed as dist
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.runtime import worker
-from dtfm_lab.runtime.profile import REHEARSALS
+from dtfm_lab.runtime.profile import REHEARSALS, Measured
 from dtfm_lab.runtime.spec import RunSpec
 from dtfm_lab.simulation.durations import analytic
 
 PADDING = 5.0
 """paced clock: the drawn device's time over the wall time that nine of ten computations took in rehearsals"""
+SLOWEST = 40.0
+"""paced clock: most wall seconds a second. Where the drawn devices are so much faster than this machine that
+this does not do, their computations are stretched to what it can keep, and that is said."""
 HEAD_START_S = 0.02
 """between the order to begin an iteration and its moment 0"""
 BLAME_S = 0.3
 """a worker that was killed takes its neighbours' connections along: wait for the culprit before naming one"""
 PATIENCE_S = 120.0
-"""without any event from any worker; a paced computation of the slowest device is far below"""
+"""without any event from any worker"""
 
 
 class Failed(Exception):
@@ -95,22 +98,25 @@ class Crew:
     def _train(self, rows: list[list[list[Any]]]) -> None:
         """Tell the workers what each computation is expected to take, and how slowly time passes."""
         spec = self._spec
-        measured: dict[tuple[int, int, Kind], tuple[float, float]] = {}
+        measured: dict[tuple[int, int, Kind], Measured] = {}
         for rank, own in enumerate(rows):
-            for kind, cpu_s, wall_s in own:
-                measured[(*spec.workers[rank], Kind(kind))] = (cpu_s, wall_s)
+            for kind, *figures in own:
+                measured[(*spec.workers[rank], Kind(kind))] = Measured(*figures)
         # replicas of a stage compute the same on the same machine: one figure from all of them is the steadier
         per_stage: dict[tuple[int, Kind], list[float]] = defaultdict(list)
-        for (stage, _, kind), (cpu_s, _) in measured.items():
-            per_stage[stage, kind].append(cpu_s)
+        for (stage, _, kind), figures in measured.items():
+            per_stage[stage, kind].append(figures.wall_s if spec.clock == "real" else figures.cpu_s)
         expected = {(s, r, k): statistics.fmean(per_stage[s, k]) for s, r, k in measured}
-        scale = 1.0
+        scale, stretched = 1.0, 0
         if spec.clock == "paced":
             expected = _drawn(spec, expected)
-            needed = max(PADDING * wall_s / expected[key] for key, (_, wall_s) in measured.items())
-            scale = spec.time_scale or max(1.0, needed)
+            needed_s = {key: PADDING * figures.crowded_wall_s for key, figures in measured.items()}
+            scale = spec.time_scale or min(SLOWEST, max(1.0, *(needed_s[key] / expected[key] for key in expected)))
+            if spec.time_scale is None:
+                stretched = sum(expected[key] * scale < needed_s[key] for key in expected)
+                expected = {key: max(seconds, needed_s[key] / scale) for key, seconds in expected.items()}
         profile = [ComputeTime(*key, seconds) for key, seconds in sorted(expected.items())]
-        tell("profile", rows=profile, time_scale=scale)
+        tell("profile", rows=profile, time_scale=scale, stretched=stretched)
         for rank, (stage, replica) in enumerate(spec.workers):
             own_s = {str(k): expected[stage, replica, k] for s, r, k in expected if (s, r) == (stage, replica)}
             self._send(rank, drawn_s=own_s, time_scale=scale)
@@ -235,11 +241,14 @@ def _drawn(spec: RunSpec, cpu_s: dict[tuple[int, int, Kind], float]) -> dict[tup
     """The drawn devices' times: FLOP over peak where FLOP count; averaging and stepping, which FLOP do not
     describe, as many times slower than here as the forward is."""
     drawn = {(row.stage, row.replica, row.kind): row.seconds for row in analytic(spec.plan)}
-    for stage, replica, kind in drawn:
-        if kind in (Kind.REDUCE, Kind.STEP):
-            slower = drawn[stage, replica, Kind.FORWARD] / cpu_s[stage, replica, Kind.FORWARD]
-            drawn[stage, replica, kind] = cpu_s[stage, replica, kind] * slower
-    return drawn
+
+    def seconds(stage: int, replica: int, kind: Kind) -> float:
+        if kind in (Kind.FORWARD, Kind.BACKWARD):
+            return drawn[stage, replica, kind]
+        slower = drawn[stage, replica, Kind.FORWARD] / cpu_s[stage, replica, Kind.FORWARD]
+        return cpu_s[stage, replica, kind] * slower
+
+    return {key: seconds(*key) for key in cpu_s}
 
 
 def _load_optimiser() -> None:

@@ -142,9 +142,15 @@ class Executor:
         to_rank = self._spec.rank(to_stage, to_replica)
         clock = self._clock
         if isinstance(clock, RealClock):
-            start_s = clock.elapsed_s()
-            passage = Passage(start_s, start_s, 0.0)
-            self._transport.send(to_rank, content, passage, lambda: self._note(action, start_s, clock.elapsed_s()))
+
+            def stamp() -> Passage:
+                now_s = clock.elapsed_s()
+                return Passage(now_s, now_s, 0.0)
+
+            def sent(passage: Passage) -> None:
+                self._note(action, passage.start_s, clock.elapsed_s())
+
+            self._transport.send(to_rank, content, stamp, sent)
             return
         n_bytes = message_bytes(self._spec.plan.job, action)
         passage = self._links.carry(
@@ -153,7 +159,7 @@ class Executor:
             n_bytes,
             in_turn=action.kind in SYNCHRONISATION,
         )
-        self._transport.send(to_rank, content, passage, lambda: None)
+        self._transport.send(to_rank, content, lambda: passage, lambda _: None)
         self._note(action, passage.start_s, passage.end_s)
 
     def _content(self, action: Action) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 from pathlib import Path
 from typing import get_args
@@ -20,6 +21,8 @@ from dtfm_lab.simulation.schedules import schedules
 RUN_CLOCKS = tuple(name for name in get_args(Clock) if name != "model")
 RUN_DTYPES = ("fp32", "fp64")
 MOST_WORKERS = 32
+MOST_COUNT = 10**9
+BYTE_VALUES = 256
 BYTES_PER_WORKER = 400e6
 """resident memory of a worker before its stage: torch itself, mostly"""
 
@@ -66,9 +69,12 @@ def _check(spec: RunSpec) -> None:
     job = spec.plan.job
     model = job.modelled()
     schedules[spec.schedule]
-    if spec.iterations < 1:
-        raise LabError(f"iterations is {spec.iterations}; wanted 1 or more")
-    if spec.time_scale is not None and not spec.time_scale > 0:
+    for what, count, least in (("iterations", spec.iterations, 1), ("seed", spec.seed, 0)):
+        if not isinstance(count, int) or isinstance(count, bool) or not least <= count <= MOST_COUNT:
+            raise LabError(f"{what} is {count!r}; wanted a whole number from {least} to {MOST_COUNT}")
+    if model.vocab_size < BYTE_VALUES:
+        raise JobError(f"model {model.name}: vocab_size is {model.vocab_size}; wanted {BYTE_VALUES} or more, for bytes")
+    if spec.time_scale is not None and not 0 < spec.time_scale < math.inf:
         raise LabError(f"time_scale is {spec.time_scale}; wanted more than 0 wall seconds a second")
     if job.dtype not in RUN_DTYPES:
         raise JobError(f"job {job.name}: dtype is {job.dtype}; workers on a CPU run {' or '.join(RUN_DTYPES)}")
@@ -87,8 +93,9 @@ def _check(spec: RunSpec) -> None:
             f"job {job.name} needs some {needed / 2**30:.1f} GiB on this machine, {available / 2**30:.1f} are free; "
             f"wanted a smaller model or fewer replicas"
         )
-    for what, path in (("text", spec.text), ("parameters_folder", spec.parameters_folder)):
-        if path is not None and not Path(path).exists():
-            raise LabError(f"{what} {path}: no such file or folder")
+    if spec.text is not None and not Path(spec.text).is_file():
+        raise LabError(f"text {spec.text}: no such file")
+    if spec.parameters_folder is not None and not Path(spec.parameters_folder).is_dir():
+        raise LabError(f"parameters_folder {spec.parameters_folder}: no such folder")
     if spec.text is not None and (size := Path(spec.text).stat().st_size) <= model.seq_len:
         raise LabError(f"text {spec.text} has {size} bytes; wanted more than {model.seq_len}, one sequence")

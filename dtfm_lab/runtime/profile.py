@@ -19,6 +19,8 @@ REHEARSALS = 8
 class Measured(NamedTuple):
     cpu_s: float
     """mean of the computing thread's CPU seconds: an iteration adds them up, the slow ones included"""
+    wall_s: float
+    """mean wall seconds: what the real clock counts"""
     crowded_wall_s: float
     """nine of ten took less, with all workers busy at once"""
 
@@ -37,4 +39,7 @@ class ComputeLog:
 
     def measured(self) -> dict[Kind, Measured]:
         crowded_s = {k: statistics.quantiles(seconds, n=10)[-1] for k, seconds in self._wall_s.items()}
-        return {k: Measured(statistics.fmean(seconds), crowded_s[k]) for k, seconds in self._cpu_s.items()}
+        return {
+            k: Measured(statistics.fmean(self._cpu_s[k]), statistics.fmean(self._wall_s[k]), crowded_s[k])
+            for k in self._cpu_s
+        }

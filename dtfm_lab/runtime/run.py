@@ -41,6 +41,8 @@ class Run:
         self.losses: list[float] = []
         self.late_messages = self.overruns = 0
         self.time_scale = 1.0
+        self.stretched = 0
+        self._stop_wanted = False
         self.error: str | None = None
         self.profile: tuple[ComputeTime, ...] = ()
         self.parameter_digests: dict[tuple[int, int], str] = {}
@@ -61,8 +63,9 @@ class Run:
             env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
         assert self._process.stdin is not None
-        self._process.stdin.write(spec.to_line())
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it died at once; the reader says how
+            self._process.stdin.write(spec.to_line())
+            self._process.stdin.flush()
         threading.Thread(target=self._read_errors, daemon=True).start()
         threading.Thread(target=self._read_events, daemon=True).start()
 
@@ -143,6 +146,7 @@ class Run:
             job=plan.job.name,
             n_microbatches=plan.job.n_microbatches,
             time_scale=self.time_scale,
+            stretched=self.stretched,
             profile=self.profile,
             losses=tuple(self.losses),
             late_messages=self.late_messages,
@@ -168,6 +172,7 @@ class Run:
 
     def stop(self) -> None:
         """End the run and every process of it, within two seconds."""
+        self._stop_wanted = True
         if self._process.poll() is None and self._process.stdin is not None:
             with contextlib.suppress(OSError):  # it may have died in the meantime
                 self._process.stdin.close()
@@ -180,8 +185,9 @@ class Run:
     def _command(self, **order: Any) -> None:
         if not self.running or self._process.stdin is None:
             raise RunError(f"the run is over ({self.status}); wanted a running one")
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.flush()
 
     def _read_events(self) -> None:
         """Absorb what the crew says; its last word only when all its processes are gone."""
@@ -194,6 +200,8 @@ class Run:
             else:
                 self._absorb(event)
         self._process.wait()
+        if last is None and self._stop_wanted:
+            last = {"event": "stopped"}
         if last is not None:
             self._absorb(last)
         else:
@@ -213,6 +221,7 @@ class Run:
                     self.status, self._torch = "profiling", event["torch"]
                 case "profile":
                     self.status, self.time_scale = "running", event["time_scale"]
+                    self.stretched = event["stretched"]
                     self.profile = tuple(ComputeTime(s, r, Kind(k), t) for s, r, k, t in event["rows"])
                 case "spans":
                     for iteration, replica, action, start_s, end_s in event["rows"]:

@@ -29,6 +29,12 @@ class Message(NamedTuple):
     arrived_monotonic_s: float
 
 
+class Outgoing(NamedTuple):
+    packet: torch.Tensor
+    stamp: Callable[[], Passage]
+    when_sent: Callable[[Passage], None]
+
+
 class Incoming(NamedTuple):
     """A receive as the program names it, and the numbers that it brings."""
 
@@ -48,23 +54,26 @@ class GlooTransport:
         self._mailbox: dict[tuple[int, Action], Message] = {}
         self._unsent = 0
         self._failure: BaseException | None = None
-        self._outbox: dict[int, queue.SimpleQueue[tuple[torch.Tensor, Callable[[], None]]]] = defaultdict(
-            queue.SimpleQueue
-        )
+        self._outbox: dict[int, queue.SimpleQueue[Outgoing]] = defaultdict(queue.SimpleQueue)
         for source, messages in incoming.items():
             self._thread(self._receive_all, source, messages, iterations)
         for target in targets:
             self._thread(self._send_all, target, self._outbox[target])
 
-    def send(self, to: int, content: torch.Tensor, passage: Passage, when_sent: Callable[[], None]) -> None:
-        """Hand a copy of ``content`` to the sender thread; ``when_sent`` is called there after the last byte."""
+    def send(
+        self, to: int, content: torch.Tensor, stamp: Callable[[], Passage], when_sent: Callable[[Passage], None]
+    ) -> None:
+        """Hand a copy of ``content`` to the sender thread.
+
+        There ``stamp`` is asked for the passage to write on it, before the first byte leaves, and
+        ``when_sent`` is called with it after the last.
+        """
         raw = content.detach().contiguous().view(-1).view(torch.uint8)
         packet = torch.empty(HEADER_BYTES + raw.numel(), dtype=torch.uint8)
-        packet[:HEADER_BYTES].view(torch.float64)[:3] = torch.tensor(passage, dtype=torch.float64)
         packet[HEADER_BYTES:] = raw
         with self._changed:
             self._unsent += 1
-        self._outbox[to].put((packet, when_sent))
+        self._outbox[to].put(Outgoing(packet, stamp, when_sent))
 
     def receive(self, iteration: int, action: Action) -> Message:
         """Wait for the message of this receive action; raises what broke the connection."""
@@ -105,11 +114,13 @@ class GlooTransport:
                     self._mailbox[iteration, action] = message
                     self._changed.notify_all()
 
-    def _send_all(self, target: int, outbox: queue.SimpleQueue[tuple[torch.Tensor, Callable[[], None]]]) -> None:
+    def _send_all(self, target: int, outbox: queue.SimpleQueue[Outgoing]) -> None:
         while True:
-            packet, when_sent = outbox.get()
+            packet, stamp, when_sent = outbox.get()
+            passage = stamp()
+            packet[:HEADER_BYTES].view(torch.float64)[:3] = torch.tensor(passage, dtype=torch.float64)
             dist.send(packet, dst=target)
-            when_sent()
+            when_sent(passage)
             with self._changed:
                 self._unsent -= 1
                 self._changed.notify_all()

@@ -9,7 +9,6 @@ import numpy as np
 import traitlets
 
 STATIC = Path(__file__).parent / "static"
-NO_MICROBATCH = -1
 
 
 class Bars(NamedTuple):

@@ -136,6 +136,8 @@ class RunPanel:
         pace = ""
         if run.status == "running" and run.spec.clock == "paced" and self._expected_s:
             pace = f"; slowed down {run.time_scale:.3g} times, so an iteration lasts some {self._expected_s:.2g} s"
+            if run.stretched:
+                pace += f"; {run.stretched} computation times stretched, because the drawn devices outrun this machine"
         late = run.late_messages or run.overruns
         counted = f"; {run.late_messages} late messages, {run.overruns} overruns" if late else ""
         self.status.value = markup.line(doing + pace + counted)

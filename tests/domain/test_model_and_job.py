@@ -139,7 +139,7 @@ def test_a_job_of_message_sizes_is_priced_only():
 
 
 REFUSALS = [
-    ({"n_stages": 0}, "n_stages is 0; wanted a whole number, 1 or more"),
+    ({"n_stages": 0}, "n_stages is 0; wanted a whole number from 1 to"),
     ({"n_replicas": -2}, "n_replicas is -2; wanted"),
     ({"microbatch": 1.5}, "microbatch is 1.5; wanted a whole number"),
     ({"global_batch": 0}, "global_batch is 0; wanted"),

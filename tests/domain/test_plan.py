@@ -48,7 +48,7 @@ def test_the_coarsened_graph_shows_groups_path_and_matching():
     graph = made([[0, 1, 2], [3, 4, 5]]).coarse_graph()
     assert graph.nodes[1] == {"devices": ["device-3", "device-4", "device-5"], "cost_s": 3.0}
     assert graph.edges[0, 1]["on_path"]
-    assert graph.edges[0, 1]["weight"] == 0.5
+    assert graph.edges[0, 1]["cost_s"] == 0.5
     assert [pair[:2] for pair in graph.edges[0, 1]["matching"]] == [
         (f"device-{i}", f"device-{i + 3}") for i in range(3)
     ]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from planning_networks import network
 
-from dtfm_lab.domain.errors import JobError, PlanError, UnknownName
+from dtfm_lab.domain.errors import JobError, PlanError, TopologyError, UnknownName
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.presets import JOBS
 from dtfm_lab.planning import evaluate
@@ -62,9 +62,9 @@ def test_the_job_takes_the_shape_of_the_placement():
         ({"stages": []}, PlanError, "groups of no devices"),
         ({"stages": [[0, 1], [2]]}, PlanError, "groups of 2, 1 devices; wanted equal sizes"),
         ({"stages": [[], []]}, PlanError, "groups of 0, 0 devices"),
-        ({"stages": [[0, 6]]}, PlanError, "device 6 is out of range; .* 0 to 5"),
-        ({"stages": [[0, -1]]}, PlanError, "device -1 is out of range"),
-        ({"stages": [[0, 1.5]]}, PlanError, "device 1.5 is not an index"),
+        ({"stages": [[0, 6]]}, TopologyError, "device 6 is out of range; .* 0 to 5"),
+        ({"stages": [[0, -1]]}, TopologyError, "device -1 is out of range"),
+        ({"stages": [[0, 1.5]]}, TopologyError, "device 1.5 is not an index"),
         ({"groups": [[0, 1], [1, 2]]}, PlanError, "device 1 is placed twice"),
         ({"stages": [["device-0", "device-10"]]}, UnknownName, "no device named 'device-10'"),
         ({"rank_map": [0, 1]}, PlanError, "rank map of 2 entries; .* 6 devices"),

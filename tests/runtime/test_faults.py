@@ -98,3 +98,11 @@ def test_a_run_that_is_over_takes_no_commands() -> None:
     until(lambda: not run.running)
     with pytest.raises(RunError, match="the run is over"):
         run.kill("device-1")
+
+
+def test_a_run_that_is_stopped_while_it_starts_is_stopped_not_failed() -> None:
+    run = start(even_plan(), iterations=10_000)
+    run.stop()
+    until(lambda: not run.running)
+    assert (run.status, run.error) == ("stopped", None)
+    assert left_behind(run.pid) == []

@@ -79,3 +79,25 @@ def test_the_real_clock_measures_real_links() -> None:
     assert measured.context.links == "real"
     assert measured.iteration_s > 0
     assert lab.simulate(even_plan(2, 2), like=measured).context.links == "real"
+
+
+@pytest.mark.parametrize("clock", ["virtual", "paced", "real"])
+def test_a_single_replica_runs_on_every_clock(clock: str) -> None:
+    measured = lab.run(even_plan(2, 1, global_batch=4), iterations=1, clock=clock)
+    assert measured.context.clock == clock
+    assert set(measured.to_frame()["kind"]) == {"F", "B", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "STEP"}
+
+
+def test_devices_that_outrun_this_machine_are_paced_as_fast_as_it_can_and_that_is_counted() -> None:
+    topology = lab.Topology.from_matrices([[0, 5], [5, 0]], [[1, 1], [1, 1]])  # V100s
+    plan = lab.plan(topology, lab.load_job("tiny", n_stages=2, n_replicas=1, global_batch=4), steps=1)
+    measured = lab.run(plan, iterations=1, clock="paced")
+    assert measured.context.stretched == len(measured.context.profile)
+    assert measured.context.time_scale == 40
+
+
+def test_stages_of_unequal_depth_and_fewer_microbatches_than_stages_run() -> None:
+    plan = even_plan(3, 1, global_batch=4)
+    assert plan.layers == (4, 3, 3)
+    measured = lab.run(plan, "1f1b", iterations=1)
+    assert len(lab.compare(lab.simulate(plan, like=measured), measured).rows) == len(measured)
