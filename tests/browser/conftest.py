@@ -112,7 +112,7 @@ def wait_until_up(jupyter: Jupyter, server: subprocess.Popen, log: Path) -> None
     pytest.fail(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while playwright lives, its event loop runs, and no other test may have one
 def browser() -> Iterator["sync_api.Browser"]:
     with sync_api.sync_playwright() as playwright:
         try:

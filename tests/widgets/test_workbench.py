@@ -6,7 +6,6 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -24,9 +23,7 @@ async def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
 
 def on_a_loop(story: Callable) -> Callable:
     def test() -> None:
-        # on a thread of its own: playwright leaves a running loop in this one
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(lambda: asyncio.run(story())).result()
+        asyncio.run(story())
 
     test.__name__, test.__doc__ = story.__name__, story.__doc__
     return test
