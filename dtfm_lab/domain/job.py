@@ -117,13 +117,13 @@ class Job:
         """A replica's whole mini-batch over one stage boundary, as the communication cost counts it."""
         return self.n_microbatches * self.activation_bytes if self.given_hop_bytes is None else self.given_hop_bytes
 
-    @property
+    @cached_property
     def activation_bytes(self) -> float:
         """One micro-batch over one stage boundary, forward; its gradient is as large."""
         model = self.modelled()
         return float(self.microbatch * model.seq_len * model.d_model * BYTES_PER_ELEMENT[self.dtype])
 
-    @property
+    @cached_property
     def stage_gradient_bytes(self) -> tuple[float, ...]:
         """Per stage, the size of its gradient."""
         each = BYTES_PER_ELEMENT[self.dtype]

@@ -131,6 +131,11 @@ class Plan:
         return self._named(self.placement.devices)
 
     @property
+    def device_names(self) -> tuple[tuple[str, ...], ...]:
+        """(stages, replicas) names, as a trace's context holds them."""
+        return tuple(tuple(names) for names in self.stages)
+
+    @property
     def pipelines(self) -> list[list[str]]:
         """Device names of each pipeline, first stage first."""
         return self._named(self.placement.devices.T)

@@ -15,7 +15,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.model import ModelSpec, gpt
 from dtfm_lab.domain.presets import JOBS
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_version, write_text
+from dtfm_lab.files.reading import Section, parse, read_mapping, require_version, write_text
 
 MODELS: dict[str, ModelSpec] = {job.model.name: job.model for job in JOBS.values() if job.model}
 BYTE_FIELDS = {"gradient_bytes": "given_gradient_bytes", "activation_bytes": "given_hop_bytes"}
@@ -97,12 +97,6 @@ def job_from_mapping(data: dict[str, Any], *, where: str = "job", name: str = "j
         return _from_scratch(given)
     except LabError as error:
         raise type(error)(f"{where}: {error}") from None
-
-
-def job_to_mapping(job: Job) -> dict[str, Any]:
-    """Every field in plain types, the model layer by layer; ``plan`` and ``trace`` files embed it."""
-    mapping: dict[str, Any] = dump(job)
-    return mapping
 
 
 def save_job(job: Job, path: str | os.PathLike[str]) -> Path:

@@ -15,7 +15,6 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.topology import Device, Topology
 from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.files.jobs import job_to_mapping
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_version, write_text
 
 
@@ -64,7 +63,7 @@ def plan_to_mapping(plan: Plan) -> dict[str, Any]:
             "latency_s": t.latency_s.tolist(),
             "bandwidth_bytes_per_s": _without_diagonal(t.bandwidth_bytes_per_s),
         },
-        "job": job_to_mapping(plan.job),
+        "job": dump(plan.job),
         "placement": plan.placement.devices.tolist(),
         "cost": {
             "group_s": plan.cost.group_s.tolist(),

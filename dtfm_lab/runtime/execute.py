@@ -28,7 +28,7 @@ class StageMath:
         job = spec.plan.job
         model = job.modelled()
         self.module = module
-        self.is_first, self.is_last = stage == 0, stage == job.n_stages - 1
+        self.is_last = stage == job.n_stages - 1
         self.gradients = FlatGradients(module, job.n_replicas)
         self.optimizer = torch.optim.AdamW(module.parameters(), lr=spec.learning_rate)
         self._n_microbatches, self._n_replicas = job.n_microbatches, job.n_replicas

@@ -140,7 +140,7 @@ class Run:
             clock=spec.clock,  # type: ignore[arg-type]  # checked by start()
             schedule=spec.schedule,
             links="real" if spec.clock == "real" else "emulated",
-            devices=tuple(tuple(stage) for stage in plan.stages),
+            devices=plan.device_names,
             topology=plan.topology.name,
             topology_fingerprint=plan.topology.fingerprint,
             job=plan.job.name,

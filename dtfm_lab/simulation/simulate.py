@@ -50,7 +50,7 @@ def simulate(plan: Plan, schedule: str | None = None, *, like: Trace | RunContex
         clock="model" if ran is None else ran.clock,
         schedule=built.name,
         links="drawn" if ran is None else ran.links,
-        devices=tuple(tuple(stage) for stage in plan.stages),
+        devices=plan.device_names,
         topology=plan.topology.name,
         topology_fingerprint=plan.topology.fingerprint,
         job=job.name,
@@ -128,8 +128,7 @@ def _links(plan: Plan, *, free: bool) -> list[OutgoingLinks]:
 
 
 def _check_same_plan(plan: Plan, ran: RunContext) -> None:
-    devices = tuple(tuple(stage) for stage in plan.stages)
-    if ran.devices != devices:
+    if ran.devices != (devices := plan.device_names):
         raise TraceError(f"the trace to predict ran on stages {ran.devices}, this plan has {devices}; wanted the same")
     if ran.topology_fingerprint != plan.topology.fingerprint:
         raise TraceError(

@@ -8,8 +8,8 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.model import gpt
 from dtfm_lab.domain.presets import GPT3_XL, JOBS, TINY
 from dtfm_lab.files import job_names, load_job, save_job
-from dtfm_lab.files.jobs import job_from_mapping, job_to_mapping
-from dtfm_lab.files.reading import parse
+from dtfm_lab.files.jobs import job_from_mapping
+from dtfm_lab.files.reading import dump, parse
 
 SHAPE = {"n_stages": 2, "n_replicas": 2, "global_batch": 8, "microbatch": 1}
 MODEL = {"n_layers": 4, "d_model": 8, "n_heads": 2, "seq_len": 16, "vocab_size": 10}
@@ -40,7 +40,7 @@ def test_a_job_survives_saving_exactly(tmp_path, job):
 
 def test_a_job_of_any_model_survives_as_plain_types():
     job = Job(model=gpt(**MODEL), **SHAPE)
-    assert parse(Job, job_to_mapping(job), "job") == job
+    assert parse(Job, dump(job), "job") == job
 
 
 def test_a_model_of_one_s_own_is_not_saved_under_a_preset_s_name(tmp_path):
