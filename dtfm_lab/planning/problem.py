@@ -108,6 +108,14 @@ class Generation:
     """placements priced so far, neighbours of a placement included"""
     median_s: float | None = None
     """of the living population, where there is one"""
+    diversity: float | None = None
+    """of the living population: see ``population.diversity``"""
+    operator: str = ""
+    """what made the newest individual, such as chance, structure, recombination, mutation"""
+    parents: tuple[int, ...] = ()
+    """birth numbers of the newest individual's parents: the founders are 0, 1, 2, ... in order"""
+    bound_s: float | None = None
+    """a lower bound that the planner has proved itself; the larger of it and the problem's holds"""
     whole: bool = True
     """False for a first look while the population is still being founded; not counted as a step"""
 

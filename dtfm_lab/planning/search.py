@@ -42,7 +42,13 @@ class PlanStep:
     median_s: float | None
     """of the living population; None where the planner keeps none"""
     bound_s: float
-    """no placement costs less"""
+    """no placement costs less; may rise from step to step"""
+    diversity: float | None = None
+    """of the living population, 0 all alike, 1 nothing in common; None where the planner keeps none"""
+    operator: str = ""
+    """what made the newest individual"""
+    parents: tuple[int, ...] = ()
+    """birth numbers of its parents"""
     devices: IntArray = field(repr=False)
     """(S, D) device indices of the best"""
 
@@ -193,6 +199,7 @@ def _steps(
     )
     generation = 0
     for found in run(problem, np.random.default_rng(seed)):
+        bound_s = min(max(bound_s, found.bound_s or 0.0), found.best_s)
         step = PlanStep(
             topology=topology,
             job=job,
@@ -204,6 +211,9 @@ def _steps(
             best_s=found.best_s,
             median_s=found.median_s,
             bound_s=bound_s,
+            diversity=found.diversity,
+            operator=found.operator,
+            parents=found.parents,
             devices=order[found.best],
         )
         yield step
