@@ -6,14 +6,15 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from numbers import Integral, Real
 
+import pandas as pd
+
+from dtfm_lab.domain.checks import plain, whole
+from dtfm_lab.domain.device import as_number, shortened
 from dtfm_lab.domain.errors import JobError
-from dtfm_lab.domain.model import Layer, ModelSpec
+from dtfm_lab.domain.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, ModelSpec
 from dtfm_lab.domain.registry import unknown
 
-BYTES_PER_ELEMENT = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
-MOST = 10**9
 SYNCHRONISATIONS = ("sharded",)
 COMPRESSIONS = ("none",)
 
@@ -51,11 +52,9 @@ class Job:
     """a replica's whole mini-batch over one boundary for the communication cost, instead of the model's"""
 
     def __post_init__(self) -> None:
+        plain("job", self.name)
         for what in ("n_stages", "n_replicas", "global_batch", "microbatch"):
-            count = getattr(self, what)
-            if not isinstance(count, Integral) or isinstance(count, bool) or not 1 <= int(count) <= MOST:
-                raise JobError(f"job {self.name}: {what} is {count}; wanted a whole number from 1 to {MOST}")
-            object.__setattr__(self, what, int(count))
+            object.__setattr__(self, what, whole(f"job {self.name}", what, getattr(self, what)))
         for what, value, known in (
             ("dtype", self.dtype, BYTES_PER_ELEMENT),
             ("synchronisation", self.synchronisation, SYNCHRONISATIONS),
@@ -67,9 +66,11 @@ class Job:
             value = getattr(self, what)
             if value is None:
                 continue
-            number = isinstance(value, Real) and not isinstance(value, bool)
-            if not number or not (math.isfinite(value) and value >= 0):
-                raise JobError(f"job {self.name}: {what.removeprefix('given_')} is {value}; wanted 0 or more bytes")
+            number = as_number(value)
+            if number is None or not (math.isfinite(number) and number >= 0):
+                name = what.removeprefix("given_")
+                raise JobError(f"job {self.name}: {name} is {shortened(value)}; wanted 0 or more bytes")
+            object.__setattr__(self, what, number)
         if self.model is None:
             if self.given_gradient_bytes is None or self.given_hop_bytes is None:
                 raise JobError(f"job {self.name} has no model; wanted one, or gradient_bytes and activation_bytes")
@@ -120,8 +121,7 @@ class Job:
     @cached_property
     def activation_bytes(self) -> float:
         """One micro-batch over one stage boundary, forward; its gradient is as large."""
-        model = self.modelled()
-        return float(self.microbatch * model.seq_len * model.d_model * BYTES_PER_ELEMENT[self.dtype])
+        return float(self.microbatch * self.modelled().boundary_elements * BYTES_PER_ELEMENT[self.dtype])
 
     @cached_property
     def stage_gradient_bytes(self) -> tuple[float, ...]:
@@ -136,6 +136,37 @@ class Job:
         counts = model.cut(self.n_stages)
         ends = list(accumulate(counts))
         return tuple(model.layers[end - count : end] for count, end in zip(counts, ends, strict=True))
+
+    @property
+    def tokens(self) -> int:
+        """Per iteration, over all replicas."""
+        return self.global_batch * self.modelled().seq_len
+
+    @property
+    def flop(self) -> float:
+        """Forward and backward per iteration, over all replicas; nothing is recomputed."""
+        return self.global_batch * self.modelled().forward_flop * (1 + BACKWARD_PER_FORWARD)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a stage: layers, parameters, flop, gradient_bytes and activation_bytes.
+
+        ``flop`` is forward and backward of one replica's whole mini-batch; ``activation_bytes`` one
+        micro-batch over the boundary after the stage, 0 after the last.
+        """
+        flop_per_forward = (1 + BACKWARD_PER_FORWARD) * self.n_microbatches * self.microbatch
+        last = self.n_stages - 1
+        rows = [
+            (
+                len(layers),
+                sum(layer.parameters for layer in layers),
+                flop_per_forward * sum(layer.forward_flop for layer in layers),
+                self.stage_gradient_bytes[stage],
+                self.activation_bytes if stage < last else 0.0,
+            )
+            for stage, layers in enumerate(self.stage_layers)
+        ]
+        columns = ["layers", "parameters", "flop", "gradient_bytes", "activation_bytes"]
+        return pd.DataFrame(rows, columns=columns).rename_axis("stage")
 
     def modelled(self) -> ModelSpec:
         """The model, or a JobError where stages or batch do not fit it, or where there is none.

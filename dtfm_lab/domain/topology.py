@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
@@ -13,52 +14,32 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dtfm_lab.domain.conversions import labels_of_matrices, links_of_frame, links_of_graph, matrix_of
+from dtfm_lab.domain.device import Device, check_text, is_plain
 from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.domain.hardware import HARDWARE
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, from_gbps, from_ms, to_gbps, to_ms
 
-PAPERS_GPU = "V100"
+__all__ = ["Device", "Topology"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Device:
-    """One accelerator that can hold one pipeline stage."""
-
-    name: str
-    region: str = ""
-    gpu: str = PAPERS_GPU
-    peak_flop_per_s: float = HARDWARE[PAPERS_GPU].peak_flop_per_s
-    memory_bytes: float = HARDWARE[PAPERS_GPU].memory_bytes
-    price_per_hour: float = 0.0
-    """in whatever currency the user counts; 0 where unknown"""
-    position: tuple[float, float] | None = None
-    """where it stands on the canvas; no meaning for any cost"""
-
-    def __post_init__(self) -> None:
-        if not self.name:
-            raise TopologyError("a device has an empty name; every device needs one of its own")
-        for what in ("peak_flop_per_s", "memory_bytes"):
-            if not (getattr(self, what) > 0 and np.isfinite(getattr(self, what))):
-                raise TopologyError(f"device {self.name}: {what} is {getattr(self, what)}; wanted a number above 0")
-        if not self.price_per_hour >= 0:
-            raise TopologyError(f"device {self.name}: price_per_hour is {self.price_per_hour}; wanted 0 or more")
-        # plain types, so that equal devices write and hash alike whatever array they came from
-        for what in ("name", "region", "gpu"):
-            object.__setattr__(self, what, str(getattr(self, what)))
-        for what in ("peak_flop_per_s", "memory_bytes", "price_per_hour"):
-            object.__setattr__(self, what, float(getattr(self, what)))
-        if self.position is not None:
-            x, y = self.position
-            object.__setattr__(self, "position", (float(x), float(y)))
+LARGEST = 1e30
+"""seconds of latency and bytes/s, and 1 / LARGEST bytes/s at least: beyond, transfer times leave the floats"""
 
 
 @dataclass(frozen=True, eq=False)
 class Topology:
     """The paper's communication graph: N devices and two N x N link matrices.
 
-    Entry ``[i, j]`` describes the link from device i to device j; links need not be symmetric.
-    The diagonal is a device talking to itself: latency 0, bandwidth infinite.
+    Entry ``[i, j]`` describes the link from device i to device j. The diagonal is a device talking
+    to itself: latency 0, bandwidth infinite.
+
+    Links need not be symmetric, but every exchange of training goes both ways: a gradient shard
+    leaves over i -> j and comes back, averaged, over j -> i; activations cross a stage boundary one
+    way and their gradients, as large, the other. The communication cost therefore charges a pair
+    the sum of both directions (``round_trip_s``): it is the same for (i, j) and (j, i), transposing
+    both matrices changes no plan, and the stages' order has no direction. A change of one direction
+    counts half of the same change of both. A simulated or real message is one way and takes its own
+    direction's time.
 
     Raises
     ------
@@ -76,23 +57,29 @@ class Topology:
     description: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
-        names = [device.name for device in self.devices]
+        object.__setattr__(self, "name", str(self.name))
+        object.__setattr__(self, "description", str(self.description))
+        check_text("topology", self.name)
+        if not is_plain(" ".join(self.description.split())):
+            raise TopologyError(f"topology {self.name}: its description holds a character that cannot be printed")
+        names = self.names
         if not names:
             raise TopologyError(f"topology {self.name} has no devices; wanted at least one")
-        for name in names:
-            if names.count(name) > 1:
-                raise TopologyError(f"{names.count(name)} devices are named {name!r}; names must be unique")
+        name, count = Counter(names).most_common(1)[0]
+        if count > 1:
+            raise TopologyError(f"{count} devices are named {name!r}; names must be unique")
         self._own("latency_s", diagonal=0.0)
         self._own("bandwidth_bytes_per_s", diagonal=np.inf)
-        finite = np.isfinite(self.latency_s) & (self.latency_s >= 0)
-        self._check("latency_s", finite, "latency", "0 or more seconds")
-        finite = np.isfinite(self.bandwidth_bytes_per_s) | np.eye(len(names), dtype=bool)
-        finite &= self.bandwidth_bytes_per_s > 0
-        self._check("bandwidth_bytes_per_s", finite, "bandwidth", "more than 0 bytes/s")
+        latency, bandwidth = self.latency_s, self.bandwidth_bytes_per_s
+        self._check(
+            "latency_s", (latency >= 0) & (latency <= LARGEST), "latency", f"0 or more seconds (to {LARGEST:g})"
+        )
+        good = (bandwidth >= 1 / LARGEST) & (bandwidth <= LARGEST) | np.eye(len(names), dtype=bool)
+        self._check("bandwidth_bytes_per_s", good, "bandwidth", f"more than 0 bytes/s (to {LARGEST:g})")
 
     def _own(self, what: str, diagonal: float) -> None:
         """Keep a read-only float copy, its diagonal set, its shape checked."""
-        matrix = np.array(getattr(self, what), dtype=float)
+        matrix = np.array(matrix_of(what, getattr(self, what)))
         n = len(self.devices)
         if matrix.shape != (n, n):
             raise TopologyError(f"{what} has shape {matrix.shape}, but there are {n} devices: wanted ({n}, {n})")
@@ -120,8 +107,13 @@ class Topology:
         name: str = "matrices",
         **device: Any,
     ) -> Topology:
-        """From (N, N) milliseconds and Gbit/s; ``device`` sets further fields of every Device."""
-        latency, bandwidth = _matrix("latency_ms", latency_ms), _matrix("bandwidth_gbps", bandwidth_gbps)
+        """From (N, N) milliseconds and Gbit/s, from row to column; the diagonals are not read.
+
+        DataFrames as ``to_matrices`` makes them name the devices by their index. ``device`` sets
+        further fields of every Device.
+        """
+        names = labels_of_matrices(latency_ms, bandwidth_gbps) if names is None else names
+        latency, bandwidth = matrix_of("latency_ms", latency_ms), matrix_of("bandwidth_gbps", bandwidth_gbps)
         n = len(latency) if latency.ndim else 0
         names = [f"device-{i}" for i in range(n)] if names is None else list(names)
         regions = [""] * n if regions is None else list(regions)
@@ -131,7 +123,16 @@ class Topology:
         if stray := set(device) - set(Device.__dataclass_fields__):
             raise unknown("device field", min(stray), set(Device.__dataclass_fields__) - {"name", "region"})
         devices = tuple(Device(name=d, region=r, **device) for d, r in zip(names, regions, strict=True))
-        return cls(devices, from_ms(latency), from_gbps(bandwidth), name=name)
+        with np.errstate(over="ignore"):  # an overflow is refused as a link without end
+            return cls(devices, from_ms(latency), from_gbps(bandwidth), name=name)
+
+    def to_matrices(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """(N, N) milliseconds and Gbit/s, from row to column, both labelled with the devices' names."""
+        rows, columns = pd.Index(self.names, name="source"), pd.Index(self.names)
+        return (
+            pd.DataFrame(to_ms(self.latency_s), index=rows, columns=columns),
+            pd.DataFrame(to_gbps(self.bandwidth_bytes_per_s), index=rows, columns=columns),
+        )
 
     def __len__(self) -> int:
         return len(self.devices)
@@ -235,23 +236,16 @@ class Topology:
 
     @classmethod
     def from_frame(cls, links: pd.DataFrame, name: str = "frame", **device: Any) -> Topology:
-        """From one row a directed link, with the columns of ``to_frame``; every pair must be there.
+        """From one row a directed link, with the columns of ``to_frame``; every pair must be there once.
 
         Devices stand in the order in which they first appear; ``device`` sets further fields of each.
         """
-        if missing := {"source", "target", "latency_ms", "bandwidth_gbps"} - set(links.columns):
-            raise TopologyError(f"frame has no column {min(missing)!r}; found {', '.join(map(str, links.columns))}")
-        names = list(dict.fromkeys([*links["source"], *links["target"]]))
-        at = {device_name: i for i, device_name in enumerate(names)}
-        latency_ms, gbps = (np.full((len(names), len(names)), np.nan) for _ in "ab")
-        rows, columns = links["source"].map(at).to_numpy(), links["target"].map(at).to_numpy()
-        latency_ms[rows, columns] = links["latency_ms"]
-        gbps[rows, columns] = links["bandwidth_gbps"]
+        names, latency_ms, gbps = links_of_frame(links)
         return cls.from_matrices(latency_ms, gbps, names=names, name=name, **device)
 
     def to_networkx(self) -> nx.DiGraph[str]:
         """Nodes carry the Device's fields, edges latency_s and bandwidth_bytes_per_s."""
-        graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
+        graph: nx.DiGraph[str] = nx.DiGraph(name=self.name, description=self.description)
         for d in self.devices:
             graph.add_node(d.name, **{k: getattr(d, k) for k in Device.__dataclass_fields__ if k != "name"})
         for i, source in enumerate(self.names):
@@ -267,27 +261,12 @@ class Topology:
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph[Any], name: str | None = None) -> Topology:
-        """From a graph as ``to_networkx`` makes it; an undirected edge counts both ways."""
-        known = set(Device.__dataclass_fields__) - {"name"}
-        devices = tuple(
-            Device(name=str(node), **{k: v for k, v in data.items() if k in known})
-            for node, data in graph.nodes(data=True)
-        )
-        at = {node: i for i, node in enumerate(graph.nodes)}
-        n = len(devices)
-        latency, bandwidth = np.zeros((n, n)), np.zeros((n, n))
-        for a, b, data in graph.edges(data=True):
-            for source, target in [(a, b)] if graph.is_directed() else [(a, b), (b, a)]:
-                missing = {"latency_s", "bandwidth_bytes_per_s"} - set(data)
-                if missing:
-                    raise TopologyError(f"edge {a} -> {b} has no {min(missing)}; wanted a number")
-                latency[at[source], at[target]] = data["latency_s"]
-                bandwidth[at[source], at[target]] = data["bandwidth_bytes_per_s"]
-        return cls(devices, latency, bandwidth, name=name or str(graph.graph.get("name") or "graph"))
+        """From a graph as ``to_networkx`` makes it; an undirected edge counts both ways.
 
-
-def _matrix(what: str, given: npt.ArrayLike) -> FloatArray:
-    try:
-        return np.asarray(given, dtype=float)
-    except (TypeError, ValueError):
-        raise TopologyError(f"{what} is no matrix of numbers; wanted one row a device, all of one length") from None
+        Every pair needs exactly one edge each way. A node that names a GPU of the table takes its
+        peak and memory where it has none of its own; attributes that no Device has are left aside.
+        """
+        devices, latency_s, bandwidth = links_of_graph(graph)
+        attributes = {what: str(graph.graph.get(what) or "") for what in ("name", "description")}
+        name = name or attributes["name"] or "graph"
+        return cls(devices, latency_s, bandwidth, name=name, description=attributes["description"])

@@ -8,27 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import Field
 
-from dtfm_lab.domain.errors import FileError, JobError, LabError
+from dtfm_lab.domain.device import shortened
+from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.model import ModelSpec, gpt
+from dtfm_lab.domain.model import ModelSpec
 from dtfm_lab.domain.presets import JOBS
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.files.reading import Section, parse, read_mapping, require_version, write_text
+from dtfm_lab.files.models import load_model, model_from_section, model_to_section
+from dtfm_lab.files.reading import Section, located, parse, read_mapping, require_version, write_text
 
-MODELS: dict[str, ModelSpec] = {job.model.name: job.model for job in JOBS.values() if job.model}
 BYTE_FIELDS = {"gradient_bytes": "given_gradient_bytes", "activation_bytes": "given_hop_bytes"}
-
-
-class GptSection(Section):
-    name: str = "gpt"
-    n_layers: int = Field(ge=1, le=10_000)
-    d_model: int = Field(ge=1, le=10**7)
-    n_heads: int = Field(ge=1, le=10**7)
-    seq_len: int = Field(ge=1, le=10**9)
-    vocab_size: int = Field(ge=1, le=10**9)
-    tied: bool = True
 
 
 class JobFile(Section):
@@ -37,7 +27,9 @@ class JobFile(Section):
     base: str | None = None
     """a preset whose fields hold where this file is silent"""
     model: str | dict[str, Any] | None = None
-    """a preset's model by name, or the fields of a GptSection"""
+    """a preset's name, a path to a config.json from this file's folder, or the fields of a model"""
+    seq_len: int | None = None
+    """tokens per sequence, where not the model's"""
     n_stages: int | None = None
     n_replicas: int | None = None
     global_batch: int | None = None
@@ -55,71 +47,75 @@ def job_names() -> list[str]:
 
 
 def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
-    """A preset by name or a job from a file, any field overridden.
+    """A preset by name or a job from a file, any field overridden as ``override`` does.
 
-    ``gradient_bytes`` and ``activation_bytes`` set the message sizes of the communication cost;
-    ``model`` may be a ModelSpec or a preset's name. Raises FileError, JobError or UnknownName.
+    Raises FileError, JobError or UnknownName.
     """
     path = Path(name_or_path)
     if os.fspath(name_or_path) in JOBS:
         job = JOBS[os.fspath(name_or_path)]
-    elif path.suffix in (".yaml", ".yml", ".json") or path.exists():
-        job = job_from_mapping(read_mapping(path), where=path.name, name=path.stem)
+    elif path.suffix in (".yaml", ".yml", ".json") or os.path.exists(path):
+        job = job_from_mapping(read_mapping(path), where=path.name, name=path.stem, folder=path.parent)
     else:
         raise unknown("job", os.fspath(name_or_path), JOBS)
     return override(job, **overrides)
 
 
 def override(job: Job, **values: Any) -> Job:
-    """The job with these fields instead; the whole is checked anew."""
-    known = {f.name for f in fields(Job)} - set(BYTE_FIELDS.values()) | set(BYTE_FIELDS)
+    """The job with these fields instead; the whole is checked anew.
+
+    ``model`` may be a ModelSpec, a preset's name, or a path to a Hugging Face config.json or a folder that
+    holds one; ``seq_len`` puts the model on sequences of another length; ``gradient_bytes`` and
+    ``activation_bytes`` set the message sizes of the communication cost. Sizes that were given for one
+    model do not outlive it: with another model or seq_len the job follows its own.
+    """
+    known = {f.name for f in fields(Job)} - set(BYTE_FIELDS.values()) | set(BYTE_FIELDS) | {"seq_len"}
     for key in values:
         if key not in known:
             raise unknown("job field", key, known)
-    if "model" in values:
-        values["model"] = _model(values["model"])
-    return replace(job, **{BYTE_FIELDS.get(key, key): value for key, value in values.items()})
+    values = {BYTE_FIELDS.get(key, key): value for key, value in values.items()}
+    model = _model(values.get("model", job.model), values.pop("seq_len", None))
+    if job.model is not None and model is not None and model != job.model:
+        values = dict.fromkeys(BYTE_FIELDS.values()) | values
+    return replace(job, **values | {"model": model})
 
 
-def job_from_mapping(data: dict[str, Any], *, where: str = "job", name: str = "job") -> Job:
-    """A job from what a file holds."""
+def job_from_mapping(
+    data: dict[str, Any], *, where: str = "job", name: str = "job", folder: str | os.PathLike[str] = ""
+) -> Job:
+    """A job from what a file holds; a path in it starts at ``folder``."""
     require_version(data, "dtfm_job", where)
     file = parse(JobFile, data, where)
     given = {k: v for k, v in file.model_dump().items() if v is not None and k not in ("dtfm_job", "base", "model")}
-    if isinstance(file.model, str):
-        given["model"] = file.model
-    elif file.model is not None:
-        given["model"] = gpt(**parse(GptSection, file.model, f"{where}: model").model_dump())
     given.setdefault("name", name)
-    try:
-        if file.base is not None:
-            return load_job(file.base, **given)
-        return _from_scratch(given)
-    except LabError as error:
-        raise type(error)(f"{where}: {error}") from None
+    if isinstance(file.model, dict):
+        given["model"] = model_from_section(file.model, f"{where}: model")
+    with located(where):
+        if isinstance(file.model, str):
+            given["model"] = load_model(file.model, folder=folder)
+        return load_job(file.base, **given) if file.base is not None else _from_scratch(given)
 
 
 def save_job(job: Job, path: str | os.PathLike[str]) -> Path:
-    """Write a job whose model is a known preset, or which holds message sizes only, as YAML."""
+    """Write a job as YAML: its model by name where that is a preset, else with all its layers."""
     data: dict[str, Any] = {"dtfm_job": 1}
     for field in fields(Job):
         value = getattr(job, field.name)
-        key = next((k for k, v in BYTE_FIELDS.items() if v == field.name), field.name)
-        if key == "model" and value is not None:
-            if MODELS.get(value.name) != value:
-                raise FileError(f"{path}: model {value.name} is no preset; wanted one of {', '.join(sorted(MODELS))}")
-            value = value.name
         if value is not None:
-            data[key] = value
+            key = next((k for k, v in BYTE_FIELDS.items() if v == field.name), field.name)
+            data[key] = model_to_section(value) if isinstance(value, ModelSpec) else value
     return write_text(path, yaml.safe_dump(data, sort_keys=False))
 
 
-def _model(model: ModelSpec | str | None) -> ModelSpec | None:
-    if model is None or isinstance(model, ModelSpec):
-        return model
-    if model not in MODELS:
-        raise unknown("model", model, MODELS)
-    return MODELS[model]
+def _model(model: object, seq_len: int | None) -> ModelSpec | None:
+    """Where a file or a caller names a model, that model, on sequences of ``seq_len`` tokens if given."""
+    if isinstance(model, str | os.PathLike):
+        return load_model(model, seq_len=seq_len)
+    if model is not None and not isinstance(model, ModelSpec):
+        raise JobError(f"model is {shortened(model)}; wanted a ModelSpec, a preset's name or a path to a config.json")
+    if model is None and seq_len is not None:
+        raise JobError(f"seq_len is {shortened(seq_len)}, but the job has no model; wanted one, or no seq_len")
+    return model if model is None or seq_len is None else model.with_seq_len(seq_len)
 
 
 def _from_scratch(given: dict[str, Any]) -> Job:
@@ -131,5 +127,6 @@ def _from_scratch(given: dict[str, Any]) -> Job:
         return override(job, **{key: value for key, value in given.items() if key not in shape})
     if missing := [k for k in ("n_stages", "n_replicas", "global_batch", "microbatch") if k not in given]:
         raise JobError(f"no {missing[0]!r}; wanted a base, or all of n_stages, n_replicas, global_batch, microbatch")
-    values = given | {"model": _model(given["model"])}
+    values = given | {"model": _model(given["model"], given.get("seq_len"))}
+    values.pop("seq_len", None)
     return Job(**{BYTE_FIELDS.get(key, key): value for key, value in values.items()})

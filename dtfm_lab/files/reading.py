@@ -6,15 +6,24 @@ import contextlib
 import difflib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 
-from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.device import LONGEST_NAME, is_plain, shortened
+from dtfm_lab.domain.errors import FileError, LabError
 
 T = TypeVar("T")
+
+MOST_BYTES = 2**30
+"""of a file; a plan of 4,096 devices takes some 700 MB as JSON"""
+LONGEST_NUMBER = 10_000
+"""bits of an integer, 3,000 digits"""
+MOST_COPIES = 100_000
+"""of a YAML file's nodes, through its aliases; ten lines of nested aliases can mean a billion"""
 
 
 class Section(BaseModel):
@@ -31,44 +40,112 @@ class Section(BaseModel):
                 if key not in known and key not in cls.model_fields:
                     near = difflib.get_close_matches(str(key), sorted(known), n=1)
                     hint = f"did you mean {near[0]!r}? " if near else ""
-                    raise ValueError(f"unknown key {key!r}; {hint}known: {', '.join(sorted(known))}")
+                    raise ValueError(f"unknown key {shortened(key)}; {hint}known: {', '.join(sorted(known))}")
         return data
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """PyYAML keeps the last of two equal keys and says nothing."""
+class _Loader(yaml.SafeLoader):
+    """PyYAML's own, which keeps the last of two equal keys, expands every alias and lets some errors through."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._nodes, self._copies = 0, 0
+        self._size: dict[int, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()
+        is_alias = isinstance(event, yaml.AliasEvent)
+        before = self._nodes
+        node: yaml.Node | None = super().compose_node(parent, index)
+        if is_alias:
+            self._copies += (size := self._size.get(id(node), MOST_COPIES + 1))  # absent: an alias of what it is in
+            self._nodes += size
+            if self._copies > MOST_COPIES:
+                problem = f"aliases repeat more than {MOST_COPIES} values; wanted them written out"
+                raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
+        else:
+            self._nodes += 1
+            self._size[id(node)] = self._nodes - before
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            value = super().construct_object(node, deep)
+            if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:  # base 60 grows past what str takes
+                raise ValueError
+            return value
+        except (ValueError, LookupError, TypeError, AttributeError):  # such as a 13th month, or digits by the thousand
+            problem = f"{shortened(node.value)} is no {node.tag.rpartition(':')[2]}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        if not isinstance(node, yaml.MappingNode):
+            raise yaml.constructor.ConstructorError(None, None, "wanted a mapping", node.start_mark)
         seen: set[str] = set()
         for key, _ in node.value:
-            name = str(key.value)
             if not isinstance(key, yaml.ScalarNode):
                 raise yaml.constructor.ConstructorError(None, None, "a key is no single value", key.start_mark)
-            if name in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {name!r} stands twice", key.start_mark)
-            seen.add(name)
+            if key.value in seen:
+                problem = f"key {shortened(key.value)} stands twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         return mapping
 
 
-def read_mapping(path: Path) -> dict[str, Any]:
-    """The mapping that a .yaml, .yml or .json file holds."""
+def read_bytes(path: Path) -> bytes:
+    """A whole file, if it is there, may be read and is not too large."""
     try:
-        text = path.read_text(encoding="utf-8")
-        data = json.loads(text) if path.suffix == ".json" else yaml.load(text, Loader=_UniqueKeys)
+        with path.open("rb") as file:
+            if (size := os.fstat(file.fileno()).st_size) > MOST_BYTES:
+                raise FileError(f"{path}: has {size} bytes; wanted at most {MOST_BYTES}")
+            return file.read()
     except FileNotFoundError:
         raise FileError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path}: cannot be read: {error}") from None
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def read_text(path: Path) -> str:
+    """A whole UTF-8 file; a byte order mark, as spreadsheets write it, is dropped."""
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileError(
+            f"{path}: cannot be read as UTF-8 text: byte {error.start} is {error.object[error.start]:#x}"
+        ) from None
+
+
+def title_of(path: Path) -> str:
+    """A file's name without its ending, for a thing that has no name of its own."""
+    return "".join(c if is_plain(c) else "?" for c in path.stem[:LONGEST_NAME])
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The mapping that a .yaml, .yml or .json file holds."""
+    text = read_text(path)
+    try:
+        data = json.loads(text) if path.suffix.lower() == ".json" else yaml.load(text, Loader=_Loader)
     except json.JSONDecodeError as error:
         raise FileError(f"{path}: line {error.lineno}, column {error.colno}: broken JSON: {error.msg}") from None
     except yaml.YAMLError as error:
-        raise FileError(
-            f"{path}: {_yaml_place(error)}broken YAML: {getattr(error, 'problem', None) or str(error).splitlines()[0]}"
-        ) from None
+        raise FileError(f"{path}: {_yaml_place(error)}broken YAML: {reason_of(error)}") from None
+    except RecursionError:
+        raise FileError(f"{path}: is nested too deeply; wanted a few levels") from None
+    except (ValueError, OverflowError):
+        raise FileError(f"{path}: holds a number or a character out of range; wanted ordinary ones") from None
     if not isinstance(data, dict):
         raise FileError(f"{path}: holds {_kind_of(data)}; wanted a mapping of keys to values")
     return data
+
+
+@contextlib.contextmanager
+def located(where: str) -> Iterator[None]:
+    """Every complaint of the block begins with where it was found."""
+    try:
+        yield
+    except LabError as error:
+        raise type(error)(f"{where}: {error}") from None
 
 
 def require_version(data: dict[str, Any], key: str, where: str, wanted: int = 1) -> None:
@@ -78,7 +155,7 @@ def require_version(data: dict[str, Any], key: str, where: str, wanted: int = 1)
         hint = f"it holds a {str(found).removeprefix('dtfm_')}" if found else f"first line '{key}: {wanted}'"
         raise FileError(f"{where}: no key {key!r}; wanted a {key.removeprefix('dtfm_')} file ({hint})")
     if type(data[key]) is not int or data[key] != wanted:
-        raise FileError(f"{where}: {key} is version {data[key]!r}; this release reads version {wanted}")
+        raise FileError(f"{where}: {key} is version {shortened(data[key])}; this release reads version {wanted}")
 
 
 def parse(kind: type[T], data: Any, where: str) -> T:
@@ -89,7 +166,8 @@ def parse(kind: type[T], data: Any, where: str) -> T:
         first = error.errors(include_url=False)[0]
         place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"]).lstrip(".")
         message = first["msg"].removeprefix("Value error, ")
-        found = "" if first["type"] in ("value_error", "missing") else f"; found {_short(first['input'])}"
+        found = "" if first["type"] in ("value_error", "missing") else f"; found {shortened(first['input'])}"
+        place = place if len(place) <= 100 else place[:97] + "..."  # keys are the file's own
         raise FileError(f"{where}: {place + ': ' if place else ''}{message[0].lower()}{message[1:]}{found}") from None
 
 
@@ -99,17 +177,37 @@ def dump(value: Any) -> Any:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:
+    """``write_bytes`` in UTF-8."""
+    try:
+        return write_bytes(path, text.encode("utf-8"))
+    except UnicodeError as error:
+        raise FileError(f"{path}: cannot be written: {error}") from None
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
     """All or nothing: a reader never sees half a file, and a failure leaves the old one."""
     path = Path(path)
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_text(text, encoding="utf-8")
+        partial = path.with_name(f".{path.name}.partial")
+    except ValueError:
+        raise FileError(f"{str(path)!r}: cannot be written: wanted the name of a file") from None
+    try:
+        partial.write_bytes(data)
         partial.replace(path)
-    except (OSError, UnicodeError) as error:
-        with contextlib.suppress(OSError):
+    except (OSError, ValueError) as error:
+        with contextlib.suppress(OSError, ValueError):
             partial.unlink()
         raise FileError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
     return path
+
+
+def reason_of(error: Exception) -> str:
+    """One line, not too long, of an error that is not ours."""
+    text = str(getattr(error, "problem", None) or error)
+    if isinstance(error, KeyError):
+        text = f"knows no {text}"
+    text = " ".join(text.split()) or type(error).__name__
+    return text if len(text) <= 120 else text[:117] + "..."
 
 
 def _yaml_place(error: yaml.YAMLError) -> str:
@@ -119,8 +217,3 @@ def _yaml_place(error: yaml.YAMLError) -> str:
 
 def _kind_of(data: Any) -> str:
     return "nothing" if data is None else {"list": "a list", "str": "text"}.get(type(data).__name__, "a single value")
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

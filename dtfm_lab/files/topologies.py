@@ -1,75 +1,41 @@
-"""Topologies as versioned YAML: regions with defaults, region pairs, single links, one-way links.
+"""Topologies by name, or from and to files of every format that the lab knows; the ending decides.
 
-A pair of devices takes the most particular line that speaks of it: a one-way link, a link, the
-inside of its region or the line between its two regions, the default.
+| ending                                      | holds                                            |
+| ------------------------------------------- | ------------------------------------------------ |
+| .yaml, .yml, .json                          | everything, as people write it                   |
+| .npz                                        | everything, dense, the quickest by far           |
+| .graphml, .nodelink.json                    | everything, in SI, for other graph tools         |
+| .csv                                        | links and names: one row a directed link         |
+| .latency_ms.csv with .bandwidth_gbps.csv    | links and names: two matrices                    |
+
+Milliseconds and Gbit/s come back exactly where they were milliseconds and Gbit/s once, else to the
+last bit or two of a float. A .json file is read by what it holds: a topology, or a node-link graph.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from pydantic import Field
+import yaml
 
-from dtfm_lab.domain.errors import LabError, TopologyError
-from dtfm_lab.domain.hardware import HARDWARE
+from dtfm_lab.domain.device import shortened
+from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.topology import Device, Topology
-from dtfm_lab.domain.units import TERA, GiB, from_gbps, from_ms
-from dtfm_lab.files.reading import Section, parse, read_mapping, require_version
-
-MOST_DEVICES = 4096
-"""a network is dense: so many devices fill matrices of 134 MB each"""
-
-
-class Speed(Section):
-    latency_ms: float = Field(ge=0, allow_inf_nan=False)
-    bandwidth_gbps: float = Field(gt=0, allow_inf_nan=False)
-
-
-class HardwareSection(Section):
-    gpu: str | None = None
-    peak_tflops: float | None = Field(None, gt=0)
-    memory_gib: float | None = Field(None, gt=0)
-    price_per_hour: float | None = Field(None, ge=0)
-
-
-class DeviceSection(HardwareSection):
-    name: str
-    region: str | None = None
-    position: tuple[float, float] | None = None
-
-
-class RegionSection(HardwareSection):
-    name: str
-    count: int = Field(0, ge=0, le=MOST_DEVICES)
-    devices: list[DeviceSection] = Field(default_factory=list)
-    latency_ms: float | None = Field(None, ge=0, allow_inf_nan=False)
-    bandwidth_gbps: float | None = Field(None, gt=0, allow_inf_nan=False)
-
-
-class BetweenSection(Speed):
-    regions: tuple[str, str]
-
-
-class LinkSection(Speed):
-    between: tuple[str, str] | None = None
-    source: str | None = Field(None, alias="from")
-    target: str | None = Field(None, alias="to")
-
-
-class TopologyFile(Section):
-    dtfm_topology: int
-    name: str | None = None
-    description: str = ""
-    default: Speed | None = None
-    regions: list[RegionSection] = Field(default_factory=list)
-    devices: list[DeviceSection] = Field(default_factory=list)
-    between: list[BetweenSection] = Field(default_factory=list)
-    links: list[LinkSection] = Field(default_factory=list)
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.files.reading import read_mapping, title_of, write_text
+from dtfm_lab.files.topology_arrays import read_arrays, write_arrays
+from dtfm_lab.files.topology_graphs import (
+    read_graphml,
+    topology_from_node_link,
+    write_graphml,
+    write_node_link,
+)
+from dtfm_lab.files.topology_reading import topology_from_mapping
+from dtfm_lab.files.topology_tables import read_csv, write_csv
+from dtfm_lab.files.topology_writing import topology_to_mapping
 
 
 def topology_names() -> list[str]:
@@ -78,27 +44,33 @@ def topology_names() -> list[str]:
 
 
 def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
-    """A topology by name (see ``topology_names``) or from a YAML or JSON file.
+    """A topology by name (see ``topology_names``) or from a file of one of ``topology_endings``.
 
-    Raises FileError (unreadable, broken, unknown key), TopologyError (missing or impossible link)
-    or UnknownName; each says where.
+    Raises FileError (unreadable, broken, unknown key, unknown ending), TopologyError (missing or
+    impossible link) or UnknownName; each says where.
     """
-    path = Path(name_or_path)
-    if os.fspath(name_or_path) in topology_names():
-        path = _shipped() / f"{name_or_path}.yaml"
-    elif path.suffix not in (".yaml", ".yml", ".json") and not path.exists():
-        raise unknown("topology", os.fspath(name_or_path), topology_names())
-    return topology_from_mapping(read_mapping(path), where=path.name, name=path.stem)
+    name = os.fspath(name_or_path)
+    if name in topology_names():
+        return _read_mapping(_shipped() / f"{name}.yaml")
+    path = Path(name)
+    if read := READERS.get(path.suffix.lower()):
+        return read(path)
+    if os.path.exists(path) and name:
+        raise FileError(f"{path}: {_no_format(path)}")
+    raise unknown("topology", shortened(name) if len(name) > 60 else name, topology_names())
 
 
-def topology_from_mapping(data: dict[str, Any], *, where: str = "topology", name: str = "drawn") -> Topology:
-    """A topology from what a YAML file holds; ``where`` begins every complaint."""
-    require_version(data, "dtfm_topology", where)
-    file = parse(TopologyFile, data, where)
-    try:
-        return _assemble(file, name)
-    except LabError as error:
-        raise type(error)(f"{where}: {error}") from None
+def save_topology(topology: Topology, path: str | os.PathLike[str]) -> Path:
+    """Write a topology in the format that the path's ending names; raises FileError for another ending."""
+    path = Path(path)
+    if write := WRITERS.get(path.suffix.lower()):
+        return write(topology, path)
+    raise FileError(f"{path}: {_no_format(path)}")
+
+
+def topology_endings() -> list[str]:
+    """What the name of a topology's file may end in."""
+    return sorted(READERS)
 
 
 def _shipped() -> Path:
@@ -107,93 +79,43 @@ def _shipped() -> Path:
     return package / "topologies" if (package / "topologies").is_dir() else package.parent / "topologies"
 
 
-def _assemble(file: TopologyFile, name: str) -> Topology:
-    regions = {region.name: region for region in file.regions}
-    if len(regions) < len(file.regions):
-        twice = Counter(region.name for region in file.regions).most_common(1)[0][0]
-        raise TopologyError(f"region {twice!r} is given twice; names must be unique")
-    devices = [d for region in file.regions for d in _region_devices(region)]
-    for section in file.devices:
-        if section.region and section.region not in regions:
-            raise unknown("region", section.region, regions)
-        devices.append(_device(section, regions.get(section.region or "")))
-    names = [d.name for d in devices]
-    if (n := len(devices)) > MOST_DEVICES:
-        raise TopologyError(f"{n} devices; wanted at most {MOST_DEVICES}")
-    latency_ms, gbps = np.full((n, n), np.nan), np.full((n, n), np.nan)
-    if file.default:
-        latency_ms[:], gbps[:] = file.default.latency_ms, file.default.bandwidth_gbps
-    members = {r: [i for i, d in enumerate(devices) if d.region == r] for r in regions}
-    for region in file.regions:
-        grid = np.ix_(members[region.name], members[region.name])
-        if region.latency_ms is not None:
-            latency_ms[grid] = region.latency_ms
-        if region.bandwidth_gbps is not None:
-            gbps[grid] = region.bandwidth_gbps
-    for pair in file.between:
-        a, b = (members[r] if r in members else _no(unknown("region", r, regions)) for r in pair.regions)
-        if pair.regions[0] == pair.regions[1]:
-            raise TopologyError(
-                f"between {pair.regions[0]} and itself: wanted latency_ms and bandwidth_gbps of the region"
-            )
-        for grid in (np.ix_(a, b), np.ix_(b, a)):
-            latency_ms[grid], gbps[grid] = pair.latency_ms, pair.bandwidth_gbps
-    one_way_last = sorted(file.links, key=lambda link: link.between is None)
-    for link in one_way_last:
-        for i, j in _ends(link, names):
-            latency_ms[i, j], gbps[i, j] = link.latency_ms, link.bandwidth_gbps
-    missing = np.argwhere(~np.eye(n, dtype=bool) & (np.isnan(latency_ms) | np.isnan(gbps)))
-    if missing.size:
-        i, j = missing[0]
-        raise TopologyError(
-            f"no latency and bandwidth for {names[i]} -> {names[j]} ({len(missing)} such links); "
-            f"wanted a 'default', the region's own, a 'between' or a 'links' line"
-        )
-    return Topology(
-        tuple(devices), from_ms(latency_ms), from_gbps(gbps), name=file.name or name, description=file.description
-    )
+def _no_format(path: Path) -> str:
+    found = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
+    return f"{found}; wanted a topology file that ends in {', '.join(topology_endings())}"
 
 
-def _ends(link: LinkSection, names: list[str]) -> list[tuple[int, int]]:
-    one_way = link.source is not None and link.target is not None
-    if (link.between is None) != one_way or (link.between and (link.source or link.target)):
-        raise TopologyError("a link needs either 'between: [a, b]' or both 'from: a' and 'to: b'")
-    ends = link.between or (str(link.source), str(link.target))
-    for end in ends:
-        if end not in names:
-            raise unknown("device", end, names)
-    if ends[0] == ends[1]:
-        raise TopologyError(f"link {ends[0]} -> {ends[1]}: a device has no link to itself; wanted two devices")
-    i, j = names.index(ends[0]), names.index(ends[1])
-    return [(i, j)] if one_way else [(i, j), (j, i)]
+def _read_mapping(path: Path) -> Topology:
+    data = read_mapping(path)
+    if "nodes" in data and "dtfm_topology" not in data:
+        return topology_from_node_link(data, where=path.name, name=title_of(path).removesuffix(".nodelink"))
+    return topology_from_mapping(data, where=path.name, name=title_of(path))
 
 
-def _region_devices(region: RegionSection) -> list[Device]:
-    counted = [DeviceSection(name=f"{region.name}-{i}") for i in range(region.count)]
-    for section in region.devices:
-        if section.region not in (None, region.name):
-            raise TopologyError(f"device {section.name} stands under region {region.name} but says {section.region}")
-    return [_device(section, region) for section in [*counted, *region.devices]]
+def _write_yaml(topology: Topology, path: Path) -> Path:
+    data = topology_to_mapping(topology, short=True)
+    return write_text(path, yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
 
 
-def _device(section: DeviceSection, region: RegionSection | None) -> Device:
-    def own(what: str) -> Any:
-        value = getattr(section, what)
-        return value if value is not None or region is None else getattr(region, what)
-
-    gpu = own("gpu")
-    known = HARDWARE.get(gpu or "")
-    tflops, gib = own("peak_tflops"), own("memory_gib")
-    fields: dict[str, Any] = {
-        "gpu": gpu,
-        "peak_flop_per_s": tflops * TERA if tflops is not None else known and known.peak_flop_per_s,
-        "memory_bytes": gib * GiB if gib is not None else known and known.memory_bytes,
-        "price_per_hour": own("price_per_hour"),
-        "position": section.position,
-    }
-    given = {k: v for k, v in fields.items() if v is not None}
-    return Device(name=section.name, region=region.name if region else "", **given)
+def _write_json(topology: Topology, path: Path) -> Path:
+    if path.stem.endswith(".nodelink"):
+        return write_node_link(topology, path)
+    return write_text(path, json.dumps(topology_to_mapping(topology, short=True), indent=1) + "\n")
 
 
-def _no(error: Exception) -> Any:
-    raise error
+READERS: dict[str, Callable[[Path], Topology]] = {
+    ".yaml": _read_mapping,
+    ".yml": _read_mapping,
+    ".json": _read_mapping,
+    ".npz": read_arrays,
+    ".graphml": read_graphml,
+    ".csv": read_csv,
+}
+
+WRITERS: dict[str, Callable[[Topology, Path], Path]] = {
+    ".yaml": _write_yaml,
+    ".yml": _write_yaml,
+    ".json": _write_json,
+    ".npz": write_arrays,
+    ".graphml": write_graphml,
+    ".csv": write_csv,
+}

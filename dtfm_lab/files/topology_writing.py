@@ -2,78 +2,121 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from itertools import combinations
-from pathlib import Path
+from itertools import combinations, product
 from typing import Any
 
-import yaml
+import numpy as np
 
 from dtfm_lab.domain.topology import Device, Topology
-from dtfm_lab.domain.units import TERA, GiB, to_gbps, to_ms
-from dtfm_lab.files.reading import write_text
+from dtfm_lab.domain.units import TERA, FloatArray, GiB, to_gbps, to_ms
+
+Speed = tuple[float, float]
+"""latency_ms, bandwidth_gbps"""
 
 
-def topology_to_mapping(topology: Topology) -> dict[str, Any]:
+def topology_to_mapping(topology: Topology, *, short: bool = False) -> dict[str, Any]:
     """What to write for a topology: the commonest speeds as defaults, the rest as exceptions.
 
     ``topology_from_mapping`` gives the matrices back: exactly, where they were milliseconds and Gbit/s
-    once, else to the last bit or two of a float.
+    once, else to the last bit or two of a float. With ``short``, also region pairs that differ by
+    direction and devices' cards, which the canvas does not draw, where they save lines.
     """
+    latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
+    devices = [_device_mapping(d) for d in topology.devices]
+    lines = _lines(topology, latency_ms, gbps, one_way=short)
+    if short and len(lines["links"]) > len(topology):
+        up, down = _cards(gbps)
+        capped = _lines(topology, latency_ms, gbps, one_way=True, cap_gbps=np.minimum(up[:, None], down[None, :]))
+        if len(capped["links"]) + len(topology) < len(lines["links"]):
+            lines = capped
+            for device, device_up, device_down in zip(devices, up, down, strict=True):
+                device |= {"uplink_gbps": float(device_up), "downlink_gbps": float(device_down)}
+    data: dict[str, Any] = {"dtfm_topology": 1, "name": topology.name}
+    data |= {"description": topology.description} if topology.description else {}
+    data |= {"default": lines["default"]} if lines["default"] else {}
+    data |= {"regions": lines["regions"], "devices": devices, "between": lines["between"], "links": lines["links"]}
+    return data
+
+
+def _cards(gbps: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(N,) the narrowest uplinks and downlinks that cap no link below what it is."""
+    apart = gbps.copy()
+    np.fill_diagonal(apart, 0.0)
+    return apart.max(axis=1), apart.max(axis=0)
+
+
+def _uncapped(region_of: list[str], gbps: FloatArray, cap_gbps: FloatArray) -> FloatArray:
+    """What lines between two regions must have carried, if cards capped them: the widest that no card explains."""
+    lines = np.full_like(gbps, gbps[~np.eye(len(gbps), dtype=bool)].max())
+    members = {r: [i for i, region in enumerate(region_of) if region == r] for r in region_of}
+    for a, b in product(members, members):
+        block = np.ix_(members[a], members[b])
+        if (unexplained := gbps[block][gbps[block] < cap_gbps[block]]).size:
+            lines[block] = unexplained.max()
+    return lines
+
+
+def _lines(
+    topology: Topology,
+    latency_ms: FloatArray,
+    gbps: FloatArray,
+    *,
+    one_way: bool,
+    cap_gbps: FloatArray | None = None,
+) -> dict[str, Any]:
+    """Default, regions and region pairs, which cards may cap, and the links that these leave wrong."""
     n = len(topology)
     region_of = [d.region for d in topology.devices]
-    speed = [
-        [
-            (float(to_ms(topology.latency_s[i, j])), float(to_gbps(topology.bandwidth_bytes_per_s[i, j])))
-            for j in range(n)
-        ]
-        for i in range(n)
-    ]
+    if cap_gbps is None:
+        line_gbps, cap_gbps = gbps, np.full_like(gbps, np.inf)
+    else:
+        line_gbps = _uncapped(region_of, gbps, cap_gbps)
+    real, speed = (
+        [list(zip(*rows, strict=True)) for rows in zip(latency_ms.tolist(), bandwidth.tolist(), strict=True)]
+        for bandwidth in (gbps, line_gbps)
+    )
+    cap = cap_gbps.tolist()
 
-    def common(pairs: list[tuple[int, int]]) -> tuple[float, float] | None:
+    def common(pairs: list[tuple[int, int]]) -> Speed | None:
         return Counter(speed[i][j] for i, j in pairs).most_common(1)[0][0] if pairs else None
 
     every_pair = [(i, j) for i in range(n) for j in range(n) if i != j]
     across = [(i, j) for i, j in every_pair if region_of[i] != region_of[j] or not region_of[i]]
     default = common(across or every_pair)
     members = {r: [i for i in range(n) if region_of[i] == r] for r in topology.regions if r}
-    inside = {r: common([(i, j) for i in ids for j in ids if i != j]) for r, ids in members.items()}
-    between = {}
+    stated = {(r, r): common([(i, j) for i in ids for j in ids if i != j]) for r, ids in members.items()}
+    between = []
     for a, b in combinations(members, 2):
-        pairs = [(i, j) for i in members[a] for j in members[b]]
-        if (s := common(pairs + [(j, i) for i, j in pairs])) != default:
-            between[a, b] = s
+        there = [(i, j) for i in members[a] for j in members[b]]
+        back = [(j, i) for i, j in there]
+        if one_way and common(there) != common(back):
+            for source, target, pairs in ((a, b, there), (b, a, back)):
+                if (s := common(pairs)) != default:
+                    stated[source, target] = s
+                    between.append({"from": source, "to": target, **_speed(s)})
+        elif (s := common(there + back)) != default:
+            stated[a, b] = stated[b, a] = s
+            between.append({"regions": [a, b], **_speed(s)})
 
-    def stated(i: int, j: int) -> tuple[float, float] | None:
-        a, b = region_of[i], region_of[j]
-        if a and a == b:
-            return inside[a]
-        return between.get((a, b)) or between.get((b, a)) or default
+    def wrong(i: int, j: int) -> bool:
+        line = stated.get((region_of[i], region_of[j]), default)
+        return line is None or (line[0], min(line[1], cap[i][j])) != real[i][j]
 
     links: list[dict[str, Any]] = []
     names = topology.names
     for i, j in combinations(range(n), 2):
-        if speed[i][j] == speed[j][i]:
-            if speed[i][j] != stated(i, j):
-                links.append({"between": [names[i], names[j]], **_speed(speed[i][j])})
+        apart = [(a, b) for a, b in ((i, j), (j, i)) if wrong(a, b)]
+        if len(apart) == 2 and real[i][j] == real[j][i]:
+            links.append({"between": [names[i], names[j]], **_speed(real[i][j])})
         else:
-            for a, b in ((i, j), (j, i)):
-                if speed[a][b] != stated(a, b):
-                    links.append({"from": names[a], "to": names[b], **_speed(speed[a][b])})
-    data: dict[str, Any] = {"dtfm_topology": 1, "name": topology.name}
-    data |= {"description": topology.description} if topology.description else {}
-    data |= {"default": _speed(default)} if default else {}
-    data["regions"] = [{"name": r} | (_speed(s) if (s := inside[r]) else {}) for r in members]
-    data["devices"] = [_device_mapping(d) for d in topology.devices]
-    data["between"] = [{"regions": list(pair), **_speed(s)} for pair, s in between.items()]
-    data["links"] = links
-    return data
-
-
-def save_topology(topology: Topology, path: str | os.PathLike[str]) -> Path:
-    """Write a topology as YAML."""
-    return write_text(path, yaml.safe_dump(topology_to_mapping(topology), sort_keys=False, allow_unicode=True))
+            links += [{"from": names[a], "to": names[b], **_speed(real[a][b])} for a, b in apart]
+    return {
+        "default": _speed(default),
+        "regions": [{"name": r} | _speed(stated[r, r]) for r in members],
+        "between": between,
+        "links": links,
+    }
 
 
 def _device_mapping(device: Device) -> dict[str, Any]:
@@ -85,5 +128,5 @@ def _device_mapping(device: Device) -> dict[str, Any]:
     return data
 
 
-def _speed(speed: tuple[float, float]) -> dict[str, float]:
-    return {"latency_ms": speed[0], "bandwidth_gbps": speed[1]}
+def _speed(speed: Speed | None) -> dict[str, float]:
+    return {} if speed is None else {"latency_ms": speed[0], "bandwidth_gbps": speed[1]}

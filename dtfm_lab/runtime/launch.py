@@ -11,6 +11,7 @@ from typing import get_args
 import psutil
 
 from dtfm_lab.domain.errors import JobError, LabError, MissingExtra
+from dtfm_lab.domain.model import ModelSpec, gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.trace import Clock
@@ -68,6 +69,8 @@ def start(
 def _check(spec: RunSpec) -> None:
     job = spec.plan.job
     model = job.modelled()
+    if model.family != "gpt":
+        raise JobError(f"job {job.name}: model {model.name} is of the {model.family} family; real runs build gpt only")
     schedules[spec.schedule]
     for what, count, least in (("iterations", spec.iterations, 1), ("seed", spec.seed, 0)):
         if not isinstance(count, int) or isinstance(count, bool) or not least <= count <= MOST_COUNT:
@@ -80,6 +83,11 @@ def _check(spec: RunSpec) -> None:
         raise JobError(f"job {job.name}: dtype is {job.dtype}; workers on a CPU run {' or '.join(RUN_DTYPES)}")
     if model.tied:
         raise JobError(f"job {job.name}: model {model.name} ties its embeddings; wanted an untied one")
+    if model.layers != _as_built(model).layers:
+        raise JobError(
+            f"job {job.name}: model {model.name} has other layers than the GPT that workers build; wanted "
+            f"biases everywhere, an MLP of 4 x d_model and as many learned positions as seq_len, {model.seq_len}"
+        )
     if job.n_tasklets > MOST_WORKERS:
         raise JobError(
             f"{job.n_stages} stages x {job.n_replicas} replicas need {job.n_tasklets} workers on this machine; "
@@ -99,3 +107,15 @@ def _check(spec: RunSpec) -> None:
         raise LabError(f"parameters_folder {spec.parameters_folder}: no such folder")
     if spec.text is not None and (size := Path(spec.text).stat().st_size) <= model.seq_len:
         raise LabError(f"text {spec.text} has {size} bytes; wanted more than {model.seq_len}, one sequence")
+
+
+def _as_built(model: ModelSpec) -> ModelSpec:
+    """What ``stages`` makes of a model's sizes."""
+    return gpt(
+        n_layers=model.n_blocks,
+        d_model=model.d_model,
+        n_heads=model.n_heads,
+        seq_len=model.seq_len,
+        vocab_size=model.vocab_size,
+        tied=model.tied,
+    )

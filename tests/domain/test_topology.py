@@ -180,8 +180,8 @@ REFUSALS = {
     "a device that pays": (lambda: Device(name="a", price_per_hour=-1), "price_per_hour is -1; wanted 0 or more"),
     "a link to itself": (lambda: pair().with_link(1, 1, latency_s=1), "device-1 -> device-1: a device has no link"),
     "a link cut": (lambda: pair().with_link(0, 1, bandwidth_bytes_per_s=0), "device-0 -> device-1: bandwidth is 0"),
-    "a graph with a gap": (lambda: Topology.from_networkx(nx.empty_graph(2)), "0 -> 1: bandwidth is 0.0"),
-    "an edge of no speed": (lambda: Topology.from_networkx(nx.path_graph(2)), "0 -> 1 has no bandwidth_bytes_per_s"),
+    "a graph with a gap": (lambda: Topology.from_networkx(nx.empty_graph(2)), r"no edge 0 -> 1 \(2 such links\)"),
+    "an edge of no speed": (lambda: Topology.from_networkx(nx.path_graph(2)), "edge 0 -> 1 has no latency_s; wanted"),
 }
 
 

@@ -1,16 +1,21 @@
 """Jobs by name, by file, with fields overridden."""
 
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import yaml
 
 from dtfm_lab.domain.errors import FileError, JobError, LabError, UnknownName
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.model import gpt
-from dtfm_lab.domain.presets import GPT3_XL, JOBS, TINY
-from dtfm_lab.files import job_names, load_job, save_job
+from dtfm_lab.domain.model import gpt, llama
+from dtfm_lab.domain.presets import GPT3_XL, JOBS, MODELS, TINY
+from dtfm_lab.files import job_names, load_job, override, save_job
 from dtfm_lab.files.jobs import job_from_mapping
 from dtfm_lab.files.reading import dump, parse
 
+CONFIGS = Path(__file__).parents[1] / "data" / "hf_configs"
 SHAPE = {"n_stages": 2, "n_replicas": 2, "global_batch": 8, "microbatch": 1}
 MODEL = {"n_layers": 4, "d_model": 8, "n_heads": 2, "seq_len": 16, "vocab_size": 10}
 
@@ -43,17 +48,49 @@ def test_a_job_of_any_model_survives_as_plain_types():
     assert parse(Job, dump(job), "job") == job
 
 
-def test_a_model_of_one_s_own_is_not_saved_under_a_preset_s_name(tmp_path):
-    with pytest.raises(FileError, match="model gpt is no preset; wanted one of gpt3-xl, tiny"):
-        save_job(Job(model=gpt(**MODEL), **SHAPE), tmp_path / "mine.yaml")
-    with pytest.raises(FileError, match="model tiny is no preset"):
-        save_job(Job(model=gpt(**MODEL, name="tiny"), **SHAPE), tmp_path / "mine.yaml")
-    assert not (tmp_path / "mine.yaml").exists()
+MODELS_OF_ONES_OWN = [
+    gpt(**MODEL),
+    gpt(**MODEL, name="tiny", tied=False, d_ff=5, n_positions=99),
+    llama(**MODEL, n_kv_heads=1, head_dim=3, d_ff=9, qkv_bias=True),
+    GPT3_XL.with_seq_len(100),
+    replace(gpt(**MODEL), layers=gpt(**MODEL).layers[1:3], name="no ends"),
+]
+
+
+@pytest.mark.parametrize("model", MODELS_OF_ONES_OWN, ids=lambda m: m.name)
+def test_a_job_of_any_model_survives_saving_exactly(tmp_path, model):
+    job = Job(name="mine", model=model, **SHAPE)
+    assert load_job(save_job(job, tmp_path / "saved.yaml")) == job
+
+
+def test_a_preset_is_saved_by_name_and_equal_layers_once(tmp_path):
+    saved = yaml.safe_load(save_job(JOBS["llama-2-70b"], tmp_path / "a.yaml").read_text())
+    assert saved["model"] == "llama-2-70b"
+    longer = load_job("llama-2-70b", seq_len=8192)
+    saved = yaml.safe_load(save_job(longer, tmp_path / "a.yaml").read_text())
+    assert [(row["kind"], row["times"]) for row in saved["model"]["layers"]] == [
+        ("embedding", 1),
+        ("block", 80),
+        ("head", 1),
+    ]
 
 
 def test_a_file_may_name_a_model_or_describe_one(tmp_path):
     assert load_job(written(tmp_path, model="gpt3-xl", **SHAPE)) == Job(name="mine", model=GPT3_XL, **SHAPE)
     assert load_job(written(tmp_path, model=MODEL, **SHAPE)) == Job(name="mine", model=gpt(**MODEL), **SHAPE)
+    shape = MODEL | {"n_kv_heads": 1, "d_ff": 20}
+    data = shape | {"family": "llama"}
+    assert load_job(written(tmp_path, model=data, **SHAPE)) == Job(name="mine", model=llama(**shape), **SHAPE)
+
+
+def test_a_file_may_point_at_a_config_beside_it(tmp_path):
+    (tmp_path / "small").mkdir()
+    shutil.copy(CONFIGS / "Qwen2-0.5B.json", tmp_path / "small" / "config.json")
+    job = load_job(written(tmp_path, model="small/config.json", seq_len=4096, **SHAPE))
+    assert job.model == replace(MODELS["qwen2-0.5b"], name="small")
+    assert load_job(written(tmp_path, base="llama-2-7b", model="small", seq_len=4096)).model == job.model
+    with pytest.raises(FileError, match=r"^mine\.yaml: .*none\.json: no such file"):
+        load_job(written(tmp_path, model="none.json", **SHAPE))
 
 
 def test_a_file_may_change_a_preset(tmp_path):
@@ -73,7 +110,29 @@ def test_any_field_may_be_overridden(tmp_path):
     assert job.model is GPT3_XL
     assert job.n_replicas == JOBS["gpt3-xl"].n_replicas
     assert load_job("gpt3-xl", model="tiny").model is TINY
+    assert load_job("llama-3-8b", model=CONFIGS / "Mistral-7B-v0.1.json", seq_len=512).tokens == 512 * 512
     assert load_job(written(tmp_path, base="tiny"), microbatch=1).microbatch == 1
+
+
+def test_another_sequence_length_resizes_the_model():
+    job = load_job("llama-3-8b", seq_len=2048)
+    assert job.model == MODELS["llama-3-8b"].with_seq_len(2048)
+    assert job.activation_bytes == JOBS["llama-3-8b"].activation_bytes / 4
+    assert job.gradient_bytes == JOBS["llama-3-8b"].gradient_bytes
+
+
+def test_sizes_given_for_one_model_do_not_outlive_it():
+    public = JOBS["dtfm-gpt3-xl"]
+    assert load_job("dtfm-gpt3-xl", model="gpt3-xl", seq_len=2048) == public
+    assert load_job("dtfm-gpt3-xl", dtype="fp32").gradient_bytes == public.gradient_bytes
+    other = load_job("dtfm-gpt3-xl", model="llama-2-7b")
+    assert other.gradient_bytes == max(other.stage_gradient_bytes)
+    assert other.hop_bytes == other.n_microbatches * other.activation_bytes
+    assert load_job("dtfm-gpt3-xl", model="llama-2-7b", gradient_bytes=3.0).gradient_bytes == 3
+    shorter = load_job("dtfm-gpt3-xl", seq_len=1024)
+    assert shorter.hop_bytes == shorter.n_microbatches * shorter.activation_bytes
+    attached = override(Job.from_bytes(2, 2, 5, 6), model="tiny")
+    assert (attached.gradient_bytes, attached.hop_bytes, attached.model) == (5, 6, TINY)
 
 
 WRONG = {
@@ -90,14 +149,31 @@ WRONG = {
     "too many stages": ({"base": "tiny", "n_stages": 9}, JobError, "8 blocks, too few for 9 stages"),
     "an unknown base": ({"base": "tinny"}, UnknownName, "no job named 'tinny'; did you mean 'tiny'"),
     "an unknown model": (
-        {"base": "tiny", "model": "gpt3"},
+        {"base": "tiny", "model": "gpt3-x"},
         UnknownName,
-        "no model named 'gpt3'; did you mean 'gpt3-xl'",
+        "no model named 'gpt3-x'; did you mean 'gpt3-xl'",
     ),
     "an unknown model of its own": (
         {"model": "bert", **SHAPE},
         UnknownName,
-        "no model named 'bert'; known: gpt3-xl, tiny",
+        "no model named 'bert'; known: gpt2-large, gpt2-medium, gpt2-small, ",
+    ),
+    "an unknown family": (
+        {"model": MODEL | {"family": "lama"}, **SHAPE},
+        UnknownName,
+        "model: no model family named 'lama'; did you mean 'llama'",
+    ),
+    "a llama without a width": ({"model": MODEL | {"family": "llama"}, **SHAPE}, FileError, "model: d_ff: field requ"),
+    "heads that do not divide": (
+        {"model": MODEL | {"n_heads": 3}, **SHAPE},
+        JobError,
+        "model: model gpt: d_model 8 is",
+    ),
+    "a length beyond the positions": ({"base": "tiny", "seq_len": 65}, JobError, "seq_len is 65; wanted at most 64"),
+    "a length of nothing": (
+        {"n_stages": 1, "n_replicas": 1, "gradient_bytes": 1, "activation_bytes": 1, "seq_len": 8},
+        JobError,
+        "seq_len is 8, but the job has no model",
     ),
     "an unknown dtype": ({"base": "tiny", "dtype": "fp8"}, UnknownName, "no dtype named 'fp8'; known: bf16, fp16"),
 }
@@ -114,13 +190,15 @@ def test_a_mistake_is_refused_in_one_line_that_names_the_file(tmp_path, name):
 
 def test_an_unknown_job_or_field_is_refused_with_the_nearest_one():
     with pytest.raises(
-        UnknownName, match=r"no job named 'gpt3-x'; did you mean 'gpt3-xl'\? known: dtfm-gpt3-xl, gpt3-xl, tiny"
+        UnknownName, match=r"no job named 'gpt3-x'; did you mean 'gpt3-xl'\? known: dtfm-gpt3-xl, gpt2-small, "
     ):
         load_job("gpt3-x")
     with pytest.raises(UnknownName, match="no job field named 'stages'; did you mean 'n_stages'"):
         load_job("tiny", stages=2)
     with pytest.raises(UnknownName, match="no job field named 'given_hop_bytes'"):
         load_job("tiny", given_hop_bytes=2.0)
+    with pytest.raises(JobError, match="model is 5; wanted a ModelSpec, a preset's name or a path"):
+        load_job("tiny", model=5)
 
 
 def test_an_override_is_checked_with_the_rest():

@@ -3,7 +3,7 @@
 import pytest
 
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.files import load_job, load_plan, load_topology, load_trace
+from dtfm_lab.files import load_job, load_plan, load_topology, load_trace, reading
 from dtfm_lab.files.reading import read_mapping, require_version, write_text
 
 
@@ -23,6 +23,24 @@ def written(folder, text: str, name="mine.yaml"):
         ("mine.yaml", "just words\n", "holds text; wanted a mapping"),
         ("mine.yaml", "", "holds nothing; wanted a mapping"),
         ("mine.yaml", "7\n", "holds a single value; wanted a mapping"),
+        (
+            "mine.yaml",
+            "a: !!python/object/apply:os.system [ls]\n",
+            "line 1, column 4: .*could not determine a constructor",
+        ),
+        ("mine.yaml", "a: 1\nb: !!int x\n", "line 2, column 4: broken YAML: 'x' is no int"),
+        ("mine.yaml", "a: 2026-13-45\n", "line 1, column 4: broken YAML: '2026-13-45' is no timestamp"),
+        ("mine.yaml", f"a: {'9' * 5000}\n", r"line 1, column 4: broken YAML: '999.*\.\.\. is no int"),
+        ("mine.yaml", f"a: 1{':59' * 3000}\n", "line 1, column 4: broken YAML: '1:59:59.* is no int"),
+        ("mine.yaml", 'a: "\\UFFFFFFFF"\n', "holds a number or a character out of range"),
+        ("mine.yaml", "a: !!map x\n", "line 1, column 4: broken YAML: wanted a mapping"),
+        ("mine.yaml", "a: 1\na: 2\n", "line 2, column 1: broken YAML: key 'a' stands twice"),
+        ("mine.yaml", "? [a]\n: 1\n", "line 1, column 3: broken YAML: a key is no single value"),
+        ("mine.yaml", "a: \0\n", "broken YAML: unacceptable character #x0000"),
+        ("mine.yaml", "[" * 1000, "is nested too deeply; wanted a few levels"),
+        ("mine.json", "[" * 100_000, "is nested too deeply; wanted a few levels"),
+        ("mine.json", f'{{"a": {"9" * 5000}}}', "holds a number or a character out of range"),
+        ("mine.json", "", "line 1, column 1: broken JSON: Expecting value"),
     ],
 )
 def test_a_broken_file_is_refused_with_line_and_column(tmp_path, name, text, says):
@@ -39,6 +57,36 @@ def test_a_missing_file_a_folder_and_bytes_that_are_no_text_are_refused(tmp_path
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
     with pytest.raises(FileError, match="cannot be read"):
         read_mapping(tmp_path / "latin.yaml")
+
+
+def laughs(levels: int) -> str:
+    """Lists of ten aliases of lists of ten aliases."""
+    lines = [f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 10)}]" for i in range(levels)]
+    return "\n".join(["a0: &a0 [x]", *lines])
+
+
+@pytest.mark.parametrize(
+    "text", [laughs(9), "a: &a [*a]", "a: &a {b: *a}", "b: &b\n" + "- {c: 1}\n" * 500 + "a:\n" + "- *b\n" * 500]
+)
+def test_aliases_that_repeat_without_end_are_refused_where_they_do(tmp_path, text):
+    with pytest.raises(FileError, match=r"line \d+, column \d+: broken YAML: aliases repeat more than 100000 values"):
+        read_mapping(written(tmp_path, text))
+
+
+def test_a_few_aliases_and_merges_are_read(tmp_path):
+    text = "base: &base {gpu: T4}\nlist: [*base, {<<: *base, name: x}]\n" + laughs(3)
+    assert read_mapping(written(tmp_path, text))["list"] == [{"gpu": "T4"}, {"gpu": "T4", "name": "x"}]
+
+
+def test_a_file_too_large_to_be_one_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "MOST_BYTES", 5)
+    with pytest.raises(FileError, match=r"mine\.yaml: has 6 bytes; wanted at most 5"):
+        read_mapping(written(tmp_path, "a: 123"))
+
+
+@pytest.mark.parametrize("name", ["mine.yaml", "mine.json", "MINE.JSON"])
+def test_a_byte_order_mark_is_dropped(tmp_path, name):
+    assert read_mapping(written(tmp_path, '\ufeff{"a": 1}', name)) == {"a": 1}
 
 
 LOADERS = {"topology": load_topology, "job": load_job, "plan": load_plan, "trace": load_trace}

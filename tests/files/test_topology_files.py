@@ -120,7 +120,37 @@ def test_what_is_saved_is_short():
 
 def test_the_published_cases_and_the_teaching_ones_are_shipped():
     assert set(FIVE) < set(topology_names())
-    assert all(load_topology(name).description for name in topology_names())
+    assert len(topology_names()) >= 14
+
+
+@pytest.mark.parametrize("name", topology_names())
+def test_a_shipped_network_says_where_its_numbers_come_from(name):
+    topology = load_topology(name)
+    assert topology.name == name
+    assert any(word in topology.description for word in ("DT-FM", "Invented for teaching"))
+    assert 8 <= len(topology) <= 64
+
+
+def test_ten_cities_extend_the_eight_of_the_paper_without_changing_them():
+    ten, eight = load_topology("ten-cities"), load_topology("worldwide")
+    assert set(ten.regions) == {*eight.regions, "Singapore", "Sydney"}
+    shared = [f"{region}-{i}" for region in eight.regions for i in range(6)]
+    assert np.array_equal(ten.subset(shared).latency_s, eight.subset(shared).latency_s)
+    assert np.array_equal(ten.subset(shared).bandwidth_bytes_per_s, eight.subset(shared).bandwidth_bytes_per_s)
+
+
+def test_volunteers_send_more_slowly_than_they_receive():
+    topology = load_topology("volunteers")
+    off = ~np.eye(len(topology), dtype=bool)
+    sends = np.where(off, topology.bandwidth_bytes_per_s, 0).max(axis=1)
+    receives = np.where(off, topology.bandwidth_bytes_per_s, 0).max(axis=0)
+    assert np.median(receives / sends) > 2
+    assert all(device.price_per_hour > 0 for device in topology.devices)
+
+
+def test_the_thin_link_is_five_times_slower_out_of_the_annex():
+    topology = load_topology("thin-link")
+    assert topology.bandwidth_bytes_per_s[0, 40] == 5 * topology.bandwidth_bytes_per_s[40, 0]
 
 
 milliseconds = st.integers(0, 300_000).map(lambda x: x / 1000)
@@ -186,8 +216,45 @@ def test_a_gpu_of_a_known_name_needs_no_numbers():
     topology = topology_from_mapping(
         two_regions(devices=[{"name": "x", "gpu": "A100"}, {"name": "y", "gpu": "A100", "peak_tflops": 1}])
     )
-    a100 = HARDWARE["A100"]
-    assert [(d.peak_flop_per_s, d.memory_bytes) for d in topology.devices[-2:]] == [a100, (1e12, a100.memory_bytes)]
+    assert [(d.peak_flop_per_s, d.memory_bytes) for d in topology.devices[-2:]] == [
+        (312e12, 80 * 2**30),
+        (1e12, 80 * 2**30),
+    ]
+    assert {d.price_per_hour for d in topology.devices} == {0.0}
+
+
+def test_a_price_comes_from_the_table_only_where_the_file_asks():
+    devices = [
+        {"name": "x", "gpu": "A100"},
+        {"name": "y", "gpu": "A100", "price_per_hour": 5},
+        {"name": "z", "gpu": "?"},
+    ]
+    topology = topology_from_mapping(two_regions(devices=devices, typical_prices=True))
+    assert [d.price_per_hour for d in topology.devices[-3:]] == [HARDWARE["A100"].price_per_hour, 5, 0]
+
+
+def test_cards_cap_a_line_by_the_sender_s_uplink_and_the_receiver_s_downlink():
+    topology = topology_from_mapping(
+        two_regions(
+            regions=[{"name": "a", "count": 2, "uplink_gbps": 0.2, "downlink_gbps": 0.5}],
+            devices=[{"name": "fast"}, {"name": "x", "region": "a", "uplink_gbps": 0.7}],
+            links=[{"from": "a-0", "to": "a-1", "latency_ms": 1, "bandwidth_gbps": 9}],
+        )
+    )
+    names, gbps = topology.names, topology.bandwidth_bytes_per_s * 8e-9
+    assert names == ("a-0", "a-1", "fast", "x")
+    expected = [[np.inf, 9, 0.2, 0.2], [0.2, np.inf, 0.2, 0.2], [0.5, 0.5, np.inf, 0.5], [0.5, 0.5, 0.7, np.inf]]
+    assert gbps == pytest.approx(np.array(expected))
+
+
+def test_the_line_between_two_regions_may_differ_by_direction():
+    pairs = [{"from": "a", "to": "b", "latency_ms": 3, "bandwidth_gbps": 2}, LINE]
+    topology = topology_from_mapping(two_regions(between=pairs))
+    assert 1e3 * topology.latency_s[0, 2] == pytest.approx(3)
+    assert 1e3 * topology.latency_s[2, 0] == pytest.approx(4)
+
+
+LINE = {"regions": ["a", "b"], "latency_ms": 4, "bandwidth_gbps": 1}
 
 
 def test_hardware_is_the_device_s_own_or_its_region_s():
@@ -267,6 +334,28 @@ WRONG = {
         UnknownName,
         "no region named 'c'; known: a, b",
     ),
+    "between nothing": (
+        {"between": [{"from": "a", "latency_ms": 1, "bandwidth_gbps": 1}]},
+        TopologyError,
+        r"a region pair needs either 'regions: \[a, b\]' or both 'from: a' and 'to: b'",
+    ),
+    "no uplink": (
+        {"devices": [{"name": "x", "uplink_gbps": 0}]},
+        FileError,
+        r"uplink_gbps: .* greater than 0; found 0",
+    ),
+    "too many devices": (
+        {"regions": [{"name": f"r{i}", "count": 4096} for i in range(9)]},
+        TopologyError,
+        "36864 devices; wanted at most 4096",
+    ),
+    "a region of two lines": ({"regions": [{"name": "a\nb"}]}, TopologyError, r"region 'a\\nb' holds a character"),
+    "a name without end": ({"devices": [{"name": "x" * 300}]}, FileError, "at most 200 characters; found 'xxx"),
+    "a link beyond floats": (
+        {"default": {"latency_ms": 1, "bandwidth_gbps": 1e308}},
+        TopologyError,
+        r"a-0 -> a-1: bandwidth is inf; .* more than 0 bytes/s \(to 1e\+30\)",
+    ),
     "between a region and itself": (
         {"between": [{"regions": ["a", "a"], "latency_ms": 1, "bandwidth_gbps": 1}]},
         TopologyError,
@@ -298,7 +387,7 @@ def test_a_mistake_is_refused_in_one_line_that_names_the_file(tmp_path, name):
 
 def test_an_unknown_name_is_refused_with_the_nearest_one():
     with pytest.raises(
-        UnknownName, match=r"no topology named 'world-wide'; did you mean 'worldwide'\? known: datacenter"
+        UnknownName, match=r"no topology named 'world-wide'; did you mean 'worldwide'\? known: campus, datacenter"
     ):
         load_topology("world-wide")
 

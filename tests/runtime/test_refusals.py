@@ -10,8 +10,11 @@ from run_helpers import even_plan
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, LabError, MissingExtra, UnknownName
+from dtfm_lab.domain.model import ModelSpec, gpt
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.runtime.launch import start
+
+SMALL = {"n_layers": 2, "d_model": 8, "n_heads": 2, "seq_len": 8, "vocab_size": 256, "tied": False}
 
 
 def test_an_unknown_clock() -> None:
@@ -45,6 +48,21 @@ def test_a_job_of_message_sizes_only() -> None:
     plan = lab.evaluate(topology, lab.Job.from_bytes(2, 1, 1e6, 1e6), stages=[[0], [1]])
     with pytest.raises(JobError, match="holds message sizes only"):
         start(plan)
+
+
+UNBUILT = [
+    ("llama-2-7b", "model llama-2-7b is of the llama family; real runs build gpt only"),
+    ("gpt2-small", "model gpt2-small ties its embeddings; wanted an untied one"),
+    (gpt(**SMALL, d_ff=9), "has other layers than the GPT that workers build; wanted biases everywhere, an MLP of 4 x"),
+    (gpt(**SMALL, n_positions=9), "as many learned positions as seq_len, 8"),
+]
+
+
+@pytest.mark.parametrize(("model", "says"), UNBUILT, ids=["llama", "tied", "narrow", "more positions"])
+def test_a_model_that_workers_would_build_otherwise(model: str | ModelSpec, says: str) -> None:
+    with pytest.raises(JobError, match=says) as refused:
+        start(even_plan(model=model))
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("iterations", [0, -3])

@@ -1,0 +1,143 @@
+"""Models by name, from a config.json, and as the section of a job file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from dtfm_lab.domain.errors import FileError, UnknownName
+from dtfm_lab.domain.model import Layer, LayerKind, ModelSpec, gpt, llama
+from dtfm_lab.domain.presets import MODELS
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.files.hugging_face import model_from_config
+from dtfm_lab.files.reading import Section, located, parse, read_mapping
+
+CONFIG_NAME = "config.json"
+
+
+class GptSection(Section):
+    name: str = "gpt"
+    family: Literal["gpt"] = "gpt"
+    n_layers: int = Field(ge=1, le=10_000)
+    d_model: int = Field(ge=1, le=10**7)
+    n_heads: int = Field(ge=1, le=10**7)
+    d_ff: int | None = Field(None, ge=1, le=10**9)
+    seq_len: int = Field(ge=1, le=10**9)
+    n_positions: int | None = Field(None, ge=1, le=10**9)
+    vocab_size: int = Field(ge=1, le=10**9)
+    tied: bool = True
+
+
+class LlamaSection(Section):
+    name: str = "llama"
+    family: Literal["llama"]
+    n_layers: int = Field(ge=1, le=10_000)
+    d_model: int = Field(ge=1, le=10**7)
+    n_heads: int = Field(ge=1, le=10**7)
+    n_kv_heads: int | None = Field(None, ge=1, le=10**7)
+    head_dim: int | None = Field(None, ge=1, le=10**7)
+    d_ff: int = Field(ge=1, le=10**9)
+    seq_len: int = Field(ge=1, le=10**9)
+    vocab_size: int = Field(ge=1, le=10**9)
+    tied: bool = False
+    qkv_bias: bool = False
+    attention_out_bias: bool = False
+    mlp_bias: bool = False
+
+
+class LayersSection(Section):
+    """``times`` layers that are alike."""
+
+    kind: LayerKind
+    times: int = Field(1, ge=1, le=10_000)
+    parameters: int
+    forward_flop: float
+    output_elements: int
+
+
+class WholeSection(Section):
+    """A model layer by layer, which is how one that is no preset is written."""
+
+    name: str
+    family: str = "gpt"
+    d_model: int
+    n_heads: int
+    head_dim: int = 0
+    seq_len: int
+    vocab_size: int
+    tied: bool
+    layers: list[LayersSection] = Field(max_length=10_000)
+
+
+BUILDERS: dict[str, tuple[type[Section], Callable[..., ModelSpec]]] = {
+    "gpt": (GptSection, gpt),
+    "llama": (LlamaSection, llama),
+}
+
+
+def model_names() -> list[str]:
+    return sorted(MODELS)
+
+
+def load_model(
+    name_or_path: str | os.PathLike[str], *, seq_len: int | None = None, folder: str | os.PathLike[str] = ""
+) -> ModelSpec:
+    """A preset by name (see ``model_names``), or the model of a Hugging Face config.json or a folder that holds one.
+
+    Parameters
+    ----------
+    seq_len
+        Tokens per sequence, where not the preset's, or the longest that the config.json names.
+    folder
+        Where a relative path starts.
+
+    Raises FileError, JobError or UnknownName; a mistake in a config.json names the file and the key.
+    """
+    name = os.fspath(name_or_path)
+    model = MODELS[name] if name in MODELS else _from_path(name, Path(folder, name))
+    return model if seq_len is None else model.with_seq_len(seq_len)
+
+
+def model_from_section(data: dict[str, Any], where: str) -> ModelSpec:
+    """A model from its fields: those of ``gpt``, of ``llama`` (with ``family: llama``), or layer by layer."""
+    if "layers" in data:
+        whole = parse(WholeSection, data, where)
+        with located(where):
+            rows = [(Layer(**row.model_dump(exclude={"times"})), row.times) for row in whole.layers]
+            layers = tuple(layer for layer, times in rows for _ in range(times))
+            return ModelSpec(**whole.model_dump(exclude={"layers"}), layers=layers)
+    family = data.get("family", "gpt")
+    if not isinstance(family, str) or family not in BUILDERS:
+        raise UnknownName(f"{where}: {unknown('model family', family, BUILDERS)}")
+    section, build = BUILDERS[family]
+    fields = parse(section, data, where).model_dump(exclude={"family"})
+    with located(where):
+        return build(**fields)
+
+
+def model_to_section(model: ModelSpec) -> str | dict[str, Any]:
+    """A preset's name, or all fields; what reads it gives an equal model."""
+    if MODELS.get(model.name) == model:
+        return model.name
+    fields = [name for name in WholeSection.model_fields if name != "layers"]
+    layers = []
+    for layer, alike in groupby(model.layers):
+        row: dict[str, Any] = {"kind": str(layer.kind), "times": sum(1 for _ in alike)}
+        layers.append(row | {k: getattr(layer, k) for k in ("parameters", "forward_flop", "output_elements")})
+    return {name: getattr(model, name) for name in fields} | {"layers": layers}
+
+
+def _from_path(name: str, path: Path) -> ModelSpec:
+    if os.path.isdir(path):
+        path /= CONFIG_NAME
+    elif path.suffix != ".json" and not os.path.isfile(path):
+        raise unknown("model", name, MODELS)
+    if not os.path.isfile(path):
+        raise FileError(f"{path}: no such file; wanted a preset's name, a {CONFIG_NAME} or a folder that holds one")
+    title = path.resolve().parent.name if path.name == CONFIG_NAME else path.stem
+    return model_from_config(read_mapping(path), where=str(path), name=title or path.stem)

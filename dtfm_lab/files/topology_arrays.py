@@ -1,0 +1,137 @@
+"""Topologies as NumPy archives (.npz): everything but looks, dense and quick, never pickled.
+
+Arrays: ``latency_ms`` and ``bandwidth_gbps``, (N, N), from row to column; if they are there also
+``names``, and of the devices' fields ``region``, ``gpu``, ``peak_flop_per_s``, ``memory_bytes``,
+``price_per_hour``, (N,), and ``position``, (N, 2) with NaN for none; single texts ``name`` and
+``description``. Sizes are checked in the archive's directory and in each array's header before
+anything of that size is made.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.device import MOST_DEVICES, Device, check_count
+from dtfm_lab.domain.errors import FileError, LabError, TopologyError
+from dtfm_lab.domain.hardware import hardware_fields
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.units import from_gbps, from_ms, to_gbps, to_ms
+from dtfm_lab.files.reading import located, read_bytes, reason_of, title_of, write_bytes
+
+MATRICES = ("latency_ms", "bandwidth_gbps")
+TEXTS = ("names", "region", "gpu")
+NUMBERS = ("peak_flop_per_s", "memory_bytes", "price_per_hour", "position")
+SINGLE = ("name", "description")
+LARGEST_BYTES = {
+    **dict.fromkeys(MATRICES, 16 * MOST_DEVICES**2 + 4096),
+    **dict.fromkeys(TEXTS + NUMBERS, 2**25),
+    **dict.fromkeys(SINGLE, 2**20),
+}
+"""of each array, unpacked, its header included"""
+
+
+def read_arrays(path: Path) -> Topology:
+    """A topology from an archive as above."""
+    arrays = _unpack(path)
+    with located(path.name):
+        for what in MATRICES:
+            if what not in arrays:
+                raise FileError(f"no array {what!r}; found {', '.join(arrays) or 'none'}")
+        n = len(arrays["latency_ms"]) if arrays["latency_ms"].ndim else 0
+        check_count(n)
+        for what, array in arrays.items():
+            wanted = () if what in SINGLE else {"position": (n, 2)}.get(what, (n, n) if what in MATRICES else (n,))
+            if array.shape != wanted:
+                raise TopologyError(f"{what} has shape {array.shape}; wanted {wanted}")
+        with np.errstate(over="ignore"):  # an overflow is refused as a link without end
+            return Topology(
+                tuple(_device(arrays, i) for i in range(n)),
+                from_ms(arrays["latency_ms"].astype(float)),
+                from_gbps(arrays["bandwidth_gbps"].astype(float)),
+                name=str(arrays.get("name", title_of(path))),
+                description=str(arrays.get("description", "")),
+            )
+
+
+def write_arrays(topology: Topology, path: Path) -> Path:
+    """A compressed archive as above."""
+    columns: dict[str, Any] = {
+        what: np.array([getattr(d, what) for d in topology.devices])
+        for what in ("region", "gpu", "peak_flop_per_s", "memory_bytes", "price_per_hour")
+    }
+    if any(d.position for d in topology.devices):
+        columns["position"] = np.array([d.position or (np.nan, np.nan) for d in topology.devices])
+    archive = io.BytesIO()
+    np.savez_compressed(
+        archive,
+        latency_ms=to_ms(topology.latency_s),
+        bandwidth_gbps=to_gbps(topology.bandwidth_bytes_per_s),
+        names=np.array(topology.names),
+        name=np.array(topology.name),
+        description=np.array(topology.description),
+        **columns,
+    )
+    return write_bytes(path, archive.getvalue())
+
+
+def _device(arrays: dict[str, Any], i: int) -> Device:
+    fields: dict[str, Any] = {what: arrays[what][i] for what in TEXTS[1:] + NUMBERS if what in arrays}
+    if "position" in fields and np.isnan(fields["position"]).all():
+        del fields["position"]
+    gpu = str(fields["gpu"]) if "gpu" in fields else None
+    name = arrays["names"][i] if "names" in arrays else f"device-{i}"
+    return Device(name=name, **hardware_fields(gpu) | fields)
+
+
+def _unpack(path: Path) -> dict[str, Any]:
+    data = read_bytes(path)
+    with located(path.name):
+        try:
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                return {what: _array(what, archive.read(info)) for what, info in _members(archive).items()}
+        except LabError:
+            raise
+        except Exception as error:  # zipfile and numpy raise a dozen kinds for what is no archive of arrays
+            raise FileError(f"broken archive: {reason_of(error)}") from None
+
+
+def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """The archive's directory, every entry known, there once and of a size that may be unpacked."""
+    members: dict[str, zipfile.ZipInfo] = {}
+    for info in archive.infolist():
+        what = info.filename.removesuffix(".npy")
+        if what not in LARGEST_BYTES:
+            raise unknown("array", what[:60], LARGEST_BYTES)
+        if what in members:
+            raise FileError(f"array {what} is there twice; wanted it once")
+        if info.file_size > (most := LARGEST_BYTES[what]):
+            raise FileError(f"array {what} unpacks to {info.file_size} bytes; wanted at most {most}")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise FileError(f"array {what} is packed by method {info.compress_type}; wanted stored or deflated")
+        members[what] = info
+    return members
+
+
+def _array(what: str, data: bytes) -> Any:
+    """The array of one member, once its header agrees with its size and its kind is wanted."""
+    stream = io.BytesIO(data)
+    version = np.lib.format.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise FileError(f"{what} is an array of version {version}; wanted (1, 0) or (2, 0)")
+    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read_header(stream)
+    kinds, wanted = ("fiu", "numbers") if what in MATRICES + NUMBERS else ("U", "text")
+    if dtype.kind not in kinds:
+        raise FileError(f"{what} holds {'pickled objects' if dtype.hasobject else dtype}; wanted {wanted}")
+    n_bytes = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or n_bytes != len(data) - stream.tell() or not dtype.itemsize:
+        raise FileError(f"{what} says shape {shape} of {dtype}, which is not what follows; wanted a whole array")
+    stream.seek(0)
+    return np.lib.format.read_array(stream, allow_pickle=False)

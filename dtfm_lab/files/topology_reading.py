@@ -1,0 +1,200 @@
+"""Topologies as people write them, in YAML: regions with defaults, region pairs, cards, single links.
+
+A pair of devices takes the most particular line that speaks of it: a one-way link, a link, the
+inside of its region or the line between its two regions (one way, where it says from and to), the
+default. Cards cap what a region or the default says, never a link of its own line: with an
+``uplink_gbps`` and a ``downlink_gbps``, of a device or for all of a region, the bandwidth of
+i -> j is the least of the line, i's uplink and j's downlink. Peak and memory come from the GPU's
+name where the table has it; with ``typical_prices: true`` so do prices.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any, NoReturn
+
+import numpy as np
+from pydantic import Field
+
+from dtfm_lab.domain.device import LONGEST_NAME, MOST_DEVICES, Device, check_count, check_text
+from dtfm_lab.domain.errors import TopologyError
+from dtfm_lab.domain.hardware import HARDWARE, hardware_fields
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.units import TERA, FloatArray, GiB, from_gbps, from_ms
+from dtfm_lab.files.reading import Section, located, parse, require_version
+
+Name = Annotated[str, Field(max_length=LONGEST_NAME)]
+
+
+class Speed(Section):
+    latency_ms: float = Field(ge=0, allow_inf_nan=False)
+    bandwidth_gbps: float = Field(gt=0, allow_inf_nan=False)
+
+
+class HardwareSection(Section):
+    gpu: Name | None = None
+    peak_tflops: float | None = Field(None, gt=0)
+    memory_gib: float | None = Field(None, gt=0)
+    price_per_hour: float | None = Field(None, ge=0)
+    uplink_gbps: float | None = Field(None, gt=0, allow_inf_nan=False)
+    downlink_gbps: float | None = Field(None, gt=0, allow_inf_nan=False)
+
+
+class DeviceSection(HardwareSection):
+    name: Name
+    region: Name | None = None
+    position: tuple[float, float] | None = None
+
+
+class RegionSection(HardwareSection):
+    name: Name
+    count: int = Field(0, ge=0, le=MOST_DEVICES)
+    devices: list[DeviceSection] = Field(default_factory=list)
+    latency_ms: float | None = Field(None, ge=0, allow_inf_nan=False)
+    bandwidth_gbps: float | None = Field(None, gt=0, allow_inf_nan=False)
+
+
+class OneWaySection(Speed):
+    source: Name | None = Field(None, alias="from")
+    target: Name | None = Field(None, alias="to")
+
+    def ends(self, pair: tuple[str, str] | None, noun: str) -> tuple[str, str]:
+        """From and to, or both ends of the pair."""
+        if pair is not None and self.source is None and self.target is None:
+            return pair
+        if pair is None and self.source is not None and self.target is not None:
+            return self.source, self.target
+        key = "regions" if noun == "region pair" else "between"
+        raise TopologyError(f"a {noun} needs either '{key}: [a, b]' or both 'from: a' and 'to: b'")
+
+
+class BetweenSection(OneWaySection):
+    regions: tuple[Name, Name] | None = None
+
+
+class LinkSection(OneWaySection):
+    between: tuple[Name, Name] | None = None
+
+
+class TopologyFile(Section):
+    dtfm_topology: int
+    name: Name | None = None
+    description: str = ""
+    typical_prices: bool = False
+    """devices that name no price take their GPU's typical one"""
+    default: Speed | None = None
+    regions: list[RegionSection] = Field(default_factory=list)
+    devices: list[DeviceSection] = Field(default_factory=list)
+    between: list[BetweenSection] = Field(default_factory=list)
+    links: list[LinkSection] = Field(default_factory=list)
+
+
+def topology_from_mapping(data: dict[str, Any], *, where: str = "topology", name: str = "drawn") -> Topology:
+    """A topology from what a YAML file holds; ``where`` begins every complaint."""
+    require_version(data, "dtfm_topology", where)
+    file = parse(TopologyFile, data, where)
+    with located(where):
+        return _assemble(file, name)
+
+
+def _assemble(file: TopologyFile, name: str) -> Topology:
+    regions = {region.name: region for region in file.regions}
+    if len(regions) < len(file.regions):
+        twice = Counter(region.name for region in file.regions).most_common(1)[0][0]
+        raise TopologyError(f"region {twice!r} is given twice; names must be unique")
+    for region_name in regions:
+        check_text("region", region_name)
+    check_count(sum(region.count + len(region.devices) for region in file.regions) + len(file.devices))
+    sections = [section for region in file.regions for section in _region_sections(region)] + file.devices
+    for section in sections:
+        if section.region and section.region not in regions:
+            raise unknown("region", section.region, regions)
+    whose = [(section, regions.get(section.region or "")) for section in sections]
+    devices = [_device(section, region, file.typical_prices) for section, region in whose]
+    latency_ms, gbps = _region_speeds(file, regions, devices)
+    up, down = (np.array([_own(what, *both) or np.inf for both in whose]) for what in ("uplink_gbps", "downlink_gbps"))
+    gbps = np.minimum(gbps, np.minimum(up[:, None], down[None, :]))
+    at = {device.name: i for i, device in enumerate(devices)}
+    one_way_last = sorted(file.links, key=lambda link: link.between is None)
+    for link in one_way_last:
+        a, b = link.ends(link.between, "link")
+        for end in (a, b):
+            if end not in at:
+                raise unknown("device", end, at)
+        if a == b:
+            raise TopologyError(f"link {a} -> {b}: a device has no link to itself; wanted two devices")
+        for i, j in [(at[a], at[b])] if link.between is None else [(at[a], at[b]), (at[b], at[a])]:
+            latency_ms[i, j], gbps[i, j] = link.latency_ms, link.bandwidth_gbps
+    missing = np.argwhere(~np.eye(len(devices), dtype=bool) & (np.isnan(latency_ms) | np.isnan(gbps)))
+    if missing.size:
+        i, j = missing[0]
+        raise TopologyError(
+            f"no latency and bandwidth for {devices[i].name} -> {devices[j].name} ({len(missing)} such links); "
+            f"wanted a 'default', the region's own, a 'between' or a 'links' line"
+        )
+    with np.errstate(over="ignore"):  # an overflow is refused as a link without end
+        seconds, bytes_per_s = from_ms(latency_ms), from_gbps(gbps)
+    return Topology(tuple(devices), seconds, bytes_per_s, name=file.name or name, description=file.description)
+
+
+def _region_speeds(
+    file: TopologyFile, regions: dict[str, RegionSection], devices: list[Device]
+) -> tuple[FloatArray, FloatArray]:
+    """(N, N) latency_ms and bandwidth_gbps as regions and the default say; NaN where they say nothing."""
+    n = len(devices)
+    latency_ms, gbps = np.full((n, n), np.nan), np.full((n, n), np.nan)
+    if file.default:
+        latency_ms[:], gbps[:] = file.default.latency_ms, file.default.bandwidth_gbps
+    members: dict[str, list[int]] = {name: [] for name in regions}
+    for i, device in enumerate(devices):
+        if device.region in members:
+            members[device.region].append(i)
+    for region in file.regions:
+        grid = np.ix_(members[region.name], members[region.name])
+        if region.latency_ms is not None:
+            latency_ms[grid] = region.latency_ms
+        if region.bandwidth_gbps is not None:
+            gbps[grid] = region.bandwidth_gbps
+    one_way_last = sorted(file.between, key=lambda pair: pair.regions is None)
+    for pair in one_way_last:
+        a, b = pair.ends(pair.regions, "region pair")
+        if a == b:
+            raise TopologyError(f"between {a} and itself: wanted latency_ms and bandwidth_gbps of the region")
+        there, back = (members[r] if r in members else _refuse(unknown("region", r, regions)) for r in (a, b))
+        for grid in [np.ix_(there, back)] if pair.regions is None else [np.ix_(there, back), np.ix_(back, there)]:
+            latency_ms[grid], gbps[grid] = pair.latency_ms, pair.bandwidth_gbps
+    return latency_ms, gbps
+
+
+def _region_sections(region: RegionSection) -> list[DeviceSection]:
+    """The region's devices, counted and named, each saying its region."""
+    for section in region.devices:
+        if section.region not in (None, region.name):
+            raise TopologyError(f"device {section.name} stands under region {region.name} but says {section.region}")
+    counted = [DeviceSection(name=f"{region.name}-{i}", region=region.name) for i in range(region.count)]
+    return counted + [section.model_copy(update={"region": region.name}) for section in region.devices]
+
+
+def _own(what: str, section: DeviceSection, region: RegionSection | None) -> Any:
+    """The device's own, else its region's."""
+    value = getattr(section, what)
+    return value if value is not None or region is None else getattr(region, what)
+
+
+def _device(section: DeviceSection, region: RegionSection | None, typical_prices: bool) -> Device:
+    gpu, tflops, gib, price = (
+        _own(what, section, region) for what in ("gpu", "peak_tflops", "memory_gib", "price_per_hour")
+    )
+    if price is None and typical_prices and gpu in HARDWARE:
+        price = HARDWARE[gpu].price_per_hour
+    fields: dict[str, Any] = hardware_fields(gpu)
+    fields |= {} if tflops is None else {"peak_flop_per_s": tflops * TERA}
+    fields |= {} if gib is None else {"memory_bytes": gib * GiB}
+    fields |= {} if gpu is None else {"gpu": gpu}
+    fields |= {} if price is None else {"price_per_hour": price}
+    return Device(name=section.name, region=region.name if region else "", position=section.position, **fields)
+
+
+def _refuse(error: Exception) -> NoReturn:
+    raise error

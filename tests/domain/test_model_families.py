@@ -1,0 +1,211 @@
+"""Models count as their papers and checkpoints do."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dtfm_lab.domain.errors import JobError, UnknownName
+from dtfm_lab.domain.model import BYTES_PER_ELEMENT, Layer, LayerKind, gpt, llama
+from dtfm_lab.domain.presets import MODELS
+
+SMALL = {"n_layers": 3, "d_model": 24, "n_heads": 4, "seq_len": 5, "vocab_size": 11}
+CHECKPOINTS = {
+    "gpt2-small": 124_439_808,
+    "gpt2-medium": 354_823_168,
+    "gpt2-large": 774_030_080,
+    "gpt2-xl": 1_557_611_200,
+    "llama-2-7b": 6_738_415_616,
+    "llama-2-13b": 13_015_864_320,
+    "llama-2-70b": 68_976_648_192,
+    "llama-3-8b": 8_030_261_248,
+    "llama-3-70b": 70_553_706_496,
+    "mistral-7b": 7_241_732_096,
+    "qwen2-0.5b": 494_032_768,
+    "qwen2-7b": 7_615_616_512,
+}
+"""What the published checkpoints hold, tied matrices once."""
+
+BROWN_2020 = {"gpt3-2.7b": 2.7e9, "gpt3-6.7b": 6.7e9, "gpt3-13b": 13e9, "gpt3-175b": 175e9}
+"""Table 2.1, two digits."""
+
+
+@st.composite
+def builders(draw):
+    """(a builder, its sizes without seq_len) of a random model of either family."""
+    kv, per_kv, head_dim = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 8))
+    heads = kv * per_kv
+    sizes = {
+        "n_layers": draw(st.integers(1, 4)),
+        "n_heads": heads,
+        "vocab_size": draw(st.integers(1, 300)),
+        "tied": draw(st.booleans()),
+        "d_ff": draw(st.integers(1, 200)),
+    }
+    if draw(st.booleans()):
+        return gpt, sizes | {"d_model": heads * head_dim, "n_positions": 64}
+    biases = {name: draw(st.booleans()) for name in ("qkv_bias", "attention_out_bias", "mlp_bias")}
+    return llama, sizes | biases | {"d_model": draw(st.integers(1, 40)), "n_kv_heads": kv, "head_dim": head_dim}
+
+
+lengths = st.integers(1, 64)
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_known_model_has_the_parameters_of_its_checkpoint(name):
+    assert MODELS[name].parameters == CHECKPOINTS[name]
+
+
+@pytest.mark.parametrize("name", BROWN_2020)
+def test_a_gpt3_has_the_parameters_of_its_paper(name):
+    assert MODELS[name].parameters == pytest.approx(BROWN_2020[name], rel=0.02)
+
+
+def test_models_are_known_by_their_own_names():
+    assert all(model.name == name for name, model in MODELS.items())
+
+
+@pytest.mark.parametrize("build", [gpt, lambda **sizes: llama(d_ff=7, **sizes)], ids=["gpt", "llama"])
+def test_an_untied_head_brings_its_own_matrix(build):
+    tied, untied = build(tied=True, **SMALL), build(tied=False, **SMALL)
+    assert untied.parameters - tied.parameters == 11 * 24
+    assert untied.layers[-1].parameters - tied.layers[-1].parameters == 11 * 24
+    assert untied.forward_flop == tied.forward_flop
+
+
+@given(st.integers(1, 4), st.integers(1, 64), st.integers(1, 64))
+@settings(max_examples=20, deadline=None)
+def test_a_forward_takes_the_flop_of_narayanan_2021(n_layers, d, t):
+    """Equation 3 of the paper, 96 B s l h^2 (1 + s/6h + V/16lh), is a forward, a backward and a recomputation."""
+    model = gpt(n_layers=n_layers, d_model=d, n_heads=1, seq_len=t, vocab_size=100)
+    whole = 96 * t * n_layers * d**2 * (1 + t / (6 * d))
+    head = 6 * t * d * 100
+    assert 4 * sum(x.forward_flop for x in model.layers if x.kind is LayerKind.BLOCK) == pytest.approx(whole)
+    assert 3 * model.layers[-1].forward_flop == pytest.approx(head)
+
+
+@given(builders(), lengths)
+@settings(max_examples=60, deadline=None)
+def test_every_token_meets_every_matrix_once(builder, seq_len):
+    """Without biases and norms a forward is two FLOP per parameter and token, and the attention matrix."""
+    build, sizes = builder
+    model = build(seq_len=seq_len, **sizes)
+    d, ff, heads = model.d_model, sizes["d_ff"], model.n_heads
+    q, kv = heads * model.head_dim, sizes.get("n_kv_heads", heads) * model.head_dim
+    if build is gpt:
+        block_vectors, norm = 2 * 2 * d + 3 * d + d + ff + d, 2 * d
+    else:
+        block_vectors, norm = 2 * d, d
+        block_vectors += sizes["qkv_bias"] * (q + 2 * kv) + sizes["attention_out_bias"] * d
+        block_vectors += sizes["mlp_bias"] * (2 * ff + d)
+    own_matrix = 0 if model.tied else model.vocab_size * d
+    embedding, *blocks, head = model.layers
+    for block in blocks:
+        matrices = block.parameters - block_vectors
+        assert block.forward_flop == 2 * seq_len * matrices + 4 * seq_len**2 * q
+        assert block.output_elements == seq_len * d == model.boundary_elements
+    assert embedding.parameters == (model.vocab_size + (64 if build is gpt else 0)) * d
+    assert head.parameters == norm + own_matrix
+    assert head.forward_flop == 2 * seq_len * d * model.vocab_size
+    assert head.output_elements == seq_len * model.vocab_size
+
+
+@given(builders(), lengths, lengths)
+@settings(max_examples=60, deadline=None)
+def test_another_sequence_length_is_as_if_built_so(builder, before, after):
+    build, sizes = builder
+    assert build(seq_len=before, **sizes).with_seq_len(after) == build(seq_len=after, **sizes)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_half_a_sequence_and_back_is_the_same_model(name):
+    model = MODELS[name]
+    half = model.with_seq_len(model.seq_len // 2)
+    assert half.parameters == model.parameters
+    assert half.with_seq_len(model.seq_len) == model
+
+
+def test_learned_positions_end_and_rotary_ones_do_not():
+    assert gpt(**SMALL).n_positions == 5
+    assert gpt(**SMALL, n_positions=9).n_positions == 9
+    assert llama(d_ff=7, **SMALL).n_positions == 0
+    with pytest.raises(JobError, match="model gpt: seq_len is 6; wanted at most 5, its learned positions"):
+        gpt(**SMALL).with_seq_len(6)
+    with pytest.raises(JobError, match="model gpt: seq_len is 5; wanted at most 4, its learned positions"):
+        gpt(**SMALL, n_positions=4)
+    assert llama(d_ff=7, **SMALL).with_seq_len(6).seq_len == 6
+
+
+@pytest.mark.parametrize("n_kv_heads", [1, 2])
+def test_fewer_heads_of_keys_and_values_save_their_matrices(n_kv_heads):
+    every, grouped = (llama(d_ff=7, n_kv_heads=n, **SMALL) for n in (4, n_kv_heads))
+    saved = 2 * 24 * (4 - n_kv_heads) * 6
+    assert every.layers[1].parameters - grouped.layers[1].parameters == saved
+    assert every.layers[1].forward_flop - grouped.layers[1].forward_flop == 2 * 5 * saved
+    assert every.attention_flop == grouped.attention_flop
+
+
+@given(builders(), lengths, st.sampled_from(sorted(BYTES_PER_ELEMENT)))
+@settings(max_examples=20, deadline=None)
+def test_the_table_of_layers_holds_the_model(builder, seq_len, dtype):
+    build, sizes = builder
+    model, each = build(seq_len=seq_len, **sizes), BYTES_PER_ELEMENT[dtype]
+    table = model.to_frame(dtype)
+    assert list(table["kind"]) == ["embedding", *["block"] * model.n_blocks, "head"]
+    assert table["parameters"].sum() == model.parameters
+    assert table["forward_flop"].sum() == pytest.approx(model.forward_flop)
+    assert (table["gradient_bytes"] == each * table["parameters"]).all()
+    assert (table["output_bytes"][:-1] == each * model.boundary_elements).all()
+
+
+def test_a_table_in_an_unknown_dtype_is_refused():
+    with pytest.raises(UnknownName, match="no dtype named 'fp8'"):
+        gpt(**SMALL).to_frame("fp8")
+
+
+BLOCK = gpt(**SMALL).layers[1]
+HEAD = gpt(**SMALL).layers[-1]
+REFUSALS = {
+    "a width that heads do not divide": (
+        lambda: gpt(**SMALL | {"n_heads": 5}),
+        "d_model 24 is not a multiple of 5 heads",
+    ),
+    "groups that do not divide": (
+        lambda: llama(d_ff=7, n_kv_heads=3, **SMALL),
+        "n_kv_heads is 3; wanted a divisor of its 4 heads",
+    ),
+    "a name of two lines": (lambda: gpt(**SMALL, name="a\nb"), r"model is named 'a\\nb'; wanted text without"),
+    "digits by the thousand": (lambda: gpt(**SMALL).with_seq_len(10**5000), "seq_len is an unwieldy int; wanted"),
+    "no blocks": (lambda: gpt(**SMALL | {"n_layers": 0}), "n_layers is 0; wanted a whole number from 1"),
+    "half a vocabulary": (lambda: gpt(**SMALL | {"vocab_size": 1.5}), "vocab_size is 1.5; wanted a whole number"),
+    "words": (lambda: gpt(**SMALL).with_seq_len("long"), "seq_len is 'long'; wanted a whole number"),
+    "a head in the middle": (
+        lambda: replace(gpt(**SMALL), layers=(HEAD, BLOCK)),
+        "layer 0 of 2 is the head; wanted the embedding first, then blocks, the head last",
+    ),
+    "a block of another width": (
+        lambda: replace(gpt(**SMALL), layers=(replace(BLOCK, output_elements=7),)),
+        "layer 0 has 7 output_elements; wanted seq_len x d_model = 120",
+    ),
+    "work below none": (
+        lambda: Layer(kind=LayerKind.BLOCK, parameters=1, forward_flop=-1.0, output_elements=1),
+        "layer of kind block: forward_flop is -1.0; wanted 0 or more",
+    ),
+    "parameters beyond counting": (
+        lambda: gpt(**SMALL | {"d_model": 10**9, "n_heads": 1}),
+        "layer of kind block: parameters is",
+    ),
+    "attention that is not there": (
+        lambda: replace(gpt(**SMALL), layers=(replace(BLOCK, forward_flop=1.0),)).with_seq_len(2),
+        "a block has fewer FLOP than its attention",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_an_impossible_model_is_refused_in_one_line(name):
+    make, says = REFUSALS[name]
+    with pytest.raises(JobError, match=says) as refused:
+        make()
+    assert "\n" not in str(refused.value)

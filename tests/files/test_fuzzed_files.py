@@ -1,0 +1,270 @@
+"""Whatever a file holds, reading it ends in a value or in one line that names the file: mutations of valid ones."""
+
+import copy
+import io
+import json
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.files import (
+    load_job,
+    load_plan,
+    load_topology,
+    load_trace,
+    save_plan,
+    save_topology,
+    save_trace,
+    topology_to_mapping,
+)
+from dtfm_lab.planning.evaluate import evaluate
+from dtfm_lab.simulation.simulate import simulate
+
+SOME_EXAMPLES = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+JOB = """dtfm_job: 1
+base: tiny
+n_stages: 2
+n_replicas: 2
+model: {name: small, n_layers: 2, d_model: 8, n_heads: 2, seq_len: 8, vocab_size: 16}
+"""
+
+
+def small_topology() -> Topology:
+    return load_topology("volunteers").subset(["amy", "eve", "gus", "mia"])
+
+
+def small_plan():
+    return evaluate(small_topology(), load_job("tiny", n_stages=2, n_replicas=2), stages=[[0, 1], [3, 2]])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("fuzz")
+
+
+@pytest.fixture(scope="module")
+def valid(folder):
+    """The bytes of a valid file by (loader, ending)."""
+    files = {}
+    for ending in ("yaml", "json", "npz", "graphml", "nodelink.json", "csv", "latency_ms.csv"):
+        files[load_topology, ending] = save_topology(small_topology(), folder / f"valid.{ending}").read_bytes()
+    files[load_plan, "json"] = save_plan(small_plan(), folder / "plan.json").read_bytes()
+    files[load_trace, "json"] = save_trace(simulate(small_plan()), folder / "trace.json").read_bytes()
+    files[load_job, "yaml"] = JOB.encode()
+    return files
+
+
+def reads_or_refuses_in_one_line(load, path) -> None:
+    says = f"{path.stem}: "
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            load(path)
+        except LabError as error:
+            says = str(error)
+    assert "\n" not in says
+    assert "fuzzed" in says
+    assert len(says) < 1000 or load is not load_topology
+
+
+TOKENS = [
+    *(b"nan", b"-1", b"0", b"1e999", b"inf", b"null", b"true", b"[]", b"{}", b"''", b'""', b"~", b"9" * 5000, b"\x00"),
+    *(
+        b"&a ",
+        b"*a",
+        b"<<: *a",
+        b"!!python/object/apply:os.system ",
+        b"!!int ",
+        b"? ",
+        b"- ",
+        b"\t",
+        b"\xff",
+        b"\\ud800",
+    ),
+    *(
+        b"\xef\xbb\xbf",
+        b";",
+        b",",
+        b"\r",
+        b'"',
+        b"<!DOCTYPE a>",
+        b"&lol;",
+        b"</node>",
+        b"<node/>",
+        b"1:1:1",
+        b"\n",
+        b"a",
+    ),
+    *("é".encode(), "\u2028".encode(), b"NaN", b"1e-320", b"1e308", b"[" * 1500, b"2026-13-45", b"%YAML 9", b"---\n"),
+]
+
+edits = st.lists(
+    st.tuples(
+        st.sampled_from(["cut", "put", "copy", "flip", "end"]),
+        st.floats(0, 1, exclude_max=True),
+        st.integers(1, 40),
+        st.sampled_from(TOKENS),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def edited(data: bytes, changes) -> bytes:
+    for kind, where, length, token in changes:
+        at = int(where * len(data))
+        match kind:
+            case "cut":
+                data = data[:at] + data[at + length :]
+            case "put":
+                data = data[:at] + token + data[at + length % 3 :]
+            case "copy":
+                data = data[: at + length] + data[at:]
+            case "flip":
+                data = data[:at] + bytes(b ^ (1 << length % 8) for b in data[at : at + 1]) + data[at + 1 :]
+            case "end":
+                data = data[:at]
+    return data
+
+
+KINDS = [
+    *(
+        (load_topology, ending)
+        for ending in ("yaml", "json", "npz", "graphml", "nodelink.json", "csv", "latency_ms.csv")
+    ),
+    (load_plan, "json"),
+    (load_trace, "json"),
+    (load_job, "yaml"),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind[0].__name__}-{kind[1]}")
+@given(changes=edits)
+@SOME_EXAMPLES
+def test_edited_bytes_are_read_or_refused_in_one_line(kind, folder, valid, changes):
+    load, ending = kind
+    path = folder / f"fuzzed.{ending}"
+    (folder / "fuzzed.bandwidth_gbps.csv").write_bytes((folder / "valid.bandwidth_gbps.csv").read_bytes())
+    path.write_bytes(edited(valid[kind], changes))
+    reads_or_refuses_in_one_line(load, path)
+
+
+STRANGE = st.sampled_from(
+    [
+        *(None, True, 0, -1, 1, 2.5, 1e999, float("nan"), 1e-320, 1e308, 10**400, 10**15),
+        *("", "a", "amy", "nan", "a\nb", "\ud800", "\0", "x" * 5000),
+        *([], [[]], [None], [1, 2], ["a", "a"], [0] * 50),
+        *({}, {"a": 1}, {"name": "a"}, {"": None}),
+    ]
+).map(copy.deepcopy)
+
+
+def places(value, path=()):
+    """The path of every value within."""
+    yield path
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inside:
+        yield from places(item, (*path, key))
+
+
+def restructured(value, draw):
+    """A copy with one to three places replaced, removed, doubled or moved into another."""
+    value = copy.deepcopy(value)
+    for _ in range(draw(st.integers(1, 3))):
+        every = [path for path in places(value) if path]
+        *outer, key = draw(st.sampled_from(every)) if every else (None,)
+        if key is None:
+            return draw(STRANGE)
+        holder = value
+        for step in outer:
+            holder = holder[step]
+        match draw(st.sampled_from(["replace", "replace", "remove", "double", "wrap", "swap"])):
+            case "replace":
+                holder[key] = draw(STRANGE)
+            case "remove":
+                del holder[key]
+            case "double" if isinstance(holder, list):
+                holder.append(copy.deepcopy(holder[key]))
+            case "double":
+                holder[f"{key}s"] = copy.deepcopy(holder[key])
+            case "wrap":
+                holder[key] = [holder[key]]
+            case "swap":
+                other = draw(st.sampled_from(list(holder) if isinstance(holder, dict) else range(len(holder))))
+                holder[key], holder[other] = holder[other], holder[key]
+    return value
+
+
+STRUCTURED = [kind for kind in KINDS if kind[1] in ("json", "nodelink.json")] + [(load_job, "json")]
+
+
+@pytest.mark.parametrize("kind", STRUCTURED, ids=lambda kind: f"{kind[0].__name__}-{kind[1]}")
+@given(data=st.data())
+@SOME_EXAMPLES
+def test_another_structure_is_read_or_refused_in_one_line(kind, folder, valid, data):
+    load, ending = kind
+    value = yaml.safe_load(JOB) if load is load_job else json.loads(valid[kind])
+    path = folder / f"fuzzed.{ending}"
+    path.write_text(json.dumps(restructured(value, data.draw)))
+    reads_or_refuses_in_one_line(load, path)
+
+
+@given(data=st.data())
+@SOME_EXAMPLES
+def test_another_structure_in_yaml_is_read_or_refused_in_one_line(folder, data):
+    value = topology_to_mapping(small_topology(), short=True)
+    path = folder / "fuzzed.yaml"
+    text = yaml.safe_dump(restructured(value, data.draw), allow_unicode=False)
+    path.write_text(text, encoding="utf-8", errors="surrogatepass")
+    reads_or_refuses_in_one_line(load_topology, path)
+
+
+ARRAYS = st.sampled_from(
+    [
+        *(np.zeros(shape) for shape in [(), (0,), (4,), (4, 4), (3, 4), (4, 2), (0, 0), (2, 2, 2), (1, 1)]),
+        *(np.full((4, 4), value) for value in (-1.0, np.nan, np.inf, 1e308, 1j, True, 2**63, "a")),
+        *(np.array(value) for value in ("", "a\0b", "a\nb", ["a"] * 4, list("abcd"), b"a", [b"a"] * 4, [" "] * 4)),
+        np.array([{}, None, 1, "a"], dtype=object),
+        np.zeros((4, 4), dtype=[("a", float)]),
+        np.zeros((4, 4), dtype="M8[s]"),
+        np.zeros((4, 4), dtype=">f2"),
+        np.asfortranarray(np.arange(16.0).reshape(4, 4)),
+    ]
+)
+
+
+@given(st.dictionaries(st.sampled_from(["latency_ms", "names", "region", "gpu", "position", "name", "x"]), ARRAYS))
+@SOME_EXAMPLES
+def test_other_arrays_are_read_or_refused_in_one_line(folder, valid, others):
+    arrays = dict(np.load(io.BytesIO(valid[load_topology, "npz"])))
+    path = folder / "fuzzed.npz"
+    np.savez(path, allow_pickle=True, **arrays | others)
+    reads_or_refuses_in_one_line(load_topology, path)
+
+
+@given(
+    st.binary(max_size=200), st.sampled_from([b"", b"\x93NUMPY\x01\x00", b"\x93NUMPY\x02\x00v\x00\x00\x00{'descr': "])
+)
+@SOME_EXAMPLES
+def test_an_archive_of_anything_is_refused_in_one_line(folder, data, magic):
+    path = folder / "fuzzed.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("latency_ms.npy", magic + data)
+    reads_or_refuses_in_one_line(load_topology, path)
+
+
+def test_a_plan_of_another_network_is_refused(folder, valid):
+    data = json.loads(valid[load_plan, "json"])
+    data["topology"]["latency_s"][0][1] *= 2
+    path = folder / "fuzzed.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(LabError, match=r"fuzzed.json: the network is \w+, but the plan was priced for \w+; wanted the"):
+        load_plan(path)

@@ -1,0 +1,292 @@
+"""A config.json gives the model that its checkpoint is, or one line that says what is wrong with it."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dtfm_lab.domain.errors import FileError, JobError, LabError, UnknownName
+from dtfm_lab.domain.model import gpt, llama
+from dtfm_lab.domain.presets import JOBS, MODELS
+from dtfm_lab.files import load_plan, load_topology, save_plan
+from dtfm_lab.files.hugging_face import model_from_config
+from dtfm_lab.files.jobs import load_job
+from dtfm_lab.files.models import load_model, model_from_section, model_names, model_to_section
+from dtfm_lab.planning.evaluate import evaluate
+from dtfm_lab.simulation.simulate import simulate
+
+CONFIGS = Path(__file__).parents[1] / "data" / "hf_configs"
+SAME = {
+    "gpt2": "gpt2-small",
+    "gpt2-xl": "gpt2-xl",
+    "Llama-2-7b-hf": "llama-2-7b",
+    "Meta-Llama-3-8B": "llama-3-8b",
+    "Mistral-7B-v0.1": "mistral-7b",
+    "Qwen2-0.5B": "qwen2-0.5b",
+    "Qwen2-7B": "qwen2-7b",
+}
+
+
+def config(name: str, **changes: object) -> dict[str, object]:
+    return json.loads((CONFIGS / f"{name}.json").read_text()) | changes
+
+
+def without(name: str, *keys: str) -> dict[str, object]:
+    return {k: v for k, v in config(name).items() if k not in keys}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_a_published_config_gives_the_preset(name):
+    preset = MODELS[SAME[name]]
+    assert load_model(CONFIGS / f"{name}.json", seq_len=preset.seq_len) == replace(preset, name=name)
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_without_a_length_the_longest_of_the_config_holds(name):
+    longest = config(name).get("n_positions") or config(name)["max_position_embeddings"]
+    assert load_model(CONFIGS / f"{name}.json").seq_len == longest
+
+
+def test_a_folder_stands_for_its_config_and_names_the_model(tmp_path):
+    folder = tmp_path / "My-Model"
+    folder.mkdir()
+    shutil.copy(CONFIGS / "gpt2.json", folder / "config.json")
+    model = load_model(folder)
+    assert model == load_model(folder / "config.json") == load_model("My-Model", folder=tmp_path)
+    assert model.name == "My-Model"
+
+
+def test_a_preset_s_name_is_not_a_folder(tmp_path, monkeypatch):
+    (tmp_path / "llama-2-7b").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load_model("llama-2-7b") is MODELS["llama-2-7b"]
+
+
+def test_every_model_is_known_by_name():
+    assert [load_model(name).name for name in model_names()] == sorted(MODELS)
+
+
+DEFAULTS = {
+    "gpt2 ties": (without("gpt2", "tie_word_embeddings"), {"tie_word_embeddings": True}),
+    "llama does not tie": (without("Llama-2-7b-hf", "tie_word_embeddings"), {"tie_word_embeddings": False}),
+    "mistral does not tie": (without("Mistral-7B-v0.1", "tie_word_embeddings"), {"tie_word_embeddings": False}),
+    "qwen2 does not tie": (without("Qwen2-0.5B", "tie_word_embeddings"), {"tie_word_embeddings": False}),
+    "a gpt2 mlp is four widths": (without("gpt2", "n_inner"), {"n_inner": 4 * 768}),
+    "llama groups nothing": (without("Meta-Llama-3-8B", "num_key_value_heads"), {"num_key_value_heads": 32}),
+    "null groups nothing": (config("Mistral-7B-v0.1", num_key_value_heads=None), {"num_key_value_heads": 32}),
+    "mistral groups": (without("Mistral-7B-v0.1", "num_key_value_heads"), {"num_key_value_heads": 8}),
+    "llama has no biases": (without("Meta-Llama-3-8B", "attention_bias"), {"attention_bias": False, "mlp_bias": False}),
+    "a head is its share": (config("Meta-Llama-3-8B", head_dim=None), {"head_dim": 128}),
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_what_a_config_leaves_out_is_as_transformers_has_it(name):
+    data, stated = DEFAULTS[name]
+    assert model_from_config(data) == model_from_config(data | stated)
+
+
+OPTIONS = {
+    "mlp width of gpt2": (config("gpt2", n_inner=100), -12 * (2 * 768 + 1) * (3072 - 100)),
+    "biases of attention": (config("Meta-Llama-3-8B", attention_bias=True), 32 * (4096 + 2 * 1024 + 4096)),
+    "biases of the mlp": (config("Meta-Llama-3-8B", mlp_bias=True), 32 * (2 * 14336 + 4096)),
+    "wider heads": (config("Meta-Llama-3-8B", head_dim=256), 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024)),
+    "tied": (config("Meta-Llama-3-8B", tie_word_embeddings=True), -128256 * 4096),
+    "no bias that mistral would read": (config("Mistral-7B-v0.1", attention_bias=True), 0),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_of_a_config_changes_the_parameters_that_it_should(name):
+    data, more = OPTIONS[name]
+    original = {"gpt2": "gpt2", "llama": "Meta-Llama-3-8B", "mistral": "Mistral-7B-v0.1"}[data["model_type"]]
+    assert model_from_config(data).parameters - model_from_config(config(original)).parameters == more
+
+
+WRONG = {
+    "no type": (
+        without("gpt2", "model_type"),
+        FileError,
+        "no key 'model_type'; wanted one of gpt2, llama, mistral, qwen2",
+    ),
+    "another type": (config("gpt2", model_type="bert"), UnknownName, "no model_type named 'bert'; known: gpt2, llama"),
+    "a type that is none": (config("gpt2", model_type=["gpt2"]), UnknownName, "no model_type named "),
+    "no width": (
+        without("Llama-2-7b-hf", "hidden_size"),
+        FileError,
+        "no key 'hidden_size'; wanted a whole number, as every llama has",
+    ),
+    "words for a number": (config("gpt2", n_layer="12"), FileError, "n_layer: .*valid integer; found '12'"),
+    "truth for a number": (config("gpt2", n_layer=True), FileError, "n_layer: .*valid integer; found True"),
+    "half a head": (
+        config("Llama-2-7b-hf", num_attention_heads=3.5),
+        FileError,
+        "num_attention_heads: .*integer; found 3.5",
+    ),
+    "null for a width": (config("Qwen2-7B", hidden_size=None), FileError, "hidden_size: .*integer; found None"),
+    "no layers": (config("gpt2", n_layer=0), FileError, "n_layer: .*greater than or equal to 1; found 0"),
+    "a number for truth": (
+        config("Qwen2-7B", tie_word_embeddings=1),
+        FileError,
+        "tie_word_embeddings: .*boolean; found 1",
+    ),
+    "heads that do not divide": (
+        config("Llama-2-7b-hf", num_attention_heads=30, num_key_value_heads=None),
+        FileError,
+        "num_attention_heads is 30; wanted a divisor of hidden_size, which is 4096",
+    ),
+    "gpt2 heads that do not divide": (
+        config("gpt2", n_head=7),
+        FileError,
+        "n_head is 7; wanted a divisor of n_embd, which is 768",
+    ),
+    "groups that do not divide": (
+        config("Mistral-7B-v0.1", num_key_value_heads=5),
+        FileError,
+        "num_key_value_heads is 5; wanted a divisor of num_attention_heads, which is 32",
+    ),
+    "a model beyond counting": (
+        config("gpt2", n_embd=10**9, n_head=1),
+        JobError,
+        "parameters is .*; wanted a whole number from 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_in_a_config_is_one_line_that_names_the_file_and_the_key(tmp_path, name):
+    data, error, says = WRONG[name]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(error, match=says) as refused:
+        load_model(path)
+    assert str(refused.value).startswith(f"{path}: ")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_path_to_nothing_is_refused(tmp_path):
+    with pytest.raises(FileError, match=r"none\.json: no such file; wanted a preset's name, a config.json or a folder"):
+        load_model(tmp_path / "none.json")
+    with pytest.raises(FileError, match=r"config\.json: no such file"):
+        load_model(tmp_path)
+    with pytest.raises(UnknownName, match="no model named 'lama-2-7b'; did you mean 'llama-2-7b'"):
+        load_model("lama-2-7b")
+
+
+def test_positions_that_a_gpt2_does_not_have_are_refused():
+    with pytest.raises(JobError, match="model gpt2: seq_len is 2048; wanted at most 1024, its learned positions"):
+        load_model(CONFIGS / "gpt2.json", seq_len=2048)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=5,
+)
+some_config = st.sampled_from(sorted(SAME)).map(config)
+edits = st.dictionaries(
+    st.sampled_from(sorted({key for name in SAME for key in config(name)} | {"head_dim", "n_inner", "mlp_bias"})),
+    anything | st.integers(-2, 70) | st.integers(0, 10**12),
+    max_size=4,
+)
+
+
+@given(some_config, edits, st.sets(st.integers(0, 20)), st.none() | st.integers(-3, 10**10) | anything)
+@settings(max_examples=300, deadline=None)
+def test_any_config_is_a_model_or_one_line(data, changes, dropped, seq_len):
+    data = {k: v for i, (k, v) in enumerate((data | changes).items()) if i not in dropped}
+    refused = None
+    try:
+        model = model_from_config(data)
+        if seq_len is not None:
+            model = model.with_seq_len(seq_len)
+    except LabError as error:
+        refused = str(error)
+    if refused is not None:
+        assert len(refused.splitlines()) == 1
+    else:
+        assert model.parameters >= 0
+        assert model.forward_flop >= 0
+
+
+@given(st.text(max_size=40) | anything.map(json.dumps))
+@settings(max_examples=60, deadline=None)
+def test_any_text_for_a_config_is_a_model_or_an_error(tmp_path_factory, text):
+    path = tmp_path_factory.getbasetemp() / "any.json"
+    path.write_text(text, encoding="utf-8", errors="replace")
+    with pytest.raises(LabError):
+        load_model(path)
+
+
+@given(st.text(max_size=300))
+@settings(max_examples=60, deadline=None)
+def test_any_name_that_is_no_preset_is_an_error(name):
+    with pytest.raises(LabError):
+        load_model(f"no such {name}")
+
+
+SECTIONS = [
+    {"n_layers": 2, "d_model": 8, "n_heads": 2, "seq_len": 4, "vocab_size": 10},
+    {"family": "llama", "n_layers": 2, "d_model": 8, "n_heads": 2, "d_ff": 5, "seq_len": 4, "vocab_size": 10},
+    model_to_section(replace(MODELS["llama-2-7b"], name="mine")),
+]
+layer_edits = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("kind", "times", "parameters", "forward_flop"), anything)
+)
+
+
+@given(
+    st.sampled_from(SECTIONS),
+    st.dictionaries(st.sampled_from(sorted({k for s in SECTIONS for k in s})), anything, max_size=3),
+    layer_edits,
+)
+@settings(max_examples=200, deadline=None)
+def test_any_section_of_a_job_file_is_a_model_or_one_line(section, changes, layer):
+    if "layers" in section:
+        section = section | {"layers": [row | layer for row in section["layers"]]}
+    refused = None
+    try:
+        model_from_section(section | changes, "job: model")
+    except LabError as error:
+        refused = str(error)
+    if refused is not None:
+        assert refused.startswith("job: model: ")
+        assert len(refused.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_survives_as_a_section(name):
+    assert model_to_section(MODELS[name]) == name
+    renamed = replace(MODELS[name], name="mine")
+    assert model_from_section(json.loads(json.dumps(model_to_section(renamed))), "job") == renamed
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MODELS["llama-2-70b"],
+        load_model(CONFIGS / "Qwen2-0.5B.json", seq_len=100),
+        llama(n_layers=3, d_model=8, n_heads=2, n_kv_heads=1, head_dim=5, d_ff=9, seq_len=7, vocab_size=11),
+        gpt(n_layers=3, d_model=8, n_heads=2, d_ff=9, n_positions=20, seq_len=7, vocab_size=11),
+    ],
+    ids=lambda model: model.name,
+)
+def test_a_plan_of_any_model_survives_saving_and_simulates_alike(tmp_path, model):
+    job = load_job("tiny", model=model, n_stages=2, n_replicas=2)
+    plan = evaluate(load_topology("lecture-hall"), job, stages=[[0, 1], [2, 3]])
+    back = load_plan(save_plan(plan, tmp_path / "plan.json"))
+    assert back.job == job
+    assert simulate(back).spans() == simulate(plan).spans()
+
+
+def test_a_plan_written_before_models_had_families_still_loads(tmp_path):
+    plan = evaluate(load_topology("lecture-hall"), JOBS["tiny"], stages=[[0, 1], [3, 2], [4, 7], [6, 5]])
+    path = save_plan(plan, tmp_path / "plan.json")
+    data = json.loads(path.read_text())
+    del data["job"]["model"]["family"], data["job"]["model"]["head_dim"]
+    path.write_text(json.dumps(data))
+    assert load_plan(path).job == JOBS["tiny"]

@@ -1,0 +1,463 @@
+"""Every format gives back what it holds; what it cannot hold, and what is broken, is refused in one line."""
+
+import io
+import json
+import pickle
+import zipfile
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dtfm_lab.domain.device import MOST_DEVICES
+from dtfm_lab.domain.errors import FileError, LabError, TopologyError, UnknownName
+from dtfm_lab.domain.topology import Device, Topology
+from dtfm_lab.files import load_topology, save_topology, topology_endings, topology_to_mapping
+from dtfm_lab.files.topology_arrays import LARGEST_BYTES
+
+WHOLE = ["yaml", "yml", "json", "npz", "graphml", "nodelink.json"]
+LINKS_ONLY = ["csv", "latency_ms.csv", "bandwidth_gbps.csv"]
+
+milliseconds = st.integers(0, 300_000).map(lambda x: x / 1000)
+gigabits = st.integers(1, 100_000).map(lambda x: x / 1000)
+names = st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), min_size=1, max_size=8)
+plain_names = names.filter(lambda name: name == name.strip())
+
+
+@st.composite
+def topologies(draw, name=plain_names):
+    """As a person draws them, asymmetric, with all that a device may have."""
+    n = draw(st.integers(2, 5))
+    speeds = draw(st.lists(st.tuples(milliseconds, gigabits), min_size=1, max_size=4))
+    speed = np.array([[draw(st.sampled_from(speeds)) for _ in range(n)] for _ in range(n)])
+    devices = tuple(
+        Device(
+            name=device_name,
+            region=draw(st.just("") | plain_names),
+            gpu=draw(st.sampled_from(["A100", "~", "true", "1", "é <&>"])),
+            peak_flop_per_s=draw(st.integers(1, 10**6)) / 1000 * 1e12,
+            memory_bytes=draw(st.integers(1, 10**3)) * 2**30,
+            price_per_hour=draw(st.sampled_from([0.0, 1.25])),
+            position=draw(st.none() | st.tuples(st.floats(-9, 9), st.floats(-9, 9))),
+        )
+        for device_name in draw(st.lists(name, min_size=n, max_size=n, unique=True))
+    )
+    drawn = Topology.from_matrices(speed[:, :, 0], speed[:, :, 1])
+    description = draw(st.sampled_from(["", "two\nlines, a tab\tand <&>\"'"]))
+    return Topology(
+        devices, drawn.latency_s, drawn.bandwidth_bytes_per_s, name=draw(plain_names), description=description
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("formats")
+
+
+@pytest.mark.parametrize("ending", WHOLE)
+@given(topology=topologies())
+@settings(max_examples=25, deadline=None)
+def test_a_whole_format_gives_everything_back(folder, ending, topology):
+    back = load_topology(save_topology(topology, folder / f"saved.{ending}"))
+    assert back.devices == topology.devices
+    assert back.fingerprint == topology.fingerprint
+    assert (back.name, back.description) == (topology.name, topology.description)
+
+
+@pytest.mark.parametrize("ending", LINKS_ONLY)
+@given(topology=topologies())
+@settings(max_examples=25, deadline=None)
+def test_csv_gives_names_and_links_back(folder, ending, topology):
+    back = load_topology(save_topology(topology, folder / f"saved.{ending}"))
+    assert back.names == topology.names
+    assert back.name == "saved"
+    assert np.array_equal(back.latency_s, topology.latency_s)
+    assert np.array_equal(back.bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s)
+
+
+@given(topology=topologies(names))
+@settings(max_examples=20, deadline=None)
+def test_csv_holds_no_name_with_blanks_around_it(folder, topology):
+    path = folder / "blanks.csv"
+    if all(name == name.strip() for name in topology.names):
+        assert load_topology(save_topology(topology, path)).names == topology.names
+    else:
+        with pytest.raises(FileError, match="wanted no blanks around it"):
+            save_topology(topology, path)
+
+
+@pytest.mark.parametrize("ending", WHOLE + LINKS_ONLY)
+@pytest.mark.parametrize("name", ["volunteers", "thin-link", "lecture-hall"])
+def test_a_shipped_network_survives_every_format(folder, name, ending):
+    topology = load_topology(name)
+    back = load_topology(save_topology(topology, folder / f"{name}.{ending}"))
+    assert np.array_equal(back.latency_s, topology.latency_s)
+    assert np.array_equal(back.bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s)
+    assert back.fingerprint == topology.fingerprint or ending in LINKS_ONLY
+
+
+def test_a_list_of_links_cannot_hold_a_single_device(tmp_path):
+    alone = Topology.from_matrices([[0]], [[1]])
+    with pytest.raises(FileError, match="cannot hold a single device"):
+        save_topology(alone, tmp_path / "alone.csv")
+    assert len(load_topology(save_topology(alone, tmp_path / "alone.latency_ms.csv"))) == 1
+
+
+def test_cards_and_one_way_regions_save_lines_where_they_can():
+    """Links of their own line remain only where no card and no region pair explains them."""
+    assert topology_to_mapping(load_topology("volunteers"), short=True)["links"] == []
+    assert len(topology_to_mapping(load_topology("volunteers"))["links"]) > 200
+    assert topology_to_mapping(load_topology("thin-link"), short=True)["links"] == []
+    assert "uplink_gbps" not in topology_to_mapping(load_topology("thin-link"), short=True)["devices"][0]
+
+
+@pytest.mark.parametrize("path", ["mine.txt", "mine", "mine.npy", "mine.gml"])
+def test_an_unknown_ending_is_refused_with_the_known_ones(tmp_path, path):
+    (tmp_path / path).write_text("x")
+    for act in (load_topology, lambda p: save_topology(load_topology("spot"), p)):
+        with pytest.raises(FileError, match=r"wanted a topology file that ends in \.csv, \.graphml, \.json, \.npz"):
+            act(tmp_path / path)
+    with pytest.raises(UnknownName, match="no topology named"):
+        load_topology(tmp_path / f"no-{path}")
+
+
+@pytest.mark.parametrize("path", ["", "a\0b", "a\0b.yaml", "x" * 5000, "x" * 5000 + ".npz", ".", "no/such.csv"])
+def test_a_path_that_is_none_is_refused(path):
+    with pytest.raises(LabError):
+        load_topology(path)
+
+
+@pytest.mark.parametrize("ending", topology_endings())
+def test_a_folder_and_nothing_are_refused_whatever_they_are_called(tmp_path, ending):
+    (tmp_path / f"folder{ending}").mkdir()
+    (tmp_path / f"empty{ending}").write_bytes(b"")
+    for name in ("folder", "empty"):
+        with pytest.raises(FileError, match=f"{name}{ending}: ") as refused:
+            load_topology(tmp_path / f"{name}{ending}")
+        assert "\n" not in str(refused.value)
+
+
+# CSV
+
+GOOD = "source,target,latency_ms,bandwidth_gbps\na,b,1,2\nb,a,3,4\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD,
+        "\ufeff" + GOOD,
+        GOOD.replace("\n", "\r\n"),
+        GOOD.replace(",", " , "),
+        "\n" + GOOD + "\n\n",
+        "Bandwidth_Gbps,note,target,latency_ms,source\n2,x,b,1,a\n4,,a,3,b\n4,a diagonal,a,9,a\n",
+    ],
+    ids=["plain", "byte order mark", "carriage returns", "blanks", "empty lines", "other columns in another order"],
+)
+def test_a_list_of_links_may_look_as_spreadsheets_write_it(tmp_path, text):
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8", newline="")
+    topology = load_topology(tmp_path / "a.csv")
+    ab, ba = topology.at("a"), topology.at("b")
+    assert 1e3 * topology.latency_s[[ab, ba], [ba, ab]] == pytest.approx([1, 3])
+    assert 8e-9 * topology.bandwidth_bytes_per_s[[ab, ba], [ba, ab]] == pytest.approx([2, 4])
+
+
+BROKEN_CSV = {
+    "semicolons": (GOOD.replace(",", ";"), "cells stand apart by ';'; wanted commas"),
+    "tabs": (GOOD.replace(",", "\t"), r"cells stand apart by '\\t'"),
+    "a ragged row": (GOOD + "a,b,1\n", "line 4 has 3 cells; wanted 4"),
+    "a long row": (GOOD + "a,b,1,2,3\n", "line 4 has 5 cells; wanted 4"),
+    "a text cell": (GOOD.replace("3,4", "slow,4"), "link b -> a: latency_ms is 'slow'; wanted a number"),
+    "a decimal comma": (GOOD.replace("b,a,3,4", 'b,a,"3,5",4'), "latency_ms is '3,5'"),
+    "an empty cell": (GOOD.replace("3,4", "3,"), "link b -> a: bandwidth_gbps is ''"),
+    "not a number": (GOOD.replace("3,4", "nan,4"), "link b -> a: latency is nan"),
+    "an endless link": (GOOD.replace("3,4", "3,inf"), "link b -> a: bandwidth is inf"),
+    "a negative latency": (GOOD.replace("3,4", "-3,4"), "link b -> a: latency is -0.003"),
+    "no bandwidth": (GOOD.replace("3,4", "3,0"), "link b -> a: bandwidth is 0"),
+    "a link twice": (GOOD + "a,b,1,2\n", "link a -> b stands twice"),
+    "a link missing": (GOOD[: GOOD.index("b,a")], "link b -> a: latency is nan"),
+    "a column missing": (GOOD.replace("target", "to"), "no column 'target' among 'source, to, latency_ms, bandw"),
+    "a column twice": (GOOD.replace("target", "source"), "2 column 'source'"),
+    "a nameless device": (GOOD.replace("a", ""), "no column 'target'"),
+    "no device": (GOOD[: GOOD.index("a,b")], "no devices"),
+    "an open quote": (GOOD + '"a', "line 4: broken CSV: unexpected end of data"),
+    "a name of two lines": (GOOD.replace("a,", '"a\nb",'), r"device 'a\\nb' holds a character that cannot be printed"),
+    "a name without end": (GOOD.replace("a,", "a" * 300 + ","), "has 300 characters; wanted at most 200"),
+    "no text": (b"\xff\xfe\x00", "cannot be read as UTF-8 text: byte 0 is 0xff"),
+    "too many devices": (
+        GOOD + "".join(f"x{i},y{i},1,1\n" for i in range(MOST_DEVICES // 2)),
+        f"{MOST_DEVICES + 2} devices; wanted at most {MOST_DEVICES}",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_CSV)
+def test_a_broken_list_of_links_says_where(tmp_path, name):
+    text, says = BROKEN_CSV[name]
+    (tmp_path / "mine.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(LabError, match=says) as refused:
+        load_topology(tmp_path / "mine.csv")
+    assert "mine.csv: " in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def matrices(folder, latency: str, bandwidth: str):
+    (folder / "m.latency_ms.csv").write_text(latency)
+    (folder / "m.bandwidth_gbps.csv").write_text(bandwidth)
+    return folder / "m.latency_ms.csv"
+
+
+def test_bare_matrices_are_rows_sending_to_columns(tmp_path):
+    topology = load_topology(matrices(tmp_path, "0,1\n2,0\n", "inf,3\n4,inf\n"))
+    assert topology.latency_s.tolist() == [[0, 0.001], [0.002, 0]]
+    assert topology.name == "m"
+    assert load_topology(tmp_path / "m.bandwidth_gbps.csv").fingerprint == topology.fingerprint
+
+
+def test_labelled_matrices_name_the_devices_and_may_leave_the_diagonal_empty(tmp_path):
+    topology = load_topology(matrices(tmp_path, ",x,y\nx,,1\ny,2,\n", "source,x,y\nx,-,3\ny,4,-\n"))
+    assert topology.names == ("x", "y")
+
+
+@pytest.mark.parametrize(
+    ("latency", "bandwidth", "says"),
+    [
+        ("0,1\n2,0\n", "1,1,1\n1,1,1\n1,1,1\n", r"bandwidth_bytes_per_s has shape \(3, 3\), but there are 2 devices"),
+        ("0,1,2\n2,0,1\n", "1,1\n1,1\n", "2 rows, but line 1 has 3 columns; wanted 2"),
+        ("0,1\n2\n", "1,1\n1,1\n", "line 2 has 1 cells; wanted 2"),
+        ("0,fast\n2,0\n", "1,1\n1,1\n", "m.latency_ms.csv: line 1 has 'fast'; wanted a number"),
+        (",x,y\nx,0,1\nz,1,0\n", "1,1\n1,1\n", "rows and columns are labelled otherwise"),
+        (",x,y\nx,0,1\ny,1,0\n", ",y,x\ny,0,1\nx,1,0\n", "bandwidth_gbps is labelled otherwise"),
+        (",x,x\nx,0,1\nx,1,0\n", ",x,x\nx,0,1\nx,1,0\n", "2 devices are named 'x'"),
+        ("0,1\n1,0\n", "", "m.bandwidth_gbps.csv: holds nothing"),
+    ],
+)
+def test_matrices_that_do_not_fit_are_refused(tmp_path, latency, bandwidth, says):
+    with pytest.raises(LabError, match=says):
+        load_topology(matrices(tmp_path, latency, bandwidth))
+
+
+def test_a_matrix_without_its_companion_is_refused(tmp_path):
+    matrices(tmp_path, "0,1\n1,0\n", "1,1\n1,1\n").unlink()
+    with pytest.raises(FileError, match=r"m\.latency_ms\.csv: no such file"):
+        load_topology(tmp_path / "m.bandwidth_gbps.csv")
+
+
+# npz
+
+
+def archive(path, **arrays):
+    good = {"latency_ms": np.ones((2, 2)), "bandwidth_gbps": np.ones((2, 2))}
+    np.savez(path, **{what: array for what, array in (good | arrays).items() if array is not None})
+    return path
+
+
+def test_arrays_need_no_more_than_the_two_matrices_and_a_gpu_brings_its_numbers(tmp_path):
+    topology = load_topology(archive(tmp_path / "a.npz"))
+    assert (topology.names, topology.name) == (("device-0", "device-1"), "a")
+    fast = load_topology(archive(tmp_path / "b.npz", gpu=np.array(["H200", "T4"]), names=np.array(["h", "t"])))
+    assert [(d.name, d.peak_flop_per_s) for d in fast.devices] == [("h", 989e12), ("t", 65e12)]
+
+
+BROKEN_ARRAYS = {
+    "no matrix": ({"latency_ms": None}, "no array 'latency_ms'; found bandwidth_gbps"),
+    "not square": ({"latency_ms": np.ones((2, 3))}, r"latency_ms has shape \(2, 3\); wanted \(2, 2\)"),
+    "not as large": ({"bandwidth_gbps": np.ones((3, 3))}, r"bandwidth_gbps has shape \(3, 3\); wanted \(2, 2\)"),
+    "flat": ({"latency_ms": np.ones(4)}, r"wanted \(4, 4\)"),
+    "a single number": ({"latency_ms": np.ones(())}, "has shape"),
+    "text": ({"latency_ms": np.full((2, 2), "1")}, "latency_ms holds <U1; wanted numbers"),
+    "complex": ({"latency_ms": np.ones((2, 2), complex)}, "holds complex128; wanted numbers"),
+    "pickled": ({"names": np.array(["a", None])}, "names holds pickled objects; wanted text"),
+    "too few names": ({"names": np.array(["a"])}, r"names has shape \(1,\); wanted \(2,\)"),
+    "names twice": ({"names": np.array(["a", "a"])}, "2 devices are named 'a'"),
+    "names as numbers": ({"names": np.arange(2)}, "names holds int64; wanted text"),
+    "a stray array": ({"latencies": np.ones(2)}, "no array named 'latencies'; did you mean 'latency_ms'"),
+    "a negative latency": ({"latency_ms": -np.ones((2, 2))}, "device-0 -> device-1: latency is -0.001"),
+    "no bandwidth": ({"bandwidth_gbps": np.zeros((2, 2))}, "bandwidth is 0"),
+    "beyond floats": ({"bandwidth_gbps": np.full((2, 2), 1e308)}, "bandwidth is inf"),
+    "half a position": ({"position": np.array([[1, np.nan], [0, 0]])}, "position is nan; wanted two numbers"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_ARRAYS)
+def test_arrays_that_make_no_network_are_refused(tmp_path, name):
+    arrays, says = BROKEN_ARRAYS[name]
+    with pytest.raises(LabError, match=says) as refused:
+        load_topology(archive(tmp_path / "mine.npz", **arrays))
+    assert str(refused.value).startswith("mine.npz: ")
+    assert "\n" not in str(refused.value)
+
+
+def npy(shape, dtype="<f8", data=b"") -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return stream.getvalue() + data
+
+
+@pytest.mark.parametrize(
+    ("member", "says"),
+    [
+        (npy((10**6, 10**6)), "which is not what follows"),
+        (npy((-2, -2), data=bytes(32)), "which is not what follows"),
+        (npy((2, 2), data=bytes(31)), "which is not what follows"),
+        (npy((2, 2), "<U0"), "wanted numbers"),
+        (npy((2, 2), "|O", pickle.dumps([1] * 4)), "holds pickled objects; wanted numbers"),
+        (b"\x93NUMPY\x09\x00", r"an array of version \(9, 0\); wanted"),
+        (b"\x93NUMPY\x01\x00\x08\x00((((((((", "broken archive"),
+        (pickle.dumps({}), "broken archive"),
+        (b"", "broken archive"),
+    ],
+)
+def test_a_header_that_lies_is_refused_before_anything_of_its_size_is_made(tmp_path, member, says):
+    with zipfile.ZipFile(tmp_path / "mine.npz", "w") as file:
+        file.writestr("latency_ms.npy", member)
+    with pytest.raises(FileError, match=rf"mine\.npz: .*{says}"):
+        load_topology(tmp_path / "mine.npz")
+
+
+def test_a_bomb_is_refused_by_the_size_in_the_archive_s_directory(tmp_path):
+    path = tmp_path / "bomb.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("names.npy", bytes(LARGEST_BYTES["names"] + 1))
+    assert path.stat().st_size < LARGEST_BYTES["names"] / 500
+    with pytest.raises(FileError, match=r"array names unpacks to 33554433 bytes; wanted at most 33554432"):
+        load_topology(path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_ways_of_packing_are_refused(tmp_path, method):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", method) as file:
+        file.writestr("latency_ms.npy", b"x")
+    with pytest.raises(FileError, match="wanted stored or deflated"):
+        load_topology(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.6, 0.99])
+def test_a_truncated_archive_is_refused(tmp_path, part):
+    data = archive(tmp_path / "a.npz").read_bytes()
+    (tmp_path / "a.npz").write_bytes(data[: int(part * len(data))])
+    with pytest.raises(FileError, match=r"a\.npz: broken archive"):
+        load_topology(tmp_path / "a.npz")
+
+
+# GraphML and node-link JSON
+
+GRAPHML = """<?xml version="1.0"?>{doctype}
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+<key id="l" for="edge" attr.name="latency_s" attr.type="double">{default}</key>
+<key id="b" for="edge" attr.name="bandwidth_bytes_per_s" attr.type="{kind}"><default>8e6</default></key>
+<key id="g" for="node" attr.name="gpu" attr.type="string"/>
+<graph edgedefault="undirected">
+<node id="{a}"><data key="g">T4</data></node><node id="b"/>{more}
+<edge source="a" target="b">{data}</edge>
+</graph></graphml>
+"""
+
+
+def graphml(path, **parts):
+    usual = {"doctype": "", "default": "<default>0.5</default>", "kind": "double", "a": "a", "more": "", "data": ""}
+    path.write_text(GRAPHML.format(**usual | parts))
+    return path
+
+
+def test_graphml_of_another_tool_is_read_with_its_defaults(tmp_path):
+    topology = load_topology(graphml(tmp_path / "a.graphml", data='<data key="l">0.25</data>'))
+    assert topology.latency_s.tolist() == [[0, 0.25], [0.25, 0]]
+    assert topology.bandwidth_bytes_per_s[0, 1] == 8e6
+    assert topology.devices[0].peak_flop_per_s == 65e12
+    assert topology.name == "a"
+
+
+LAUGHS = '<!DOCTYPE g [<!ENTITY a "ha">' + "".join(
+    f'<!ENTITY {chr(98 + i)} "{f"&{chr(97 + i)};" * 10}">' for i in range(12)
+)
+
+BROKEN_GRAPHML = {
+    "an entity bomb": (
+        {"doctype": f"{LAUGHS}]>", "a": "&m;"},
+        "line 1: declares a document type; wanted GraphML without",
+    ),
+    "a foreign file": ({"doctype": '<!DOCTYPE g [<!ENTITY a SYSTEM "file:///etc/passwd">]>'}, "declares a document"),
+    "no latency": ({"default": ""}, "edge a -> b has no latency_s; wanted a number"),
+    "words for a number": ({"data": '<data key="l">slow</data>'}, "broken GraphML: could not convert string to float"),
+    "text for a number": ({"kind": "string"}, "edge a -> b: bandwidth_bytes_per_s is '8e6'; wanted a number"),
+    "an unknown type": ({"kind": "number"}, "broken GraphML: knows no 'number'"),
+    "an unknown key": ({"data": '<data key="q">1</data>'}, "broken GraphML: Bad GraphML data: no key q"),
+    "an edge to nobody": ({"a": "c"}, "line 8: an edge names 'a'; wanted the id of a node"),
+    "a node without id": ({"more": "<node/>"}, "line 7: node has no id"),
+    "a node twice": ({"more": '<node id="b"/>'}, "line 7: node 'b' stands twice"),
+    "a lone node": ({"more": '<node id="c"/>'}, r"no edge a -> c \(4 such links\)"),
+    "an edge without an end": ({"more": '<edge source="b"/>'}, "line 7: edge has no target"),
+    "an edge twice": ({"more": '<edge source="b" target="a"/>'}, "edge a -> b stands twice|edge b -> a stands twice"),
+    "an open tag": ({"more": "<node"}, "line 8, column 1: broken XML: not well-formed"),
+    "nested without end": ({"more": "<graph>" * 60 + "</graph>" * 60}, "nested more than 50 deep"),
+    "a hyperedge": ({"more": "<hyperedge/>"}, "doesn't support hyperedges"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_GRAPHML)
+def test_broken_graphml_says_where(tmp_path, name):
+    parts, says = BROKEN_GRAPHML[name]
+    with pytest.raises(LabError, match=says) as refused:
+        load_topology(graphml(tmp_path / "mine.graphml", **parts))
+    assert str(refused.value).startswith("mine.graphml: ")
+    assert "\n" not in str(refused.value)
+
+
+def node_link(**changed):
+    edge = {"source": "a", "target": "b", "latency_s": 0.5, "bandwidth_bytes_per_s": 8.0}
+    data = {"nodes": [{"id": "a"}, {"id": "b"}], "links": [edge]}
+    return {key: value for key, value in (data | changed).items() if value is not None}
+
+
+def written(path, data):
+    path.write_text(json.dumps(data))
+    return path
+
+
+def test_node_link_json_of_other_tools_is_told_by_what_it_holds(tmp_path):
+    topology = load_topology(written(tmp_path / "mine.json", node_link()))
+    assert topology.latency_s.tolist() == [[0, 0.5], [0.5, 0]]
+    assert topology.name == "mine"
+    saved = json.loads(save_topology(topology, tmp_path / "a.nodelink.json").read_text())
+    assert nx.node_link_graph(saved, edges="edges").edges["b", "a"]["latency_s"] == 0.5
+
+
+BROKEN_NODE_LINK = {
+    "no list": ({"nodes": {"a": 1}}, "nodes: input should be a valid list"),
+    "no mappings": ({"nodes": ["a", "b"]}, r"nodes\[0\]: input should be a valid dictionary; found 'a'"),
+    "no id": ({"nodes": [{"id": "a"}, {"name": "b"}]}, r"nodes\[1\] has no id"),
+    "an id twice": ({"nodes": [{"id": "a"}, {"id": "a"}]}, r"nodes\[1\] has an id that stands twice"),
+    "an id that is none": ({"nodes": [{"id": "a"}, {"id": "b"}, {"id": {}}]}, "broken node-link graph: unhashable"),
+    "no edges": ({"links": None}, r"no edge a -> b \(2 such links\)"),
+    "no end": ({"links": [{"source": "a"}]}, r"links\[0\].target is missing; wanted the id of a node"),
+    "another end": ({"links": [{"source": "a", "target": 1}]}, r"links\[0\].target is 1; wanted the id of a node"),
+    "no latency": ({"links": [{"source": "a", "target": "b"}]}, "edge a -> b has no latency_s"),
+    "one way": ({"directed": True}, "no edge b -> a"),
+    "a direction that is none": ({"directed": "both"}, "directed: .*boolean"),
+    "many graphs": ({"multigraph": True, "links": node_link()["links"] * 2}, "edge a -> b stands twice"),
+    "words for a number": (
+        {"links": [node_link()["links"][0] | {"latency_s": "slow"}]},
+        "edge a -> b: latency_s is 'slow'; wanted a number",
+    ),
+    "a device of nothing": (
+        {"nodes": [{"id": "a", "memory_bytes": None}, {"id": "b"}]},
+        "device a: memory_bytes is None",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_NODE_LINK)
+def test_broken_node_link_json_says_where(tmp_path, name):
+    changed, says = BROKEN_NODE_LINK[name]
+    with pytest.raises(LabError, match=says) as refused:
+        load_topology(written(tmp_path / "mine.json", node_link(**changed)))
+    assert str(refused.value).startswith("mine.json: ")
+    assert "\n" not in str(refused.value)
+
+
+def test_what_xml_cannot_hold_is_refused_where_it_is_made():
+    with pytest.raises(TopologyError, match=r"device 'a\\x01' holds a character that cannot be printed"):
+        Device(name="a\x01")
