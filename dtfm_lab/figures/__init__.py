@@ -4,20 +4,30 @@ from dtfm_lab.figures.coarse_graph import coarse_graph
 from dtfm_lab.figures.comparison import comparison
 from dtfm_lab.figures.convergence import convergence
 from dtfm_lab.figures.cost_breakdown import cost_breakdown
+from dtfm_lab.figures.five_steps import five_steps, step
 from dtfm_lab.figures.gantt import gantt
 from dtfm_lab.figures.link_matrix import link_matrix
 from dtfm_lab.figures.losses import losses
+from dtfm_lab.figures.matching import matching
 from dtfm_lab.figures.network import network
-from dtfm_lab.figures.theme import theme
+from dtfm_lab.figures.network_map import network_map
+from dtfm_lab.figures.plan_map import plan_map
+from dtfm_lab.figures.theme import alt_text, theme
 
 __all__ = [
+    "alt_text",
     "coarse_graph",
     "comparison",
     "convergence",
     "cost_breakdown",
+    "five_steps",
     "gantt",
     "link_matrix",
     "losses",
+    "matching",
     "network",
+    "network_map",
+    "plan_map",
+    "step",
     "theme",
 ]

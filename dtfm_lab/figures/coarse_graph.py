@@ -14,7 +14,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.layout import open_ellipse
 from dtfm_lab.figures.palette import FAINT, VERMILLION, ink_on, stage_color
-from dtfm_lab.figures.theme import bare, quality, titled
+from dtfm_lab.figures.theme import bare, described, quality, titled
 from dtfm_lab.figures.weight_matrix import weight_matrix
 
 MOST_NODES = 16
@@ -30,11 +30,14 @@ def coarse_graph(plan: Plan) -> go.Figure:
     graph = plan.coarse_graph()
     figure = weight_matrix(graph) if len(graph) > MOST_NODES else _graph(graph)
     cost = plan.cost
+    title = f"{plan.job.name} on {plan.topology.name}: communication cost {format_s(cost.total_s)}"
+    parts = f"slowest synchronisation {format_s(cost.data_parallel_s)} + path {format_s(cost.pipeline_s)}"
+    hops = ", ".join(f"stage {s} to {s + 1} {format_s(float(hop_s))}" for s, hop_s in enumerate(cost.hop_s))
+    described(figure, f"Coarsened graph of {title} = {parts}. Path: {hops or 'a single stage'}.")
     return titled(
         figure,
-        f"{plan.job.name} on {plan.topology.name}: communication cost {format_s(cost.total_s)}",
-        f"slowest synchronisation {format_s(cost.data_parallel_s)} + path {format_s(cost.pipeline_s)} · "
-        f"by {plan.planner}, {quality(plan.gap)}",
+        title,
+        f"{parts} · by {plan.planner}, {quality(plan.gap)}",
         height=760 if len(graph) > MOST_NODES else 660 if len(graph) > FEW_NODES else 560,
         hovermode="closest",
     )

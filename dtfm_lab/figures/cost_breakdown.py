@@ -8,14 +8,15 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import BLUE, SKY, VERMILLION
-from dtfm_lab.figures.theme import LEGEND_BELOW, quality, titled
+from dtfm_lab.figures.theme import LEGEND_BELOW, PROVEN, described, quality, titled
 
 BOUND = "lower bound: no placement costs less"
 OUTLINE = {"width": 1, "color": "#ffffff"}
 
 
 def cost_breakdown(*plans: Plan) -> go.Figure:
-    """A stacked bar a plan: the slowest group's synchronisation, then each hop; a line at the lower bound."""
+    """A stacked bar a plan: the slowest group's synchronisation, then each hop, and the gap in words;
+    marks at the lower bound."""
     if not plans:
         raise PlanError("no plans to draw; wanted at least one")
     rows = list(range(len(plans)))
@@ -43,11 +44,18 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
     figure.add_traces(_bounds(plans))
     names = [f"{plan.planner}<br>{format_s(plan.cost.total_s)}" for plan in plans]
     figure.update_yaxes(tickvals=rows, ticktext=names, range=[len(plans) - 0.4, -0.6], showgrid=False, zeroline=False)
-    figure.update_xaxes(title_text="communication cost (s)", rangemode="tozero")
+    longest_s = max(plan.cost.total_s for plan in plans)
+    figure.update_xaxes(title_text="communication cost (s)", range=[0, 1.16 * longest_s or 1.0], exponentformat="none")
+    for row, plan in enumerate(plans):
+        gap = "proven best" if plan.gap < PROVEN else f"gap {plan.gap:.1%}"
+        figure.add_annotation(
+            x=plan.cost.total_s, y=row, text=gap, showarrow=False, xanchor="left", xshift=4,
+            hovertext=f"cost {format_s(plan.cost.total_s)}, lower bound {format_s(plan.lower_bound_s)}",
+        )  # fmt: skip
     networks = " and ".join(dict.fromkeys(f"{plan.job.name} on {plan.topology.name}" for plan in plans))
     best = min(plans, key=lambda plan: plan.cost.total_s)
     return titled(
-        figure,
+        described(figure, _told(plans)),
         f"{networks}: communication cost {format_s(best.cost.total_s)}",
         f"by {best.planner}, {quality(best.gap)} · no placement takes less than {format_s(best.lower_bound_s)}",
         barmode="stack",
@@ -56,6 +64,15 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
         margin_b=96,
         uniformtext={"minsize": 9, "mode": "hide"},
     )
+
+
+def _told(plans: tuple[Plan, ...]) -> str:
+    each = (
+        f"{plan.planner} on {plan.topology.name} {format_s(plan.cost.total_s)}: slowest synchronisation "
+        f"{format_s(plan.cost.data_parallel_s)}, hops {format_s(plan.cost.pipeline_s)}, {quality(plan.gap)}"
+        for plan in plans
+    )
+    return f"Communication cost, stacked: {'; '.join(each)}."
 
 
 def _bar(
@@ -78,18 +95,20 @@ def _bar(
 
 
 def _bounds(plans: tuple[Plan, ...]) -> list[go.Scatter]:
-    """A line through each bar at what no placement can beat: black on white, seen on any colour."""
+    """Marks above and below each bar at what no placement can beat; none across it, where the words are."""
     x: list[float | None] = []
     y: list[float | None] = []
     for row, plan in enumerate(plans):
-        x += [plan.lower_bound_s, plan.lower_bound_s, None]
-        y += [row - 0.47, row + 0.47, None]
-    common = {"x": x, "y": y, "mode": "lines", "showlegend": False, "legendgroup": "bound"}
-    hover = "lower bound %{x:.4g} s<extra></extra>"
-    dashes = {"width": 2.5, "color": "#111111", "dash": "4px,3px"}
-    key = {"width": 2.5, "color": "#808080", "dash": "4px,3px"}
+        for end in (-0.47, 0.47):
+            x += [plan.lower_bound_s, plan.lower_bound_s, None]
+            y += [row + end, row + end * 0.7, None]
     return [
-        go.Scatter(**common, name="lower bound, ground", line={"width": 5, "color": "#ffffff"}, hoverinfo="skip"),
-        go.Scatter(**common, name="lower bound", line=dashes, hovertemplate=hover),
-        go.Scatter(x=[None], y=[None], mode="lines", name=BOUND, legendgroup="bound", line=key),
+        go.Scatter(
+            x=x,
+            y=y,
+            mode="lines",
+            name=BOUND,
+            line={"width": 3, "color": "#808080"},
+            hovertemplate="lower bound %{x:.4g} s<extra></extra>",
+        )
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -12,12 +14,20 @@ from dtfm_lab.figures.layout import is_drawn
 from dtfm_lab.figures.palette import BLUE, GREY, ink_on, stage_color
 
 ROOM_FOR_NUMBER_PX = 12
+FADED = 0.3
 
 
 def devices(
-    topology: Topology, places: FloatArray, plan: Plan | None, *, marker_px: float, named: bool
+    topology: Topology,
+    places: FloatArray,
+    plan: Plan | None,
+    *,
+    marker_px: float,
+    named: bool,
+    strong: Collection[int] | None = None,
 ) -> list[go.Scatter]:
-    """With a plan, in the colour and with the number of their stage, grey where idle."""
+    """With a plan, in the colour and with the number of their stage, grey where idle; all but the ``strong``
+    ones, if any are given, faded and without a number."""
     task: dict[int, tuple[int, int]] = {}
     if plan is not None:
         task = {int(device): (s, r) for (s, r), device in np.ndenumerate(plan.placement.devices)}
@@ -26,6 +36,7 @@ def devices(
     words = [_words(device) for device in topology.devices]
     if plan is not None:
         words = [w + _task(task.get(i)) for i, w in enumerate(words)]
+    shown = [strong is None or i in strong for i in everyone]
     x, y = places.T.tolist()
     marks = go.Scatter(
         x=x,
@@ -33,9 +44,14 @@ def devices(
         showlegend=False,
         mode="markers+text" if marker_px >= ROOM_FOR_NUMBER_PX else "markers",
         name="devices",
-        text=[str(task[i][0]) if i in task else "" for i in everyone],
+        text=[str(task[i][0]) if i in task and shown[i] else "" for i in everyone],
         textfont={"color": [ink_on(color) for color in colors], "size": 12 if marker_px > 15 else 10},
-        marker={"size": marker_px, "color": colors, "opacity": 1, "line": {"width": 1, "color": "#444444"}},
+        marker={
+            "size": marker_px,
+            "color": colors,
+            "opacity": 1 if strong is None else [1.0 if is_shown else FADED for is_shown in shown],
+            "line": {"width": 1, "color": "#444444"},
+        },
         hovertext=words,
         hoverinfo="text",
     )

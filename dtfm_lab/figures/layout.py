@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +11,7 @@ from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.units import FloatArray
 
 RING_UP_TO = 12
-"""devices of a region; more of them fill a disc"""
-GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
+"""devices of a region; more of them fill a spiral"""
 
 
 class Patch(NamedTuple):
@@ -39,7 +38,7 @@ def is_drawn(topology: Topology) -> bool:
 
 
 def device_places(topology: Topology) -> FloatArray:
-    """(N, 2) x and y, y upwards: as drawn in the topology, or rings of devices on a circle of regions.
+    """(N, 2) x and y, y upwards: as drawn in the topology, or clusters of devices on a circle of regions.
 
     The smallest distance between two devices is 1.
     """
@@ -63,11 +62,28 @@ def region_patches(topology: Topology, places: FloatArray, margin: float) -> dic
     return patches
 
 
+def rim_to_rim(patches: Mapping[str, Patch], a: str, b: str) -> FloatArray:
+    """(9, 2) from one region to another, as far as neither holds the other's centre."""
+    start, end = patches[a].centre, patches[b].centre
+    if not (patches[a].holds(end) or patches[b].holds(start)):
+        start, end = patches[a].rim(end), patches[b].rim(start)
+    return np.linspace(start, end, 9)
+
+
 def circle(n: int, radius: float) -> FloatArray:
     """(n, 2) points, clockwise from the top; two side by side, one in the middle."""
     start = np.pi if n == 2 else np.pi / 2
     angle = start - 2 * np.pi * np.arange(n) / max(1, n)
     return (radius if n > 1 else 0.0) * np.column_stack([np.cos(angle), np.sin(angle)])
+
+
+def cluster(n: int) -> FloatArray:
+    """(n, 2) places about 1 apart, each next to the one before: a ring, or a spiral of many."""
+    if n <= RING_UP_TO:
+        return circle(n, 0.5 / np.sin(np.pi / n)) if n > 1 else np.zeros((1, 2))
+    turn = np.sqrt(4 * np.pi * (np.arange(n) + 0.9))
+    spiral = (turn / (2 * np.pi))[:, None] * np.column_stack([np.sin(turn), np.cos(turn)])
+    return spiral - (spiral.min(axis=0) + spiral.max(axis=0)) / 2
 
 
 def open_ellipse(n: int) -> FloatArray:
@@ -99,7 +115,7 @@ def bent(a: FloatArray, b: FloatArray, others: Iterable[FloatArray], clearance: 
 def _rings(topology: Topology) -> FloatArray:
     """Regions on a circle, just far enough apart for the two largest to be neighbours."""
     members = [[i for i, d in enumerate(topology.devices) if d.region == region] for region in topology.regions]
-    groups = [_group(len(of_it)) for of_it in members]
+    groups = [cluster(len(of_it)) for of_it in members]
     radii = sorted((float(np.linalg.norm(group, axis=1).max()) for group in groups), reverse=True)
     n = len(groups)
     centres = circle(n, (sum(radii[:2]) + 3.5) / (2 * np.sin(np.pi / n)) if n > 1 else 0.0)
@@ -107,11 +123,3 @@ def _rings(topology: Topology) -> FloatArray:
     for of_it, group, centre in zip(members, groups, centres, strict=True):
         places[of_it] = centre + group
     return places
-
-
-def _group(n: int) -> FloatArray:
-    """(n, 2) a ring, or a sunflower's disc, neighbours about 1 apart."""
-    if n <= RING_UP_TO:
-        return circle(n, 0.5 / np.sin(np.pi / n))
-    k = np.arange(n)
-    return 0.62 * np.sqrt(k + 0.5)[:, None] * np.column_stack([np.cos(k * GOLDEN_ANGLE), np.sin(k * GOLDEN_ANGLE)])

@@ -3,61 +3,113 @@
 from __future__ import annotations
 
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
+from dtfm_lab.figures.links import NO_REGION
+from dtfm_lab.figures.network import count, require_same
 from dtfm_lab.figures.palette import CHEAP_TO_DEAR
-from dtfm_lab.figures.theme import titled
+from dtfm_lab.figures.theme import described, titled
 from dtfm_lab.figures.ticks import log_ticks
 
 NAMED_UP_TO = 32
-"""devices; of more, only the regions are named"""
+"""devices; of more, only the blocks are named"""
 WRITTEN_UP_TO = 12
 """devices; in more, cells have no room for their number"""
+BLOCKS_NAMED_UP_TO = 40
+ALIKE = 1.001
+"""ratio of the two directions of a pair up to which they count as one"""
 
 
-def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
-    """Row to column, devices sorted by region, logarithmic colours: light is cheap, dark is dear.
+class Block(NamedTuple):
+    """Devices that stand together in the matrix: of a region, or of a stage."""
 
-    ``of`` is "bandwidth" (Gbit/s) or "latency" (ms); raises UnknownName for anything else.
+    name: str
+    devices: list[int]
+
+
+def link_matrix(topology: Topology, of: str = "bandwidth", *, plan: Plan | None = None) -> go.Figure:
+    """Row to column, logarithmic colours: light is cheap, dark is dear. Devices stand by region, or by stage of
+    a plan, idle ones last.
+
+    ``of`` is "bandwidth" (Gbit/s) or "latency" (ms). Raises UnknownName for anything else, PlanError for a
+    plan of another network.
     """
     if of not in ("bandwidth", "latency"):
         raise unknown("link property", of, ("bandwidth", "latency"))
-    order = sorted(range(len(topology)), key=lambda i: topology.regions.index(topology.devices[i].region))
+    blocks = _regions(topology) if plan is None else _stages(topology, plan)
+    order = [i for block in blocks for i in block.devices]
     sorted_ = topology.subset(order)
     n = len(sorted_)
     values = to_gbps(sorted_.bandwidth_bytes_per_s) if of == "bandwidth" else to_ms(sorted_.latency_s)
     unit = "Gbit/s" if of == "bandwidth" else "ms"
     logs = _logs(values)
     apart = ~np.eye(n, dtype=bool)
-    written = [[f"{values[i, j]:.3g}" if i != j else "" for j in range(n)] for i in range(n)]
-    names = sorted_.names
-    hover = [[f"{names[i]} → {names[j]}: {values[i, j]:.4g} {unit}" for j in range(n)] for i in range(n)]
-    figure = go.Figure(
-        go.Heatmap(
-            z=[[float(logs[i, j]) if i != j else None for j in range(n)] for i in range(n)],
-            text=written if n <= WRITTEN_UP_TO else None,
-            texttemplate="%{text}" if n <= WRITTEN_UP_TO else None,
-            hovertext=hover,
-            hoverinfo="text",
-            hoverongaps=False,
-            xgap=1 if n <= NAMED_UP_TO else 0,
-            ygap=1 if n <= NAMED_UP_TO else 0,
-            colorscale=CHEAP_TO_DEAR if of == "latency" else CHEAP_TO_DEAR.removesuffix("_r"),
-            colorbar=_colorbar(logs[apart], unit),
-        )
+    digits = 3 if n <= WRITTEN_UP_TO else 4
+    names = [_category(name) for name in sorted_.names]
+    heat = go.Heatmap(
+        x=names,
+        y=names,
+        z=[[round(float(logs[i, j]), 7) if i != j else None for j in range(n)] for i in range(n)],
+        text=[[f"{values[i, j]:.{digits}g}" if i != j else "" for j in range(n)] for i in range(n)],
+        texttemplate="%{text}" if n <= WRITTEN_UP_TO else None,
+        hovertemplate=f"%{{y}} → %{{x}}: %{{text}} {unit}<extra></extra>",
+        hoverongaps=False,
+        xgap=1 if n <= NAMED_UP_TO else 0,
+        ygap=1 if n <= NAMED_UP_TO else 0,
+        colorscale=CHEAP_TO_DEAR if of == "latency" else CHEAP_TO_DEAR.removesuffix("_r"),
+        colorbar=_colorbar(logs[apart], unit),
     )
-    _name_axes(figure, sorted_)
-    return titled(
-        figure,
-        f"{topology.name}: {of} from row to column ({unit})",
-        f"{n} devices in {len(topology.regions)} regions · logarithmic colours, light is cheap",
-        height=max(420, min(760, 220 + 40 * n)),
-    )
+    figure = go.Figure(heat)
+    _name_axes(figure, names, blocks)
+    by = count(len(topology.regions), "region") if plan is None else f"{count(plan.job.n_stages, 'stage')} of the plan"
+    title = f"{topology.name}: {of} from row to column ({unit})"
+    note = f"{count(n, 'device')} by {by} · logarithmic colours, light is cheap · {_directions(values, names, of)}"
+    titled(figure, title, note, height=max(420, min(800, 220 + 40 * n)))
+    return described(figure, f"Heat map of the links of {title}; {note}.")
+
+
+def _regions(topology: Topology) -> list[Block]:
+    members = {region: [i for i, d in enumerate(topology.devices) if d.region == region] for region in topology.regions}
+    return [Block(region or NO_REGION, devices) for region, devices in members.items()]
+
+
+def _stages(topology: Topology, plan: Plan) -> list[Block]:
+    require_same(topology, plan)
+    blocks = [Block(f"stage {stage}", group.tolist()) for stage, group in enumerate(plan.placement.devices)]
+    return [*blocks, Block("idle", list(plan.idle_devices))] if plan.idle_devices else blocks
+
+
+def _category(name: str) -> str:
+    """Plotly would take a number for a position, not for a name."""
+    try:
+        float(name)
+    except ValueError:
+        return name
+    return f"device {name}"
+
+
+def _directions(values: FloatArray, names: list[str], of: str) -> str:
+    """How far apart the two directions of a pair are at most."""
+    if len(values) == 1:
+        return "no link"
+    values = np.where(np.eye(len(values), dtype=bool), 1.0, values)
+    low, high = np.minimum(values, values.T), np.maximum(values, values.T)
+    ratio = np.divide(high, low, out=np.ones_like(high), where=low > 0)
+    more = "faster" if of == "bandwidth" else "longer"
+    i, j = np.unravel_index(int(np.where(values >= values.T, ratio, 0).argmax()), ratio.shape)
+    if ratio[i, j] > ALIKE:
+        return f"directions differ: {names[i]} → {names[j]} is {ratio[i, j]:.3g} times {more} than back"
+    if (one_way := np.argwhere((low == 0) & (high > 0) & (values > 0))).size:
+        i, j = one_way[0]
+        return f"directions differ: {names[i]} → {names[j]} is {more} than back"
+    return "both directions alike"
 
 
 def _logs(values: FloatArray) -> FloatArray:
@@ -79,19 +131,26 @@ def _colorbar(logs: FloatArray, unit: str) -> dict[str, object]:
     }
 
 
-def _name_axes(figure: go.Figure, topology: Topology) -> None:
-    """Device names, or a region's name at its middle and a line at its end."""
-    n = len(topology)
-    ticks, words = list(range(n)), list(topology.names)
-    edges = np.flatnonzero([a.region != b.region for a, b in zip(topology.devices, topology.devices[1:], strict=False)])
-    if n > NAMED_UP_TO and topology.regions != ("",):
-        bounds = [-0.5, *(edges + 0.5).tolist(), n - 0.5]
-        ticks = [(a + b) / 2 for a, b in itertools.pairwise(bounds)]
-        words = [region or "no region" for region in topology.regions]
-    for edge in (edges + 0.5).tolist():
+def _name_axes(figure: go.Figure, names: list[str], blocks: list[Block]) -> None:
+    """Device names, or a block's name at its middle; a line between blocks, as on the page behind the cells."""
+    n = len(names)
+    ends = list(itertools.accumulate(len(block.devices) for block in blocks))
+    ticks: list[float] = list(range(n))
+    words = names
+    if n > NAMED_UP_TO and len(blocks) > 1:
+        every = max(1, -(-len(blocks) // BLOCKS_NAMED_UP_TO))
+        middles = [end - len(block.devices) / 2 - 0.5 for end, block in zip(ends, blocks, strict=True)]
+        ticks, words = middles[::every], [block.name for block in blocks][::every]
+    elif n > NAMED_UP_TO:
+        every = -(-n // NAMED_UP_TO)
+        ticks, words = ticks[::every], names[::every]
+    width = 2.0 if n <= 128 else 1.0
+    lines = []
+    for edge in (end - 0.5 for end in ends[:-1]):
         for across, along in ("xy", "yx"):
-            ends = {f"{across}0": edge, f"{across}1": edge, f"{along}0": -0.5, f"{along}1": n - 0.5}
-            figure.add_shape(type="line", **ends, line={"width": 1.5, "color": "#ffffff"})
-    axis = {"tickvals": ticks, "ticktext": words, "showgrid": False, "zeroline": False, "constrain": "domain"}
+            ends_at = {f"{across}0": edge, f"{across}1": edge, f"{along}0": -0.5, f"{along}1": n - 0.5}
+            lines.append({"type": "line", **ends_at, "line": {"width": width, "color": "#ffffff"}})
+    figure.update_layout(shapes=lines)
+    axis = {"type": "category", "tickvals": ticks, "ticktext": words, "showgrid": False, "constrain": "domain"}
     figure.update_xaxes(**axis, title_text="to", range=[-0.5, n - 0.5])
     figure.update_yaxes(**axis, title_text="from", range=[n - 0.5, -0.5], scaleanchor="x")

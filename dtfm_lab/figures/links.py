@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import combinations
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
-from dtfm_lab.figures.layout import Patch, bent
+from dtfm_lab.figures.layout import bent
 from dtfm_lab.figures.palette import FAINT
 
 CLASSES = 5
@@ -24,6 +24,7 @@ class Line(NamedTuple):
     """A link in both directions: where it is drawn, its slower bandwidth, and what it says."""
 
     points: FloatArray
+    """(n, 2); a row of NaN lifts the pen"""
     gbps: float
     text: str
 
@@ -39,17 +40,23 @@ def device_links(topology: Topology, places: FloatArray) -> list[go.Scatter]:
     return _drawn(lines)
 
 
-def region_links(topology: Topology, patches: Mapping[str, Patch]) -> list[go.Scatter]:
-    """Every pair of regions, by the medians of their links, from rim to rim."""
+def region_links(
+    topology: Topology, route: Callable[[str, str], FloatArray], each: int | None = None
+) -> list[go.Scatter]:
+    """Pairs of regions, by the medians of their links; ``route`` says where a pair's line runs.
+
+    Every pair, or only those that are among the ``each`` fastest of one of their regions.
+    """
     members = {r: [i for i, d in enumerate(topology.devices) if d.region == r] for r in topology.regions}
-    lines = []
-    for a, b in combinations(topology.regions, 2):
-        start, end = patches[a].centre, patches[b].centre
-        if not (patches[a].holds(end) or patches[b].holds(start)):
-            start, end = patches[a].rim(end), patches[b].rim(start)
-        points = np.linspace(start, end, 9)
-        lines.append(_line(topology, members[a], members[b], points, a or NO_REGION, b or NO_REGION))
-    return _drawn(lines)
+    lines = {
+        (a, b): _line(topology, members[a], members[b], route(a, b), a or NO_REGION, b or NO_REGION)
+        for a, b in combinations(topology.regions, 2)
+    }
+    if each is not None:
+        of = {r: sorted((pair for pair in lines if r in pair), key=lambda p: -lines[p].gbps) for r in topology.regions}
+        keep = {pair for pairs in of.values() for pair in pairs[:each]}
+        lines = {pair: line for pair, line in lines.items() if pair in keep}
+    return _drawn(lines.values())
 
 
 def _line(topology: Topology, a: list[int], b: list[int], points: FloatArray, name_a: str, name_b: str) -> Line:
@@ -76,8 +83,9 @@ def _drawn(lines: Iterable[Line]) -> list[go.Scatter]:
         y: list[float | None] = []
         hover: list[str | None] = []
         for line in some:
-            x += [*line.points[:, 0].tolist(), None]
-            y += [*line.points[:, 1].tolist(), None]
+            points = [(None, None) if np.isnan(px) else (px, py) for px, py in line.points.tolist()]
+            x += [*(px for px, _ in points), None]
+            y += [*(py for _, py in points), None]
             hover += [line.text] * len(line.points) + [None]
         low, high = min(line.gbps for line in some), max(line.gbps for line in some)
         share = 1 - at / max(1, len(grouped) - 1)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import plotly.graph_objects as go
 
 from dtfm_lab.figures.palette import CATEGORIES
 
+SUBTITLE_LETTERS = 130
+"""that fit into the width of a notebook cell"""
+SUBTITLE_LINE_PX = 16
+PROVEN = 0.0005
+"""gap that rounds to 0.0 %"""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
 
@@ -56,19 +62,32 @@ def template(dark: bool = False) -> go.layout.Template:
 
 
 def titled(figure: go.Figure, title: str, subtitle: str = "", **layout: Any) -> go.Figure:
-    """The figure in the lab's look, in place; ``layout`` adds to it."""
+    """The figure in the lab's look, in place, a long subtitle in several lines; ``layout`` adds to it."""
+    lines = textwrap.wrap(subtitle, SUBTITLE_LETTERS)
     figure.update_layout(
         template=template(),
-        title={"text": title, "subtitle": {"text": subtitle}},
-        margin={"t": 84 if subtitle else 64, "r": 32, "b": 60, "l": 32},
+        title={"text": title, "subtitle": {"text": "<br>".join(lines)}},
+        margin={"t": 64 + (20 + SUBTITLE_LINE_PX * (len(lines) - 1) if lines else 0), "r": 32, "b": 60, "l": 32},
     )
     figure.update_layout(**layout)
     return figure
 
 
+def described(figure: go.Figure, words: str) -> go.Figure:
+    """Keeps what a reader who cannot see the figure should know, in place; ``alt_text`` gives it back."""
+    figure.update_layout(meta={"alt": words})
+    return figure
+
+
+def alt_text(figure: go.Figure) -> str:
+    """What the figure shows, in a sentence or two; its title where nothing more was kept."""
+    words = (figure.layout.meta or {}).get("alt")
+    return str(words or figure.layout.title.text or "")
+
+
 def quality(gap: float) -> str:
     """What a plan's gap to its lower bound proves."""
-    return "proven best" if gap < 0.0005 else f"at most {gap:.1%} of it could be saved"
+    return "proven best" if gap < PROVEN else f"at most {gap:.1%} of it could be saved"
 
 
 def bare(figure: go.Figure, *, square: bool = False) -> go.Figure:

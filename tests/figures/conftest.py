@@ -26,6 +26,12 @@ def steps():
 
 
 @pytest.fixture(scope="session")
+def population():
+    """Steps of a planner that keeps one, and so has a median and a diversity."""
+    return list(search(load_topology("lecture-hall"), load_job("tiny"), steps=3))
+
+
+@pytest.fixture(scope="session")
 def predicted(small_plan):
     return simulate(small_plan, "1f1b")
 

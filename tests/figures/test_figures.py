@@ -12,7 +12,7 @@ import pytest
 
 from dtfm_lab import figures
 from dtfm_lab.compare import compare
-from dtfm_lab.domain.errors import PlanError, TraceError, UnknownName
+from dtfm_lab.domain.errors import PlanError, TraceError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.files import load_topology
@@ -57,6 +57,7 @@ MAKERS = {
     "network of one": lambda s: figures.network(one_device(), given(one_device(), 1, 1)),
     "bandwidth": lambda s: figures.link_matrix(s.small.topology),
     "latency": lambda s: figures.link_matrix(asymmetric(), of="latency"),
+    "links by stage": lambda s: figures.link_matrix(asymmetric(), plan=given(asymmetric(), 2, 2)),
     "large latency": lambda s: figures.link_matrix(s.large.topology, of="latency"),
     "links of one": lambda s: figures.link_matrix(one_device()),
     "coarse graph": lambda s: figures.coarse_graph(s.small),
@@ -65,9 +66,21 @@ MAKERS = {
     "coarse graph of 3": lambda s: figures.coarse_graph(given(s.small.topology, 3, 2)),
     "coarse graph of 16": lambda s: figures.coarse_graph(given(s.large.topology, 16, 4)),
     "coarse graph of 32": lambda s: figures.coarse_graph(given(s.large.topology, 32, 2)),
+    "network map": lambda s: figures.network_map(s.large.topology),
+    "network map without places": lambda s: figures.network_map(asymmetric()),
+    "map of a plan": lambda s: figures.plan_map(s.large, pipeline=1, group=2),
+    "map of a plan without places": lambda s: figures.plan_map(s.small, pipeline=0),
+    "matching": lambda s: figures.matching(s.large, 3),
+    "five steps": lambda s: figures.five_steps(s.small),
+    "five steps of 64 devices": lambda s: figures.five_steps(s.large),
+    "five steps of one device": lambda s: figures.five_steps(given(one_device(), 1, 1)),
+    "five steps of one stage": lambda s: figures.five_steps(given(s.small.topology, 1, 4)),
+    "five steps of one replica": lambda s: figures.five_steps(given(s.large.topology, 32, 1)),
+    "step d": lambda s: figures.step(s.large, "d"),
     "gantt": lambda s: figures.gantt(s.predicted),
     "gantt of two": lambda s: figures.gantt(s.predicted, against=s.measured),
     "convergence": lambda s: figures.convergence({"one": s.steps, "two": s.steps[:1]}),
+    "convergence in time": lambda s: figures.convergence(s.population, against="seconds", diversity=True),
     "convergence of a step": lambda s: figures.convergence(s.steps[:1]),
     "cost breakdown": lambda s: figures.cost_breakdown(s.small),
     "cost breakdown of several": lambda s: figures.cost_breakdown(s.large, given(s.large.topology, 1, 64)),
@@ -82,10 +95,10 @@ class Samples:
 
 
 @pytest.fixture(scope="session")
-def samples(small_plan, large_plan, predicted, measured, compared, steps):
-    return Samples(
-        small=small_plan, large=large_plan, predicted=predicted, measured=measured, compared=compared, steps=steps
-    )
+def samples(small_plan, large_plan, predicted, measured, compared, steps, population):
+    plans = {"small": small_plan, "large": large_plan}
+    traces = {"predicted": predicted, "measured": measured, "compared": compared}
+    return Samples(**plans, **traces, steps=steps, population=population)
 
 
 @pytest.fixture(scope="session", params=MAKERS)
@@ -111,6 +124,11 @@ def test_figures_have_a_title_a_height_and_no_latex(figure):
 def test_visible_axes_of_numbers_carry_a_unit_or_a_noun(figure):
     axes = [a for a in figure.select_xaxes() if a.visible is not False]
     assert all(axis.title.text for axis in axes)
+
+
+def test_every_figure_has_words_for_who_cannot_see_it(figure):
+    assert figures.alt_text(figure)
+    assert "nan" not in figures.alt_text(figure)
 
 
 def test_a_dark_copy_changes_the_page_and_not_the_data(figure):
@@ -181,20 +199,6 @@ def test_a_plan_of_another_network_is_refused(small_plan, large_plan):
         figures.network(small_plan.topology, large_plan)
 
 
-def test_link_matrix_shows_the_logarithm_and_nothing_on_the_diagonal():
-    topology = load_topology("lecture-hall")
-    [heat] = figures.link_matrix(topology).data
-    z = [list(row) for row in heat.z]
-    assert all((z[i][j] is None) == (i == j) for i in range(8) for j in range(8))
-    assert 10 ** z[0][1] == pytest.approx(0.3)
-    assert heat.hovertext[0][1] == "ada → alan: 0.3 Gbit/s"
-
-
-def test_link_matrix_knows_two_properties():
-    with pytest.raises(UnknownName, match="did you mean 'latency'"):
-        figures.link_matrix(one_device(), of="latencies")
-
-
 def test_the_coarse_graph_labels_every_hop_of_the_path(large_plan):
     figure = figures.coarse_graph(large_plan)
     labels = [a.text for a in figure.layout.annotations if a.text.startswith("<b>")]
@@ -209,34 +213,22 @@ def test_more_than_sixteen_stages_are_a_matrix(large_plan):
     assert [heat.z[i][i] for i in range(32)] == [None] * 32
 
 
-def test_a_curve_of_convergence_only_falls_and_stays_above_the_bound(steps):
-    curve, bound = figures.convergence(steps).data
-    assert list(curve.y) == sorted(curve.y, reverse=True)
-    assert curve.y[-1] == steps[-1].best_s >= bound.y[0] == steps[-1].bound_s
-    assert curve.line.shape == "hv"
-    assert bound.line.dash == "dash"
-
-
-def test_several_searches_share_one_bound(steps):
-    figure = figures.convergence({"a": steps, "b": iter(steps[:3])})
-    assert [trace.name.split(" ")[0] for trace in figure.data] == ["a:", "b:", "lower"]
-
-
-@pytest.mark.parametrize("nothing", [[], {}, {"a": []}])
-def test_a_search_without_steps_is_refused(nothing):
-    with pytest.raises(PlanError, match="wanted at least one"):
-        figures.convergence(nothing)
-
-
 def test_the_parts_of_a_cost_add_up(large_plan):
     bars = [trace for trace in figures.cost_breakdown(large_plan).data if isinstance(trace, go.Bar)]
     assert len(bars) == large_plan.job.n_stages
     assert sum(bar.x[0] for bar in bars) == pytest.approx(large_plan.cost.total_s)
 
 
-def test_the_lower_bound_is_marked(small_plan):
-    line = next(t for t in figures.cost_breakdown(small_plan).data if t.name == "lower bound")
-    assert line.x[:2] == (small_plan.lower_bound_s,) * 2
+def test_the_lower_bound_is_marked_above_and_below_the_bar(small_plan):
+    figure = figures.cost_breakdown(small_plan)
+    marks = next(t for t in figure.data if t.name.startswith("lower bound"))
+    assert [x for x in marks.x if x is not None] == [small_plan.lower_bound_s] * 4
+    assert [abs(y) > 0.3 for y in marks.y if y is not None] == [True] * 4
+
+
+def test_a_breakdown_says_every_gap_in_words(small_plan, large_plan):
+    words = [a.text for a in figures.cost_breakdown(small_plan, large_plan).layout.annotations]
+    assert words == ["proven best", f"gap {large_plan.gap:.1%}"]
 
 
 def test_no_plan_no_breakdown():

@@ -1,0 +1,163 @@
+"""An edge of the coarsened graph from near: which device of one group speaks to which of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import FloatArray, IntArray, format_s
+from dtfm_lab.figures.palette import BLUE, VERMILLION, stage_color
+from dtfm_lab.figures.theme import LEGEND_BELOW, bare, described, titled
+from dtfm_lab.planning.cost import bottleneck_matching
+
+NAMED_UP_TO = 32
+"""pairs; of more, only the slowest is labelled"""
+ROW_PX, CROWDED_ROW_PX = 34, 18
+HEADING_PX = 44
+FEW_PAIRS = 12
+CANDIDATE = "rgba(128, 128, 128, 0.30)"
+MANY_CANDIDATES = "rgba(128, 128, 128, 0.10)"
+
+
+def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
+    """Two groups as columns: every candidate pair faint, matched pairs strong, the slowest of them marked.
+
+    ``edge`` is a hop of the pipelines (its first stage), or any two stages. Neighbouring stages are shown as
+    the plan pairs them; two others by their bottleneck matching, which is the weight of their edge.
+
+    Raises PlanError for stages that the plan does not have.
+    """
+    a, b = _stages(plan, edge)
+    left, right = plan.placement.devices[[a, b]]
+    pair_s = plan.topology.round_trip_s(plan.job.hop_bytes)
+    best_s, columns = bottleneck_matching(pair_s[np.ix_(left, right)])
+    if on_path := abs(a - b) == 1:
+        columns = np.arange(len(left))
+    order = _by_region(plan, left)
+    left, right = left[order], right[columns[order]]
+    pairs_s = pair_s[left, right]
+    figure = go.Figure([_candidates(plan, left, right, pair_s), *_matched(plan, left, right, pairs_s)])
+    for column, stage, devices in ((0, a, left), (1, b, right)):
+        figure.add_trace(_devices(plan, column, stage, devices))
+        figure.add_annotation(x=column, y=0, text=f"<b>stage {stage}</b>", showarrow=False, yshift=26)
+    bare(figure)
+    n = len(left)
+    row_px = ROW_PX if n <= FEW_PAIRS else CROWDED_ROW_PX
+    figure.update_xaxes(range=[-0.42, 1.42])
+    figure.update_yaxes(range=[n - 0.4, -HEADING_PX / row_px])
+    slowest = int(pairs_s.argmax())
+    names = plan.topology.names
+    title = f"stage {a} – stage {b}: {_matched_pairs(n)}, the slowest in {format_s(float(pairs_s[slowest]))}"
+    note = f"{names[left[slowest]]} – {names[right[slowest]]}, activations there and gradients back"
+    if not on_path:
+        note += " · not a hop of the pipelines"
+    elif pairs_s[slowest] > best_s * (1 + 1e-9):
+        note += f" · the best matching would need {format_s(best_s)}"
+    else:
+        note += f" · no perfect matching of these {n * n:,} pairs has a faster slowest pair"
+    height = int(190 + HEADING_PX + max(2, n) * row_px)
+    titled(figure, title, note, height=height, hovermode="closest", legend=LEGEND_BELOW)
+    return described(figure, f"{plan.job.name} on {plan.topology.name}, {title}; {note}.")
+
+
+def _matched_pairs(n: int) -> str:
+    return "1 matched pair" if n == 1 else f"{n} matched pairs"
+
+
+def _stages(plan: Plan, edge: int | tuple[int, int]) -> tuple[int, int]:
+    n = plan.job.n_stages
+    pair = (edge, edge + 1) if isinstance(edge, int | np.integer) else tuple(edge)
+    whole = all(isinstance(stage, int | np.integer) and 0 <= stage < n for stage in pair)
+    if len(pair) != 2 or not whole or pair[0] == pair[1]:
+        hops = f"a hop from 0 to {n - 2} or two of the stages 0 to {n - 1}" if n > 1 else "a plan of two stages or more"
+        raise PlanError(f"edge is {edge!r}; wanted {hops}")
+    return int(pair[0]), int(pair[1])
+
+
+def _by_region(plan: Plan, devices: IntArray) -> IntArray:
+    """Positions in ``devices``, regions together; pipelines keep their order within."""
+    regions = plan.topology.regions
+    at = [regions.index(plan.topology.devices[i].region) for i in devices]
+    return np.argsort(at, kind="stable")
+
+
+def _candidates(plan: Plan, left: IntArray, right: IntArray, pair_s: FloatArray) -> go.Scatter:
+    """All pairs that are not matched, hover at a third of the way, where fewer lines cross than in the middle."""
+    names = plan.topology.names
+    n = len(left)
+    rows = [(i, j) for i in range(n) for j in range(n) if i != j]
+    hover: list[str | None] = []
+    for i, j in rows if n <= NAMED_UP_TO else []:
+        words = f"{names[left[i]]} – {names[right[j]]}: {format_s(float(pair_s[left[i], right[j]]))}, not matched"
+        hover += [words, words, words, None]
+    return go.Scatter(
+        x=[0.0, 0.33, 1.0, None] * len(rows),
+        y=[y for i, j in rows for y in (i, i + 0.33 * (j - i), j, None)],
+        mode="lines",
+        name=f"other {n * (n - 1):,} candidates",
+        showlegend=n > 1,
+        line={"width": 1, "color": CANDIDATE if n <= FEW_PAIRS else MANY_CANDIDATES},
+        hovertext=hover or None,
+        hoverinfo="text" if hover else "skip",
+    )
+
+
+def _matched(plan: Plan, left: IntArray, right: IntArray, pairs_s: FloatArray) -> Iterable[go.Scatter]:
+    """The slowest pairs apart; a row says its seconds where there is room."""
+    names = plan.topology.names
+    n = len(left)
+    slowest = np.flatnonzero(pairs_s >= pairs_s.max() * (1 - 1e-9)).tolist()
+    others = [row for row in range(n) if row not in slowest]
+    for name, rows, color, width in (
+        ("matched pairs", others, BLUE, 3.0),
+        ("slowest pair" if len(slowest) == 1 else f"slowest, {len(slowest)} alike", slowest, VERMILLION, 5.0),
+    ):
+        words = [f"{names[left[r]]} – {names[right[r]]}: {format_s(float(pairs_s[r]))}, matched" for r in rows]
+        labels = [format_s(float(pairs_s[r])) if n <= NAMED_UP_TO or r == slowest[0] else "" for r in rows]
+        if rows is slowest:
+            labels = [f"<b>{label}</b>" if label else "" for label in labels]
+        if rows:
+            yield go.Scatter(
+                x=[0.0, 0.5, 1.0, None] * len(rows),
+                y=[y for row in rows for y in (row, row, row, None)],
+                mode="lines+text",
+                name=name,
+                line={"width": width if n <= FEW_PAIRS else width / 2, "color": color},
+                text=[
+                    t
+                    for label in labels
+                    for t in ("", f"<b>{label}</b>" if rows is slowest and label else label, "", "")
+                ],
+                textposition="top center",
+                textfont={"size": 12 if n <= FEW_PAIRS else 10, **({"color": color} if rows is slowest else {})},
+                hovertext=[w for word in words for w in (word, word, word, None)],
+                hoverinfo="text",
+            )
+
+
+def _devices(plan: Plan, column: int, stage: int, devices: IntArray) -> go.Scatter:
+    color = stage_color(stage)
+    few = len(devices) <= FEW_PAIRS
+    names = [plan.topology.names[i] for i in devices]
+    regions = [plan.topology.devices[i].region for i in devices]
+    labels = [
+        name if region in ("", name) or name.startswith(region) else f"{name} ({region})"
+        for name, region in zip(names, regions, strict=True)
+    ]
+    return go.Scatter(
+        x=[column] * len(devices),
+        y=list(range(len(devices))),
+        mode="markers+text",
+        name=f"group of stage {stage}",
+        showlegend=False,
+        text=[f" {label} " for label in labels],
+        textposition="middle left" if column == 0 else "middle right",
+        textfont={"size": 12 if few else 10},
+        marker={"size": 18 if few else 11, "color": color, "opacity": 1, "line": {"width": 1, "color": "#444444"}},
+        hovertext=labels,
+        hoverinfo="text",
+    )

@@ -1,0 +1,216 @@
+"""The world map: land, places, clusters that keep apart, and a plan drawn on it."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given as for_any
+from hypothesis import strategies as st
+
+from dtfm_lab import figures
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.places import find_place, place_names
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.figures.atlas import atlas
+from dtfm_lab.figures.layout import cluster
+from dtfm_lab.figures.spread import apart
+from dtfm_lab.figures.world import flight, land_rings, plane, view_of
+from dtfm_lab.files import load_topology
+from dtfm_lab.planning import evaluate
+
+
+def network_of(regions, each):
+    named = [region for region in regions for _ in range(each)]
+    n = len(named)
+    return Topology.from_matrices(np.full((n, n), 5.0), np.ones((n, n)), regions=named, name="drawn")
+
+
+def trace(figure, name):
+    return next(t for t in figure.data if t.name == name)
+
+
+def places_of(figure):
+    marks = trace(figure, "devices")
+    return np.column_stack([marks.x, marks.y])
+
+
+def holds(point, ring):
+    """Whether a closed ring goes around a point: an odd number of edges cross the ray to its right."""
+    (x, y), (a, b) = point, (ring, np.roll(ring, -1, axis=0))
+    across = (a[:, 1] > y) != (b[:, 1] > y)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        at = a[:, 0] + (y - a[:, 1]) / (b[:, 1] - a[:, 1]) * (b[:, 0] - a[:, 0])
+    return bool((across & (at > x)).sum() % 2)
+
+
+def test_land_is_closed_rings_of_degrees_without_antarctica():
+    rings = land_rings()
+    assert len(rings) > 100
+    assert all(np.array_equal(ring[0], ring[-1]) for ring in rings)
+    everything = np.vstack(rings)
+    assert everything[:, 1].min() > -60
+    assert everything[:, 1].max() < 90
+    assert max(np.abs(np.diff(ring[:, 0])).max() for ring in rings) < 60, "no ring jumps at the antimeridian"
+
+
+@pytest.mark.parametrize("city", ["Denver", "Munich", "Delhi", "Johannesburg", "Brasília", "Moscow", "Chengdu"])
+def test_inland_cities_stand_on_land(city):
+    latitude, longitude = find_place(city)
+    assert any(holds((longitude, latitude), ring) for ring in land_rings())
+
+
+def test_the_middle_of_the_pacific_is_sea():
+    assert not any(holds((-140.0, 10.0), ring) for ring in land_rings())
+
+
+@for_any(st.sampled_from(place_names()), st.sampled_from(place_names()))
+def test_a_flight_begins_and_ends_at_its_cities_and_goes_the_shorter_way_round(a, b):
+    ends = plane([find_place(a), find_place(b)])
+    pieces = flight(*ends)
+    np.testing.assert_allclose(pieces[0][0], ends[0])
+    np.testing.assert_allclose(pieces[-1][-1], ends[1])
+    assert all(np.ptp(piece[:, 0]) <= 180 + 1e-9 for piece in pieces)
+
+
+def test_the_pacific_is_not_cut_where_all_stand_around_it():
+    points = plane([find_place("Tokyo"), find_place("Oregon")])
+    assert np.ptp(points[:, 0]) < 120
+    assert len(flight(*points)) == 1
+    assert len(flight(*plane([find_place(c) for c in ("Tokyo", "Oregon", "Frankfurt", "Delhi")])[:2])) == 2
+
+
+@for_any(st.integers(1, 60))
+def test_devices_of_a_cluster_keep_apart(n):
+    places = cluster(n)
+    gaps = np.linalg.norm(places[:, None] - places[None], axis=-1) + 9 * np.eye(n)
+    assert gaps.min() > 0.85
+    if n > 2:
+        assert np.linalg.norm(np.diff(places, axis=0), axis=1).max() < 1.6
+
+
+@for_any(st.lists(st.tuples(st.integers(-300, 300), st.integers(-150, 150)), min_size=1, max_size=20), st.data())
+def test_boxes_part_until_none_overlaps(centres, data):
+    sides = st.tuples(st.integers(5, 30), st.integers(5, 30))
+    halves = np.array([data.draw(sides) for _ in centres], dtype=float)
+    moved = apart(np.array(centres, dtype=float), halves)
+    for i, j in itertools.combinations(range(len(centres)), 2):
+        overlap = halves[i] + halves[j] - np.abs(moved[i] - moved[j])
+        assert (overlap < 1.0).any()
+
+
+def test_what_stands_apart_stays_where_it_is():
+    centres = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0]])
+    np.testing.assert_allclose(apart(centres, np.full((3, 2), 10.0)), centres, atol=0.01)
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [
+        load_topology("worldwide"),
+        load_topology("universities"),
+        network_of(place_names()[::8], 8),
+        network_of(["Ireland 1", "Ireland 2", "Ireland 3"], 16),
+    ],
+    ids=["8 x 8", "2 x 32", "32 x 8", "3 x 16 at one place"],
+)
+def test_no_two_devices_cover_each_other_on_the_map(topology):
+    where = atlas(topology)
+    px = where.places / where.px(1.0)
+    gaps = np.linalg.norm(px[:, None] - px[None], axis=-1) + 999 * np.eye(len(topology))
+    assert gaps.min() >= where.marker_px
+    view = where.view
+    assert ((where.places > (view.west, view.south)) & (where.places < (view.east, view.north))).all()
+
+
+def test_devices_stand_around_their_regions_place():
+    topology = load_topology("regional")
+    places = places_of(figures.network_map(topology))
+    for region in topology.regions:
+        of_it = places[[device.region == region for device in topology.devices]]
+        latitude, longitude = find_place(region)
+        assert np.abs(of_it.mean(axis=0) - (longitude, latitude)).max() < 3
+
+
+def test_a_map_has_land_names_and_no_network_to_ask():
+    topology = load_topology("worldwide")
+    figure = figures.network_map(topology)
+    assert figure.data[0].name == "land"
+    assert {t.type for t in figure.data} == {"scatter"}
+    assert {a.text for a in figure.layout.annotations} == {f"<b>{region}</b>" for region in topology.regions}
+    assert figure.layout.yaxis.scaleanchor == "x"
+    assert "64 devices in 8 regions" in figures.alt_text(figure)
+
+
+def test_links_of_a_map_say_both_directions_and_their_classes():
+    lines = [t for t in figures.network_map(load_topology("worldwide")).data if "Gbit/s" in t.name]
+    texts = {text for line in lines for text in line.hovertext if text}
+    assert len(texts) == 28
+    assert all(text.count("→") == 2 for text in texts)
+
+
+def test_many_regions_show_their_fastest_links_and_say_so():
+    figure = figures.network_map(network_of(place_names()[::16], 1))
+    assert "2 fastest links of each region" in figure.layout.title.subtitle.text
+
+
+def test_regions_without_a_place_stand_below_the_map_and_are_named():
+    topology = network_of(["Tokyo", "Oregon", "moon"], 4)
+    figure = figures.network_map(topology)
+    assert "no known place, so below the map: moon" in figure.layout.title.subtitle.text
+    places = places_of(figure)
+    assert places[8:, 1].max() < places[:8, 1].min()
+    assert min(y for y in figure.data[0].y if y is not None) > places[8:, 1].max()
+
+
+def test_a_network_of_no_known_place_is_drawn_as_before_with_a_note(small_plan):
+    topology = small_plan.topology
+    figure = figures.network_map(topology)
+    assert figure.data == figures.network(topology).data
+    assert "no region has a known place on Earth" in figure.layout.title.subtitle.text
+
+
+def test_a_plan_on_the_map_shows_every_pipeline(large_plan):
+    figure = figures.plan_map(large_plan)
+    assert sum(t.name == "pipelines" for t in figure.data) == large_plan.job.n_replicas
+    assert sum(t.name == "pipelines" and bool(t.showlegend) for t in figure.data) == 1
+    marks = trace(figure, "devices")
+    assert sorted(marks.text) == sorted(str(s) for s in range(8) for _ in range(8))
+    assert marks.marker.opacity == 1
+
+
+def test_a_pipeline_brought_out_is_strong_and_the_rest_faded(large_plan):
+    figure = figures.plan_map(large_plan, pipeline=2)
+    strong = trace(figure, "pipeline 2")
+    assert strong.line.width > trace(figure, "other pipelines").line.width
+    visited = set(large_plan.placement.devices[:, 2].tolist())
+    opacity = trace(figure, "devices").marker.opacity
+    assert {i for i, o in enumerate(opacity) if o == 1} == visited
+    assert "pipeline 2: " in figure.layout.title.subtitle.text
+
+
+def test_a_group_brought_out_joins_all_its_members(large_plan):
+    figure = figures.plan_map(large_plan, group=3)
+    lines = trace(figure, "links within the group of stage 3")
+    assert len(set(filter(None, lines.hovertext))) == 8 * 7 / 2
+    assert "group of stage 3: 8 devices" in figure.layout.title.subtitle.text
+
+
+@pytest.mark.parametrize("wrong", [{"pipeline": 8}, {"group": -1}, {"pipeline": 1.5}, {"group": True}])
+def test_a_pipeline_or_group_that_is_none_is_refused(large_plan, wrong):
+    with pytest.raises(PlanError, match="wanted a whole number from 0 to 7"):
+        figures.plan_map(large_plan, **wrong)
+
+
+def test_idle_devices_are_counted_and_grey():
+    topology = network_of(["Tokyo", "Oregon"], 3)
+    job = Job.from_bytes(2, 2, gradient_bytes=1e8, activation_bytes=1e7)
+    figure = figures.plan_map(evaluate(topology, job, stages=[[0, 3], [1, 4]]))
+    assert "2 devices idle" in figure.layout.title.subtitle.text
+    assert list(trace(figure, "devices").text).count("") == 2
+
+
+def test_a_view_is_neither_a_ribbon_nor_a_tower():
+    for cities in (["Oslo"], ["Sydney", "Tokyo"], ["Lisbon", "Athens"], ["Oregon", "Tokyo", "London"]):
+        view = view_of(plane([find_place(city) for city in cities]))
+        assert 0.3 < (view.north - view.south) / (view.east - view.west) < 0.7

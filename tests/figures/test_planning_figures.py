@@ -1,0 +1,274 @@
+"""Five steps, matching, links as a matrix, convergence: what they count and say."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dtfm_lab import figures
+from dtfm_lab.domain.errors import PlanError, UnknownName
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.files import load_topology
+from dtfm_lab.planning import evaluate
+from dtfm_lab.planning.cost import bottleneck_matching
+
+
+def uneven(n=5, names=None):
+    rng = np.random.default_rng(0)
+    return Topology.from_matrices(rng.uniform(1, 90, (n, n)), 10 ** rng.uniform(-1, 1, (n, n)), names=names)
+
+
+def placed(topology, stages):
+    job = Job.from_bytes(len(stages), len(stages[0]), gradient_bytes=1e8, activation_bytes=1e7)
+    return evaluate(topology, job, stages=stages)
+
+
+def trace(figure, name):
+    return next(t for t in figure.data if t.name == name)
+
+
+# five steps
+
+
+def test_the_captions_hold_the_numbers_of_the_plan(large_plan):
+    words = figures.alt_text(figures.five_steps(large_plan))
+    cost = large_plan.cost
+    for told in (
+        "64 devices and 4,032 directed links",
+        "8 groups of 8 devices",
+        f"averages its gradients in {format_s(cost.data_parallel_s)}",
+        "become 8 nodes and 28 edges",
+        f"takes {format_s(cost.pipeline_s)} in 7 hops",
+        f"the plan costs {format_s(cost.total_s)}",
+    ):
+        assert told in words
+
+
+def test_five_steps_are_five_panels_with_a_heading_each(small_plan):
+    figure = figures.five_steps(small_plan)
+    headings = [a.text[3:6] for a in figure.layout.annotations if a.text.startswith("<b>(")]
+    assert headings == ["(a)", "(b)", "(c)", "(d)", "(e)"]
+    assert {t.xaxis for t in figure.data} == {"x", "x2", "x3", "x4", "x5"}
+
+
+@pytest.mark.parametrize("letter", "abcde")
+def test_a_single_step_says_what_its_panel_says(small_plan, letter):
+    figure = figures.step(small_plan, letter)
+    assert figure.layout.title.text.startswith(f"({letter})")
+    caption = figure.layout.title.subtitle.text.replace("<br>", " ")
+    assert caption in figures.alt_text(figures.five_steps(small_plan))
+
+
+def test_there_are_five_steps_only(small_plan):
+    with pytest.raises(UnknownName, match="no step named 'f'"):
+        figures.step(small_plan, "f")
+
+
+def test_groups_keep_their_letter_and_colour_from_partition_to_path(small_plan):
+    partition, path = figures.step(small_plan, "b"), figures.step(small_plan, "e")
+    marks, stages = trace(partition, "devices"), trace(path, "stages")
+    looks = dict(zip(marks.text, marks.marker.color, strict=True))
+    assert looks == dict(zip(stages.text, stages.marker.color, strict=True))
+    assert sorted(looks) == ["A", "B", "C", "D"]
+    first = small_plan.placement.devices[0][0]
+    assert stages.text[0] == marks.text[first]
+
+
+def test_the_weights_are_those_of_the_plan(large_plan):
+    heat = figures.step(large_plan, "d").data[0]
+    shown = sorted(value for row in heat.z for value in row if value is not None)
+    assert shown == pytest.approx(sorted(large_plan.cost.weights_s[~np.eye(8, dtype=bool)]))
+
+
+def test_every_hop_of_the_path_has_its_seconds(large_plan):
+    words = [a.text for a in figures.step(large_plan, "e").layout.annotations]
+    assert [w for w in words if w.startswith("<b>")] == [f"<b>{format_s(s)}</b>" for s in large_plan.cost.hop_s]
+    assert sum("layers" in w for w in words) == 8
+
+
+def test_a_path_that_is_not_the_shortest_says_what_the_shortest_takes():
+    latency = np.abs(np.subtract.outer([0, 1, 2, 3], [0, 1, 2, 3])) * 100.0
+    topology = Topology.from_matrices(latency, np.full((4, 4), 1e3))
+    straight = placed(topology, [[0], [1], [2], [3]])
+    zigzag = placed(topology, [[0], [2], [1], [3]])
+    assert "The shortest path, A B C D," in figures.alt_text(figures.step(straight, "e"))
+    words = figures.alt_text(figures.step(zigzag, "e"))
+    assert "The path A C B D takes" in words
+    assert f"the shortest would take {format_s(straight.cost.pipeline_s)}" in words
+
+
+def test_idle_devices_are_told(small_plan):
+    plan = placed(small_plan.topology, [[0, 1], [2, 3]])
+    assert "4 devices stay idle" in figures.alt_text(figures.step(plan, "b"))
+
+
+# matching
+
+
+def test_a_matching_shows_every_candidate_and_marks_the_slowest_pair(large_plan):
+    figure = figures.matching(large_plan, 2)
+    assert trace(figure, "other 56 candidates").x.count(None) == 56
+    matched = [t for t in figure.data if t.name.startswith(("matched", "slowest"))]
+    assert sum(t.x.count(None) for t in matched) == 8
+    assert format_s(large_plan.cost.hop_s[2]) in figure.layout.title.text
+    assert "no perfect matching of these 64 pairs has a faster slowest pair" in figure.layout.title.subtitle.text
+
+
+def test_two_stages_that_are_no_hop_are_matched_for_their_weight(large_plan):
+    figure = figures.matching(large_plan, (5, 1))
+    assert figure.layout.title.text.startswith("stage 5 – stage 1: 8 matched pairs")
+    assert format_s(large_plan.cost.weights_s[1, 5]) in figure.layout.title.text
+    assert "not a hop of the pipelines" in figure.layout.title.subtitle.text
+
+
+def test_a_pairing_that_is_not_the_best_is_told():
+    topology = uneven(6)
+    job = Job.from_bytes(2, 3, gradient_bytes=1e8, activation_bytes=1e8)
+    pair_s = topology.round_trip_s(job.hop_bytes)
+    best_s, columns = bottleneck_matching(pair_s[:3, 3:])
+    other = np.roll(columns, 1)
+    ranks = [2 * i for i in range(3)] + [2 * int(np.flatnonzero(other == j)[0]) + 1 for j in range(3)]
+    plan = evaluate(topology, job, rank_map=ranks)
+    assert plan.cost.hop_s[0] > best_s
+    assert f"the best matching would need {format_s(best_s)}" in figures.alt_text(figures.matching(plan, 0))
+
+
+@pytest.mark.parametrize("edge", [7, -1, (0, 0), (0, 8), (1, 2, 3)])
+def test_an_edge_between_no_two_stages_is_refused(large_plan, edge):
+    with pytest.raises(PlanError, match="wanted a hop from 0 to 6 or two of the stages 0 to 7"):
+        figures.matching(large_plan, edge)
+
+
+def test_a_single_stage_has_no_edge(small_plan):
+    with pytest.raises(PlanError, match="wanted a plan of two stages or more"):
+        figures.matching(placed(small_plan.topology, [[0, 1]]), 0)
+
+
+# links as a matrix
+
+
+def test_link_matrix_shows_the_logarithm_and_nothing_on_the_diagonal():
+    [heat] = figures.link_matrix(load_topology("lecture-hall")).data
+    z = [list(row) for row in heat.z]
+    assert all((z[i][j] is None) == (i == j) for i in range(8) for j in range(8))
+    assert 10 ** z[0][1] == pytest.approx(0.3)
+    assert (heat.y[0], heat.x[1], heat.text[0][1]) == ("ada", "alan", "0.3")
+    assert "%{y} → %{x}: %{text} Gbit/s" in heat.hovertemplate
+
+
+def test_link_matrix_knows_two_properties():
+    with pytest.raises(UnknownName, match="did you mean 'latency'"):
+        figures.link_matrix(uneven(), of="latencies")
+
+
+def test_both_directions_of_a_link_are_shown_and_the_widest_difference_is_told():
+    topology = uneven(4).with_link(2, 0, bandwidth_bytes_per_s=1e12, one_way=True)
+    figure = figures.link_matrix(topology)
+    [heat] = figure.data
+    assert heat.text[2][0] != heat.text[0][2]
+    assert "directions differ: device-2 → device-0 is" in figure.layout.title.subtitle.text
+    alike = figures.link_matrix(load_topology("worldwide"))
+    assert "both directions alike" in alike.layout.title.subtitle.text
+
+
+def test_a_latency_of_0_one_way_only_is_a_difference_too():
+    topology = load_topology("datacenter").with_link(0, 1, latency_s=0.002, one_way=True)
+    assert "is longer than back" in figures.link_matrix(topology, "latency").layout.title.subtitle.text
+
+
+def test_a_plan_orders_the_matrix_by_stage_and_idle_devices_last(small_plan):
+    plan = placed(small_plan.topology, [[7, 0], [3, 5]])
+    [heat] = figures.link_matrix(plan.topology, plan=plan).data
+    assert list(heat.x[:4]) == [*plan.stages[0], *plan.stages[1]]
+    assert list(heat.x[4:]) == [plan.topology.names[i] for i in plan.idle_devices]
+
+
+def test_a_plan_of_another_network_orders_nothing(small_plan, large_plan):
+    with pytest.raises(PlanError, match="wanted a plan for this one"):
+        figures.link_matrix(small_plan.topology, plan=large_plan)
+
+
+def test_large_matrices_name_and_part_their_regions(large_plan):
+    figure = figures.link_matrix(large_plan.topology)
+    assert list(figure.layout.xaxis.ticktext) == list(large_plan.topology.regions)
+    assert list(figure.layout.xaxis.tickvals) == [8 * i + 3.5 for i in range(8)]
+    assert len(figure.layout.shapes) == 2 * 7
+
+
+def test_names_that_are_numbers_stay_names():
+    [heat] = figures.link_matrix(uneven(4, names=["3", "1e2", "lab", "0"])).data
+    assert list(heat.x) == ["device 3", "device 1e2", "lab", "device 0"]
+
+
+# convergence
+
+
+def test_a_curve_of_convergence_only_falls_and_stays_above_the_bound(steps):
+    curve, bound = figures.convergence(steps).data
+    assert list(curve.y) == sorted(curve.y, reverse=True)
+    assert curve.y[-1] == steps[-1].best_s >= bound.y[0] == steps[-1].bound_s
+    assert curve.line.shape == "hv"
+    assert bound.line.dash == "dash"
+
+
+def test_several_searches_share_one_bound(steps):
+    figure = figures.convergence({"a": steps, "b": iter(steps[:3])})
+    assert [trace.name.split(" ")[0] for trace in figure.data] == ["a:", "b:", "lower"]
+
+
+def test_the_bound_is_the_largest_so_far_and_may_rise(steps):
+    raised = [replace(step, bound_s=step.bound_s + 0.5 * i) for i, step in enumerate(steps[:4])]
+    bound = figures.convergence({"steady": steps, "rising": raised}).data[-1]
+    assert list(bound.y) == sorted(bound.y)
+    assert bound.y[-1] == raised[-1].bound_s
+    assert bound.name == f"lower bound {format_s(raised[-1].bound_s)}"
+
+
+def test_the_legend_says_the_gap_to_the_common_bound_in_words(steps):
+    last = steps[-1]
+    proven = [replace(last, bound_s=last.best_s)]
+    names = [t.name for t in figures.convergence({"a": steps, "b": proven}).data]
+    assert names[0] == f"a: {format_s(last.best_s)}, proven best"
+
+
+def test_searches_of_different_networks_have_a_bound_each(steps, population):
+    names = [t.name for t in figures.convergence({"a": steps, "b": population}).data]
+    assert sum(name.startswith("lower bound of ") for name in names) == 2
+
+
+@pytest.mark.parametrize(
+    ("against", "title"),
+    [("evaluations", "placements priced"), ("seconds", "time of search (s)"), ("generation", "generation")],
+)
+def test_the_axis_is_the_one_asked_for_and_has_its_unit(steps, against, title):
+    figure = figures.convergence(steps, against=against)
+    assert figure.layout.xaxis.title.text == title
+    assert figure.data[0].x[-1] == getattr(steps[-1], against)
+    assert figures.convergence(steps, against=against, log=True).layout.xaxis.type == "log"
+    assert figures.convergence(steps, against=against, log=False).layout.xaxis.type is None
+
+
+def test_an_axis_that_is_none_is_refused(steps):
+    with pytest.raises(UnknownName, match="did you mean 'seconds'"):
+        figures.convergence(steps, against="second")
+
+
+def test_medians_and_diversity_of_a_population_are_drawn(population):
+    figure = figures.convergence({"evo": population}, diversity=True)
+    assert list(trace(figure, "median of evo").y) == [s.median_s for s in population if s.median_s is not None]
+    diversity = trace(figure, "diversity of evo")
+    assert diversity.yaxis == "y2"
+    assert figure.layout.yaxis2.title.text == "diversity (0 to 1)"
+
+
+def test_no_population_no_diversity(steps):
+    with pytest.raises(PlanError, match="wanted a planner with a population"):
+        figures.convergence(steps, diversity=True)
+
+
+@pytest.mark.parametrize("nothing", [[], {}, {"a": []}])
+def test_a_search_without_steps_is_refused(nothing):
+    with pytest.raises(PlanError, match="wanted at least one"):
+        figures.convergence(nothing)
