@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from pandas import DataFrame
+
 from dtfm_lab import files, planning, simulation
 from dtfm_lab.compare import Comparison
 from dtfm_lab.compare import compare as compare_traces
@@ -13,7 +15,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.planning import PlanStep
+from dtfm_lab.planning import DeviceWorth, Difference, Explanation, PlanStep
 from dtfm_lab.runtime import launch
 from dtfm_lab.runtime.run import Run
 
@@ -93,6 +95,32 @@ def evaluate(
     """A placement of one's own, priced: groups in stage order, a rank map, or groups in any order."""
     network, task = _nouns(topology, job)
     return planning.evaluate(network, task, stages=stages, rank_map=rank_map, groups=groups)
+
+
+def explain(plan: Plan | str) -> Explanation:
+    """Why a plan costs what it costs: what binds, and the price of any other place of a device.
+
+    ``.text``, ``.why("Tokyo-3")``, ``.to_frame()``.
+    """
+    return planning.explain(_plan(plan))
+
+
+def diff(before: Plan | str, after: Plan | str) -> Difference:
+    """What moved from one plan to another, what it cost, and what of that the network changed by itself."""
+    return planning.diff(_plan(before), _plan(after))
+
+
+def worth(plan: Plan | str, planner: str = "evolutionary", **limits: Any) -> DataFrame:
+    """What each device is worth: the cost of doing without it less the cost with it serving, as a table.
+
+    Limits: seed=0, steps= (4 without), seconds=, of each search. Ctrl-C keeps the rows so far.
+    """
+    return planning.worth(_plan(plan), planner, **limits)
+
+
+def worths(plan: Plan | str, planner: str = "evolutionary", **limits: Any) -> Iterator[DeviceWorth]:
+    """The rows of ``worth`` as they come, each with the plan with and the plan without the device."""
+    return planning.worths(_plan(plan), planner, **limits)
 
 
 def simulate(plan: Plan | str, schedule: str | None = None, *, like: Trace | None = None) -> Trace:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+import dtfm_lab as lab
 from dtfm_lab import cli
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.planning import planners
 from dtfm_lab.runtime import launch
 
 Shell = Callable[..., tuple[int, str, str]]
@@ -112,6 +118,105 @@ def test_lists_come_as_json_too(shell: Shell, command: str) -> None:
     status, out, err = shell(command, "--json")
     assert (status, err) == (0, "")
     assert json.loads(out)
+
+
+def test_topologies_tell_their_gpus(shell: Shell) -> None:
+    _, out, _ = shell("topologies", "--json")
+    gpus = {network["name"]: network["gpus"] for network in json.loads(out)["topologies"]}
+    assert gpus["worldwide"] == {"V100": 64}
+    assert sum(gpus["raspberry-pi"].values()) == 8
+    assert "64 V100" in shell("topologies")[1]
+
+
+def test_show_explains_a_plan(shell: Shell) -> None:
+    shell("plan", "lecture-hall", "--steps", "2", "-o", "plan.json")
+    status, out, _ = shell("show", "plan.json")
+    assert status == 0
+    assert lab.explain(lab.load_plan("plan.json")).text in out
+
+
+def test_explain_tells_a_plan_and_a_device(shell: Shell) -> None:
+    shell("plan", "lecture-hall", "--steps", "2", "-o", "plan.json")
+    status, out, err = shell("explain", "plan.json", "--json")
+    explanation = json.loads(out)
+    assert (status, err) == (0, "")
+    assert explanation["cost_s"] == pytest.approx(explanation["latency_s"] + explanation["bandwidth_s"])
+    assert len(explanation["devices"]) == 8
+    status, out, _ = shell("explain", "plan.json")
+    assert status == 0
+    assert "sets the data-parallel cost" in out
+    assert "katherine" in out
+    status, out, _ = shell("explain", "plan.json", "--device", "ada", "--json")
+    assert (status, json.loads(out)["device"]) == (0, "ada")
+    assert "ada serves stage" in shell("explain", "plan.json", "--device", "ada")[1]
+    status, out, err = shell("explain", "plan.json", "--device", "adda")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "no device named 'adda'; did you mean 'ada'?" in err
+
+
+def test_diff_tells_what_moved(shell: Shell) -> None:
+    shell("plan", "lecture-hall", "--steps", "2", "-o", "a.json")
+    plan = lab.load_plan("a.json")
+    stages = plan.stages
+    stages[0][0], stages[3][0] = stages[3][0], stages[0][0]
+    lab.save_plan(lab.evaluate(plan.topology, plan.job, stages=stages), "b.json")
+    status, out, err = shell("diff", "a.json", "b.json", "--json")
+    difference = json.loads(out)
+    assert (status, err) == (0, "")
+    assert sorted(difference["changes"]["moved"]) == sorted([stages[0][0], stages[3][0]])
+    status, out, _ = shell("diff", "a.json", "b.json")
+    assert (status, "2 devices changed stage" in out) == (0, True)
+    assert shell("diff", "a.json", "none.json")[0] == 2
+
+
+def test_worth_names_the_device_that_ruins_every_plan(shell: Shell) -> None:
+    shell("plan", "raspberry-pi", "--stages", "2", "--replicas", "2", "--steps", "3", "-o", "plan.json")
+    status, out, err = shell("worth", "plan.json", "--steps", "1", "--json")
+    devices = json.loads(out)["devices"]
+    assert (status, err) == (0, "")
+    assert (devices[-1]["device"], devices[-1]["stage"], devices[-1]["verdict"]) == ("raspberry", None, "harms")
+    status, out, _ = shell("worth", "plan.json", "--steps", "1")
+    assert (status, "2 stages x 2 replicas" in out) == (0, True)
+
+
+def test_a_search_may_start_from_a_plan_and_takes_its_job(shell: Shell) -> None:
+    arguments = ("plan", "lecture-hall", "--stages", "2", "--replicas", "4", "--steps", "8", "--json", "-o", "a.json")
+    first = json.loads(shell(*arguments)[1])
+    again = json.loads(shell("plan", "lecture-hall", "--start", "a.json", "--steps", "1", "--json")[1])
+    assert (again["n_stages"], again["n_replicas"]) == (2, 4)
+    assert again["cost_s"] <= first["cost_s"] * (1 + 1e-12)
+    status, out, err = shell("plan", "lecture-hall", "--start", "a.json", "--stages", "4", "--replicas", "2")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "start is a placement of 2 x 4; the job wants 4 x 2" in err
+    assert shell("plan", "lecture-hall", "--start", "none.json")[0] == 2
+
+
+def test_help_lists_the_planners(shell: Shell) -> None:
+    words = shell("plan", "--help")[1].replace(",", " ").replace(".", " ").split()
+    assert set(planners) <= set(words)
+
+
+def test_a_terminal_watches_the_search(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("dtfm_lab.cli.progress.err", Console(file=terminal, force_terminal=True, width=140))
+    status, out, _ = shell("plan", "lecture-hall", "--steps", "3", "--planner", "random", "--json")
+    plan, shown = json.loads(out), terminal.getvalue()
+    assert status == 0
+    assert all(word in shown for word in ("random", "generation 3 of 3", "cost ", "bound ", "gap "))
+    assert format_s(plan["cost_s"]) in shown
+
+
+@pytest.mark.parametrize(
+    "arguments", [["topologies"], ["show", "worldwide", "--json"], ["plan", "spot", "--steps", "1"]]
+)
+def test_a_reader_who_has_seen_enough_ends_it_quietly(arguments: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    code = "from dtfm_lab.cli import main; main()"
+    ended = subprocess.run([sys.executable, "-c", code, *arguments], stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 BROKEN = {

@@ -5,62 +5,24 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
-from functools import wraps
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.live import Live
 from rich.table import Table
 
 from dtfm_lab import files, lab, planning
 from dtfm_lab.cli.doctor import doctor_report
-from dtfm_lab.cli.tell import deliver_comparison, deliver_plan, deliver_topology, deliver_trace, err, out, print_json
+from dtfm_lab.cli.options import job_options, json_option, output_option, search_options, start_option
+from dtfm_lab.cli.progress import device_progress, search_progress
+from dtfm_lab.cli.tell import deliver_comparison, deliver_topology, deliver_trace, err, out, print_json
+from dtfm_lab.cli.tell_plan import deliver_difference, deliver_explanation, deliver_plan, deliver_worth
 from dtfm_lab.domain.errors import FileError, MissingExtra
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.topology import Topology
-from dtfm_lab.domain.units import format_s
 from dtfm_lab.runtime.launch import RUN_CLOCKS
 from dtfm_lab.simulation import schedules
-
-
-def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
-
-
-def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--job and its overrides, handed on as one Job for the TOPOLOGY argument."""
-
-    @click.option("--job", "job_name", help="A job by name or a YAML file. Without it: one that fits the network.")
-    @click.option("--stages", "n_stages", type=int, help="Pipeline stages.")
-    @click.option("--replicas", "n_replicas", type=int, help="Data-parallel replicas.")
-    @click.option("--batch", "global_batch", type=int, help="Sequences per iteration, over all replicas.")
-    @click.option("--microbatch", type=int, help="Sequences per pipeline step.")
-    @click.option("--dtype", help="fp16, bf16, fp32 or fp64.")
-    @click.option("--gradient-bytes", type=float, help="One stage's gradient, as the cost counts it.")
-    @click.option("--activation-bytes", type=float, help="A replica's mini-batch over one boundary.")
-    @wraps(command)
-    def with_job(topology: str, job_name: str | None, **values: Any) -> Any:
-        names = ("n_stages", "n_replicas", "global_batch", "microbatch", "dtype", "gradient_bytes", "activation_bytes")
-        overrides = {name: value for name in names if (value := values.pop(name)) is not None}
-        network = lab.load_topology(topology)
-        job = lab.default_job(network) if job_name is None else lab.load_job(job_name)
-        return command(network, files.override(job, **overrides), **values)
-
-    return with_job
-
-
-def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """-o, refused at once where it cannot be written: nobody should search or train for nothing."""
-
-    def writable(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
-        if path is not None and not os.access(folder := Path(path).parent, os.W_OK):
-            raise FileError(f"{path}: cannot be written: {folder} is no folder to write to")
-        return path
-
-    kind = click.Path(dir_okay=False)
-    return click.option("-o", "--output", type=kind, callback=writable, help="Write it to this file.")(command)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -75,33 +37,32 @@ def topologies(as_json: bool) -> None:
     """List the networks that come with the lab."""
     networks = [lab.load_topology(name) for name in files.topology_names()]
     if as_json:
-        rows = [{"name": t.name, "devices": len(t), "regions": list(t.regions)} for t in networks]
+        rows = [
+            {"name": t.name, "devices": len(t), "regions": list(t.regions), "gpus": Counter(d.gpu for d in t.devices)}
+            for t in networks
+        ]
         return print_json({"topologies": rows})
-    table = Table("name", "devices", "regions", "what it is", box=None)
+    table = Table("name", "devices", "regions", "GPUs", "what it is", box=None)
     for t in networks:
-        table.add_row(t.name, str(len(t)), str(len(t.regions)), t.description)
+        gpus = ", ".join(f"{n} {gpu}" for gpu, n in Counter(d.gpu for d in t.devices).items())
+        table.add_row(t.name, str(len(t)), str(len(t.regions)), gpus, t.description)
     out.print(table)
 
 
 @cli.command()
 @click.argument("topology")
 @job_options
-@click.option("--planner", default="evolutionary", show_default=True, help="A planner by name.")
-@click.option("--seconds", type=float, help="Search for so long (2 s without --steps).")
-@click.option("--steps", type=int, help="Search so many generations: reproducible.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@search_options
+@start_option
 @output_option
 @json_option
 def plan(topology: Topology, job: Job, output: str | None, as_json: bool, **limits: Any) -> None:
-    """Place a job on TOPOLOGY (a name or a YAML file)."""
+    """Place a job on TOPOLOGY (a name or a YAML file); 2 seconds of search unless told."""
     best: planning.PlanStep | None = None
     try:
-        with Live(console=err, refresh_per_second=8, transient=True) as live:
+        with search_progress(limits["planner"], limits["steps"], limits["seconds"]) as show_step:
             for best in lab.search(topology, job, **limits):
-                live.update(
-                    f"generation {best.generation}: {format_s(best.best_s)}, "
-                    f"bound {format_s(best.bound_s)}, gap {best.gap:.1%}"
-                )
+                show_step(best)
     except KeyboardInterrupt:
         if best is None:
             raise
@@ -137,13 +98,55 @@ def evaluate(topology: Topology, job: Job, placement: str, output: str | None, a
 def show(what: str, as_json: bool) -> None:
     """Show WHAT: a plan file, a trace file, or a topology by name or file."""
     path = Path(what)
-    data = files.read_mapping(path) if path.is_file() and what not in files.topology_names() else {}
+    may_be_plan = path.suffix.lower() in (".json", ".yaml", ".yml") and path.is_file()
+    data = files.read_mapping(path) if may_be_plan and what not in files.topology_names() else {}
     if "dtfm_plan" in data:
-        deliver_plan(files.load_plan(path), None, as_json)
+        shown = files.load_plan(path)
+        deliver_plan(shown, None, as_json)
+        if not as_json:
+            out.print(lab.explain(shown).text)
     elif "dtfm_trace" in data:
         deliver_trace(files.load_trace(path), None, as_json)
     else:
         deliver_topology(lab.load_topology(what), as_json)
+
+
+@cli.command()
+@click.argument("plan_file", metavar="PLAN")
+@click.option("--device", help="Why this one serves where it does, and what its other places would cost.")
+@json_option
+def explain(plan_file: str, device: str | None, as_json: bool) -> None:
+    """Say what binds the cost of PLAN, and what any exchange of two devices would cost."""
+    deliver_explanation(lab.explain(files.load_plan(plan_file)), device, as_json)
+
+
+@cli.command()
+@click.argument("before", type=click.Path())
+@click.argument("after", type=click.Path())
+@json_option
+def diff(before: str, after: str, as_json: bool) -> None:
+    """Say what moved from the plan BEFORE to the plan AFTER, and what it cost."""
+    deliver_difference(lab.diff(files.load_plan(before), files.load_plan(after)), as_json)
+
+
+@cli.command()
+@click.argument("plan_file", metavar="PLAN")
+@search_options
+@json_option
+def worth(plan_file: str, as_json: bool, **limits: Any) -> None:
+    """Say what each device is worth to PLAN: 4 steps of search without each unless told."""
+    whole = files.load_plan(plan_file)
+    rows: list[planning.DeviceWorth] = []
+    try:
+        with device_progress(len(whole.topology)) as show_row:
+            for row in lab.worths(whole, **limits):
+                rows.append(row)
+                show_row(row)
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+        err.print(f"stopped; {len(rows)} of {len(whole.topology)} devices are told")
+    deliver_worth(planning.worth_table(rows), as_json)
 
 
 @cli.command()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import os
+import sys
+from typing import Any, NoReturn
 
 import click
 from pandas import DataFrame
@@ -12,7 +14,6 @@ from rich.table import Table
 
 from dtfm_lab import files
 from dtfm_lab.compare import Comparison
-from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
@@ -20,13 +21,32 @@ from dtfm_lab.domain.units import format_s
 LINKS_SHOWN = 12
 """in a terminal; --json has all of them"""
 
-# no markup: a device may be called [a]
-out = Console(highlight=False, soft_wrap=True, markup=False)
-err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+
+class _Console(Console):
+    """Plain text, as given: a device may be called [a]. A reader who has seen enough (head) is no failure."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, soft_wrap=True, markup=False, **options)
+
+    def on_broken_pipe(self) -> None:
+        reader_left()
+
+
+out = _Console()
+err = _Console(stderr=True)
+
+
+def reader_left() -> NoReturn:
+    """Leave quietly; what is still buffered goes nowhere instead of into the closed pipe."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(0)
 
 
 def print_json(value: dict[str, Any]) -> None:
-    click.echo(json.dumps(value))
+    try:
+        click.echo(json.dumps(value))
+    except BrokenPipeError:
+        reader_left()
 
 
 def deliver_comparison(comparison: Comparison, as_json: bool) -> None:
@@ -57,26 +77,6 @@ def _worst_links(comparison: Comparison) -> DataFrame:
     links = comparison.links
     order = links["arrival_error_s"].abs().sort_values(ascending=False, kind="stable").index
     return links.loc[order[:LINKS_SHOWN]]
-
-
-def deliver_plan(plan: Plan, output: str | None, as_json: bool) -> None:
-    if output is not None:
-        files.save_plan(plan, output)
-    if as_json:
-        return print_json(plan.summary())
-    cost = plan.cost
-    out.print(
-        f"{plan.job.name} on {plan.topology.name}, {plan.job.n_stages} stages x {plan.job.n_replicas} replicas: "
-        f"{format_s(cost.total_s)} (data parallel {format_s(cost.data_parallel_s)} + pipeline "
-        f"{format_s(cost.pipeline_s)}), bound {format_s(plan.lower_bound_s)}, gap {plan.gap:.1%}, by {plan.planner}"
-    )
-    table = Table("stage", "devices", "synchronisation", "hop to the next", box=None)
-    hops = [*(format_s(float(h)) for h in cost.hop_s), ""]
-    for s, (names, hop) in enumerate(zip(plan.stages, hops, strict=True)):
-        table.add_row(str(s), " ".join(names), format_s(float(cost.group_s[s])), hop)
-    out.print(table)
-    if plan.idle_devices:
-        out.print("idle: " + " ".join(plan.topology.names[i] for i in plan.idle_devices))
 
 
 def deliver_trace(trace: Trace, output: str | None, as_json: bool) -> None:

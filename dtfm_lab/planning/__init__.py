@@ -3,20 +3,31 @@
 from dtfm_lab.planning import planners as _registered  # noqa: F401
 from dtfm_lab.planning.bounds import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
+from dtfm_lab.planning.difference import Difference, diff
 from dtfm_lab.planning.evaluate import evaluate, reshaped
+from dtfm_lab.planning.explain import Explanation, explain
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
 from dtfm_lab.planning.search import PlanStep, plan, search
+from dtfm_lab.planning.worth import DeviceWorth, worth, worth_table, worths
 
 __all__ = [
+    "DeviceWorth",
+    "Difference",
+    "Explanation",
     "Generation",
     "PlanStep",
     "Planner",
     "Problem",
+    "diff",
     "evaluate",
+    "explain",
     "lower_bound_s",
     "plan",
     "planners",
     "price_placement",
     "reshaped",
     "search",
+    "worth",
+    "worth_table",
+    "worths",
 ]

@@ -1,0 +1,79 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dtfm_lab import files, lab
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.planning import planners
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
+
+
+def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--job and its overrides, handed on as one Job for the TOPOLOGY argument; a --start brings its own job."""
+
+    @click.option("--job", "job_name", help="A job by name or a YAML file. Without it: one that fits the network.")
+    @click.option("--stages", "n_stages", type=int, help="Pipeline stages.")
+    @click.option("--replicas", "n_replicas", type=int, help="Data-parallel replicas.")
+    @click.option("--batch", "global_batch", type=int, help="Sequences per iteration, over all replicas.")
+    @click.option("--microbatch", type=int, help="Sequences per pipeline step.")
+    @click.option("--dtype", help="fp16, bf16, fp32 or fp64.")
+    @click.option("--gradient-bytes", type=float, help="One stage's gradient, as the cost counts it.")
+    @click.option("--activation-bytes", type=float, help="A replica's mini-batch over one boundary.")
+    @wraps(command)
+    def with_job(topology: str, job_name: str | None, **values: Any) -> Any:
+        names = ("n_stages", "n_replicas", "global_batch", "microbatch", "dtype", "gradient_bytes", "activation_bytes")
+        overrides = {name: value for name in names if (value := values.pop(name)) is not None}
+        network = lab.load_topology(topology)
+        begin = values.get("start")
+        job = lab.default_job(network) if begin is None else begin.job
+        if job_name is not None:
+            job = lab.load_job(job_name)
+        return command(network, files.override(job, **overrides), **values)
+
+    return with_job
+
+
+def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """-o, refused at once where it cannot be written: nobody should search or train for nothing."""
+
+    def writable(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
+        if path is not None and not os.access(folder := Path(path).parent, os.W_OK):
+            raise FileError(f"{path}: cannot be written: {folder} is no folder to write to")
+        return path
+
+    kind = click.Path(dir_okay=False)
+    return click.option("-o", "--output", type=kind, callback=writable, help="Write it to this file.")(command)
+
+
+def start_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--start, handed on as a Plan."""
+
+    def loaded(_context: click.Context, _option: click.Parameter, path: str | None) -> Plan | None:
+        return None if path is None else files.load_plan(path)
+
+    say = "A plan file to improve on, its devices found by name; without --job, for its job."
+    return click.option("--start", type=click.Path(), callback=loaded, help=say)(command)
+
+
+def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--planner, --seed, --steps and --seconds of a search."""
+    for option in (
+        click.option("--seed", type=int, default=0, show_default=True),
+        click.option("--steps", type=int, help="Search so many generations: reproducible."),
+        click.option("--seconds", type=float, help="Search for so long."),
+        click.option("--planner", default="evolutionary", show_default=True, help=f"One of {', '.join(planners)}."),
+    ):
+        command = option(command)
+    return command
