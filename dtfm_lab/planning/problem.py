@@ -114,6 +114,8 @@ class Generation:
     """what made the newest individual, such as chance, structure, recombination, mutation"""
     parents: tuple[int, ...] = ()
     """birth numbers of the newest individual's parents: the founders are 0, 1, 2, ... in order"""
+    waited_s: float = 0.0
+    """so far for kernels to be compiled, which no budget counts"""
     bound_s: float | None = None
     """a lower bound that the planner has proved itself; the larger of it and the problem's holds"""
     whole: bool = True

@@ -197,7 +197,7 @@ def _steps(
         bound_s=bound_s,
         start=None if start is None else np.argsort(order)[start],
     )
-    generation = 0
+    generation, waited_s = 0, 0.0
     for found in run(problem, np.random.default_rng(seed)):
         bound_s = min(max(bound_s, found.bound_s or 0.0), found.best_s)
         step = PlanStep(
@@ -220,5 +220,7 @@ def _steps(
         generation += found.whole
         if step.gap < PROVEN or generation == steps:
             return
-        if seconds is not None and found.whole and time.perf_counter() - began >= seconds:
+        waited_s = max(waited_s, found.waited_s)
+        begun = found.whole or generation > 0
+        if seconds is not None and begun and time.perf_counter() - began - waited_s >= seconds:
             return

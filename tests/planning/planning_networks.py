@@ -11,6 +11,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import pair_costs, total_costs
+from dtfm_lab.planning.problem import Problem
 
 KINDS = ("even", "jittered", "asymmetric", "clustered", "geometric")
 
@@ -55,3 +56,10 @@ def optimum_s(topology: Topology, job: Job) -> float:
     """The cheapest of all placements, by trying each: pairing, order and idle devices included."""
     grids = _arrangements(len(topology), job.n_stages, job.n_replicas)
     return float(total_costs(grids, pair_costs(topology, job)).min())
+
+
+def problem_of(kind: str, shape: tuple[int, int, int], seed: int) -> Problem:
+    """(devices, stages, replicas) on a network of the kind, with nothing known of its cost."""
+    n, n_stages, n_replicas = shape
+    pair = pair_costs(network(kind, n, seed), Job.from_bytes(n_stages, n_replicas, 1e8, 2e8))
+    return Problem(pair=pair, n_stages=n_stages, n_replicas=n_replicas, bound_s=0.0)

@@ -61,7 +61,7 @@ def test_every_step_is_a_plan_no_worse_than_the_one_before(name):
     topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
     steps = list(search(topology, job, name, seed=1, steps=15))
     assert [*dict.fromkeys(step.generation for step in steps)] == list(range(15))
-    assert all(b.best_s <= a.best_s and b.evaluations > a.evaluations for a, b in pairwise(steps))
+    assert all(b.best_s <= a.best_s and b.evaluations >= a.evaluations for a, b in pairwise(steps))
     for step in steps:
         assert step.plan.cost.total_s == pytest.approx(step.best_s)
         assert step.bound_s <= step.best_s
@@ -117,7 +117,7 @@ def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
             yield step
 
     monkeypatch.setitem(planners._entries, "interrupted", interrupted)
-    assert plan(topology, job, "interrupted", steps=10).generation == 2
+    assert plan(topology, job, "interrupted", steps=10).generation == 3
 
 
 def test_a_job_that_is_too_large_names_the_shapes_that_fit():

@@ -1,8 +1,12 @@
-"""One way to compile a function."""
+"""One way to compile a function, and one place on disk for what comes out."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -12,4 +16,27 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def compiled(function: Function) -> Function:
     """Machine code, kept on disk, run without the interpreter's lock; sums stay in the order written."""
-    return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    elsewhere = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = _cache()
+    try:
+        return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"nnan", "nsz"})(function))
+    finally:
+        numba.config.CACHE_DIR = elsewhere
+
+
+@lru_cache(maxsize=1)
+def _cache() -> str:
+    """A folder of its own for every version of these files.
+
+    numba looks at the file of the function alone; a kernel that calls one of another file would keep the old
+    code of that one after a change.
+    """
+    here = Path(__file__).parent
+    digest = hashlib.sha256()
+    for source in sorted(here.glob("*.py")):
+        digest.update(source.read_bytes())
+    name = digest.hexdigest()[:12]
+    if os.access(here, os.W_OK):
+        return str(here / "__pycache__" / f"kernels-{name}")
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return str(home / "dtfm_lab" / f"kernels-{name}")

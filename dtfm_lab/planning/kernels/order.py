@@ -12,34 +12,65 @@ from dtfm_lab.planning.kernels.compiling import compiled
 def shortest(weights_s: FloatArray, reach_s: FloatArray, order: IntArray) -> float:
     """Fill (S,) ``order`` with the cheapest open path and return its seconds (Held and Karp 1962).
 
-    ``reach_s`` is (2^S, S) scratch: the cheapest path over a set of visited nodes that ends in one of them.
+    ``reach_s`` is (2^S, S) scratch: the cheapest path over a set of visited nodes that ends in one of them,
+    for sets of up to half of the nodes. A path is two such halves and the edge between them.
     """
     n = len(weights_s)
-    everyone = (1 << n) - 1
-    for visited in range(1, everyone + 1):
-        for last in range(n):
-            reach_s[visited, last] = np.inf
-    for first in range(n):
-        reach_s[1 << first, first] = 0.0
+    everyone, half = (1 << n) - 1, (n + 1) // 2
+    inside, outside = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+    order[0] = 0
+    if n == 1:
+        return 0.0
     for visited in range(1, everyone):
-        for last in range(n):
-            so_far_s = reach_s[visited, last]
-            if so_far_s < np.inf:
-                for onward in range(n):
-                    if not (visited >> onward) & 1:
-                        there = visited | (1 << onward)
-                        total_s = so_far_s + weights_s[last, onward]
-                        if total_s < reach_s[there, onward]:
-                            reach_s[there, onward] = total_s
-    at = int(reach_s[everyone].argmin())
-    shortest_s = reach_s[everyone, at]
-    visited = everyone
-    for place in range(n - 1, -1, -1):
+        n_inside = _split(visited, n, inside, outside)
+        if n_inside > half:
+            continue
+        for i in range(n_inside):
+            last = inside[i]
+            inside[i] = inside[n_inside - 1]
+            least_s = 0.0 if n_inside == 1 else np.inf
+            for j in range(n_inside - 1):
+                least_s = min(least_s, reach_s[visited ^ (1 << last), inside[j]] + weights_s[last, inside[j]])
+            reach_s[visited, last] = least_s
+            inside[i] = last
+    shortest_s = np.inf
+    first_half, tail, head = 0, 0, 0
+    for visited in range(1, everyone):
+        n_inside = _split(visited, n, inside, outside)
+        if n_inside == half:
+            for i in range(half):
+                for j in range(n - half):
+                    a, b = inside[i], outside[j]
+                    total_s = reach_s[visited, a] + weights_s[a, b] + reach_s[everyone ^ visited, b]
+                    if total_s < shortest_s:
+                        shortest_s, first_half, tail, head = total_s, visited, a, b
+    _walk(weights_s, reach_s, first_half, tail, order[:half][::-1])
+    _walk(weights_s, reach_s, everyone ^ first_half, head, order[half:])
+    return shortest_s
+
+
+@compiled
+def _split(visited: int, n: int, inside: IntArray, outside: IntArray) -> int:
+    """Nodes of a set and the others, (S + 1,) each, the first so many; how many are in the set. No branches."""
+    n_inside = 0
+    for node in range(n):
+        inside[n_inside] = node
+        outside[node - n_inside] = node
+        n_inside += (visited >> node) & 1
+    return n_inside
+
+
+@compiled
+def _walk(weights_s: FloatArray, reach_s: FloatArray, visited: int, at: int, order: IntArray) -> None:
+    """Fill ``order`` with the cheapest path over a set from ``at`` back to where it began."""
+    for place in range(len(order)):
         order[place] = at
         visited ^= 1 << at
-        if place:
-            at = int((reach_s[visited] + weights_s[at]).argmin())
-    return float(shortest_s)
+        least_s, before = np.inf, at
+        for node in range(len(weights_s)):
+            if (visited >> node) & 1 and reach_s[visited, node] + weights_s[at, node] < least_s:
+                least_s, before = reach_s[visited, node] + weights_s[at, node], node
+        at = before
 
 
 @compiled

@@ -1,105 +1,189 @@
-"""The paper's idea, an evolutionary search with a local search inside, on modern parts.
+"""The flagship: a population of placements, seeded by structure, recombined region by region, annealed.
 
-What differs from DT-FM section 3.4: the population starts from clusters instead of chance alone; parents'
-groups are matched before they mix; the local search prices all swaps exactly instead of a gain on the
-fastest links; devices may stay on a bench.
+The paper's idea (DT-FM section 3.4), an evolutionary search with a local search inside, on other parts: the
+founders are clusters dealt out instead of chance alone; parents' groups are matched before they mix, and a child
+takes one part of the network from its father; the local search is annealing, compiled; devices may stay on a bench.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 
-from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.neighbourhood import Neighbourhood
-from dtfm_lab.planning.planners.variation import mutated, recombined
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.planners.variation import recombined
+from dtfm_lab.planning.population import Individual, cost_of, diversity, median_s
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
-from dtfm_lab.planning.starts import structured_rows
-from dtfm_lab.planning.walk import walk
+from dtfm_lab.planning.starts import Structure
+from dtfm_lab.planning.warmth import until_compiled
 
-STRUCTURED, CHANCE = 6, 4
+STRUCTURED, TURNED, CHANCE = 4, 4, 1
 """founders of the population"""
-IMMIGRANTS = 0.1
-"""share of children without parents"""
-SCANS = 60
-"""moves of one local search, each the choice among all neighbours"""
-HOT = (0.002, 0.01)
-"""range of starting temperatures, as shares of the best cost"""
+IMMIGRANTS, RECOMBINED = 0.15, 0.2
+"""shares of children without parents, and of two; the rest are their one parent, reheated"""
+ON_GRID = 0.25
+"""share of children that are annealed on the grid first"""
+WORK_US = 600.0
+"""a device, of the first annealing"""
+LONGER = 1 / 3
+"""of the first annealing, by which each child's is longer than the one before"""
+MOLTEN, FRESH, REHEATED, MIXED = 0.025, (0.003, 0.01), (0.001, 0.012), (0.0008, 0.006)
+"""first temperatures of chance, structure, one parent, two parents, as shares of the best cost at 8 stages"""
+COLD = 1e-4
+"""last temperature, likewise; with fewer stages the parts of a cost are fewer and larger, and all is hotter"""
+POLISH_HOT, POLISH_WORK = 0.0015, 0.2
+"""of the annealing on groups that follows one on the grid"""
 
 
-@dataclass(frozen=True, eq=False)
-class _Individual:
+class Seedling(NamedTuple):
+    """A child before it is annealed."""
+
+    operator: str
+    parents: tuple[int, ...]
+    """indices in the population"""
     row: IntArray
-    """(N,) all devices, the bench last"""
-    cost_s: float
+    hot: float
+    """first temperature, as a share of the best cost at 8 stages"""
 
 
 @planners.register("evolutionary")
 def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
-    """Clustered and random placements recombine, mutate and descend; a child takes its worse parent's place."""
-    hood = Neighbourhood(problem)
-    rows, _ = structured_rows(problem, rng)
-    by_chance = [rng.permutation(problem.n_devices) for _ in range(CHANCE)]
-    founders = [*rows[:STRUCTURED], *by_chance]
-    evaluations = 0
+    """Structured and random founders are annealed; their children too, and take a parent's place if no worse."""
+    by_chance = [rng.permutation(problem.n_devices) for _ in range(CHANCE + 1)]
+    evaluations, best = 0, None
     if problem.start is None:
-        for best in _best_so_far(hood, by_chance):
+        for row in by_chance:
             evaluations += 1
-            yield Generation(hood.grid(best.row).copy(), best.cost_s, evaluations, whole=False)
+            best = min(filter(None, [best, _individual(problem, row)]), key=cost_of)
+            yield Generation(_grid(problem, best.row), best.cost_s, evaluations, operator="chance", whole=False)
+    structure = Structure(problem, rng)
+    rows, _ = structure.rows()
     evaluations += len(rows)
+    founders = [Seedling("structure", (), row, _between(rng, *FRESH)) for row in rows[:STRUCTURED]]
+    founders += [Seedling("structure", (), structure.turned(rng), _between(rng, *FRESH)) for _ in range(TURNED)]
+    founders += [Seedling("chance", (), row, MOLTEN) for row in by_chance[:CHANCE]]
     if problem.start is not None:
         idle = np.setdiff1d(np.arange(problem.n_devices), problem.start)
-        founders.insert(0, np.concatenate([problem.start.ravel(), idle]))
-    population = [_individual(hood, row) for row in founders[: 1 + (problem.start is not None)]]
-    best = min(population, key=_cost)
-    grown = 0
-    while True:
-        median_s = float(np.median([one.cost_s for one in population]))
-        yield Generation(hood.grid(best.row).copy(), best.cost_s, evaluations, median_s)
-        if grown < len(founders):  # every founder descends once before the first child
-            parents, row = [grown] if grown < len(population) else [], founders[grown]
-            grown += 1
-        else:
-            parents, row = _child(problem, population, rng)
-        hot = float(np.exp(rng.uniform(*np.log(HOT))))
-        row, seen = walk(hood, row, best.cost_s, hot, SCANS, rng)
-        child, evaluations = _individual(hood, row), evaluations + seen
-        if not parents:
-            population.append(child)
-        elif child.cost_s <= population[worse := max(parents, key=lambda i: population[i].cost_s)].cost_s:
-            population[worse] = child
-        best = min(best, child, key=_cost)
+        founders.insert(0, Seedling("start", (), np.concatenate([problem.start.ravel(), idle]), MIXED[0]))
+    best = min(filter(None, [best, _individual(problem, founders[0].row)]), key=cost_of)
+    first = Generation(_grid(problem, best.row), best.cost_s, evaluations, best.cost_s, 0.0, founders[0].operator)
+    yield first
+    yield from until_compiled(first, rehearse)
+    garden = _Garden(problem, rng, structure)
+    population: list[Individual] = []
+    for born in range(10**9):
+        child = founders[born] if born < len(founders) else garden.child(population)
+        grown = Individual(child.row, np.inf, born)
+        for row, cost_s, moves in garden.grow(child, best.cost_s, max(0, born - len(founders))):
+            evaluations += moves
+            grown = Individual(row, cost_s, born)
+            best = min(best, grown, key=cost_of)
+            yield Generation(_grid(problem, best.row), best.cost_s, evaluations, operator=child.operator, whole=False)
+        evaluations += 1
+        grown = min(grown, _individual(problem, grown.row, born), key=cost_of)
+        best = min(best, grown, key=cost_of)
+        parents = tuple(population[i].born for i in child.parents)
+        _survive(population, grown, child.parents, born < len(founders))
+        yield Generation(
+            best=_grid(problem, best.row),
+            best_s=best.cost_s,
+            evaluations=evaluations,
+            median_s=median_s(population),
+            diversity=diversity(population, problem.n_stages, problem.n_replicas),
+            operator=child.operator,
+            parents=parents,
+        )
 
 
-def _child(problem: Problem, population: list[_Individual], rng: np.random.Generator) -> tuple[list[int], IntArray]:
-    """Whom it may replace, and the row: of two parents, each the better of two drawn, of one, or of chance."""
-    if rng.random() < IMMIGRANTS:
-        return [int(rng.integers(len(population)))], rng.permutation(problem.n_devices)
-    mother, father = (int(min(rng.integers(len(population), size=2), key=lambda i: population[i].cost_s)) for _ in "mf")
-    if mother == father or rng.random() < 0.5:
-        return [mother], mutated(problem, population[mother].row, rng)
-    return [mother, father], recombined(problem, population[mother].row, population[father].row, rng)
+def rehearse(problem: Problem) -> None:
+    """Every kernel once, for ``warmth``."""
+    from dtfm_lab.planning.annealing import Annealer, Terrain
+
+    annealer = Annealer(problem, np.random.default_rng(0))
+    for terrain in Terrain:
+        for _ in annealer.walk(terrain, np.arange(problem.n_devices), 1.0, 0.1, 1.0):
+            pass
 
 
-def _best_so_far(hood: Neighbourhood, rows: list[IntArray]) -> Iterator[_Individual]:
-    """After each row, the cheapest until then: where chance alone would get, which whoever watches sees first."""
+class _Garden:
+    """Makes children and lets them grow."""
 
-    def cheaper(best: _Individual, one: _Individual) -> _Individual:
-        return min(best, one, key=_cost)
+    def __init__(self, problem: Problem, rng: np.random.Generator, structure: Structure) -> None:
+        from dtfm_lab.planning.annealing import Annealer  # brings numba, which takes a while
 
-    yield from accumulate((_individual(hood, row) for row in rows), cheaper)
+        self._problem, self._rng, self._structure = problem, rng, structure
+        self._annealer = Annealer(problem, rng)
+
+    def child(self, population: list[Individual]) -> Seedling:
+        """Of nobody (chance or structure), of two parents, or of one; a parent is the better of two drawn."""
+        rng, n = self._rng, self._problem.n_devices
+        lot = rng.random()
+        if lot < IMMIGRANTS / 2:
+            return Seedling("chance", (), rng.permutation(n), MOLTEN)
+        if lot < IMMIGRANTS:
+            return Seedling("structure", (), self._structure.turned(rng), _between(rng, *FRESH))
+        mother, father = (self._parent(population) for _ in "mf")
+        if lot < IMMIGRANTS + RECOMBINED and mother != father:
+            rows = population[mother].row, population[father].row
+            row = recombined(self._problem, *rows, self._structure.leaves, rng)
+            return Seedling("recombination", (mother, father), row, _between(rng, *MIXED))
+        return Seedling("reheating", (mother,), population[mother].row, _between(rng, *REHEATED))
+
+    def _parent(self, population: list[Individual]) -> int:
+        return min(map(int, self._rng.integers(len(population), size=2)), key=lambda i: population[i].cost_s)
+
+    def grow(self, child: Seedling, best_s: float, age: int) -> Iterator[tuple[IntArray, float, int]]:
+        """The annealing of a child, slice by slice: its best row, the cost and the moves made."""
+        from dtfm_lab.planning.annealing import Terrain
+
+        unit_s = best_s * 8 / max(self._problem.n_stages, 2)
+        work_us = WORK_US * self._problem.n_devices * (1 + LONGER * age)
+        if self._rng.random() >= ON_GRID:
+            yield from self._annealer.walk(Terrain.GROUPS, child.row, child.hot * unit_s, COLD * unit_s, work_us)
+            return
+        share = _between(self._rng, 0.3, 1.5)
+        row, cost_s = child.row, np.inf
+        for row, cost_s, moves in self._annealer.walk(
+            Terrain.GRID, child.row, child.hot * unit_s, COLD * unit_s, work_us, share
+        ):
+            yield row, cost_s, moves
+        polish_us = POLISH_WORK * work_us
+        for polished, polished_s, moves in self._annealer.walk(
+            Terrain.GROUPS, row, POLISH_HOT * unit_s, COLD * unit_s, polish_us
+        ):
+            if polished_s < cost_s:
+                row, cost_s = polished, polished_s
+            yield row, cost_s, moves
 
 
-def _individual(hood: Neighbourhood, row: IntArray) -> _Individual:
-    row = hood.repaired(row)
-    return _Individual(row, hood.problem.cost(hood.grid(row)))
+def _survive(population: list[Individual], child: Individual, parents: tuple[int, ...], founder: bool) -> None:
+    """A child takes the place of its worse parent, one without parents that of the worst, if it is no worse.
+
+    One that costs what another costs is that other in all likelihood, and leaves.
+    """
+    if founder:
+        population.append(child)
+        return
+    worse = max(parents or range(len(population)), key=lambda i: population[i].cost_s)
+    twin = any(abs(child.cost_s - one.cost_s) <= 1e-9 * child.cost_s for one in population)
+    if child.cost_s <= population[worse].cost_s and not twin:
+        population[worse] = child
 
 
-def _cost(individual: _Individual) -> float:
-    return individual.cost_s
+def _individual(problem: Problem, row: IntArray, born: int = 0) -> Individual:
+    """Best paired and in the best order."""
+    grid = problem.repaired(_grid(problem, row))
+    return Individual(np.concatenate([grid.ravel(), row[problem.n_tasklets :]]), problem.cost(grid), born)
+
+
+def _grid(problem: Problem, row: IntArray) -> IntArray:
+    return row[: problem.n_tasklets].reshape(problem.n_stages, problem.n_replicas)
+
+
+def _between(rng: np.random.Generator, low: float, high: float) -> float:
+    return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
 _: Planner = evolutionary

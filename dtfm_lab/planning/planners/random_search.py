@@ -6,23 +6,40 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dtfm_lab.planning.cost import align
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
+from dtfm_lab.planning.warmth import until_compiled
 
 
 @planners.register("random")
 def random_search(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
     """Endless random groups, each well paired and in the best order."""
-    n, shape = problem.n_tasklets, (problem.n_stages, problem.n_replicas)
-    best = rng.permutation(problem.n_devices)[:n].reshape(shape) if problem.start is None else problem.start
+    n, n_stages, d = problem.n_tasklets, problem.n_stages, problem.n_replicas
+    best = rng.permutation(problem.n_devices)[:n].reshape(n_stages, d) if problem.start is None else problem.start
     best = problem.repaired(best)
-    best_s, evaluations = problem.cost(best), 1
+    first = Generation(best, problem.cost(best), 1, operator="chance" if problem.start is None else "start")
+    yield first
+    yield from until_compiled(first, rehearse)
+    from dtfm_lab.planning.kernels.partition import price, pricing  # brings numba, which takes a while
+
+    prices = pricing(problem.pair.group_s, problem.pair.hop_s, n_stages, d, n_stages + 1)
+    group_of, stage_of = np.empty(problem.n_devices, dtype=np.int64), np.repeat(np.arange(n_stages), d)
+    best_s, evaluations = first.best_s, 1
     while True:
-        yield Generation(best, best_s, evaluations)
-        candidate = problem.repaired(rng.permutation(problem.n_devices)[:n].reshape(shape))
-        candidate_s = problem.cost(candidate)
+        group_of[:] = n_stages
+        group_of[rng.permutation(problem.n_devices)[:n]] = stage_of
+        cost_s = price(prices, group_of)
         evaluations += 1
-        if candidate_s < best_s:
-            best, best_s = candidate, candidate_s
+        if cost_s < best_s:
+            best, best_s = align(prices.groups, prices.order, problem.pair.hop_s), cost_s
+        yield Generation(best, best_s, evaluations, operator="chance")
+
+
+def rehearse(problem: Problem) -> None:
+    """Every kernel once, for ``warmth``."""
+    from dtfm_lab.planning.kernels.partition import price, pricing
+
+    price(pricing(problem.pair.group_s, problem.pair.hop_s, 2, 2, 3), np.repeat(np.arange(2), 2))
 
 
 _: Planner = random_search

@@ -1,0 +1,104 @@
+"""All chains of groups, compiled: a search in depth that leaves out what cannot beat the best."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.kernels.compiling import compiled
+from dtfm_lab.planning.kernels.matching import bottleneck
+
+
+@compiled
+def weigh_disjoint(
+    hop_s: FloatArray, groups: IntArray, masks: IntArray, enough_s: float, weights_s: FloatArray
+) -> None:
+    """Fill (G, G) ``weights_s`` with the bottleneck matching of every two of the (G, D) groups.
+
+    Infinite where two groups share a device, by the (G,) bit masks, or where it exceeds ``enough_s``.
+    """
+    n_replicas = groups.shape[1]
+    reals = np.empty((n_replicas + 2, n_replicas))
+    row_of = np.empty(n_replicas, dtype=np.int64)
+    for a in range(len(groups)):
+        weights_s[a, a] = np.inf
+        for b in range(a + 1, len(groups)):
+            weight = np.inf
+            if not masks[a] & masks[b]:
+                weight = bottleneck(hop_s, groups[a], groups[b], enough_s, reals, row_of)
+            weights_s[a, b] = weights_s[b, a] = weight if weight <= enough_s else np.inf
+
+
+@compiled
+def search_chains(
+    cost_s: FloatArray,
+    masks: IntArray,
+    weights_s: FloatArray,
+    dearer: IntArray,
+    at: IntArray,
+    chain: IntArray,
+    best_chain: IntArray,
+    best_s: FloatArray,
+    depth: int,
+    n_steps: int,
+) -> int:
+    """Go on for ``n_steps``; the depth to go on from next time, or -1 when nothing is left.
+
+    Chains are read from their end with the smaller index only.
+
+    Parameters
+    ----------
+    cost_s, masks, weights_s
+        (G,), (G,) and (G, G): what each group synchronises for, its devices as bits, what hops cost.
+    dearer
+        (G, G) groups by rising weight from each group.
+    at, chain
+        (S,) where the search stands at each depth; begin with zeros.
+    best_chain, best_s
+        (S,) and (1,) the cheapest chain so far and its cost, or the cost to undercut.
+    """
+    n_groups, n_stages = len(cost_s), len(at)
+    least_s = weights_s.min() if n_stages > 1 else 0.0
+    slowest, path, used = np.zeros(n_stages), np.zeros(n_stages), np.zeros(n_stages, dtype=np.int64)
+    for d in range(depth):
+        group = chain[d]
+        slowest[d] = cost_s[group] if d == 0 else max(slowest[d - 1], cost_s[group])
+        path[d] = 0.0 if d == 0 else path[d - 1] + weights_s[chain[d - 1], group]
+        used[d] = masks[group] if d == 0 else used[d - 1] | masks[group]
+    for _ in range(n_steps):
+        i = at[depth]
+        rest_s = least_s * (n_stages - 1 - depth)
+        if i == n_groups:
+            if depth == 0:
+                return -1
+            depth -= 1
+            at[depth] += 1
+            continue
+        if depth == 0:
+            group = i
+            slow, way, taken = cost_s[group], 0.0, masks[group]
+            over = slow + rest_s >= best_s[0]  # groups come by rising cost
+        else:
+            before = chain[depth - 1]
+            group = dearer[before, i]
+            slow = max(slowest[depth - 1], cost_s[group])
+            way = path[depth - 1] + weights_s[before, group]
+            taken = used[depth - 1] | masks[group]
+            over = slowest[depth - 1] + way + rest_s >= best_s[0]
+            if not over and (used[depth - 1] & masks[group] or slow + way + rest_s >= best_s[0]):
+                at[depth] += 1
+                continue
+        if over:
+            at[depth] = n_groups
+            continue
+        chain[depth] = group
+        if depth < n_stages - 1:
+            slowest[depth], path[depth], used[depth] = slow, way, taken
+            depth += 1
+            at[depth] = 0
+            continue
+        if chain[0] <= group:
+            best_s[0] = slow + way
+            best_chain[:] = chain
+        at[depth] += 1
+    return depth
