@@ -29,7 +29,7 @@ def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
 
 
 def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
-    """``dtfm-gpt3-xl``, ``gpt3-xl`` or ``tiny``, or from a YAML file; any field may be overridden."""
+    """By name (``dtfm-gpt3-xl``, ``llama-3-8b``...) or from a YAML file; any field, ``model=`` and ``seq_len=`` too."""
     return files.load_job(name_or_path, **overrides)
 
 

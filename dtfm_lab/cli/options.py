@@ -28,12 +28,15 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--replicas", "n_replicas", type=int, help="Data-parallel replicas.")
     @click.option("--batch", "global_batch", type=int, help="Sequences per iteration, over all replicas.")
     @click.option("--microbatch", type=int, help="Sequences per pipeline step.")
+    @click.option("--model", help="Another model: a preset by name, or a Hugging Face config.json or its folder.")
+    @click.option("--seq-len", type=int, help="Tokens per sequence.")
     @click.option("--dtype", help="fp16, bf16, fp32 or fp64.")
     @click.option("--gradient-bytes", type=float, help="One stage's gradient, as the cost counts it.")
     @click.option("--activation-bytes", type=float, help="A replica's mini-batch over one boundary.")
     @wraps(command)
     def with_job(topology: str, job_name: str | None, **values: Any) -> Any:
-        names = ("n_stages", "n_replicas", "global_batch", "microbatch", "dtype", "gradient_bytes", "activation_bytes")
+        names = ("n_stages", "n_replicas", "global_batch", "microbatch", "model", "seq_len", "dtype")
+        names += ("gradient_bytes", "activation_bytes")
         overrides = {name: value for name in names if (value := values.pop(name)) is not None}
         network = lab.load_topology(topology)
         begin = values.get("start")

@@ -9,15 +9,17 @@ from typing import Generic, TypeVar
 from dtfm_lab.domain.errors import UnknownName
 
 T = TypeVar("T")
+NAME_SHOWN = 80
 
 
 def unknown(noun: str, name: object, known: Iterable[str]) -> UnknownName:
     """The error for a name that is not among the known ones; names the nearest."""
-    names = sorted(known)
-    near = difflib.get_close_matches(str(name), names, n=1)
+    names, name = sorted(known), str(name)
+    near = difflib.get_close_matches(name[:NAME_SHOWN], names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     listed = ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:12])} and {len(names) - 12} more"
-    return UnknownName(f"no {noun} named {str(name)!r}; {hint}known: {listed}")
+    shown = name if len(name) <= NAME_SHOWN else name[: NAME_SHOWN - 3] + "..."
+    return UnknownName(f"no {noun} named {shown!r}; {hint}known: {listed}")
 
 
 class Registry(Generic[T]):

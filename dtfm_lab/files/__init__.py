@@ -1,6 +1,7 @@
 """The only file I/O: topologies, jobs, plans and traces; versioned, validated."""
 
 from dtfm_lab.files.jobs import job_names, load_job, override, save_job
+from dtfm_lab.files.models import load_model, model_names
 from dtfm_lab.files.plans import load_plan, plan_from_mapping, plan_to_mapping, save_plan
 from dtfm_lab.files.reading import read_mapping
 from dtfm_lab.files.topologies import load_topology, save_topology, topology_endings, topology_names
@@ -11,9 +12,11 @@ from dtfm_lab.files.traces import load_trace, save_trace
 __all__ = [
     "job_names",
     "load_job",
+    "load_model",
     "load_plan",
     "load_topology",
     "load_trace",
+    "model_names",
     "override",
     "plan_from_mapping",
     "plan_to_mapping",

@@ -26,7 +26,7 @@ IMMIGRANTS, RECOMBINED = 0.15, 0.2
 ON_GRID = 0.25
 """share of children that are annealed on the grid first"""
 WORK_US = 600.0
-"""a device, of the first annealing"""
+"""a device, of the first annealing with 8 replicas; with more a move costs more"""
 LONGER = 1 / 3
 """of the first annealing, by which each child's is longer than the one before"""
 MOLTEN, FRESH, REHEATED, MIXED = 0.025, (0.003, 0.01), (0.001, 0.012), (0.0008, 0.006)
@@ -139,7 +139,8 @@ class _Garden:
         from dtfm_lab.planning.annealing import Terrain
 
         unit_s = best_s * 8 / max(self._problem.n_stages, 2)
-        work_us = WORK_US * self._problem.n_devices * (1 + LONGER * age)
+        moves_cost = max(1.0, self._problem.n_replicas / 8)
+        work_us = WORK_US * self._problem.n_devices * moves_cost * (1 + LONGER * age)
         if self._rng.random() >= ON_GRID:
             yield from self._annealer.walk(Terrain.GROUPS, child.row, child.hot * unit_s, COLD * unit_s, work_us)
             return
