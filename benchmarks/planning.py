@@ -149,9 +149,7 @@ def first_picture() -> None:
         float(subprocess.run([sys.executable, "-c", FIRST_PICTURE], capture_output=True, text=True, check=True).stdout)
         for _ in range(5)
     ]
-    print(
-        f"\nfirst picture of a plan, fresh process: median {np.median(seconds):.2f} s, worst {max(seconds):.2f} s"
-    )
+    print(f"\nfirst picture of a plan, fresh process: median {np.median(seconds):.2f} s, worst {max(seconds):.2f} s")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def bound_of_pairs(pair: PairCosts, n_stages: int, n_replicas: int) -> float:
     if n_devices < max(2, n_stages * n_replicas):
         return 0.0
     group = _Partners(pair.group_s, n_stages, n_replicas)
-    pipeline_s = _order_statistics(pair.hop_s, n_stages, n_replicas)
+    pipeline_s = least_hop_sum_s(pair.hop_s, n_stages, n_replicas)
     if n_stages == 1 or n_devices > CLUSTERS_UP_TO:
         return group.least_s + pipeline_s
     levels = list(_levels(pair.hop_s, _n_levels(n_devices, n_stages)))
@@ -73,7 +73,7 @@ def bound_of_pairs(pair: PairCosts, n_stages: int, n_replicas: int) -> float:
     return float((budgets + np.maximum(hops_s, pipeline_s)).min())
 
 
-def _order_statistics(hop_s: FloatArray, n_stages: int, n_replicas: int) -> float:
+def least_hop_sum_s(hop_s: FloatArray, n_stages: int, n_replicas: int) -> float:
     """Odd hops share no device, nor do even hops: h of them on the 2 D h devices of the cheapest links."""
     cheapest = np.sort((hop_s + np.diag(np.full(len(hop_s), np.inf))).min(axis=1))
     return float(

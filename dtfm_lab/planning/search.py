@@ -18,6 +18,7 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.bounds import lower_bound_s
 from dtfm_lab.planning.cost import PairCosts, pair_costs, price_placement
 from dtfm_lab.planning.problem import Planner, Problem, canonical_order, planners
+from dtfm_lab.planning.raised import RaisedBound
 
 DEFAULT_SECONDS = 2.0
 PROVEN = 1e-9
@@ -187,19 +188,19 @@ def _steps(
     """Runs the planner on the devices in canonical order and names them as the topology does."""
     began = time.perf_counter()
     pair = pair_costs(topology, job)
-    bound_s = lower_bound_s(topology, job)
     order = canonical_order(pair)
     grid = np.ix_(order, order)
     problem = Problem(
         pair=PairCosts(np.ascontiguousarray(pair.group_s[grid]), np.ascontiguousarray(pair.hop_s[grid])),
         n_stages=job.n_stages,
         n_replicas=job.n_replicas,
-        bound_s=bound_s,
+        bound_s=lower_bound_s(topology, job),
         start=None if start is None else np.argsort(order)[start],
     )
+    bound = RaisedBound(problem, timed=steps is None)
     generation, waited_s = 0, 0.0
     for found in run(problem, np.random.default_rng(seed)):
-        bound_s = min(max(bound_s, found.bound_s or 0.0), found.best_s)
+        bound_s = bound.after(found, generation, time.perf_counter() - began)
         step = PlanStep(
             topology=topology,
             job=job,

@@ -16,12 +16,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def compiled(function: Function) -> Function:
     """Machine code, kept on disk, run without the interpreter's lock; sums stay in the order written."""
-    elsewhere = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = _cache()
+    config: Any = numba.config
+    elsewhere, config.CACHE_DIR = config.CACHE_DIR, _cache()
     try:
-        return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"nnan", "nsz"})(function))
+        return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
     finally:
-        numba.config.CACHE_DIR = elsewhere
+        config.CACHE_DIR = elsewhere
 
 
 @lru_cache(maxsize=1)
