@@ -21,6 +21,8 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/planning.py
+	$(BIN)/python benchmarks/baseline.py
+	$(BIN)/python benchmarks/bounds.py
 
 # The built widgets are committed, so that neither a clone nor a wheel needs Node.
 js:
