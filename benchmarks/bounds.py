@@ -1,7 +1,5 @@
 """Bounds against the optimum on a thousand small networks, and what they prove on large irregular ones.
 
-    python benchmarks/bounds.py [networks] [seconds]
-
 Small: 8 to 10 devices of seven kinds, half of them with other links one way than the other, some devices idle. The
 bound must not exceed the optimum, found by trying all, nor the optimum what a planner finds. Large: the reference
 networks of the tests, whose best known cost is not proven; the bound as it comes at once and after some seconds more.
@@ -14,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import numpy as np
 
 import dtfm_lab as lab
@@ -26,6 +25,14 @@ from dtfm_lab.planning.rising import rising_bounds
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "planning"))
 from bound_networks import KINDS, NETWORKS, drawn_case, reference  # noqa: E402
+
+
+@click.command(help=__doc__)
+@click.option("--networks", default=1000, show_default=True, help="Small networks to draw.")
+@click.option("--seconds", default=30.0, show_default=True, help="Of the rising bound, on each large network.")
+def main(networks: int, seconds: float) -> None:
+    small(networks)
+    large(seconds)
 
 
 def small(n_networks: int) -> None:
@@ -72,5 +79,4 @@ def large(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    small(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
-    large(float(sys.argv[2]) if len(sys.argv) > 2 else 30.0)
+    main()

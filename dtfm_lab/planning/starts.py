@@ -36,6 +36,8 @@ class Structure:
 
     def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
         self._problem = problem
+        self.n_priced = 0
+        """placements priced so far"""
         self._deals = np.array([_deal(runs, problem.n_replicas) for runs in _compositions(problem.n_stages, rng)])
 
     def rows(self) -> tuple[IntArray, FloatArray]:
@@ -86,6 +88,7 @@ class Structure:
 
     def _costs(self, rows: IntArray) -> FloatArray:
         problem = self._problem
+        self.n_priced += len(rows)
         grids = rows[:, : problem.n_tasklets].reshape(-1, problem.n_stages, problem.n_replicas)
         batch = max(1, BATCH_ENTRIES // (problem.n_tasklets * problem.n_replicas))
         return np.concatenate([total_costs(grids[i : i + batch], problem.pair) for i in range(0, len(grids), batch)])
@@ -141,8 +144,3 @@ def _runs(cuts: list[bool]) -> list[int]:
         else:
             runs[-1] += 1
     return runs
-
-
-def structured_rows(problem: Problem, rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
-    """``Structure.rows`` for who needs no more of it."""
-    return Structure(problem, rng).rows()

@@ -8,11 +8,12 @@ takes one part of the network from its father; the local search is annealing, co
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.planners.variation import recombined
 from dtfm_lab.planning.population import Individual, cost_of, diversity, median_s
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
@@ -60,36 +61,38 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
             yield Generation(_grid(problem, best.row), best.cost_s, evaluations, operator="chance", whole=False)
     structure = Structure(problem, rng)
     rows, _ = structure.rows()
-    evaluations += len(rows)
-    founders = [Seedling("structure", (), row, _between(rng, *FRESH)) for row in rows[:STRUCTURED]]
-    founders += [Seedling("structure", (), structure.turned(rng), _between(rng, *FRESH)) for _ in range(TURNED)]
-    founders += [Seedling("chance", (), row, MOLTEN) for row in by_chance[:CHANCE]]
-    if problem.start is not None:
-        idle = np.setdiff1d(np.arange(problem.n_devices), problem.start)
-        founders.insert(0, Seedling("start", (), np.concatenate([problem.start.ravel(), idle]), MIXED[0]))
-    best = min(filter(None, [best, _individual(problem, founders[0].row)]), key=cost_of)
-    first = Generation(_grid(problem, best.row), best.cost_s, evaluations, best.cost_s, 0.0, founders[0].operator)
+    firsts = [rows[0]] if problem.start is None else [_started(problem, problem.start), rows[0]]
+    evaluations += len(firsts)
+    best = min(filter(None, [best, *(_individual(problem, row) for row in firsts)]), key=cost_of)
+    operator = "structure" if problem.start is None else "start"
+    priced = evaluations + structure.n_priced
+    first = Generation(_grid(problem, best.row), best.cost_s, priced, best.cost_s, 0.0, operator)
     yield first
     yield from until_compiled(first, rehearse)
     garden = _Garden(problem, rng, structure)
+    founders = garden.founders(rows[:STRUCTURED], by_chance[:CHANCE])
     population: list[Individual] = []
-    for born in range(10**9):
-        child = founders[born] if born < len(founders) else garden.child(population)
+    n_founders = 0
+    for born in count():
+        founder = next(founders, None)
+        n_founders += founder is not None
+        child = founder or garden.child(population)
         grown = Individual(child.row, np.inf, born)
-        for row, cost_s, moves in garden.grow(child, best.cost_s, max(0, born - len(founders))):
+        for row, cost_s, moves in garden.grow(child, best.cost_s, born - n_founders):
             evaluations += moves
             grown = Individual(row, cost_s, born)
             best = min(best, grown, key=cost_of)
-            yield Generation(_grid(problem, best.row), best.cost_s, evaluations, operator=child.operator, whole=False)
+            priced = evaluations + structure.n_priced
+            yield Generation(_grid(problem, best.row), best.cost_s, priced, operator=child.operator, whole=False)
         evaluations += 1
         grown = min(grown, _individual(problem, grown.row, born), key=cost_of)
         best = min(best, grown, key=cost_of)
         parents = tuple(population[i].born for i in child.parents)
-        _survive(population, grown, child.parents, born < len(founders))
+        _survive(population, grown, child.parents, founder is not None)
         yield Generation(
             best=_grid(problem, best.row),
             best_s=best.cost_s,
-            evaluations=evaluations,
+            evaluations=evaluations + structure.n_priced,
             median_s=median_s(population),
             diversity=diversity(population, problem.n_stages, problem.n_replicas),
             operator=child.operator,
@@ -115,6 +118,17 @@ class _Garden:
 
         self._problem, self._rng, self._structure = problem, rng, structure
         self._annealer = Annealer(problem, rng)
+
+    def founders(self, structured: IntArray, by_chance: list[IntArray]) -> Iterator[Seedling]:
+        """The start where there is one, the best starts as they stand, some with branches turned, some by chance."""
+        if self._problem.start is not None:
+            yield Seedling("start", (), _started(self._problem, self._problem.start), MIXED[0])
+        for row in structured:
+            yield Seedling("structure", (), row, _between(self._rng, *FRESH))
+        for _ in range(TURNED):
+            yield Seedling("structure", (), self._structure.turned(self._rng), _between(self._rng, *FRESH))
+        for row in by_chance:
+            yield Seedling("chance", (), row, MOLTEN)
 
     def child(self, population: list[Individual]) -> Seedling:
         """Of nobody (chance or structure), of two parents, or of one; a parent is the better of two drawn."""
@@ -177,6 +191,11 @@ def _individual(problem: Problem, row: IntArray, born: int = 0) -> Individual:
     """Best paired and in the best order."""
     grid = problem.repaired(_grid(problem, row))
     return Individual(np.concatenate([grid.ravel(), row[problem.n_tasklets :]]), problem.cost(grid), born)
+
+
+def _started(problem: Problem, start: IntArray) -> IntArray:
+    """The row of a (S, D) placement."""
+    return np.concatenate([start.ravel(), np.setdiff1d(np.arange(problem.n_devices), start)])
 
 
 def _grid(problem: Problem, row: IntArray) -> IntArray:

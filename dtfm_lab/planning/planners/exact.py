@@ -21,7 +21,7 @@ from dtfm_lab.planning.counting import Question, counted
 from dtfm_lab.planning.exhaustive import candidate_groups, exhaustive
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
 from dtfm_lab.planning.rising import DEVICES_UP_TO, least_hops_s, rising_bounds
-from dtfm_lab.planning.starts import structured_rows
+from dtfm_lab.planning.starts import Structure
 
 CLASSES_UP_TO = 16
 """classes of interchangeable devices that the solver is given"""
@@ -62,14 +62,15 @@ def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
 
 def _begin(problem: Problem, rng: np.random.Generator) -> tuple[IntArray, float, int]:
     shape = (problem.n_stages, problem.n_replicas)
-    rows, _ = structured_rows(problem, rng)
+    structure = Structure(problem, rng)
+    rows, _ = structure.rows()
     grids = [row[: problem.n_tasklets].reshape(shape) for row in rows[:FOUNDERS]]
     if problem.start is not None:
         grids.append(problem.start)
     grids = [problem.repaired(grid) for grid in grids]
     cost_s = [problem.cost(grid) for grid in grids]
     cheapest = int(np.argmin(cost_s))
-    return grids[cheapest], cost_s[cheapest], len(rows) + len(grids)
+    return grids[cheapest], cost_s[cheapest], structure.n_priced + len(grids)
 
 
 def _every_chain(
