@@ -95,3 +95,4 @@ for schedule in ("gpipe", "1f1b"):
 # %% [markdown]
 # 1F1B holds fewer activations than GPipe and is its equal on free links; on slow ones it waits for every hop there and
 # back. Try other networks: `lab.topology_names()` lists them, and `lab.Lab()` begins with a blank canvas.
+# How a plan is found, proved and explained, step by step: [01_planning](01_planning.ipynb).

@@ -8,7 +8,8 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import BLUE, SKY, VERMILLION
-from dtfm_lab.figures.theme import LEGEND_BELOW, PROVEN, described, quality, titled
+from dtfm_lab.figures.theme import LEGEND_BELOW, described, percent, quality, titled
+from dtfm_lab.planning.search import PROVEN
 
 BOUND = "lower bound: no placement costs less"
 OUTLINE = {"width": 1, "color": "#ffffff"}
@@ -47,7 +48,7 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
     longest_s = max(plan.cost.total_s for plan in plans)
     figure.update_xaxes(title_text="communication cost (s)", range=[0, 1.16 * longest_s or 1.0], exponentformat="none")
     for row, plan in enumerate(plans):
-        gap = "proven best" if plan.gap < PROVEN else f"gap {plan.gap:.1%}"
+        gap = "proven best" if plan.gap < PROVEN else f"gap {percent(plan.gap)}"
         figure.add_annotation(
             x=plan.cost.total_s, y=row, text=gap, showarrow=False, xanchor="left", xshift=4,
             hovertext=f"cost {format_s(plan.cost.total_s)}, lower bound {format_s(plan.lower_bound_s)}",

@@ -12,6 +12,7 @@ from dtfm_lab.domain.topology import Device, Topology
 from dtfm_lab.domain.units import TERA, FloatArray, GiB
 from dtfm_lab.figures.layout import is_drawn
 from dtfm_lab.figures.palette import BLUE, GREY, ink_on, stage_color
+from dtfm_lab.figures.theme import WORDLESS
 
 ROOM_FOR_NUMBER_PX = 12
 FADED = 0.3
@@ -44,7 +45,7 @@ def devices(
         showlegend=False,
         mode="markers+text" if marker_px >= ROOM_FOR_NUMBER_PX else "markers",
         name="devices",
-        text=[str(task[i][0]) if i in task and shown[i] else "" for i in everyone],
+        text=[str(task[i][0]) if i in task and shown[i] else WORDLESS for i in everyone],
         textfont={"color": [ink_on(color) for color in colors], "size": 12 if marker_px > 15 else 10},
         marker={
             "size": marker_px,

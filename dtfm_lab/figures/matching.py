@@ -11,7 +11,7 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray, format_s
 from dtfm_lab.figures.palette import BLUE, VERMILLION, stage_color
-from dtfm_lab.figures.theme import LEGEND_BELOW, bare, described, titled
+from dtfm_lab.figures.theme import LEGEND_BELOW, WORDLESS, bare, described, titled
 from dtfm_lab.planning.cost import bottleneck_matching
 
 NAMED_UP_TO = 32
@@ -117,22 +117,20 @@ def _matched(plan: Plan, left: IntArray, right: IntArray, pairs_s: FloatArray) -
         ("slowest pair" if len(slowest) == 1 else f"slowest, {len(slowest)} alike", slowest, VERMILLION, 5.0),
     ):
         words = [f"{names[left[r]]} – {names[right[r]]}: {format_s(float(pairs_s[r]))}, matched" for r in rows]
-        labels = [format_s(float(pairs_s[r])) if n <= NAMED_UP_TO or r == slowest[0] else "" for r in rows]
+        labels = [format_s(float(pairs_s[r])) if n <= NAMED_UP_TO or r == slowest[0] else WORDLESS for r in rows]
         if rows is slowest:
-            labels = [f"<b>{label}</b>" if label else "" for label in labels]
+            labels = [f"<b>{label}</b>" for label in labels]
         if rows:
             yield go.Scatter(
                 x=[0.0, 0.5, 1.0, None] * len(rows),
                 y=[y for row in rows for y in (row, row, row, None)],
-                mode="lines+text",
+                mode="lines+markers+text",
                 name=name,
                 line={"width": width if n <= FEW_PAIRS else width / 2, "color": color},
-                text=[
-                    t
-                    for label in labels
-                    for t in ("", f"<b>{label}</b>" if rows is slowest and label else label, "", "")
-                ],
+                text=[t for label in labels for t in (WORDLESS, label, WORDLESS, WORDLESS)],
                 textposition="top center",
+                # unseen, it keeps the words off the line
+                marker={"size": 2 * width, "color": "rgba(0, 0, 0, 0)"},
                 textfont={"size": 12 if n <= FEW_PAIRS else 10, **({"color": color} if rows is slowest else {})},
                 hovertext=[w for word in words for w in (word, word, word, None)],
                 hoverinfo="text",

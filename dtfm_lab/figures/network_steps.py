@@ -17,7 +17,7 @@ from dtfm_lab.figures.links import device_links, region_links
 from dtfm_lab.figures.network import Scene, count, grounds, scene
 from dtfm_lab.figures.network_map import FASTEST, FEW_REGIONS
 from dtfm_lab.figures.panels import Panel, Room
-from dtfm_lab.figures.theme import bare
+from dtfm_lab.figures.theme import WORDLESS, bare
 
 LETTER_PX = 7.6
 NAME_PX = 18
@@ -56,7 +56,7 @@ def partition(plan: Plan, room: Room) -> Panel:
     marks = devices(topology, drawn.places, plan, marker_px=drawn.marker_px, named=drawn.few)
     for trace in marks:
         if trace.name == "devices" and "text" in trace.mode:
-            trace.update(text=[letters.get(i, "") for i in range(len(topology))])
+            trace.update(text=[letters.get(i, WORDLESS) for i in range(len(topology))])
     figure = go.Figure(marks)
     _ground(figure, drawn, room)
     s, d = plan.placement.devices.shape

@@ -8,12 +8,13 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dtfm_lab.figures.palette import CATEGORIES
+from dtfm_lab.planning.search import PROVEN
 
 SUBTITLE_LETTERS = 130
 """that fit into the width of a notebook cell"""
 SUBTITLE_LINE_PX = 16
-PROVEN = 0.0005
-"""gap that rounds to 0.0 %"""
+WORDLESS = " "
+"""at a point without words among others with: where they are empty, plotly loses others when it draws again"""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
 
@@ -87,7 +88,12 @@ def alt_text(figure: go.Figure) -> str:
 
 def quality(gap: float) -> str:
     """What a plan's gap to its lower bound proves."""
-    return "proven best" if gap < PROVEN else f"at most {gap:.1%} of it could be saved"
+    return "proven best" if gap < PROVEN else f"at most {percent(gap)} of it could be saved"
+
+
+def percent(gap: float) -> str:
+    """With one digit; what is not nothing is never told as nothing."""
+    return f"{max(gap, 0.001):.1%}"
 
 
 def bare(figure: go.Figure, *, square: bool = False) -> go.Figure:

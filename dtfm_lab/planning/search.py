@@ -198,9 +198,9 @@ def _steps(
         start=None if start is None else np.argsort(order)[start],
     )
     bound = RaisedBound(problem, timed=steps is None)
-    generation, waited_s = 0, 0.0
+    generation, waited_s, held_s = 0, 0.0, 0.0
     for found in run(problem, np.random.default_rng(seed)):
-        bound_s = bound.after(found, generation, time.perf_counter() - began)
+        bound_s = bound.after(found, generation, time.perf_counter() - began - held_s)
         step = PlanStep(
             topology=topology,
             job=job,
@@ -208,7 +208,7 @@ def _steps(
             seed=int(seed),
             generation=generation,
             evaluations=found.evaluations,
-            seconds=time.perf_counter() - began,
+            seconds=time.perf_counter() - began - held_s,
             best_s=found.best_s,
             median_s=found.median_s,
             bound_s=bound_s,
@@ -217,11 +217,13 @@ def _steps(
             parents=found.parents,
             devices=order[found.best],
         )
+        out = time.perf_counter()
         yield step
+        held_s += time.perf_counter() - out  # by whoever watches: paused, or in slow motion
         generation += found.whole
         if step.gap < PROVEN or generation == steps:
             return
         waited_s = max(waited_s, found.waited_s)
         begun = found.whole or generation > 0
-        if seconds is not None and begun and time.perf_counter() - began - waited_s >= seconds:
+        if seconds is not None and begun and time.perf_counter() - began - held_s - waited_s >= seconds:
             return

@@ -15,6 +15,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.files import job_names, override
 from dtfm_lab.planning import PlanStep, planners
+from dtfm_lab.planning.search import PROVEN
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.convergence import ConvergenceView
@@ -47,6 +48,7 @@ class PlanPanel:
         self.speed = w.Dropdown(options=list(SPEEDS), description="Speed", layout=narrow)
         self.plan = _button("Plan", "search", "primary", "Search for the cheapest placement")
         self.pause = _button("Pause", "pause", "", "Hold the search")
+        self.step = _button("Step", "step-forward", "", "Go on for one generation, then hold")
         self.stop = _button("Stop", "stop", "", "End the search and keep the best")
         self.curve = ConvergenceView(title="Communication cost", height=240)
         self.note = w.HTML()
@@ -54,7 +56,7 @@ class PlanPanel:
             [
                 w.HBox([self.job, self.shape, self.batch, self.microbatch]),
                 w.HBox([self.planner, self.seed, self.seconds, self.speed]),
-                w.HBox([self.plan, self.pause, self.stop, self.note]),
+                w.HBox([self.plan, self.pause, self.step, self.stop, self.note]),
                 self.curve,
             ]
         )
@@ -64,6 +66,7 @@ class PlanPanel:
             control.observe(lambda _: self._set_job(), "value")
         self.plan.on_click(lambda _: self._begin())
         self.pause.on_click(lambda _: self._toggle())
+        self.step.on_click(lambda _: self.search and self.search.step())
         self.stop.on_click(lambda _: self.search and self.search.stop())
         bench.observe(lambda _: self._offer_shapes(), "topology")
         bench.observe(lambda _: self._tell(), ["topology", "job", "plan"])
@@ -154,6 +157,7 @@ class PlanPanel:
                     self._draw(steps)
                 if not running:
                     break
+                self._buttons()  # a step ends in a pause of its own
                 await asyncio.sleep(FRAME_S)
         finally:
             self.search = None
@@ -165,10 +169,10 @@ class PlanPanel:
         rows = np.array([[s.evaluations, s.seconds, s.best_s, s.bound_s] for s in steps])
         self.curve.extend(rows, series=steps[-1].planner)
         s = steps[-1]
-        verdict = "proven best" if s.gap < 1e-9 else f"at most {s.gap:.1%} above the best possible"
+        verdict = "proven best" if s.gap < PROVEN else f"none below {format_s(s.bound_s)}, gap {s.gap:.1%}"
         self.curve.caption = (
-            f"generation {s.generation}, {s.evaluations:,} placements priced in {s.seconds:.1f} s: "
-            f"{format_s(s.best_s)}, {verdict}"
+            f"generation {s.generation}, {s.evaluations:,} placement{'s' * (s.evaluations != 1)} priced "
+            f"in {s.seconds:.1f} s: {format_s(s.best_s)}, {verdict}"
         )
 
     def _toggle(self) -> None:
@@ -182,7 +186,7 @@ class PlanPanel:
     def _buttons(self) -> None:
         searching = self.search is not None
         self.plan.disabled = searching or self._bench.topology is None or self._bench.job is None
-        self.pause.disabled = self.stop.disabled = not searching
+        self.pause.disabled = self.step.disabled = self.stop.disabled = not searching
         paused = searching and self.search is not None and self.search.paused
         self.pause.description, self.pause.icon = ("Resume", "play") if paused else ("Pause", "pause")
 

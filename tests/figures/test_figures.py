@@ -115,6 +115,12 @@ def test_figures_need_no_network(figure):
     assert "http" not in figure.to_json()
 
 
+def test_no_point_has_empty_words(figure):
+    """Among others with words: plotly loses some of these when it draws again, as in a notebook's cell."""
+    words = [trace.text for trace in figure.data if trace.type == "scatter" and "text" in (trace.mode or "")]
+    assert not [text for text in words if "" in text]
+
+
 def test_figures_have_a_title_a_height_and_no_latex(figure):
     assert figure.layout.title.text
     assert figure.layout.height >= 250

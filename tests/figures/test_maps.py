@@ -207,7 +207,7 @@ def test_idle_devices_are_counted_and_grey():
     job = Job.from_bytes(2, 2, gradient_bytes=1e8, activation_bytes=1e7)
     figure = figures.plan_map(evaluate(topology, job, stages=[[0, 3], [1, 4]]))
     assert "2 devices idle" in figure.layout.title.subtitle.text
-    assert list(trace(figure, "devices").text).count("") == 2
+    assert list(trace(figure, "devices").text).count(" ") == 2
 
 
 def test_a_view_is_neither_a_ribbon_nor_a_tower():

@@ -112,6 +112,8 @@ def test_a_matching_shows_every_candidate_and_marks_the_slowest_pair(large_plan)
     assert trace(figure, "other 56 candidates").x.count(None) == 56
     matched = [t for t in figure.data if t.name.startswith(("matched", "slowest"))]
     assert sum(t.x.count(None) for t in matched) == 8
+    labels = [label for t in matched for label in t.text if label.strip()]
+    assert max(label.count("<b>") for label in labels) == 1, "the slowest stand out"
     assert format_s(large_plan.cost.hop_s[2]) in figure.layout.title.text
     assert "no perfect matching of these 64 pairs has a faster slowest pair" in figure.layout.title.subtitle.text
 

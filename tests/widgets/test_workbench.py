@@ -21,6 +21,20 @@ async def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
         await asyncio.sleep(0.02)
 
 
+async def at_rest(read: Callable[[], str], still_s: float = 0.5) -> str:
+    """What is read once it no longer changes."""
+    seen, since = read(), time.monotonic()
+
+    def still() -> bool:
+        nonlocal seen, since
+        if read() != seen:
+            seen, since = read(), time.monotonic()
+        return time.monotonic() - since >= still_s
+
+    await until(still)
+    return seen
+
+
 def on_a_loop(story: Callable) -> Callable:
     def test() -> None:
         asyncio.run(story())
@@ -44,23 +58,38 @@ async def test_planning_predicts_as_well() -> None:
 
 
 @on_a_loop
-async def test_a_search_pauses_goes_on_and_stops_with_the_best_kept() -> None:
-    bench = lab.Lab("worldwide")
+async def test_a_search_by_any_planner_pauses_steps_goes_on_and_stops_with_the_best_kept() -> None:
+    bench = lab.Lab("volunteers")
     panel = bench.plan_panel
-    panel.seconds.value, panel.planner.value, panel.speed.value = 600, "random", "full speed"
+    panel.seconds.value, panel.speed.value = 600, "full speed"
+    for planner in panel.planner.options:
+        panel.planner.value = planner
+        panel.plan.click()
+        await until(lambda planner=planner: planner in panel.curve.points)
+        panel.pause.click()
+        seen = await at_rest(lambda: panel.curve.caption)
+        assert panel.pause.description == "Resume"
+        panel.step.click()
+        await until(lambda seen=seen: panel.curve.caption != seen and panel.pause.description == "Resume")
+        seen = panel.curve.caption
+        panel.pause.click()
+        await until(lambda seen=seen: panel.curve.caption != seen)
+        panel.stop.click()
+        await until(lambda planner=planner: bench.plan is not None and bench.plan.planner == planner)
+    assert panel.step.disabled, "nothing to step through"
+
+
+@on_a_loop
+async def test_a_bound_that_rises_is_drawn_and_told() -> None:
+    bench = lab.Lab("campus")
+    panel = bench.plan_panel
+    panel.planner.value, panel.speed.value = "exact", "full speed"
     panel.plan.click()
-    await until(lambda: "random" in panel.curve.points)
-    panel.pause.click()
-    await asyncio.sleep(0.3)
-    seen = panel.curve.caption
-    await asyncio.sleep(0.3)
-    assert panel.curve.caption == seen
-    assert panel.pause.description == "Resume"
-    panel.pause.click()
-    await until(lambda: panel.curve.caption != seen)
-    panel.stop.click()
     await until(lambda: bench.plan is not None)
-    assert bench.plan.planner == "random"
+    bound_s = panel.curve.points["exact"][:, 3]
+    assert bound_s[-1] > bound_s[0]
+    assert panel.curve.caption.endswith("proven best")
+    assert "gap 0.0%" in panel.note.value
 
 
 @on_a_loop
