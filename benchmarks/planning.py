@@ -19,7 +19,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.planning.cost import align, pair_costs, total_costs
-from dtfm_lab.planning.search import PlanStep, search
+from dtfm_lab.planning.search import PROVEN, PlanStep, search
 
 CASES = {
     "datacenter": 3.439799,
@@ -58,9 +58,7 @@ def main(seconds: float, seeds: int, only: str | None) -> None:
 def cases() -> None:
     """Seconds until the known optimum is reached, as numbered and with the devices renumbered at random."""
     job = lab.load_job("dtfm-gpt3-xl")
-    print(
-        f"{'case':14}{'optimum':>12}{'ours':>12}{'reached after':>16}{'worst of 10 renumbered':>25}{'random':>12}{'gap':>8}"
-    )
+    print(f"{'case':14}{'optimum':>12}{'ours':>12}{'after':>12}{'worst of 10 renumbered':>25}{'random':>12}{'gap':>8}")
     for name, optimum_s in CASES.items():
         topology = lab.load_topology(name)
         last, reached_s = until(topology, job, optimum_s, 2.0)
@@ -68,7 +66,7 @@ def cases() -> None:
         worst_s = max(until(one, job, optimum_s, 2.0)[1] for one in shuffled)
         chance = lab.plan(topology, job, planner="random", seconds=2.0)
         print(
-            f"{name:14}{optimum_s:>12.6f}{last.best_s:>12.6f}{reached_s:>14.3f} s{worst_s:>23.3f} s"
+            f"{name:14}{optimum_s:>12.6f}{last.best_s:>12.6f}{reached_s:>10.3f} s{worst_s:>23.3f} s"
             f"{chance.cost.total_s:>12.3f}{last.gap:>8.1%}",
             flush=True,
         )
@@ -111,10 +109,11 @@ def _after(topology: Topology, job: Job, seed: int, seconds: float) -> PlanStep:
     for _ in search(topology, job, seed=seed, steps=2):  # loads the kernels before the clock starts
         pass
     began = time.process_time()
-    for step in search(topology, job, seed=seed, seconds=10 * seconds + 60):
-        if time.process_time() - began > seconds:
-            break
-    return step
+    return next(
+        step
+        for step in search(topology, job, seed=seed, seconds=10 * seconds + 60)
+        if step.gap < PROVEN or time.process_time() - began > seconds
+    )
 
 
 def thousand() -> None:
