@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from typing import Any, NoReturn
@@ -43,10 +44,22 @@ def reader_left() -> NoReturn:
 
 
 def print_json(value: dict[str, Any]) -> None:
+    """One line; null for what is no number, such as the loss of a training that diverged: JSON has no NaN."""
     try:
-        click.echo(json.dumps(value))
+        click.echo(json.dumps(_finite(value), allow_nan=False))
     except BrokenPipeError:
         reader_left()
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_finite(item) for item in value]
+    return value
 
 
 def deliver_comparison(comparison: Comparison, as_json: bool) -> None:

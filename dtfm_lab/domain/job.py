@@ -62,13 +62,12 @@ class Job:
         ):
             if not isinstance(value, str) or value not in known:
                 raise unknown(what, value, known)
-        for what in ("given_gradient_bytes", "given_hop_bytes"):
+        for what, name in (("given_gradient_bytes", "gradient_bytes"), ("given_hop_bytes", "activation_bytes")):
             value = getattr(self, what)
             if value is None:
                 continue
             number = as_number(value)
             if number is None or not (math.isfinite(number) and number >= 0):
-                name = what.removeprefix("given_")
                 raise JobError(f"job {self.name}: {name} is {shortened(value)}; wanted 0 or more bytes")
             object.__setattr__(self, what, number)
         if self.model is None:

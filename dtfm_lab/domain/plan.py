@@ -100,6 +100,9 @@ class Plan:
                 raise PlanError(f"cost of {s} stages: {what} has shape {found}; wanted {wanted}")
             if not (np.isfinite(getattr(self.cost, what)) & (getattr(self.cost, what) >= 0)).all():
                 raise PlanError(f"cost: {what} holds a negative or no number; wanted seconds")
+        for what in ("generation", "evaluations", "seconds"):
+            if not 0 <= getattr(self, what) < np.inf:
+                raise PlanError(f"{what} of the search is {getattr(self, what)}; wanted 0 or more")
         if not 0 <= self.lower_bound_s <= self.cost.total_s * (1 + 1e-9):
             raise PlanError(f"lower bound is {self.lower_bound_s} s; wanted 0 to the cost of {self.cost.total_s} s")
 

@@ -19,7 +19,7 @@ def unknown(noun: str, name: object, known: Iterable[str]) -> UnknownName:
     hint = f"did you mean {near[0]!r}? " if near else ""
     listed = ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:12])} and {len(names) - 12} more"
     shown = name if len(name) <= NAME_SHOWN else name[: NAME_SHOWN - 3] + "..."
-    return UnknownName(f"no {noun} named {shown!r}; {hint}known: {listed}")
+    return UnknownName(f"no {noun} named {shown!r}; {hint}known: {listed or 'none'}")
 
 
 class Registry(Generic[T]):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dtfm_lab.domain.conversions import labels_of_matrices, links_of_frame, links_of_graph, matrix_of
-from dtfm_lab.domain.device import Device, check_text, is_plain
+from dtfm_lab.domain.device import Device, check_text, is_plain, shortened
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, from_gbps, from_ms, to_gbps, to_ms
@@ -115,8 +115,12 @@ class Topology:
         names = labels_of_matrices(latency_ms, bandwidth_gbps) if names is None else names
         latency, bandwidth = matrix_of("latency_ms", latency_ms), matrix_of("bandwidth_gbps", bandwidth_gbps)
         n = len(latency) if latency.ndim else 0
-        names = [f"device-{i}" for i in range(n)] if names is None else list(names)
-        regions = [""] * n if regions is None else list(regions)
+        names = [f"device-{i}" for i in range(n)] if names is None else names
+        regions = [""] * n if regions is None else regions
+        for what, given in (("names", names), ("regions", regions)):
+            if isinstance(given, str) or not isinstance(given, Iterable):
+                raise TopologyError(f"{what} are {shortened(given)}; wanted a list, one for each of {n} devices")
+        names, regions = list(names), list(regions)
         for what, given in (("names", names), ("regions", regions)):
             if len(given) != n:
                 raise TopologyError(f"{len(given)} {what} for {n} devices; wanted one each")
@@ -161,9 +165,10 @@ class Topology:
         if isinstance(device, str):
             return self.index(device)
         if isinstance(device, bool) or not isinstance(device, int | np.integer):
-            raise TopologyError(f"device {device!r} is not an index or a name")
+            raise TopologyError(f"device {shortened(device)} is not an index or a name; wanted one")
         if not 0 <= device < len(self):
-            raise TopologyError(f"device {device} is out of range; {self.name} has devices 0 to {len(self) - 1}")
+            found = shortened(device)
+            raise TopologyError(f"device {found} is out of range; {self.name} has devices 0 to {len(self) - 1}")
         return int(device)
 
     @cached_property

@@ -14,7 +14,7 @@ from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.figures.layout import cluster
 from dtfm_lab.figures.links import NO_REGION
 from dtfm_lab.figures.spread import apart
-from dtfm_lab.figures.theme import bare
+from dtfm_lab.figures.theme import bare, literal
 from dtfm_lab.figures.world import POINTS, View, flight, land, plane, view_of
 
 PLOT_PX = 840
@@ -139,7 +139,7 @@ def mapped(figure: go.Figure, atlas: Atlas) -> go.Figure:
         corners = {"x0": x0, "y0": y0, "x1": x1, "y1": y1}
         shapes.append({"type": "circle", **corners, "line": {"width": 0}, "fillcolor": GROUND, "layer": "below"})
         at = {"x": float(centre[0]), "y": y1, "yanchor": "bottom", "borderpad": 0, "bgcolor": "rgba(0, 0, 0, 0)"}
-        names.append({"text": f"<b>{region or NO_REGION}</b>", "showarrow": False, **at})
+        names.append({"text": f"<b>{literal(region or NO_REGION)}</b>", "showarrow": False, **at})
     look = {"line": {"width": 1, "color": "#808080"}, "hoverinfo": "skip", "showlegend": False}
     marks = {"opacity": 1, "size": [6, 0, 0] * (len(leaders[0]) // 3), "color": "#808080"}
     leader = go.Scatter(x=leaders[0], y=leaders[1], mode="lines+markers", name="true places", marker=marks, **look)

@@ -13,6 +13,7 @@ from dtfm_lab.domain.trace import Span
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import KIND_COLORS, KIND_NAMES, YELLOW, YELLOW_EDGE, legend_name
 from dtfm_lab.figures.rows import Rows
+from dtfm_lab.figures.theme import literal
 
 LABELLED_UP_TO = 1_500
 """bars; in more, micro-batch numbers and outlines would find no room"""
@@ -66,7 +67,7 @@ class Hover:
     """``ada · forward 2 · 12.1 to 15.4 ms (3.3 ms)``"""
 
     def __init__(self, devices: tuple[tuple[str, ...], ...], unit: str, whole_s: float) -> None:
-        self._devices = devices
+        self._devices = [[literal(name) for name in group] for group in devices]
         self._unit = unit
         self.scale = 1e3 if unit == "ms" else 1.0
         digits_before = int(np.floor(np.log10(whole_s * self.scale))) + 1 if whole_s > 0 else 1

@@ -14,7 +14,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.layout import open_ellipse
 from dtfm_lab.figures.palette import FAINT, VERMILLION, ink_on, stage_color
-from dtfm_lab.figures.theme import bare, described, quality, titled
+from dtfm_lab.figures.theme import bare, described, literal, quality, titled
 from dtfm_lab.figures.weight_matrix import weight_matrix
 
 MOST_NODES = 16
@@ -135,6 +135,6 @@ def _lines(
 
 
 def _some(words: Iterable[str]) -> str:
-    words = list(words)
+    words = [literal(word) for word in words]
     more = [f"and {len(words) - NAMED_IN_HOVER} more"] if len(words) > NAMED_IN_HOVER else []
     return "<br>".join([*words[:NAMED_IN_HOVER], *more])

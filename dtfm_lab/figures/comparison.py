@@ -11,7 +11,7 @@ from dtfm_lab.domain.schedule import COMPUTE, SENDS, Kind
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.pairs import add_pairs, percent
 from dtfm_lab.figures.palette import BLUE, KIND_NAMES
-from dtfm_lab.figures.theme import LEGEND_BELOW, titled
+from dtfm_lab.figures.theme import LEGEND_BELOW, literal, titled
 
 MOST_ROWS = 16
 """stages and links with the largest errors; more would not be read"""
@@ -76,12 +76,12 @@ def _arrivals(figure: go.Figure, error_s: pd.Series) -> None:
         go.Bar(
             orientation="h",
             x=[value * scale for value in error_s],
-            y=[link.replace("->", "→") for link in error_s.index],
+            y=[literal(link.replace("->", "→")) for link in error_s.index],
             name="predicted minus measured arrival",
             showlegend=False,
             marker={"color": BLUE},
             hovertext=[
-                f"{link}: predicted {format_s(abs(e))} too {'early' if e < 0 else 'late'}"
+                f"{literal(link)}: predicted {format_s(abs(e))} too {'early' if e < 0 else 'late'}"
                 for link, e in error_s.items()
             ],
             hoverinfo="text",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -156,5 +157,5 @@ def _worded(
         legend={**LEGEND_BELOW, "orientation": "v"},
         margin_b=76 + 20 * entries,
     )
-    curves = "; ".join(trace.name for trace in figure.data if trace.showlegend is not False)
+    curves = html.unescape("; ".join(trace.name for trace in figure.data if trace.showlegend is not False))
     return described(figure, f"Best cost against {AXES[axis.field]}. {title}, {note}. {curves}.")

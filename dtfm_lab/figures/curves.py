@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.theme import quality
+from dtfm_lab.figures.theme import literal, quality
 from dtfm_lab.planning import PlanStep
 
 BOUND_COLOR = "#808080"
@@ -44,12 +44,12 @@ def curve(name: str, steps: list[PlanStep], axis: Axis, look: dict[str, str], bo
         x=[axis.of(step) for step in kept],
         y=[step.best_s for step in kept],
         mode="lines+markers" if len(kept) <= 40 else "lines",
-        name=f"{name}: {format_s(last_s)}, {quality(gap_to(last_s, bound_s))}",
+        name=f"{literal(name)}: {format_s(last_s)}, {quality(gap_to(last_s, bound_s))}",
         legendgroup=name,
         line={"shape": "hv", "width": 2.5, **look},
         marker={"size": 5},
         hovertext=[
-            f"{name} · {format_s(step.best_s)} after {step.evaluations:,} placements, {format_s(step.seconds)}"
+            f"{literal(name)} · {format_s(step.best_s)} after {step.evaluations:,} placements, {format_s(step.seconds)}"
             for step in kept
         ],
         hoverinfo="text",
@@ -66,12 +66,12 @@ def median(name: str, steps: list[PlanStep], axis: Axis, look: dict[str, str]) -
             x=[axis.of(step) for step, _ in kept],
             y=[median_s for _, median_s in kept],
             mode="lines",
-            name=f"median of {name}",
+            name=f"median of {literal(name)}",
             legendgroup=name,
             showlegend=False,
             opacity=0.7,
             line={"shape": "hv", "width": 1.3, "color": look["color"]},
-            hovertemplate=f"median of {name}'s population: %{{y:.4g}} s<extra></extra>",
+            hovertemplate=f"median of {literal(name)}'s population: %{{y:.4g}} s<extra></extra>",
         )
     ]
 
@@ -82,7 +82,7 @@ def bound_line(found: Bounds, axis: Axis, of: str) -> go.Scatter:
         x=[axis.low, *(at for at, _ in found[1:]), axis.high],
         y=[*bounds_s, bounds_s[-1]],
         mode="lines",
-        name=f"lower bound{of} {format_s(bounds_s[-1])}",
+        name=f"lower bound{literal(of)} {format_s(bounds_s[-1])}",
         line={"shape": "hv", "dash": "dash", "width": 1.5, "color": BOUND_COLOR},
         hovertemplate="no placement costs less than %{y:.4g} s<extra></extra>",
     )
@@ -99,11 +99,11 @@ def diversities(searches: Searches, axis: Axis, looks: list[dict[str, str]]) -> 
                     y=[step.diversity for step in kept],
                     yaxis="y2",
                     mode="lines",
-                    name=f"diversity of {name}",
+                    name=f"diversity of {literal(name)}",
                     legendgroup=name,
                     showlegend=False,
                     line={"shape": "hv", "width": 1.8, **look},
-                    hovertemplate=f"diversity of {name}'s population: %{{y:.2f}}<extra></extra>",
+                    hovertemplate=f"diversity of {literal(name)}'s population: %{{y:.2f}}<extra></extra>",
                 )
             )
     if not curves:

@@ -12,7 +12,7 @@ from dtfm_lab.domain.topology import Device, Topology
 from dtfm_lab.domain.units import TERA, FloatArray, GiB
 from dtfm_lab.figures.layout import is_drawn
 from dtfm_lab.figures.palette import BLUE, GREY, ink_on, stage_color
-from dtfm_lab.figures.theme import WORDLESS
+from dtfm_lab.figures.theme import WORDLESS, literal
 
 ROOM_FOR_NUMBER_PX = 12
 FADED = 0.3
@@ -61,8 +61,8 @@ def devices(
 
 def _words(device: Device) -> str:
     return (
-        f"{device.name}{' · ' + device.region if device.region else ''}<br>"
-        f"{device.gpu}, {device.peak_flop_per_s / TERA:.4g} TFLOP/s, {device.memory_bytes / GiB:.4g} GiB"
+        f"{literal(device.name)}{' · ' + literal(device.region) if device.region else ''}<br>"
+        f"{literal(device.gpu)}, {device.peak_flop_per_s / TERA:.4g} TFLOP/s, {device.memory_bytes / GiB:.4g} GiB"
     )
 
 
@@ -87,7 +87,7 @@ def _names(topology: Topology, places: FloatArray, marker_px: float) -> go.Scatt
         showlegend=False,
         mode="markers+text",
         name="names",
-        text=list(topology.names),
+        text=[literal(name) for name in topology.names],
         textposition=positions,
         marker={"size": marker_px, "opacity": 0},
         hoverinfo="skip",

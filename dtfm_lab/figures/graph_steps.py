@@ -14,7 +14,7 @@ from dtfm_lab.figures.lettered import Lettered, lettered
 from dtfm_lab.figures.network import count
 from dtfm_lab.figures.palette import CHEAP_TO_DEAR, FAINT, VERMILLION, ink_on, stage_color
 from dtfm_lab.figures.panels import Panel, Room
-from dtfm_lab.figures.theme import bare, quality
+from dtfm_lab.figures.theme import bare, literal, quality
 from dtfm_lab.planning.path import EXACT_UP_TO, path_cost, shortest_path
 
 NODES_WITH_DEVICES = 16
@@ -97,7 +97,7 @@ def _dots(plan: Plan, groups: Lettered, places: FloatArray, node_px: float, radi
             "opacity": 1,
             "line": {"width": 0.8, "color": OUTLINE},
         },
-        hovertext=[f"{names[i]} · group {letter}" for i, letter in zip(devices, letters, strict=True)],
+        hovertext=[f"{literal(names[i])} · group {letter}" for i, letter in zip(devices, letters, strict=True)],
         hoverinfo="text",
     )
 

@@ -15,7 +15,7 @@ from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 from dtfm_lab.figures.links import NO_REGION
 from dtfm_lab.figures.network import count, require_same
 from dtfm_lab.figures.palette import CHEAP_TO_DEAR
-from dtfm_lab.figures.theme import described, titled
+from dtfm_lab.figures.theme import described, literal, titled
 from dtfm_lab.figures.ticks import log_ticks
 
 NAMED_UP_TO = 32
@@ -53,9 +53,10 @@ def link_matrix(topology: Topology, of: str = "bandwidth", *, plan: Plan | None 
     apart = ~np.eye(n, dtype=bool)
     digits = 3 if n <= WRITTEN_UP_TO else 4
     names = [_category(name) for name in sorted_.names]
+    shown = [literal(name) for name in names]
     heat = go.Heatmap(
-        x=names,
-        y=names,
+        x=shown,
+        y=shown,
         z=[[round(float(logs[i, j]), 7) if i != j else None for j in range(n)] for i in range(n)],
         text=[[f"{values[i, j]:.{digits}g}" if i != j else "" for j in range(n)] for i in range(n)],
         texttemplate="%{text}" if n <= WRITTEN_UP_TO else None,
@@ -67,7 +68,7 @@ def link_matrix(topology: Topology, of: str = "bandwidth", *, plan: Plan | None 
         colorbar=_colorbar(logs[apart], unit),
     )
     figure = go.Figure(heat)
-    _name_axes(figure, names, blocks)
+    _name_axes(figure, shown, blocks)
     by = count(len(topology.regions), "region") if plan is None else f"{count(plan.job.n_stages, 'stage')} of the plan"
     title = f"{topology.name}: {of} from row to column ({unit})"
     note = f"{count(n, 'device')} by {by} · logarithmic colours, light is cheap · {_directions(values, names, of)}"
@@ -140,7 +141,7 @@ def _name_axes(figure: go.Figure, names: list[str], blocks: list[Block]) -> None
     if n > NAMED_UP_TO and len(blocks) > 1:
         every = max(1, -(-len(blocks) // BLOCKS_NAMED_UP_TO))
         middles = [end - len(block.devices) / 2 - 0.5 for end, block in zip(ends, blocks, strict=True)]
-        ticks, words = middles[::every], [block.name for block in blocks][::every]
+        ticks, words = middles[::every], [literal(block.name) for block in blocks][::every]
     elif n > NAMED_UP_TO:
         every = -(-n // NAMED_UP_TO)
         ticks, words = ticks[::every], names[::every]

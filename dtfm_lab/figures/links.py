@@ -14,6 +14,7 @@ from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 from dtfm_lab.figures.layout import bent
 from dtfm_lab.figures.palette import FAINT
+from dtfm_lab.figures.theme import literal
 
 CLASSES = 5
 THIN_PX, WIDE_PX = 1.0, 7.0
@@ -61,6 +62,7 @@ def region_links(
 
 def _line(topology: Topology, a: list[int], b: list[int], points: FloatArray, name_a: str, name_b: str) -> Line:
     words, slower = [], np.inf
+    name_a, name_b = literal(name_a), literal(name_b)
     for source, target, way in ((a, b, f"{name_a} → {name_b}"), (b, a, f"{name_b} → {name_a}")):
         grid = np.ix_(source, target)
         gbps = float(np.median(to_gbps(topology.bandwidth_bytes_per_s[grid])))

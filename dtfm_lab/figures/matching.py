@@ -11,7 +11,7 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray, format_s
 from dtfm_lab.figures.palette import BLUE, VERMILLION, stage_color
-from dtfm_lab.figures.theme import LEGEND_BELOW, WORDLESS, bare, described, titled
+from dtfm_lab.figures.theme import LEGEND_BELOW, WORDLESS, bare, described, literal, titled
 from dtfm_lab.planning.cost import bottleneck_matching
 
 NAMED_UP_TO = 32
@@ -87,7 +87,7 @@ def _by_region(plan: Plan, devices: IntArray) -> IntArray:
 
 def _candidates(plan: Plan, left: IntArray, right: IntArray, pair_s: FloatArray) -> go.Scatter:
     """All pairs that are not matched, hover at a third of the way, where fewer lines cross than in the middle."""
-    names = plan.topology.names
+    names = [literal(name) for name in plan.topology.names]
     n = len(left)
     rows = [(i, j) for i in range(n) for j in range(n) if i != j]
     hover: list[str | None] = []
@@ -108,7 +108,7 @@ def _candidates(plan: Plan, left: IntArray, right: IntArray, pair_s: FloatArray)
 
 def _matched(plan: Plan, left: IntArray, right: IntArray, pairs_s: FloatArray) -> Iterable[go.Scatter]:
     """The slowest pairs apart; a row says its seconds where there is room."""
-    names = plan.topology.names
+    names = [literal(name) for name in plan.topology.names]
     n = len(left)
     slowest = np.flatnonzero(pairs_s >= pairs_s.max() * (1 - 1e-9)).tolist()
     others = [row for row in range(n) if row not in slowest]
@@ -143,7 +143,7 @@ def _devices(plan: Plan, column: int, stage: int, devices: IntArray) -> go.Scatt
     names = [plan.topology.names[i] for i in devices]
     regions = [plan.topology.devices[i].region for i in devices]
     labels = [
-        name if region in ("", name) or name.startswith(region) else f"{name} ({region})"
+        literal(name if region in ("", name) or name.startswith(region) else f"{name} ({region})")
         for name, region in zip(names, regions, strict=True)
     ]
     return go.Scatter(

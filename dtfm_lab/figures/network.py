@@ -17,7 +17,7 @@ from dtfm_lab.figures.devices import ROOM_FOR_NUMBER_PX, devices
 from dtfm_lab.figures.layout import Patch, bent, device_places, is_drawn, region_patches, rim_to_rim
 from dtfm_lab.figures.links import NO_REGION, device_links, region_links
 from dtfm_lab.figures.pipelines import pipeline_lines
-from dtfm_lab.figures.theme import LEGEND_BELOW, bare, described, titled
+from dtfm_lab.figures.theme import LEGEND_BELOW, bare, described, literal, titled
 
 FEW_DEVICES = 16
 """up to so many, every link is drawn and every device named"""
@@ -120,5 +120,5 @@ def grounds(figure: go.Figure, patches: Mapping[str, Patch]) -> None:
         x, y = (patch.centre + patch.half * reach).tolist()
         anchors = {"xanchor": ANCHOR_X[int(side[0])], "yanchor": ANCHOR_Y[int(side[1])]}
         clear = {"showarrow": False, "bgcolor": "rgba(0, 0, 0, 0)"}
-        names.append({"x": x, "y": y, "text": f"<b>{region or NO_REGION}</b>", **anchors, **clear})
+        names.append({"x": x, "y": y, "text": f"<b>{literal(region or NO_REGION)}</b>", **anchors, **clear})
     figure.update_layout(shapes=shapes, annotations=names)

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.palette import VERMILLION, YELLOW, YELLOW_EDGE, stage_color
+from dtfm_lab.figures.theme import literal
 
 Way = Callable[[int, int], FloatArray]
 """(n, 2) points of the line between two devices; a row of NaN lifts the pen"""
@@ -21,7 +22,7 @@ SET_BACK = "rgba(128, 128, 128, 0.25)"
 def pipeline_lines(plan: Plan, way: Way, *, strong: int | None = None, set_back: bool = False) -> list[go.Scatter]:
     """A line a pipeline, one legend entry for all; the strong one in front, with an entry of its own."""
     hop_s = plan.topology.round_trip_s(plan.job.hop_bytes)
-    names = plan.topology.names
+    names = [literal(name) for name in plan.topology.names]
     lines: list[go.Scatter] = []
     for pipeline, visited in enumerate(plan.placement.devices.T.tolist()):
         hops = [
@@ -40,7 +41,7 @@ def pipeline_lines(plan: Plan, way: Way, *, strong: int | None = None, set_back:
 def group_lines(plan: Plan, way: Way, stage: int) -> go.Scatter:
     """Every two members of a data-parallel group, joined: each sends the other a shard and gets one back."""
     shard_s = plan.topology.round_trip_s(plan.job.gradient_bytes / plan.job.n_replicas)
-    names = plan.topology.names
+    names = [literal(name) for name in plan.topology.names]
     pairs = [
         (way(a, b), f"group of stage {stage}: a shard there and back takes {format_s(float(shard_s[a, b]))}"
          f"<br>{names[a]} – {names[b]}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from dtfm_lab.domain.schedule import SYNCHRONISATION, Action, Kind, Lane
+from dtfm_lab.figures.theme import literal
 
 LANE_PX = {Lane.COMPUTE: 24, Lane.SEND: 18, Lane.RECEIVE: 18}
 CROWDED_PX = 11
@@ -27,7 +28,7 @@ class Rows:
     """Where each lane of each device stands, in pixels from the top."""
 
     def __init__(self, devices: tuple[tuple[str, ...], ...], lanes: tuple[Lane, ...], n_sides: int = 1) -> None:
-        self._devices = devices
+        self._devices = [[literal(name) for name in group] for group in devices]
         self._lanes = lanes
         many = sum(map(len, devices)) > MANY_DEVICES
         self._lane_px = {lane: CROWDED_PX * (1 + n_sides) / 2 if many else LANE_PX[lane] for lane in lanes}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import textwrap
 from typing import Any
 
@@ -64,14 +65,22 @@ def template(dark: bool = False) -> go.layout.Template:
 
 def titled(figure: go.Figure, title: str, subtitle: str = "", **layout: Any) -> go.Figure:
     """The figure in the lab's look, in place, a long subtitle in several lines; ``layout`` adds to it."""
-    lines = textwrap.wrap(subtitle, SUBTITLE_LETTERS)
+    lines = [literal(line) for line in textwrap.wrap(subtitle, SUBTITLE_LETTERS)]
     figure.update_layout(
         template=template(),
-        title={"text": title, "subtitle": {"text": "<br>".join(lines)}},
+        title={"text": literal(title), "subtitle": {"text": "<br>".join(lines)}},
         margin={"t": 64 + (20 + SUBTITLE_LINE_PX * (len(lines) - 1) if lines else 0), "r": 32, "b": 60, "l": 32},
     )
     figure.update_layout(**layout)
     return figure
+
+
+def literal(text: str) -> str:
+    """Text that plotly shows letter by letter, where it would take <b> for bold, two dollars for TeX, %{x} for a value.
+
+    For every name that a user gives; ``titled`` sees to titles.
+    """
+    return html.escape(text, quote=False).replace("$", "&#36;").replace("%{", "&#37;{")
 
 
 def described(figure: go.Figure, words: str) -> go.Figure:
@@ -83,7 +92,7 @@ def described(figure: go.Figure, words: str) -> go.Figure:
 def alt_text(figure: go.Figure) -> str:
     """What the figure shows, in a sentence or two; its title where nothing more was kept."""
     words = (figure.layout.meta or {}).get("alt")
-    return str(words or figure.layout.title.text or "")
+    return str(words or html.unescape(figure.layout.title.text or ""))
 
 
 def quality(gap: float) -> str:

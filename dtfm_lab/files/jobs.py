@@ -54,7 +54,7 @@ def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
     path = Path(name_or_path)
     if os.fspath(name_or_path) in JOBS:
         job = JOBS[os.fspath(name_or_path)]
-    elif path.suffix in (".yaml", ".yml", ".json") or os.path.exists(path):
+    elif path.suffix in (".yaml", ".yml", ".json") or os.path.exists(os.fspath(name_or_path)):
         job = job_from_mapping(read_mapping(path), where=path.name, name=path.stem, folder=path.parent)
     else:
         raise unknown("job", os.fspath(name_or_path), JOBS)

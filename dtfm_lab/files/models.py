@@ -133,7 +133,7 @@ def model_to_section(model: ModelSpec) -> str | dict[str, Any]:
 
 
 def _from_path(name: str, path: Path) -> ModelSpec:
-    if os.path.isdir(path):
+    if name and os.path.isdir(path):
         path /= CONFIG_NAME
     elif path.suffix != ".json" and not os.path.isfile(path):
         raise unknown("model", name, MODELS)

@@ -35,9 +35,12 @@ class Section(BaseModel):
     @classmethod
     def _known_keys(cls, data: Any) -> Any:
         if isinstance(data, dict):
+            fields = cls.model_fields | {field.alias: field for field in cls.model_fields.values() if field.alias}
             known = {field.alias or name for name, field in cls.model_fields.items()}
-            for key in data:
-                if key not in known and key not in cls.model_fields:
+            for key, value in data.items():
+                if isinstance(value, bool) and key in fields and fields[key].annotation is not bool:
+                    raise ValueError(f"{key} is {value}; wanted no truth value (in YAML, yes as text needs quotes)")
+                if key not in fields:
                     near = difflib.get_close_matches(str(key), sorted(known), n=1)
                     hint = f"did you mean {near[0]!r}? " if near else ""
                     raise ValueError(f"unknown key {shortened(key)}; {hint}known: {', '.join(sorted(known))}")
@@ -165,7 +168,8 @@ def parse(kind: type[T], data: Any, where: str) -> T:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"]).lstrip(".")
-        message = first["msg"].removeprefix("Value error, ")
+        message = "input should be a mapping" if first["type"] == "model_type" else first["msg"]
+        message = message.removeprefix("Value error, ")
         found = "" if first["type"] in ("value_error", "missing") else f"; found {shortened(first['input'])}"
         place = place if len(place) <= 100 else place[:97] + "..."  # keys are the file's own
         raise FileError(f"{where}: {place + ': ' if place else ''}{message[0].lower()}{message[1:]}{found}") from None
@@ -185,20 +189,32 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
-    """All or nothing: a reader never sees half a file, and a failure leaves the old one."""
+    """All or nothing: a reader never sees half a file, and a failure leaves the old one.
+
+    A link is followed, and a device or a pipe (/dev/null, /dev/stdout) is written to: neither is replaced.
+    """
     path = Path(path)
+    if not path.name:
+        raise FileError(f"{str(path)!r}: cannot be written: wanted the name of a file")
     try:
-        partial = path.with_name(f".{path.name}.partial")
-    except ValueError:
-        raise FileError(f"{str(path)!r}: cannot be written: wanted the name of a file") from None
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_bytes(data)
+        else:
+            _replace(Path(os.path.realpath(path)), data)
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
+    return path
+
+
+def _replace(path: Path, data: bytes) -> None:
+    partial = path.with_name(f".{path.name}.partial")
     try:
         partial.write_bytes(data)
         partial.replace(path)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError):
         with contextlib.suppress(OSError, ValueError):
             partial.unlink()
-        raise FileError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
-    return path
+        raise
 
 
 def reason_of(error: Exception) -> str:

@@ -118,7 +118,9 @@ def _group(
 ) -> GroupReason:
     within = group_s[np.ix_(group, group)]
     slowest = int(within.sum(axis=1).argmax())
-    device, partner = int(group[slowest]), int(group[within[slowest].argmax()])
+    to_others = within[slowest].copy()
+    to_others[slowest] = -1.0  # of messages that cost nothing, the device itself would be the first
+    device, partner = int(group[slowest]), int(group[to_others.argmax()])
     return GroupReason(
         stage=stage,
         device=topology.names[device],

@@ -123,14 +123,15 @@ def _partners(explanation: Explanation, device: int) -> list[str]:
     group = explanation.groups[int(explanation.service["stage"].iloc[device])]
     own_s = float(explanation.service["group_s"].iloc[device])
     members = plan.placement.devices[group.stage]
-    if len(members) == 1:
+    members = members[members != device]
+    if not len(members):
         return []
     costs = explanation.pair.group_s[device, members]
     dearest = plan.topology.names[members[int(costs.argmax())]]
     spends = f"It spends {format_s(own_s)} on its partner {dearest}"
-    if len(members) > 2:
+    if len(members) > 1:
         spends = (
-            f"It spends {format_s(own_s)} on its {len(members) - 1} partners, most on {dearest} "
+            f"It spends {format_s(own_s)} on its {len(members)} partners, most on {dearest} "
             f"({format_s(float(costs.max()))})"
         )
     leads = group.stage == explanation.binding_group.stage

@@ -18,4 +18,5 @@ def cp_solver(effort: float, seed: int = 0) -> Any:
     solver.parameters.random_seed = seed
     solver.parameters.max_deterministic_time = effort
     solver.parameters.presolve_inclusion_work_limit = 0
+    solver.parameters.catch_sigint_signal = False  # its handler stays behind, and an interrupt ends the process
     return solver

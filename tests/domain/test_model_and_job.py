@@ -128,9 +128,9 @@ REFUSALS = [
     ({"microbatch": 1.5}, "microbatch is 1.5; wanted a whole number"),
     ({"global_batch": 0}, "global_batch is 0; wanted"),
     ({"model": None}, "has no model; wanted one, or gradient_bytes and activation_bytes"),
-    ({"given_hop_bytes": -1.0}, "hop_bytes is -1.0; wanted 0 or more bytes"),
+    ({"given_hop_bytes": -1.0}, "activation_bytes is -1.0; wanted 0 or more bytes"),
     ({"given_gradient_bytes": float("nan")}, "gradient_bytes is nan; wanted"),
-    ({"given_hop_bytes": 10**400}, "hop_bytes is 10000.*; wanted 0 or more bytes"),
+    ({"given_hop_bytes": 10**400}, "activation_bytes is 10000.*; wanted 0 or more bytes"),
     ({"name": "a\nb"}, r"job is named 'a\\nb'; wanted text without control characters"),
 ]
 

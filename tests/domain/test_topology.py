@@ -171,6 +171,8 @@ REFUSALS = {
         r"bandwidth_bytes_per_s has shape \(3, 3\), but there are 2 devices: wanted \(2, 2\)",
     ),
     "two of one name": (lambda: pair(names=["a", "a"]), "2 devices are named 'a'; names must be unique"),
+    "names in one text": (lambda: pair(names="ab"), "names are 'ab'; wanted a list, one for each of 2 devices"),
+    "a number for regions": (lambda: pair(regions=5), "regions are 5; wanted a list, one for each of 2 devices"),
     "too few names": (lambda: pair(names=["a"]), "1 names for 2 devices; wanted one each"),
     "too many regions": (lambda: pair(regions=["a", "b", "c"]), "3 regions for 2 devices"),
     "nobody": (lambda: pair().subset([]), "no devices; wanted at least one"),

@@ -193,6 +193,8 @@ def test_an_unknown_job_or_field_is_refused_with_the_nearest_one():
         UnknownName, match=r"no job named 'gpt3-x'; did you mean 'gpt3-xl'\? known: dtfm-gpt3-xl, gpt2-small, "
     ):
         load_job("gpt3-x")
+    with pytest.raises(UnknownName, match="no job named ''"):
+        load_job("")
     with pytest.raises(UnknownName, match="no job field named 'stages'; did you mean 'n_stages'"):
         load_job("tiny", stages=2)
     with pytest.raises(UnknownName, match="no job field named 'given_hop_bytes'"):

@@ -175,6 +175,8 @@ def test_a_path_to_nothing_is_refused(tmp_path):
         load_model(tmp_path)
     with pytest.raises(UnknownName, match="no model named 'lama-2-7b'; did you mean 'llama-2-7b'"):
         load_model("lama-2-7b")
+    with pytest.raises(UnknownName, match="no model named ''"):
+        load_model("")
 
 
 def test_positions_that_a_gpt2_does_not_have_are_refused():

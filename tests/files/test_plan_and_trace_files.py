@@ -83,8 +83,10 @@ def test_the_summary_of_a_plan_file_is_for_people_and_not_read_back(tmp_path):
         (lambda d: d["topology"]["devices"][0].update(memory_bytes=0), "device ada: memory_bytes is 0.*; wanted"),
         (lambda d: d["job"].update(n_stages=0), "n_stages is 0; wanted a whole number"),
         (lambda d: d["job"].update(dtype="fp8"), "no dtype named 'fp8'"),
+        (lambda d: d.update(seconds=float("nan")), "seconds of the search is nan; wanted 0 or more"),
+        (lambda d: d.update(evaluations=-1), "evaluations of the search is -1; wanted 0 or more"),
     ],
-    ids=range(11),
+    ids=range(13),
 )
 def test_a_plan_file_that_contradicts_itself_is_refused(tmp_path, change, says):
     data = plan_to_mapping(small_plan())

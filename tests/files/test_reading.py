@@ -1,5 +1,7 @@
 """Every mistake in a file is one line that says where, what was found and what was wanted."""
 
+import os
+
 import pytest
 
 from dtfm_lab.domain.errors import FileError
@@ -132,3 +134,30 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
 def test_a_write_into_a_missing_folder_is_refused(tmp_path):
     with pytest.raises(FileError, match="cannot be written: No such file or directory"):
         write_text(tmp_path / "nowhere" / "a.json", "new")
+
+
+def test_a_link_is_followed_and_stays_one(tmp_path):
+    path, link = written(tmp_path, "old", "a.json"), tmp_path / "link.json"
+    link.symlink_to(path)
+    write_text(link, "new")
+    assert (link.is_symlink(), path.read_text()) == (True, "new")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_text(pipe, "new")
+        assert os.read(reader, 10) == b"new"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+@pytest.mark.parametrize("path", ["", ".", "/"])
+def test_a_path_without_a_name_is_not_written(path):
+    with pytest.raises(FileError, match="cannot be written: wanted the name of a file"):
+        write_text(path, "new")

@@ -392,6 +392,22 @@ def test_an_unknown_name_is_refused_with_the_nearest_one():
         load_topology("world-wide")
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("default: {latency_ms: true, bandwidth_gbps: 1}", "default: latency_ms is True; wanted no truth value"),
+        ("regions: [{name: r, count: yes}]", r"regions\[0\]: count is True; wanted no truth value"),
+        ("devices: [{name: no}]", r"devices\[0\]: name is False; .*text needs quotes"),
+        ("devices: [a]", r"devices\[0\]: input should be a mapping; found 'a'"),
+        ("devices: [{name: a, region: x}]", "no region named 'x'; known: none"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(tmp_path, line, says):
+    (tmp_path / "mine.yaml").write_text(f"dtfm_topology: 1\n{line}\n")
+    with pytest.raises(LabError, match=f"mine.yaml: {says}"):
+        load_topology(tmp_path / "mine.yaml")
+
+
 def test_json_is_read_as_well(tmp_path):
     path = tmp_path / "mine.json"
     path.write_text('{"dtfm_topology": 1, "devices": [{"name": "a"}]}')

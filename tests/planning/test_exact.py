@@ -1,5 +1,7 @@
 """``exact`` is held against trying every placement, and against the optima of the paper's cases."""
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -107,3 +109,21 @@ def test_many_devices_all_different_say_how_far_the_proof_got():
     steps = list(search(topology, job, "exact", steps=25))
     assert steps[-1].bound_s >= steps[0].bound_s > 0
     assert plan(topology, job, "exact", steps=2).gap > 0
+
+
+INTERRUPTED = """
+import os, signal, time
+from ortools.sat.python import cp_model
+from dtfm_lab.planning.solver import cp_solver
+cp_solver(1.0).solve(cp_model.CpModel())
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(10)
+except KeyboardInterrupt:
+    print("kept")
+"""
+
+
+def test_after_the_solver_an_interrupt_is_python_s_again():
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "kept\n")

@@ -13,6 +13,7 @@ from planning_networks import KINDS, network
 from dtfm_lab.domain.errors import UnknownName
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.topology import Topology
 from dtfm_lab.planning import evaluate, explain, plan, price_placement
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.swaps import Swaps
@@ -227,3 +228,11 @@ def test_device_names_are_no_markup():
     html = explain(evaluate(topology, Job.from_bytes(2, 2, 1, 1), stages=[[0, 1], [2, 3]]))._repr_html_()
     assert "<script>" not in html
     assert "&lt;b&gt;" in html
+
+
+def test_partners_that_cost_nothing_are_partners_all_the_same():
+    free = Topology.from_matrices(np.zeros((4, 4)), np.ones((4, 4)), names=list("abcd"))
+    told = explain(evaluate(free, Job.from_bytes(2, 2, 0.0, 0.0), stages=[[0, 1], [2, 3]]))
+    assert [group.dearest.devices for group in told.groups] == [("a", "b"), ("c", "d")]
+    assert "a spends 0 s on its partner b" in told.text
+    assert "It spends 0 s on its partner b;" in told.why("a")
