@@ -15,6 +15,7 @@ from rich.console import Console
 
 import dtfm_lab as lab
 from dtfm_lab import cli
+from dtfm_lab.cli.tell import print_json
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import planners
 from dtfm_lab.runtime import launch
@@ -217,6 +218,20 @@ def test_a_reader_who_has_seen_enough_ends_it_quietly(arguments: list[str]) -> N
     ended = subprocess.run([sys.executable, "-c", code, *arguments], stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_json_has_null_where_there_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"losses": [5.5, float("nan")], "of": ({"time_s": float("inf")},), "n": 3})
+    assert capsys.readouterr().out == '{"losses": [5.5, null], "of": [{"time_s": null}], "n": 3}\n'
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="no devices as files on this system")
+def test_an_output_may_be_a_pipe() -> None:
+    code = "from dtfm_lab.cli import main; main()"
+    arguments = ["plan", "lecture-hall", "--steps", "1", "-o", "/dev/stdout"]
+    told = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    plan, _ = json.JSONDecoder().raw_decode(told.stdout)
+    assert plan["dtfm_plan"] == 1
 
 
 BROKEN = {

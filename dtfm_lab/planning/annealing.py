@@ -75,8 +75,15 @@ class Annealer:
             else:
                 found_s = groups.anneal_groups(self._board, *heat, moves, self._state, found)
             if found_s < best_s:
-                best, best_s = (found.copy() if terrain is Terrain.GRID else self._aligned(found)), found_s
+                row = found.copy() if terrain is Terrain.GRID else self._aligned(found)
+                # A walk keeps running sums, of which nothing is left once a link of 1e20 s has come and gone.
+                if (true_s := self._cost(row)) < best_s:
+                    best, best_s = row, true_s
             yield best, best_s, moves
+
+    def _cost(self, row: IntArray) -> float:
+        problem = self._problem
+        return problem.cost(row[: problem.n_tasklets].reshape(problem.n_stages, problem.n_replicas))
 
     def _aligned(self, row: IntArray) -> IntArray:
         """The row with its columns paired; the walk goes on from where it was."""

@@ -65,7 +65,7 @@ def bottleneck_matching(cost: FloatArray) -> tuple[float, IntArray]:
             else:
                 low = middle + 1
         floor = thresholds[low]
-    never = len(cost) * (floor + 1.0)
+    never = 2.0 * len(cost) * floor or 1.0  # one costs more than all others, whatever the scale
     _, columns = linear_sum_assignment(np.where(cost <= floor, cost, never))
     return float(floor), columns.astype(np.int64)
 

@@ -27,7 +27,7 @@ class RaisedBound:
     """Seconds that no placement undercuts; what the planner proves itself counts too, and then stands alone.
 
     A timed search spends ``SHARE`` of its time on it. One that counts steps gives the k-th turn after its generation
-    k x k, so that equal steps prove equal bounds.
+    k x k, counted from 1, so that equal steps prove equal bounds.
     """
 
     def __init__(self, problem: Problem, timed: bool) -> None:
@@ -47,10 +47,10 @@ class RaisedBound:
         return self.bound_s
 
     def _rise(self, best_s: float, generation: int, elapsed_s: float) -> None:
+        if generation < (1 if self._timed else (self._turns + 1) ** 2):
+            return  # the first plan, and the compiling of the planner's kernels, come before any bound
         ready = warm(rehearse)
         if self._timed and (ready.is_alive() or self._spent_s > SHARE * elapsed_s):
-            return
-        if not self._timed and generation < self._turns**2:
             return
         ready.join()
         if self._steps is None:

@@ -56,7 +56,7 @@ def until_compiled(look: Generation, rehearse: Rehearsal) -> Iterator[Generation
         warmth.join(LOOK_S)
         yield replace(look, whole=False, waited_s=time.perf_counter() - began)
     if warmth.error is not None:
-        del _warming[rehearse]
+        _warming.pop(rehearse, None)  # another search may have waited for it too
         raise warmth.error
 
 

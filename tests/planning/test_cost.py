@@ -108,3 +108,10 @@ def test_a_grid_is_priced_as_it_pairs_not_as_it_could():
     assert crossed.hop_s == pytest.approx([0.1])
     assert crossed.weights_s[0, 1] == pytest.approx(0.002)
     assert evaluate(topology, job, stages=[[0, 1], [3, 2]]).cost.hop_s == pytest.approx([0.002])
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e30])
+def test_a_matching_costs_what_it_says_at_any_scale(scale):
+    cost = np.array([[1.0, 0.0], [2.0, 1.0]]) * scale
+    worst_s, columns = bottleneck_matching(cost)
+    assert cost[[0, 1], columns].max() == worst_s == scale

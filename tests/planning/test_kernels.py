@@ -53,6 +53,17 @@ def test_the_compiled_path_is_the_shortest_and_improving_one_never_lengthens_it(
     assert shortest_s - 1e-9 <= path_cost(weights, walked) <= before_s + 1e-9
 
 
+def test_improving_a_path_comes_to_an_end_whatever_the_scale_of_its_weights():
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        n = int(rng.integers(15, 24))
+        weights = np.triu(rng.choice([0.1, 0.2, 0.3, 0.4, 0.7], (n, n)) * 1e30, 1)
+        weights += weights.T
+        walked = rng.permutation(n)
+        order.improve(weights, walked)
+        assert sorted(walked) == list(range(n))
+
+
 def test_the_stream_of_chance_is_uniform_and_repeats_with_its_seed():
     state, again = np.array([5], dtype=np.uint64), np.array([5], dtype=np.uint64)
     drawn = np.array([draw.uniform(state) for _ in range(20_000)])

@@ -1,5 +1,7 @@
 """Searching: the known optima, the same plan for the same seed, and refusals."""
 
+from dataclasses import replace
+from importlib import import_module
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +15,7 @@ from dtfm_lab.domain.presets import JOBS
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate, plan, planners, search
+from dtfm_lab.planning.warmth import warm
 
 DTFM = JOBS["dtfm-gpt3-xl"]
 OPTIMA_S = {
@@ -58,6 +61,26 @@ def test_the_same_seed_gives_the_same_plan(name):
 
 
 @pytest.mark.parametrize("name", sorted(planners))
+@pytest.mark.parametrize("kind", ["even", "asymmetric"])
+def test_how_long_kernels_take_to_compile_decides_nothing(name, kind, monkeypatch):
+    topology, job = network(kind, 24, 1), Job.from_bytes(4, 5, 1e8, 2e8)
+    proofs = import_module("dtfm_lab.planning.planners.exact")
+    monkeypatch.setattr(proofs, "rising_bounds", lambda *upper: (upper[-1] * (0.9 + 1e-3 * k) for k in range(99)))
+
+    def found(n_looks):
+        def until_compiled(look, rehearse):
+            warm(rehearse).join()
+            yield from (replace(look, whole=False, waited_s=0.05 * (k + 1)) for k in range(n_looks))
+
+        for module in ("evolutionary", "dtfm", "random_search"):
+            monkeypatch.setattr(import_module(f"dtfm_lab.planning.planners.{module}"), "until_compiled", until_compiled)
+        *_, last = search(topology, job, name, seed=7, steps=12)
+        return last.devices.tolist(), last.best_s, last.bound_s, last.evaluations
+
+    assert found(0) == found(1) == found(40)
+
+
+@pytest.mark.parametrize("name", sorted(planners))
 def test_every_step_is_a_plan_no_worse_than_the_one_before(name):
     topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
     steps = list(search(topology, job, name, seed=1, steps=15))
@@ -90,6 +113,17 @@ def test_leaving_the_terrible_device_out_of_thirty_two_saves_more_than_nine_tent
     without = plan(topology, fewer, seed=0, steps=5)
     assert 19 in without.idle_devices
     assert plan(topology, everyone, seed=0, steps=5).cost.total_s > 10 * without.cost.total_s
+
+
+@pytest.mark.parametrize("name", sorted(planners))
+def test_a_device_that_is_all_but_unreachable_makes_no_plan_look_cheaper_than_it_is(name):
+    rng = np.random.default_rng(1)
+    latency = rng.uniform(1, 100, (24, 24))
+    latency[0] = latency[:, 0] = 1e33
+    topology = Topology.from_matrices(latency, np.full((24, 24), 1.0))
+    for step in search(topology, Job.from_bytes(4, 5, 1e8, 2e8), name, seed=0, steps=10):
+        assert step.plan.cost.total_s == pytest.approx(step.best_s)
+    assert step.gap > 0
 
 
 def test_a_search_goes_on_from_a_given_plan():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -13,15 +14,19 @@ import numba
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_setting = threading.Lock()
+"""of numba's configuration, which is one for all threads: kernels of two planners may be imported at once"""
+
 
 def compiled(function: Function) -> Function:
     """Machine code, kept on disk, run without the interpreter's lock; sums stay in the order written."""
     config: Any = numba.config
-    elsewhere, config.CACHE_DIR = config.CACHE_DIR, _cache()
-    try:
-        return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
-    finally:
-        config.CACHE_DIR = elsewhere
+    with _setting:
+        elsewhere, config.CACHE_DIR = config.CACHE_DIR, _cache()
+        try:
+            return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+        finally:
+            config.CACHE_DIR = elsewhere
 
 
 @lru_cache(maxsize=1)

@@ -75,9 +75,13 @@ def _walk(weights_s: FloatArray, reach_s: FloatArray, visited: int, at: int, ord
 
 @compiled
 def improve(weights_s: FloatArray, order: IntArray) -> None:
-    """Shorten a path in place: reverse or move segments (2-opt, Or-opt) until neither helps."""
+    """Shorten a path in place: reverse or move segments (2-opt, Or-opt) until neither helps.
+
+    What is within rounding of the weights does not help, else the search could go round in circles.
+    """
     n = len(order)
     piece = np.empty(3, np.int64)
+    rounding_s = 1e-12 * max(1.0, weights_s.max())
     better = True
     while better:
         better = False
@@ -88,16 +92,16 @@ def improve(weights_s: FloatArray, order: IntArray) -> None:
                     change_s += weights_s[order[i - 1], order[j]] - weights_s[order[i - 1], order[i]]
                 if j < n - 1:
                     change_s += weights_s[order[i], order[j + 1]] - weights_s[order[j], order[j + 1]]
-                if change_s < -1e-12:
+                if change_s < -rounding_s:
                     order[i : j + 1] = order[i : j + 1][::-1].copy()
                     better = True
         for length in range(1, min(3, n - 1) + 1):
             for i in range(n - length + 1):
-                better |= _move(weights_s, order, i, length, piece)
+                better |= _move(weights_s, order, i, length, piece, rounding_s)
 
 
 @compiled
-def _move(weights_s: FloatArray, order: IntArray, i: int, length: int, piece: IntArray) -> bool:
+def _move(weights_s: FloatArray, order: IntArray, i: int, length: int, piece: IntArray, rounding_s: float) -> bool:
     """Put the segment of ``length`` at i where it costs least, either way round; whether that helped."""
     n = len(order)
     first, last = order[i], order[i + length - 1]
@@ -108,7 +112,7 @@ def _move(weights_s: FloatArray, order: IntArray, i: int, length: int, piece: In
         gain_s += weights_s[last, order[i + length]]
     if i > 0 and i + length < n:
         gain_s -= weights_s[order[i - 1], order[i + length]]
-    best_s, best_at, turned = gain_s - 1e-12, -1, False
+    best_s, best_at, turned = gain_s - rounding_s, -1, False
     for at in range(n - length + 1):  # between the (at - 1)th and the at-th of the others
         if at == i:
             continue

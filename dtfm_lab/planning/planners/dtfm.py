@@ -58,7 +58,9 @@ def _evolved(problem: Problem, rng: np.random.Generator, *, classical: bool) -> 
     n, s, d = problem.n_devices, problem.n_stages, problem.n_replicas
     population = _founders(problem, size, rng)
     grid = problem.repaired(np.argsort(population[0], kind="stable")[: s * d].reshape(s, d))
-    yield from until_compiled(Generation(grid, problem.cost(grid), 1, operator="chance"), rehearse)
+    first = Generation(grid, problem.cost(grid), 1, operator="chance", whole=False)
+    yield first  # whether or not there is something to wait for: a proven one ends the search
+    yield from until_compiled(first, rehearse)
     from dtfm_lab.planning.kernels.cyclic import cycles  # brings numba, which takes a while
     from dtfm_lab.planning.kernels.draw import seeded
     from dtfm_lab.planning.kernels.partition import breed, price, pricing, variety
@@ -66,12 +68,12 @@ def _evolved(problem: Problem, rng: np.random.Generator, *, classical: bool) -> 
     cost_s, born = np.full(POPULATION, np.inf), np.arange(POPULATION)
     prices = pricing(problem.pair.group_s, problem.pair.hop_s, s, d, len(size))
     moves = cycles(problem.pair.hop_s, problem.pair.group_s, s, d, classical)
-    best_s = np.inf
+    best, best_s = grid, first.best_s
     for k, founder in enumerate(population):
         cost_s[k] = price(prices, founder)
         if cost_s[k] < best_s:
             best, best_s = align(prices.groups, prices.order, problem.pair.hop_s), float(cost_s[k])
-        if k < POPULATION - 1:
+        if 0 < k < POPULATION - 1:
             yield Generation(best, best_s, k + 1, operator="chance", whole=False)
     state, shared = seeded(rng), np.zeros((s, s), dtype=np.int64)
     points, child = np.zeros(n + len(size), dtype=np.int64), np.zeros(n, dtype=np.int64)

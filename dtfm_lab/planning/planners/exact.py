@@ -32,7 +32,7 @@ EFFORT = 2.0
 RANGES = 24
 """of data-parallel cost, to begin with"""
 HEAD_START = 20
-"""generations of the usual search before its best limits what the bound looks at"""
+"""steps of the usual search, looks between generations too, before its best limits what the bound looks at"""
 PROVEN = 1e-9
 """share of the cost; what is left below is rounding"""
 LOOK_S = 0.1
@@ -143,9 +143,9 @@ def _from_both_sides(
 ) -> Iterator[Generation]:
     """The usual search from above; once it has had a start, the bound from below, step by step."""
     bounds: Iterator[float] | None = None
-    bound_s = problem.bound_s
-    for i, found in enumerate(planners["evolutionary"](problem, rng)):
-        if i >= HEAD_START and found.whole:
+    bound_s, steps = problem.bound_s, 0
+    for found in planners["evolutionary"](problem, rng):
+        if steps >= HEAD_START and found.whole:
             if bounds is None:
                 bounds = rising_bounds(problem.pair, problem.n_stages, problem.n_replicas, min(best_s, found.best_s))
             if (risen_s := next(bounds, None)) is None:
@@ -154,6 +154,7 @@ def _from_both_sides(
         assert problem.start is not None
         if found.best_s > best_s:
             found = replace(found, best=problem.start, best_s=best_s)
+        steps += not found.waited_s  # how long kernels take to compile must not decide what is proved
         yield replace(found, bound_s=min(bound_s, found.best_s), evaluations=evaluations + found.evaluations)
 
 
