@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -45,7 +46,7 @@ def topologies(as_json: bool) -> None:
     table = Table("name", "devices", "regions", "GPUs", "what it is", box=None)
     for t in networks:
         gpus = ", ".join(f"{n} {gpu}" for gpu, n in Counter(d.gpu for d in t.devices).items())
-        table.add_row(t.name, str(len(t)), str(len(t.regions)), gpus, t.description)
+        table.add_row(t.name, str(len(t)), str(len(t.regions)), gpus, re.split(r"[.:] ", t.description)[0].rstrip("."))
     out.print(table)
 
 

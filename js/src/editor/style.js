@@ -4,6 +4,7 @@ import { CATEGORIES, inkOn, stageColor, VERMILLION, GREEN, GREY } from "../share
 const SHAPES = ["ellipse", "round-rectangle", "triangle", "diamond"];
 const CROWDED_REGIONS = 8; // above, a region says its name only, and the rest when it is pointed at
 const CROWDED_LINES = 20; // drawn lines; above, labels show only on what is pointed at or selected
+const TANGLED_LINES = 150; // more than anybody can follow: they fade to a tint, what is pointed at or chosen stands out
 
 const SMALLEST_TEXT = 8.2; // pixels on screen; what would be smaller shows when it is pointed at
 
@@ -50,12 +51,13 @@ export function styleSheet({ theme, zoom, gpus, stages, nLines, nRegions }) {
     { selector: "node.region.pointed, node.region:selected", style: { label: "data(label)" } },
     { selector: "node.region.empty", style: { width: 90, height: 54, "border-style": "dashed" } },
     { selector: "edge", style: {
-      "curve-style": "straight", "line-color": theme.softText, "line-opacity": 0.75, width: (edge) => lineWidth(edge.data("gbps")),
+      "curve-style": "straight", "line-color": theme.softText, "line-opacity": nLines > TANGLED_LINES ? 0.1 : 0.75,
+      width: (edge) => (nLines > TANGLED_LINES ? 1 : lineWidth(edge.data("gbps"))),
       label: nLines <= CROWDED_LINES && readable(11 * scale) ? "data(label)" : "", "font-size": 11 * scale, "text-margin-y": -10 * scale, ...halo,
     } },
     { selector: "edge.pair", style: { "line-color": theme.softText, "line-opacity": nLines > CROWDED_LINES ? 0.4 : 0.6, "line-cap": "round", "z-compound-depth": "bottom" } },
     { selector: "edge.slow", style: { width: 1, "line-style": "dashed" } },
-    { selector: "edge.one-way", style: { "curve-style": "bezier", "control-point-step-size": 34, "target-arrow-shape": "triangle", "target-arrow-color": theme.softText, "arrow-scale": 1.1 } },
+    { selector: "edge.one-way", style: { "curve-style": nLines > TANGLED_LINES ? "straight" : "bezier", "control-point-step-size": 34, "target-arrow-shape": nLines > TANGLED_LINES ? "none" : "triangle", "target-arrow-color": theme.softText, "arrow-scale": 1.1 } },
     { selector: "node.device.pointed", style: { label: "data(label)", "font-size": Math.max(nameSize, 12 / zoom), "z-index": 40 } },
     { selector: "edge.pointed", style: { label: "data(label)", "line-opacity": 1, "z-compound-depth": "auto", "z-index": 20 } },
     { selector: "edge:selected", style: { label: "data(label)", "line-color": VERMILLION, "target-arrow-color": VERMILLION, "line-opacity": 1, "z-compound-depth": "auto", "z-index": 30 } },
