@@ -23,6 +23,8 @@ from dtfm_lab.planning.raised import RaisedBound
 DEFAULT_SECONDS = 2.0
 PROVEN = 1e-9
 """relative gap to the lower bound at which nothing is left to find"""
+FOUNDING_S = 1.0
+"""that a search may take beyond its seconds until its first generation stands"""
 SHAPES_NAMED = 8
 
 
@@ -225,5 +227,6 @@ def _steps(
             return
         waited_s = max(waited_s, found.waited_s)
         begun = found.whole or generation > 0
-        if seconds is not None and begun and time.perf_counter() - began - held_s - waited_s >= seconds:
+        over_s = time.perf_counter() - began - held_s - waited_s - (math.inf if seconds is None else seconds)
+        if over_s >= (0.0 if begun else FOUNDING_S):
             return

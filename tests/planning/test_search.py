@@ -141,6 +141,19 @@ def test_steps_and_seconds_both_bound_a_search():
     assert {step.generation for step in search(topology, job, seconds=1e-9)} == {0}
 
 
+def test_a_population_that_takes_too_long_to_found_is_not_waited_for(monkeypatch):
+    topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
+
+    def founding(problem, rng):
+        first = next(planners["evolutionary"](problem, rng))
+        while True:
+            yield replace(first, whole=False)
+
+    monkeypatch.setitem(planners._entries, "founding", founding)
+    monkeypatch.setattr(import_module("dtfm_lab.planning.search"), "FOUNDING_S", 0.01)
+    assert plan(topology, job, "founding", seconds=0.01).generation == 0
+
+
 def test_what_is_seen_while_the_population_is_founded_begins_with_chance():
     topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
     first, *_, last = search(topology, job, seed=0, steps=1)
