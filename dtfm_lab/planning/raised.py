@@ -13,7 +13,7 @@ from dtfm_lab.planning.problem import Generation, Problem
 from dtfm_lab.planning.rising import least_hops_s, rising_bounds
 from dtfm_lab.planning.warmth import warm
 
-SHARE = 0.1
+SHARE = 0.2
 """of a search's seconds"""
 TURN_S = 0.03
 """a turn ends with the first step that ends later"""
