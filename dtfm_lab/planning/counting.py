@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -104,22 +104,26 @@ class Question:
         model, self._counts = _model(problem, low_s, high_s, limit_s, hint, hops_s)
         self._solver = cp_solver(effort, seed)
         self._status: Any = None
+        self._done = Event()
+        """not ``Thread.is_alive``: an interrupt within ``join`` makes Python 3.11 take a running thread for ended"""
         self._thread = Thread(target=self._run, args=(model,), name="constraint solver", daemon=True)
         self._thread.start()
 
     def _run(self, model: Any) -> None:
-        self._status = self._solver.solve(model)
+        try:
+            self._status = self._solver.solve(model)
+        finally:
+            self._done.set()
 
     def wait(self, seconds: float) -> bool:
         """Whether the answer is there by then."""
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
+        return self._done.wait(seconds)
 
     def close(self) -> None:
         """Stop at once; nothing of it runs on."""
-        while self._thread.is_alive():
+        while not self._done.wait(0.01):
             self._solver.stop_search()  # in vain before the search proper begins
-            self._thread.join(0.01)
+        self._thread.join()
 
     @property
     def answer(self) -> Answer:

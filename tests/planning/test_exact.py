@@ -127,3 +127,23 @@ except KeyboardInterrupt:
 def test_after_the_solver_an_interrupt_is_python_s_again():
     ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (0, "kept\n")
+
+
+AT_WORK = """
+import os, signal, threading
+from dtfm_lab.domain.presets import JOBS
+from dtfm_lab.files import load_topology
+from dtfm_lab.planning import search
+try:
+    for step in search(load_topology("worldwide"), JOBS["dtfm-gpt3-xl"], "exact", seconds=60):
+        if any(thread.name == "constraint solver" for thread in threading.enumerate()):
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+except KeyboardInterrupt:
+    assert not any(thread.name == "constraint solver" for thread in threading.enumerate())
+    print("kept")
+"""
+
+
+def test_an_interrupt_while_the_solver_works_ends_it_and_nothing_else():
+    ended = subprocess.run([sys.executable, "-c", AT_WORK], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "kept\n")
