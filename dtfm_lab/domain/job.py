@@ -14,9 +14,11 @@ from dtfm_lab.domain.device import as_number, shortened
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, ModelSpec
 from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.synchronisation import synchronisations
 
-SYNCHRONISATIONS = ("sharded",)
-COMPRESSIONS = ("none",)
+COMPRESSIONS = ("none", "fp16", "int8")
+INT8_BLOCK = 256
+"""numbers that share one scale of 4 bytes (block-wise quantisation, Dettmers et al. 2022)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,19 @@ class Job:
     dtype: str = "fp16"
     schedule: str = "gpipe"
     synchronisation: str = "sharded"
+    synchronise_every: int = 1
+    """iterations; between two, each replica takes its steps alone (local updates), then parameters are averaged"""
     compression: str = "none"
+    """what messages are rounded to on their way, where that is smaller"""
+    gradient_compression: str | None = None
+    """the same for synchronisation alone; None: as ``compression``"""
+    codec_bytes_per_s: float = 100e9
+    """uncompressed bytes that a device codes, or decodes, in a second. A guess: a fused kernel reads and writes
+    memory once, and shares it with everything else"""
+    recompute: bool = False
+    """keep only a stage's input from forward to backward, which repeats the forward"""
+    stages_per_device: int = 2
+    """where the schedule interleaves; one in any other"""
     given_gradient_bytes: float | None = None
     """size of one stage's gradient for the communication cost, instead of the model's"""
     given_hop_bytes: float | None = None
@@ -53,15 +67,24 @@ class Job:
 
     def __post_init__(self) -> None:
         plain("job", self.name)
-        for what in ("n_stages", "n_replicas", "global_batch", "microbatch"):
+        counts = ("n_stages", "n_replicas", "global_batch", "microbatch", "synchronise_every", "stages_per_device")
+        for what in counts:
             object.__setattr__(self, what, whole(f"job {self.name}", what, getattr(self, what)))
         for what, value, known in (
             ("dtype", self.dtype, BYTES_PER_ELEMENT),
-            ("synchronisation", self.synchronisation, SYNCHRONISATIONS),
+            ("synchronisation", self.synchronisation, synchronisations),
             ("compression", self.compression, COMPRESSIONS),
+            ("gradient_compression", self.gradients_as, COMPRESSIONS),
         ):
             if not isinstance(value, str) or value not in known:
                 raise unknown(what, value, known)
+        if not isinstance(self.recompute, bool):
+            raise JobError(f"job {self.name}: recompute is {shortened(self.recompute)}; wanted true or false")
+        rate = as_number(self.codec_bytes_per_s)
+        if rate is None or not 0 < rate < math.inf:
+            shown = shortened(self.codec_bytes_per_s)
+            raise JobError(f"job {self.name}: codec_bytes_per_s is {shown}; wanted more than 0")
+        object.__setattr__(self, "codec_bytes_per_s", rate)
         for what, name in (("given_gradient_bytes", "gradient_bytes"), ("given_hop_bytes", "activation_bytes")):
             value = getattr(self, what)
             if value is None:
@@ -119,22 +142,70 @@ class Job:
 
     @cached_property
     def activation_bytes(self) -> float:
-        """One micro-batch over one stage boundary, forward; its gradient is as large."""
-        return float(self.microbatch * self.modelled().boundary_elements * BYTES_PER_ELEMENT[self.dtype])
+        """What one micro-batch ships across one stage boundary, forward; its gradient is as large."""
+        return compressed_bytes(self.activation_elements, self.dtype, self.compression)
+
+    @property
+    def activation_elements(self) -> int:
+        """Numbers of one micro-batch that cross a stage boundary."""
+        return self.microbatch * self.modelled().boundary_elements
 
     @cached_property
     def stage_gradient_bytes(self) -> tuple[float, ...]:
-        """Per stage, the size of its gradient."""
-        each = BYTES_PER_ELEMENT[self.dtype]
-        return tuple(float(each * sum(layer.parameters for layer in layers)) for layers in self.stage_layers)
+        """Per stage, what its gradient takes in messages, whole."""
+        how = self.gradients_as
+        return tuple(compressed_bytes(n, self.dtype, how) for n in self.stage_parameters)
+
+    @property
+    def gradients_as(self) -> str:
+        """The compression of what replicas exchange."""
+        return self.compression if self.gradient_compression is None else self.gradient_compression
+
+    @cached_property
+    def stage_parameters(self) -> tuple[int, ...]:
+        """Per stage, the parameters that its devices hold."""
+        return self.parameters_of(self.n_stages)
+
+    @property
+    def codes_activations(self) -> bool:
+        """Whether messages along the pipeline are compressed at all."""
+        return self.activation_bytes < compressed_bytes(self.activation_elements, self.dtype, "none")
+
+    @property
+    def codes_gradients(self) -> bool:
+        """Whether synchronisation's messages are compressed at all."""
+        return self.stage_gradient_bytes[0] < compressed_bytes(self.stage_parameters[0], self.dtype, "none")
+
+    @property
+    def embedding_bytes(self) -> float:
+        """What the first and the last stage send each other where they tie their embeddings: its gradient, never
+        compressed."""
+        model = self.modelled()
+        return float(model.vocab_size * model.d_model * BYTES_PER_ELEMENT[self.dtype])
+
+    @property
+    def ties_stages(self) -> bool:
+        """Whether the first and the last stage, on different devices, hold one embedding."""
+        return self.modelled().tied and self.n_stages > 1
 
     @cached_property
     def stage_layers(self) -> tuple[tuple[Layer, ...], ...]:
         """Per stage, its layers, first stage first."""
+        return self.layers_of(self.n_stages)
+
+    def layers_of(self, n_stages: int) -> tuple[tuple[Layer, ...], ...]:
+        """The model cut into so many stages, more than ``n_stages`` where devices hold several."""
         model = self.modelled()
-        counts = model.cut(self.n_stages)
+        counts = model.cut(n_stages)
         ends = list(accumulate(counts))
         return tuple(model.layers[end - count : end] for count, end in zip(counts, ends, strict=True))
+
+    def parameters_of(self, n_stages: int) -> tuple[int, ...]:
+        """Per stage of so many; a tied head holds a copy of the embedding where that is on another device."""
+        counts = [sum(layer.parameters for layer in layers) for layers in self.layers_of(n_stages)]
+        model = self.modelled()
+        counts[-1] += model.vocab_size * model.d_model if self.ties_stages else 0
+        return tuple(counts)
 
     @property
     def tokens(self) -> int:
@@ -157,7 +228,7 @@ class Job:
         rows = [
             (
                 len(layers),
-                sum(layer.parameters for layer in layers),
+                self.stage_parameters[stage],
                 flop_per_forward * sum(layer.forward_flop for layer in layers),
                 self.stage_gradient_bytes[stage],
                 self.activation_bytes if stage < last else 0.0,
@@ -195,3 +266,14 @@ class Job:
             if not rest and batch_fits and model_fits:
                 fits.append((n_stages, n_replicas))
         return fits
+
+
+def compressed_bytes(n_elements: int, dtype: str, compression: str) -> float:
+    """What so many numbers take in a message: as they are, or compressed where that is smaller."""
+    plain_bytes = n_elements * BYTES_PER_ELEMENT[dtype]
+    coded_bytes = {
+        "none": plain_bytes,
+        "fp16": n_elements * 2,
+        "int8": n_elements + 4 * math.ceil(n_elements / INT8_BLOCK),
+    }[compression]
+    return float(min(plain_bytes, coded_bytes))

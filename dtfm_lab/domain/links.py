@@ -1,15 +1,25 @@
-"""When a message is on its way: one object that the simulator and the emulation both ask.
+"""When a message is on its way: one model that the simulator and the emulation both ask.
 
-Messages of one directed pair queue behind each other, both directions of a pair are two links, and a
-transfer does not keep its device from computing. Synchronisation messages of one sender also take
-turns: each starts when the one before has arrived (equation 2 of the paper sums over the peers).
+``pairs``: every directed pair of devices is a link of its own, on which messages queue (the paper's
+network). ``cards``: a device has one network card; its messages leave one at a time, whoever they are
+for, and come in one at a time, in the order in which their first bytes arrive. Either way both directions
+are independent, a transfer does not keep its device from computing, and a message takes its bytes over the
+bandwidth of its pair.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.units import FloatArray
+
+QUEUEING = ("pairs", "cards")
 
 
 class Passage(NamedTuple):
@@ -28,13 +38,48 @@ class Passage(NamedTuple):
         return self.end_s + self.latency_s
 
 
+@dataclass(frozen=True, eq=False)
+class Links:
+    """All links of a network; ``[i, j]`` is from device i to device j. Raises UnknownName for another queueing."""
+
+    latency_s: FloatArray
+    bandwidth_bytes_per_s: FloatArray
+    queueing: str = "pairs"
+
+    def __post_init__(self) -> None:
+        if self.queueing not in QUEUEING:
+            raise unknown("queueing", self.queueing, QUEUEING)
+
+    @classmethod
+    def of(cls, topology: Topology, queueing: str = "pairs") -> Self:
+        return cls(topology.latency_s, topology.bandwidth_bytes_per_s, queueing)
+
+    @classmethod
+    def free(cls, n_devices: int) -> Self:
+        """No latency, no end of bandwidth."""
+        shape = (n_devices, n_devices)
+        return cls(np.zeros(shape), np.full(shape, np.inf))
+
+    def scaled(self, latency: float = 1.0, bandwidth: float = 1.0) -> Links:
+        """Every latency and every bandwidth times a factor."""
+        return Links(self.latency_s * latency, self.bandwidth_bytes_per_s * bandwidth, self.queueing)
+
+    def outgoing(self, device: int) -> OutgoingLinks:
+        """For who sends from this device."""
+        return OutgoingLinks(self, device)
+
+    def incoming(self) -> IncomingCard:
+        """For who receives at one device."""
+        return IncomingCard(queues=self.queueing == "cards")
+
+
 class OutgoingLinks:
     """The links of one sending device, with the time at which each is free again."""
 
-    def __init__(self, latency_s: Sequence[float], bandwidth_bytes_per_s: Sequence[float]) -> None:
-        """One latency and one bandwidth per receiver."""
-        self._latency_s = [float(x) for x in latency_s]
-        self._bandwidth = [float(x) for x in bandwidth_bytes_per_s]
+    def __init__(self, links: Links, device: int) -> None:
+        self._latency_s = links.latency_s[device].tolist()
+        self._bandwidth = links.bandwidth_bytes_per_s[device].tolist()
+        self._one_card = links.queueing == "cards"
         self.reset()
 
     def reset(self) -> None:
@@ -43,10 +88,34 @@ class OutgoingLinks:
         self._turn_s = 0.0
 
     def carry(self, to: int, ready_s: float, n_bytes: float, *, in_turn: bool) -> Passage:
-        """Send ``n_bytes`` to receiver ``to``, not before ``ready_s``; ``in_turn`` for synchronisation."""
-        start_s = max(ready_s, self._free_s[to], self._turn_s if in_turn else 0.0)
+        """Send ``n_bytes`` to device ``to``, not before ``ready_s``.
+
+        Called in the order in which messages become ready. One sent ``in_turn`` also waits until the last
+        such one has arrived; how long that then waits for the receiver's card is not known here, and where
+        there is one, ``ready_s`` is not before its last byte came in.
+        """
+        queue = 0 if self._one_card else to
+        start_s = max(ready_s, self._free_s[queue], self._turn_s if in_turn else 0.0)
         passage = Passage(start_s, start_s + n_bytes / self._bandwidth[to], self._latency_s[to])
-        self._free_s[to] = passage.end_s
+        self._free_s[queue] = passage.end_s
         if in_turn:
             self._turn_s = passage.delivered_s
         return passage
+
+
+class IncomingCard:
+    """Where messages come in at one device: past each other (pairs), or one at a time (cards)."""
+
+    def __init__(self, *, queues: bool) -> None:
+        self._queues = queues
+        self.reset()
+
+    def reset(self) -> None:
+        self._free_s = 0.0
+
+    def accept(self, passage: Passage) -> tuple[float, float]:
+        """When this message's first and last bytes come in; called in the order of their first bytes."""
+        first_s = max(passage.first_byte_s, self._free_s) if self._queues else passage.first_byte_s
+        last_s = first_s + (passage.end_s - passage.start_s)
+        self._free_s = last_s
+        return first_s, last_s

@@ -1,53 +1,71 @@
-"""A pipeline schedule as data: what each stage does, in which order.
+"""A pipeline schedule as data: what each device of a pipeline computes, in which order.
 
 The simulator and the runtime both interpret this; neither owns it. Actions are written much as
-in torch.distributed.pipelining: ``2F0`` is the forward of micro-batch 0 on stage 2, ``1SEND_F3``
-ships stage 1's activation of micro-batch 3, ``0SEND_G+1`` stage 0's gradient shard to the next replica.
+in torch.distributed.pipelining: ``2F0`` is the forward of micro-batch 0 on stage 2, ``1I3`` and ``1W3``
+the two halves of a split backward (gradient of the inputs, then of the weights), ``1SEND_F3`` ships
+stage 1's activation of micro-batch 3, ``0SEND_G+1`` stage 0's gradient shard to the next replica.
+
+A device holds one stage, or several where the schedule interleaves: of a pipeline of P devices, the one
+at position p holds stages p, p + P, p + 2 P... What lies around the computations (messages,
+synchronisation, the step) is put there by ``domain.program``.
 
 When an action starts and ends, for both interpreters (a trace of either keeps to it):
 
-========== ==================================================== ==============================
-kind       starts                                               ends
-========== ==================================================== ==============================
-F, B       device free and everything it needs is there         after its computation
-SEND_*     its content is ready and its link is free            when its last byte has left
-RECV_*     its first byte can be there: SEND start + latency    SEND end + latency
-REDUCE     device free, all gradient shards of the peers there  after averaging its own shard
-STEP       device free, all averaged shards there               after the optimiser's step
-========== ==================================================== ==============================
+============ ==================================================== ==============================
+kind         starts                                               ends
+============ ==================================================== ==============================
+F, B, I, W   device free and everything it needs is there         after its computation
+SEND_*       its content is ready and its link is free            when its last byte has left
+RECV_*       its first byte can be there: SEND start + latency    as long after that as the SEND lasts
+PACK         device free, its own gradients whole                 after compressing them
+REDUCE       device free, the gradient shards it sums are there   after averaging them
+STEP         device free, all averaged gradients there            after the optimiser's step
+============ ==================================================== ==============================
 
-Waiting is never part of an action: it is the gap before it. Gradient shards and averaged shards of a
-device go out one after the other, each when the one before has arrived: the paper serves one peer
-after the other (equation 2). Messages of one directed pair never overlap; pairs are independent.
+Waiting is never part of an action: it is the gap before it. A computation that sends or receives
+compressed messages includes their coding. With ``sharded`` synchronisation the messages of a device go
+out one after the other, each when the one before has arrived: the paper serves one peer after the other
+(equation 2). Which messages wait for each other otherwise: ``domain.links``.
 On the real clock a send lasts while the transport takes its bytes, and a receive from the send's start
 until they are there, which may be before the transport lets the sender go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, Self
 
+from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import ScheduleError
 
 
 class Kind(StrEnum):
     FORWARD = "F"
     BACKWARD = "B"
+    BACKWARD_INPUT = "I"
+    """the half of a split backward that the stage before waits for"""
+    BACKWARD_WEIGHT = "W"
+    """the half that only the optimiser waits for"""
     SEND_F = "SEND_F"
     RECV_F = "RECV_F"
     SEND_B = "SEND_B"
     RECV_B = "RECV_B"
+    PACK = "PACK"
+    """compressing the gradient before it is synchronised"""
     SEND_G = "SEND_G"
     """a shard of the gradient, to the replica that averages it"""
     RECV_G = "RECV_G"
     REDUCE = "REDUCE"
     SEND_P = "SEND_P"
-    """the averaged shard, to every other replica"""
+    """an averaged shard, to those that lack it"""
     RECV_P = "RECV_P"
+    SEND_E = "SEND_E"
+    """gradient of a tied embedding, between the first and the last stage"""
+    RECV_E = "RECV_E"
     STEP = "STEP"
 
 
@@ -59,34 +77,63 @@ class Lane(StrEnum):
     RECEIVE = "receive"
 
 
-COMPUTE = (Kind.FORWARD, Kind.BACKWARD, Kind.REDUCE, Kind.STEP)
+BACKWARDS = (Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT)
+PASSES = (Kind.FORWARD, *BACKWARDS)
+"""what a schedule orders"""
+COMPUTE = (*PASSES, Kind.PACK, Kind.REDUCE, Kind.STEP)
 SENDS = {
     Kind.SEND_F: Kind.RECV_F,
     Kind.SEND_B: Kind.RECV_B,
     Kind.SEND_G: Kind.RECV_G,
     Kind.SEND_P: Kind.RECV_P,
+    Kind.SEND_E: Kind.RECV_E,
 }
 """each send and the receive at its other end"""
 RECEIVES = {receive: send for send, receive in SENDS.items()}
-SYNCHRONISATION = (Kind.SEND_G, Kind.RECV_G, Kind.REDUCE, Kind.SEND_P, Kind.RECV_P)
+SYNCHRONISATION = (
+    Kind.PACK,
+    Kind.SEND_G,
+    Kind.RECV_G,
+    Kind.REDUCE,
+    Kind.SEND_P,
+    Kind.RECV_P,
+    Kind.SEND_E,
+    Kind.RECV_E,
+)
 LANE = {
     **dict.fromkeys(COMPUTE, Lane.COMPUTE),
     **dict.fromkeys(SENDS, Lane.SEND),
     **dict.fromkeys(RECEIVES, Lane.RECEIVE),
 }
+ACROSS_STAGES = {Kind.SEND_F: 1, Kind.RECV_B: 1, Kind.SEND_B: -1, Kind.RECV_F: -1}
+"""how many stages on the other end of a pipeline's message is"""
 
 
 class Action(NamedTuple):
     stage: int
+    """counted over all stages; of synchronisation and step, the first one that the device holds"""
     kind: Kind
     microbatch: int | None = None
+    """of synchronisation: the round, where there are several"""
     peer: int | None = None
-    """synchronisation only: the other end is replica + peer (sends) or replica - peer (receives), modulo replicas"""
+    """synchronisation only: the other end is replica + peer (sends) or replica - peer (receives), modulo
+    replicas; of a tied embedding, stage + peer or stage - peer"""
 
     def __str__(self) -> str:
-        sign = "-" if self.kind in RECEIVES else "+"
-        peer = "" if self.peer is None else f"{sign}{self.peer}"
+        away = 0 if self.peer is None else self.peer if self.kind in SENDS else -self.peer
+        peer = "" if self.peer is None else f"{away:+d}"
         return f"{self.stage}{self.kind}{'' if self.microbatch is None else self.microbatch}{peer}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The action that ``str`` wrote; raises ScheduleError for any other text."""
+        found = WRITTEN.fullmatch(text.strip())
+        if found is None or found["kind"] not in WRITTEN_KINDS:
+            raise ScheduleError(f"{shortened(text)} is no action; wanted such as 0F3, 2B0, 1I3 or 1W3")
+        m, peer = found["microbatch"], found["peer"]
+        kind = Kind(found["kind"])
+        sign = -1 if kind in RECEIVES else 1
+        return cls(int(found["stage"]), kind, None if m is None else int(m), None if peer is None else sign * int(peer))
 
     @property
     def lane(self) -> Lane:
@@ -94,125 +141,108 @@ class Action(NamedTuple):
 
     def other_end(self, replica: int, n_replicas: int) -> tuple[int, int]:
         """(stage, replica) of the device at the other end of this transfer."""
-        match self.kind:
-            case Kind.SEND_F | Kind.RECV_B:
-                return self.stage + 1, replica
-            case Kind.SEND_B | Kind.RECV_F:
-                return self.stage - 1, replica
-            case Kind.SEND_G | Kind.SEND_P if self.peer is not None:
-                return self.stage, (replica + self.peer) % n_replicas
-            case Kind.RECV_G | Kind.RECV_P if self.peer is not None:
-                return self.stage, (replica - self.peer) % n_replicas
-        raise ValueError(f"{self} is no transfer")
+        across = ACROSS_STAGES.get(self.kind)
+        if across is not None:
+            return self.stage + across, replica
+        if self.peer is None or (self.kind not in SENDS and self.kind not in RECEIVES):
+            raise ValueError(f"{self} is no transfer")
+        peer = self.peer if self.kind in SENDS else -self.peer
+        if self.kind in (Kind.SEND_E, Kind.RECV_E):
+            return self.stage + peer, replica
+        return self.stage, (replica + peer) % n_replicas
 
     def counterpart(self) -> Action:
         """The receive of a send, as the other end writes it."""
-        stage = self.stage + {Kind.SEND_F: 1, Kind.SEND_B: -1}.get(self.kind, 0)
+        stage = self.other_end(0, 1)[0]
         return Action(stage, SENDS[self.kind], self.microbatch, self.peer)
+
+
+WRITTEN = re.compile(r"(?P<stage>\d{1,6})(?P<kind>[A-Z]+(?:_[A-Z])?)(?P<microbatch>\d{1,9})?(?P<peer>[+-]\d{1,6})?")
+WRITTEN_KINDS = frozenset(Kind)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """One training iteration of one pipeline: a program per stage.
+    """One training iteration of one pipeline: the forwards and backwards of each of its devices, in order.
 
-    As builders make it, it holds forwards and backwards only. Raises ScheduleError where a program
-    misses or repeats one, holds another stage's action, or runs a backward before its forward.
+    Each stage passes each micro-batch forward once and backward once, whole (B) or split (I, then W).
+    Raises ScheduleError where a program misses or repeats one, holds another device's stage, or runs a
+    backward before its forward or a W before its I.
     """
 
     name: str
     n_microbatches: int
     programs: tuple[tuple[Action, ...], ...]
+    """by position in the pipeline"""
 
     def __post_init__(self) -> None:
-        for stage, program in enumerate(self.programs):
-            computes = [a for a in program if a.kind in (Kind.FORWARD, Kind.BACKWARD)]
-            wanted = {Action(stage, k, m) for k in (Kind.FORWARD, Kind.BACKWARD) for m in range(self.n_microbatches)}
-            if len(computes) != len(wanted) or set(computes) != wanted:
-                strange = [str(a) for a in computes if a not in wanted or computes.count(a) > 1]
-                missing = [str(a) for a in sorted(wanted - set(computes))]
-                found = f"{strange[0]} is out of place" if strange else f"{missing[0]} is missing"
-                raise ScheduleError(f"schedule {self.name}, stage {stage}: {found}; wanted each F and B once")
-            done = set()
-            for action in computes:
-                if action.kind is Kind.BACKWARD and action.microbatch not in done:
-                    raise ScheduleError(f"schedule {self.name}: {action} comes before its forward")
-                done.add(action.microbatch)
+        if not self.programs:
+            raise ScheduleError(f"schedule {self.name} has no program; wanted one a device")
+        for position, program in enumerate(self.programs):
+            self._check(position, program)
+
+    def _check(self, position: int, program: tuple[Action, ...]) -> None:
+        where = f"schedule {self.name}, device {position}"
+        done: set[tuple[int, Kind, int | None]] = set()
+        for action in program:
+            stage, kind, m, _ = action
+            if kind not in PASSES or m is None or not 0 <= m < self.n_microbatches:
+                raise ScheduleError(f"{where}: {action} is no pass of micro-batches 0 to {self.n_microbatches - 1}")
+            if stage % self.n_devices != position or not 0 <= stage < self.n_stages:
+                held = ", ".join(map(str, self.stages_of(position)))
+                raise ScheduleError(f"{where}: {action} is out of place; it holds stage {held}")
+            if (stage, kind, m) in done or (kind is not Kind.BACKWARD_WEIGHT and self._backed(done, stage, kind, m)):
+                raise ScheduleError(f"{where}: {action} is there twice; wanted each F and B (or I and W) once")
+            before = {Kind.FORWARD: None, Kind.BACKWARD_WEIGHT: Kind.BACKWARD_INPUT}.get(kind, Kind.FORWARD)
+            if before is not None and (stage, before, m) not in done:
+                raise ScheduleError(f"{where}: {action} comes before its {Action(stage, before, m)}")
+            done.add((stage, kind, m))
+        for stage in self.stages_of(position):
+            for m in range(self.n_microbatches):
+                if (stage, Kind.BACKWARD, m) in done:
+                    continue
+                last = Kind.BACKWARD_WEIGHT if (stage, Kind.BACKWARD_INPUT, m) in done else Kind.BACKWARD
+                if (stage, last, m) not in done:
+                    first = Kind.FORWARD if (stage, Kind.FORWARD, m) not in done else last
+                    raise ScheduleError(f"{where}: {Action(stage, first, m)} is missing; wanted each F and B once")
+
+    @staticmethod
+    def _backed(done: set[tuple[int, Kind, int | None]], stage: int, kind: Kind, m: int) -> bool:
+        """A backward of which the other form, whole or split, is there already."""
+        other = {Kind.BACKWARD: Kind.BACKWARD_INPUT, Kind.BACKWARD_INPUT: Kind.BACKWARD}.get(kind)
+        return other is not None and (stage, other, m) in done
+
+    @classmethod
+    def from_orders(cls, name: str, orders: Sequence[str]) -> Self:
+        """From what ``orders`` holds; raises ScheduleError where a text is no pass or the whole no schedule."""
+        programs = tuple(tuple(Action.parse(word) for word in order.split()) for order in orders)
+        microbatches = {
+            action.microbatch for program in programs for action in program if action.microbatch is not None
+        }
+        return cls(name, max(microbatches, default=-1) + 1, programs)
+
+    @cached_property
+    def orders(self) -> tuple[str, ...]:
+        """Per device of a pipeline its passes as text, ``0F0 0F1 0B0 0B1``."""
+        return tuple(" ".join(map(str, program)) for program in self.programs)
 
     @property
-    def n_stages(self) -> int:
+    def n_devices(self) -> int:
+        """Of one pipeline."""
         return len(self.programs)
+
+    @cached_property
+    def n_stages(self) -> int:
+        """Over all devices of the pipeline."""
+        return self.n_devices * self.stages_per_device
+
+    @cached_property
+    def stages_per_device(self) -> int:
+        return max(len({action.stage for action in self.programs[0]}), 1)
+
+    def stages_of(self, position: int) -> range:
+        """The stages that the device at this position of the pipeline holds."""
+        return range(position, self.n_stages, self.n_devices)
 
     def __iter__(self) -> Iterator[Action]:
         return (action for program in self.programs for action in program)
-
-
-@lru_cache(maxsize=64)
-def lower(schedule: Schedule, n_replicas: int) -> Schedule:
-    """All that a device does: transfers around the compute order, then synchronisation, then the step."""
-    return with_synchronisation(with_transfers(schedule), n_replicas)
-
-
-def with_transfers(schedule: Schedule) -> Schedule:
-    """Put every receive before its consumer and every send after its producer."""
-    last = schedule.n_stages - 1
-    programs = []
-    for stage, program in enumerate(schedule.programs):
-        out: list[Action] = []
-        for action in program:
-            m = action.microbatch
-            forward = action.kind is Kind.FORWARD
-            has_source = stage > 0 if forward else stage < last
-            has_target = stage < last if forward else stage > 0
-            if has_source:
-                out.append(Action(stage, Kind.RECV_F if forward else Kind.RECV_B, m))
-            out.append(action)
-            if has_target:
-                out.append(Action(stage, Kind.SEND_F if forward else Kind.SEND_B, m))
-        programs.append(tuple(out))
-    return Schedule(schedule.name, schedule.n_microbatches, tuple(programs))
-
-
-def with_synchronisation(schedule: Schedule, n_replicas: int) -> Schedule:
-    """Average gradients by a sharded parameter server spread over the replicas, then step.
-
-    Each replica owns one shard: it gets that shard of the peers' gradients, averages, and sends the
-    average to every peer. Peers are served in ring order, so that no replica is everyone's first.
-    """
-    peers = range(1, n_replicas)
-    programs = []
-    for stage, program in enumerate(schedule.programs):
-        tail = [Action(stage, Kind.SEND_G, peer=k) for k in peers]
-        tail += [Action(stage, Kind.RECV_G, peer=k) for k in peers]
-        tail += [Action(stage, Kind.REDUCE)] if n_replicas > 1 else []
-        tail += [Action(stage, Kind.SEND_P, peer=k) for k in peers]
-        tail += [Action(stage, Kind.RECV_P, peer=k) for k in peers]
-        programs.append((*program, *tail, Action(stage, Kind.STEP)))
-    return Schedule(schedule.name, schedule.n_microbatches, tuple(programs))
-
-
-def needs(action: Action, n_stages: int, n_microbatches: int, n_replicas: int) -> tuple[Action, ...]:
-    """The actions on the same device whose effect this one consumes (order on a lane aside)."""
-    stage, kind, m, _ = action
-    peers = range(1, n_replicas)
-    match kind:
-        case Kind.FORWARD:
-            return (Action(stage, Kind.RECV_F, m),) if stage > 0 else ()
-        case Kind.BACKWARD:
-            received = (Action(stage, Kind.RECV_B, m),) if stage < n_stages - 1 else ()
-            return (Action(stage, Kind.FORWARD, m), *received)
-        case Kind.SEND_F:
-            return (Action(stage, Kind.FORWARD, m),)
-        case Kind.SEND_B:
-            return (Action(stage, Kind.BACKWARD, m),)
-        case Kind.SEND_G:
-            return tuple(Action(stage, Kind.BACKWARD, i) for i in range(n_microbatches))
-        case Kind.REDUCE:
-            backwards = tuple(Action(stage, Kind.BACKWARD, i) for i in range(n_microbatches))
-            return (*backwards, *(Action(stage, Kind.RECV_G, peer=k) for k in peers))
-        case Kind.SEND_P:
-            return (Action(stage, Kind.REDUCE),)
-        case Kind.STEP:
-            backwards = tuple(Action(stage, Kind.BACKWARD, i) for i in range(n_microbatches))
-            return (*backwards, *(Action(stage, Kind.RECV_P, peer=k) for k in peers))
-        case _:
-            return ()

@@ -10,9 +10,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
+from dtfm_lab.domain import causes, metrics
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.schedule import LANE, RECEIVES, SENDS, Action, Kind, Lane
 from dtfm_lab.domain.units import FloatArray, IntArray
+
+DENSE = 16
+"""keys a row, up to which they are counted rather than sorted"""
+BETWEEN_REPLICAS = (Kind.SEND_G, Kind.RECV_G, Kind.SEND_P, Kind.RECV_P)
 
 Clock = Literal["virtual", "paced", "real", "model"]
 """How seconds were counted: see RunContext.clock."""
@@ -54,6 +59,22 @@ class RunContext:
     topology_fingerprint: str = ""
     job: str = ""
     n_microbatches: int = 1
+    stages_per_device: int = 1
+    orders: tuple[str, ...] = ()
+    """the schedule itself: per device of a pipeline its passes in order, as ``Schedule.orders`` writes them"""
+    queueing: str = "pairs"
+    """which messages wait for each other: domain.links"""
+    synchronisation: str = "sharded"
+    synchronise_every: int = 1
+    """iteration i synchronises where i + 1 is a multiple"""
+    tokens: int = 0
+    """of one iteration, over all replicas; 0 where unknown"""
+    flop: float = 0.0
+    """the model's, of one iteration over all replicas, nothing counted twice; 0 where unknown"""
+    peak_flop_per_s: tuple[tuple[float, ...], ...] = ()
+    """(stages, replicas) of the devices, in the job's dtype; empty where unknown"""
+    price_per_hour: tuple[tuple[float, ...], ...] = ()
+    """(stages, replicas) of the devices; empty where unknown"""
     time_scale: float = 1.0
     """wall seconds per recorded second (paced clock)"""
     profile: tuple[ComputeTime, ...] = ()
@@ -84,6 +105,8 @@ class Trace:
     action: IntArray
     start_s: FloatArray
     end_s: FloatArray
+    after: IntArray | None = None
+    """per row, the row whose end it waited for last, -1 where it waited for nothing; None where nobody knows"""
 
     def __post_init__(self) -> None:
         lengths = {c: len(getattr(self, c)) for c in ("iteration", "replica", "action", "start_s", "end_s")}
@@ -99,8 +122,13 @@ class Trace:
             raise TraceError("trace holds a time that is no number; wanted seconds in every row")
         if (early := np.flatnonzero(self.end_s < self.start_s)).size:
             raise TraceError(f"row {early[0]} ({self.actions[self.action[early[0]]]}) ends before it starts")
-        keys = np.stack([self.iteration, self.replica, self.action])
-        if np.unique(keys, axis=1).shape[1] != keys.shape[1]:
+        if self.after is not None and not (
+            len(self.after) == len(self.start_s) and ((self.after >= -1) & (self.after < len(self.start_s))).all()
+        ):
+            raise TraceError(f"trace column after names no row; wanted -1 to {len(self.start_s) - 1} in every row")
+        keys = (self.iteration * n_replicas + self.replica) * len(self.actions) + self.action
+        dense = keys.min() >= 0 and keys.max() < DENSE * len(keys)
+        if (np.bincount(keys).max() > 1) if dense else (len(np.unique(keys)) < len(keys)):
             raise TraceError("trace holds an action of one iteration and replica twice; wanted one row each")
 
     def _check_actions(self) -> int:
@@ -109,11 +137,13 @@ class Trace:
         if not devices or not devices[0] or len({len(stage) for stage in devices}) > 1:
             sizes = ", ".join(str(len(stage)) for stage in devices) or "no"
             raise TraceError(f"trace has stages of {sizes} devices; wanted as many replicas of each")
-        n_stages, n_replicas = len(devices), len(devices[0])
+        n_stages, n_replicas = len(devices) * self.context.stages_per_device, len(devices[0])
         for a in self.actions:
             at_end = {Kind.SEND_F: n_stages - 1, Kind.RECV_B: n_stages - 1, Kind.SEND_B: 0, Kind.RECV_F: 0}.get(a.kind)
-            in_turn = a.kind in (Kind.SEND_G, Kind.RECV_G, Kind.SEND_P, Kind.RECV_P)
-            if not 0 <= a.stage < n_stages or a.stage == at_end or (in_turn and a.peer is None):
+            lost = a.kind in BETWEEN_REPLICAS and a.peer is None
+            if a.kind in (Kind.SEND_E, Kind.RECV_E):
+                lost = a.peer is None or not 0 <= a.other_end(0, 1)[0] < n_stages
+            if not 0 <= a.stage < n_stages or a.stage == at_end or lost:
                 raise TraceError(f"trace holds {a}, which no device of {n_stages} stages x {n_replicas} replicas does")
         return n_replicas
 
@@ -152,8 +182,21 @@ class Trace:
 
     @property
     def iteration_s(self) -> float:
-        """The median iteration: one slow start does not count."""
-        return float(np.median(self.iteration_ends_s))
+        """The median iteration: one slow start does not count.
+
+        Where only every H-th synchronises, the mean of H: H - 1 median ones that do not, and one that does.
+        """
+        every = self.context.synchronise_every
+        synchronises = (np.unique(self.iteration) + 1) % every == 0
+        if every == 1 or synchronises.all() or not synchronises.any():
+            return float(np.median(self.iteration_ends_s))
+        alone_s, together_s = (np.median(self.iteration_ends_s[which]) for which in (~synchronises, synchronises))
+        return float(((every - 1) * alone_s + together_s) / every)
+
+    def device(self, action: Action, replica: int) -> str:
+        """Name of the device that did it."""
+        devices = self.context.devices
+        return devices[action.stage % len(devices)][replica]
 
     @cached_property
     def compute_share(self) -> float:
@@ -178,12 +221,12 @@ class Trace:
                 table.append(
                     (
                         a.stage,
-                        self.context.devices[a.stage][replica],
+                        self.device(a, replica),
                         a.kind.value,
                         -1 if a.microbatch is None else a.microbatch,
                         -1 if a.peer is None else a.peer,
                         LANE[a.kind].value,
-                        self._link(a, replica),
+                        self.link(a, replica),
                     )
                 )
         columns = ["stage", "device", "kind", "microbatch", "peer", "lane", "link"]
@@ -194,15 +237,39 @@ class Trace:
         described["start_s"], described["end_s"] = self.start_s, self.end_s
         return described
 
-    def _link(self, action: Action, replica: int) -> str:
-        devices = self.context.devices
+    def link(self, action: Action, replica: int) -> str:
+        """Of a message "a -> b", the devices at its ends; nothing of a computation."""
         if action.kind not in SENDS and action.kind not in RECEIVES:
             return ""
-        stage, other = action.other_end(replica, len(devices[0]))
-        ends = [devices[action.stage][replica], devices[stage][other]]
+        stage, other = action.other_end(replica, len(self.context.devices[0]))
+        ends = [self.device(action, replica), self.device(Action(stage, action.kind), other)]
         return " -> ".join(ends if action.kind in SENDS else ends[::-1])
 
     def profile_frame(self) -> pd.DataFrame:
         """The compute times known before the run: stage, replica, kind, seconds."""
         rows: list[Any] = list(self.context.profile)
         return pd.DataFrame(rows, columns=list(ComputeTime._fields))
+
+    @property
+    def typical_iteration(self) -> int:
+        """The iteration whose length is nearest ``iteration_s``."""
+        nearest = np.argmin(np.abs(self.iteration_ends_s - self.iteration_s))
+        return int(np.unique(self.iteration)[nearest])
+
+    def critical_path(self, iteration: int | None = None) -> pd.DataFrame:
+        """The actions that the length of an iteration is made of: see ``domain.causes``."""
+        return causes.critical_path(self, iteration)
+
+    def critical_summary(self, iteration: int | None = None) -> pd.DataFrame:
+        """Seconds on the critical path by what they are, by device and by link."""
+        return causes.critical_summary(self, iteration)
+
+    @property
+    def bubble(self) -> pd.DataFrame:
+        """Each device's seconds busy, and idle by cause: see ``domain.causes``."""
+        return causes.bubble(self)
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """Throughput, utilisation and money of ``iteration_s``: see ``domain.metrics``."""
+        return metrics.metrics(self.context, self.iteration_s)

@@ -60,3 +60,11 @@ def format_s(seconds: float) -> str:
     if abs(seconds) >= 1e-3:
         return f"{seconds * 1e3:.3g} ms"
     return f"{seconds * 1e6:.3g} µs"
+
+
+def format_bytes(n_bytes: float) -> str:
+    """Bytes as a person reads them: ``31.2 GiB``, ``16 GiB``, ``840 MiB``."""
+    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if n_bytes >= 1024**power:
+            return f"{n_bytes / 1024**power:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{n_bytes:.0f} bytes"

@@ -37,7 +37,12 @@ class JobFile(Section):
     dtype: str | None = None
     schedule: str | None = None
     synchronisation: str | None = None
+    synchronise_every: int | None = None
     compression: str | None = None
+    gradient_compression: str | None = None
+    codec_bytes_per_s: float | None = None
+    recompute: bool | None = None
+    stages_per_device: int | None = None
     gradient_bytes: float | None = None
     activation_bytes: float | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from dtfm_lab.domain.errors import FileError, UnknownName
-from dtfm_lab.domain.model import Layer, LayerKind, ModelSpec, gpt, llama
+from dtfm_lab.domain.model import Layer, LayerKind, ModelSpec, estimated_held, gpt, llama
 from dtfm_lab.domain.presets import MODELS
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.files.hugging_face import model_from_config
@@ -51,13 +52,14 @@ class LlamaSection(Section):
 
 
 class LayersSection(Section):
-    """``times`` layers that are alike."""
+    """``times`` layers that are alike; where ``held_elements`` is not there, it is what a gpt of this width holds."""
 
     kind: LayerKind
     times: int = Field(1, ge=1, le=10_000)
     parameters: int
     forward_flop: float
     output_elements: int
+    held_elements: int | None = None
 
 
 class WholeSection(Section):
@@ -73,6 +75,8 @@ class WholeSection(Section):
     tied: bool
     layers: list[LayersSection] = Field(max_length=10_000)
 
+
+NUMBERS_OF_A_LAYER = ("parameters", "forward_flop", "output_elements", "held_elements")
 
 BUILDERS: dict[str, tuple[type[Section], Callable[..., ModelSpec]]] = {
     "gpt": (GptSection, gpt),
@@ -108,7 +112,7 @@ def model_from_section(data: dict[str, Any], where: str) -> ModelSpec:
     if "layers" in data:
         whole = parse(WholeSection, data, where)
         with located(where):
-            rows = [(Layer(**row.model_dump(exclude={"times"})), row.times) for row in whole.layers]
+            rows = [(_layer(row), row.times) for row in whole.layers]
             layers = tuple(layer for layer, times in rows for _ in range(times))
             return ModelSpec(**whole.model_dump(exclude={"layers"}), layers=layers)
     family = data.get("family", "gpt")
@@ -128,8 +132,15 @@ def model_to_section(model: ModelSpec) -> str | dict[str, Any]:
     layers = []
     for layer, alike in groupby(model.layers):
         row: dict[str, Any] = {"kind": str(layer.kind), "times": sum(1 for _ in alike)}
-        layers.append(row | {k: getattr(layer, k) for k in ("parameters", "forward_flop", "output_elements")})
+        layers.append(row | {name: getattr(layer, name) for name in NUMBERS_OF_A_LAYER})
     return {name: getattr(model, name) for name in fields} | {"layers": layers}
+
+
+def _layer(row: LayersSection) -> Layer:
+    layer = Layer(**row.model_dump(exclude={"times"}, exclude_none=True))
+    if row.held_elements is not None:
+        return layer
+    return replace(layer, held_elements=estimated_held(layer.kind, layer.output_elements))
 
 
 def _from_path(name: str, path: Path) -> ModelSpec:

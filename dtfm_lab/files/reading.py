@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
@@ -26,6 +26,10 @@ MOST_COPIES = 100_000
 """of a YAML file's nodes, through its aliases; ten lines of nested aliases can mean a billion"""
 
 
+def _holds_truth(annotation: Any) -> bool:
+    return annotation is bool or bool in get_args(annotation)
+
+
 class Section(BaseModel):
     """A mapping of a file that knows all its keys and names the nearest for a stray one."""
 
@@ -38,7 +42,7 @@ class Section(BaseModel):
             fields = cls.model_fields | {field.alias: field for field in cls.model_fields.values() if field.alias}
             known = {field.alias or name for name, field in cls.model_fields.items()}
             for key, value in data.items():
-                if isinstance(value, bool) and key in fields and fields[key].annotation is not bool:
+                if isinstance(value, bool) and key in fields and not _holds_truth(fields[key].annotation):
                     raise ValueError(f"{key} is {value}; wanted no truth value (in YAML, yes as text needs quotes)")
                 if key not in fields:
                     near = difflib.get_close_matches(str(key), sorted(known), n=1)

@@ -25,6 +25,7 @@ class TraceFile(Section):
     action: list[int]
     start_s: list[float]
     end_s: list[float]
+    after: list[int] | None = None
 
 
 def save_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
@@ -35,6 +36,7 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
         "context": dump(trace.context),
         "actions": [list(action) for action in trace.actions],
         **{column: getattr(trace, column).tolist() for column in columns},
+        "after": None if trace.after is None else trace.after.tolist(),
     }
     return write_text(path, json.dumps(data) + "\n")
 
@@ -53,6 +55,7 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
             np.array(file.action, dtype=np.int64),
             np.array(file.start_s, dtype=float),
             np.array(file.end_s, dtype=float),
+            None if file.after is None else np.array(file.after, dtype=np.int64),
         )
     except (LabError, OverflowError) as error:
         raise FileError(f"{path.name}: {error}") from None

@@ -240,7 +240,7 @@ def tell(event: str, **values: Any) -> None:
 def _drawn(spec: RunSpec, cpu_s: dict[tuple[int, int, Kind], float]) -> dict[tuple[int, int, Kind], float]:
     """The drawn devices' times: FLOP over peak where FLOP count; averaging and stepping, which FLOP do not
     describe, as many times slower than here as the forward is."""
-    drawn = {(row.stage, row.replica, row.kind): row.seconds for row in analytic(spec.plan)}
+    drawn = {(row.stage, row.replica, row.kind): row.seconds for row in analytic(spec.plan, spec.programs)}
 
     def seconds(stage: int, replica: int, kind: Kind) -> float:
         if kind in (Kind.FORWARD, Kind.BACKWARD):

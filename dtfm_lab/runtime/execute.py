@@ -8,9 +8,10 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from dtfm_lab.domain.links import OutgoingLinks, Passage
+from dtfm_lab.domain.links import Links, Passage
 from dtfm_lab.domain.messages import message_bytes
-from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, SYNCHRONISATION, Action, Kind, needs
+from dtfm_lab.domain.program import Step
+from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, Action, Kind
 from dtfm_lab.domain.trace import Span
 from dtfm_lab.runtime.clocks import Clock, RealClock
 from dtfm_lab.runtime.profile import ComputeLog
@@ -84,38 +85,38 @@ class Executor:
         self._spec, self._replica = spec, replica
         self._math, self._transport, self._clock = math, transport, clock
         self._drawn_s, self._report, self._log = drawn_s, report, log
-        self._program = spec.programs.programs[stage]
-        topology, here = spec.plan.topology, spec.device(stage, replica)
-        self._links = OutgoingLinks(topology.latency_s[here], topology.bandwidth_bytes_per_s[here])
+        self._program = spec.programs.of(stage, replica)
+        self._links = Links.of(spec.plan.topology).outgoing(spec.device(stage, replica))
 
     def iteration(self, iteration: int, batch: Batch, began_monotonic_s: float) -> float:
         """Run it; returns this replica's mean loss (0 except on the last stage)."""
         self._iteration, self._batch = iteration, batch
-        self._ends_s: dict[Action, float] = {}
+        self._ends_s = [0.0] * len(self._program)
         self._received: dict[Action, Message] = {}
         self._results: dict[Action, torch.Tensor | None] = {}
         self._links.reset()
         self._clock.start_iteration(began_monotonic_s)
-        for action in self._program:
-            if action.kind in COMPUTE:
-                self._compute(action)
-            elif action.kind in RECEIVES:
-                self._receive(action)
+        for at, step in enumerate(self._program):
+            if step.action.kind in COMPUTE:
+                self._compute(at, step)
+            elif step.action.kind in RECEIVES:
+                self._receive(at, step.action)
             else:
-                self._send(action)
+                self._send(at, step)
         self._transport.flush()
         losses = [r for a, r in self._results.items() if a.kind is Kind.FORWARD] if self._math.is_last else []
         return float(sum(float(loss) for loss in losses if loss is not None))
 
-    def _compute(self, action: Action) -> None:
-        start_s = self._clock.begin(self._ready_s(action))
+    def _compute(self, at: int, step: Step) -> None:
+        action = step.action
+        start_s = self._clock.begin(self._ready_s(step))
         wall_s, cpu_s = time.monotonic(), time.thread_time()
         result = self._work(action)
         wall_s, cpu_s = time.monotonic() - wall_s, time.thread_time() - cpu_s
         end_s = self._clock.finish(start_s, cpu_s, self._drawn_s.get(action.kind, cpu_s))
         self._log.add(self._iteration, action.kind, cpu_s, wall_s)
         self._results[action] = None if result is None else result.detach()
-        self._note(action, start_s, end_s)
+        self._note(at, action, start_s, end_s)
 
     def _work(self, action: Action) -> torch.Tensor | None:
         stage, kind, m, _ = action
@@ -130,13 +131,14 @@ class Executor:
                 self._math.step(self._shards(Kind.RECV_P))
         return None
 
-    def _receive(self, action: Action) -> None:
+    def _receive(self, at: int, action: Action) -> None:
         message = self._transport.receive(self._iteration, action)
         self._received[action] = message
         arrived_s = self._clock.arrive(message.passage.delivered_s, message.arrived_monotonic_s)
-        self._note(action, min(message.passage.first_byte_s, arrived_s), arrived_s)
+        self._note(at, action, min(message.passage.first_byte_s, arrived_s), arrived_s)
 
-    def _send(self, action: Action) -> None:
+    def _send(self, at: int, step: Step) -> None:
+        action = step.action
         content = self._content(action)
         to_stage, to_replica = action.other_end(self._replica, self._spec.plan.job.n_replicas)
         to_rank = self._spec.rank(to_stage, to_replica)
@@ -148,19 +150,18 @@ class Executor:
                 return Passage(now_s, now_s, 0.0)
 
             def sent(passage: Passage) -> None:
-                self._note(action, passage.start_s, clock.elapsed_s())
+                self._note(at, action, passage.start_s, clock.elapsed_s())
 
             self._transport.send(to_rank, content, stamp, sent)
             return
-        n_bytes = message_bytes(self._spec.plan.job, action)
         passage = self._links.carry(
             self._spec.device(to_stage, to_replica),
-            self._ready_s(action),
-            n_bytes,
-            in_turn=action.kind in SYNCHRONISATION,
+            self._ready_s(step),
+            message_bytes(self._spec.plan.job, self._spec.built, step),
+            in_turn=step.in_turn,
         )
         self._transport.send(to_rank, content, lambda: passage, lambda _: None)
-        self._note(action, passage.start_s, passage.end_s)
+        self._note(at, action, passage.start_s, passage.end_s)
 
     def _content(self, action: Action) -> torch.Tensor:
         stage, kind, m, peer = action
@@ -182,11 +183,9 @@ class Executor:
         actions = [a for a in self._received if a.kind is kind]
         return [(a.other_end(self._replica, n)[1], self._received.pop(a).payload) for a in actions]
 
-    def _ready_s(self, action: Action) -> float:
-        job = self._spec.plan.job
-        wanted = needs(action, job.n_stages, job.n_microbatches, job.n_replicas)
-        return max((self._ends_s[need] for need in wanted), default=0.0)
+    def _ready_s(self, step: Step) -> float:
+        return max((self._ends_s[need] for need in step.needs), default=0.0)
 
-    def _note(self, action: Action, start_s: float, end_s: float) -> None:
-        self._ends_s[action] = end_s
+    def _note(self, at: int, action: Action, start_s: float, end_s: float) -> None:
+        self._ends_s[at] = end_s
         self._report(Span(self._iteration, self._replica, action, start_s, end_s))

@@ -14,10 +14,11 @@ from dtfm_lab.domain.errors import JobError, LabError, MissingExtra
 from dtfm_lab.domain.model import ModelSpec, gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.schedule import Kind, Schedule
 from dtfm_lab.domain.trace import Clock
 from dtfm_lab.runtime.run import Run
 from dtfm_lab.runtime.spec import RunSpec
-from dtfm_lab.simulation.schedules import schedules
+from dtfm_lab.simulation import build
 
 RUN_CLOCKS = tuple(name for name in get_args(Clock) if name != "model")
 RUN_DTYPES = ("fp32", "fp64")
@@ -30,7 +31,7 @@ BYTES_PER_WORKER = 400e6
 
 def start(
     plan: Plan,
-    schedule: str | None = None,
+    schedule: str | Schedule | None = None,
     *,
     iterations: int = 5,
     clock: str = "virtual",
@@ -50,9 +51,12 @@ def start(
     """
     if clock not in RUN_CLOCKS:
         raise unknown("clock", clock, RUN_CLOCKS)
+    plan.job.modelled()
+    built = build(plan, schedule or plan.job.schedule)
     spec = RunSpec(
         plan=plan,
-        schedule=schedule or plan.job.schedule,
+        schedule=built.name,
+        orders=built.orders,
         iterations=iterations,
         clock=clock,
         seed=seed,
@@ -71,7 +75,22 @@ def _check(spec: RunSpec) -> None:
     model = job.modelled()
     if model.family != "gpt":
         raise JobError(f"job {job.name}: model {model.name} is of the {model.family} family; real runs build gpt only")
-    schedules[spec.schedule]
+    if spec.built.stages_per_device > 1 or any(
+        action.kind not in (Kind.FORWARD, Kind.BACKWARD) for action in spec.built
+    ):
+        raise JobError(
+            f"schedule {spec.schedule} splits backwards or gives a device several stages, which can be simulated; "
+            f"real runs play one stage a device with whole backwards, such as 1f1b"
+        )
+    for what, found, wanted in (
+        ("synchronisation", job.synchronisation, "sharded"),
+        ("synchronise_every", job.synchronise_every, 1),
+        ("compression", job.compression, "none"),
+        ("gradient_compression", job.gradients_as, "none"),
+        ("recompute", job.recompute, False),
+    ):
+        if found != wanted:
+            raise JobError(f"job {job.name}: {what} is {found}, which can be simulated; real runs play {wanted}")
     for what, count, least in (("iterations", spec.iterations, 1), ("seed", spec.seed, 0)):
         if not isinstance(count, int) or isinstance(count, bool) or not least <= count <= MOST_COUNT:
             raise LabError(f"{what} is {count!r}; wanted a whole number from {least} to {MOST_COUNT}")

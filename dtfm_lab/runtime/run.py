@@ -21,6 +21,8 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Span, Trace
 from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.simulation.observed import with_waits
+from dtfm_lab.simulation.simulate import what_runs
 
 STOP_PATIENCE_S = 2.0
 LAST_EVENTS = ("done", "failed", "stopped")
@@ -130,7 +132,7 @@ class Run:
             spans = [span for i in range(n_whole) for span in self._spans[i]]
         if not spans:
             raise RunError("the run was stopped before its first iteration was whole")
-        return Trace.from_spans(self.context(), spans)
+        return with_waits(Trace.from_spans(self.context(), spans), self.spec.plan, self.spec.built)
 
     def context(self) -> RunContext:
         """What is known by now: after the profile event enough to predict what is being measured."""
@@ -140,11 +142,7 @@ class Run:
             clock=spec.clock,  # type: ignore[arg-type]  # checked by start()
             schedule=spec.schedule,
             links="real" if spec.clock == "real" else "emulated",
-            devices=plan.device_names,
-            topology=plan.topology.name,
-            topology_fingerprint=plan.topology.fingerprint,
-            job=plan.job.name,
-            n_microbatches=plan.job.n_microbatches,
+            **what_runs(plan, spec.built),
             time_scale=self.time_scale,
             stretched=self.stretched,
             profile=self.profile,

@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import Schedule, lower
+from dtfm_lab.domain.program import Programs
+from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files import plan_from_mapping, plan_to_mapping
-from dtfm_lab.simulation.schedules import schedules
+from dtfm_lab.simulation.engine import programs_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +20,8 @@ class RunSpec:
 
     plan: Plan
     schedule: str
+    orders: tuple[str, ...]
+    """the schedule itself, as ``Schedule.orders`` writes it"""
     iterations: int
     clock: str
     seed: int = 0
@@ -37,13 +40,16 @@ class RunSpec:
     @classmethod
     def from_line(cls, line: str) -> RunSpec:
         values: dict[str, Any] = json.loads(line)
-        return cls(**values | {"plan": plan_from_mapping(values["plan"])})
+        return cls(**values | {"plan": plan_from_mapping(values["plan"]), "orders": tuple(values["orders"])})
 
     @cached_property
-    def programs(self) -> Schedule:
-        """All that each stage does in an iteration."""
-        job = self.plan.job
-        return lower(schedules[self.schedule](job.n_stages, job.n_microbatches), job.n_replicas)
+    def built(self) -> Schedule:
+        return Schedule.from_orders(self.schedule, self.orders)
+
+    @cached_property
+    def programs(self) -> Programs:
+        """All that each worker does in an iteration."""
+        return programs_of(self.plan, self.built)
 
     @property
     def workers(self) -> list[tuple[int, int]]:

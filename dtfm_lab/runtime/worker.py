@@ -145,7 +145,8 @@ def _transport(spec: RunSpec, stage: int, replica: int, math: StageMath) -> Gloo
     incoming: dict[int, list[Incoming]] = defaultdict(list)
     targets: set[int] = set()
     for s, r in spec.workers:
-        for action in spec.programs.programs[s]:
+        for step in spec.programs.of(s, r):
+            action = step.action
             if action.kind not in SENDS:
                 continue
             end = action.other_end(r, job.n_replicas)

@@ -1,6 +1,20 @@
 """Plan + Schedule -> Trace in virtual time."""
 
-from dtfm_lab.simulation.schedules import peak_activations, schedules
+from dtfm_lab.simulation.fitting import Remedy, advice, remedies
+from dtfm_lab.simulation.memory import MemoryReport, memory
+from dtfm_lab.simulation.room import room
+from dtfm_lab.simulation.schedules import build, peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
 
-__all__ = ["peak_activations", "schedules", "simulate"]
+__all__ = [
+    "MemoryReport",
+    "Remedy",
+    "advice",
+    "build",
+    "memory",
+    "peak_activations",
+    "remedies",
+    "room",
+    "schedules",
+    "simulate",
+]

@@ -2,53 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.model import BACKWARD_PER_FORWARD
+import numpy as np
+
+from dtfm_lab.domain.device import Device
+from dtfm_lab.domain.errors import JobError, TraceError
+from dtfm_lab.domain.hardware import HARDWARE
+from dtfm_lab.domain.messages import device_gradient_elements
+from dtfm_lab.domain.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import Action, Kind
+from dtfm_lab.domain.program import Programs
+from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import ComputeTime
-
-Durations = Callable[[int, Action], float]
-"""(replica, a compute action) -> seconds"""
+from dtfm_lab.domain.units import FloatArray
 
 EFFICIENCY = 0.4
 """Share of its peak that a device reaches. Megatron-LM reports 44 to 52 % on A100s (Narayanan et al. 2021,
 table 1); smaller models and older GPUs reach less. A guess to be replaced by a profile."""
 
+WHOLE_FROM_HALVES = {Kind.BACKWARD_INPUT: Kind.BACKWARD, Kind.BACKWARD_WEIGHT: Kind.BACKWARD}
 
-def analytic(plan: Plan, efficiency: float = EFFICIENCY) -> tuple[ComputeTime, ...]:
-    """FLOP of a stage's layers over its device's peak x efficiency; backward twice the forward.
 
-    Averaging shards and the optimiser's step are bound by memory, not FLOP, and count as 0 here.
+def analytic(plan: Plan, programs: Programs, efficiency: float = EFFICIENCY) -> tuple[ComputeTime, ...]:
+    """FLOP of a stage's layers over its device's peak x efficiency, and the coding of compressed messages.
+
+    A backward takes twice a forward, one more where activations are recomputed; split, its two halves take one
+    each, and the recomputation goes with the first. Averaging and the optimiser's step are bound by memory, not
+    FLOP, and count as 0 beside what they code. Raises JobError where the efficiency is not within 0 and 1.
     """
+    if not isinstance(efficiency, int | float) or not 0 < efficiency <= 1:
+        raise JobError(f"efficiency is {efficiency!r}; wanted more than 0 and at most 1")
+    job, schedule = plan.job, programs.schedule
+    last = schedule.n_stages - 1
+    one_message_s = _coding_s(plan, job.activation_elements) if job.codes_activations else 0.0
     rows = []
-    for stage, layers in enumerate(plan.job.stage_layers):
-        flop = plan.job.microbatch * sum(layer.forward_flop for layer in layers)
-        for replica in range(plan.job.n_replicas):
-            device = plan.topology.devices[int(plan.placement.devices[stage, replica])]
-            forward_s = flop / (device.peak_flop_per_s * efficiency)
+    for stage, layers in enumerate(job.layers_of(schedule.n_stages)):
+        position = stage % job.n_stages
+        flop = job.microbatch * sum(layer.forward_flop for layer in layers)
+        coding_s = 0.0 if job.n_stages == 1 else one_message_s * ((stage > 0) + (stage < last))
+        for replica in range(job.n_replicas):
+            device = plan.topology.devices[int(plan.placement.devices[position, replica])]
+            forward_s = flop / (peak_of(device, job.dtype) * efficiency)
+            again_s = forward_s if job.recompute else 0.0
+            half_s = BACKWARD_PER_FORWARD / 2 * forward_s
             rows += [
-                ComputeTime(stage, replica, Kind.FORWARD, forward_s),
-                ComputeTime(stage, replica, Kind.BACKWARD, BACKWARD_PER_FORWARD * forward_s),
-                ComputeTime(stage, replica, Kind.REDUCE, 0.0),
-                ComputeTime(stage, replica, Kind.STEP, 0.0),
+                ComputeTime(stage, replica, Kind.FORWARD, forward_s + coding_s),
+                ComputeTime(stage, replica, Kind.BACKWARD, 2 * half_s + again_s + coding_s),
+                ComputeTime(stage, replica, Kind.BACKWARD_INPUT, half_s + again_s + coding_s),
+                ComputeTime(stage, replica, Kind.BACKWARD_WEIGHT, half_s),
             ]
-    return tuple(rows)
+    return (*rows, *_synchronising(plan, programs))
 
 
-def from_profile(profile: Iterable[ComputeTime]) -> Durations:
-    """Look each action up by stage, replica and kind; raises TraceError where the profile has no row."""
+def peak_of(device: Device, dtype: str) -> float:
+    """FLOP/s in this dtype, from the table where the device is as the table has it, else its own figure."""
+    known = HARDWARE.get(device.gpu)
+    if known is None or dtype not in known.peak or device.peak_flop_per_s != known.peak_flop_per_s:
+        return device.peak_flop_per_s
+    return known.peak_of(dtype)
+
+
+def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
+    """PACK, REDUCE and STEP: nothing but coding. Where a device averages several times, each takes the mean."""
+    job = plan.job
+    n_elements = device_gradient_elements(job, programs.schedule.n_stages)
+    rows = []
+    for position, tails in enumerate(programs.tails):
+        whole_s = _coding_s(plan, n_elements[position]) if job.codes_gradients else 0.0
+        for replica, tail in enumerate(tails):
+            for kind in (Kind.PACK, Kind.REDUCE, Kind.STEP):
+                coded = [step.coded for step in tail if step.action.kind is kind]
+                rows.append(ComputeTime(position, replica, kind, whole_s * float(np.mean(coded)) if coded else 0.0))
+    return rows
+
+
+def _coding_s(plan: Plan, n_elements: int) -> float:
+    return n_elements * BYTES_PER_ELEMENT[plan.job.dtype] / plan.job.codec_bytes_per_s
+
+
+def seconds_of(works: Iterable[tuple[int, int, Kind]], profile: Iterable[ComputeTime]) -> FloatArray:
+    """Seconds of each (stage, replica, kind); raises TraceError where the profile has no row for one.
+
+    A profile that knows whole backwards only gives each half of a split one half.
+    """
     table = {(row.stage, row.replica, row.kind): row.seconds for row in profile}
 
-    def seconds(replica: int, action: Action) -> float:
-        try:
-            return table[action.stage, replica, action.kind]
-        except KeyError:
-            raise TraceError(
-                f"profile has no time for {action.kind} on stage {action.stage}, replica {replica}; "
-                f"wanted one for every stage, replica and kind"
-            ) from None
+    def seconds(stage: int, replica: int, kind: Kind) -> float:
+        if (stage, replica, kind) in table:
+            return table[stage, replica, kind]
+        whole = table.get((stage, replica, WHOLE_FROM_HALVES.get(kind, kind)))
+        if whole is not None:
+            return whole / 2
+        raise TraceError(
+            f"profile has no time for {kind} on stage {stage}, replica {replica}; "
+            f"wanted one for every stage, replica and kind"
+        )
 
-    return seconds
+    return np.array([seconds(*work) for work in works])

@@ -3,128 +3,176 @@
 from __future__ import annotations
 
 import platform
-from collections import deque
+from collections.abc import Iterable
+from functools import lru_cache
 from importlib.metadata import version
+from typing import Any
 
-from dtfm_lab.domain.errors import ScheduleError, TraceError
-from dtfm_lab.domain.links import OutgoingLinks, Passage
-from dtfm_lab.domain.messages import message_bytes
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.links import Links
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, SYNCHRONISATION, Action, Schedule, lower, needs
-from dtfm_lab.domain.trace import RunContext, Span, Trace
-from dtfm_lab.simulation.durations import Durations, analytic, from_profile
-from dtfm_lab.simulation.schedules import schedules
+from dtfm_lab.domain.schedule import Action, Kind, Schedule
+from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
+from dtfm_lab.simulation.durations import EFFICIENCY, analytic, peak_of
+from dtfm_lab.simulation.engine import Played, Scene, programs_of
+from dtfm_lab.simulation.schedules import build
+
+Profile = Iterable[ComputeTime] | pd.DataFrame
+"""A table of stage, replica, kind and seconds, as ``Trace.profile_frame`` has it"""
 
 
-def simulate(plan: Plan, schedule: str | None = None, *, like: Trace | RunContext | None = None) -> Trace:
+def simulate(
+    plan: Plan,
+    schedule: str | Schedule | None = None,
+    *,
+    like: Trace | RunContext | None = None,
+    queueing: str | None = None,
+    profile: Profile | None = None,
+    efficiency: float = EFFICIENCY,
+) -> Trace:
     """Predict one iteration of a plan.
+
+    Where the job synchronises every H-th only, the trace holds two: iteration H - 2, which stands for all that
+    do not, and H - 1.
 
     Parameters
     ----------
     schedule
-        A name in ``schedules``; the job's own where None.
+        A name in ``schedules``, or a Schedule; the job's own where None.
     like
-        A measured trace of this plan, or the context of a run that goes on: its schedule, its clock
-        and the profile taken before it are used (never its own spans), and links are free where the
+        A measured trace of this plan, or the context of a run that goes on: its schedule, its clock, its
+        queueing and the profile taken before it are used (never its own spans), and links are free where the
         run used real ones.
+    queueing
+        ``pairs`` (every directed pair a link of its own, as in the paper) or ``cards`` (one network card a
+        device, in and out).
+    profile
+        Seconds of computations, by stage, replica and kind, instead of FLOP over peak x efficiency.
+    efficiency
+        Share of its peak that a device reaches.
 
     Raises
     ------
     JobError
-        The job holds message sizes only.
+        The job holds message sizes only; an efficiency out of range.
     UnknownName
-        No schedule of that name.
+        No schedule or queueing of that name.
+    ScheduleError
+        A schedule of other sizes, or one that cannot finish; the error names who waits for whom.
     TraceError
-        ``like`` is of another plan.
+        ``like`` is of another plan; a computation that the profile does not know.
     """
     job = plan.job
     job.modelled()
     ran = like.context if isinstance(like, Trace) else like
     if ran is not None:
         _check_same_plan(plan, ran)
-        schedule = schedule or ran.schedule
-    built = schedules[schedule or job.schedule](job.n_stages, job.n_microbatches)
-    profile = analytic(plan) if ran is None else ran.profile
+    links = _links(plan, ran, queueing)
+    given = _rows(profile) if profile is not None else None if ran is None else ran.profile
+    named = schedule or (ran.schedule if ran is not None else job.schedule)
+    if ran is not None and ran.orders and named == ran.schedule:
+        named = Schedule.from_orders(ran.schedule, ran.orders)  # with the warm-ups chosen then
+    built = build(plan, named, given, links, efficiency=efficiency)
+    # an iteration that synchronises is the last of synchronise_every
+    kinds_of_iteration = [True] if job.synchronise_every == 1 else [False, True]
+    played, known = [], given
+    for synchronise in kinds_of_iteration:
+        programs = programs_of(plan, built, synchronise=synchronise)
+        if given is None:
+            known = analytic(plan, programs, efficiency)
+        played.append(Scene.of(plan, programs, known or ()).play(links))
     context = RunContext(
         source="simulated",
         clock="model" if ran is None else ran.clock,
         schedule=built.name,
         links="drawn" if ran is None else ran.links,
-        devices=plan.device_names,
-        topology=plan.topology.name,
-        topology_fingerprint=plan.topology.fingerprint,
-        job=job.name,
-        n_microbatches=job.n_microbatches,
+        profile=tuple(known or ()),
         time_scale=1.0 if ran is None else ran.time_scale,
-        profile=profile,
-        versions={"dtfm_lab": version("dtfm_lab"), "python": platform.python_version()},
+        queueing=links.queueing,
+        versions=dict(_versions()),
+        **what_runs(plan, built),
     )
-    links = _links(plan, free=context.links == "real")
-    return Trace.from_spans(context, play(plan, built, from_profile(profile), links))
+    return _trace(context, played, job.synchronise_every)
 
 
-def play(plan: Plan, schedule: Schedule, duration: Durations, links: list[OutgoingLinks]) -> list[Span]:
-    """Spans of one iteration; ``links`` holds one OutgoingLinks per device of the topology.
-
-    Every worker runs its program until a receive whose send has not been reached; that send wakes it.
-    The times follow from the table in ``domain.schedule`` and not from the order of this loop.
-    """
-    job, grid = plan.job, plan.placement.devices
-    programs = lower(schedule, job.n_replicas).programs
-    workers = [(s, r) for s in range(job.n_stages) for r in range(job.n_replicas)]
-    done: dict[tuple[int, Action], Span] = {}
-    passages: dict[tuple[int, Action], Passage] = {}
-    position = dict.fromkeys(workers, 0)
-    free_s = dict.fromkeys(workers, 0.0)
-    awake = deque(workers)
-    asleep: dict[tuple[int, Action], tuple[int, int]] = {}
-
-    while awake:
-        worker = awake.popleft()
-        stage, replica = worker
-        program = programs[stage]
-        while position[worker] < len(program):
-            action = program[position[worker]]
-            if action.kind in RECEIVES:
-                passage = passages.get((replica, action))
-                if passage is None:
-                    asleep[replica, action] = worker
-                    break
-                span = Span(0, replica, action, passage.first_byte_s, passage.delivered_s)
-            else:
-                wanted = needs(action, job.n_stages, job.n_microbatches, job.n_replicas)
-                ready_s = max((done[replica, need].end_s for need in wanted), default=0.0)
-                if action.kind in COMPUTE:
-                    start_s = max(free_s[worker], ready_s)
-                    free_s[worker] = start_s + duration(replica, action)
-                    span = Span(0, replica, action, start_s, free_s[worker])
-                else:
-                    to_stage, to_replica = action.other_end(replica, job.n_replicas)
-                    passage = links[int(grid[stage, replica])].carry(
-                        int(grid[to_stage, to_replica]),
-                        ready_s,
-                        message_bytes(job, action),
-                        in_turn=action.kind in SYNCHRONISATION,
-                    )
-                    span = Span(0, replica, action, passage.start_s, passage.end_s)
-                    key = (to_replica, action.counterpart())
-                    passages[key] = passage
-                    if key in asleep:
-                        awake.append(asleep.pop(key))
-            done[replica, action] = span
-            position[worker] += 1
-    if asleep:
-        stuck = ", ".join(str(action) for _, action in sorted(asleep)[:4])
-        raise ScheduleError(f"schedule {schedule.name} cannot finish: nobody ever sends what {stuck} waits for")
-    return list(done.values())
+def what_runs(plan: Plan, schedule: Schedule) -> dict[str, Any]:
+    """What the context of a trace, predicted or measured, says about the plan and the schedule."""
+    job, topology = plan.job, plan.topology
+    grid = [[topology.devices[int(d)] for d in row] for row in plan.placement.devices]
+    return {
+        "devices": plan.device_names,
+        "topology": topology.name,
+        "topology_fingerprint": topology.fingerprint,
+        "job": job.name,
+        "n_microbatches": job.n_microbatches,
+        "stages_per_device": schedule.stages_per_device,
+        "orders": schedule.orders,
+        "synchronisation": job.synchronisation,
+        "synchronise_every": job.synchronise_every,
+        "tokens": job.tokens,
+        "flop": job.flop,
+        "peak_flop_per_s": tuple(tuple(peak_of(device, job.dtype) for device in row) for row in grid),
+        "price_per_hour": tuple(tuple(device.price_per_hour for device in row) for row in grid),
+    }
 
 
-def _links(plan: Plan, *, free: bool) -> list[OutgoingLinks]:
-    topology = plan.topology
-    n = len(topology)
-    if free:
-        return [OutgoingLinks([0.0] * n, [float("inf")] * n) for _ in range(n)]
-    return [OutgoingLinks(topology.latency_s[i], topology.bandwidth_bytes_per_s[i]) for i in range(n)]
+def _links(plan: Plan, ran: RunContext | None, queueing: str | None) -> Links:
+    chosen = queueing or (ran.queueing if ran is not None else "pairs")
+    if ran is not None and ran.links == "real":
+        Links.of(plan.topology, chosen)  # refuses a queueing that is none
+        return Links.free(len(plan.topology))
+    return Links.of(plan.topology, chosen)
+
+
+def _rows(profile: Profile) -> tuple[ComputeTime, ...]:
+    """Raises TraceError where a row is none."""
+    rows: Iterable[Any] = profile
+    if isinstance(profile, pd.DataFrame):
+        if missing := [name for name in ComputeTime._fields if name not in profile]:
+            raise TraceError(f"profile has no column {missing[0]}; wanted {', '.join(ComputeTime._fields)}")
+        rows = profile[list(ComputeTime._fields)].itertuples(index=False)
+    known = []
+    for row in rows:
+        try:
+            stage, replica, kind, seconds = row
+            known.append(ComputeTime(int(stage), int(replica), Kind(kind), float(seconds)))
+        except (TypeError, ValueError, OverflowError):
+            raise TraceError(f"profile holds {row!r:.80}; wanted stage, replica, kind and seconds") from None
+        if not 0 <= known[-1].seconds < float("inf"):
+            raise TraceError(f"profile holds {known[-1].seconds} s for {kind} of stage {stage}; wanted 0 or more")
+    return tuple(known)
+
+
+def _trace(context: RunContext, played: list[Played], every: int) -> Trace:
+    """The iteration that synchronises, the last of ``every``, and before it one that stands for all others."""
+    actions: dict[Action, int] = {}
+    tables = [
+        np.array([actions.setdefault(action, len(actions)) for action in one.scene.structure.actions]) for one in played
+    ]
+    columns: list[tuple[npt.NDArray[Any], ...]] = []
+    n_before = 0
+    for number, one, table in zip(range(every - len(played), every), played, tables, strict=True):
+        whole = one.scene.structure
+        action = table[whole.action]
+        by_time = np.lexsort((action, one.end_s, one.start_s, whole.replica))
+        row_of = np.empty(len(whole), dtype=np.int64)
+        row_of[by_time] = np.arange(len(whole)) + n_before
+        after = np.where(one.after < 0, -1, row_of[one.after])[by_time]
+        iteration = np.full(len(whole), number, dtype=np.int64)
+        columns.append(
+            (iteration, whole.replica[by_time], action[by_time], one.start_s[by_time], one.end_s[by_time], after)
+        )
+        n_before += len(whole)
+    return Trace(context, tuple(actions), *(np.concatenate(parts) for parts in zip(*columns, strict=True)))
+
+
+@lru_cache(maxsize=1)
+def _versions() -> tuple[tuple[str, str], ...]:
+    return ("dtfm_lab", version("dtfm_lab")), ("python", platform.python_version())
 
 
 def _check_same_plan(plan: Plan, ran: RunContext) -> None:

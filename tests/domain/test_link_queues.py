@@ -1,50 +1,121 @@
-"""Messages of one directed pair queue, pairs are independent, synchronisation takes turns."""
+"""Messages of one directed pair queue, or all of one card; synchronisation takes turns."""
 
+import itertools
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtfm_lab.domain.links import OutgoingLinks
+from dtfm_lab.domain.errors import UnknownName
+from dtfm_lab.domain.links import IncomingCard, Links, Passage
+from dtfm_lab.domain.topology import Topology
 
 messages = st.lists(st.tuples(st.integers(0, 2), st.floats(0, 10), st.floats(0, 10), st.booleans()), max_size=12)
 
 
+def three(queueing: str = "pairs") -> Links:
+    """From device 0: latencies 0.1, 0.2 and 0.3 s, bandwidths 1, 2 and 3 bytes/s."""
+    return Links(np.array([[0.1, 0.2, 0.3]] * 3), np.array([[1.0, 2.0, 3.0]] * 3), queueing)
+
+
 def test_an_idle_link_takes_latency_plus_size_over_bandwidth():
-    passage = OutgoingLinks([0.0, 0.5], [1.0, 4.0]).carry(1, 2.0, 8, in_turn=False)
-    assert (passage.start_s, passage.end_s) == (2, 4)
-    assert (passage.first_byte_s, passage.delivered_s) == (2.5, 4.5)
+    passage = three().outgoing(0).carry(1, 2.0, 8, in_turn=False)
+    assert (passage.start_s, passage.end_s) == (2, 6)
+    assert (passage.first_byte_s, passage.delivered_s) == (2.2, 6.2)
 
 
 @given(messages)
 @settings(max_examples=50, deadline=None)
 def test_messages_of_one_pair_keep_their_order_and_never_overlap(sent):
-    links, last_end_s = OutgoingLinks([0.1, 0.2, 0.3], [1.0, 2.0, 3.0]), dict.fromkeys(range(3), 0.0)
-    for to, ready_s, n_bytes, in_turn in sent:
-        passage = links.carry(to, ready_s, n_bytes, in_turn=in_turn)
-        assert passage.start_s >= max(ready_s, last_end_s[to])
+    links, last_end_s = three().outgoing(0), dict.fromkeys(range(3), 0.0)
+    for to, ready_s, n_bytes, _ in sent:
+        passage = links.carry(to, ready_s, n_bytes, in_turn=False)
+        assert passage.start_s == max(ready_s, last_end_s[to])
         assert passage.end_s == pytest.approx(passage.start_s + n_bytes / (to + 1))
         last_end_s[to] = passage.end_s
 
 
 @given(messages)
 @settings(max_examples=50, deadline=None)
-def test_synchronisation_starts_when_the_one_before_has_arrived(sent):
-    links, turn_s = OutgoingLinks([0.1, 0.2, 0.3], [1.0, 2.0, 3.0]), 0.0
+def test_messages_of_one_card_leave_one_at_a_time_whoever_they_are_for(sent):
+    card, end_s = three("cards").outgoing(0), 0.0
+    for to, ready_s, n_bytes, _ in sent:
+        passage = card.carry(to, ready_s, n_bytes, in_turn=False)
+        assert passage.start_s == max(ready_s, end_s)
+        assert passage.end_s == pytest.approx(passage.start_s + n_bytes / (to + 1))
+        assert passage.latency_s == pytest.approx((to + 1) / 10)
+        end_s = passage.end_s
+
+
+@given(messages, st.sampled_from(["pairs", "cards"]))
+@settings(max_examples=50, deadline=None)
+def test_synchronisation_starts_when_the_one_before_has_arrived(sent, queueing):
+    links, turn_s = three(queueing).outgoing(0), 0.0
     for to, ready_s, n_bytes, _ in sent:
         passage = links.carry(to, ready_s, n_bytes, in_turn=True)
         assert passage.start_s == max(ready_s, turn_s)
         turn_s = passage.delivered_s
 
 
-def test_a_busy_pair_does_not_hold_up_another():
-    links = OutgoingLinks([0, 0], [1.0, 1.0])
-    links.carry(0, 0.0, 100, in_turn=False)
-    assert links.carry(1, 0.0, 1, in_turn=False).start_s == 0
-    assert links.carry(0, 0.0, 1, in_turn=False).start_s == 100
+@given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 3), st.floats(0, 2)), max_size=12))
+@settings(max_examples=50, deadline=None)
+def test_messages_come_in_through_one_card_one_at_a_time_and_past_each_other_without(drawn):
+    passages = sorted((Passage(at, at + lasts, far) for at, lasts, far in drawn), key=lambda p: p.first_byte_s)
+    one, many = IncomingCard(queues=True), IncomingCard(queues=False)
+    taken = [one.accept(passage) for passage in passages]
+    for passage, (first_s, last_s) in zip(passages, taken, strict=True):
+        assert many.accept(passage) == pytest.approx((passage.first_byte_s, passage.delivered_s))
+        assert first_s >= passage.first_byte_s
+        assert last_s - first_s == pytest.approx(passage.end_s - passage.start_s)
+    assert all(later[0] >= earlier[1] for earlier, later in itertools.pairwise(taken))
+    # a card is never idle while a message waits for it
+    ends_s = [0.0, *(last_s for _, last_s in taken)]
+    for passage, (first_s, _), before_s in zip(passages, taken, ends_s, strict=False):
+        assert first_s == max(passage.first_byte_s, before_s)
 
 
-def test_a_reset_makes_every_link_idle():
-    links = OutgoingLinks([1.0], [1.0])
-    first = links.carry(0, 0.0, 5, in_turn=True)
-    links.reset()
-    assert links.carry(0, 0.0, 5, in_turn=True) == first
+def test_a_busy_pair_does_not_hold_up_another_and_a_busy_card_does():
+    pairs, cards = three().outgoing(0), three("cards").outgoing(0)
+    for links in (pairs, cards):
+        links.carry(0, 0.0, 100, in_turn=False)
+    assert pairs.carry(1, 0.0, 1, in_turn=False).start_s == 0
+    assert cards.carry(1, 0.0, 1, in_turn=False).start_s == 100
+    assert pairs.carry(0, 0.0, 1, in_turn=False).start_s == 100
+
+
+def test_both_directions_of_a_card_are_independent():
+    links = three("cards")
+    out, inward = links.outgoing(0), links.incoming()
+    out.carry(1, 0.0, 100, in_turn=False)
+    assert inward.accept(Passage(0.0, 5.0, 1.0)) == (1.0, 6.0)
+
+
+def test_a_reset_makes_every_link_and_card_idle():
+    for queueing in ("pairs", "cards"):
+        links, card = three(queueing).outgoing(1), three(queueing).incoming()
+        passage = links.carry(0, 0.0, 5, in_turn=True)
+        taken = card.accept(passage)
+        links.reset()
+        card.reset()
+        assert links.carry(0, 0.0, 5, in_turn=True) == passage
+        assert card.accept(passage) == taken
+
+
+def test_links_are_those_of_a_topology_in_their_direction():
+    topology = Topology.from_matrices([[0, 10], [20, 0]], [[1, 8], [4, 1]])
+    links = Links.of(topology, "cards")
+    assert links.outgoing(0).carry(1, 0.0, 1e9, in_turn=False) == pytest.approx((0, 1, 0.01))
+    assert links.outgoing(1).carry(0, 0.0, 1e9, in_turn=False) == pytest.approx((0, 2, 0.02))
+    slower = links.scaled(latency=3, bandwidth=0.5)
+    assert slower.outgoing(0).carry(1, 0.0, 1e9, in_turn=False) == pytest.approx((0, 2, 0.03))
+    assert slower.queueing == "cards"
+
+
+def test_free_links_take_no_time():
+    assert Links.free(2).outgoing(0).carry(1, 3.0, 1e12, in_turn=True) == (3.0, 3.0, 0.0)
+
+
+def test_an_unknown_queueing_is_refused_with_the_known_ones():
+    with pytest.raises(UnknownName, match="no queueing named 'card'; did you mean 'cards'"):
+        three("card")

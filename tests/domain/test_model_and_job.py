@@ -5,13 +5,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import JobError, UnknownName
-from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job
-from dtfm_lab.domain.messages import message_bytes
+from dtfm_lab.domain.job import BYTES_PER_ELEMENT, COMPRESSIONS, INT8_BLOCK, Job, compressed_bytes
+from dtfm_lab.domain.messages import device_gradient_bytes, device_gradient_elements, message_bytes
 from dtfm_lab.domain.model import gpt
 from dtfm_lab.domain.presets import JOBS, MODELS
-from dtfm_lab.domain.schedule import Action, Kind
+from dtfm_lab.domain.program import Step, lower
+from dtfm_lab.domain.schedule import SENDS, Action, Kind, Schedule
 
 SMALL = gpt(n_layers=6, d_model=8, n_heads=2, seq_len=4, vocab_size=10)
+COPY = SMALL.vocab_size * SMALL.d_model
+"""of the embedding, that a tied head on another device holds"""
 counts = st.integers(1, 6)
 
 
@@ -39,7 +42,8 @@ def test_a_cut_uses_every_layer_once_and_blocks_differ_by_one_at_most(n_layers, 
 def test_the_stages_of_a_job_hold_the_whole_model_in_order(n_stages):
     cut = job(n_stages=n_stages)
     assert tuple(layer for stage in cut.stage_layers for layer in stage) == SMALL.layers
-    assert sum(cut.stage_gradient_bytes) == 2 * SMALL.parameters
+    assert sum(cut.stage_parameters) == SMALL.parameters + (COPY if n_stages > 1 else 0)
+    assert cut.stage_gradient_bytes == tuple(2 * n for n in cut.stage_parameters)
     assert cut.gradient_bytes == max(cut.stage_gradient_bytes)
 
 
@@ -66,13 +70,104 @@ def test_a_batch_divides_or_the_job_says_what_is_left(n_replicas, microbatch, gl
         assert job(**fields).n_microbatches * n_replicas * microbatch == global_batch
 
 
+def two_stages(per_device: int = 1) -> Schedule:
+    """On two devices, one micro-batch."""
+    stages = range(2 * per_device)
+    orders = [[*(f"{s}F0" for s in stages[p::2]), *(f"{s}B0" for s in stages[p::2][::-1])] for p in range(2)]
+    return Schedule.from_orders("mine", [" ".join(order) for order in orders])
+
+
 @pytest.mark.parametrize("dtype", BYTES_PER_ELEMENT)
 def test_messages_are_one_microbatch_of_activations_and_one_shard_of_the_gradient(dtype):
-    made, each = job(dtype=dtype, microbatch=2), BYTES_PER_ELEMENT[dtype]
-    assert message_bytes(made, Action(0, Kind.SEND_F, 0)) == 2 * 4 * 8 * each
-    assert message_bytes(made, Action(1, Kind.SEND_B, 0)) == message_bytes(made, Action(0, Kind.SEND_F, 0))
+    made, each, schedule = job(dtype=dtype, microbatch=2), BYTES_PER_ELEMENT[dtype], two_stages()
+    for action in (Action(0, Kind.SEND_F, 0), Action(1, Kind.SEND_B, 0)):
+        assert message_bytes(made, schedule, Step(action)) == 2 * 4 * 8 * each
     for kind in (Kind.SEND_G, Kind.SEND_P):
-        assert message_bytes(made, Action(1, kind, peer=1)) == made.stage_gradient_bytes[1] / 2
+        step = Step(Action(1, kind, peer=1), share=0.5)
+        assert message_bytes(made, schedule, step) == made.stage_gradient_bytes[1] / 2
+    assert message_bytes(made, schedule, Step(Action(0, Kind.SEND_E, peer=1))) == 10 * 8 * each
+
+
+@pytest.mark.parametrize("per_device", [1, 2, 3])
+def test_a_device_of_several_stages_averages_the_gradients_of_all(per_device):
+    made, schedule = job(), two_stages(per_device)
+    held = device_gradient_elements(made, schedule.n_stages)
+    assert sum(held) == SMALL.parameters + COPY
+    parameters = made.parameters_of(schedule.n_stages)
+    assert held == tuple(sum(parameters[stage] for stage in schedule.stages_of(p)) for p in range(2))
+    for position in range(2):
+        sent = [
+            message_bytes(made, schedule, step)
+            for step in lower(schedule, 2).of(position, 0)
+            if step.action.kind in (Kind.SEND_G, Kind.SEND_P)
+        ]
+        assert sent == [device_gradient_bytes(made, schedule.n_stages)[position] / 2] * 2
+
+
+@pytest.mark.parametrize("n_stages", [1, 2, 5])
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_tied_head_on_another_device_holds_a_copy_of_the_embedding(n_stages, tied):
+    model = gpt(n_layers=6, d_model=8, n_heads=2, seq_len=4, vocab_size=10, tied=tied)
+    made = job(model=model, n_stages=n_stages)
+    assert made.ties_stages == (tied and n_stages > 1)
+    assert sum(made.stage_parameters) == model.parameters + (COPY if made.ties_stages else 0)
+    for n in range(n_stages, 7):
+        assert sum(made.parameters_of(n)) == sum(made.stage_parameters)
+        assert tuple(layer for layers in made.layers_of(n) for layer in layers) == model.layers
+
+
+# compression
+
+
+@given(st.integers(0, 10_000), st.sampled_from(sorted(BYTES_PER_ELEMENT)), st.sampled_from(COMPRESSIONS))
+def test_compression_never_makes_a_message_larger(n, dtype, how):
+    found, plain = compressed_bytes(n, dtype, how), n * BYTES_PER_ELEMENT[dtype]
+    assert found <= plain == compressed_bytes(n, dtype, "none")
+    if how == "fp16":
+        assert found == 2 * n
+    if how == "int8" and n > INT8_BLOCK:
+        assert n < found <= n * (1 + 4 / INT8_BLOCK) + 4
+
+
+def test_int8_takes_a_byte_a_number_and_a_scale_for_each_block():
+    blocks = {1: 2, 256: 260, 257: 265, 512: 520}
+    assert {n: compressed_bytes(n, "fp16", "int8") for n in blocks} == blocks  # one number is smaller as it is
+
+
+def test_gradients_are_compressed_as_messages_are_unless_told_otherwise():
+    both, gradients, activations = (
+        job(dtype="fp32", **fields)
+        for fields in (
+            {"compression": "int8"},
+            {"gradient_compression": "int8"},
+            {"compression": "int8", "gradient_compression": "none"},
+        )
+    )
+    plain = job(dtype="fp32")
+    found = [(one.codes_activations, one.codes_gradients) for one in (plain, both, gradients, activations)]
+    assert found == [(False, False), (True, True), (False, True), (True, False)]
+    assert both.activation_bytes == activations.activation_bytes < gradients.activation_bytes == plain.activation_bytes
+    assert both.gradient_bytes == gradients.gradient_bytes < activations.gradient_bytes == plain.gradient_bytes
+    assert both.embedding_bytes == plain.embedding_bytes
+    for one in (both, gradients, activations):
+        assert one.hop_bytes == one.n_microbatches * one.activation_bytes
+
+
+def test_what_is_as_small_already_is_not_coded():
+    made = job(dtype="fp16", compression="fp16")
+    assert (made.codes_activations, made.codes_gradients) == (False, False)
+    assert made.activation_bytes == job(dtype="fp16").activation_bytes
+
+
+def test_every_message_of_an_iteration_has_a_size():
+    made = job(compression="int8", dtype="fp32", n_replicas=2)
+    schedule = two_stages(2)
+    for synchronisation in ("sharded", "ring", "central", "hierarchical", "sharded-at-once"):
+        programs = lower(schedule, 2, synchronisation, (("a", "a"), ("a", "b")), tied=True, compressed=True)
+        for position in range(2):
+            for step in programs.of(position, 0):
+                if step.action.kind in SENDS:
+                    assert message_bytes(made, schedule, step) > 0
 
 
 def test_a_hop_of_the_cost_model_is_the_whole_minibatch():
@@ -90,7 +185,7 @@ def test_the_table_of_stages_adds_up_to_the_iteration(n_stages, n_replicas, micr
     assert made.tokens == 12 * SMALL.seq_len
     assert made.flop == pytest.approx(3 * 12 * SMALL.forward_flop)
     assert n_replicas * table["flop"].sum() == pytest.approx(made.flop)
-    assert table["parameters"].sum() == SMALL.parameters
+    assert table["parameters"].sum() == SMALL.parameters + (COPY if n_stages > 1 else 0)
     assert table["layers"].sum() == len(SMALL.layers)
     assert tuple(table["gradient_bytes"]) == made.stage_gradient_bytes
     assert table["activation_bytes"].sum() == (n_stages - 1) * made.activation_bytes
@@ -131,6 +226,17 @@ REFUSALS = [
     ({"given_hop_bytes": -1.0}, "activation_bytes is -1.0; wanted 0 or more bytes"),
     ({"given_gradient_bytes": float("nan")}, "gradient_bytes is nan; wanted"),
     ({"given_hop_bytes": 10**400}, "activation_bytes is 10000.*; wanted 0 or more bytes"),
+    ({"synchronise_every": 0}, "synchronise_every is 0; wanted a whole number from 1 to"),
+    ({"synchronise_every": 1.5}, "synchronise_every is 1.5; wanted a whole number"),
+    ({"stages_per_device": 0}, "stages_per_device is 0; wanted"),
+    ({"stages_per_device": True}, "stages_per_device is True; wanted"),
+    ({"recompute": "yes"}, "recompute is 'yes'; wanted true or false"),
+    ({"recompute": 1}, "recompute is 1; wanted true or false"),
+    ({"codec_bytes_per_s": 0}, "codec_bytes_per_s is 0; wanted more than 0"),
+    ({"codec_bytes_per_s": -1e9}, "codec_bytes_per_s is -1000000000.0; wanted more than 0"),
+    ({"codec_bytes_per_s": float("inf")}, "codec_bytes_per_s is inf; wanted more than 0"),
+    ({"codec_bytes_per_s": float("nan")}, "codec_bytes_per_s is nan; wanted more than 0"),
+    ({"codec_bytes_per_s": "fast"}, "codec_bytes_per_s is 'fast'; wanted more than 0"),
     ({"name": "a\nb"}, r"job is named 'a\\nb'; wanted text without control characters"),
 ]
 
@@ -147,8 +253,25 @@ def test_an_unknown_dtype_is_refused_with_the_nearest_one():
         UnknownName, match=r"no dtype named 'bf61'; did you mean 'bf16'\? known: bf16, fp16, fp32, fp64"
     ):
         job(dtype="bf61")
-    with pytest.raises(UnknownName, match="no compression named 'zip'; known: none"):
-        job(compression="zip")
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"compression": "zip"}, "no compression named 'zip'; known: fp16, int8, none"),
+        ({"compression": ["int8"]}, "no compression named"),
+        ({"compression": None}, "no compression named"),
+        ({"gradient_compression": "int9"}, "no gradient_compression named 'int9'; did you mean 'int8'"),
+        ({"gradient_compression": ""}, "no gradient_compression named ''"),
+        ({"gradient_compression": False}, "no gradient_compression named"),
+        ({"synchronisation": "shard"}, "no synchronisation named 'shard'; did you mean 'sharded'"),
+        ({"synchronisation": None}, "no synchronisation named"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_known_ones(fields, says):
+    with pytest.raises(UnknownName, match=says) as refused:
+        job(**fields)
+    assert "\n" not in str(refused.value)
 
 
 def test_the_presets_carry_the_constants_of_the_public_code():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import JobError, UnknownName
-from dtfm_lab.domain.model import BYTES_PER_ELEMENT, Layer, LayerKind, gpt, llama
+from dtfm_lab.domain.model import BYTES_PER_ELEMENT, Layer, LayerKind, estimated_held, gpt, llama
 from dtfm_lab.domain.presets import MODELS
 
 SMALL = {"n_layers": 3, "d_model": 24, "n_heads": 4, "seq_len": 5, "vocab_size": 11}
@@ -95,8 +95,10 @@ def test_every_token_meets_every_matrix_once(builder, seq_len):
     q, kv = heads * model.head_dim, sizes.get("n_kv_heads", heads) * model.head_dim
     if build is gpt:
         block_vectors, norm = 2 * 2 * d + 3 * d + d + ff + d, 2 * d
+        held = 9 * d + 2 * ff
     else:
         block_vectors, norm = 2 * d, d
+        held = 4 * d + 2 * q + 2 * kv + 4 * ff
         block_vectors += sizes["qkv_bias"] * (q + 2 * kv) + sizes["attention_out_bias"] * d
         block_vectors += sizes["mlp_bias"] * (2 * ff + d)
     own_matrix = 0 if model.tied else model.vocab_size * d
@@ -105,10 +107,13 @@ def test_every_token_meets_every_matrix_once(builder, seq_len):
         matrices = block.parameters - block_vectors
         assert block.forward_flop == 2 * seq_len * matrices + 4 * seq_len**2 * q
         assert block.output_elements == seq_len * d == model.boundary_elements
+        assert block.held_elements == seq_len * held
     assert embedding.parameters == (model.vocab_size + (64 if build is gpt else 0)) * d
     assert head.parameters == norm + own_matrix
     assert head.forward_flop == 2 * seq_len * d * model.vocab_size
     assert head.output_elements == seq_len * model.vocab_size
+    assert head.held_elements == 2 * seq_len * (model.vocab_size + d)
+    assert embedding.held_elements == seq_len
 
 
 @given(builders(), lengths, lengths)
@@ -124,6 +129,15 @@ def test_half_a_sequence_and_back_is_the_same_model(name):
     half = model.with_seq_len(model.seq_len // 2)
     assert half.parameters == model.parameters
     assert half.with_seq_len(model.seq_len) == model
+
+
+@pytest.mark.parametrize("name", ["gpt2-xl", "gpt3-175b"])
+def test_what_is_known_by_its_width_only_is_taken_for_a_gpt(name):
+    for layer in MODELS[name].layers:
+        estimate = estimated_held(layer.kind, layer.output_elements)
+        assert estimate == pytest.approx(layer.held_elements, rel=0.2, abs=MODELS[name].seq_len)
+    block = MODELS[name].layers[1]
+    assert estimated_held(block.kind, block.output_elements) == block.held_elements
 
 
 def test_learned_positions_end_and_rotary_ones_do_not():
@@ -157,6 +171,7 @@ def test_the_table_of_layers_holds_the_model(builder, seq_len, dtype):
     assert table["forward_flop"].sum() == pytest.approx(model.forward_flop)
     assert (table["gradient_bytes"] == each * table["parameters"]).all()
     assert (table["output_bytes"][:-1] == each * model.boundary_elements).all()
+    assert table["held_bytes"].tolist() == [each * layer.held_elements for layer in model.layers]
 
 
 def test_a_table_in_an_unknown_dtype_is_refused():
@@ -191,6 +206,10 @@ REFUSALS = {
     "work below none": (
         lambda: Layer(kind=LayerKind.BLOCK, parameters=1, forward_flop=-1.0, output_elements=1),
         "layer of kind block: forward_flop is -1.0; wanted 0 or more",
+    ),
+    "something held that is less than nothing": (
+        lambda: Layer(kind=LayerKind.BLOCK, parameters=1, forward_flop=1.0, output_elements=1, held_elements=-1),
+        "layer of kind block: held_elements is -1; wanted a whole number from 0",
     ),
     "parameters beyond counting": (
         lambda: gpt(**SMALL | {"d_model": 10**9, "n_heads": 1}),

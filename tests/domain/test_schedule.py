@@ -1,7 +1,6 @@
-"""A schedule as data: every transfer has two ends, lowering adds and never reorders, nonsense is refused."""
+"""A schedule as data: actions read as they are written, orders go through text, nonsense is refused."""
 
 import random
-from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -10,33 +9,33 @@ from hypothesis import strategies as st
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.schedule import (
     COMPUTE,
+    LANE,
     RECEIVES,
     SENDS,
+    SYNCHRONISATION,
     Action,
     Kind,
     Lane,
     Schedule,
-    lower,
-    needs,
-    with_synchronisation,
-    with_transfers,
 )
 
-sizes = st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(1, 4))
+F, B, I, W = Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT  # noqa: E741
 seeds = st.integers(0, 10_000)
 
 
-def shuffled(n_stages: int, n_microbatches: int, seed: int) -> Schedule:
-    """Any order that runs each backward after its forward: lowering must not care which."""
+def shuffled(n_devices: int, n_microbatches: int, seed: int, per_device: int = 1, split: bool = False) -> Schedule:
+    """Any order that runs each backward after its forward, and each W after its I."""
     rng, programs = random.Random(seed), []
-    for stage in range(n_stages):
-        order = [m for m in range(n_microbatches) for _ in range(2)]
+    for position in range(n_devices):
+        stages = [position + k * n_devices for k in range(per_device)]
+        kinds = (F, I, W) if split else (F, B)
+        order = [(s, m) for s in stages for m in range(n_microbatches) for _ in kinds]
         rng.shuffle(order)
-        seen: set[int] = set()
+        seen: dict[tuple[int, int], int] = {}
         program = []
-        for m in order:
-            program.append(Action(stage, Kind.BACKWARD if m in seen else Kind.FORWARD, m))
-            seen.add(m)
+        for s, m in order:
+            program.append(Action(s, kinds[seen.get((s, m), 0)], m))
+            seen[s, m] = seen.get((s, m), 0) + 1
         programs.append(tuple(program))
     return Schedule("shuffled", n_microbatches, tuple(programs))
 
@@ -44,129 +43,114 @@ def shuffled(n_stages: int, n_microbatches: int, seed: int) -> Schedule:
 @pytest.mark.parametrize(
     ("action", "text"),
     [
-        (Action(2, Kind.FORWARD, 0), "2F0"),
-        (Action(2, Kind.BACKWARD, 11), "2B11"),
+        (Action(2, F, 0), "2F0"),
+        (Action(2, B, 11), "2B11"),
+        (Action(1, I, 3), "1I3"),
+        (Action(1, W, 3), "1W3"),
         (Action(1, Kind.SEND_F, 3), "1SEND_F3"),
         (Action(0, Kind.RECV_B, 3), "0RECV_B3"),
         (Action(0, Kind.SEND_G, peer=1), "0SEND_G+1"),
         (Action(0, Kind.RECV_P, peer=2), "0RECV_P-2"),
-        (Action(3, Kind.REDUCE), "3REDUCE"),
+        (Action(0, Kind.SEND_G, 2, 1), "0SEND_G2+1"),
+        (Action(0, Kind.SEND_E, peer=3), "0SEND_E+3"),
+        (Action(0, Kind.RECV_E, peer=-3), "0RECV_E+3"),
+        (Action(3, Kind.PACK), "3PACK"),
+        (Action(3, Kind.REDUCE, 1), "3REDUCE1"),
         (Action(3, Kind.STEP), "3STEP"),
     ],
     ids=str,
 )
-def test_an_action_reads_as_it_is_written_elsewhere(action, text):
+def test_an_action_reads_as_it_is_written(action, text):
     assert str(action) == text
+    assert Action.parse(text) == action
+
+
+@given(
+    st.integers(0, 999_999),
+    st.sampled_from(list(Kind)),
+    st.none() | st.integers(0, 999_999_999),
+    st.none() | st.integers(-99, 99),
+)
+def test_every_action_comes_back_from_its_text(stage, kind, m, peer):
+    if kind not in SENDS and kind not in RECEIVES:
+        peer = None
+    assert Action.parse(str(Action(stage, kind, m, peer))) == Action(stage, kind, m, peer)
+
+
+@pytest.mark.parametrize("text", ["", "F0", "0Q0", "0F-", "0 F0", "0SEND_X1", "1234567F0", "0FB0", "0f0"])
+def test_a_text_that_is_no_action_is_refused_in_one_line(text):
+    with pytest.raises(ScheduleError, match=r"is no action; wanted such as 0F3, 2B0, 1I3 or 1W3") as refused:
+        Action.parse(text)
+    assert "\n" not in str(refused.value)
 
 
 def test_every_kind_has_one_lane():
+    assert set(LANE) == set(Kind)
     for kind in Kind:
         expected = Lane.COMPUTE if kind in COMPUTE else Lane.SEND if kind in SENDS else Lane.RECEIVE
         assert Action(0, kind).lane is expected
     assert len(COMPUTE) + len(SENDS) + len(RECEIVES) == len(Kind)
-
-
-@given(sizes, seeds)
-@settings(max_examples=40, deadline=None)
-def test_each_send_has_exactly_one_receive_at_its_other_end(size, seed):
-    n_stages, n_microbatches, n_replicas = size
-    lowered = lower(shuffled(n_stages, n_microbatches, seed), n_replicas)
-    sent, received = Counter(), Counter()
-    for replica in range(n_replicas):
-        for action in lowered:
-            if action.kind in SENDS:
-                stage, other = action.other_end(replica, n_replicas)
-                assert (stage, other) != (action.stage, replica)
-                assert action.counterpart().stage == stage
-                assert action.counterpart().other_end(other, n_replicas) == (action.stage, replica)
-                sent[other, action.counterpart()] += 1
-            elif action.kind in RECEIVES:
-                received[replica, action] += 1
-    assert sent == received
-    assert set(sent.values()) <= {1}
-
-
-@given(sizes, seeds)
-@settings(max_examples=40, deadline=None)
-def test_lowering_adds_to_the_compute_order_and_never_changes_it(size, seed):
-    n_stages, n_microbatches, n_replicas = size
-    schedule = shuffled(n_stages, n_microbatches, seed)
-    lowered = lower(schedule, n_replicas)
-    for before, after in zip(schedule.programs, lowered.programs, strict=True):
-        assert tuple(a for a in after if a.kind in (Kind.FORWARD, Kind.BACKWARD)) == before
-        assert len(set(after)) == len(after)
-        assert after[-1].kind is Kind.STEP
-
-
-@given(sizes, seeds)
-@settings(max_examples=40, deadline=None)
-def test_whatever_an_action_needs_stands_before_it_in_the_same_program(size, seed):
-    n_stages, n_microbatches, n_replicas = size
-    lowered = lower(shuffled(n_stages, n_microbatches, seed), n_replicas)
-    for program in lowered.programs:
-        at = {action: i for i, action in enumerate(program)}
-        for action in program:
-            for need in needs(action, n_stages, n_microbatches, n_replicas):
-                assert at[need] < at[action]
-
-
-@given(sizes, seeds)
-@settings(max_examples=40, deadline=None)
-def test_no_work_is_done_that_nobody_needs(size, seed):
-    """Everything but the step and the sends is consumed on its own device."""
-    n_stages, n_microbatches, n_replicas = size
-    for program in lower(shuffled(n_stages, n_microbatches, seed), n_replicas).programs:
-        used = {need for action in program for need in needs(action, n_stages, n_microbatches, n_replicas)}
-        assert {a for a in program if a.kind not in SENDS and a.kind is not Kind.STEP} == used
-
-
-@given(sizes)
-@settings(max_examples=30, deadline=None)
-def test_messages_are_as_many_as_boundaries_and_peers_ask_for(size):
-    n_stages, n_microbatches, n_replicas = size
-    found = Counter(a.kind for a in lower(shuffled(n_stages, n_microbatches, 0), n_replicas))
-    for kind in (Kind.SEND_F, Kind.SEND_B, Kind.RECV_F, Kind.RECV_B):
-        assert found[kind] == (n_stages - 1) * n_microbatches
-    for kind in (Kind.SEND_G, Kind.RECV_G, Kind.SEND_P, Kind.RECV_P):
-        assert found[kind] == n_stages * (n_replicas - 1)
-    assert found[Kind.REDUCE] == (n_stages if n_replicas > 1 else 0)
-    assert found[Kind.STEP] == n_stages
-
-
-@given(st.integers(2, 8))
-@settings(max_examples=7, deadline=None)
-def test_no_two_replicas_serve_the_same_peer_first(n_replicas):
-    (program,) = with_synchronisation(shuffled(1, 1, 0), n_replicas).programs
-    sends = [a for a in program if a.kind is Kind.SEND_G]
-    for turn in range(n_replicas - 1):
-        assert len({sends[turn].other_end(r, n_replicas) for r in range(n_replicas)}) == n_replicas
-
-
-def test_a_single_stage_ships_nothing_and_a_single_replica_averages_nothing():
-    alone = shuffled(1, 3, 0)
-    assert with_transfers(alone).programs == alone.programs
-    assert [a.kind for a in with_synchronisation(alone, 1).programs[0][6:]] == [Kind.STEP]
+    assert set(SYNCHRONISATION) == set(Kind) - {F, B, I, W, Kind.STEP} - {
+        Kind.SEND_F,
+        Kind.RECV_F,
+        Kind.SEND_B,
+        Kind.RECV_B,
+    }
 
 
 def test_a_computation_has_no_other_end():
-    with pytest.raises(ValueError, match="0F1 is no transfer"):
-        Action(0, Kind.FORWARD, 1).other_end(0, 1)
+    for action in (Action(0, F, 1), Action(0, Kind.REDUCE), Action(0, Kind.SEND_G)):
+        with pytest.raises(ValueError, match=f"{action} is no transfer"):
+            action.other_end(0, 1)
 
 
-F, B = Kind.FORWARD, Kind.BACKWARD
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.booleans(), seeds)
+@settings(max_examples=40, deadline=None)
+def test_a_schedule_comes_back_from_its_orders(n_devices, n_microbatches, per_device, split, seed):
+    schedule = shuffled(n_devices, n_microbatches, seed, per_device, split)
+    assert Schedule.from_orders("shuffled", schedule.orders) == schedule
+    assert (schedule.n_devices, schedule.stages_per_device) == (n_devices, per_device)
+    assert schedule.n_stages == n_devices * per_device
+    held = [set(schedule.stages_of(position)) for position in range(n_devices)]
+    assert sorted(stage for stages in held for stage in stages) == list(range(schedule.n_stages))
+    for stages, program in zip(held, schedule.programs, strict=True):
+        assert {action.stage for action in program} == stages
+    assert sum(1 for _ in schedule) == schedule.n_stages * n_microbatches * (3 if split else 2)
 
 
-@pytest.mark.parametrize(
-    ("program", "says"),
-    [
-        ([(0, F, 0)], "stage 0: 0B0 is missing; wanted each F and B once"),
-        ([(0, F, 0), (0, B, 0), (0, B, 0)], "0B0 is out of place"),
-        ([(0, F, 0), (0, B, 0), (0, F, 1)], "0F1 is out of place"),
-        ([(1, F, 0), (1, B, 0)], "1F0 is out of place"),
-        ([(0, B, 0), (0, F, 0)], "0B0 comes before its forward"),
-    ],
-    ids=["lost", "repeated", "too many", "another stage's", "backwards first"],
-)
-def test_a_program_that_loses_or_repeats_an_action_is_refused(program, says):
-    with pytest.raises(ScheduleError, match=says):
-        Schedule("mine", 1, (tuple(Action(*a) for a in program),))
+REFUSED = {
+    "lost backward": (1, "0F0", "0B0 is missing"),
+    "lost forward": (2, "0F0 0B0", "0F1 is missing"),
+    "lost weights": (1, "0F0 0I0", "0W0 is missing"),
+    "repeated": (1, "0F0 0B0 0B0", "0B0 is there twice"),
+    "repeated forward": (1, "0F0 0F0 0B0", "0F0 is there twice"),
+    "whole and split": (1, "0F0 0B0 0I0 0W0", "0I0 is there twice"),
+    "split and whole": (1, "0F0 0I0 0B0 0W0", "0B0 is there twice"),
+    "weights of a whole one": (1, "0F0 0B0 0W0", "0W0 comes before its 0I0"),
+    "too many": (1, "0F0 0B0 0F1", "0F1 is no pass of micro-batches 0 to 0"),
+    "backwards first": (1, "0B0 0F0", "0B0 comes before its 0F0"),
+    "weights first": (1, "0F0 0W0 0I0", "0W0 comes before its 0I0"),
+    "a message": (1, "0F0 0SEND_F0 0B0", "0SEND_F0 is no pass"),
+    "no micro-batch": (1, "0F 0B", "0F is no pass"),
+    "another stage's": (1, "1F0 1B0", "1F0 is out of place; it holds stage 0"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_program_that_is_none_is_refused_in_one_line(what):
+    n_microbatches, order, says = REFUSED[what]
+    with pytest.raises(ScheduleError, match=f"schedule mine, device 0: {says}") as refused:
+        Schedule("mine", n_microbatches, (tuple(map(Action.parse, order.split())),))
+    assert "\n" not in str(refused.value)
+
+
+def test_devices_hold_stages_in_turn():
+    with pytest.raises(ScheduleError, match="device 1: 2F0 is out of place; it holds stage 1, 3"):
+        Schedule.from_orders("mine", ["0F0 2F0 2B0 0B0", "1F0 2F0 2B0 1B0"])
+    with pytest.raises(ScheduleError, match="device 1: 3F0 is missing"):
+        Schedule.from_orders("mine", ["0F0 2F0 2B0 0B0", "1F0 1B0"])
+
+
+def test_a_schedule_of_no_device_is_refused():
+    with pytest.raises(ScheduleError, match="schedule mine has no program; wanted one a device"):
+        Schedule.from_orders("mine", [])

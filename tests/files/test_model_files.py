@@ -237,7 +237,7 @@ SECTIONS = [
     model_to_section(replace(MODELS["llama-2-7b"], name="mine")),
 ]
 layer_edits = st.fixed_dictionaries(
-    {}, optional=dict.fromkeys(("kind", "times", "parameters", "forward_flop"), anything)
+    {}, optional=dict.fromkeys(("kind", "times", "parameters", "forward_flop", "held_elements"), anything)
 )
 
 
@@ -265,6 +265,17 @@ def test_a_model_survives_as_a_section(name):
     assert model_to_section(MODELS[name]) == name
     renamed = replace(MODELS[name], name="mine")
     assert model_from_section(json.loads(json.dumps(model_to_section(renamed))), "job") == renamed
+
+
+def test_layers_without_what_they_hold_are_taken_for_those_of_a_gpt():
+    model = gpt(n_layers=2, d_model=8, n_heads=2, seq_len=4, vocab_size=50, name="mine")
+    section = model_to_section(model)
+    for row in section["layers"]:
+        del row["held_elements"]
+    back = model_from_section(section, "job")
+    assert [layer.held_elements for layer in back.layers] == [0, 17 * 4 * 8, 17 * 4 * 8, 2 * 4 * 50]
+    section["layers"][1]["held_elements"] = 0
+    assert model_from_section(section, "job").layers[1].held_elements == 0
 
 
 @pytest.mark.parametrize(

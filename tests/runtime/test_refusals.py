@@ -78,3 +78,24 @@ def test_a_text_that_is_not_there_or_too_short(tmp_path: Path) -> None:
     short.write_text("brief")
     with pytest.raises(LabError, match="has 5 bytes; wanted more than 64"):
         start(even_plan(), text=short)
+
+
+@pytest.mark.parametrize("name", ["zb-h1", "interleaved-1f1b"])
+def test_a_schedule_that_only_the_simulator_plays(name: str) -> None:
+    with pytest.raises(JobError, match=f"schedule {name} splits backwards or gives a device several stages"):
+        start(even_plan(), name)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("synchronisation", "ring"),
+        ("synchronise_every", 4),
+        ("compression", "fp16"),
+        ("gradient_compression", "int8"),
+        ("recompute", True),
+    ],
+)
+def test_a_choice_that_only_the_simulator_knows(field: str, value: object) -> None:
+    with pytest.raises(JobError, match=rf"job tiny: {field} is {value}, which can be simulated; real runs play"):
+        start(even_plan(**{field: value}))

@@ -3,6 +3,24 @@
 FLOP are two per multiply-add of the matrix products, the attention matrix counted whole (causal,
 in a sliding window or not), as in Narayanan et al. 2021, equation 3; norms, activations and rotary
 positions count as none.
+
+What a layer holds for its backward is what its operators need again, as Korthikanti et al. 2022 ("Reducing
+Activation Recomputation in Large Transformer Models", section 4) count it, but without the attention matrix,
+which a fused attention computes again: 34 bytes a token and width in half precision for a block whose MLP is four
+widths wide. Per token,
+
+========= ==================================================== =====================================
+          gpt                                                  llama
+========= ==================================================== =====================================
+block     4 d: input and output of both norms                  4 d: the same
+          4 d: queries, keys, values, attention's output       2 q + 2 kv: the same
+          2 d_ff: the MLP between its matrices, before         4 d_ff: gate, activated gate, other
+          and after its activation                             half and their product
+          d: two dropout masks of half a number each
+head      2 d: input and output of its norm; 2 vocab_size: the logits and their softmax, in half
+          precision the 4 bytes of the latter (section 4.3)
+embedding 1: the token
+========= ==================================================== =====================================
 """
 
 from __future__ import annotations
@@ -12,6 +30,12 @@ from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.model.spec import Layer, LayerKind, ModelSpec
 
 MOST_LAYERS = 10_000
+
+
+def estimated_held(kind: LayerKind, output_elements: int) -> int:
+    """What a layer of which only the output is known holds of one sequence: a block as in a gpt, its MLP four widths
+    wide; a head its logits and their softmax; an embedding hardly anything."""
+    return {LayerKind.EMBEDDING: 0, LayerKind.BLOCK: 17, LayerKind.HEAD: 2}[kind] * output_elements
 
 
 def gpt(
@@ -42,6 +66,7 @@ def gpt(
         n_layers,
         weights=4 * d * d + 2 * d * ff,
         vectors=(5 * d + ff) + 4 * d,
+        held_per_token=9 * d + 2 * ff,
         table_rows=vocab_size + positions,
         norm_vectors=2,
         d_model=d,
@@ -96,6 +121,7 @@ def llama(
         n_layers,
         weights=2 * d * q + 2 * d * kv + 3 * d * ff,
         vectors=biases + 2 * d,
+        held_per_token=4 * d + 2 * q + 2 * kv + 4 * ff,
         table_rows=vocab_size,
         norm_vectors=1,
         d_model=d,
@@ -119,6 +145,7 @@ def _model(
     *,
     weights: int,
     vectors: int,
+    held_per_token: int,
     table_rows: int,
     norm_vectors: int,
     d_model: int,
@@ -130,7 +157,7 @@ def _model(
 ) -> ModelSpec:
     """``weights`` of a block are multiplied by every token; its ``vectors`` (biases, norms) are parameters only.
 
-    ``norm_vectors`` are those of the norm before the head.
+    ``held_per_token`` is a block's; ``norm_vectors`` are those of the norm before the head.
     """
     d, t = d_model, seq_len
     blocks = whole(f"model {name}", "n_layers", n_layers, most=MOST_LAYERS)
@@ -139,13 +166,21 @@ def _model(
         parameters=weights + vectors,
         forward_flop=float(2 * t * weights + 4 * t * t * (n_heads * head_dim or d)),
         output_elements=t * d,
+        held_elements=t * held_per_token,
     )
-    embedding = Layer(kind=LayerKind.EMBEDDING, parameters=table_rows * d, forward_flop=0.0, output_elements=t * d)
+    embedding = Layer(
+        kind=LayerKind.EMBEDDING,
+        parameters=table_rows * d,
+        forward_flop=0.0,
+        output_elements=t * d,
+        held_elements=t,
+    )
     head = Layer(
         kind=LayerKind.HEAD,
         parameters=norm_vectors * d + (0 if tied else vocab_size * d),
         forward_flop=float(2 * t * d * vocab_size),
         output_elements=t * vocab_size,
+        held_elements=t * (2 * d + 2 * vocab_size),
     )
     return ModelSpec(
         name=name,

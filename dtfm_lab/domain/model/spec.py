@@ -37,10 +37,13 @@ class Layer:
     """two per multiply-add"""
     output_elements: int
     """numbers that it hands to the next layer; what crosses a stage boundary set after it"""
+    held_elements: int = 0
+    """numbers that it keeps from its forward to its backward, its own input among them; a mask of a byte counts as
+    half a number. How the builders count: ``families``"""
 
     def __post_init__(self) -> None:
         thing = f"layer of kind {self.kind}"
-        for what, least in (("parameters", 0), ("output_elements", 1)):
+        for what, least in (("parameters", 0), ("output_elements", 1), ("held_elements", 0)):
             count = whole(thing, what, getattr(self, what), least=least, most=MOST_ELEMENTS)
             object.__setattr__(self, what, count)
         flop = as_number(self.forward_flop)
@@ -131,8 +134,8 @@ class ModelSpec:
     def with_seq_len(self, seq_len: int) -> ModelSpec:
         """The same parameters on sequences of another length.
 
-        Attention grows with the square of the length, all other work with the length. Raises JobError
-        where the table of learned positions is too short, or a block's FLOP do not hold its attention.
+        Attention grows with the square of the length, all other work and what is held with the length. Raises
+        JobError where the table of learned positions is too short, or a block's FLOP do not hold its attention.
         """
         length = whole(f"model {self.name}", "seq_len", seq_len)
         if 0 < self.n_positions < length:
@@ -154,6 +157,7 @@ class ModelSpec:
                 layer,
                 forward_flop=(layer.forward_flop - before) / self.seq_len * length + after,
                 output_elements=layer.output_elements // self.seq_len * length,
+                held_elements=layer.held_elements * length // self.seq_len,
             )
 
         return replace(self, seq_len=length, layers=tuple(resized(layer) for layer in self.layers))
@@ -176,16 +180,24 @@ class ModelSpec:
         return tuple(counts)
 
     def to_frame(self, dtype: str = "fp16") -> pd.DataFrame:
-        """One row a layer: kind, parameters, forward_flop, output_bytes and gradient_bytes; of one sequence.
+        """One row a layer, for one sequence: kind, parameters, forward_flop, output_bytes, held_bytes, gradient_bytes.
 
-        ``output_bytes`` of a layer at the end of a stage cross the boundary. Raises UnknownName.
+        ``output_bytes`` of a layer at the end of a stage cross the boundary; ``held_bytes`` wait for its backward.
+        Raises UnknownName.
         """
         if dtype not in BYTES_PER_ELEMENT:
             raise unknown("dtype", dtype, BYTES_PER_ELEMENT)
         each = BYTES_PER_ELEMENT[dtype]
         rows = [
-            (str(x.kind), x.parameters, x.forward_flop, each * x.output_elements, each * x.parameters)
-            for x in self.layers
+            (
+                str(layer.kind),
+                layer.parameters,
+                layer.forward_flop,
+                each * layer.output_elements,
+                each * layer.held_elements,
+                each * layer.parameters,
+            )
+            for layer in self.layers
         ]
-        columns = ["kind", "parameters", "forward_flop", "output_bytes", "gradient_bytes"]
+        columns = ["kind", "parameters", "forward_flop", "output_bytes", "held_bytes", "gradient_bytes"]
         return pd.DataFrame(rows, columns=columns).rename_axis("layer")

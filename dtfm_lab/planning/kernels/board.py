@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.kernels.compiling import compiled
+from dtfm_lab.domain.compiling import compiled
 
 
 class Board(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.kernels.compiling import compiled
+from dtfm_lab.domain.compiling import compiled
 
 
 class Cycles(NamedTuple):

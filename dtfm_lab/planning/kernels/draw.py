@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dtfm_lab.planning.kernels.compiling import compiled
+from dtfm_lab.domain.compiling import compiled
 
 State = npt.NDArray[np.uint64]
 """(1,) changed by every draw"""

@@ -20,7 +20,7 @@ from dtfm_lab.planning.kernels.board import (
     slowest_but,
     swap,
 )
-from dtfm_lab.planning.kernels.compiling import compiled
+from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.planning.kernels.draw import State, below, uniform
 from dtfm_lab.planning.kernels.matching import bottleneck
 

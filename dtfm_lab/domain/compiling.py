@@ -15,33 +15,32 @@ import numba
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _setting = threading.Lock()
-"""of numba's configuration, which is one for all threads: kernels of two planners may be imported at once"""
+"""of numba's configuration, which is one for all threads: kernels of two rooms may be imported at once"""
 
 
 def compiled(function: Function) -> Function:
     """Machine code, kept on disk, run without the interpreter's lock; sums stay in the order written."""
     config: Any = numba.config
     with _setting:
-        elsewhere, config.CACHE_DIR = config.CACHE_DIR, _cache()
+        elsewhere, config.CACHE_DIR = config.CACHE_DIR, _cache(Path(function.__code__.co_filename).parent)
         try:
             return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
         finally:
             config.CACHE_DIR = elsewhere
 
 
-@lru_cache(maxsize=1)
-def _cache() -> str:
-    """A folder of its own for every version of these files.
+@lru_cache(maxsize=8)
+def _cache(folder: Path) -> str:
+    """A place of its own for every version of a folder of kernels.
 
     numba looks at the file of the function alone; a kernel that calls one of another file would keep the old
     code of that one after a change.
     """
-    here = Path(__file__).parent
     digest = hashlib.sha256()
-    for source in sorted(here.glob("*.py")):
+    for source in sorted(folder.glob("*.py")):
         digest.update(source.read_bytes())
     name = digest.hexdigest()[:12]
-    if os.access(here, os.W_OK):
-        return str(here / "__pycache__" / f"kernels-{name}")
+    if os.access(folder, os.W_OK):
+        return str(folder / "__pycache__" / f"kernels-{name}")
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return str(home / "dtfm_lab" / f"kernels-{name}")

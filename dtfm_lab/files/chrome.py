@@ -1,0 +1,192 @@
+"""Traces for chrome://tracing and ui.perfetto.dev: the Trace Event Format.
+
+A process a device, in stage order, a thread a lane, an "X" event an action, and an arrow ("s" to "f") a
+message. Events of one thread must not overlap, so a lane whose messages do is drawn as several.
+Iterations follow each other. Format: "Trace Event Format", Google (catapult project).
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.schedule import PASSES, SENDS, SYNCHRONISATION, Action, Kind, Lane
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.files.reading import write_text
+
+Event = dict[str, Any]
+
+MESSAGE = "message"
+CATEGORIES = {"pass": PASSES, "synchronisation": SYNCHRONISATION, "step": (Kind.STEP,)}
+"""what is none of these is a pipeline's message"""
+LANES = tuple(Lane)
+LONGEST_NS = 2.0**53
+"""104 days: viewers count in nanoseconds, and beyond, floats skip some"""
+
+
+def save_chrome_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
+    """Write what chrome://tracing and ui.perfetto.dev open; raises TraceError for more than 104 days."""
+    context = asdict(trace.context)
+    told = {key: value for key, value in context.items() if key not in ("profile", "orders", "versions")}
+    data = {
+        "traceEvents": chrome_events(trace),
+        "displayTimeUnit": "ms" if trace.iteration_s >= 1e-3 else "ns",
+        "otherData": {
+            "iteration_s": f"{trace.iteration_s:.9g}",
+            **{key: value if isinstance(value, str) else json.dumps(value) for key, value in told.items()},
+            **context["versions"],
+        },
+    }
+    # as they are: Perfetto shows escaped characters as they are escaped
+    return write_text(path, json.dumps(data, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def chrome_events(trace: Trace) -> list[Event]:
+    """All events: names of processes and threads first, then actions and messages, iteration by iteration."""
+    start_ns, end_ns = _nanoseconds(trace)
+    process = _processes(trace)
+    thread, threads = _threads(trace, process, start_ns, end_ns)
+    ts, dur = _microseconds(start_ns), _microseconds(end_ns - start_ns)
+    events = [*_process_names(trace), *_thread_names(threads)]
+    described = [_described(action) for action in trace.actions]
+    columns = (trace.action, process, thread, ts, dur, trace.iteration, trace.replica)
+    for a, pid, tid, begin, length, iteration, replica in zip(*(c.tolist() for c in columns), strict=True):
+        name, category, args = described[a]
+        events.append(
+            {
+                "ph": "X",
+                "name": name,
+                "cat": category,
+                "pid": pid,
+                "tid": tid,
+                "ts": begin,
+                "dur": length,
+                "args": {**args, "replica": replica, "iteration": iteration},
+            }
+        )
+    for number, (sent, received) in enumerate(zip(*(rows.tolist() for rows in _messages(trace)), strict=True)):
+        for phase, row in (("s", sent), ("f", received)):
+            event = {"ph": phase, "name": MESSAGE, "cat": MESSAGE, "id": number, "ts": float(ts[row])}
+            event |= {"pid": int(process[row]), "tid": int(thread[row])} | ({"bp": "e"} if phase == "f" else {})
+            events.append(event)
+    return events
+
+
+def _nanoseconds(trace: Trace) -> tuple[IntArray, IntArray]:
+    """Whole ones, so that what touches in seconds touches here; each iteration begins where the last ended."""
+    which = np.unique(trace.iteration, return_inverse=True)[1]
+    began_s = np.concatenate([[0.0], np.cumsum(trace.iteration_ends_s)[:-1]])[which]
+    first_s = min(float(trace.start_s.min()), 0.0)
+    start, end = ((began_s + column - first_s) * 1e9 for column in (trace.start_s, trace.end_s))
+    if (longest := float(end.max())) > LONGEST_NS:
+        raise TraceError(f"trace lasts {longest / 1e9:.3g} s; wanted at most {LONGEST_NS / 1e9:.3g} s to show it")
+    return np.rint(start).astype(np.int64), np.rint(end).astype(np.int64)
+
+
+def _microseconds(nanoseconds: IntArray) -> FloatArray:
+    """As the format counts; times 1000 and cut off, as viewers may, they are the same nanoseconds again."""
+    microseconds: FloatArray = nanoseconds / 1e3
+    short = (microseconds * 1e3).astype(np.int64) < nanoseconds
+    microseconds[short] = np.nextafter(microseconds[short], np.inf)
+    return microseconds
+
+
+def _processes(trace: Trace) -> IntArray:
+    """Per row the device's number, from 1: viewers keep 0 for the idle process."""
+    devices = trace.context.devices
+    position = np.array([action.stage % len(devices) for action in trace.actions])[trace.action]
+    processes: IntArray = position * len(devices[0]) + trace.replica + 1
+    return processes
+
+
+def _threads(
+    trace: Trace, process: IntArray, start_ns: IntArray, end_ns: IntArray
+) -> tuple[IntArray, list[tuple[int, int, str]]]:
+    """Per row its thread; per thread its number, process and name.
+
+    Numbers go on where those of the processes end: viewers take a thread of its process's number for its main one.
+    """
+    lane = np.array([LANES.index(action.lane) for action in trace.actions])[trace.action]
+    owner = process * len(LANES) + lane
+    order = np.lexsort((end_ns, start_ns, owner))
+    first = sum(len(group) for group in trace.context.devices) + 1
+    thread, threads = np.zeros(len(trace), dtype=np.int64), []
+    for rows in np.split(order, np.flatnonzero(np.diff(owner[order])) + 1):
+        sublane = _sublanes(start_ns[rows], end_ns[rows])
+        name, n = LANES[lane[rows[0]]].value, int(sublane.max()) + 1
+        tid, pid = first + len(threads), int(process[rows[0]])
+        thread[rows] = tid + sublane
+        threads += [(tid + i, pid, name if n == 1 else f"{name} {i + 1}") for i in range(n)]
+    return thread, threads
+
+
+def _sublanes(start_ns: IntArray, end_ns: IntArray) -> IntArray:
+    """Each interval, sorted by start, on the first row that is free by then."""
+    if (start_ns[1:] >= end_ns[:-1]).all():
+        return np.zeros(len(start_ns), dtype=np.int64)
+    sublane: list[int] = []
+    busy: list[tuple[int, int]] = []
+    free: list[int] = []
+    for start, end in zip(start_ns.tolist(), end_ns.tolist(), strict=True):
+        while busy and busy[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        chosen = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (end, chosen))
+        sublane.append(chosen)
+    return np.array(sublane)
+
+
+def _described(action: Action) -> tuple[str, str, Event]:
+    """Name (viewers colour by it, its number left out), category and arguments."""
+    kind, m = action.kind, action.microbatch
+    category = next((name for name, kinds in CATEGORIES.items() if kind in kinds), MESSAGE)
+    args: Event = {"action": str(action), "stage": action.stage}
+    if m is not None:
+        args["round" if kind in SYNCHRONISATION else "microbatch"] = m
+    return (kind.value if m is None else f"{kind.value} {m}"), category, args
+
+
+def _process_names(trace: Trace) -> Iterator[Event]:
+    """Devices in stage order, named by all stages that they hold."""
+    devices, n_held = trace.context.devices, trace.context.stages_per_device
+    for position, group in enumerate(devices):
+        stages = ", ".join(str(position + k * len(devices)) for k in range(n_held))
+        for replica, name in enumerate(group):
+            pid = position * len(group) + replica + 1
+            title = f"stage{'s' if n_held > 1 else ''} {stages} · {name}"
+            yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": title}}
+            yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}}
+
+
+def _thread_names(threads: list[tuple[int, int, str]]) -> Iterator[Event]:
+    for tid, pid, name in threads:
+        yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
+        yield {"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": tid, "args": {"sort_index": tid}}
+
+
+def _messages(trace: Trace) -> tuple[IntArray, IntArray]:
+    """Rows of the sends and of their receives; a message whose other end was not traced is left out."""
+    n_replicas, n_actions = len(trace.context.devices[0]), len(trace.actions)
+    numbers = {action: a for a, action in enumerate(trace.actions)}
+    received_as = np.full((n_replicas, n_actions), -1)
+    for a, action in enumerate(trace.actions):
+        if action.kind in SENDS and (received := numbers.get(action.counterpart())) is not None:
+            to = [action.other_end(replica, n_replicas)[1] for replica in range(n_replicas)]
+            received_as[:, a] = np.array(to) * n_actions + received
+    per_iteration = n_replicas * n_actions
+    own = trace.iteration * per_iteration + trace.replica * n_actions + trace.action
+    by_own = np.argsort(own)
+    sent = np.flatnonzero(received_as[trace.replica, trace.action] >= 0)
+    wanted = trace.iteration[sent] * per_iteration + received_as[trace.replica[sent], trace.action[sent]]
+    found = by_own[np.minimum(np.searchsorted(own[by_own], wanted), len(own) - 1)]
+    there = own[found] == wanted
+    return sent[there], found[there]

@@ -1,0 +1,102 @@
+"""Schedules as text and as CSV.
+
+``.txt`` is ours: a first line ``dtfm_schedule 1 NAME``, then a line for each device of a pipeline, its passes in
+order as ``0F0 0F1 0B0 0B1``. ``.csv`` is the compute-only format of torch.distributed.pipelining: a row for each
+rank, a pass in each cell, empty cells where a rank has nothing to do. Both read any number of blanks and bubbles and
+write none. CSV holds no name: a schedule is called as its file is.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from pathlib import Path
+
+from dtfm_lab.domain.device import LONGEST_NAME, is_plain, shortened
+from dtfm_lab.domain.errors import FileError, ScheduleError
+from dtfm_lab.domain.schedule import PASSES, Action, Schedule
+from dtfm_lab.files.reading import read_text, title_of, write_text
+
+HEADER = "dtfm_schedule"
+VERSION = "1"
+ENDINGS = (".csv", ".txt")
+
+
+def save_schedule(schedule: Schedule, path: str | os.PathLike[str]) -> Path:
+    """Write a schedule in the format that the path's ending names; raises FileError."""
+    path = Path(path)
+    if _ending(path) == ".csv":
+        rows = io.StringIO()
+        csv.writer(rows, lineterminator="\n").writerows(order.split() for order in schedule.orders)
+        return write_text(path, rows.getvalue())
+    _check_name(schedule.name, str(path))
+    return write_text(path, "\n".join([f"{HEADER} {VERSION} {schedule.name}", *schedule.orders]) + "\n")
+
+
+def load_schedule(path: str | os.PathLike[str]) -> Schedule:
+    """A schedule from a ``.txt`` or ``.csv`` file.
+
+    Raises FileError, with its place, where a pass is none, and where the whole is no schedule.
+    """
+    path = Path(path)
+    if _ending(path) == ".csv":
+        name, rows, places = title_of(path), _cells(path), ("row", "cell")
+    else:
+        (name, rows), places = _words(path), ("line", "word")
+    programs: list[tuple[Action, ...]] = []
+    for number, words in rows:
+        where = f"{path.name}: {places[0]} {number}, {places[1]}"
+        program = tuple(_pass(word, f"{where} {i}") for i, word in enumerate(words, start=1) if word.strip())
+        programs += [program] if program else []
+    n_microbatches = 1 + max((action.microbatch or 0 for program in programs for action in program), default=-1)
+    try:
+        return Schedule(name, n_microbatches, tuple(programs))
+    except ScheduleError as error:
+        raise FileError(f"{path.name}: {error}") from None
+
+
+def _pass(word: str, where: str) -> Action:
+    try:
+        action = Action.parse(word)
+    except ScheduleError as error:
+        raise FileError(f"{where}: {error}") from None
+    if action.kind not in PASSES or action.microbatch is None or action.peer is not None:
+        raise FileError(f"{where}: {action} is no pass; wanted computations only, such as 0F3, 2B0, 1I3 or 1W3")
+    return action
+
+
+def _ending(path: Path) -> str:
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise FileError(f"{path}: ends in {ending or 'nothing'}; wanted a schedule as {' or '.join(ENDINGS)}")
+    return ending
+
+
+def _words(path: Path) -> tuple[str, list[tuple[int, list[str]]]]:
+    """The name, then line number and words of each line that follows."""
+    first, *lines = read_text(path).splitlines() or [""]
+    kind, version, name = (part.strip() for part in (first.split(maxsplit=2) + 3 * [""])[:3])
+    if kind != HEADER:
+        raise FileError(f"{path.name}: line 1 is {shortened(first)}; wanted {HEADER} {VERSION} and a name")
+    if version != VERSION:
+        raise FileError(f"{path.name}: {HEADER} is version {shortened(version)}; this release reads version {VERSION}")
+    _check_name(name, f"{path.name}: line 1")
+    return name, [(number, line.split()) for number, line in enumerate(lines, start=2)]
+
+
+def _cells(path: Path) -> list[tuple[int, list[str]]]:
+    """Row number and cells of each row."""
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    try:
+        return list(enumerate(reader, start=1))
+    except csv.Error as error:
+        raise FileError(f"{path.name}: line {reader.line_num}: broken CSV: {error}") from None
+
+
+def _check_name(name: str, where: str) -> None:
+    if name != name.strip() or not 0 < len(name) <= LONGEST_NAME or not is_plain(name):
+        raise FileError(
+            f"{where}: the schedule is named {shortened(name)}; wanted plain text of 1 to {LONGEST_NAME} characters, "
+            f"no blanks around it"
+        )

@@ -1,0 +1,116 @@
+"""The event loop: what starts when, given what waits for what. The same source runs compiled and uncompiled.
+
+A node is one action of one device. Nodes start in the order of the times at which they are ready, ties in the
+order of their numbers, so equal inputs give equal traces, bit by bit.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from dtfm_lab.domain.units import FloatArray, IntArray
+
+COMPUTATION, SEND, RECEIVE = 0, 1, 2
+
+
+def play_events(
+    role: IntArray,
+    duration_s: FloatArray,
+    latency_s: FloatArray,
+    partner: IntArray,
+    queue: IntArray,
+    n_queues: int,
+    waits_for: IntArray,
+    next_from: IntArray,
+    next_node: IntArray,
+) -> tuple[FloatArray, FloatArray, IntArray, IntArray, IntArray, int]:
+    """Start and end of every node, who it waited for, who was before it in its queue, the order, and how many ran.
+
+    Parameters
+    ----------
+    role, duration_s
+        (n,) kind of node; seconds of a computation, or of a message's bytes on its link (sends and receives).
+    latency_s, partner
+        (n,) of sends: seconds to the receiver, and the receive there; anything elsewhere.
+    queue
+        (n,) the link or card that a message occupies, -1 where none; 0 to n_queues - 1.
+    waits_for
+        (n,) how many nodes must have ended (a receive's send: must have started).
+    next_from, next_node
+        who waits for node i: next_node[next_from[i] : next_from[i + 1]].
+    """
+    n = len(role)
+    start_s, end_s, ready_s = np.zeros(n), np.zeros(n), np.zeros(n)
+    after, before = np.full(n, -1), np.full(n, -1)
+    order = np.empty(n, np.int64)
+    missing = waits_for.copy()
+    free_s, last = np.zeros(n_queues), np.full(n_queues, -1)
+    ready = [(0.0, 0)]
+    ready.pop()
+    for i in range(n):
+        if missing[i] == 0:
+            heapq.heappush(ready, (0.0, i))
+    done = 0
+    while len(ready) > 0:
+        at_s, i = heapq.heappop(ready)
+        order[done] = i
+        done += 1
+        q = queue[i]
+        if q >= 0:
+            before[i] = last[q]
+            if free_s[q] > at_s:
+                at_s = free_s[q]
+                after[i] = last[q]
+            last[q] = i
+        finish_s = at_s + duration_s[i]
+        if q >= 0:
+            free_s[q] = finish_s
+        start_s[i], end_s[i] = at_s, finish_s
+        if role[i] == SEND:
+            j = partner[i]
+            first_s = at_s + latency_s[i]
+            if first_s > ready_s[j] or after[j] < 0:
+                ready_s[j], after[j] = first_s, i
+            missing[j] -= 1
+            if missing[j] == 0:
+                heapq.heappush(ready, (ready_s[j], j))
+        for k in range(next_from[i], next_from[i + 1]):
+            j = next_node[k]
+            if finish_s > ready_s[j] or after[j] < 0:
+                ready_s[j], after[j] = finish_s, i
+            missing[j] -= 1
+            if missing[j] == 0:
+                heapq.heappush(ready, (ready_s[j], j))
+    return start_s, end_s, after, before, order, done
+
+
+def longest_from(
+    role: IntArray,
+    duration_s: FloatArray,
+    latency_s: FloatArray,
+    partner: IntArray,
+    before: IntArray,
+    order: IntArray,
+    next_from: IntArray,
+    next_node: IntArray,
+) -> FloatArray:
+    """(n,) seconds from each node's start to the last end that depends on it, the order in every queue kept."""
+    n = len(role)
+    left_s = np.zeros(n)
+    behind = np.full(n, -1)
+    for i in range(n):
+        if before[i] >= 0:
+            behind[before[i]] = i
+    for at in range(n - 1, -1, -1):
+        i = order[at]
+        longest_s = 0.0
+        for k in range(next_from[i], next_from[i + 1]):
+            longest_s = max(longest_s, left_s[next_node[k]])
+        if behind[i] >= 0:
+            longest_s = max(longest_s, left_s[behind[i]])
+        left_s[i] = duration_s[i] + longest_s
+        if role[i] == SEND:
+            left_s[i] = max(left_s[i], latency_s[i] + left_s[partner[i]])
+    return left_s

@@ -1,0 +1,207 @@
+"""Whether a plan fits: what each device holds over time, at its peak, and has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pandas as pd
+
+from dtfm_lab.domain.errors import ScheduleError, TraceError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.program import Programs
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
+from dtfm_lab.simulation.engine import programs_of
+from dtfm_lab.simulation.holdings import Holdings, Rows, Static, holdings, static
+from dtfm_lab.simulation.room import limits
+from dtfm_lab.simulation.schedules import schedules
+from dtfm_lab.simulation.structure import structure
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """What is held beside the static part: a new row whenever that changes."""
+
+    device: IntArray
+    """(iteration x positions + position) x replicas + replica; ascending"""
+    time: FloatArray
+    """from then on; ascending for each device"""
+    activations_bytes: IntArray
+    messages_bytes: IntArray
+
+    @classmethod
+    def of(cls, held: Holdings) -> Self:
+        device, time = np.tile(held.device, 2), np.concatenate([held.first, held.last])
+        change = np.concatenate([held.n_bytes, -held.n_bytes])
+        is_message = np.tile(held.is_message, 2)
+        order = np.lexsort((time, device))
+        device, time = device[order], time[order]
+        # a device ends as it begins, with nothing, so one sum serves all
+        activations_bytes, messages_bytes = (
+            np.cumsum(np.where(is_message == which, change, 0)[order]) for which in (False, True)
+        )
+        settled = np.append((np.diff(device) != 0) | (np.diff(time) != 0), True)[: len(order)]
+        return cls(device[settled], time[settled], activations_bytes[settled], messages_bytes[settled])
+
+    def peaks(self, n_devices: int) -> tuple[IntArray, IntArray]:
+        """(devices,) activations and messages when their sum is largest, over all iterations."""
+        device, total = self.device % n_devices, self.activations_bytes + self.messages_bytes
+        fullest = np.lexsort((total, device))
+        last = fullest[np.flatnonzero(np.diff(device[fullest], append=n_devices))]
+        peaks = np.zeros((2, n_devices), dtype=np.int64)
+        peaks[:, device[last]] = self.activations_bytes[last], self.messages_bytes[last]
+        return peaks[0], peaks[1]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MemoryReport:
+    """What every device of a plan holds when it holds most."""
+
+    devices: tuple[tuple[str, ...], ...]
+    """(positions, replicas) names"""
+    static: Static
+    activations_bytes: IntArray
+    """(positions, replicas) at the peak"""
+    messages_bytes: IntArray
+    """(positions, replicas) at the peak"""
+    limit_bytes: IntArray
+    """(positions, replicas) that the devices have"""
+    levels: Levels
+    timed: bool
+    """time is seconds, of a trace; else the order is all that is known and time counts computations"""
+
+    def __repr__(self) -> str:
+        return f"<MemoryReport of {self.limit_bytes.size} devices: {self.sentence}>"
+
+    @property
+    def peak_bytes(self) -> IntArray:
+        """(positions, replicas)"""
+        return self.static.total[:, None] + self.activations_bytes + self.messages_bytes
+
+    @property
+    def over_bytes(self) -> IntArray:
+        """(positions, replicas) missing; 0 where the device has enough."""
+        over: IntArray = np.maximum(self.peak_bytes - self.limit_bytes, 0)
+        return over
+
+    @property
+    def fits(self) -> bool:
+        return not self.over_bytes.any()
+
+    @property
+    def worst(self) -> tuple[int, int]:
+        """(position, replica) of the device that lacks most, or has least to spare."""
+        position, replica = np.unravel_index(np.argmax(self.peak_bytes - self.limit_bytes), self.limit_bytes.shape)
+        return int(position), int(replica)
+
+    @property
+    def sentence(self) -> str:
+        """Who needs how much and has how much: the worst device."""
+        at = self.worst
+        needs = f"{self.devices[at[0]][at[1]]} needs {format_bytes(self.peak_bytes[at])}"
+        has = f"and has {format_bytes(self.limit_bytes[at])}"
+        if self.fits:
+            return f"{needs} {has}"
+        n_over, n = np.count_nonzero(self.over_bytes), self.limit_bytes.size
+        do = "does" if n_over == 1 else "do"
+        return f"{needs} {has} ({format_bytes(self.over_bytes[at])} over; {n_over} of {n} devices {do} not fit)"
+
+    def timeline(self, device: str, iteration: int = 0) -> tuple[FloatArray, IntArray]:
+        """Times and the bytes held from each on, until the next; the first is 0. Raises UnknownName.
+
+        ``iteration`` counts those of the trace. Seconds, or computations where there is no trace (``timed``).
+        """
+        names = [name for row in self.devices for name in row]
+        if device not in names:
+            raise unknown("device of this plan", device, names)
+        index = names.index(device)
+        begin, end = np.searchsorted(self.levels.device, iteration * len(names) + index + np.array([0, 1]))
+        held = (self.levels.activations_bytes + self.levels.messages_bytes)[begin:end]
+        time, n_bytes = np.append(0.0, self.levels.time[begin:end]), np.append(0, held)
+        first = int(len(time) > 1 and time[1] <= 0.0)
+        return time[first:], n_bytes[first:] + self.static.total[index // len(self.devices[0])]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a device, bytes; activations and messages are those at the peak."""
+        n_positions, n_replicas = self.limit_bytes.shape
+        return pd.DataFrame(
+            {
+                "device": [name for row in self.devices for name in row],
+                "stage": np.repeat(np.arange(n_positions), n_replicas),
+                "parameters_bytes": np.repeat(self.static.parameters, n_replicas),
+                "gradients_bytes": np.repeat(self.static.gradients, n_replicas),
+                "optimizer_bytes": np.repeat(self.static.optimizer, n_replicas),
+                "activations_bytes": self.activations_bytes.ravel(),
+                "messages_bytes": self.messages_bytes.ravel(),
+                "peak_bytes": self.peak_bytes.ravel(),
+                "limit_bytes": self.limit_bytes.ravel(),
+                "over_bytes": self.over_bytes.ravel(),
+                "fits": self.over_bytes.ravel() == 0,
+            }
+        )
+
+
+def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace | None = None) -> MemoryReport:
+    """What the devices of a plan hold: under a schedule, before anything is played, or over a trace of this plan.
+
+    Without a trace every message counts as if it came when it is needed and left at once: the least that the order
+    of passes allows. A name stands for the schedule that holds least under it; the job's own where None (with a
+    trace, the trace's own). Raises JobError where the job holds message sizes only or its model does not fit the
+    schedule, UnknownName, or TraceError where the trace is of another plan.
+    """
+    job = plan.job
+    job.modelled()
+    if trace is not None and trace.context.devices != plan.device_names:
+        raise TraceError(
+            f"the trace ran on stages {trace.context.devices}, this plan has {plan.device_names}; wanted the same"
+        )
+    if schedule is None and trace is not None and trace.context.orders:
+        schedule = Schedule.from_orders(trace.context.schedule, trace.context.orders)
+    programs = programs_of(plan, scheduled(job, schedule))
+    levels = _levels(job, programs, trace)
+    shape = plan.placement.devices.shape
+    at_peak = levels.peaks(plan.placement.devices.size)
+    return MemoryReport(
+        devices=plan.device_names,
+        static=static(job, programs.schedule.n_stages),
+        activations_bytes=at_peak[0].reshape(shape),
+        messages_bytes=at_peak[1].reshape(shape),
+        limit_bytes=limits(plan),
+        levels=levels,
+        timed=trace is not None,
+    )
+
+
+def scheduled(job: Job, schedule: str | Schedule | None) -> Schedule:
+    """The schedule of this name for a job, the job's own where None; what it leaves open as the least it takes.
+
+    Raises UnknownName, or ScheduleError where a schedule is for other sizes.
+    """
+    if isinstance(schedule, Schedule):
+        found, wanted = (schedule.n_devices, schedule.n_microbatches), (job.n_stages, job.n_microbatches)
+        if found != wanted:
+            raise ScheduleError(
+                f"schedule {schedule.name} is for {found[0]} devices and {found[1]} micro-batches; "
+                f"job {job.name} wants {wanted[0]} and {wanted[1]}"
+            )
+        return schedule
+    build = schedules[schedule or job.schedule]
+    return build(job.n_stages, job.n_microbatches, stages_per_device=job.stages_per_device)
+
+
+def needs(job: Job, programs: Programs) -> IntArray:
+    """(positions, replicas) bytes at the peak, by the order of passes alone."""
+    activations_bytes, messages_bytes = _levels(job, programs, None).peaks(job.n_tasklets)
+    moving = (activations_bytes + messages_bytes).reshape(job.n_stages, job.n_replicas)
+    return static(job, programs.schedule.n_stages).total[:, None] + moving
+
+
+def _levels(job: Job, programs: Programs, trace: Trace | None) -> Levels:
+    whole = structure(programs)
+    rows = Rows.in_order(whole) if trace is None else Rows.of(trace, whole)
+    return Levels.of(holdings(job, programs.schedule.n_stages, rows))

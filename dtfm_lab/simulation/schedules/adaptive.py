@@ -1,0 +1,168 @@
+"""How many forwards each device runs ahead, chosen for the network: the warm-ups of adaptive-1f1b.
+
+Deep enough, the gradients of a micro-batch are back when their turn comes, however long the way; deeper costs
+memory and may cost time, where messages queue. A closed form says how deep a steady pipeline needs to be; filling
+and draining want more in ways that no formula of ours catches, so multiples of it are played, and what proves
+needless is taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+
+import numpy as np
+
+from dtfm_lab.domain.device import shortened
+from dtfm_lab.domain.errors import ScheduleError
+from dtfm_lab.domain.links import Links
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.domain.trace import ComputeTime
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.simulation.durations import seconds_of
+from dtfm_lab.simulation.schedules.makespans import Makespans, Warmups
+
+ALIKE = 1e-9
+"""makespans that differ by less, relatively, are equal"""
+FACTORS = 1.1 ** np.arange(24)
+"""multiples of the steady depths that are tried; beyond 9 no network that we saw gained"""
+PATIENCE = 5
+"""of them in a row that gain nothing end the search"""
+OFFSETS = np.arange(8) / 8
+"""ways to round depths that a limit squeezes, which decides where the pipeline is tightest"""
+
+
+def choose_warmups(
+    plan: Plan, profile: Iterable[ComputeTime], links: Links, most_activations: int | Sequence[int] | None = None
+) -> Warmups:
+    """Per device of a pipeline, the forwards before it takes turns: the fewest that make the iteration shortest.
+
+    Those of 1F1B where no others are better. Some tens of candidates are played with the engine, without
+    synchronisation; equal arguments give equal depths.
+
+    Parameters
+    ----------
+    profile
+        Seconds of the passes, one stage a device.
+    most_activations
+        That a device may hold at once; one number for all, or one each. A device with w forwards ahead holds w + 1.
+
+    Raises
+    ------
+    ScheduleError
+        A limit below 1, or not one for each device.
+    TraceError
+        The profile has no time for a forward or a backward.
+    """
+    job, profile = plan.job, tuple(profile)
+    makespan_s = Makespans(plan, profile, links)
+    deepest = _deepest(job.n_stages, job.n_microbatches, most_activations)
+    plain = np.minimum(np.arange(job.n_stages)[::-1], job.n_microbatches - 1)
+    steady = np.maximum(_steady(plan, profile, links), plain)
+
+    best = min((np.minimum(plain, deepest), deepest), key=makespan_s)
+    if most_activations is not None:
+        squeezed = _squeezed(steady, deepest)
+        best = min((best, *(_rounded(squeezed - offset) for offset in OFFSETS)), key=makespan_s)
+    missed = 0
+    for factor in FACTORS:
+        tried = np.minimum(_rounded(factor * steady), deepest)
+        better = makespan_s(tried) < makespan_s(best) * (1 - ALIKE)
+        best, missed = (tried, 0) if better else (best, missed + 1)
+        if missed == PATIENCE:
+            break
+    limit_s = makespan_s(best) * (1 + ALIKE)
+    if (plain <= deepest).all() and makespan_s(plain) <= limit_s:
+        return tuple(plain.tolist())
+    chosen = makespan_s.fewest(limit_s)
+    while (fewer := _shrunk(chosen, makespan_s, limit_s)).sum() < chosen.sum():
+        chosen = fewer
+    return tuple(chosen.tolist())
+
+
+def _shrunk(depths: IntArray, makespan_s: Makespans, limit_s: float) -> IntArray:
+    """From the last device to the first, each as shallow as the limit allows."""
+    below = 0  # no device may go deeper than the one before
+    for device in reversed(range(len(depths))):
+        least, most = below, int(depths[device])
+        look = most - 1  # most often not even one fewer will do
+        while least < most:
+            tried = depths.copy()
+            tried[device] = look
+            if makespan_s(tried) <= limit_s:
+                depths, most = tried, look
+            elif look == most - 1:
+                break
+            else:
+                least = look + 1
+            look = (least + most) // 2
+        below = int(depths[device])
+    return depths
+
+
+def _rounded(depths: FloatArray) -> IntArray:
+    whole: IntArray = np.maximum(np.ceil(depths - ALIKE), 0).astype(np.int64)
+    return whole
+
+
+def _deepest(n_devices: int, n_microbatches: int, most_activations: int | Sequence[int] | None) -> IntArray:
+    """(devices,) what the limits allow: no device can go deeper than the one before, which has to send it as many."""
+    if most_activations is None:
+        most_activations = n_microbatches
+    limits = list(most_activations) if isinstance(most_activations, Iterable) else [most_activations] * n_devices
+    if len(limits) != n_devices:
+        raise ScheduleError(f"most activations of {len(limits)} devices; wanted one number, or {n_devices}")
+    for device, limit in enumerate(limits):
+        if not isinstance(limit, Integral) or isinstance(limit, bool) or limit < 1:
+            raise ScheduleError(f"most activations of device {device} is {shortened(limit)}; wanted 1 or more")
+    return np.minimum.accumulate(np.minimum(limits, n_microbatches).astype(np.int64) - 1)
+
+
+def _squeezed(depths: IntArray, deepest: IntArray) -> FloatArray:
+    """Within the limits: where a device may not go as deep as it should, all after it give up the same share, so that
+    what it may hold is spread over them and none waits for the whole rest of the pipeline."""
+    shares: FloatArray = np.minimum.accumulate(np.minimum(deepest / np.maximum(depths, 1), 1.0))
+    return depths * shares
+
+
+def _steady(plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> IntArray:
+    """(devices,) depths with which a pipeline that is full loses no time, whichever its replica.
+
+    In a steady pipeline everything repeats with the period of its slowest device or link, and each device has its
+    forward and its backward at fixed times of that period. Following micro-batch 0 down and up: its backward at a
+    device takes the first turn for which its gradient is there; the depth is the number of turns until then.
+    """
+    grid = plan.placement.devices
+    n_devices, n_replicas = grid.shape
+    forward_s, backward_s = (
+        seconds_of([(s, r, kind) for s in range(n_devices) for r in range(n_replicas)], profile).reshape(grid.shape)
+        for kind in (Kind.FORWARD, Kind.BACKWARD)
+    )
+    down, up = (grid[:-1], grid[1:]), (grid[1:], grid[:-1])  # sender and receiver
+    sending_down_s, sending_up_s = (plan.job.activation_bytes / links.bandwidth_bytes_per_s[hop] for hop in (down, up))
+    period_s = max(float((forward_s + backward_s).max()), _busiest_s(sending_down_s, sending_up_s, links.queueing))
+    if period_s == 0:
+        return np.zeros(n_devices, dtype=np.int64)
+    hops_s = sending_down_s + links.latency_s[down] + sending_up_s + links.latency_s[up]
+
+    depths = np.zeros(grid.shape, dtype=np.int64)
+    away_s = np.zeros(n_replicas)  # from the end of a device's forward to when its gradient is there
+    for device in reversed(range(n_devices)):
+        ready_s = forward_s[device] + away_s
+        depths[device] = np.maximum(np.ceil((ready_s + backward_s[device]) / period_s - ALIKE) - 1, 0)
+        turn_s = np.maximum(ready_s, period_s * depths[device] + forward_s[device])
+        if device:
+            away_s = hops_s[device - 1] + turn_s + backward_s[device]
+    steady: IntArray = depths.max(axis=1)
+    return steady
+
+
+def _busiest_s(down_s: FloatArray, up_s: FloatArray, queueing: str) -> float:
+    """What one micro-batch occupies the busiest link, or card, in one direction."""
+    if queueing == "pairs":
+        return max(float(down_s.max(initial=0)), float(up_s.max(initial=0)))
+    nothing = np.zeros((1, down_s.shape[1]))
+    out_s = np.concatenate([down_s, nothing]) + np.concatenate([nothing, up_s])
+    in_s = np.concatenate([nothing, down_s]) + np.concatenate([up_s, nothing])
+    return float(max(out_s.max(), in_s.max()))

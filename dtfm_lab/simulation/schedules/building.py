@@ -1,0 +1,69 @@
+"""The one door from a plan to its schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from dtfm_lab.domain.errors import ScheduleError
+from dtfm_lab.domain.links import Links
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.trace import ComputeTime
+from dtfm_lab.simulation.durations import EFFICIENCY, analytic
+from dtfm_lab.simulation.engine import programs_of
+from dtfm_lab.simulation.room import room
+from dtfm_lab.simulation.schedules.adaptive import choose_warmups
+from dtfm_lab.simulation.schedules.registry import schedules
+
+
+def build(
+    plan: Plan,
+    schedule: str | Schedule,
+    profile: Iterable[ComputeTime] | None = None,
+    links: Links | None = None,
+    most_activations: int | Sequence[int] | None = None,
+    *,
+    efficiency: float = EFFICIENCY,
+) -> Schedule:
+    """The schedule of this name for a plan, or the schedule itself where it is one that fits.
+
+    Only adaptive-1f1b looks at the seconds of passes, at the links and at the activations that each device may
+    hold at most, as ``choose_warmups`` says. Without a profile passes take FLOP over peak x ``efficiency``,
+    without links those of the plan's network are meant, without a limit what fits into the memory of the smallest
+    device of each position.
+
+    Raises
+    ------
+    UnknownName
+        No schedule of that name.
+    ScheduleError
+        It cannot serve the job's counts, or was made for others.
+    JobError
+        The job has no model, or its model too few blocks for several stages a device.
+    """
+    job = plan.job
+    model = job.modelled()
+    if isinstance(schedule, str):
+        warmups = None
+        if schedule == "adaptive-1f1b":
+            if profile is None:
+                plain = schedules["1f1b"](job.n_stages, job.n_microbatches)
+                profile = analytic(plan, programs_of(plan, plain), efficiency)
+            if most_activations is None:
+                most_activations = np.maximum(room(plan).min(axis=1), 1).tolist()
+            warmups = choose_warmups(plan, profile, links or Links.of(plan.topology), most_activations)
+        built = schedules[schedule](
+            job.n_stages, job.n_microbatches, stages_per_device=job.stages_per_device, warmups=warmups
+        )
+    else:
+        built = schedule
+    found, wanted = (built.n_devices, built.n_microbatches), (job.n_stages, job.n_microbatches)
+    if found != wanted:
+        raise ScheduleError(
+            f"schedule {built.name} is of {found[0]} devices and {found[1]} micro-batches; "
+            f"job {job.name} wants {wanted[0]} and {wanted[1]}"
+        )
+    model.cut(built.n_stages)
+    return built

@@ -1,0 +1,49 @@
+"""Pipeline schedules by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Protocol
+
+from dtfm_lab.domain.device import shortened
+from dtfm_lab.domain.errors import ScheduleError
+from dtfm_lab.domain.registry import Registry
+from dtfm_lab.domain.schedule import Schedule
+
+
+class Builder(Protocol):
+    """Orders the passes of one pipeline. All are called alike; each reads the choices that are its own.
+
+    Raises ScheduleError where it cannot serve the counts, or the choices that it reads.
+    """
+
+    def __call__(
+        self,
+        n_stages: int,
+        n_microbatches: int,
+        *,
+        stages_per_device: int = 2,
+        warmups: Sequence[int] | None = None,
+    ) -> Schedule:
+        """
+        Parameters
+        ----------
+        n_stages
+            Devices of the pipeline, as a Job counts them.
+        stages_per_device
+            Where the schedule interleaves.
+        warmups
+            Where it is chosen: per device, the forwards before it takes turns with backwards.
+        """
+        ...
+
+
+schedules: Registry[Builder] = Registry("pipeline schedule")
+
+
+def at_least_one(name: str, what: str, value: int) -> int:
+    """A count of a schedule, or a ScheduleError."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise ScheduleError(f"schedule {name}: {what} is {shortened(value)}; wanted a whole number from 1")
+    return int(value)

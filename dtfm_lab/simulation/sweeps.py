@@ -1,0 +1,236 @@
+"""What-if tables: a plan simulated under every combination of some settings, its placement as it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from dtfm_lab.domain.device import as_number, shortened
+from dtfm_lab.domain.errors import LabError, PlanError, UnknownName
+from dtfm_lab.domain.links import QUEUEING
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.simulation.memory import memory
+from dtfm_lab.simulation.schedules import peak_activations, schedules
+from dtfm_lab.simulation.sharing import shared_out
+from dtfm_lab.simulation.simulate import simulate
+
+OF_THE_JOB = (
+    "microbatch",
+    "global_batch",
+    "dtype",
+    "compression",
+    "gradient_compression",
+    "codec_bytes_per_s",
+    "synchronisation",
+    "synchronise_every",
+    "recompute",
+    "stages_per_device",
+)
+OF_THE_LINKS = ("bandwidth", "latency")
+"""factors on those of all links"""
+OF_THE_SIMULATION = ("schedule", "queueing", "efficiency")
+SETTINGS = (*OF_THE_SIMULATION, *OF_THE_JOB, *OF_THE_LINKS)
+
+Setting = str | int | float | bool | Schedule | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one simulated iteration comes to. NaN where a number is unknown, such as a price."""
+
+    iteration_s: float
+    tokens_per_s: float
+    mfu: float
+    """share of the peak of all devices that serve the model"""
+    pflops: float
+    """the model's FLOP, in 1e15 per second"""
+    bubble_share: float
+    """of the time of all devices together, in which they do not compute"""
+    peak_memory_bytes: float
+    """of the device that holds most"""
+    over_bytes: float
+    """what the device that lacks most lacks; 0 where all fit"""
+    fits: bool
+    peak_activations: int
+    """most micro-batches, counted once a stage, that a device holds from forward to backward"""
+    price_per_million_tokens: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepPoint:
+    """One combination of settings, and what it comes to or why it cannot be."""
+
+    settings: Mapping[str, Setting]
+    outcome: Outcome | None
+    error: str
+    """one line; empty where there is an outcome"""
+    number: int
+    """of this point, from 1, and of how many: for a progress bar"""
+    total: int
+
+
+def sweep(
+    plan: Plan,
+    *,
+    progress: Callable[[SweepPoint], None] | None = None,
+    workers: int | None = None,
+    **settings: Setting | Iterable[Setting],
+) -> pd.DataFrame:
+    """The table of ``sweeps``; ``progress`` is called with every point, an interrupt keeps the rows so far."""
+    points: list[SweepPoint] = []
+    try:
+        for point in sweeps(plan, workers=workers, **settings):
+            points.append(point)
+            if progress is not None:
+                progress(point)
+    except KeyboardInterrupt:
+        if not points:
+            raise
+    return sweep_table(points)
+
+
+def sweep_table(points: Iterable[SweepPoint]) -> pd.DataFrame:
+    """One row a point: its settings, the fields of Outcome (missing where there is none), and error."""
+    rows = []
+    for point in points:
+        named = {what: value.name if isinstance(value, Schedule) else value for what, value in point.settings.items()}
+        told = {column: getattr(point.outcome, column, None) for column in OUTCOMES}
+        rows.append({**named, **told, "error": point.error})
+    table = pd.DataFrame(rows, columns=[*rows[0]] if rows else [*OUTCOMES, "error"])
+    whole = {"fits": "boolean", "peak_activations": "Int64"}
+    return table.astype({column: whole.get(column, "float64") for column in OUTCOMES})
+
+
+OUTCOMES = tuple(field.name for field in fields(Outcome))
+
+
+def sweeps(plan: Plan, *, workers: int | None = None, **settings: Setting | Iterable[Setting]) -> Iterator[SweepPoint]:
+    """Every combination of the settings, the last one varying fastest, as they are done and in that order.
+
+    A combination that cannot be, such as a batch that does not divide, is a point with an error. Points are
+    shared out to processes where they are many; nothing but the time depends on that.
+
+    Parameters
+    ----------
+    workers
+        Processes at most, one for each core where None; 1: this one alone.
+    settings
+        Values to try, or one to hold. ``schedule`` (names or Schedules), ``queueing`` and ``efficiency`` as
+        ``simulate`` takes them; ``microbatch``, ``global_batch``, ``dtype``, ``compression``,
+        ``gradient_compression``, ``codec_bytes_per_s``, ``synchronisation``, ``synchronise_every``, ``recompute``
+        and ``stages_per_device`` as a Job has them; ``bandwidth`` and ``latency`` as factors on all links.
+
+    Raises
+    ------
+    UnknownName, PlanError
+        Before anything runs: no such setting or name; no values, a factor that is none; no settings.
+    """
+    listed = {what: _values(what, values) for what, values in settings.items()}
+    if not listed:
+        raise PlanError(f"a sweep of nothing; wanted values for one or more of {', '.join(SETTINGS)}")
+    for what, values in listed.items():
+        for value in values:
+            _check(plan, what, value)
+    if workers is not None and (as_number(workers) is None or int(workers) != workers or workers < 1):
+        raise PlanError(f"workers of a sweep are {shortened(workers)}; wanted a whole number from 1")
+    return _points(plan, listed, workers)
+
+
+def _points(plan: Plan, listed: Mapping[str, list[Setting]], workers: int | None) -> Iterator[SweepPoint]:
+    grid = [dict(zip(listed, values, strict=True)) for values in product(*listed.values())]
+    done = shared_out(outcome, [(plan, settings) for settings in grid], workers)
+    for number, (settings, result) in enumerate(zip(grid, done, strict=True), start=1):
+        came, error = (None, result) if isinstance(result, str) else (result, "")
+        yield SweepPoint(settings=settings, outcome=came, error=error, number=number, total=len(grid))
+
+
+def outcome(plan: Plan, settings: Mapping[str, Setting]) -> Outcome | str:
+    """Of one combination of settings, or in one line why it cannot be."""
+    try:
+        return _outcome(plan, settings)
+    except LabError as error:
+        return str(error)
+
+
+def _outcome(plan: Plan, settings: Mapping[str, Setting]) -> Outcome:
+    changed = _changed(plan, settings)
+    given = {what: settings[what] for what in OF_THE_SIMULATION if what in settings}
+    trace = simulate(changed, **given)  # type: ignore[arg-type]
+    metrics, bubble, held = trace.metrics, trace.bubble, memory(changed, trace=trace)
+    played = Schedule.from_orders(trace.context.schedule, trace.context.orders)
+
+    def known(what: str) -> float:
+        value = metrics[what]
+        return math.nan if value is None else float(value)
+
+    whole_s = float(bubble["iteration_s"].sum())
+    return Outcome(
+        iteration_s=trace.iteration_s,
+        tokens_per_s=known("tokens_per_s"),
+        mfu=known("mfu"),
+        pflops=known("pflops"),
+        bubble_share=1 - float(bubble["busy_s"].sum()) / whole_s if whole_s > 0 else 0.0,
+        peak_memory_bytes=float(held.peak_bytes.max()),
+        over_bytes=float(held.over_bytes.max()),
+        fits=held.fits,
+        peak_activations=max(peak_activations(played)),
+        price_per_million_tokens=known("price_per_million_tokens"),
+    )
+
+
+def _changed(plan: Plan, settings: Mapping[str, Setting]) -> Plan:
+    """The placement with another job on another network; its cost stays that of the plan, which nobody asks here."""
+    job = replace(plan.job, **{what: settings[what] for what in OF_THE_JOB if what in settings})  # type: ignore[arg-type]
+    topology = plan.topology
+    latency, bandwidth = (_factor(settings, what) for what in ("latency", "bandwidth"))
+    if (latency, bandwidth) != (1.0, 1.0):
+        topology = replace(
+            topology,
+            latency_s=topology.latency_s * latency,
+            bandwidth_bytes_per_s=topology.bandwidth_bytes_per_s * bandwidth,
+        )
+    return replace(plan, job=job, topology=topology)
+
+
+def _factor(settings: Mapping[str, Setting], what: str) -> float:
+    number = as_number(settings.get(what, 1.0))
+    assert number is not None, "factors were checked before anything ran"
+    return number
+
+
+def _values(what: str, given: Setting | Iterable[Setting]) -> list[Setting]:
+    """The values of a setting, those of numpy as plain ones. Raises UnknownName, or PlanError where there are none."""
+    if what not in SETTINGS:
+        raise unknown("setting of a sweep", what, SETTINGS)
+    one = isinstance(given, str | bytes | Schedule) or not isinstance(given, Iterable)
+    values = [given] if one else list(given)  # type: ignore[arg-type]
+    if not values:
+        raise PlanError(f"{what} of a sweep has no values; wanted one or more")
+    return [value.item() if isinstance(value, np.generic) else value for value in values]  # type: ignore[misc]
+
+
+def _check(plan: Plan, what: str, value: Setting) -> None:
+    """What no combination can mend is refused at once; whether numbers go together is for each point to find out."""
+    if what == "schedule" and not (isinstance(value, Schedule) or value in schedules):
+        raise unknown("pipeline schedule", value, schedules)
+    if what == "queueing" and value not in QUEUEING:
+        raise unknown("queueing", value, QUEUEING)
+    if what in OF_THE_LINKS:
+        factor = as_number(value)
+        if factor is None or not math.isfinite(factor) or factor < 0 or (factor == 0 and what == "bandwidth"):
+            wanted = "0 or more" if what == "latency" else "more than 0"
+            raise PlanError(f"{what} of a sweep, a factor on that of all links, is {shortened(value)}; wanted {wanted}")
+    if what in OF_THE_JOB:
+        try:
+            replace(plan.job, **{what: value})  # type: ignore[arg-type]
+        except UnknownName:
+            raise
+        except LabError:
+            pass

@@ -1,0 +1,64 @@
+"""Throughput, utilisation and money follow from the iteration, or are unknown."""
+
+from dataclasses import replace
+
+import pytest
+
+from dtfm_lab.domain.metrics import metrics
+from dtfm_lab.domain.schedule import Action, Kind
+from dtfm_lab.domain.trace import RunContext, Span, Trace
+
+KNOWN = RunContext(
+    source="simulated",
+    clock="model",
+    schedule="gpipe",
+    links="drawn",
+    devices=(("a", "b"), ("c", "d")),
+    tokens=6000,
+    flop=8e15,
+    peak_flop_per_s=((2e15, 2e15), (1e15, 3e15)),
+    price_per_hour=((1.0, 2.0), (3.0, 3.0)),
+)
+UNKNOWN = dict.fromkeys(metrics(KNOWN, 1.0))
+
+
+def test_rates_are_per_second_and_money_per_hour():
+    told = metrics(KNOWN, 2.0)
+    assert told["tokens_per_s"] == 3000
+    assert told["pflops"] == 4
+    assert told["mfu"] == 4 / 8
+    assert told["price_per_iteration"] == pytest.approx(9 * 2 / 3600)
+    assert told["price_per_million_tokens"] == pytest.approx(9 * 2 / 3600 / 6000 * 1e6)
+
+
+def test_twice_the_seconds_are_half_the_rate_and_twice_the_money():
+    fast, slow = metrics(KNOWN, 1.5), metrics(KNOWN, 3.0)
+    for name, value in fast.items():
+        assert slow[name] == pytest.approx(value * 2 if name.startswith("price") else value / 2)
+
+
+@pytest.mark.parametrize(
+    ("changed", "unknown"),
+    [
+        ({"tokens": 0}, {"tokens_per_s", "price_per_million_tokens"}),
+        ({"flop": 0.0}, {"pflops", "mfu"}),
+        ({"peak_flop_per_s": ()}, {"mfu"}),
+        ({"price_per_hour": ((1.0, 0.0), (3.0, 3.0))}, {"price_per_iteration", "price_per_million_tokens"}),
+        ({"clock": "virtual"}, {"mfu", "price_per_iteration", "price_per_million_tokens"}),
+    ],
+    ids=["tokens", "flop", "peaks", "a price", "seconds of another machine"],
+)
+def test_what_is_unknown_is_told_as_such(changed, unknown):
+    told = metrics(replace(KNOWN, **changed), 2.0)
+    assert {name for name, value in told.items() if value is None} == unknown
+
+
+def test_no_time_at_all_has_no_rate():
+    told = metrics(KNOWN, 0.0)
+    assert told == UNKNOWN | {"price_per_iteration": 0, "price_per_million_tokens": 0}
+
+
+def test_a_trace_tells_those_of_its_typical_iteration():
+    lengths_s = [9.0, 2.0, 3.0]
+    trace = Trace.from_spans(KNOWN, [Span(i, 0, Action(0, Kind.FORWARD, 0), 0, s) for i, s in enumerate(lengths_s)])
+    assert trace.metrics == metrics(KNOWN, 3.0)

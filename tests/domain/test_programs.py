@@ -1,0 +1,221 @@
+"""Lowering adds messages, synchronisation and the step around the passes, and never reorders them."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_schedule import shuffled
+
+from dtfm_lab.domain.errors import ScheduleError
+from dtfm_lab.domain.program import Programs, lower
+from dtfm_lab.domain.schedule import COMPUTE, PASSES, RECEIVES, SENDS, Action, Kind, Schedule
+from dtfm_lab.domain.synchronisation import synchronisations
+
+REGIONS = ("", "Tokyo", "Seoul")
+TIED = {Kind.SEND_E, Kind.RECV_E}
+
+
+@st.composite
+def lowered(draw) -> Programs:
+    """Programs of any order of passes, on up to five devices of up to six replicas."""
+    n_devices, n_replicas = draw(st.integers(1, 5)), draw(st.integers(1, 6))
+    per_device = 1 if n_devices == 1 else draw(st.integers(1, 3))
+    schedule = shuffled(n_devices, draw(st.integers(1, 5)), draw(st.integers(0, 999)), per_device, draw(st.booleans()))
+    region = st.sampled_from(REGIONS)
+    row = st.tuples(*[region] * n_replicas)
+    return lower(
+        schedule,
+        n_replicas,
+        draw(st.sampled_from(sorted(synchronisations))),
+        draw(st.tuples(*[row] * n_devices)),
+        tied=draw(st.booleans()),
+        compressed=draw(st.booleans()),
+        synchronise=draw(st.booleans()),
+    )
+
+
+def devices_of(programs: Programs) -> list[tuple[int, int]]:
+    return [(p, r) for p in range(len(programs.pipeline)) for r in range(programs.n_replicas)]
+
+
+@given(lowered())
+@settings(max_examples=60, deadline=None)
+def test_each_send_has_exactly_one_receive_at_its_other_end(programs):
+    n_replicas, n_devices = programs.n_replicas, len(programs.pipeline)
+    sent, received = Counter(), Counter()
+    for position, replica in devices_of(programs):
+        for step in programs.of(position, replica):
+            action = step.action
+            assert action.stage % n_devices == position
+            if action.kind in SENDS:
+                stage, other = action.other_end(replica, n_replicas)
+                assert (stage % n_devices, other) != (position, replica)
+                assert action.counterpart().stage == stage
+                assert action.counterpart().other_end(other, n_replicas) == (action.stage, replica)
+                sent[other, action.counterpart(), step.share] += 1
+            elif action.kind in RECEIVES:
+                received[replica, action, step.share] += 1
+    assert sent == received
+    assert set(sent.values()) <= {1}
+
+
+@given(lowered())
+@settings(max_examples=60, deadline=None)
+def test_passes_keep_their_order_and_the_step_comes_last(programs):
+    for position, replica in devices_of(programs):
+        actions = [step.action for step in programs.of(position, replica)]
+        assert tuple(a for a in actions if a.kind in PASSES) == programs.schedule.programs[position]
+        assert len(set(actions)) == len(actions)
+        assert [a for a in actions if a.kind is Kind.STEP] == [actions[-1]]
+
+
+@given(lowered())
+@settings(max_examples=60, deadline=None)
+def test_whatever_a_step_needs_stands_before_it_and_is_worth_waiting_for(programs):
+    for position, replica in devices_of(programs):
+        steps = programs.of(position, replica)
+        for i, step in enumerate(steps):
+            assert all(0 <= need < i for need in step.needs)
+            assert all(steps[need].action.kind not in SENDS for need in step.needs)
+            assert (step.action.kind not in RECEIVES) or not step.needs
+
+
+@given(lowered())
+@settings(max_examples=60, deadline=None)
+def test_no_work_is_done_that_nobody_needs(programs):
+    """Whatever is received or computed serves, over steps of the same device, a send or the optimiser's step."""
+    for position, replica in devices_of(programs):
+        steps = programs.of(position, replica)
+        used = {need for step in steps for need in step.needs}
+        last_pass = max(i for i, step in enumerate(steps) if step.action.kind in PASSES)
+        for i, step in enumerate(steps):
+            if step.action.kind in PASSES:
+                assert i <= last_pass  # gradients are whole when the last one is done
+            elif step.action.kind in RECEIVES or step.action.kind in (Kind.PACK, Kind.REDUCE):
+                assert i in used
+
+
+@given(lowered())
+@settings(max_examples=60, deadline=None)
+def test_each_pass_waits_for_its_message_and_each_message_for_its_pass(programs):
+    schedule, n_devices = programs.schedule, len(programs.pipeline)
+    last = schedule.n_stages - 1
+    for steps in programs.pipeline:
+        for step in steps:
+            stage, kind, m, _ = step.action
+            needs = {steps[need].action for need in step.needs}
+            if kind is Kind.FORWARD and stage > 0 and n_devices > 1:
+                assert needs == {Action(stage, Kind.RECV_F, m)}
+            elif kind in (Kind.BACKWARD, Kind.BACKWARD_INPUT):
+                gradient = {Action(stage, Kind.RECV_B, m)} if stage < last and n_devices > 1 else set()
+                assert needs == gradient | {Action(stage, Kind.FORWARD, m)}
+            elif kind is Kind.BACKWARD_WEIGHT:
+                assert needs == {Action(stage, Kind.BACKWARD_INPUT, m)}
+            elif kind is Kind.SEND_F:
+                assert needs == {Action(stage, Kind.FORWARD, m)}
+            elif kind is Kind.SEND_B:
+                assert len(needs) == 1
+                assert needs <= {Action(stage, Kind.BACKWARD, m), Action(stage, Kind.BACKWARD_INPUT, m)}
+
+
+@given(lowered())
+@settings(max_examples=40, deadline=None)
+def test_messages_along_the_pipeline_are_as_many_as_boundaries_ask_for(programs):
+    schedule = programs.schedule
+    n_boundaries = schedule.n_stages - 1 if len(programs.pipeline) > 1 else 0
+    found = Counter(step.action.kind for steps in programs.pipeline for step in steps)
+    for kind in (Kind.SEND_F, Kind.SEND_B, Kind.RECV_F, Kind.RECV_B):
+        assert found[kind] == n_boundaries * schedule.n_microbatches
+
+
+@given(lowered())
+@settings(max_examples=40, deadline=None)
+def test_all_replicas_run_one_pipeline_and_only_their_tails_differ(programs):
+    for position, replica in devices_of(programs):
+        steps = programs.of(position, replica)
+        head = steps[: len(programs.pipeline[position])]
+        assert head == programs.pipeline[position]
+        assert not {step.action.kind for step in steps[len(head) :]} & {*PASSES, Kind.SEND_F, Kind.SEND_B}
+
+
+def tail_kinds(**options) -> list[Counter]:
+    """Of the two ends and the middle of three devices, two replicas."""
+    programs = lower(shuffled(3, 2, 0), 2, **options)
+    return [Counter(step.action.kind for step in tails[0]) for tails in programs.tails]
+
+
+@pytest.mark.parametrize("synchronise", [True, False])
+@pytest.mark.parametrize("per_device", [1, 2])
+def test_a_tied_embedding_is_exchanged_once_each_way_whether_replicas_average_or_not(synchronise, per_device):
+    schedule = shuffled(3, 2, 0, per_device)
+    programs = lower(schedule, 2, tied=True, synchronise=synchronise)
+    last = schedule.n_stages - 1
+    for replica in range(2):
+        found = [
+            [step.action for step in programs.of(position, replica) if step.action.kind in TIED]
+            for position in range(3)
+        ]
+        assert found == [
+            [Action(0, Kind.SEND_E, peer=last), Action(0, Kind.RECV_E, peer=-last)],
+            [],
+            [Action(last, Kind.SEND_E, peer=-last), Action(last, Kind.RECV_E, peer=last)],
+        ]
+
+
+def test_the_tied_gradient_is_sent_when_the_replicas_have_averaged_theirs():
+    steps = lower(shuffled(2, 2, 0), 3, tied=True).of(0, 1)
+    (sent,) = (step for step in steps if step.action.kind is Kind.SEND_E)
+    needs = Counter(steps[need].action.kind for need in sent.needs)
+    assert (needs[Kind.REDUCE], needs[Kind.RECV_P]) == (1, 2)
+
+
+def test_one_device_exchanges_no_embedding_with_itself():
+    assert not {step.action.kind for step in lower(shuffled(1, 2, 0), 2, tied=True).of(0, 0)} & TIED
+
+
+@given(lowered())
+@settings(max_examples=60, deadline=None)
+def test_an_iteration_alone_exchanges_nothing_between_replicas(programs):
+    between = {Kind.SEND_G, Kind.RECV_G, Kind.SEND_P, Kind.RECV_P, Kind.REDUCE, Kind.PACK}
+    alone = lower(programs.schedule, programs.n_replicas, "ring", tied=True, compressed=True, synchronise=False)
+    for position, replica in devices_of(alone):
+        assert not {step.action.kind for step in alone.of(position, replica)} & between
+
+
+def test_gradients_are_packed_once_before_they_are_sent_and_only_where_compressed():
+    assert [kinds[Kind.PACK] for kinds in tail_kinds()] == [0, 0, 0]
+    assert [kinds[Kind.PACK] for kinds in tail_kinds(compressed=True)] == [1, 1, 1]
+    steps = lower(shuffled(1, 1, 0), 3, compressed=True).of(0, 0)
+    (packed,) = (i for i, step in enumerate(steps) if step.action.kind is Kind.PACK)
+    assert all(packed in step.needs for step in steps if step.action.kind is Kind.SEND_G)
+
+
+@given(lowered())
+@settings(max_examples=60, deadline=None)
+def test_computations_are_done_in_an_order_that_no_device_can_be_stuck_in_alone(programs):
+    """What a computation needs of earlier computations is done before it."""
+    for position, replica in devices_of(programs):
+        steps = programs.of(position, replica)
+        computed = [i for i, step in enumerate(steps) if step.action.kind in COMPUTE]
+        assert computed == sorted(computed)
+        assert computed[-1] == len(steps) - 1
+
+
+def test_one_device_with_several_stages_passes_results_on_without_messages():
+    schedule = Schedule.from_orders("alone", ["0F0 1F0 1B0 0B0"])
+    steps = lower(schedule, 1).of(0, 0)
+    assert [step.action for step in steps] == [*schedule, Action(0, Kind.STEP)]
+    assert [step.needs for step in steps] == [(), (0,), (1,), (0, 2), (3,)]
+
+
+@pytest.mark.parametrize(
+    ("order", "says"),
+    [
+        ("1F0 0F0 1B0 0B0", "1F0 comes before 0F0, which it needs"),
+        ("0F0 1F0 0B0 1B0", "0B0 comes before 1B0, which it needs"),
+    ],
+)
+def test_one_device_that_asks_for_a_later_result_of_its_own_is_refused(order, says):
+    with pytest.raises(ScheduleError, match=says):
+        lower(Schedule.from_orders("alone", [order]), 1)
