@@ -23,6 +23,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python benchmarks/baseline.py
 	$(BIN)/python benchmarks/bounds.py
+	$(BIN)/python benchmarks/simulation.py
 
 # The built widgets are committed, so that neither a clone nor a wheel needs Node.
 js:

@@ -157,7 +157,9 @@ class Action(NamedTuple):
         return Action(stage, SENDS[self.kind], self.microbatch, self.peer)
 
 
-WRITTEN = re.compile(r"(?P<stage>\d{1,6})(?P<kind>[A-Z]+(?:_[A-Z])?)(?P<microbatch>\d{1,9})?(?P<peer>[+-]\d{1,6})?")
+WRITTEN = re.compile(
+    r"(?P<stage>\d{1,6})(?P<kind>[A-Z]+(?:_[A-Z])?)(?P<microbatch>\d{1,9})?(?P<peer>[+-]\d{1,6})?", re.ASCII
+)
 WRITTEN_KINDS = frozenset(Kind)
 
 
@@ -178,6 +180,8 @@ class Schedule:
     def __post_init__(self) -> None:
         if not self.programs:
             raise ScheduleError(f"schedule {self.name} has no program; wanted one a device")
+        if self.n_microbatches < 1:
+            raise ScheduleError(f"schedule {self.name} has {self.n_microbatches} micro-batches; wanted 1 or more")
         for position, program in enumerate(self.programs):
             self._check(position, program)
 
@@ -185,8 +189,8 @@ class Schedule:
         where = f"schedule {self.name}, device {position}"
         done: set[tuple[int, Kind, int | None]] = set()
         for action in program:
-            stage, kind, m, _ = action
-            if kind not in PASSES or m is None or not 0 <= m < self.n_microbatches:
+            stage, kind, m, peer = action
+            if kind not in PASSES or m is None or peer is not None or not 0 <= m < self.n_microbatches:
                 raise ScheduleError(f"{where}: {action} is no pass of micro-batches 0 to {self.n_microbatches - 1}")
             if stage % self.n_devices != position or not 0 <= stage < self.n_stages:
                 held = ", ".join(map(str, self.stages_of(position)))

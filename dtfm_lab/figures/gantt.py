@@ -13,6 +13,7 @@ from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import Span, Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.bars import bars
+from dtfm_lab.figures.overlays import MOST_ARROWS, arrows, critical_path, trips_of
 from dtfm_lab.figures.rows import Rows
 from dtfm_lab.figures.theme import LEGEND_BELOW, titled
 
@@ -27,8 +28,12 @@ def gantt(
     iteration: int | None = None,
     lanes: Sequence[str] = ALL_LANES,
     against: Trace | None = None,
+    critical: bool = False,
+    messages: bool = False,
 ) -> go.Figure:
     """One iteration: a row for each device and lane, first stage on top, a bar for each action.
+
+    Of a device with several stages the first one's bars are darkest, the last one's palest.
 
     Parameters
     ----------
@@ -39,11 +44,17 @@ def gantt(
         Any of "compute", "send", "receive". Above 20,000 bars only computations are drawn.
     against
         A second trace of the same placement, hatched, below the first in each row.
+    critical
+        Outline the bars that the iteration's length is made of, and draw a line along them: of each trace
+        that knows what waited for what.
+    messages
+        Arrows from sender to receiver, up to 600. Where sends and receives have no lane, from the first byte's
+        departure; else from the last one's.
 
     Raises
     ------
     TraceError
-        No such iteration; traces of different placements; no lane.
+        No such iteration; traces of different placements; no lane; a critical path that no trace knows.
     UnknownName
         No such lane.
     """
@@ -53,22 +64,36 @@ def gantt(
         raise TraceError("the two traces are of different placements; wanted two of one plan")
     wanted = _lanes(lanes)
     chosen = _iterations(given, iteration)
-    sides = [_spans(t, i, wanted) for t, i in zip(given, chosen, strict=True)]
+    sides = [spans_of(t, i, wanted) for t, i in zip(given, chosen, strict=True)]
     if crowded := sum(map(len, sides)) > MOST_BARS:
         wanted = (Lane.COMPUTE,)
-        sides = [_spans(t, i, wanted) for t, i in zip(given, chosen, strict=True)]
-    rows = Rows(devices, wanted, len(sides))
+        sides = [spans_of(t, i, wanted) for t, i in zip(given, chosen, strict=True)]
+    contexts = [t.context for t in given]
+    rows = Rows(devices, wanted, len(sides), max(c.stages_per_device for c in contexts))
     words = _words(given)
     whole_s = max((span.end_s for spans in sides for span in spans), default=0.0)
     unit, scale = ("ms", 1e3) if whole_s < 1 else ("s", 1.0)
-    figure = go.Figure(bars(sides, devices, rows, unit, words))
+    figure = go.Figure(bars(sides, contexts, rows, unit, words))
+    said = [f"computations only: with messages, more than {MOST_BARS:,} bars"] if crowded else []
+    if any(c.stages_per_device > 1 for c in contexts):
+        said.append("paler: a device's later stages")
+    if messages:
+        trips = [trips_of(t, i) for t, i in zip(given, chosen, strict=True)]
+        if (n := sum(map(len, trips))) > MOST_ARROWS:
+            said.append(f"no arrows: {n:,} messages, more than {MOST_ARROWS}")
+        else:
+            figure.add_traces(arrows(trips, contexts, rows, unit, whole_s))
+    if critical:
+        known = [side for side, t in enumerate(given) if t.after is not None] or [0]
+        paths = {side: given[side].critical_path(chosen[side]) for side in known}
+        figure.add_traces(critical_path({side: (given[side], path) for side, path in paths.items()}, rows, scale))
     figure.update_xaxes(title_text=f"time since the iteration began ({unit})", range=[0, whole_s * scale * 1.005])
     figure.update_yaxes(**rows.axis())
     lengths_s = [float(t.end_s[t.iteration == i].max()) for t, i in zip(given, chosen, strict=True)]
     return titled(
         figure,
         _title(given, words, lengths_s),
-        _subtitle(given, words, chosen, crowded),
+        _subtitle(given, words, chosen, said),
         barmode="overlay",
         height=max(300, rows.height_px + 168),
         hovermode="closest",
@@ -76,12 +101,6 @@ def gantt(
         margin_b=84,
         uniformtext={"minsize": 8, "mode": "hide"},
     )
-
-
-def typical_iteration(trace: Trace) -> int:
-    """The iteration whose length is nearest the median."""
-    nearest = np.argmin(np.abs(trace.iteration_ends_s - trace.iteration_s))
-    return int(np.unique(trace.iteration)[nearest])
 
 
 def _lanes(lanes: Sequence[str]) -> tuple[Lane, ...]:
@@ -97,7 +116,7 @@ def _lanes(lanes: Sequence[str]) -> tuple[Lane, ...]:
 def _iterations(traces: list[Trace], iteration: int | None) -> list[int]:
     """Of each trace, the iteration to draw."""
     if iteration is None:
-        return [typical_iteration(trace) for trace in traces]
+        return [trace.typical_iteration for trace in traces]
     has_it = [iteration in trace.iteration for trace in traces]
     serves = [found or trace.n_iterations == 1 for found, trace in zip(has_it, traces, strict=True)]
     if not (any(has_it) and all(serves)):
@@ -106,7 +125,7 @@ def _iterations(traces: list[Trace], iteration: int | None) -> list[int]:
     return [iteration if found else int(trace.iteration[0]) for found, trace in zip(has_it, traces, strict=True)]
 
 
-def _spans(trace: Trace, iteration: int, lanes: tuple[Lane, ...]) -> list[Span]:
+def spans_of(trace: Trace, iteration: int, lanes: tuple[Lane, ...]) -> list[Span]:
     drawn = np.array([action.lane in lanes for action in trace.actions])
     keep = (trace.iteration == iteration) & drawn[trace.action]
     columns = (trace.replica, trace.action, trace.start_s, trace.end_s)
@@ -133,12 +152,11 @@ def _title(traces: list[Trace], words: list[str], lengths_s: list[float]) -> str
     return f"{schedule} · {clock} clock · {took} an iteration"
 
 
-def _subtitle(traces: list[Trace], words: list[str], chosen: list[int], crowded: bool) -> str:
+def _subtitle(traces: list[Trace], words: list[str], chosen: list[int], said: list[str]) -> str:
     context = traces[0].context
     parts = [f"{context.job} on {context.topology}"]
     parts += [f"{words[0]} above, {words[1]} below and hatched"] if len(traces) > 1 else [context.source]
     parts += [
         f"iteration {i} ({t.n_iterations} in all)" for t, i in zip(traces, chosen, strict=True) if t.n_iterations > 1
     ]
-    parts += [f"computations only: with messages, more than {MOST_BARS:,} bars"] if crowded else []
-    return " · ".join(parts)
+    return " · ".join(parts + said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dtfm_lab.domain.schedule import SYNCHRONISATION, Action, Kind, Lane
+from dtfm_lab.domain.schedule import ACROSS_STAGES, Action, Kind, Lane
 from dtfm_lab.figures.theme import literal
 
 LANE_PX = {Lane.COMPUTE: 24, Lane.SEND: 18, Lane.RECEIVE: 18}
@@ -13,6 +13,7 @@ CROWDED_PX = 11
 MANY_DEVICES = 24
 BETWEEN_DEVICES_PX = 4
 BETWEEN_STAGES_PX = 12
+STAGES_NAMED = 3
 FILLED = 0.88
 """of a lane's height; the rest keeps lanes apart"""
 
@@ -27,40 +28,63 @@ class Strip(NamedTuple):
 class Rows:
     """Where each lane of each device stands, in pixels from the top."""
 
-    def __init__(self, devices: tuple[tuple[str, ...], ...], lanes: tuple[Lane, ...], n_sides: int = 1) -> None:
+    def __init__(
+        self,
+        devices: tuple[tuple[str, ...], ...],
+        lanes: tuple[Lane, ...],
+        n_sides: int = 1,
+        stages_per_device: int = 1,
+        lane_px: float | None = None,
+    ) -> None:
+        """``lane_px``: height of every lane; where None, what reads well."""
         self._devices = [[literal(name) for name in group] for group in devices]
+        self._stages_per_device = stages_per_device
         self._lanes = lanes
         many = sum(map(len, devices)) > MANY_DEVICES
-        self._lane_px = {lane: CROWDED_PX * (1 + n_sides) / 2 if many else LANE_PX[lane] for lane in lanes}
+        crowded_px = CROWDED_PX * (1 + n_sides) / 2
+        self._lane_px = {lane: lane_px or (crowded_px if many else LANE_PX[lane]) for lane in lanes}
         self._n_sides = n_sides
         self._top: dict[tuple[int, int, Lane], float] = {}
+        between_px = BETWEEN_STAGES_PX if lane_px is None else 0
         at = 0.0
-        for stage, group in enumerate(devices):
+        for position, group in enumerate(devices):
             for replica in range(len(group)):
                 for lane in lanes:
-                    self._top[stage, replica, lane] = at
+                    self._top[position, replica, lane] = at
                     at += self._lane_px[lane]
                 at += 0 if many or len(lanes) == 1 else BETWEEN_DEVICES_PX
-            at += BETWEEN_STAGES_PX
-        self.height_px = at - BETWEEN_STAGES_PX
+            at += between_px
+        self.height_px = at - between_px
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        return self._lanes
 
     def strip(self, action: Action, replica: int, side: int) -> Strip:
         """Of an action's bar. Messages of the pipeline go forward in the upper half of their lane and
         backward in the lower: the two directions overlap in time."""
-        top = self._top[action.stage, replica, action.lane]
-        height = self._lane_px[action.lane] * FILLED / self._n_sides
-        top += side * height
-        if action.lane is not Lane.COMPUTE and action.kind not in SYNCHRONISATION:
+        middle, height = self._whole(action.stage, replica, action.lane, side)
+        top = middle - height / 2
+        if action.kind in ACROSS_STAGES:
             height /= 2
             top += 0 if action.kind in (Kind.SEND_F, Kind.RECV_F) else height
+        return Strip(top + height / 2, height)
+
+    def first(self, stage: int, replica: int, side: int) -> Strip:
+        """Of the topmost lane of the device that holds this stage."""
+        return self._whole(stage, replica, self._lanes[0], side)
+
+    def _whole(self, stage: int, replica: int, lane: Lane, side: int) -> Strip:
+        height = self._lane_px[lane] * FILLED / self._n_sides
+        top = self._top[stage % len(self._devices), replica, lane] + side * height
         return Strip(top + height / 2, height)
 
     def axis(self) -> dict[str, Any]:
         """The y axis: "stage · device" at the first lane, the other lanes by name and small."""
         places, labels = [], []
-        for (stage, replica, lane), top in self._top.items():
+        for (position, replica, lane), top in self._top.items():
             places.append(top + self._lane_px[lane] * FILLED / 2)
-            name = f"{stage} · {self._devices[stage][replica]}"
+            name = f"{self._stages(position)} · {self._devices[position][replica]}"
             if lane is not self._lanes[0]:
                 name = f'<span style="font-size:9px">{lane.value}</span>'
             elif lane is not Lane.COMPUTE:
@@ -75,3 +99,9 @@ class Rows:
             "showgrid": False,
             "zeroline": False,
         }
+
+    def _stages(self, position: int) -> str:
+        """``1``, or ``1, 5`` where the device holds two; of many the first and the last."""
+        n_positions = len(self._devices)
+        stages = range(position, n_positions * self._stages_per_device, n_positions)
+        return ", ".join(map(str, stages)) if len(stages) <= STAGES_NAMED else f"{stages[0]}…{stages[-1]}"

@@ -14,6 +14,7 @@ from dtfm_lab.planning.search import PROVEN
 SUBTITLE_LETTERS = 130
 """that fit into the width of a notebook cell"""
 SUBTITLE_LINE_PX = 16
+HEADING_PX = 22
 WORDLESS = " "
 """at a point without words among others with: where they are empty, plotly loses others when it draws again"""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
@@ -72,6 +73,13 @@ def titled(figure: go.Figure, title: str, subtitle: str = "", **layout: Any) -> 
         margin={"t": 64 + (20 + SUBTITLE_LINE_PX * (len(lines) - 1) if lines else 0), "r": 32, "b": 60, "l": 32},
     )
     figure.update_layout(**layout)
+    return figure
+
+
+def with_headings(figure: go.Figure) -> go.Figure:
+    """A titled figure with room for the headings of its topmost panels, in place."""
+    figure.update_annotations(selector={"yref": "paper", "yanchor": "bottom"}, font_size=13, yshift=2)
+    figure.update_layout(margin_t=figure.layout.margin.t + HEADING_PX)
     return figure
 
 

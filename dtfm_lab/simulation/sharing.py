@@ -20,6 +20,8 @@ WORTH_S = 6.0
 """of work left, from which on other processes are asked: each takes two seconds to begin"""
 AHEAD = 3
 """tasks that each process is given before the first of them is back: what is left behind when nobody asks on"""
+SETTINGS = {"LOKY_MAX_MEMORY_LEAK_SIZE": "4e9"}
+"""what a process may grow by before loky takes it for leaking and begins another: caches grow by hundreds of MB"""
 LOOK_S = 0.5
 """between two looks of a process for the one that began it"""
 
@@ -52,7 +54,7 @@ def _elsewhere(
 ) -> Iterator[Result]:
     from loky import ProcessPoolExecutor  # 0.1 s, and most that is shared out is not worth it
 
-    pool = ProcessPoolExecutor(n_workers, initializer=_settle, initargs=(os.getpid(),))
+    pool = ProcessPoolExecutor(n_workers, initializer=_settle, initargs=(os.getpid(),), env=SETTINGS)
     given: deque[Future[Result]] = deque()
     try:
         for task in tasks:

@@ -154,3 +154,10 @@ def test_devices_hold_stages_in_turn():
 def test_a_schedule_of_no_device_is_refused():
     with pytest.raises(ScheduleError, match="schedule mine has no program; wanted one a device"):
         Schedule.from_orders("mine", [])
+
+
+def test_a_schedule_of_no_microbatches_and_a_pass_with_a_peer_are_refused():
+    with pytest.raises(ScheduleError, match="schedule mine has 0 micro-batches; wanted 1 or more"):
+        Schedule.from_orders("mine", ["", ""])
+    with pytest.raises(ScheduleError, match="is no pass of micro-batches"):
+        Schedule.from_orders("mine", ["0F0+1 0B0"])

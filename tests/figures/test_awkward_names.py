@@ -12,6 +12,8 @@ from dtfm_lab.compare import compare
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import search
+from dtfm_lab.simulation.memory import memory
+from dtfm_lab.simulation.sensitivity import sensitivity
 from dtfm_lab.simulation.simulate import simulate
 
 NAMES = ["<u>x</u>", "a&b", "$x$", "%{y}", "&lt;", "it's", '"q"', "\\frac"]
@@ -38,6 +40,11 @@ FIGURES = {
     "costs": lambda plan, steps: figures.cost_breakdown(plan),
     "convergence": lambda plan, steps: figures.convergence({"<b>mine</b> $1$ %{y}": steps}),
     "gantt": lambda plan, steps: figures.gantt(simulate(plan)),
+    "gantt with all": lambda plan, steps: figures.gantt(simulate(plan), critical=True, messages=True),
+    "side by side": lambda plan, steps: figures.side_by_side([simulate(plan)]),
+    "bubble": lambda plan, steps: figures.bubble(simulate(plan)),
+    "memory": lambda plan, steps: figures.memory_over_time(memory(plan)),
+    "sensitivity": lambda plan, steps: figures.sensitivity(sensitivity(plan)),
     "comparison": lambda plan, steps: figures.comparison(compare(simulate(plan), simulate(plan))),
 }
 

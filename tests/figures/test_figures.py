@@ -18,6 +18,9 @@ from dtfm_lab.domain.topology import Topology
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.memory import memory
+from dtfm_lab.simulation.sensitivity import sensitivity
+from dtfm_lab.simulation.sweeps import sweep
 
 
 def numbers(value):
@@ -79,6 +82,18 @@ MAKERS = {
     "step d": lambda s: figures.step(s.large, "d"),
     "gantt": lambda s: figures.gantt(s.predicted),
     "gantt of two": lambda s: figures.gantt(s.predicted, against=s.measured),
+    "gantt with all": lambda s: figures.gantt(s.predicted, critical=True, messages=True),
+    "gantt of interleaved stages": lambda s: figures.gantt(simulate(s.small, "interleaved-1f1b"), critical=True),
+    "large gantt": lambda s: figures.gantt(simulate(s.large, "gpipe"), critical=True, messages=True),
+    "side by side": lambda s: figures.side_by_side([simulate(s.small, name) for name in ("gpipe", "zb-h1")]),
+    "large side by side": lambda s: figures.side_by_side([simulate(s.large, name) for name in ("gpipe", "1f1b")]),
+    "bubble": lambda s: figures.bubble(s.predicted),
+    "large bubble": lambda s: figures.bubble(simulate(s.large, "gpipe")),
+    "memory": lambda s: figures.memory_over_time(memory(s.small, trace=s.predicted)),
+    "large memory": lambda s: figures.memory_over_time(memory(s.large, "gpipe")),
+    "sensitivity": lambda s: figures.sensitivity(sensitivity(s.small, "1f1b")),
+    "sweep": lambda s: figures.sweep(sweep(s.small, workers=1, schedule=["gpipe", "1f1b"], latency=[0, 1, 2])),
+    "sweep of names": lambda s: figures.sweep(sweep(s.small, workers=1, compression=["none", "int8"])),
     "convergence": lambda s: figures.convergence({"one": s.steps, "two": s.steps[:1]}),
     "convergence in time": lambda s: figures.convergence(s.population, against="seconds", diversity=True),
     "convergence of a step": lambda s: figures.convergence(s.steps[:1]),
@@ -128,7 +143,8 @@ def test_figures_have_a_title_a_height_and_no_latex(figure):
 
 
 def test_visible_axes_of_numbers_carry_a_unit_or_a_noun(figure):
-    axes = [a for a in figure.select_xaxes() if a.visible is not False]
+    axes = [a for a in figure.select_xaxes() if a.visible is not False and a.showticklabels is not False]
+    assert axes or not figure.layout.xaxis.visible
     assert all(axis.title.text for axis in axes)
 
 
@@ -256,6 +272,13 @@ def test_a_comparison_shows_every_kind_once_and_the_worst_links(compared):
     errors = compared.links["arrival_error_s"].abs().sort_values()
     assert len(arrivals.x) == 16
     assert sorted(np.abs(arrivals.x)) == pytest.approx(list(errors.tail(16) * 1e3))
+
+
+def test_a_comparison_names_the_halves_of_split_backwards(small_plan):
+    trace = simulate(small_plan, "zb-h1")
+    measured = next(t for t in figures.comparison(compare(trace, trace)).data if t.name == "measured")
+    assert {"backward of inputs", "backward of weights"} < set(measured.y)
+    assert "backward" not in measured.y
 
 
 def test_losses_are_drawn_by_iteration(measured):

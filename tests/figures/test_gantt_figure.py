@@ -111,6 +111,76 @@ def test_every_kind_has_a_colour_and_a_name_and_a_receive_its_sends_colour():
     assert len({KIND_COLORS[kind] for kind in Kind if kind not in RECEIVES}) == len(Kind) - len(SENDS)
 
 
+@pytest.mark.parametrize("lanes", [["compute"], ["compute", "send", "receive"]])
+def test_the_critical_path_is_outlined_and_followed_from_the_beginning_to_the_end(predicted, lanes):
+    figure = figures.gantt(predicted, lanes=lanes, critical=True)
+    path = predicted.critical_path()
+    [outlines] = [bar for bar in figure.data if bar.name == "on the critical path"]
+    drawn = [predicted.actions[predicted.action[row]].lane.value in lanes for row in path["row"]]
+    assert np.array(outlines.base) == pytest.approx(predicted.start_s[path["row"][drawn]] * 1e3)
+    casing, line = (trace for trace in figure.data if trace.name == "critical path")
+    assert casing.x == line.x
+    assert casing.line.width > line.line.width
+    times = [x for x in line.x if x is not None]
+    assert times[0] == 0.0
+    assert times[-1] == pytest.approx(predicted.iteration_s * 1e3)
+    assert times == sorted(times)
+
+
+def test_without_the_question_there_is_no_critical_path(predicted):
+    assert "critical path" not in {trace.name for trace in figures.gantt(predicted).data}
+
+
+def test_of_two_traces_the_one_that_knows_shows_its_critical_path(predicted, measured):
+    figure = figures.gantt(measured, against=predicted, critical=True)
+    assert "critical path" in {trace.name for trace in figure.data}
+    with pytest.raises(TraceError, match="does not know what each action waited for"):
+        figures.gantt(measured, critical=True)
+
+
+def test_an_arrow_a_message_from_its_sending_to_its_arrival(predicted):
+    figure = figures.gantt(predicted, lanes=["compute"], messages=True)
+    ways = list(figure.select_traces({"type": "scatter", "mode": "lines+markers"}))
+    kinds = np.array([action.kind for action in predicted.actions])[predicted.action]
+    sends = np.isin(kinds, list(SENDS))
+    begin = np.concatenate([trace.x[::3] for trace in ways]).astype(float)
+    end = np.concatenate([trace.x[1::3] for trace in ways]).astype(float)
+    assert np.sort(begin) == pytest.approx(np.sort(predicted.start_s[sends] * 1e3))
+    arrivals = predicted.end_s[np.isin(kinds, list(RECEIVES))]
+    assert np.sort(end) == pytest.approx(np.sort(arrivals * 1e3))
+    words = [text for trace in ways for text in trace.hovertext]
+    assert any(text.startswith("activation 0 · ") and " → " in text for text in words)
+
+
+def test_too_many_arrows_are_left_out_and_said(large_plan):
+    figure = figures.gantt(simulate(large_plan, "gpipe"), messages=True)
+    assert not [trace for trace in figure.data if trace.type == "scatter"]
+    assert "no arrows: " in figure.layout.title.subtitle.text
+
+
+def test_interleaved_stages_share_a_row_and_differ_in_shade(small_plan):
+    trace = simulate(small_plan, "interleaved-1f1b")
+    figure = figures.gantt(trace, lanes=["compute"])
+    assert len(bars_of(figure)) == sum(trace.actions[a].lane is Lane.COMPUTE for a in trace.action)
+    assert [label.split(" · ")[0] for label in figure.layout.yaxis.ticktext[::2]] == ["0, 4", "1, 5", "2, 6", "3, 7"]
+    forwards = [bar for bar in figure.data if bar.name == "forward"]
+    assert len(forwards) == len({bar.marker.color for bar in forwards}) == 2
+    assert sum(bool(bar.showlegend) for bar in forwards) == 1
+    assert any("forward 0 of stage 4" in text for bar in forwards for text in bar.hovertext)
+    assert "paler" in figure.layout.title.subtitle.text
+
+
+def test_interleaved_messages_go_round_to_the_first_device(small_plan):
+    figure = figures.gantt(simulate(small_plan, "interleaved-1f1b"), messages=True)
+    assert len(list(figure.select_traces({"type": "scatter", "mode": "lines+markers"}))) == 4
+
+
+def test_the_halves_of_a_split_backward_have_names_and_numbers(small_plan):
+    named = {bar.name: bar for bar in figures.gantt(simulate(small_plan, "zb-h1")).data}
+    assert "backward" not in named
+    assert set(named["backward of inputs"].text) == set(named["backward of weights"].text) == set("0123")
+
+
 @pytest.mark.parametrize("iteration", [3, -1])
 def test_an_iteration_that_was_not_traced_is_refused(predicted, measured, iteration):
     with pytest.raises(TraceError, match=f"iteration is {iteration}; wanted one that was traced, 0 to 2"):

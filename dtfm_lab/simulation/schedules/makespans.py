@@ -22,7 +22,7 @@ Warmups = tuple[int, ...]
 
 
 class Makespans:
-    """Seconds of one iteration by warm-ups, synchronisation left out; each is played once.
+    """Seconds of one iteration by warm-ups, each played once; of one that synchronises where every one does.
 
     Warm-ups change only the order in which devices compute: the engine plays one scene of which the order is taken
     out, with the order in question as edges of its own.
@@ -51,7 +51,8 @@ class Makespans:
     @cached_property
     def _unordered(self) -> Scene:
         job = self._plan.job
-        programs = programs_of(self._plan, adaptive(job.n_stages, job.n_microbatches), synchronise=False)
+        plain = adaptive(job.n_stages, job.n_microbatches)
+        programs = programs_of(self._plan, plain, synchronise=job.synchronise_every == 1)
         scene = Scene.of(self._plan, programs, self._profile)
         return replace(scene, structure=_without_lanes(scene.structure))
 

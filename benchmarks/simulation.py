@@ -1,0 +1,135 @@
+"""What a simulated row costs: one iteration of 1e4 to 1e6 rows, on independent pairs and on one card a device.
+
+Microseconds a row, kernels compiled. ``first`` is simulate() of a schedule not seen before: built, lowered, laid out
+as arrays, played and made a trace. ``again`` is the same call once more; ``play`` the event loop alone, which is all
+that other durations or links cost. The opponents, in the same run and up to 150,000 rows: ``plain``, an interpreter of
+the same programs in Python that asks the emulated links one by one, and which the engine is tested against;
+``networkx``, its longest path through the order that the engine has found, which only adds up. Its place is beside
+``play``: neither counts what it takes to build the graph.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import networkx as nx
+import numpy as np
+
+from dtfm_lab.domain.links import QUEUEING, Links
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.program import lower
+from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.durations import analytic
+from dtfm_lab.simulation.engine import Played, Scene, programs_of
+from dtfm_lab.simulation.kernels import choice
+from dtfm_lab.simulation.kernels.events import RECEIVE
+from dtfm_lab.simulation.schedules import schedules
+from dtfm_lab.simulation.structure import structure
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "simulation"))
+from plans import node_of, plan_of, uneven
+from slow_interpreter import interpret
+
+N_STAGES, N_REPLICAS = 8, 4
+ROWS_PER_MICROBATCH = N_REPLICAS * (2 * N_STAGES + 4 * (N_STAGES - 1))
+MICROBATCHES = [round(rows / ROWS_PER_MICROBATCH) for rows in (1e4, 2.4e4, 1e5, 1e6)]
+LARGEST_FOR_OPPONENTS = 150_000
+"""rows"""
+
+
+@click.command(help=__doc__)
+@click.option("--schedule", default="1f1b", show_default=True, type=click.Choice(sorted(schedules)))
+@click.option("--repeats", default=5, show_default=True, help="Of what is warm; the fastest counts.")
+def main(schedule: str, repeats: int) -> None:
+    seconds = timed(lambda: choice.begin().wait())
+    shape = f"{N_STAGES} stages x {N_REPLICAS} replicas"
+    print(f"{schedule} on {shape}; kernels compiled, or read back, in {seconds:.1f} s")
+    columns = ["rows", "first", "again", "play", "plain", "networkx", "play, whole"]
+    print(f"{'queueing':10}" + "".join(f"{column:>14}" for column in columns))
+    for queueing in QUEUEING:
+        for n_microbatches in MICROBATCHES:
+            one_size(schedule, queueing, n_microbatches, repeats)
+
+
+def one_size(name: str, queueing: str, n_microbatches: int, repeats: int) -> None:
+    plan = drawn_plan(n_microbatches)
+    lower.cache_clear()
+    structure.cache_clear()
+    first_s = timed(lambda: simulate(plan, name, queueing=queueing))
+    again_s = min(timed(lambda: simulate(plan, name, queueing=queueing)) for _ in range(repeats))
+    links, scene = Links.of(plan.topology, queueing), scene_of(plan, name)
+    play_s = min(timed(lambda: scene.play(links)) for _ in range(repeats))
+    n_rows = len(scene.structure)
+    columns = [first_s, again_s, play_s]
+    if n_rows <= LARGEST_FOR_OPPONENTS:
+        columns += opponents(plan, scene, links)
+    shown = "".join(f"{1e6 * seconds / n_rows:>14.2f}" for seconds in columns) + " " * 14 * (5 - len(columns))
+    print(f"{queueing:10}{n_rows:>14,}{shown}{1e3 * play_s:>11.1f} ms", flush=True)
+
+
+def drawn_plan(n_microbatches: int) -> Plan:
+    """On a network of its own, so that nothing of it is known."""
+    return plan_of(N_STAGES, n_microbatches, N_REPLICAS, uneven(N_STAGES * N_REPLICAS, n_microbatches))
+
+
+def scene_of(plan: Plan, name: str) -> Scene:
+    """Every computation of a duration of its own."""
+    programs = programs_of(plan, schedules[name](N_STAGES, plan.job.n_microbatches))
+    scene = Scene.of(plan, programs, analytic(plan, programs))
+    drawn_s = np.random.default_rng(0).random(len(scene.compute_s))
+    return replace(scene, compute_s=np.where(scene.structure.work >= 0, drawn_s, 0.0))
+
+
+def opponents(plan: Plan, scene: Scene, links: Links) -> list[float]:
+    """Seconds of the plain interpreter and of networkx, which must find what the engine does."""
+    played = scene.play(links)
+    nodes = node_of(scene)
+    seconds = {node: float(scene.compute_s[i]) for node, i in nodes.items()}
+    began = time.perf_counter()
+    times = interpret(plan, scene.structure.programs, links, seconds)
+    plain_s = time.perf_counter() - began
+    found = np.array([times[node][1] for node in nodes])
+    assert np.allclose(found, played.end_s[list(nodes.values())], rtol=1e-9)
+    graph = in_its_order(played)
+    began = time.perf_counter()
+    longest_s = nx.dag_longest_path_length(graph)
+    networkx_s = time.perf_counter() - began
+    assert np.isclose(longest_s, played.makespan_s, rtol=1e-9)
+    return [plain_s, networkx_s]
+
+
+def in_its_order(played: Played) -> nx.DiGraph:
+    """From start to start, as long as one waits for the other; from the last ones to the end."""
+    whole, n = played.scene.structure, len(played.scene.structure)
+    source = np.repeat(np.arange(n), np.diff(whole.next_from))
+    received = np.flatnonzero(whole.role == RECEIVE)
+    queued = np.flatnonzero(played.before >= 0)
+    sent = whole.partner[received]
+    sources = np.concatenate([source, played.before[queued], sent, np.arange(n)])
+    targets = np.concatenate([whole.next_node, queued, received, np.full(n, n)])
+    waits_s = np.concatenate(
+        [
+            played.duration_s[source],
+            played.duration_s[played.before[queued]],
+            played.latency_s[sent],
+            played.duration_s,
+        ]
+    )
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from(zip(sources.tolist(), targets.tolist(), waits_s.tolist(), strict=True))
+    return graph
+
+
+def timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""What devices hold in memory as the iteration goes on, against what they have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import FloatArray, format_bytes
+from dtfm_lab.figures.palette import BLUE, CRIMSON, GREEN, ORANGE, PURPLE, SKY, VERMILLION
+from dtfm_lab.figures.theme import LEGEND_BELOW, described, literal, titled, with_headings
+from dtfm_lab.simulation.memory import MemoryReport
+
+MOST_DEVICES = 8
+PANEL_PX = 132
+HEADING_PX = 40
+MOST_POINTS = 3_000
+"""of a curve; a panel is some 400 pixels wide"""
+IN_SIGHT = 2.0
+"""limits up to so many times the highest peak are drawn; further up they would press the curves flat"""
+BANDS = {
+    "parameters": GREEN,
+    "gradients": PURPLE,
+    "optimiser states": BLUE,
+    "activations": ORANGE,
+    "messages": SKY,
+}
+UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
+
+
+class Curve(NamedTuple):
+    """One device's bytes from each time on."""
+
+    time: FloatArray
+    bands: dict[str, FloatArray]
+    limit_bytes: float
+
+    @property
+    def total(self) -> FloatArray:
+        return np.sum(list(self.bands.values()), axis=0)
+
+
+class Axes(NamedTuple):
+    """What all panels share."""
+
+    until: float
+    x_scale: float
+    x_title: str
+    top_bytes: float
+    y_unit: tuple[str, int]
+
+    @classmethod
+    def of(cls, curves: Sequence[Curve], until: float, *, timed: bool) -> Axes:
+        peak_bytes = max(float(curve.total.max()) for curve in curves)
+        in_sight = [curve.limit_bytes for curve in curves if curve.limit_bytes <= IN_SIGHT * peak_bytes]
+        top_bytes = 1.08 * max([peak_bytes, *in_sight]) or 1.0
+        unit, x_scale = ("ms", 1e3) if timed and until < 1 else ("s", 1.0)
+        x_title = f"time since the iteration began ({unit})" if timed else "computations of the device"
+        y_unit = next(((name, n) for name, n in UNITS if top_bytes >= n), UNITS[-1])
+        return cls(until, x_scale, x_title, top_bytes, y_unit)
+
+
+def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = None, iteration: int = 0) -> go.Figure:
+    """A panel a device: what it holds, stacked, under its limit; what is over the limit stands out.
+
+    Parameters
+    ----------
+    devices
+        Names; all where None and there are no more than eight, else the eight with least to spare.
+    iteration
+        Of the trace that the report is of, from 0.
+
+    Raises
+    ------
+    UnknownName
+        No such device.
+    TraceError
+        No such iteration.
+    """
+    chosen = _chosen(report, devices)
+    of_iteration = report.levels.device // report.limit_bytes.size
+    if not 0 <= iteration <= (last := int(of_iteration.max(initial=0))):
+        raise TraceError(f"iteration is {iteration}; wanted 0 to {last}, those that the report is of")
+    until = float(report.levels.time[of_iteration == iteration].max(initial=0.0))
+    curves = {at: _curve(report, at, iteration) for at in chosen}
+    axes = Axes.of(list(curves.values()), until, timed=report.timed)
+    n_columns = 1 if len(chosen) == 1 else 2
+    n_rows = -(-len(chosen) // n_columns)
+    total_px = n_rows * PANEL_PX + (n_rows - 1) * HEADING_PX
+    figure = make_subplots(
+        rows=n_rows,
+        cols=n_columns,
+        shared_xaxes=True,
+        shared_yaxes=True,
+        vertical_spacing=HEADING_PX / total_px if n_rows > 1 else 0.0,
+        horizontal_spacing=0.04,
+        subplot_titles=[_heading(report, at) for at in chosen],
+    )
+    has_limit = False
+    for number, at in enumerate(chosen):
+        row, column = (n + 1 for n in divmod(number, n_columns))
+        traces = _drawn(curves[at], axes, first=number == 0)
+        if traces[-1].legendgroup == "limit":
+            traces[-1].showlegend, has_limit = not has_limit, True
+        figure.add_traces(traces, rows=row, cols=column)
+        if number >= len(chosen) - n_columns:
+            figure.update_xaxes(title_text=axes.x_title, showticklabels=True, row=row, col=column)
+    figure.update_xaxes(range=[0, axes.until * axes.x_scale or 1.0], showgrid=False)
+    figure.update_yaxes(range=[0, axes.top_bytes / axes.y_unit[1]])
+    figure.update_yaxes(title_text=axes.y_unit[0], col=1)
+    titled(
+        described(figure, _told(report)),
+        report.sentence,
+        _subtitle(report, len(chosen), asked=devices is not None),
+        height=max(320, total_px + 214),
+        legend={**LEGEND_BELOW, "traceorder": "normal"},
+        margin_b=108,
+        hovermode="x unified",
+    )
+    return with_headings(figure)
+
+
+def _chosen(report: MemoryReport, devices: Sequence[str] | None) -> list[tuple[int, int]]:
+    """(position, replica) of the devices to draw, in stage order."""
+    everyone = list(np.ndindex(report.limit_bytes.shape))
+    if devices is None:
+        spare = (report.limit_bytes - report.peak_bytes).astype(float)
+        tightest = sorted(everyone, key=lambda at: (spare[at], at))[:MOST_DEVICES]
+        return sorted(tightest)
+    names = {report.devices[position][replica]: (position, replica) for position, replica in everyone}
+    wanted = [devices] if isinstance(devices, str) else list(devices)
+    for name in wanted:
+        if name not in names:
+            raise unknown("device of this plan", name, names)
+    return sorted({names[name] for name in wanted}) or _chosen(report, None)
+
+
+def _curve(report: MemoryReport, at: tuple[int, int], iteration: int) -> Curve:
+    position, replica = at
+    n_devices, levels = report.limit_bytes.size, report.levels
+    index = iteration * n_devices + position * report.limit_bytes.shape[1] + replica
+    begin, end = np.searchsorted(levels.device, [index, index + 1])
+    time = np.append(0.0, levels.time[begin:end])
+    moving = {
+        "activations": np.append(0.0, levels.activations_bytes[begin:end]),
+        "messages": np.append(0.0, levels.messages_bytes[begin:end]),
+    }
+    if len(time) > MOST_POINTS:
+        time, moving = _thinned(time, moving)
+    fixed = {
+        "parameters": report.static.parameters,
+        "gradients": report.static.gradients,
+        "optimiser states": report.static.optimizer,
+    }
+    bands = {name: np.full(len(time), float(of[position])) for name, of in fixed.items()} | moving
+    return Curve(time, bands, float(report.limit_bytes[at]))
+
+
+def _thinned(time: FloatArray, moving: dict[str, FloatArray]) -> tuple[FloatArray, dict[str, FloatArray]]:
+    """Of each of many short whiles, the moment at which most is held."""
+    total = np.sum(list(moving.values()), axis=0)
+    slot = np.minimum((time / time[-1] * MOST_POINTS).astype(int), MOST_POINTS - 1)
+    fullest = np.lexsort((total, slot))
+    keep = np.sort(fullest[np.flatnonzero(np.diff(slot[fullest], append=MOST_POINTS))])
+    return time[keep], {name: of[keep] for name, of in moving.items()}
+
+
+def _drawn(curve: Curve, axes: Axes, *, first: bool) -> list[go.Scatter]:
+    """The bands, then what is over the limit, and the limit, where that is in sight."""
+    x = np.append(curve.time, axes.until) * axes.x_scale
+    unit, per_unit = axes.y_unit
+    traces = [
+        go.Scatter(
+            x=x,
+            y=np.append(of, of[-1]) / per_unit,
+            mode="lines",
+            name=name,
+            legendgroup=name,
+            showlegend=first,
+            stackgroup="held",
+            line={"width": 0, "shape": "hv"},
+            fillcolor=BANDS[name],
+            hovertemplate=f"{name} %{{y:.3g}} {unit}<extra></extra>",
+        )
+        for name, of in curve.bands.items()
+    ]
+    if curve.limit_bytes > axes.top_bytes:
+        return traces
+    limit = curve.limit_bytes / per_unit
+    held = np.append(curve.total, curve.total[-1]) / per_unit
+    if (held > limit).any():
+        steps = np.repeat(np.maximum(held, limit), 2)[:-1]
+        traces.append(
+            go.Scatter(
+                x=[*np.repeat(x, 2)[1:], x[-1], x[0]],
+                y=[*steps, limit, limit],
+                mode="lines",
+                name="over the limit",
+                showlegend=False,
+                hoverinfo="skip",
+                fill="toself",
+                line={"width": 0},
+                fillpattern={"shape": "/", "size": 6, "fgcolor": CRIMSON, "bgcolor": "rgba(255, 255, 255, 0.35)"},
+            )
+        )
+    traces.append(
+        go.Scatter(
+            x=[0, axes.until * axes.x_scale],
+            y=[limit, limit],
+            mode="lines",
+            name="what the device has",
+            legendgroup="limit",
+            showlegend=False,
+            line={"width": 2, "color": CRIMSON, "dash": "dash"},
+            hovertemplate=f"limit %{{y:.3g}} {unit}<extra></extra>",
+        )
+    )
+    return traces
+
+
+def _heading(report: MemoryReport, at: tuple[int, int]) -> str:
+    name = f"<b>{at[0]} · {literal(report.devices[at[0]][at[1]])}</b>"
+    needs, has = format_bytes(report.peak_bytes[at]), format_bytes(report.limit_bytes[at])
+    if over := int(report.over_bytes[at]):
+        return f'{name} {needs} of {has}, <span style="color:{VERMILLION}"><b>{format_bytes(over)} over</b></span>'
+    return f"{name} {needs} of {has}"
+
+
+def _subtitle(report: MemoryReport, n_shown: int, *, asked: bool) -> str:
+    n = report.limit_bytes.size
+    parts = [f"{n_shown} of {n} devices" + ("" if asked else ", those with least to spare")] if n_shown < n else []
+    parts += ["above each panel: what the device needs at most, of what it has"]
+    parts += [] if report.timed else ["by the order of computations, before any is played"]
+    return " · ".join(parts)
+
+
+def _told(report: MemoryReport) -> str:
+    n, n_over = report.limit_bytes.size, int(np.count_nonzero(report.over_bytes))
+    begin = f"Memory held over time by {n} devices, of which {n_over or 'none'} need more than they have"
+    return f"{begin}. {report.sentence}."

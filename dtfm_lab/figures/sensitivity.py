@@ -1,0 +1,131 @@
+"""What a better link or device would bring: the table of ``simulation.sensitivity`` as a tornado."""
+
+from __future__ import annotations
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.palette import CAUSE_COLORS, EDGES
+from dtfm_lab.figures.theme import LEGEND_BELOW, described, literal, titled, with_headings
+
+MOST_ROWS = 10
+"""of links, regions and devices each; those that change most"""
+ROW_PX = 24
+HEADING_PX = 44
+NEGLIGIBLE = 1e-9
+WHAT = {
+    "bandwidth": ("bandwidth", CAUSE_COLORS["bandwidth"]),
+    "latency": ("latency", CAUSE_COLORS["latency"]),
+    "compute": ("computing", CAUSE_COLORS["busy"]),
+}
+OF = {"link": "links", "regions": "regions, all links of two or within one", "device": "devices"}
+COLUMNS = ("what", "of", "name", "iteration_s", "change", "sentence")
+
+
+def sensitivity(frame: pd.DataFrame) -> go.Figure:
+    """A bar an improvement: how much shorter the iteration would be. The greatest on top, links, pairs of regions
+    and devices apart; improvements that change nothing are counted, not drawn.
+
+    Raises TraceError for a table of other columns.
+    """
+    if missing := [column for column in COLUMNS if column not in frame.columns]:
+        raise TraceError(f"table has no column {', '.join(missing)}; wanted the table of sensitivity")
+    changes = frame[frame["change"].abs() > NEGLIGIBLE]
+    by = {of: changes[changes["of"] == of] for of in OF}
+    by = {of: rows for of, rows in by.items() if len(rows)}
+    if not by:
+        return _nothing(len(frame))
+    shown = {
+        of: rows.loc[rows["change"].abs().sort_values(ascending=False, kind="stable").index[:MOST_ROWS]]
+        for of, rows in by.items()
+    }
+    drawn_px = ROW_PX * sum(map(len, shown.values()))
+    total_px = drawn_px + HEADING_PX * (len(shown) - 1)
+    figure = make_subplots(
+        rows=len(shown),
+        cols=1,
+        shared_xaxes=True,
+        row_heights=[len(rows) for rows in shown.values()],
+        vertical_spacing=HEADING_PX / total_px if len(shown) > 1 else 0.0,
+        subplot_titles=[_heading(of, rows, by[of]) for of, rows in shown.items()],
+    )
+    named: set[str] = set()
+    for number, rows in enumerate(shown.values(), start=1):
+        for what, (word, color) in WHAT.items():
+            some = rows[rows["what"] == what]
+            if len(some):
+                bar = _bars(some, word, color).update(showlegend=word not in named)
+                figure.add_trace(bar, row=number, col=1)
+                named.add(word)
+        names = [_name(row.name, row.what) for row in rows[["name", "what"]].itertuples(index=False)]
+        axis = {"type": "category", "categoryorder": "array", "categoryarray": names}
+        figure.update_yaxes(**axis, range=[len(names) - 0.5, -0.5], showgrid=False, row=number, col=1)
+    figure.update_annotations(x=0, xanchor="left")
+    low, high = 100 * min(0.0, changes["change"].min()), 100 * max(0.0, changes["change"].max())
+    room = 0.12 * (high - low)  # for the numbers beside the bars
+    figure.update_xaxes(range=[low - room if low < 0 else 0, high + room if high > 0 else 0], zeroline=True)
+    figure.update_xaxes(title_text="change of the iteration's time (%)", row=len(shown), col=1)
+    best = frame.loc[frame["change"].idxmin()]
+    before_s = float(best["iteration_s"] / (1 + best["change"])) if best["change"] > -1 else 0.0
+    without = len(frame) - len(changes)
+    titled(
+        described(figure, _told(frame, changes)),
+        str(best["sentence"]),
+        f"one improvement at a time, of an iteration of {format_s(before_s)} · "
+        f"{len(frame):,} tried, {without:,} of them without effect",
+        barmode="overlay",
+        height=max(300, total_px + 206),
+        legend={**LEGEND_BELOW, "traceorder": "normal"},
+        margin_b=98,
+    )
+    return with_headings(figure)
+
+
+def _bars(rows: pd.DataFrame, word: str, color: str) -> go.Bar:
+    edge = EDGES.get(color)
+    return go.Bar(
+        orientation="h",
+        x=(100 * rows["change"]).tolist(),
+        y=[_name(name, what) for name, what in zip(rows["name"], rows["what"], strict=True)],
+        width=0.75,
+        name=f"better {word}",
+        legendgroup=word,
+        text=[f"{100 * change:+.2g} %" for change in rows["change"]],
+        textposition="outside",
+        cliponaxis=False,
+        hovertext=[
+            f"{literal(sentence)}<br>{format_s(iteration_s)} an iteration"
+            for sentence, iteration_s in zip(rows["sentence"], rows["iteration_s"], strict=True)
+        ],
+        hoverinfo="text",
+        marker={"color": color, "line": {"width": 0.8 if edge else 0, "color": edge}},
+    )
+
+
+def _name(name: str, what: str) -> str:
+    return f"{literal(name)} · {WHAT[what][0]}"
+
+
+def _heading(of: str, shown: pd.DataFrame, everything: pd.DataFrame) -> str:
+    return OF[of] + (f", first {len(shown)} of {len(everything)}" if len(shown) < len(everything) else "")
+
+
+def _told(frame: pd.DataFrame, changes: pd.DataFrame) -> str:
+    first = changes.sort_values("change", kind="stable").head(3)["sentence"]
+    return f"Of {len(frame)} improvements {len(changes)} change the iteration; the greatest: {'; '.join(first)}."
+
+
+def _nothing(n: int) -> go.Figure:
+    """No improvement changes anything, or there was none to try."""
+    words = "none of them alone makes the iteration shorter" if n else "nothing was tried"
+    figure = go.Figure()
+    figure.add_annotation(text=words, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font_size=14)
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False)
+    subtitle = "several critical paths are equally long: shorten one, and the others still take as long" if n else ""
+    return titled(
+        described(figure, f"{n} improvements tried: {words}."), f"{n:,} improvements tried", subtitle, height=300
+    )

@@ -1,0 +1,146 @@
+"""The rows of a sweep in words: what was varied, what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.units import format_bytes, format_s
+from dtfm_lab.figures.theme import literal
+
+MOST_VARIED = 3
+
+
+class Result(NamedTuple):
+    """What a combination of settings comes to, a column of the table."""
+
+    word: str
+    unit: str = ""
+    scale: float = 1.0
+    more_is_better: bool = False
+
+    @property
+    def label(self) -> str:
+        """Of its axis."""
+        return f"{self.word} ({self.unit})" if self.unit else self.word
+
+
+RESULTS = {
+    "iteration_s": Result("iteration", "s"),
+    "tokens_per_s": Result("tokens per second", more_is_better=True),
+    "mfu": Result("model FLOP utilisation", "%", 100, more_is_better=True),
+    "pflops": Result("PFLOP/s", more_is_better=True),
+    "bubble_share": Result("bubble", "%", 100),
+    "peak_memory_bytes": Result("peak memory", "bytes"),
+    "over_bytes": Result("memory lacking", "bytes"),
+    "peak_activations": Result("activations held at most"),
+    "price_per_million_tokens": Result("price of a million tokens"),
+}
+NO_SETTING = (*RESULTS, "fits", "error")
+FACTORS = ("bandwidth", "latency")
+WORDS = {
+    "microbatch": "micro-batch (sequences)",
+    "global_batch": "global batch (sequences)",
+    "bandwidth": "bandwidth of all links (factor)",
+    "latency": "latency of all links (factor)",
+    "synchronise_every": "synchronising every (iterations)",
+    "efficiency": "efficiency (share of peak)",
+    "codec_bytes_per_s": "codec (bytes/s)",
+}
+UNITS = {"s": (("s", 1.0), ("ms", 1e-3)), "bytes": (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10))}
+
+
+def shown(y: str, highest: float) -> Result:
+    """A result in the unit that suits its highest value."""
+    result = RESULTS[y]
+    units = UNITS.get(result.unit, ())
+    fitting = next(((unit, size) for unit, size in units if highest >= size), units[-1] if units else None)
+    return result if fitting is None else result._replace(unit=fitting[0], scale=1 / fitting[1])
+
+
+def settings(frame: pd.DataFrame) -> list[str]:
+    return [str(name) for name in frame.columns if name not in NO_SETTING]
+
+
+def varied(frame: pd.DataFrame) -> list[str]:
+    """The settings of more than one value. Raises TraceError where there is no row, or more of them than a figure
+    can tell apart."""
+    if not len(frame):
+        raise TraceError("sweep has no rows; wanted at least one")
+    found = [name for name in settings(frame) if len(values(frame, name)) > 1]
+    if len(found) > MOST_VARIED:
+        raise TraceError(
+            f"sweep varies {len(found)} settings ({', '.join(found)}); wanted at most {MOST_VARIED} to draw: "
+            f"choose rows of one {found[-1]}"
+        )
+    return found
+
+
+def values(frame: pd.DataFrame, setting: str) -> list[Any]:
+    """Numbers in order, names as they come; None is a value too."""
+    found = list(dict.fromkeys(None if pd.isna(value) else value for value in frame[setting]))
+    return sorted(found) if by_number(frame, setting) else found
+
+
+def by_number(frame: pd.DataFrame, setting: str) -> bool:
+    column = frame[setting]
+    numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    return bool(numeric and column.notna().all())
+
+
+def equal(column: pd.Series, value: object) -> pd.Series:
+    return column.isna() if value is None else column == value
+
+
+def fits(rows: pd.DataFrame) -> list[bool]:
+    """Of a row that does not say, yes."""
+    return [pd.isna(fit) or bool(fit) for fit in rows["fits"]] if "fits" in rows else [True] * len(rows)
+
+
+def word(setting: str) -> str:
+    return WORDS.get(setting, setting.replace("_", " "))
+
+
+def said(value: Any) -> str:
+    """A setting's value as a person reads it."""
+    if value is None or pd.isna(value):
+        return "default"
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def said_of(row: pd.Series, names: Sequence[str]) -> str:
+    """``schedule zb-h1, bandwidth × 4``"""
+    return ", ".join(
+        f"{word(name).partition(' (')[0] if name not in FACTORS else f'{name} ×'} {said(row[name])}" for name in names
+    )
+
+
+def value(y: str, number: float) -> str:
+    """A result with its unit."""
+    unit = RESULTS[y].unit
+    if unit == "s":
+        return format_s(number)
+    if unit == "bytes":
+        return format_bytes(number)
+    scaled = number * RESULTS[y].scale
+    digits = f"{scaled:,.0f}" if abs(scaled) >= 1000 else f"{scaled:.4g}"
+    return f"{digits} {unit}" if unit else digits
+
+
+def hover(rows: pd.DataFrame) -> list[str]:
+    """All that is known of each combination, a line each."""
+    names = settings(rows)
+    texts = []
+    for _, row in rows.iterrows():
+        lines = [f"{literal(word(name))}: {literal(said(row[name]))}" for name in names]
+        for y, result in RESULTS.items():
+            if y in row and not pd.isna(row[y]) and (y != "over_bytes" or row[y]):
+                lines.append(f"{result.word}: {value(y, float(row[y]))}")
+        texts.append("<br>".join(lines))
+    return texts

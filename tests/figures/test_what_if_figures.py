@@ -1,0 +1,145 @@
+"""Sweeps as curves and bars, sensitivity as a tornado."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dtfm_lab import figures
+from dtfm_lab.domain.errors import TraceError, UnknownName
+from dtfm_lab.simulation.sensitivity import sensitivity
+from dtfm_lab.simulation.sweeps import sweep
+
+
+@pytest.fixture(scope="module")
+def swept(small_plan):
+    settings = {"schedule": ["gpipe", "1f1b"], "bandwidth": [2, 0.5, 8], "compression": ["none", "int8"]}
+    return sweep(small_plan, workers=1, **settings)
+
+
+@pytest.fixture(scope="module")
+def tried(small_plan):
+    return sensitivity(small_plan, "1f1b")
+
+
+def lines(figure):
+    return [trace for trace in figure.data if trace.mode == "lines"]
+
+
+def markers(figure):
+    return [trace for trace in figure.data if trace.mode == "markers" and trace.x[0] is not None]
+
+
+def test_numbers_go_along_the_axis_names_to_colours_and_panels(swept):
+    figure = figures.sweep(swept)
+    assert len(lines(figure)) == 4
+    assert {line.name for line in lines(figure)} == {"gpipe", "1f1b"}
+    assert [note.text for note in figure.layout.annotations] == ["compression: none", "compression: int8"]
+    assert figure.layout.xaxis.title.text == "bandwidth of all links (factor)"
+    assert figure.layout.xaxis.type == "log"
+
+
+def test_every_combination_is_one_point_and_curves_go_from_left_to_right(swept):
+    figure = figures.sweep(swept)
+    drawn = np.array([(x, y) for trace in markers(figure) for x, y in zip(trace.x, trace.y, strict=True)])
+    given = np.column_stack([swept["bandwidth"], swept["iteration_s"] * 1e3])
+    assert drawn[np.lexsort(drawn.T)] == pytest.approx(given[np.lexsort(given.T)])
+    assert all(list(line.x) == [0.5, 2, 8] for line in lines(figure))
+
+
+def test_names_alone_are_bars(swept):
+    figure = figures.sweep(swept[swept["bandwidth"] == 2], "mfu")
+    assert {trace.type for trace in figure.data} == {"bar"}
+    assert len(figure.data) == 2
+    assert figure.layout.yaxis.title.text == "model FLOP utilisation (%)"
+
+
+def test_the_title_names_the_best_combination(swept):
+    best = swept.loc[swept["iteration_s"].idxmin()]
+    title = figures.sweep(swept).layout.title.text
+    assert f"schedule {best['schedule']}, bandwidth × {best['bandwidth']:g}, compression {best['compression']}" in title
+    fastest = swept.loc[swept["tokens_per_s"].idxmax()]
+    assert f"schedule {fastest['schedule']}, " in figures.sweep(swept, "tokens_per_s").layout.title.text
+
+
+def test_another_setting_may_go_along_the_axis(swept):
+    figure = figures.sweep(swept, x="schedule")
+    assert {trace.type for trace in figure.data} == {"bar"}
+    assert list(figure.layout.xaxis.categoryarray) == ["gpipe", "1f1b"]
+
+
+def test_what_does_not_fit_is_hollow_and_the_legend_says_so(swept):
+    tight = swept.assign(fits=swept["schedule"] == "1f1b")
+    figure = figures.sweep(tight)
+    for trace in markers(figure):
+        hollow = {symbol.endswith("-open") for symbol in trace.marker.symbol}
+        assert hollow == {trace.name == "gpipe"}
+    assert [t.name for t in figure.data if t.showlegend][-1] == "hollow: does not fit in memory"
+    assert "schedule 1f1b" in figure.layout.title.text
+    assert "6 do not fit in memory" in figures.alt_text(figure)
+    assert "hollow" not in {t.name for t in figures.sweep(swept).data}
+
+
+def test_where_nothing_fits_the_title_says_so(swept):
+    assert figures.sweep(swept.assign(fits=False)).layout.title.text.endswith("none fits in memory")
+
+
+def test_combinations_that_cannot_be_are_counted_with_a_reason(small_plan):
+    table = sweep(small_plan, workers=1, microbatch=[1, 3], schedule=["gpipe", "1f1b"])
+    figure = figures.sweep(table)
+    assert "4 combinations · 2 cannot be, such as: job tiny" in figure.layout.title.subtitle.text
+    nothing = figures.sweep(table[table["microbatch"] == 3])
+    assert nothing.layout.title.text == "iteration: known of none of these combinations"
+    assert not nothing.data
+
+
+def test_yes_no_and_default_are_words(small_plan):
+    table = sweep(small_plan, workers=1, recompute=[False, True], gradient_compression=[None, "int8"])
+    figure = figures.sweep(table)
+    shown = {*figure.data[0].x, *(trace.name for trace in figure.data)}
+    assert shown == {"no", "yes", "default", "int8"}
+
+
+def test_a_sweep_of_one_combination_is_one_bar(swept):
+    [bar] = figures.sweep(swept.head(1)).data
+    assert len(bar.x) == 1
+
+
+def test_a_sweep_that_cannot_be_drawn_is_refused(swept):
+    with pytest.raises(UnknownName, match="no result of a sweep named 'time'"):
+        figures.sweep(swept, "time")
+    with pytest.raises(UnknownName, match="no varied setting of this sweep named 'queueing'"):
+        figures.sweep(swept, x="queueing")
+    with pytest.raises(TraceError, match="no rows"):
+        figures.sweep(swept.head(0))
+    four = pd.concat([swept.assign(queueing=queueing) for queueing in ("pairs", "cards")], ignore_index=True)
+    with pytest.raises(TraceError, match=r"varies 4 settings .*choose rows of one queueing"):
+        figures.sweep(four)
+
+
+def test_every_improvement_with_an_effect_is_one_bar_the_greatest_on_top(tried):
+    figure = figures.sensitivity(tried)
+    assert sum(len(bar.x) for bar in figure.data) == (tried["change"] != 0).sum()
+    links = tried[(tried["of"] == "link") & (tried["change"] < 0)]
+    assert figure.layout.yaxis.categoryarray[0].startswith(links.iloc[0]["name"])
+    assert figure.layout.title.text == tried.iloc[0]["sentence"].replace("&", "&amp;")
+
+
+def test_of_many_improvements_the_first_ten_of_each_kind_are_drawn(tried):
+    one = tried.iloc[[0]].assign(of="device", what="compute")
+    many = pd.concat([one.assign(name=f"d{i}", change=-0.01 * (i + 1)) for i in range(25)], ignore_index=True)
+    figure = figures.sensitivity(many)
+    assert list(figure.layout.yaxis.categoryarray) == [f"d{i} · computing" for i in range(24, 14, -1)]
+    assert "devices, first 10 of 25" in [note.text for note in figure.layout.annotations]
+
+
+def test_improvements_without_effect_are_an_empty_figure_that_says_so(tried):
+    nothing = tried.assign(change=0.0)
+    figure = figures.sensitivity(nothing)
+    assert not figure.data
+    assert "none of them alone" in figure.layout.annotations[0].text
+    assert "nothing was tried" in figures.sensitivity(tried.head(0)).layout.annotations[0].text
+
+
+def test_another_table_is_no_sensitivity(swept):
+    with pytest.raises(TraceError, match="no column what, of, name"):
+        figures.sensitivity(swept)
