@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from pandas import DataFrame
@@ -11,14 +11,29 @@ from pandas import DataFrame
 from dtfm_lab import files, planning, simulation
 from dtfm_lab.compare import Comparison
 from dtfm_lab.compare import compare as compare_traces
+from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.files.schedules import ENDINGS, load_schedule
 from dtfm_lab.planning import DeviceWorth, Difference, Explanation, PlanStep
 from dtfm_lab.runtime import launch
 from dtfm_lab.runtime.run import Run
+from dtfm_lab.simulation import fitting
+from dtfm_lab.simulation import sensitivity as what_would_help
+from dtfm_lab.simulation import sweeps as what_if
+from dtfm_lab.simulation.durations import EFFICIENCY
+from dtfm_lab.simulation.memory import MemoryReport
+from dtfm_lab.simulation.memory import memory as memory_of
+from dtfm_lab.simulation.schedules import schedules
+from dtfm_lab.simulation.sensitivity import Gain
+from dtfm_lab.simulation.simulate import Profile
+from dtfm_lab.simulation.sweeps import SweepPoint
 
+AnySchedule = str | os.PathLike[str] | Schedule
+"""a name, a file's path (.txt, or torch's .csv), or the noun itself"""
 SMALL_NETWORK = 16
 """up to as many devices, a network without a job gets one that can be run for real"""
 
@@ -123,19 +138,119 @@ def worths(plan: Plan | str, planner: str = "evolutionary", **limits: Any) -> It
     return planning.worths(_plan(plan), planner, **limits)
 
 
-def simulate(plan: Plan | str, schedule: str | None = None, *, like: Trace | None = None) -> Trace:
-    """Predict one iteration in virtual time; ``like`` a measured Trace: what ran, with the profile taken before."""
-    return simulation.simulate(_plan(plan), schedule, like=like)
+def with_job(plan: Plan | str, **overrides: Any) -> Plan:
+    """The same placement for the plan's job with other fields (``recompute=True``, ``compression="int8"``...),
+    priced anew. Raises PlanError where that changes the numbers of stages or replicas, which ask for another plan."""
+    plan = _plan(plan)
+    job = files.override(plan.job, **overrides)
+    if (job.n_stages, job.n_replicas) != (plan.job.n_stages, plan.job.n_replicas):
+        raise PlanError(
+            f"job {job.name} has {job.n_stages} stages x {job.n_replicas} replicas, the plan places "
+            f"{plan.job.n_stages} x {plan.job.n_replicas}; wanted the same, or a new plan"
+        )
+    return planning.evaluate(plan.topology, job, rank_map=plan.rank_map)
 
 
-def start(plan: Plan | str, schedule: str | None = None, **options: Any) -> Run:
+def build_schedule(
+    schedule: str,
+    n_stages: int,
+    n_microbatches: int,
+    *,
+    stages_per_device: int = 2,
+    warmups: Sequence[int] | None = None,
+) -> Schedule:
+    """A schedule by name and sizes, its order of passes under ``.orders``.
+
+    ``n_stages`` counts the devices of a pipeline; ``stages_per_device`` serves interleaved-1f1b, ``warmups`` (forwards
+    before a device takes turns, one each) adaptive-1f1b.
+    """
+    build = schedules[schedule]
+    return build(n_stages, n_microbatches, stages_per_device=stages_per_device, warmups=warmups)
+
+
+def simulate(
+    plan: Plan | str,
+    schedule: AnySchedule | None = None,
+    *,
+    like: Trace | None = None,
+    queueing: str | None = None,
+    profile: Profile | None = None,
+    efficiency: float = EFFICIENCY,
+) -> Trace:
+    """Predict one iteration in virtual time; ``like`` a measured Trace: what ran, with the profile taken before.
+
+    Parameters
+    ----------
+    schedule
+        A name, a Schedule, or a schedule's file (.txt, or torch's .csv); the job's own where None.
+    queueing
+        ``pairs`` (every directed pair of devices a link of its own) or ``cards`` (one network card a device).
+    profile
+        Seconds of computations (stage, replica, kind, seconds), instead of FLOP over peak x efficiency.
+    """
+    return simulation.simulate(
+        _plan(plan), _schedule(schedule), like=like, queueing=queueing, profile=profile, efficiency=efficiency
+    )
+
+
+def memory(plan: Plan | str, schedule: AnySchedule | None = None, *, trace: Trace | None = None) -> MemoryReport:
+    """What every device holds at most, and whether it has that much: ``.sentence``, ``.fits``, ``.to_frame()``.
+
+    From the order of passes alone, before anything runs; over a ``trace`` of this plan with ``.timeline(device)``.
+    """
+    return memory_of(_plan(plan), _schedule(schedule), trace=trace)
+
+
+def advice(plan: Plan | str, schedule: AnySchedule | None = None) -> str:
+    """Who lacks memory, how much, and what would fit, in one line; empty where all devices have enough."""
+    return fitting.advice(_plan(plan), _schedule(schedule))
+
+
+def sensitivity(plan: Plan | str, schedule: AnySchedule | None = None, **options: Any) -> DataFrame:
+    """What each better link or device would bring, the greatest gain first, with a sentence each.
+
+    Options: factor=1.1, what=("bandwidth", "latency", "compute"), and those of ``simulate``. Ctrl-C keeps the rows so
+    far.
+    """
+    return what_would_help.sensitivity(_plan(plan), _schedule(schedule), **options)
+
+
+def gains(plan: Plan | str, schedule: AnySchedule | None = None, **options: Any) -> Iterator[Gain]:
+    """The rows of ``sensitivity`` as they come."""
+    return what_would_help.gains(_plan(plan), _schedule(schedule), **options)
+
+
+def sweep(
+    plan: Plan | str,
+    *,
+    progress: Callable[[SweepPoint], None] | None = None,
+    workers: int | None = None,
+    **settings: Any,
+) -> DataFrame:
+    """The plan simulated under every combination of some settings: one row each, ``lab.figures.sweep`` draws them.
+
+    ``lab.sweep(plan, schedule=["gpipe", "1f1b"], bandwidth=[0.5, 1, 2])``. A setting is a list of values, or one
+    value: schedule, queueing, efficiency; microbatch, global_batch, dtype, compression, gradient_compression,
+    codec_bytes_per_s, synchronisation, synchronise_every, recompute, stages_per_device; bandwidth and latency, as
+    factors on all links. What cannot be is a row with an ``error``. ``progress`` is called with every point; Ctrl-C
+    keeps the rows so far. Long sweeps use one process a core, or ``workers``.
+    """
+    return what_if.sweep(_plan(plan), progress=progress, workers=workers, **_loaded(settings))
+
+
+def sweeps(plan: Plan | str, *, workers: int | None = None, **settings: Any) -> Iterator[SweepPoint]:
+    """The rows of ``sweep`` as they come: each has settings, outcome or error, number and total."""
+    return what_if.sweeps(_plan(plan), workers=workers, **_loaded(settings))
+
+
+def start(plan: Plan | str, schedule: AnySchedule | None = None, **options: Any) -> Run:
     """Start real workers and return at once; options as in ``runtime.launch.start``."""
-    return launch.start(_plan(plan), schedule, **options)
+    return launch.start(_plan(plan), _schedule(schedule), **options)
 
 
 def run(
     plan: Plan | str,
-    schedule: str | None = None,
+    schedule: AnySchedule | None = None,
     *,
     progress: Callable[[dict[str, Any]], None] | None = None,
     **options: Any,
@@ -144,7 +259,7 @@ def run(
 
     Options: iterations=5, clock="virtual" (or "paced", "real"), seed=0, text=, parameters_folder=, time_scale=.
     """
-    return launch.start(_plan(plan), schedule, **options).wait(progress)
+    return launch.start(_plan(plan), _schedule(schedule), **options).wait(progress)
 
 
 def compare(predicted: Trace, measured: Trace) -> Comparison:
@@ -161,3 +276,18 @@ def _nouns(topology: Topology | str, job: Job | str | None) -> tuple[Topology, J
 
 def _plan(plan: Plan | str | os.PathLike[str]) -> Plan:
     return plan if isinstance(plan, Plan) else files.load_plan(plan)
+
+
+def _schedule(schedule: AnySchedule | None) -> str | Schedule | None:
+    """A file's schedule; anything else as it is."""
+    is_file = isinstance(schedule, os.PathLike) or (isinstance(schedule, str) and schedule.lower().endswith(ENDINGS))
+    return load_schedule(schedule) if is_file else schedule
+
+
+def _loaded(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a sweep, schedules read where they are files."""
+    if "schedule" not in settings:
+        return settings
+    given = settings["schedule"]
+    one = isinstance(given, str | os.PathLike | Schedule) or not isinstance(given, Iterable)
+    return settings | {"schedule": [_schedule(each) for each in ([given] if one else given)]}

@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -341,14 +343,16 @@ print(f"{small.model}: gradient {small.gradient_bytes / 1e9:.2f} GB, activations
 #
 # ## 11. What is not in the price
 #
-# - **Computation and memory.** A slow device costs no more than a fast one, and nothing checks that a stage fits.
-#   `lab.simulate(plan)` adds computation; memory is nowhere.
+# - **Computation and memory.** A slow device costs no more than a fast one, and no stage is too large for one.
+#   `lab.simulate(plan)` adds computation, `lab.advice(plan)` says who lacks memory.
 # - **Overlap.** The activations of the whole mini-batch are charged on each hop as one message. The cost ranks plans,
 #   it predicts no seconds; the simulator queues every micro-batch and does.
-# - **Sharing.** Each pair of devices has its links to itself; a network card that all of them share is not modelled.
+# - **Sharing.** Each pair of devices has its links to itself. `lab.simulate(plan, queueing="cards")` gives a device one
+#   network card.
 # - **Change.** Links keep their speed and devices stay.
-# - **Other collectives and compression.** One way to average gradients, full size, every iteration.
+# - **Other collectives.** One way to average gradients, every iteration. The simulator knows five, and every H-th.
 #
+# What the simulator makes of all this is [02_schedules](02_schedules.ipynb).
 # From here: [00_start](00_start.ipynb) trains a small GPT under a plan, on this machine, over links as slow as drawn,
 # and measures how wrong the prediction was. Your own planner is a generator of steps with a name
 # (`dtfm_lab/planning/planners/`); from then on it stands in every list and beside the others in

@@ -353,3 +353,142 @@ def test_the_papers_job_is_priced_in_shapes_that_its_batch_does_not_divide_into(
     assert (status, len(json.loads(out)["idle_devices"])) == (0, 40)
     status, _, err = shell("simulate", "plan.json")
     assert (status, "wanted a multiple of 6, such as 510 or 516" in err) == (2, True)
+
+
+@pytest.fixture
+def plan_file(shell: Shell) -> str:
+    """tiny on the lecture hall, 4 stages x 2 replicas."""
+    shell("plan", "lecture-hall", "--job", "tiny", "--steps", "2", "-o", "plan.json")
+    return "plan.json"
+
+
+def test_simulate_tells_what_an_iteration_comes_to(shell: Shell, plan_file: str) -> None:
+    status, out, err = shell("simulate", plan_file, "--schedule", "1f1b", "--chrome", "chrome.json")
+    assert (status, err) == (0, "")
+    first, *rest = out.splitlines()
+    assert first.startswith("simulated 1f1b, model clock, links drawn: iteration ")
+    told = "\n".join(rest)
+    for what in ("tokens/s", "of the devices' peak", "PFLOPS", "idle ", "bandwidth ", "largest pieces", "memory: "):
+        assert what in told
+    assert json.loads(Path("chrome.json").read_text())["traceEvents"]
+
+
+def test_simulate_json_holds_all_of_it(shell: Shell, plan_file: str) -> None:
+    status, out, err = shell("simulate", plan_file, "--schedule", "zb-h1", "--json")
+    told = json.loads(out)
+    trace = lab.simulate(plan_file, "zb-h1")
+    assert (status, err) == (0, "")
+    assert told["iteration_s"] == trace.iteration_s
+    assert {what: told[what] for what in trace.metrics} == trace.metrics
+    assert sum(told["bubble"].values()) == pytest.approx(told["iteration_s"])
+    by_what = [row["seconds"] for row in told["critical_path"] if row["by"] == "what"]
+    assert sum(by_what) == pytest.approx(told["iteration_s"])
+    assert (told["memory"]["fits"], told["memory"]["over_bytes"], told["memory"]["advice"]) == (True, 0, "")
+    assert {"source", "clock", "schedule", "links", "compute_share", "rows", "losses", "overruns"} <= told.keys()
+
+
+def test_fields_of_the_job_may_be_overridden(shell: Shell, plan_file: str) -> None:
+    options = {"synchronisation": "ring", "synchronise_every": 2, "compression": "int8", "microbatch": 1}
+    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    arguments = ("--queueing", "cards", "--efficiency", "0.2", "--batch", "32", "--recompute", "--json")
+    told = json.loads(shell("simulate", plan_file, *words, *arguments)[1])
+    plan = lab.with_job(plan_file, **options, global_batch=32, recompute=True)
+    assert told["iteration_s"] == lab.simulate(plan, queueing="cards", efficiency=0.2).iteration_s
+    assert (told["synchronisation"], told["synchronise_every"], told["queueing"]) == ("ring", 2, "cards")
+
+
+def test_out_of_memory_is_said_first(shell: Shell) -> None:
+    shell("plan", "worldwide", "--steps", "1", "-o", "plan.json")
+    out = shell("simulate", "plan.json", "--schedule", "gpipe")[1]
+    assert out.startswith("out of memory: ")
+    assert "64 of 64 devices do not fit); with recomputation" in out.splitlines()[0]
+    told = json.loads(shell("simulate", "plan.json", "--schedule", "gpipe", "--json")[1])
+    assert (told["memory"]["fits"], told["memory"]["devices_over"]) == (False, 64)
+    assert told["memory"]["over_bytes"] == told["memory"]["peak_bytes"] - told["memory"]["limit_bytes"]
+    assert told["memory"]["advice"] in out
+
+
+def test_sweep_tells_every_combination(shell: Shell, plan_file: str) -> None:
+    vary = ("--vary", "schedule=gpipe,1f1b", "--vary", "microbatch=1,3", "--vary", "recompute=true")
+    status, out, err = shell("sweep", plan_file, *vary, "--csv", "rows.csv", "--json")
+    told = json.loads(out)
+    assert (status, err) == (0, "")
+    assert told["settings"] == ["schedule", "microbatch", "recompute"]
+    assert [point["microbatch"] for point in told["points"]] == [1, 3, 1, 3]
+    assert [point["error"] == "" for point in told["points"]] == [True, False, True, False]
+    assert told["points"][1]["iteration_s"] is None
+    lines = Path("rows.csv").read_text().splitlines()
+    assert (len(lines), lines[0].split(",")[:4]) == (5, ["schedule", "microbatch", "recompute", "iteration_s"])
+    out = shell("sweep", plan_file, *vary)[1]
+    assert format_s(told["points"][0]["iteration_s"]) in out
+    assert "2 points cannot be, such as schedule gpipe, microbatch 3, recompute True: job tiny: global batch" in out
+
+
+def test_an_interrupted_sweep_keeps_its_rows(shell: Shell, plan_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweeps = lab.lab.sweeps
+
+    def interrupted(*arguments, **settings):
+        yield next(sweeps(*arguments, **settings))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dtfm_lab.lab.sweeps", interrupted)
+    status, out, err = shell("sweep", plan_file, "--vary", "bandwidth=1,2,4", "--json")
+    assert (status, len(json.loads(out)["points"]), err) == (0, 1, "stopped; 1 of 3 points are told\n")
+
+
+def test_sensitivity_is_told_in_sentences(shell: Shell, plan_file: str) -> None:
+    status, out, err = shell("sensitivity", plan_file, "--what", "bandwidth", "--factor", "2", "--json")
+    gains = json.loads(out)["gains"]
+    assert (status, err) == (0, "")
+    assert [gain["change_s"] for gain in gains] == sorted(gain["change_s"] for gain in gains)
+    out = shell("sensitivity", plan_file, "--what", "bandwidth", "--factor", "2")[1]
+    assert out.splitlines()[0] == gains[0]["sentence"]
+    assert gains[0]["sentence"].startswith("100 % more bandwidth on ")
+
+
+def test_schedules_are_printed_saved_and_simulated(shell: Shell, plan_file: str) -> None:
+    sizes = ("--stages", "4", "--microbatches", "4")
+    status, out, err = shell("schedule", "zb-h1", *sizes, "-o", "own.csv", "--json")
+    told, built = json.loads(out), lab.build_schedule("zb-h1", 4, 4)
+    assert (status, err, told["orders"]) == (0, "", list(built.orders))
+    assert shell("schedule", "own.csv")[1] == shell("schedule", "zb-h1", *sizes)[1]
+    told = json.loads(shell("simulate", plan_file, "--schedule", "own.csv", "--json")[1])
+    assert (told["schedule"], told["iteration_s"]) == ("own", lab.simulate(plan_file, "zb-h1").iteration_s)
+    deep = json.loads(shell("schedule", "adaptive-1f1b", *sizes, "--warmups", "3,3,2,0", "--json")[1])
+    assert deep["peak_activations"] == [4, 4, 3, 1]
+    assert f"device 3, at most 1 held: {built.orders[3].split()[0]} " in shell("schedule", "1f1b", *sizes)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["sweep", "plan.json"], "a sweep of nothing; wanted values for one or more of schedule, "),
+        (["sweep", "plan.json", "--vary", "schedule"], "--vary is 'schedule'; wanted such as schedule=gpipe,1f1b"),
+        (["sweep", "plan.json", "--vary", "latency=1", "--vary", "latency=2"], "wanted a setting once"),
+        (["sweep", "plan.json", "--vary", "speed=1"], "no setting of a sweep named 'speed'"),
+        (["sweep", "plan.json", "--vary", "schedule="], "schedule of a sweep has no values"),
+        (["sweep", "plan.json", "--vary", "bandwidth=fast"], "is 'fast'; wanted more than 0"),
+        (["sweep", "plan.json", "--vary", "bandwidth=1", "--csv", "no/rows.csv"], "no is no folder to write to"),
+        (["simulate", "plan.json", "--schedule", "none.csv"], "none.csv: no such file"),
+        (["simulate", "plan.json", "--queueing", "pears"], "no queueing named 'pears'"),
+        (["simulate", "plan.json", "--efficiency", "2"], "efficiency is 2.0; wanted more than 0 and at most 1"),
+        (["simulate", "plan.json", "--synchronisation", "rin"], "no synchronisation named 'rin'; did you mean 'ring'?"),
+        (["simulate", "plan.json", "--microbatch", "3"], "leave 4 over"),
+        (["simulate", "plan.json", "--chrome", "no/trace.json"], "no is no folder to write to"),
+        (["simulate", "plan.json", "--like", "t.json", "--recompute"], "wanted it without recompute"),
+        (["sensitivity", "plan.json", "--factor", "1"], "factor of the sensitivity is 1.0; wanted more than 1"),
+        (["sensitivity", "plan.json", "--what", "colour"], "no sensitivity named 'colour'"),
+        (["schedule", "gpip", "--stages", "2", "--microbatches", "2"], "did you mean 'gpipe'?"),
+        (["schedule", "gpipe"], "wanted --stages and --microbatches"),
+        (["schedule", "gpipe", "--stages", "2", "--microbatches", "0"], "n_microbatches is 0; wanted a whole number"),
+        (["schedule", "adaptive-1f1b", "--stages", "2", "--microbatches", "2", "--warmups", "a,b"], "is 'a'; wanted"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_simulation_is_one_line_and_exit_status_2(
+    shell: Shell, plan_file: str, arguments: list[str], says: str
+) -> None:
+    status, out, err = shell(*arguments)
+    assert (status, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1

@@ -15,15 +15,22 @@ from rich.table import Table
 
 from dtfm_lab import files, lab, planning
 from dtfm_lab.cli.doctor import doctor_report
-from dtfm_lab.cli.options import job_options, json_option, output_option, search_options, start_option
+from dtfm_lab.cli.options import (
+    job_options,
+    json_option,
+    output_option,
+    schedule_option,
+    search_options,
+    start_option,
+)
 from dtfm_lab.cli.progress import device_progress, search_progress
-from dtfm_lab.cli.tell import deliver_comparison, deliver_topology, deliver_trace, err, out, print_json
+from dtfm_lab.cli.tell import deliver_comparison, deliver_topology, err, out, print_json
 from dtfm_lab.cli.tell_plan import deliver_difference, deliver_explanation, deliver_plan, deliver_worth
+from dtfm_lab.cli.tell_trace import deliver_trace
 from dtfm_lab.domain.errors import FileError, MissingExtra
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.runtime.launch import RUN_CLOCKS
-from dtfm_lab.simulation import schedules
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -152,19 +159,7 @@ def worth(plan_file: str, as_json: bool, **limits: Any) -> None:
 
 @cli.command()
 @click.argument("plan_file", metavar="PLAN")
-@click.option("--schedule", help=f"One of {', '.join(schedules)}; the job's own by default.")
-@click.option("--like", type=click.Path(), help="A measured trace: predict what it ran, from its profile.")
-@output_option
-@json_option
-def simulate(plan_file: str, schedule: str | None, like: str | None, output: str | None, as_json: bool) -> None:
-    """Predict one iteration of PLAN."""
-    measured = None if like is None else files.load_trace(like)
-    deliver_trace(lab.simulate(files.load_plan(plan_file), schedule, like=measured), output, as_json)
-
-
-@cli.command()
-@click.argument("plan_file", metavar="PLAN")
-@click.option("--schedule", help=f"One of {', '.join(schedules)}; the job's own by default.")
+@schedule_option
 @click.option("--clock", default="virtual", show_default=True, help=f"One of {', '.join(RUN_CLOCKS)}.")
 @click.option("--iterations", type=int, default=5, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
@@ -188,7 +183,10 @@ def run(plan_file: str, output: str | None, as_json: bool, **options: Any) -> No
             case "iteration":
                 err.print(f"iteration {event['iteration']}: loss {event['loss']:.4f}")
 
-    deliver_trace(lab.run(files.load_plan(plan_file), progress=progress, **options), output, as_json)
+    whole = files.load_plan(plan_file)
+    if lacking := lab.advice(whole, options["schedule"]):
+        err.print(f"the drawn devices would be out of memory: {lacking}")
+    deliver_trace(lab.run(whole, progress=progress, **options), output, as_json)
 
 
 @cli.command()

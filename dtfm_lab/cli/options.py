@@ -12,8 +12,26 @@ import click
 
 from dtfm_lab import files, lab
 from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.job import COMPRESSIONS
+from dtfm_lab.domain.links import QUEUEING
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.synchronisation import synchronisations
 from dtfm_lab.planning import planners
+from dtfm_lab.simulation.durations import EFFICIENCY
+from dtfm_lab.simulation.schedules import schedules
+
+OVERRIDES = (
+    "microbatch",
+    "global_batch",
+    "dtype",
+    "compression",
+    "gradient_compression",
+    "synchronisation",
+    "synchronise_every",
+    "recompute",
+    "stages_per_device",
+)
+"""fields of a plan's job that keep its placement"""
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,16 +66,58 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_job
 
 
-def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """-o, refused at once where it cannot be written: nobody should search or train for nothing."""
+def file_option(*names: str, say: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A file to write, refused at once where it cannot be: nobody should search or train for nothing."""
 
     def writable(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
         if path is not None and not os.access(folder := Path(path).parent, os.W_OK):
             raise FileError(f"{path}: cannot be written: {folder} is no folder to write to")
         return path
 
-    kind = click.Path(dir_okay=False)
-    return click.option("-o", "--output", type=kind, callback=writable, help="Write it to this file.")(command)
+    return click.option(*names, type=click.Path(dir_okay=False), callback=writable, help=say)
+
+
+output_option = file_option("-o", "--output", say="Write it to this file.")
+schedule_option = click.option(
+    "--schedule", help=f"One of {', '.join(schedules)}, or a .txt or .csv file; the job's own by default."
+)
+
+
+def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """PLAN, its job's fields overridden, handed on as a Plan; and how it is simulated, as keywords of ``simulate``."""
+
+    @click.argument("plan_file", metavar="PLAN")
+    @schedule_option
+    @click.option("--like", type=click.Path(), help="A measured trace: predict what it ran, from its profile.")
+    @click.option("--queueing", help=f"Which messages wait for each other: one of {', '.join(QUEUEING)}.")
+    @click.option("--efficiency", type=float, help=f"Share of its peak that a device reaches; {EFFICIENCY} by default.")
+    @click.option("--microbatch", type=int, help="Sequences per pipeline step.")
+    @click.option("--batch", "global_batch", type=int, help="Sequences per iteration, over all replicas.")
+    @click.option("--dtype", help="fp16, bf16, fp32 or fp64.")
+    @click.option("--compression", help=f"Of all messages: {', '.join(COMPRESSIONS)}.")
+    @click.option("--gradient-compression", help="Of synchronisation alone: the same.")
+    @click.option("--synchronisation", help=f"One of {', '.join(sorted(synchronisations))}.")
+    @click.option("--synchronise-every", type=int, help="Iterations; between two, replicas step alone.")
+    @click.option("--recompute/--no-recompute", default=None, help="Keep a stage's input only, forward it again.")
+    @click.option("--stages-per-device", type=int, help="Where the schedule interleaves.")
+    @wraps(command)
+    def with_plan(
+        plan_file: str,
+        schedule: str | None,
+        like: str | None,
+        queueing: str | None,
+        efficiency: float | None,
+        **rest: Any,
+    ) -> Any:
+        overrides = {name: value for name in OVERRIDES if (value := rest.pop(name)) is not None}
+        if like is not None and (named := [*overrides, *(["efficiency"] if efficiency is not None else [])]):
+            raise click.UsageError(f"--like predicts what ran, from its profile; wanted it without {', '.join(named)}")
+        plan = files.load_plan(plan_file)
+        how = {"queueing": queueing, "efficiency": efficiency, "like": None if like is None else files.load_trace(like)}
+        how = {name: value for name, value in how.items() if value is not None}
+        return command(lab.with_job(plan, **overrides) if overrides else plan, schedule, how, **rest)
+
+    return with_plan
 
 
 def start_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from rich.progress import BarColumn, Progress, TextColumn
 
@@ -43,6 +44,28 @@ def device_progress(n_devices: int) -> Iterator[Callable[[DeviceWorth], None]]:
         def show(row: DeviceWorth) -> None:
             progress.advance(task)
             progress.update(task, said=f"{row.device} {row.verdict}, worth {format_s(row.worth_s)}")
+
+        yield show
+
+
+class Numbered(Protocol):
+    """A row that knows how many there are."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def total(self) -> int: ...
+
+
+@contextmanager
+def numbered_progress(name: str) -> Iterator[Callable[[Numbered, str], None]]:
+    """How many rows are done, and what is said of the last: call it with every row."""
+    with _line() as progress:
+        task = progress.add_task(name, total=None, said="")
+
+        def show(row: Numbered, said: str) -> None:
+            progress.update(task, completed=row.number, total=row.total, said=f"{row.number} of {row.total}  {said}")
 
         yield show
 

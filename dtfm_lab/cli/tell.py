@@ -9,15 +9,14 @@ import sys
 from typing import Any, NoReturn
 
 import click
-from pandas import DataFrame
+from pandas import DataFrame, isna
 from rich.console import Console
 from rich.table import Table
 
 from dtfm_lab import files
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.topology import Topology
-from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import format_bytes, format_s
 
 LINKS_SHOWN = 12
 """in a terminal; --json has all of them"""
@@ -62,6 +61,35 @@ def _finite(value: Any) -> Any:
     return value
 
 
+def print_table(frame: DataFrame) -> None:
+    """Units as a person reads them, a dash for what is missing."""
+    table = Table(box=None)
+    for column in frame.columns:
+        bare = column if column.endswith("_per_s") else column.removesuffix("_s").removesuffix("_bytes")
+        heading = bare.replace("_", " ")
+        table.add_column(heading, overflow="fold", min_width=max(map(len, heading.split())))
+    for row in frame.itertuples(index=False):
+        table.add_row(*(_in_units(str(column), value) for column, value in zip(frame.columns, row, strict=True)))
+    out.print(table)
+
+
+SHARES = ("mfu", "share")
+
+
+def _in_units(column: str, value: Any) -> str:
+    if isna(value):
+        return "-"
+    if column in SHARES:
+        return f"{value:.1%}"
+    if column.endswith("_bytes"):
+        return format_bytes(float(value))
+    if column.endswith("_per_s"):
+        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if column.endswith("_s"):
+        return format_s(float(value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def deliver_comparison(comparison: Comparison, as_json: bool) -> None:
     """One line, then errors by iteration, kind, stage and link."""
     if as_json:
@@ -90,40 +118,6 @@ def _worst_links(comparison: Comparison) -> DataFrame:
     links = comparison.links
     order = links["arrival_error_s"].abs().sort_values(ascending=False, kind="stable").index
     return links.loc[order[:LINKS_SHOWN]]
-
-
-def deliver_trace(trace: Trace, output: str | None, as_json: bool) -> None:
-    if output is not None:
-        files.save_trace(trace, output)
-    context = trace.context
-    summary = {
-        "source": context.source,
-        "clock": context.clock,
-        "schedule": context.schedule,
-        "links": context.links,
-        "iterations": trace.n_iterations,
-        "iteration_s": trace.iteration_s,
-        "iteration_ends_s": trace.iteration_ends_s.tolist(),
-        "compute_share": trace.compute_share,
-        "rows": len(trace),
-        "losses": list(context.losses),
-        "late_messages": context.late_messages,
-        "overruns": context.overruns,
-        "time_scale": context.time_scale,
-        "stretched": context.stretched,
-    }
-    if as_json:
-        return print_json(summary)
-    out.print(
-        f"{context.source} {context.schedule}, {context.clock} clock, links {context.links}: iteration "
-        f"{format_s(trace.iteration_s)}, devices compute {trace.compute_share:.1%} of the time, "
-        f"{len(trace)} rows"
-    )
-    if context.losses:
-        out.print(
-            f"{trace.n_iterations} iterations, loss {context.losses[0]:.4f} -> {context.losses[-1]:.4f}, "
-            f"{context.late_messages} late messages, {context.overruns} overruns"
-        )
 
 
 def deliver_topology(topology: Topology, as_json: bool) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pandas import DataFrame, isna
+from pandas import DataFrame
 from rich.table import Table
 
 from dtfm_lab import files
-from dtfm_lab.cli.tell import out, print_json
+from dtfm_lab.cli.tell import out, print_json, print_table
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Difference, Explanation
@@ -42,7 +40,7 @@ def deliver_explanation(explanation: Explanation, device: str | None, as_json: b
         return print_json(explanation.summary(device))
     out.print(explanation.text if device is None else explanation.why(device))
     exchanges = ["device", "stage", "replica", "partner", "partner_stage", "cost_after_s", "change_s"]
-    _print_table(explanation.to_frame()[exchanges] if device is None else explanation.places(device))
+    print_table(explanation.to_frame()[exchanges] if device is None else explanation.places(device))
 
 
 def deliver_difference(difference: Difference, as_json: bool) -> None:
@@ -50,10 +48,10 @@ def deliver_difference(difference: Difference, as_json: bool) -> None:
     if as_json:
         return print_json(difference.summary())
     out.print(difference.text)
-    _print_table(difference.parts.reset_index())
+    print_table(difference.parts.reset_index())
     devices = difference.to_frame()
     if len(changed := devices[~devices["change"].isin(["stays", "idle"])]):
-        _print_table(changed)
+        print_table(changed)
 
 
 def deliver_worth(table: DataFrame, as_json: bool) -> None:
@@ -65,20 +63,4 @@ def deliver_worth(table: DataFrame, as_json: bool) -> None:
         f"{counted(n_stages, 'stage')} x {counted(n_replicas, 'replica')}: "
         "worth is the cost without a device less the cost with it serving"
     )
-    _print_table(table.drop(columns=["n_stages", "n_replicas"]))
-
-
-def _print_table(frame: DataFrame) -> None:
-    """Seconds as a person reads them, a dash for what is missing."""
-    table = Table(box=None)
-    for column in frame.columns:
-        table.add_column(str(column).removesuffix("_s").replace("_", " "), overflow="fold")
-    for row in frame.itertuples(index=False):
-        table.add_row(*(_cell(str(column), value) for column, value in zip(frame.columns, row, strict=True)))
-    out.print(table)
-
-
-def _cell(column: str, value: Any) -> str:
-    if isna(value):
-        return "-"
-    return format_s(float(value)) if column.endswith("_s") else str(value)
+    print_table(table.drop(columns=["n_stages", "n_replicas"]))

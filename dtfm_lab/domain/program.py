@@ -46,7 +46,7 @@ class Programs:
         return self.pipeline[position] + self.tails[position][replica]
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def lower(
     schedule: Schedule,
     n_replicas: int,

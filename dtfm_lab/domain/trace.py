@@ -12,7 +12,7 @@ import pandas as pd
 
 from dtfm_lab.domain import causes, metrics
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.schedule import LANE, RECEIVES, SENDS, Action, Kind, Lane
+from dtfm_lab.domain.schedule import LANE, RECEIVES, SENDS, Action, Kind, Lane, Schedule
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 DENSE = 16
@@ -89,6 +89,11 @@ class RunContext:
     overruns: int = 0
     """computations that took longer than the drawn device's"""
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def played(self) -> Schedule:
+        """The schedule of ``orders``; raises ScheduleError where there is none, or a broken one."""
+        return Schedule.from_orders(self.schedule, self.orders)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.schedule import Lane, Schedule
+from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import RunContext, Span, Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.bars import LABELLED_UP_TO, bars
@@ -130,7 +130,7 @@ def _bubble(trace: Trace) -> float:
 def _held(trace: Trace) -> int | None:
     """Most activations that a device holds at once; None where the trace does not know its schedule."""
     context = trace.context
-    return max(peak_activations(Schedule.from_orders(context.schedule, context.orders))) if context.orders else None
+    return max(peak_activations(context.played)) if context.orders else None
 
 
 def _heading(trace: Trace, name: str) -> str:

@@ -161,7 +161,7 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
             f"the trace ran on stages {trace.context.devices}, this plan has {plan.device_names}; wanted the same"
         )
     if schedule is None and trace is not None and trace.context.orders:
-        schedule = Schedule.from_orders(trace.context.schedule, trace.context.orders)
+        schedule = trace.context.played
     programs = programs_of(plan, scheduled(job, schedule))
     levels = _levels(job, programs, trace)
     shape = plan.placement.devices.shape

@@ -140,7 +140,7 @@ def gains(
         if name not in WHAT:
             raise unknown("sensitivity", name, WHAT)
     context = simulate(plan, schedule, **as_simulated).context
-    built = Schedule.from_orders(context.schedule, context.orders)
+    built = context.played
     n = len(plan.topology)
     links = Links.free(n) if context.links == "real" else Links.of(plan.topology, context.queueing)
     every = context.synchronise_every

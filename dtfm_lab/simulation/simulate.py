@@ -75,7 +75,7 @@ def simulate(
     given = _rows(profile) if profile is not None else None if ran is None else ran.profile
     named = schedule or (ran.schedule if ran is not None else job.schedule)
     if ran is not None and ran.orders and named == ran.schedule:
-        named = Schedule.from_orders(ran.schedule, ran.orders)  # with the warm-ups chosen then
+        named = ran.played  # with the warm-ups chosen then
     built = build(plan, named, given, links, efficiency=efficiency)
     # an iteration that synchronises is the last of synchronise_every
     kinds_of_iteration = [True] if job.synchronise_every == 1 else [False, True]

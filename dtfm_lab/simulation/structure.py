@@ -50,7 +50,7 @@ class Structure:
         return len(self.action)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def structure(programs: Programs) -> Structure:
     """The arrays of these programs, and of no particular network or job."""
     return _Builder(programs).built()

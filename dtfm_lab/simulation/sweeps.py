@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import product
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,8 +40,6 @@ OF_THE_LINKS = ("bandwidth", "latency")
 OF_THE_SIMULATION = ("schedule", "queueing", "efficiency")
 SETTINGS = (*OF_THE_SIMULATION, *OF_THE_JOB, *OF_THE_LINKS)
 
-Setting = str | int | float | bool | Schedule | None
-
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
@@ -67,7 +67,7 @@ class Outcome:
 class SweepPoint:
     """One combination of settings, and what it comes to or why it cannot be."""
 
-    settings: Mapping[str, Setting]
+    settings: Mapping[str, Any]
     outcome: Outcome | None
     error: str
     """one line; empty where there is an outcome"""
@@ -75,13 +75,18 @@ class SweepPoint:
     """of this point, from 1, and of how many: for a progress bar"""
     total: int
 
+    @property
+    def named(self) -> dict[str, Any]:
+        """The settings, a Schedule by its name."""
+        return {what: value.name if isinstance(value, Schedule) else value for what, value in self.settings.items()}
+
 
 def sweep(
     plan: Plan,
     *,
     progress: Callable[[SweepPoint], None] | None = None,
     workers: int | None = None,
-    **settings: Setting | Iterable[Setting],
+    **settings: Any,
 ) -> pd.DataFrame:
     """The table of ``sweeps``; ``progress`` is called with every point, an interrupt keeps the rows so far."""
     points: list[SweepPoint] = []
@@ -100,9 +105,8 @@ def sweep_table(points: Iterable[SweepPoint]) -> pd.DataFrame:
     """One row a point: its settings, the fields of Outcome (missing where there is none), and error."""
     rows = []
     for point in points:
-        named = {what: value.name if isinstance(value, Schedule) else value for what, value in point.settings.items()}
         told = {column: getattr(point.outcome, column, None) for column in OUTCOMES}
-        rows.append({**named, **told, "error": point.error})
+        rows.append({**point.named, **told, "error": point.error})
     table = pd.DataFrame(rows, columns=[*rows[0]] if rows else [*OUTCOMES, "error"])
     whole = {"fits": "boolean", "peak_activations": "Int64"}
     return table.astype({column: whole.get(column, "float64") for column in OUTCOMES})
@@ -111,7 +115,7 @@ def sweep_table(points: Iterable[SweepPoint]) -> pd.DataFrame:
 OUTCOMES = tuple(field.name for field in fields(Outcome))
 
 
-def sweeps(plan: Plan, *, workers: int | None = None, **settings: Setting | Iterable[Setting]) -> Iterator[SweepPoint]:
+def sweeps(plan: Plan, *, workers: int | None = None, **settings: Any) -> Iterator[SweepPoint]:
     """Every combination of the settings, the last one varying fastest, as they are done and in that order.
 
     A combination that cannot be, such as a batch that does not divide, is a point with an error. Points are
@@ -138,12 +142,12 @@ def sweeps(plan: Plan, *, workers: int | None = None, **settings: Setting | Iter
     for what, values in listed.items():
         for value in values:
             _check(plan, what, value)
-    if workers is not None and (as_number(workers) is None or int(workers) != workers or workers < 1):
+    if workers is not None and not (isinstance(workers, Integral) and workers >= 1):
         raise PlanError(f"workers of a sweep are {shortened(workers)}; wanted a whole number from 1")
     return _points(plan, listed, workers)
 
 
-def _points(plan: Plan, listed: Mapping[str, list[Setting]], workers: int | None) -> Iterator[SweepPoint]:
+def _points(plan: Plan, listed: Mapping[str, list[Any]], workers: int | None) -> Iterator[SweepPoint]:
     grid = [dict(zip(listed, values, strict=True)) for values in product(*listed.values())]
     done = shared_out(outcome, [(plan, settings) for settings in grid], workers)
     for number, (settings, result) in enumerate(zip(grid, done, strict=True), start=1):
@@ -151,7 +155,7 @@ def _points(plan: Plan, listed: Mapping[str, list[Setting]], workers: int | None
         yield SweepPoint(settings=settings, outcome=came, error=error, number=number, total=len(grid))
 
 
-def outcome(plan: Plan, settings: Mapping[str, Setting]) -> Outcome | str:
+def outcome(plan: Plan, settings: Mapping[str, Any]) -> Outcome | str:
     """Of one combination of settings, or in one line why it cannot be."""
     try:
         return _outcome(plan, settings)
@@ -159,12 +163,12 @@ def outcome(plan: Plan, settings: Mapping[str, Setting]) -> Outcome | str:
         return str(error)
 
 
-def _outcome(plan: Plan, settings: Mapping[str, Setting]) -> Outcome:
+def _outcome(plan: Plan, settings: Mapping[str, Any]) -> Outcome:
     changed = _changed(plan, settings)
     given = {what: settings[what] for what in OF_THE_SIMULATION if what in settings}
-    trace = simulate(changed, **given)  # type: ignore[arg-type]
+    trace = simulate(changed, **given)
     metrics, bubble, held = trace.metrics, trace.bubble, memory(changed, trace=trace)
-    played = Schedule.from_orders(trace.context.schedule, trace.context.orders)
+    played = trace.context.played
 
     def known(what: str) -> float:
         value = metrics[what]
@@ -185,9 +189,9 @@ def _outcome(plan: Plan, settings: Mapping[str, Setting]) -> Outcome:
     )
 
 
-def _changed(plan: Plan, settings: Mapping[str, Setting]) -> Plan:
+def _changed(plan: Plan, settings: Mapping[str, Any]) -> Plan:
     """The placement with another job on another network; its cost stays that of the plan, which nobody asks here."""
-    job = replace(plan.job, **{what: settings[what] for what in OF_THE_JOB if what in settings})  # type: ignore[arg-type]
+    job = replace(plan.job, **{what: settings[what] for what in OF_THE_JOB if what in settings})
     topology = plan.topology
     latency, bandwidth = (_factor(settings, what) for what in ("latency", "bandwidth"))
     if (latency, bandwidth) != (1.0, 1.0):
@@ -199,28 +203,28 @@ def _changed(plan: Plan, settings: Mapping[str, Setting]) -> Plan:
     return replace(plan, job=job, topology=topology)
 
 
-def _factor(settings: Mapping[str, Setting], what: str) -> float:
+def _factor(settings: Mapping[str, Any], what: str) -> float:
     number = as_number(settings.get(what, 1.0))
     assert number is not None, "factors were checked before anything ran"
     return number
 
 
-def _values(what: str, given: Setting | Iterable[Setting]) -> list[Setting]:
+def _values(what: str, given: Any) -> list[Any]:
     """The values of a setting, those of numpy as plain ones. Raises UnknownName, or PlanError where there are none."""
     if what not in SETTINGS:
         raise unknown("setting of a sweep", what, SETTINGS)
     one = isinstance(given, str | bytes | Schedule) or not isinstance(given, Iterable)
-    values = [given] if one else list(given)  # type: ignore[arg-type]
+    values = [given] if one else list(given)
     if not values:
         raise PlanError(f"{what} of a sweep has no values; wanted one or more")
-    return [value.item() if isinstance(value, np.generic) else value for value in values]  # type: ignore[misc]
+    return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
-def _check(plan: Plan, what: str, value: Setting) -> None:
+def _check(plan: Plan, what: str, value: Any) -> None:
     """What no combination can mend is refused at once; whether numbers go together is for each point to find out."""
-    if what == "schedule" and not (isinstance(value, Schedule) or value in schedules):
+    if what == "schedule" and not (value is None or isinstance(value, Schedule) or _among(value, schedules)):
         raise unknown("pipeline schedule", value, schedules)
-    if what == "queueing" and value not in QUEUEING:
+    if what == "queueing" and not (value is None or _among(value, QUEUEING)):
         raise unknown("queueing", value, QUEUEING)
     if what in OF_THE_LINKS:
         factor = as_number(value)
@@ -229,8 +233,12 @@ def _check(plan: Plan, what: str, value: Setting) -> None:
             raise PlanError(f"{what} of a sweep, a factor on that of all links, is {shortened(value)}; wanted {wanted}")
     if what in OF_THE_JOB:
         try:
-            replace(plan.job, **{what: value})  # type: ignore[arg-type]
+            replace(plan.job, **{what: value})
         except UnknownName:
             raise
         except LabError:
             pass
+
+
+def _among(value: Any, names: Container[str]) -> bool:
+    return isinstance(value, str) and value in names

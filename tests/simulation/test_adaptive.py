@@ -24,14 +24,14 @@ sizes = st.tuples(st.integers(1, 5), st.integers(1, 14), st.integers(1, 2))
 
 def makespan_s(plan, profile, links, name, **choices):
     schedule = schedules[name](plan.job.n_stages, plan.job.n_microbatches, **choices)
-    return play(plan, schedule, profile, links, synchronise=False).makespan_s
+    return play(plan, schedule, profile, links, synchronise=plan.job.synchronise_every == 1).makespan_s
 
 
 def drawn(size, seed, queueing="pairs"):
-    """A plan, its profile and its links, no two numbers alike."""
+    """A plan, its profile and its links, no two numbers alike; some synchronise every iteration, some every second."""
     n_stages, n_microbatches, n_replicas = size
     topology = uneven(n_stages * n_replicas, seed)
-    plan = plan_of(n_stages, n_microbatches, n_replicas, topology)
+    plan = plan_of(n_stages, n_microbatches, n_replicas, topology, tied=seed % 3 == 0, synchronise_every=1 + seed % 2)
     rng = np.random.default_rng(seed)
     profile = [row._replace(seconds=row.seconds * rng.uniform(0.5, 1.5)) for row in equal(plan, 1, 2)]
     return plan, profile, Links.of(topology, queueing)

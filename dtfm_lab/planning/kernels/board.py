@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.domain.units import FloatArray, IntArray
 
 
 class Board(NamedTuple):

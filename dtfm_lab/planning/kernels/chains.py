@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.kernels.matching import bottleneck
 
 

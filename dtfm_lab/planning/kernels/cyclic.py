@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.domain.units import FloatArray, IntArray
 
 
 class Cycles(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.kernels.board import (
     Board,
@@ -20,7 +21,6 @@ from dtfm_lab.planning.kernels.board import (
     slowest_but,
     swap,
 )
-from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.planning.kernels.draw import State, below, uniform
 from dtfm_lab.planning.kernels.matching import bottleneck
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.kernels.board import Board, exchange, keep, settle_groups, settle_places, slowest_but, swap
-from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.planning.kernels.draw import State, below, uniform
 from dtfm_lab.planning.kernels.matching import bottleneck
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.kernels.cyclic import Cycles, exchange
 from dtfm_lab.planning.kernels.draw import State, below
 from dtfm_lab.planning.kernels.matching import weigh

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.domain.units import FloatArray, IntArray
 
 Flags = npt.NDArray[np.bool_]
 

@@ -29,6 +29,8 @@ FACTORS = 1.1 ** np.arange(24)
 """multiples of the steady depths that are tried; beyond 9 no network that we saw gained"""
 PATIENCE = 5
 """of them in a row that gain nothing end the search"""
+MOST_PLAYS = 60
+"""after as many, what can be taken back is looked for once and not again"""
 OFFSETS = np.arange(8) / 8
 """ways to round depths that a limit squeezes, which decides where the pipeline is tightest"""
 
@@ -38,13 +40,13 @@ def choose_warmups(
 ) -> Warmups:
     """Per device of a pipeline, the forwards before it takes turns: the fewest that make the iteration shortest.
 
-    Those of 1F1B where no others are better. Some tens of candidates are played with the engine, without
-    synchronisation; equal arguments give equal depths.
+    Those of 1F1B where no others are better. Some tens of candidates are played with the engine; equal arguments
+    give equal depths.
 
     Parameters
     ----------
     profile
-        Seconds of the passes, one stage a device.
+        Seconds of all computations, one stage a device.
     most_activations
         That a device may hold at once; one number for all, or one each. A device with w forwards ahead holds w + 1.
 
@@ -53,7 +55,7 @@ def choose_warmups(
     ScheduleError
         A limit below 1, or not one for each device.
     TraceError
-        The profile has no time for a forward or a backward.
+        The profile has no time for one of them.
     """
     job, profile = plan.job, tuple(profile)
     makespan_s = Makespans(plan, profile, links)
@@ -78,6 +80,8 @@ def choose_warmups(
     chosen = makespan_s.fewest(limit_s)
     while (fewer := _shrunk(chosen, makespan_s, limit_s)).sum() < chosen.sum():
         chosen = fewer
+        if len(makespan_s) > MOST_PLAYS:
+            break
     return tuple(chosen.tolist())
 
 

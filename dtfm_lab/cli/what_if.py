@@ -1,0 +1,150 @@
+"""The commands that simulate: once, under every combination of settings, with each link and device better."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dtfm_lab import files, lab
+from dtfm_lab.cli.commands import cli
+from dtfm_lab.cli.options import file_option, json_option, output_option, simulation_options
+from dtfm_lab.cli.progress import numbered_progress
+from dtfm_lab.cli.tell import err
+from dtfm_lab.cli.tell_trace import deliver_schedule, deliver_sensitivity, deliver_simulation, deliver_sweep
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.files.chrome import save_chrome_trace
+from dtfm_lab.files.reading import write_text
+from dtfm_lab.files.schedules import save_schedule
+from dtfm_lab.simulation.schedules import schedules
+from dtfm_lab.simulation.sensitivity import WHAT, Gain, sensitivity_table
+from dtfm_lab.simulation.sweeps import SETTINGS, SweepPoint, sweep_table
+
+
+@cli.command()
+@simulation_options
+@file_option("--chrome", say="Write a trace for ui.perfetto.dev and chrome://tracing to this file.")
+@output_option
+@json_option
+def simulate(
+    plan: Plan, schedule: str | None, how: dict[str, Any], chrome: str | None, output: str | None, as_json: bool
+) -> None:
+    """Predict one iteration of PLAN."""
+    trace = lab.simulate(plan, schedule, **how)
+    if output is not None:
+        files.save_trace(trace, output)
+    if chrome is not None:
+        save_chrome_trace(trace, chrome)
+    played = trace.context.played
+    deliver_simulation(trace, lab.memory(plan, trace=trace), lab.advice(plan, played), as_json)
+
+
+@cli.command()
+@click.argument("plan_file", metavar="PLAN")
+@click.option(
+    "--vary",
+    "varied",
+    multiple=True,
+    metavar="SETTING=VALUE,VALUE...",
+    help=f"Values to try, again for each setting. Settings: {', '.join(SETTINGS)}; bandwidth and latency are factors "
+    "on all links.",
+)
+@click.option("--workers", type=int, help="Processes at most; 1: this one alone.")
+@file_option("--csv", say="Write the table to this file.")
+@json_option
+def sweep(plan_file: str, varied: tuple[str, ...], workers: int | None, csv: str | None, as_json: bool) -> None:
+    """Predict an iteration of PLAN under every combination of some settings."""
+    rows = lab.sweeps(files.load_plan(plan_file), workers=workers, **_settings(varied))
+    points: list[SweepPoint] = []
+    try:
+        with numbered_progress("sweep") as show:
+            for point in rows:
+                points.append(point)
+                came = format_s(point.outcome.iteration_s) if point.outcome is not None else "cannot be"
+                show(point, f"{', '.join(f'{what} {value}' for what, value in point.named.items())}: {came}")
+    except KeyboardInterrupt:
+        if not points:
+            raise
+        err.print(f"stopped; {len(points)} of {points[0].total} points are told")
+    table = sweep_table(points)
+    if csv is not None:
+        write_text(csv, table.to_csv(index=False))
+    deliver_sweep(table, list(points[0].settings), as_json)
+
+
+@cli.command()
+@simulation_options
+@click.option("--factor", type=float, default=1.1, show_default=True, help="Of what is improved.")
+@click.option("--what", multiple=True, help=f"Any of {', '.join(WHAT)}; all by default.")
+@json_option
+def sensitivity(
+    plan: Plan, schedule: str | None, how: dict[str, Any], factor: float, what: tuple[str, ...], as_json: bool
+) -> None:
+    """Say what a better link or device would bring to an iteration of PLAN."""
+    rows: list[Gain] = []
+    try:
+        with numbered_progress("sensitivity") as show:
+            for gain in lab.gains(plan, schedule, factor=factor, what=what or WHAT, **how):
+                rows.append(gain)
+                show(gain, gain.sentence)
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+        err.print(f"stopped; {len(rows)} of {rows[0].total} are told")
+    deliver_sensitivity(sensitivity_table(rows), as_json)
+
+
+@cli.command()
+@click.argument("name", metavar="NAME")
+@click.option("--stages", "n_stages", type=int, help="Devices of a pipeline.")
+@click.option("--microbatches", "n_microbatches", type=int, help="Of a replica and iteration.")
+@click.option("--stages-per-device", type=int, default=2, show_default=True, help="Where the schedule interleaves.")
+@click.option("--warmups", help="adaptive-1f1b: forwards before each device takes turns, such as 9,6,3,0.")
+@output_option
+@json_option
+def schedule(
+    name: str,
+    n_stages: int | None,
+    n_microbatches: int | None,
+    stages_per_device: int,
+    warmups: str | None,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Print the passes of each device of a pipeline under the schedule NAME, one of those known or a file."""
+    if n_stages is None and n_microbatches is None and name not in schedules:
+        built = lab.load_schedule(name)
+    else:
+        if n_stages is None or n_microbatches is None:
+            raise click.UsageError(f"schedule {name} is for any sizes; wanted --stages and --microbatches")
+        depths = None if warmups is None else [_value(depth) for depth in warmups.split(",")]
+        built = lab.build_schedule(name, n_stages, n_microbatches, stages_per_device=stages_per_device, warmups=depths)
+    if output is not None:
+        save_schedule(built, output)
+    deliver_schedule(built, as_json)
+
+
+def _settings(varied: tuple[str, ...]) -> dict[str, list[str | int | float | bool]]:
+    settings: dict[str, list[str | int | float | bool]] = {}
+    for text in varied:
+        what, equals, values = text.partition("=")
+        what = what.strip().replace("-", "_")
+        if not equals or what in settings:
+            wanted = "a setting once" if equals else "such as schedule=gpipe,1f1b"
+            raise click.UsageError(f"--vary is {text!r}; wanted {wanted}")
+        settings[what] = [_value(value) for value in values.split(",") if value.strip()]
+    return settings
+
+
+def _value(text: str) -> str | int | float | bool:
+    """A number, a truth or a word, as it reads."""
+    text = text.strip()
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
