@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { build, context } from "esbuild";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
-const CANVASES = ["editor", "convergence", "groups", "gantt"];
+const CANVASES = ["editor", "convergence", "groups", "gantt", "candidates"];
 const BUNDLED = ["cytoscape", "cytoscape-edgehandles", "lodash.memoize", "lodash.throttle"];
 
 const options = {

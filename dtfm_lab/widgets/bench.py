@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import traitlets
 
 from dtfm_lab.compare import Comparison
@@ -18,6 +20,10 @@ class Bench(traitlets.HasTraits):
     job = traitlets.Instance(Job, allow_none=True)
     plan = traitlets.Instance(Plan, allow_none=True)
     schedule = traitlets.Unicode("gpipe")
+    queueing = traitlets.Unicode("pairs")
+    """which messages wait for each other, in predictions"""
+    choices = traitlets.Dict()
+    """fields of the plan's job that are tried out: what predictions and runs take instead"""
     predicted = traitlets.Instance(Trace, allow_none=True)
     measured = traitlets.Instance(Trace, allow_none=True)
     comparison = traitlets.Instance(Comparison, allow_none=True)
@@ -29,6 +35,11 @@ class Bench(traitlets.HasTraits):
     def complain(self, step: str, message: str) -> None:
         """Say what went wrong, where the person who caused it is looking."""
         self.step, self.message = step, message
+
+    @property
+    def chosen_plan(self) -> Plan | None:
+        """The plan with what is tried out. Raises a LabError where its job does not allow it."""
+        return None if self.plan is None else replace(self.plan, job=replace(self.plan.job, **self.choices))
 
     @property
     def plan_is_stale(self) -> bool:

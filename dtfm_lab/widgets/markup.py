@@ -21,6 +21,17 @@ def line(text: str, kind: str = "note") -> str:
     return f'<div class="dtfm-line dtfm-{kind}" role="status">{text}</div>' if text else ""
 
 
+def warning(text: str) -> str:
+    """A line that must not be missed; nothing where there is no text."""
+    if not text:
+        return ""
+    sign = (
+        '<svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true"><path d="M8 1.2 15.4 14.5H.6Z"/>'
+        '<path class="dtfm-sign-mark" d="M8 6v4M8 11.9v1.2"/></svg>'
+    )
+    return f'<div class="dtfm-line dtfm-alarm" role="alert">{sign}<span>{escape(text)}</span></div>'
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> str:
     """First column left, numbers right."""
     header = "".join(f'<th scope="col">{escape(h)}</th>' for h in head)

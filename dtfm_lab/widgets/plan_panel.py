@@ -90,7 +90,7 @@ class PlanPanel:
         job = self._sized(self._chosen)
         usable = next((n for n in range(len(topology), 0, -1) if job.shapes(n)), 0)
         shapes = job.shapes(usable) if usable else [(1, 1)]
-        wanted = self.shape.value or (job.n_stages, job.n_replicas)
+        wanted = self.shape.value or (self._chosen.n_stages, self._chosen.n_replicas)
         fitted = lab.fitted(job, usable) if usable else job
         self._filling = True
         self.shape.options = [(_shape(s, r), (s, r)) for s, r in shapes]

@@ -9,11 +9,14 @@ import ipywidgets as w
 
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.trace import RunContext, Trace
 from dtfm_lab.runtime.launch import RUN_CLOCKS
 from dtfm_lab.runtime.run import Run
+from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.bars import ChartRows, typical_iteration
+from dtfm_lab.widgets.bars import ChartRows
 from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.predictions import Prediction
 from dtfm_lab.widgets.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.tasks import FRAME_S, begin
 
@@ -60,11 +63,15 @@ class RunPanel:
         self._buttons()
 
     def _begin(self) -> None:
-        plan = self._bench.plan
-        if plan is None:
-            return
         self._bench.message = ""
         try:
+            plan = self._bench.chosen_plan
+            if plan is None:
+                return
+            if self._bench.queueing != "pairs":
+                raise LabError(
+                    f"messages queue by {self._bench.queueing}, which can be simulated; real runs play pairs"
+                )
             self.run = lab.start(plan, self._bench.schedule, iterations=self.iterations.value, clock=self.clock.value)
         except LabError as error:
             self._bench.complain("run", str(error))
@@ -86,9 +93,9 @@ class RunPanel:
         while True:
             running = run.running  # before looking, so that nothing is missed at the end
             if run.profile and not predicted:
-                expected = lab.simulate(run.spec.plan, like=run.context())
-                self._schedule.show(expected, " from the profile just taken")
-                self._expected_s = expected.iteration_s * run.time_scale
+                expected = await asyncio.to_thread(_predicted, run, run.context(), " from the profile just taken")
+                self._schedule.show(expected)
+                self._expected_s = expected.trace.iteration_s * run.time_scale
                 predicted = True
             iteration = min(len(run.losses), run.spec.iterations - 1)
             spans = run.spans_of(iteration)
@@ -96,7 +103,7 @@ class RunPanel:
                 self._schedule.chart.reset_measured(iteration)
                 shown_iteration, shown = iteration, 0
             if len(spans) > shown:
-                self._schedule.chart.extend_measured(*rows.columns(spans[shown:]))
+                self._schedule.chart.extend_measured(*rows.bars(spans[shown:]))
                 shown = len(spans)
             self._tell(run)
             if not running:
@@ -109,14 +116,13 @@ class RunPanel:
 
     async def _conclude(self, run: Run) -> None:
         measured = run.trace()
-        predicted = await asyncio.to_thread(lab.simulate, run.spec.plan, like=measured)
-        self._schedule.show(predicted, " from the profile taken before")
-        typical = typical_iteration(measured)
-        self._schedule.chart.reset_measured(typical[0].iteration)
-        self._schedule.chart.extend_measured(*ChartRows(measured.context).columns(typical))
+        predicted = await asyncio.to_thread(_predicted, run, measured, " from the profile taken before")
+        self._schedule.show(predicted)
+        self._schedule.chart.reset_measured(measured.typical_iteration)
+        self._schedule.chart.extend_measured(*ChartRows(measured.context).chart(measured).bars)
         with self._bench.hold_trait_notifications():
-            self._bench.measured, self._bench.predicted = measured, predicted
-        self._bench.comparison = await asyncio.to_thread(lab.compare, predicted, measured)
+            self._bench.measured, self._bench.predicted = measured, predicted.trace
+        self._bench.comparison = await asyncio.to_thread(lab.compare, predicted.trace, measured)
 
     async def _stop(self) -> None:
         if self.run is not None:
@@ -155,3 +161,8 @@ class RunPanel:
         running = self.run is not None and self.run.running
         self.start.disabled = running or self._bench.plan is None
         self.stop.disabled = not running
+
+
+def _predicted(run: Run, like: Trace | RunContext, note: str) -> Prediction:
+    plan = run.spec.plan
+    return Prediction.of(plan, simulate(plan, like=like), note)

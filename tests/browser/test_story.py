@@ -156,3 +156,46 @@ def test_stopping_a_run_from_the_page_leaves_no_worker(page, open_notebook, ask_
     left = "import subprocess; print(subprocess.run(['pgrep', '-g', str(bench.run_panel.run.pid)]).returncode)"
     assert ask_kernel(page, left) == "1", "pgrep finds nobody"
     eventually(page, "bench.measured is not None", True)
+
+
+def test_a_person_tries_schedules_and_choices_and_sees_where_the_time_goes(page, open_notebook, ask_kernel, eventually):
+    open_notebook(page, ["import dtfm_lab as lab\nbench = lab.Lab('lecture-hall')\nbench"])
+    lab = LabPage(page, "schedules")
+    lab.press("Plan")
+    eventually(page, "bench.predicted is not None", True, patience_s=30)
+    lab.press("Compare schedules")
+    eventually(page, "[row['name'] for row in bench.schedule_panel.comparing.table.rows if 'iteration_s' in row]", [
+        "1f1b", "adaptive-1f1b", "gpipe", "interleaved-1f1b", "zb-h1",
+    ], patience_s=30)  # fmt: skip
+    lab.look("compared-schedules", at=".dtfm-candidates")
+    page.get_by_role("button", name="interleaved-1f1b").click()
+    eventually(page, "bench.predicted.context.schedule", "interleaved-1f1b")
+    page.get_by_role("button", name="Critical path").click()
+    eventually(page, "bench.schedule_panel.chart.show_path", True)
+    lab.look("critical-path", at=".dtfm-gantt")
+    page.get_by_label("Averaging").select_option("ring")
+    page.get_by_label("Compression").select_option("int8")
+    eventually(page, "bench.predicted.context.synchronisation", "ring")
+    eventually(page, "bench.bench.chosen_plan.job.compression", "int8")
+    page.get_by_role("button", name="1f1b", exact=True).click()
+    eventually(page, "bench.predicted.context.schedule", "1f1b")
+    caption = page.locator(".dtfm-gantt .dtfm-caption")
+    for part in ("tokens/s", "MFU", "bubble", "chiefly"):
+        expect(caption).to_contain_text(part)
+    lab.press("Run")
+    refusal = page.get_by_text("synchronisation is ring, which can be simulated; real runs play sharded")
+    expect(refusal).to_be_visible()
+    lab.look("refused", at=".dtfm-warning")
+
+
+def test_devices_that_do_not_fit_are_told_above_the_chart(page, open_notebook, eventually):
+    open_notebook(page, ["import dtfm_lab as lab\nbench = lab.Lab('worldwide')\nbench"])
+    lab = LabPage(page, "memory")
+    lab.press("Plan")
+    eventually(page, "bench.predicted is not None", True, patience_s=40)
+    line = page.get_by_role("alert")
+    expect(line).to_contain_text("would need")
+    lab.look("lacking", at=".dtfm-alarm")
+    page.get_by_label("Recompute activations").check()
+    expect(line).to_have_count(0)
+    lab.look("fits", at=".dtfm-gantt")

@@ -329,6 +329,110 @@ def test_measured_bars_stream_in_below_the_predicted_ones(page, open_notebook, a
     page.wait_for_selector(".dtfm-gantt[data-measured='0']")
 
 
+WAITING = """
+from dtfm_lab.widgets.gantt import CriticalPath, Messages
+gantt.set_predicted(
+    [0, .1, .2], [.1, .2, .4], [0, 0, 1], [0, 0, 1], [0, 1, 0],
+    rows=["ada", "bob"], names=["S0 · ada", "S1 · bob"], kinds=[*kinds, {"name": "activation", "color": "#56B4E9"}],
+    after=[-1, 0, -2],
+    messages=Messages.of([0], [1], [.1], [.2], [2], [0]),
+    path=CriticalPath.of([0, 1], [0, .2], [.1, .4], [0, 2]),
+)
+"""
+
+
+def test_the_chart_tells_what_a_bar_waited_for_and_draws_path_and_messages(page, open_notebook, ask_kernel, eventually):
+    open_notebook(page, [GANTT])
+    chart = page.locator(".dtfm-gantt").first
+    page.get_by_text("No schedule yet").wait_for(timeout=90_000)
+    path, messages = (chart.get_by_role("button", name=name) for name in ("Critical path", "Messages"))
+    expect(path).to_be_hidden()
+    ask_kernel(page, WAITING)
+    page.wait_for_selector(".dtfm-gantt[data-predicted='3'][data-path='2'][data-messages='1']")
+    box = chart.locator(".dtfm-box")
+    size = box.bounding_box()
+    box.hover(position={"x": size["width"] * 0.75, "y": size["height"] * 0.6})
+    said = "S1 · bob · backward 0 · 200.0 to 400.0 ms (200 ms)\nwaited for activation 0 from S0 · ada, in at 200.0 ms"
+    expect(page.get_by_role("tooltip")).to_have_text(said)
+    box.hover(position={"x": size["width"] * 0.4, "y": size["height"] * 0.2})
+    expect(page.get_by_role("tooltip")).to_contain_text("right after forward 0")
+
+    crimson = """(box) => {
+        const canvas = box.querySelector("canvas");
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        let found = 0;
+        for (let at = 0; at < data.length; at += 4)
+            found += data[at] === 0xC2 && data[at + 1] === 0 && data[at + 2] === 0x3B;
+        return found;
+    }"""
+    assert box.evaluate(crimson) == 0
+    chart.focus()
+    page.keyboard.press("p")
+    eventually(page, "gantt.show_path", True)
+    expect(path).to_have_attribute("aria-pressed", "true")
+    page.wait_for_timeout(100)
+    assert box.evaluate(crimson) > 100
+    messages.click()
+    eventually(page, "gantt.show_messages", True)
+    ask_kernel(page, "gantt.show_path = False")
+    expect(path).to_have_attribute("aria-pressed", "false")
+
+
+CROWDED = """
+n = 4000
+at = np.arange(n) / n
+gantt.set_predicted(
+    at, at + 1 / n, np.zeros(n), np.zeros(n), np.arange(n), rows=["ada", "bob"], kinds=kinds,
+    messages=Messages.of(np.zeros(n), np.ones(n), at, at + .01, np.zeros(n), np.arange(n)),
+)
+"""
+
+
+def test_a_tangle_of_messages_is_drawn_once_zoomed_in(page, open_notebook, ask_kernel):
+    open_notebook(page, [GANTT, WAITING, CROWDED])
+    page.wait_for_selector(".dtfm-gantt[data-messages='4000']", timeout=90_000)
+    chart = page.locator(".dtfm-gantt").first
+    chart.focus()
+    page.keyboard.press("m")
+    chart.get_by_text("4,000 messages in sight: zoom in to see them").wait_for()
+    for _ in range(8):
+        page.keyboard.press("+")
+    expect(chart.locator(".dtfm-tangle")).to_have_text("")
+
+
+CANDIDATES = """
+from dtfm_lab.widgets.candidates import CandidatesView
+table = CandidatesView(chosen="gpipe", caption="click a row", rows=[
+    {"name": "gpipe", "iteration_s": 2.0, "bubble": 0.5, "memory": "54.8 GiB of 16 GiB on ada", "fits": False},
+    {"name": "1f1b", "iteration_s": 2.5, "bubble": 0.6, "memory": "7.1 GiB of 16 GiB on ada", "fits": True},
+    {"name": "zb-h1"},
+    {"name": "interleaved-1f1b", "problem": "micro-batches do not divide <b>"},
+])
+table
+"""
+
+
+def test_a_schedule_is_chosen_from_the_table_by_mouse_and_by_keyboard(page, open_notebook, ask_kernel, eventually):
+    open_notebook(page, [CANDIDATES])
+    view = page.locator(".dtfm-candidates").first
+    view.wait_for(timeout=90_000)
+    rows = view.get_by_role("row")
+    expect(rows).to_have_count(5)
+    expect(rows.nth(1)).to_contain_text("no")
+    expect(rows.nth(2)).to_contain_text("2.50 s · fastest that fits")
+    expect(rows.nth(4)).to_contain_text("micro-batches do not divide <b>")
+    rows.nth(2).get_by_text("60.0%").click()
+    eventually(page, "table.chosen", "1f1b")
+    expect(view.get_by_role("button", name="1f1b", exact=True)).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Tab")
+    view.get_by_role("button", name="gpipe").focus()
+    page.keyboard.press("Enter")
+    eventually(page, "table.chosen", "gpipe")
+    expect(view.get_by_role("button", name="gpipe")).to_be_focused()
+    ask_kernel(page, "table.stale = True")
+    view.get_by_text("compare again").wait_for()
+
+
 def test_the_wheel_scrolls_the_page_until_the_chart_has_the_focus(page, open_notebook):
     show = "gantt.set_predicted(*predicted.T, rows=['ada', 'bob'], kinds=kinds)"
     open_notebook(page, [GANTT, show])
@@ -351,7 +455,7 @@ def test_the_wheel_scrolls_the_page_until_the_chart_has_the_focus(page, open_not
 def test_every_view_follows_the_theme(page, open_notebook, set_theme):
     show = "gantt.set_predicted(*predicted.T, rows=['ada', 'bob'], kinds=kinds)"
     filled = "for name, value in plan.items(): setattr(groups, name, value)"
-    open_notebook(page, [EDITOR, CONVERGENCE, "curve.extend([[1, .1, 9, 2]])", GROUPS, filled, GANTT, show])
+    open_notebook(page, [EDITOR, CONVERGENCE, "curve.extend([[1, .1, 9, 2]])", GROUPS, filled, CANDIDATES, GANTT, show])
     page.wait_for_selector(".dtfm-gantt[data-predicted='4']", timeout=90_000)
     colours = "() => [...document.querySelectorAll('.dtfm')].map((view) => getComputedStyle(view).backgroundColor)"
     label = "() => document.querySelector('.dtfm-stage')._cyreg.cy.getElementById('device:ada').style('color')"
@@ -359,13 +463,13 @@ def test_every_view_follows_the_theme(page, open_notebook, set_theme):
     light = page.evaluate(colours), page.evaluate(label)
     set_theme(page, "dark")
     dark = page.evaluate(colours), page.evaluate(label)
-    assert len(light[0]) == 4
+    assert len(light[0]) == 5
     assert all(before != after for before, after in zip(light[0], dark[0], strict=True))
     assert light[1] != dark[1]
 
 
 def test_views_go_without_a_trace(page, open_notebook):
-    open_notebook(page, [EDITOR, CONVERGENCE, GROUPS, GANTT])
+    open_notebook(page, [EDITOR, CONVERGENCE, GROUPS, CANDIDATES, GANTT])
     page.wait_for_selector(".dtfm-gantt", timeout=90_000)
     page.evaluate("() => window.jupyterapp.commands.execute('notebook:clear-all-cell-outputs')")
     expect(page.locator(".dtfm")).to_have_count(0)

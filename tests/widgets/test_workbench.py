@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 import dtfm_lab as lab
+from dtfm_lab import simulation
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -139,6 +140,149 @@ async def test_what_cannot_be_run_is_one_calm_line() -> None:
     assert "workers on a CPU run" in bench.bench.message
     assert bench.bench.step == "run", "said beside the button that was pressed"
     assert bench.run_panel.run is None
+
+
+async def planned(network: str, **job) -> lab.Lab:
+    """A lab with a plan and its prediction."""
+    topology = lab.load_topology(network)
+    bench = lab.Lab(topology, lab.load_job("tiny" if network == "lecture-hall" else "dtfm-gpt3-xl", **job))
+    bench.plan_panel.speed.value, bench.plan_panel.seconds.value = "full speed", 0.2
+    bench.plan_panel.plan.click()
+    await until(lambda: bench.predicted is not None)
+    return bench
+
+
+@on_a_loop
+async def test_every_choice_predicts_anew_for_the_job_with_that_choice() -> None:
+    bench = await planned("lecture-hall", n_stages=4, n_replicas=2)
+    panel = bench.schedule_panel
+    for control, choice in (
+        (panel.schedule, "zb-h1"),
+        (panel.choices.queueing, "cards"),
+        (panel.choices.synchronisation, "ring"),
+        (panel.choices.every, 3),
+        (panel.choices.compression, "int8"),
+        (panel.choices.recompute, True),
+    ):
+        before = bench.predicted
+        control.value = choice
+        await until(lambda before=before: bench.predicted is not None and bench.predicted is not before)
+    context = bench.predicted.context
+    said = (context.schedule, context.queueing, context.synchronisation, context.synchronise_every)
+    assert said == ("zb-h1", "cards", "ring", 3)
+    plan = bench.bench.chosen_plan
+    assert bench.predicted.iteration_s == simulation.simulate(plan, "zb-h1", queueing="cards").iteration_s
+    assert bench.plan.job.compression == "none", "the plan is as it was"
+    assert not bench.bench.plan_is_stale
+    for part in ("predicted", "mean of 3 iterations", "tokens/s", "MFU", "bubble", "chiefly"):
+        assert part in panel.chart.caption
+
+
+@on_a_loop
+async def test_of_many_choices_in_a_row_the_last_is_shown_and_few_are_computed() -> None:
+    bench = await planned("lecture-hall")
+    shown = []
+    bench.bench.observe(lambda change: shown.append(change["new"].context), "predicted")
+    for every in range(2, 40):
+        bench.schedule_panel.choices.every.value = every
+    await until(lambda: bool(shown) and shown[-1].synchronise_every == 39)
+    assert len(shown) <= 2
+
+
+@on_a_loop
+async def test_the_choices_begin_with_the_jobs_own_and_follow_it() -> None:
+    bench = lab.Lab("lecture-hall", lab.load_job("tiny", synchronisation="ring", compression="fp16"))
+    choices = bench.schedule_panel.choices
+    assert (choices.synchronisation.value, choices.compression.value) == ("ring", "fp16")
+    bench.plan_panel.batch.value = 32
+    choices.synchronisation.value = "central"
+    bench.plan_panel.batch.value = 16
+    assert choices.synchronisation.value == "central", "another batch leaves what is tried out"
+
+
+@on_a_loop
+async def test_devices_that_do_not_fit_are_named_before_anything_runs_until_they_fit() -> None:
+    bench = await planned("worldwide")
+    panel = bench.schedule_panel
+    assert 'role="alert"' in panel.memory.value
+    assert all(part in panel.memory.value for part in (" needs ", "GiB over", "would need"))
+    panel.schedule.value = "1f1b"
+    await until(lambda: bench.predicted.context.schedule == "1f1b")
+    assert panel.memory.value == ""
+
+
+@on_a_loop
+async def test_a_schedule_that_cannot_be_is_said_and_nothing_else_is_shown_for_it() -> None:
+    bench = await planned("lecture-hall", n_stages=8, n_replicas=1)
+    panel = bench.schedule_panel
+    panel.schedule.value = "interleaved-1f1b"  # 8 blocks do not make 16 stages
+    await until(lambda: bench.predicted is None)
+    assert (bench.bench.step, panel.chart.start) == ("schedule", b"")
+    assert "stages" in bench.bench.message
+    panel.schedule.value = "1f1b"
+    await until(lambda: bench.predicted is not None)
+    assert bench.bench.message == ""
+
+
+@on_a_loop
+async def test_all_schedules_are_compared_and_one_is_chosen_from_the_table() -> None:
+    bench = await planned("lecture-hall", n_stages=8, n_replicas=1)
+    comparing = bench.schedule_panel.comparing
+    comparing.button.click()
+    await until(lambda: comparing.running)
+    await until(lambda: not comparing.running)
+    rows = {row["name"]: row for row in comparing.table.rows}
+    assert set(rows) == set(simulation.schedules)
+    assert rows["gpipe"]["iteration_s"] == bench.predicted.iteration_s
+    assert "problem" in rows["interleaved-1f1b"]
+    assert rows["1f1b"]["fits"]
+    assert " of 16 GiB on " in rows["1f1b"]["memory"]
+    assert 0 < rows["1f1b"]["bubble"] < 1
+    comparing.table.chosen = "1f1b"
+    assert bench.schedule_panel.schedule.value == "1f1b"
+    await until(lambda: bench.predicted.context.schedule == "1f1b")
+    assert not comparing.table.stale
+    bench.schedule_panel.choices.compression.value = "int8"
+    assert comparing.table.stale
+
+
+@on_a_loop
+async def test_a_comparison_is_stopped_and_keeps_what_is_computed() -> None:
+    bench = await planned("lecture-hall")
+    comparing = bench.schedule_panel.comparing
+    comparing.button.click()
+    await until(lambda: any("iteration_s" in row for row in comparing.table.rows))
+    comparing.button.click()
+    await until(lambda: not comparing.running)
+    assert comparing.table.caption.startswith("stopped after ")
+    assert 0 < len(comparing.table.rows) < len(list(simulation.schedules))
+    assert comparing.button.description == "Compare schedules"
+
+
+@on_a_loop
+async def test_a_choice_that_real_runs_cannot_play_is_refused_in_one_line_until_it_is_taken_back() -> None:
+    bench = await planned("lecture-hall")
+    choices = bench.schedule_panel.choices
+    for control, choice in (
+        (bench.schedule_panel.schedule, "zb-h1"),
+        (choices.queueing, "cards"),
+        (choices.synchronisation, "ring"),
+        (choices.every, 2),
+        (choices.compression, "int8"),
+        (choices.recompute, True),
+    ):
+        played, before = control.value, bench.predicted
+        control.value = choice
+        await until(lambda before=before: bench.predicted is not before)
+        bench.run_panel.start.click()
+        assert bench.bench.step == "run"
+        assert "can be simulated; real runs play" in bench.bench.message
+        assert "\n" not in bench.bench.message
+        assert bench.run_panel.run is None
+        before = bench.predicted
+        control.value = played
+        await until(lambda before=before: bench.predicted is not before)
+        assert bench.bench.message == ""
 
 
 @on_a_loop

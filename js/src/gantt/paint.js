@@ -8,23 +8,33 @@ const SEAM = 0.5; // pixels: closer than this is touching
 const NO_NUMBER = -1;
 const NUMBERED = 15; // pixels a bar needs to carry its microbatch number
 
-/** Paints one half of every row; with an `outline` colour, bars get one. */
-export function paintBars(context, place, bars, kinds, lanes, half, outline) {
-  const batches = kinds.map(() => []); // of each kind: x, y, width, height, microbatch of every rectangle in a row
+/** Paints one half of every row; with an `outline` colour, bars get one. `perPipeline` as in `shadeOf`. */
+export function paintBars(context, place, bars, kinds, perPipeline, half, outline) {
+  // of each kind and shade: x, y, width, height, microbatch of every rectangle in a row
+  const batches = kinds.map(({ shades }) => shades.map(() => []));
   for (let row = 0; row < bars.rows.length; row++) {
     for (const [kind, strip] of bars.rows[row])
-      if (kind < kinds.length) collect(strip, place, place.band(row, half, lanes.of(kind)), batches[kind]);
+      if (kind < kinds.length) collect(strip, place, place.band(row, half, kind), batches[kind], perPipeline);
   }
-  batches.forEach((batch, kind) => {
-    context.fillStyle = kinds[kind].color;
-    for (let at = 0; at < batch.length; at += 5) context.fillRect(batch[at], batch[at + 1], batch[at + 2], batch[at + 3]);
-    if (outline) outlined(context, batch, outline);
-    numbered(context, batch, inkOn(kinds[kind].color));
-  });
+  batches.forEach((shades, kind) => shades.forEach((batch, shade) => {
+    fill(context, batch, kinds[kind].shades[shade]);
+    if (outline || kinds[kind].edge) outlined(context, batch, outline || kinds[kind].edge, outline ? 4 : 2);
+    numbered(context, batch, inkOn(kinds[kind].shades[shade]));
+  }));
 }
 
-function collect(strip, place, [y, height], batch) {
+/** Which of a kind's shades a stage has: the first for a device's first stage, and so on. */
+export const shadeOf = (stage, nShades, perPipeline) =>
+  perPipeline ? Math.min(nShades - 1, Math.floor(stage / perPipeline)) : 0;
+
+export function fill(context, batch, color) {
+  context.fillStyle = color;
+  for (let at = 0; at < batch.length; at += 5) context.fillRect(batch[at], batch[at + 1], batch[at + 2], batch[at + 3]);
+}
+
+function collect(strip, place, [y, height], shades, perPipeline) {
   let reached = -Infinity;
+  let batch = shades[0]; // the one that the bar before went to
   for (let bar = strip.indexAt(place.from); bar < strip.length && strip.start[bar] <= place.to; bar++) {
     const right = Math.min(place.right, place.x(strip.end[bar]));
     const left = Math.max(place.left, place.x(strip.start[bar]), reached);
@@ -37,21 +47,22 @@ function collect(strip, place, [y, height], batch) {
     if (right < reached + SMALLEST) continue;
     const gap = right - left > 6 ? 1 : 0; // so that equal neighbours can be told apart
     const width = Math.max(SMALLEST, right - left - gap);
+    batch = shades[shadeOf(strip.stage[bar], shades.length, perPipeline)];
     batch.push(left, y, width, height, strip.microbatch[bar]);
     reached = left + width + gap;
   }
 }
 
-function outlined(context, batch, color) {
+function outlined(context, batch, color, narrowest) {
   context.strokeStyle = color;
   context.lineWidth = 1;
   context.beginPath();
   for (let at = 0; at < batch.length; at += 5)
-    if (batch[at + 2] > 4) context.rect(batch[at] + 0.5, batch[at + 1] + 0.5, batch[at + 2] - 1, batch[at + 3] - 1);
+    if (batch[at + 2] > narrowest) context.rect(batch[at] + 0.5, batch[at + 1] + 0.5, batch[at + 2] - 1, batch[at + 3] - 1);
   context.stroke();
 }
 
-function numbered(context, batch, ink) {
+export function numbered(context, batch, ink) {
   context.fillStyle = ink;
   context.textAlign = "center";
   context.textBaseline = "middle";

@@ -7,6 +7,7 @@ export const YELLOW = "#F0E442";
 export const BLUE = "#0072B2";
 export const VERMILLION = "#D55E00";
 export const PURPLE = "#CC79A7";
+export const CRIMSON = "#C2003B"; // the critical path, in a white casing
 export const GREY = "#8a8a8a";
 
 /** For things told apart by colour; vermillion is kept for "look here". */

@@ -1,0 +1,25 @@
+"""A table to choose from: each schedule on one plan, filled in as rows are computed."""
+
+from pathlib import Path
+
+import anywidget
+import traitlets
+
+STATIC = Path(__file__).parent / "static"
+
+
+class CandidatesView(anywidget.AnyWidget):
+    """Draws rows {"name", "iteration_s", "bubble", "memory", "fits", "problem"}; a click sets ``chosen``.
+
+    A row that is not computed yet has a name only; one that cannot be has ``problem``, a line that says why.
+    """
+
+    _esm = STATIC / "candidates.js"
+    _css = STATIC / "candidates.css"
+
+    rows = traitlets.List(traitlets.Dict()).tag(sync=True)
+    chosen = traitlets.Unicode("").tag(sync=True)
+    title = traitlets.Unicode("Schedules").tag(sync=True)
+    caption = traitlets.Unicode("").tag(sync=True)
+    stale = traitlets.Bool(False).tag(sync=True)
+    """computed for a plan or choices that have changed since"""
