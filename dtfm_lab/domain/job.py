@@ -67,6 +67,7 @@ class Job:
 
     def __post_init__(self) -> None:
         plain("job", self.name)
+        plain(f"job {self.name}: its schedule", self.schedule)
         counts = ("n_stages", "n_replicas", "global_batch", "microbatch", "synchronise_every", "stages_per_device")
         for what in counts:
             object.__setattr__(self, what, whole(f"job {self.name}", what, getattr(self, what)))

@@ -15,6 +15,9 @@ from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.schedule import PASSES, SENDS, Action, Kind, Schedule
 from dtfm_lab.domain.synchronisation import synchronisations
 
+MOST_STEPS = 10**7
+"""of an iteration; a simulation of so many takes some 4 GB"""
+
 
 class Step(NamedTuple):
     """An action and what it waits for on its own device (order on the compute lane aside)."""
@@ -69,7 +72,10 @@ def lower(
         Gradients are compressed, which takes a step of its own before they are sent.
     synchronise
         False for an iteration that only updates each replica by itself.
+
+    Raises ScheduleError where that is more than MOST_STEPS, or a device alone passes a stage before the one it needs.
     """
+    _check_size(schedule, n_replicas, synchronisation if synchronise else None, regions)
     pipeline = tuple(_with_messages(schedule, program) for program in schedule.programs)
     last = schedule.n_devices - 1
     tails = []
@@ -84,6 +90,23 @@ def lower(
         ]
         tails.append(tuple(tail_of))
     return Programs(schedule, n_replicas, pipeline, tuple(tails))
+
+
+def _check_size(
+    schedule: Schedule, n_replicas: int, synchronisation: str | None, regions: tuple[tuple[str, ...], ...] | None
+) -> None:
+    """Before anything is made: two messages a pass, and what the first and the last replica of a group do."""
+    n_passes = n_replicas * sum(len(program) for program in schedule.programs)
+    n_steps = n_passes if schedule.n_devices == 1 else 3 * n_passes
+    for in_group in (("",) * n_replicas,) * schedule.n_devices if regions is None else regions:
+        for replica, times in ((0, 1), (n_replicas - 1, n_replicas - 1)):
+            parts = () if synchronisation is None else synchronisations[synchronisation](replica, in_group)
+            n_steps += times * sum(1 for _ in parts)
+    if n_steps > MOST_STEPS:
+        raise ScheduleError(
+            f"schedule {schedule.name}: {schedule.n_microbatches} micro-batches on {schedule.n_devices} stages x "
+            f"{n_replicas} replicas are some {n_steps} actions an iteration; wanted at most {MOST_STEPS}"
+        )
 
 
 def _with_messages(schedule: Schedule, program: Sequence[Action]) -> tuple[Step, ...]:

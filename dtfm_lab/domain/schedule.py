@@ -39,7 +39,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple, Self
 
-from dtfm_lab.domain.device import shortened
+from dtfm_lab.domain.device import is_plain, shortened
 from dtfm_lab.domain.errors import ScheduleError
 
 
@@ -178,6 +178,8 @@ class Schedule:
     """by position in the pipeline"""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not is_plain(self.name):
+            raise ScheduleError(f"schedule is named {shortened(self.name)}; wanted text without control characters")
         if not self.programs:
             raise ScheduleError(f"schedule {self.name} has no program; wanted one a device")
         if self.n_microbatches < 1:

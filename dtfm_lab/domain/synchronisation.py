@@ -78,7 +78,8 @@ def ring(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
         yield Part(Kind.RECV_G, i, 1, share=1 / n)
         yield Part(Kind.REDUCE, i, coded=2 / n, after=((Kind.RECV_G, i, 1),))
     for i in range(n - 1):
-        before = ((Kind.RECV_P, i - 1, 1) if i else (Kind.REDUCE, n - 2, None),)
+        # what is only passed on waits for the own last sum too, so that rounds leave in order however long that takes
+        before = ((Kind.REDUCE, n - 2, None), *(((Kind.RECV_P, i - 1, 1),) if i else ()))
         yield Part(Kind.SEND_P, i, 1, share=1 / n, after=before)
         yield Part(Kind.RECV_P, i, 1, share=1 / n)
 

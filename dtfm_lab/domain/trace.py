@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.domain import causes, metrics
+from dtfm_lab.domain.checks import MOST
+from dtfm_lab.domain.device import is_plain, shortened
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.schedule import LANE, RECEIVES, SENDS, Action, Kind, Lane, Schedule
 from dtfm_lab.domain.units import FloatArray, IntArray
@@ -100,7 +102,7 @@ class RunContext:
 class Trace:
     """Columns, one row per (iteration, replica, action); ``actions`` is the table that ``action`` indexes.
 
-    Raises TraceError on columns of unequal length, an end before its start, or a row given twice.
+    Raises TraceError on columns of unequal length, an end before its start, a row given twice, or what no run is.
     """
 
     context: RunContext
@@ -119,6 +121,7 @@ class Trace:
             raise TraceError(f"trace columns have lengths {lengths}; wanted one length")
         if not len(self.start_s):
             raise TraceError("trace has no rows; wanted at least one")
+        self._check_context()
         n_replicas = self._check_actions()
         for what, column, n in (("action", self.action, len(self.actions)), ("replica", self.replica, n_replicas)):
             if (stray := column[(column < 0) | (column >= n)]).size:
@@ -136,6 +139,18 @@ class Trace:
         if (np.bincount(keys).max() > 1) if dense else (len(np.unique(keys)) < len(keys)):
             raise TraceError("trace holds an action of one iteration and replica twice; wanted one row each")
 
+    def _check_context(self) -> None:
+        context = self.context
+        for what in ("schedule", "topology", "topology_fingerprint", "job", "queueing", "synchronisation"):
+            if not is_plain(text := getattr(context, what)):
+                raise TraceError(f"{what} of the trace is {shortened(text)}; wanted text without control characters")
+        for name in (name for group in context.devices for name in group):
+            if not is_plain(name):
+                raise TraceError(f"trace holds device {shortened(name)}; wanted text without control characters")
+        for what in ("stages_per_device", "synchronise_every"):
+            if not 1 <= (count := getattr(context, what)) <= MOST:
+                raise TraceError(f"{what} of the trace is {shortened(count)}; wanted a whole number from 1 to {MOST}")
+
     def _check_actions(self) -> int:
         """Replicas, where every action belongs to a stage and every transfer has another end."""
         devices = self.context.devices
@@ -146,6 +161,7 @@ class Trace:
         for a in self.actions:
             at_end = {Kind.SEND_F: n_stages - 1, Kind.RECV_B: n_stages - 1, Kind.SEND_B: 0, Kind.RECV_F: 0}.get(a.kind)
             lost = a.kind in BETWEEN_REPLICAS and a.peer is None
+            lost |= a.microbatch is not None and not 0 <= a.microbatch <= MOST
             if a.kind in (Kind.SEND_E, Kind.RECV_E):
                 lost = a.peer is None or not 0 <= a.other_end(0, 1)[0] < n_stages
             if not 0 <= a.stage < n_stages or a.stage == at_end or lost:

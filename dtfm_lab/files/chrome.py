@@ -86,7 +86,8 @@ def _nanoseconds(trace: Trace) -> tuple[IntArray, IntArray]:
     which = np.unique(trace.iteration, return_inverse=True)[1]
     began_s = np.concatenate([[0.0], np.cumsum(trace.iteration_ends_s)[:-1]])[which]
     first_s = min(float(trace.start_s.min()), 0.0)
-    start, end = ((began_s + column - first_s) * 1e9 for column in (trace.start_s, trace.end_s))
+    with np.errstate(over="ignore"):
+        start, end = ((began_s + column - first_s) * 1e9 for column in (trace.start_s, trace.end_s))
     if (longest := float(end.max())) > LONGEST_NS:
         raise TraceError(f"trace lasts {longest / 1e9:.3g} s; wanted at most {LONGEST_NS / 1e9:.3g} s to show it")
     return np.rint(start).astype(np.int64), np.rint(end).astype(np.int64)
@@ -156,13 +157,14 @@ def _described(action: Action) -> tuple[str, str, Event]:
 
 
 def _process_names(trace: Trace) -> Iterator[Event]:
-    """Devices in stage order, named by all stages that they hold."""
-    devices, n_held = trace.context.devices, trace.context.stages_per_device
+    """Devices in stage order, named by the stages that they were traced with, the first one in any case."""
+    devices = trace.context.devices
+    traced = {action.stage for action in trace.actions} | set(range(len(devices)))
     for position, group in enumerate(devices):
-        stages = ", ".join(str(position + k * len(devices)) for k in range(n_held))
+        held = sorted(stage for stage in traced if stage % len(devices) == position)
         for replica, name in enumerate(group):
             pid = position * len(group) + replica + 1
-            title = f"stage{'s' if n_held > 1 else ''} {stages} · {name}"
+            title = f"stage{'s' if len(held) > 1 else ''} {', '.join(map(str, held))} · {name}"
             yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": title}}
             yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}}
 

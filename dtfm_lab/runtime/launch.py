@@ -11,6 +11,7 @@ from typing import get_args
 import psutil
 
 from dtfm_lab.domain.errors import JobError, LabError, MissingExtra
+from dtfm_lab.domain.links import Links
 from dtfm_lab.domain.model import ModelSpec, gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
@@ -52,7 +53,8 @@ def start(
     if clock not in RUN_CLOCKS:
         raise unknown("clock", clock, RUN_CLOCKS)
     plan.job.modelled()
-    built = build(plan, schedule or plan.job.schedule)
+    links = Links.free(len(plan.topology)) if clock == "real" else Links.of(plan.topology)
+    built = build(plan, plan.job.schedule if schedule is None else schedule, links=links)
     spec = RunSpec(
         plan=plan,
         schedule=built.name,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dtfm_lab.domain.device import Device
+from dtfm_lab.domain.device import Device, as_number, shortened
 from dtfm_lab.domain.errors import JobError, TraceError
 from dtfm_lab.domain.hardware import HARDWARE
 from dtfm_lab.domain.messages import device_gradient_elements
@@ -31,8 +31,9 @@ def analytic(plan: Plan, programs: Programs, efficiency: float = EFFICIENCY) -> 
     each, and the recomputation goes with the first. Averaging and the optimiser's step are bound by memory, not
     FLOP, and count as 0 beside what they code. Raises JobError where the efficiency is not within 0 and 1.
     """
-    if not isinstance(efficiency, int | float) or not 0 < efficiency <= 1:
-        raise JobError(f"efficiency is {efficiency!r}; wanted more than 0 and at most 1")
+    share = as_number(efficiency)
+    if share is None or not 0 < share <= 1:
+        raise JobError(f"efficiency is {shortened(efficiency)}; wanted more than 0 and at most 1")
     job, schedule = plan.job, programs.schedule
     last = schedule.n_stages - 1
     one_message_s = _coding_s(plan, job.activation_elements) if job.codes_activations else 0.0
@@ -43,7 +44,7 @@ def analytic(plan: Plan, programs: Programs, efficiency: float = EFFICIENCY) -> 
         coding_s = 0.0 if job.n_stages == 1 else one_message_s * ((stage > 0) + (stage < last))
         for replica in range(job.n_replicas):
             device = plan.topology.devices[int(plan.placement.devices[position, replica])]
-            forward_s = flop / (peak_of(device, job.dtype) * efficiency)
+            forward_s = flop / (peak_of(device, job.dtype) * share)
             again_s = forward_s if job.recompute else 0.0
             half_s = BACKWARD_PER_FORWARD / 2 * forward_s
             rows += [
@@ -56,11 +57,17 @@ def analytic(plan: Plan, programs: Programs, efficiency: float = EFFICIENCY) -> 
 
 
 def peak_of(device: Device, dtype: str) -> float:
-    """FLOP/s in this dtype, from the table where the device is as the table has it, else its own figure."""
+    """FLOP/s in this dtype, from the table where the device is as the table has it, else its own figure.
+
+    A dtype that a device of the table has no figure for is computed as fp32; fp64 at half of that, as on the GPUs
+    of data centres; others reach less.
+    """
     known = HARDWARE.get(device.gpu)
-    if known is None or dtype not in known.peak or device.peak_flop_per_s != known.peak_flop_per_s:
+    if known is None or device.peak_flop_per_s != known.peak_flop_per_s:
         return device.peak_flop_per_s
-    return known.peak_of(dtype)
+    if dtype in known.peak:
+        return known.peak_of(dtype)
+    return known.peak_of("fp32") / (2 if dtype == "fp64" else 1)
 
 
 def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:

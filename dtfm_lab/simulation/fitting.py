@@ -72,7 +72,7 @@ def remedies(plan: Plan, schedule: str | Schedule | None = None) -> tuple[Remedy
     report = memory(plan, schedule)
     if report.fits:
         return ()
-    looking = _Looking(plan, schedule or plan.job.schedule, report.worst)
+    looking = _Looking(plan, plan.job.schedule if schedule is None else schedule, report.worst)
     options = looking.options()
     tried: list[Remedy] = []
     for n_changes in range(1, len(options) + 1):

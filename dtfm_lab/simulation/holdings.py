@@ -136,13 +136,14 @@ class _Ledger:
 
     def __init__(self, job: Job, n_stages: int, rows: Rows) -> None:
         self.job, self.n_stages, self.rows = job, n_stages, rows
-        numbers = [-1 if a.microbatch is None else a.microbatch for a in rows.actions]
+        numbered = [-1 if a.microbatch is None else a.microbatch for a in rows.actions]
+        known, number = np.unique(numbered, return_inverse=True)
         self.kind = np.array([_KINDS[a.kind] for a in rows.actions])[rows.action]
         self.stage = np.array([a.stage for a in rows.actions])[rows.action]
         round_trip, self.position = np.divmod(self.stage, job.n_stages)
         self.device = (rows.iteration * job.n_stages + self.position) * job.n_replicas + rows.replica
-        n_numbers, n_here = max(numbers) + 2, n_stages // job.n_stages
-        self.key = (self.device * n_here + round_trip) * n_numbers + np.array(numbers)[rows.action] + 1
+        n_numbers, n_here = len(known), n_stages // job.n_stages
+        self.key = (self.device * n_here + round_trip) * n_numbers + number[rows.action]
         """stage and micro-batch, or round, of this device in this iteration"""
         self.n_keys = (int(self.device.max()) + 1) * n_here * n_numbers
         ends = np.zeros(int(rows.iteration.max()) + 1)

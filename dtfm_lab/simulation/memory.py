@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.domain.errors import ScheduleError, TraceError
+from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.program import Programs
@@ -19,7 +19,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.holdings import Holdings, Rows, Static, holdings, static
 from dtfm_lab.simulation.room import limits
-from dtfm_lab.simulation.schedules import schedules
+from dtfm_lab.simulation.schedules import made_for, schedules
 from dtfm_lab.simulation.structure import structure
 
 
@@ -152,7 +152,7 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
     Without a trace every message counts as if it came when it is needed and left at once: the least that the order
     of passes allows. A name stands for the schedule that holds least under it; the job's own where None (with a
     trace, the trace's own). Raises JobError where the job holds message sizes only or its model does not fit the
-    schedule, UnknownName, or TraceError where the trace is of another plan.
+    schedule, UnknownName, or TraceError where the trace is of another plan or of other stages.
     """
     job = plan.job
     job.modelled()
@@ -163,6 +163,11 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
     if schedule is None and trace is not None and trace.context.orders:
         schedule = trace.context.played
     programs = programs_of(plan, scheduled(job, schedule))
+    if trace is not None and trace.context.stages_per_device != programs.schedule.stages_per_device:
+        raise TraceError(
+            f"the trace ran {trace.context.stages_per_device} stages a device, schedule {programs.schedule.name} has "
+            f"{programs.schedule.stages_per_device}; wanted the same"
+        )
     levels = _levels(job, programs, trace)
     shape = plan.placement.devices.shape
     at_peak = levels.peaks(plan.placement.devices.size)
@@ -182,16 +187,11 @@ def scheduled(job: Job, schedule: str | Schedule | None) -> Schedule:
 
     Raises UnknownName, or ScheduleError where a schedule is for other sizes.
     """
-    if isinstance(schedule, Schedule):
-        found, wanted = (schedule.n_devices, schedule.n_microbatches), (job.n_stages, job.n_microbatches)
-        if found != wanted:
-            raise ScheduleError(
-                f"schedule {schedule.name} is for {found[0]} devices and {found[1]} micro-batches; "
-                f"job {job.name} wants {wanted[0]} and {wanted[1]}"
-            )
-        return schedule
-    build = schedules[schedule or job.schedule]
-    return build(job.n_stages, job.n_microbatches, stages_per_device=job.stages_per_device)
+    chosen = job.schedule if schedule is None else schedule
+    if isinstance(chosen, str):
+        build = schedules[chosen]
+        return build(job.n_stages, job.n_microbatches, stages_per_device=job.stages_per_device)
+    return made_for(job, chosen)
 
 
 def needs(job: Job, programs: Programs) -> IntArray:

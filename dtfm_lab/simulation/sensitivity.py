@@ -135,7 +135,7 @@ def gains(
     number = as_number(factor)
     if number is None or not 1 < number < math.inf:
         raise PlanError(f"factor of the sensitivity is {shortened(factor)}; wanted more than 1, such as 1.1")
-    chosen = [what] if isinstance(what, str) else list(what)
+    chosen = list(what) if isinstance(what, Iterable) and not isinstance(what, str) else [what]
     for name in chosen:
         if name not in WHAT:
             raise unknown("sensitivity", name, WHAT)

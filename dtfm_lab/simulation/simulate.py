@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.links import Links
 from dtfm_lab.domain.plan import Plan
@@ -70,10 +71,12 @@ def simulate(
     job.modelled()
     ran = like.context if isinstance(like, Trace) else like
     if ran is not None:
+        if not isinstance(ran, RunContext):
+            raise TraceError(f"like is {shortened(ran)}; wanted a Trace of this plan")
         _check_same_plan(plan, ran)
     links = _links(plan, ran, queueing)
     given = _rows(profile) if profile is not None else None if ran is None else ran.profile
-    named = schedule or (ran.schedule if ran is not None else job.schedule)
+    named = schedule if schedule is not None else ran.schedule if ran is not None else job.schedule
     if ran is not None and ran.orders and named == ran.schedule:
         named = ran.played  # with the warm-ups chosen then
     built = build(plan, named, given, links, efficiency=efficiency)
@@ -121,7 +124,7 @@ def what_runs(plan: Plan, schedule: Schedule) -> dict[str, Any]:
 
 
 def _links(plan: Plan, ran: RunContext | None, queueing: str | None) -> Links:
-    chosen = queueing or (ran.queueing if ran is not None else "pairs")
+    chosen = queueing if queueing is not None else ran.queueing if ran is not None else "pairs"
     if ran is not None and ran.links == "real":
         Links.of(plan.topology, chosen)  # refuses a queueing that is none
         return Links.free(len(plan.topology))
@@ -135,6 +138,8 @@ def _rows(profile: Profile) -> tuple[ComputeTime, ...]:
         if missing := [name for name in ComputeTime._fields if name not in profile]:
             raise TraceError(f"profile has no column {missing[0]}; wanted {', '.join(ComputeTime._fields)}")
         rows = profile[list(ComputeTime._fields)].itertuples(index=False)
+    if not isinstance(rows, Iterable):
+        raise TraceError(f"profile is {shortened(rows)}; wanted rows of {', '.join(ComputeTime._fields)}")
     known = []
     for row in rows:
         try:
@@ -183,3 +188,8 @@ def _check_same_plan(plan: Plan, ran: RunContext) -> None:
             f"the trace to predict ran on network {ran.topology_fingerprint} ({ran.topology}), "
             f"this plan is for {plan.topology.fingerprint}; wanted the same"
         )
+    for what in ("synchronisation", "synchronise_every"):
+        if (found := getattr(ran, what)) != (wanted := getattr(plan.job, what)):
+            raise TraceError(
+                f"the trace to predict ran with {what} {found}, this plan's job has {wanted}; wanted the same"
+            )

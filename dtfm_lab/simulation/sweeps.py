@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.domain.device import as_number, shortened
-from dtfm_lab.domain.errors import LabError, PlanError, UnknownName
+from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.links import QUEUEING
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
@@ -133,8 +133,8 @@ def sweeps(plan: Plan, *, workers: int | None = None, **settings: Any) -> Iterat
 
     Raises
     ------
-    UnknownName, PlanError
-        Before anything runs: no such setting or name; no values, a factor that is none; no settings.
+    LabError
+        Before anything runs: no such setting or name; no values, or one that no setting can be; no settings.
     """
     listed = {what: _values(what, values) for what, values in settings.items()}
     if not listed:
@@ -142,7 +142,8 @@ def sweeps(plan: Plan, *, workers: int | None = None, **settings: Any) -> Iterat
     for what, values in listed.items():
         for value in values:
             _check(plan, what, value)
-    if workers is not None and not (isinstance(workers, Integral) and workers >= 1):
+    counts = isinstance(workers, Integral) and not isinstance(workers, bool) and workers >= 1
+    if workers is not None and not counts:
         raise PlanError(f"workers of a sweep are {shortened(workers)}; wanted a whole number from 1")
     return _points(plan, listed, workers)
 
@@ -195,11 +196,10 @@ def _changed(plan: Plan, settings: Mapping[str, Any]) -> Plan:
     topology = plan.topology
     latency, bandwidth = (_factor(settings, what) for what in ("latency", "bandwidth"))
     if (latency, bandwidth) != (1.0, 1.0):
-        topology = replace(
-            topology,
-            latency_s=topology.latency_s * latency,
-            bandwidth_bytes_per_s=topology.bandwidth_bytes_per_s * bandwidth,
-        )
+        with np.errstate(over="ignore"):  # what comes out is refused, and says so
+            latency_s = topology.latency_s * latency
+            bandwidth_bytes_per_s = topology.bandwidth_bytes_per_s * bandwidth
+        topology = replace(topology, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s)
     return replace(plan, job=job, topology=topology)
 
 
@@ -213,6 +213,7 @@ def _values(what: str, given: Any) -> list[Any]:
     """The values of a setting, those of numpy as plain ones. Raises UnknownName, or PlanError where there are none."""
     if what not in SETTINGS:
         raise unknown("setting of a sweep", what, SETTINGS)
+    given = given.tolist() if isinstance(given, np.ndarray) else given
     one = isinstance(given, str | bytes | Schedule) or not isinstance(given, Iterable)
     values = [given] if one else list(given)
     if not values:
@@ -221,7 +222,7 @@ def _values(what: str, given: Any) -> list[Any]:
 
 
 def _check(plan: Plan, what: str, value: Any) -> None:
-    """What no combination can mend is refused at once; whether numbers go together is for each point to find out."""
+    """What no combination can mend is refused at once; whether values go together is for each point to find out."""
     if what == "schedule" and not (value is None or isinstance(value, Schedule) or _among(value, schedules)):
         raise unknown("pipeline schedule", value, schedules)
     if what == "queueing" and not (value is None or _among(value, QUEUEING)):
@@ -229,15 +230,12 @@ def _check(plan: Plan, what: str, value: Any) -> None:
     if what in OF_THE_LINKS:
         factor = as_number(value)
         if factor is None or not math.isfinite(factor) or factor < 0 or (factor == 0 and what == "bandwidth"):
-            wanted = "0 or more" if what == "latency" else "more than 0"
+            wanted = "a number from 0" if what == "latency" else "a number above 0"
             raise PlanError(f"{what} of a sweep, a factor on that of all links, is {shortened(value)}; wanted {wanted}")
-    if what in OF_THE_JOB:
-        try:
-            replace(plan.job, **{what: value})
-        except UnknownName:
-            raise
-        except LabError:
-            pass
+    if what == "efficiency" and not ((share := as_number(value)) is not None and 0 < share <= 1):
+        raise PlanError(f"efficiency of a sweep is {shortened(value)}; wanted more than 0 and at most 1")
+    if what in OF_THE_JOB:  # of message sizes only, as a model asks whether batch and micro-batches go together
+        replace(plan.job, model=None, given_gradient_bytes=0.0, given_hop_bytes=0.0, **{what: value})
 
 
 def _among(value: Any, names: Container[str]) -> bool:

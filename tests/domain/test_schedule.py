@@ -151,6 +151,13 @@ def test_devices_hold_stages_in_turn():
         Schedule.from_orders("mine", ["0F0 2F0 2B0 0B0", "1F0 1B0"])
 
 
+@pytest.mark.parametrize("name", ["two\nlines", None])
+def test_a_name_that_does_not_fit_into_one_line_is_refused(name):
+    with pytest.raises(ScheduleError, match="wanted text without control characters") as refused:
+        Schedule.from_orders(name, ["0F0 0B0"])
+    assert "\n" not in str(refused.value)
+
+
 def test_a_schedule_of_no_device_is_refused():
     with pytest.raises(ScheduleError, match="schedule mine has no program; wanted one a device"):
         Schedule.from_orders("mine", [])

@@ -201,3 +201,18 @@ def test_devices_of_no_region_are_each_their_own():
 def test_an_unknown_way_is_refused_with_the_known_ones():
     with pytest.raises(UnknownName, match="no synchronisation named 'rings'; did you mean 'ring'"):
         lower(shuffled(1, 1, 0), 2, "rings")
+
+
+@given(names, regions)
+@settings(deadline=None)
+def test_no_message_to_a_peer_can_be_ready_before_an_earlier_one(name, in_region):
+    """What an earlier one was made by, a later one waits for: on a link of their own, no times decide their order."""
+    sums = Sums(name, in_region)
+    for replica, steps in enumerate(sums.steps):
+        made_by: dict[int, set[int]] = {}
+        for i, step in enumerate(steps):
+            if step.action.kind in SENDS:
+                other = step.action.other_end(replica, sums.n)[1]
+                before = made_by.setdefault(other, set())
+                assert before <= set(sums.known_to(replica, i)), step.action
+                before |= {j for j in step.needs if steps[j].action.kind in COMPUTE}

@@ -1,5 +1,7 @@
 """Rows of what happened: refused when they contradict each other, the same as spans, columns or frame."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,26 @@ def columns(**changed):
 def test_rows_that_contradict_each_other_are_refused(changed, says):
     with pytest.raises(TraceError, match=says):
         Trace(CONTEXT, (F0, B0), **columns(**changed))
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"synchronise_every": 0}, "synchronise_every of the trace is 0; wanted a whole number from 1"),
+        ({"stages_per_device": 10**30}, "stages_per_device of the trace is 10*; wanted a whole number from 1"),
+        ({"schedule": "two\nlines"}, "schedule of the trace is .*; wanted text without control characters"),
+        ({"devices": (("a", "b\n"), ("c", "d"))}, "trace holds device .*; wanted text without control characters"),
+    ],
+)
+def test_a_context_that_is_of_no_run_is_refused_in_one_line(changed, says):
+    with pytest.raises(TraceError, match=says) as refused:
+        Trace(replace(CONTEXT, **changed), (F0, B0), **columns())
+    assert "\n" not in str(refused.value)
+
+
+def test_a_microbatch_beyond_all_counts_is_refused():
+    with pytest.raises(TraceError, match="which no device of 2 stages x 2 replicas does"):
+        Trace(CONTEXT, (F0, B0._replace(microbatch=2**63)), **columns())
 
 
 def test_spans_in_any_order_make_the_same_trace():

@@ -107,11 +107,19 @@ def test_stages_of_an_interleaved_schedule_add_up_to_the_model():
 # peaks
 
 
-@pytest.mark.parametrize("dtype", sorted(BYTES_PER_ELEMENT))
-def test_a_device_of_the_table_has_a_peak_of_its_own_in_each_dtype(dtype):
-    for name, row in HARDWARE.items():
-        device = Device(name="a", gpu=name, peak_flop_per_s=row.peak_flop_per_s)
-        assert peak_of(device, dtype) == row.peak.get(dtype, row.peak_flop_per_s)
+@pytest.mark.parametrize("gpu", sorted(HARDWARE))
+def test_a_device_of_the_table_has_a_peak_of_its_own_in_each_dtype(gpu):
+    row = HARDWARE[gpu]
+    device = Device(name="a", gpu=gpu, peak_flop_per_s=row.peak_flop_per_s)
+    for dtype in BYTES_PER_ELEMENT & row.peak.keys():
+        assert peak_of(device, dtype) == row.peak[dtype]
+    assert peak_of(device, "fp64") < peak_of(device, "fp32") <= min(peak_of(device, "fp16"), peak_of(device, "bf16"))
+
+
+def test_a_device_without_units_for_a_dtype_computes_it_as_fp32():
+    device = Device(name="a", gpu="V100", peak_flop_per_s=HARDWARE["V100"].peak_flop_per_s)
+    assert peak_of(device, "bf16") == 15.7e12
+    assert peak_of(device, "fp64") == 7.85e12
 
 
 def test_a_device_that_is_not_as_the_table_has_it_keeps_its_own_figure():

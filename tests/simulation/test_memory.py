@@ -316,8 +316,30 @@ def test_mistakes_are_one_line_each():
         memory(plan).timeline("device-7")
     with pytest.raises(TraceError, match="the trace ran on stages"):
         memory(plan, trace=simulate(other))
-    with pytest.raises(ScheduleError, match="is for 3 devices and 4 micro-batches; job job wants 2 and 4"):
+    with pytest.raises(ScheduleError, match="is of 3 devices and 4 micro-batches; job job wants 2 and 4"):
         memory(plan, schedules["1f1b"](3, 4))
+    with pytest.raises(ScheduleError, match="schedule is 5; wanted a name or a Schedule"):
+        memory(plan, 5)
+    with pytest.raises(UnknownName, match="no pipeline schedule named ''"):
+        memory(plan, "")
+
+
+def test_a_trace_of_other_stages_than_the_schedule_is_refused():
+    plan = plan_of(2, 4)
+    cut = simulate(plan, "interleaved-1f1b")
+    with pytest.raises(TraceError, match="ran 2 stages a device, schedule gpipe has 1; wanted the same"):
+        memory(plan, "gpipe", trace=cut)
+    with pytest.raises(TraceError, match="ran 1 stages a device, schedule interleaved-1f1b has 2; wanted the same"):
+        memory(plan, "interleaved-1f1b", trace=simulate(plan))
+
+
+def test_numbers_of_microbatches_cost_no_memory_of_their_own():
+    """A trace from a file may number them as it likes."""
+    plan = plan_of(2, 4)
+    trace = simulate(plan)
+    far = tuple(a if a.microbatch != 3 else a._replace(microbatch=10**9) for a in trace.actions)
+    renumbered = replace(trace, actions=far)
+    assert (memory(plan, trace=renumbered).peak_bytes == memory(plan, trace=trace).peak_bytes).all()
 
 
 def test_a_trace_tells_its_own_schedule():

@@ -256,11 +256,27 @@ def test_what_cannot_be_predicted_is_refused():
         simulate(plan, "zero-bubble")
     with pytest.raises(UnknownName, match="no queueing named 'switches'; known: cards, pairs"):
         simulate(plan, queueing="switches")
+    with pytest.raises(UnknownName, match="no pipeline schedule named ''"):
+        simulate(plan, "")
+    with pytest.raises(ScheduleError, match="schedule is 5; wanted a name or a Schedule"):
+        simulate(plan, 5)
+    with pytest.raises(TraceError, match="like is 'measured'; wanted a Trace of this plan"):
+        simulate(plan, like="measured")
+    with pytest.raises(TraceError, match="profile is 5; wanted rows of stage, replica, kind, seconds"):
+        simulate(plan, profile=5)
     with pytest.raises(TraceError, match=r"this plan has .*; wanted the same"):
         simulate(evaluate(plan.topology, plan.job, stages=[[0, 1], [2, 3]]), like=ran)
     slower = replace(plan, topology=plan.topology.with_link(0, 1, latency_s=9.0))
     with pytest.raises(TraceError, match=f"ran on network {plan.topology.fingerprint} .*wanted the same"):
         simulate(slower, like=ran)
+
+
+@pytest.mark.parametrize(("what", "value"), [("synchronisation", "ring"), ("synchronise_every", 3)])
+def test_a_run_that_averaged_otherwise_is_refused(what, value):
+    plan = small_plan()
+    other = replace(plan, job=replace(plan.job, **{what: value}))
+    with pytest.raises(TraceError, match=f"ran with {what} {value}, this plan's job has .*; wanted the same"):
+        simulate(plan, like=simulate(other))
 
 
 @pytest.mark.parametrize(("n_stages", "n_microbatches"), [(3, 4), (2, 3), (1, 4)])

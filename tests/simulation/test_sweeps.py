@@ -16,7 +16,7 @@ import psutil
 import pytest
 from plans import plan_of, uneven
 
-from dtfm_lab.domain.errors import PlanError, RunError, UnknownName
+from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.simulation import sharing
 from dtfm_lab.simulation.memory import memory
@@ -94,16 +94,23 @@ def test_what_cannot_be_is_a_row_with_its_reason() -> None:
         ({"synchronisation": "rin"}, "no synchronisation named 'rin'; did you mean 'ring'?"),
         ({"dtype": ["fp8"]}, "no dtype named 'fp8'"),
         ({"queueing": ["pears"]}, "no queueing named 'pears'; did you mean 'pairs'?"),
-        ({"bandwidth": [1, 0]}, "bandwidth of a sweep, a factor on that of all links, is 0; wanted more than 0"),
-        ({"latency": [-1]}, "is -1; wanted 0 or more"),
-        ({"latency": ["far"]}, "is 'far'; wanted 0 or more"),
+        ({"bandwidth": [1, 0]}, "bandwidth of a sweep, a factor on that of all links, is 0; wanted a number above 0"),
+        ({"latency": [-1]}, "is -1; wanted a number from 0"),
+        ({"latency": ["far"]}, "is 'far'; wanted a number from 0"),
+        ({"bandwidth": np.inf}, "is inf; wanted a number above 0"),
+        ({"bandwidth": np.array([[1.0, 2.0]])}, "is [1.0, 2.0]; wanted a number above 0"),
+        ({"efficiency": [0.5, 2]}, "efficiency of a sweep is 2; wanted more than 0 and at most 1"),
+        ({"microbatch": [1, 0]}, "microbatch is 0; wanted a whole number from 1"),
+        ({"recompute": [True, "yes"]}, "recompute is 'yes'; wanted true or false"),
+        ({"codec_bytes_per_s": [-1]}, "codec_bytes_per_s is -1; wanted more than 0"),
         ({"bandwidth": 1, "workers": 0}, "workers of a sweep are 0; wanted a whole number from 1"),
         ({"bandwidth": 1, "workers": "two"}, "workers of a sweep are 'two'"),
+        ({"bandwidth": 1, "workers": True}, "workers of a sweep are True"),
     ],
     ids=str,
 )
 def test_mistakes_are_refused_before_anything_runs(settings: dict[str, object], says: str) -> None:
-    with pytest.raises((UnknownName, PlanError)) as refused:
+    with pytest.raises(LabError) as refused:
         sweeps(PLAN, **settings)  # not even asked for a row
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -120,6 +127,12 @@ def test_schedules_and_numpy_numbers_are_values_too() -> None:
     table = sweep(PLAN, schedule=["gpipe", replace(own, name="own")], bandwidth=np.array([1.0, 2.0]))
     assert table["schedule"].tolist() == ["gpipe", "gpipe", "own", "own"]
     assert table["iteration_s"][:2].tolist() == table["iteration_s"][2:].tolist()
+    assert sweep(PLAN, bandwidth=np.array(2.0))["bandwidth"].tolist() == [2.0]
+
+
+@pytest.mark.filterwarnings("error")
+def test_links_out_of_range_are_a_reason_and_no_warning() -> None:
+    assert sweep(PLAN, bandwidth=1e308)["error"].str.contains("bandwidth is inf").all()
 
 
 def test_recomputation_takes_time_and_frees_memory() -> None:

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import ScheduleError
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.links import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
@@ -58,12 +60,19 @@ def build(
             job.n_stages, job.n_microbatches, stages_per_device=job.stages_per_device, warmups=warmups
         )
     else:
-        built = schedule
-    found, wanted = (built.n_devices, built.n_microbatches), (job.n_stages, job.n_microbatches)
-    if found != wanted:
-        raise ScheduleError(
-            f"schedule {built.name} is of {found[0]} devices and {found[1]} micro-batches; "
-            f"job {job.name} wants {wanted[0]} and {wanted[1]}"
-        )
+        built = made_for(job, schedule)
     model.cut(built.n_stages)
     return built
+
+
+def made_for(job: Job, schedule: object) -> Schedule:
+    """``schedule``, or a ScheduleError where it is none or of other sizes than the job's."""
+    if not isinstance(schedule, Schedule):
+        raise ScheduleError(f"schedule is {shortened(schedule)}; wanted a name or a Schedule")
+    found, wanted = (schedule.n_devices, schedule.n_microbatches), (job.n_stages, job.n_microbatches)
+    if found != wanted:
+        raise ScheduleError(
+            f"schedule {schedule.name} is of {found[0]} devices and {found[1]} micro-batches; "
+            f"job {job.name} wants {wanted[0]} and {wanted[1]}"
+        )
+    return schedule

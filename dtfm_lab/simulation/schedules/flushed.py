@@ -8,7 +8,7 @@ later, and a device with nothing left to alternate with waits: more forwards ahe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from numbers import Integral
 
@@ -16,13 +16,14 @@ from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.schedule import Kind, Schedule
 from dtfm_lab.simulation.schedules.orders import passes, taking_turns
-from dtfm_lab.simulation.schedules.registry import at_least_one, schedules
+from dtfm_lab.simulation.schedules.registry import counts, schedules
 
 
 @schedules.register("gpipe")
 def gpipe(n_stages: int, n_microbatches: int, **_: object) -> Schedule:
     """All forwards, then all backwards (Huang et al. 2019). What DT-FM runs."""
-    return _flushed("gpipe", n_stages, n_microbatches, [n_microbatches] * n_stages)
+    n_stages, n_microbatches = counts("gpipe", n_stages, n_microbatches)
+    return _flushed("gpipe", n_microbatches, [n_microbatches] * n_stages)
 
 
 @schedules.register("1f1b")
@@ -31,7 +32,8 @@ def one_forward_one_backward(n_stages: int, n_microbatches: int, **_: object) ->
 
     Device s holds at most min(S - s, M) activations.
     """
-    return _flushed("1f1b", n_stages, n_microbatches, range(n_stages - 1, -1, -1))
+    n_stages, n_microbatches = counts("1f1b", n_stages, n_microbatches)
+    return _flushed("1f1b", n_microbatches, range(n_stages - 1, -1, -1))
 
 
 @schedules.register("adaptive-1f1b")
@@ -40,16 +42,17 @@ def adaptive(n_stages: int, n_microbatches: int, *, warmups: Sequence[int] | Non
 
     None: those of 1F1B. Device s holds at most min(warmups[s] + 1, M) activations.
     """
+    n_stages, n_microbatches = counts("adaptive-1f1b", n_stages, n_microbatches)
     if warmups is None:
         warmups = range(n_stages - 1, -1, -1)
-    elif len(warmups) != n_stages:
+    elif not isinstance(warmups, Iterable):
+        raise ScheduleError(f"schedule adaptive-1f1b: warm-ups are {shortened(warmups)}; wanted one a device")
+    elif len(warmups := tuple(warmups)) != n_stages:
         raise ScheduleError(f"schedule adaptive-1f1b: {len(warmups)} warm-ups; wanted one a device, {n_stages}")
-    return _flushed("adaptive-1f1b", n_stages, n_microbatches, warmups)
+    return _flushed("adaptive-1f1b", n_microbatches, warmups)
 
 
-def _flushed(name: str, n_stages: int, n_microbatches: int, warmups: Sequence[int]) -> Schedule:
-    at_least_one(name, "n_stages", n_stages)
-    at_least_one(name, "n_microbatches", n_microbatches)
+def _flushed(name: str, n_microbatches: int, warmups: Sequence[int]) -> Schedule:
     for stage, warmup in enumerate(warmups):
         if not isinstance(warmup, Integral) or isinstance(warmup, bool) or warmup < 0:
             raise ScheduleError(

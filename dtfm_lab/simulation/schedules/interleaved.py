@@ -7,7 +7,7 @@ from itertools import count
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
 from dtfm_lab.simulation.schedules.orders import Program, taking_turns
-from dtfm_lab.simulation.schedules.registry import at_least_one, schedules
+from dtfm_lab.simulation.schedules.registry import counts, schedules
 
 
 @schedules.register("interleaved-1f1b")
@@ -19,9 +19,7 @@ def interleaved(n_stages: int, n_microbatches: int, *, stages_per_device: int = 
     The orders are those of torch's ScheduleInterleaved1F1B.
     """
     name = "interleaved-1f1b"
-    n_devices = at_least_one(name, "n_stages", n_stages)
-    at_least_one(name, "n_microbatches", n_microbatches)
-    at_least_one(name, "stages_per_device", stages_per_device)
+    n_devices, n_microbatches = counts(name, n_stages, n_microbatches, stages_per_device)
     if n_microbatches % _n_rounds(n_devices, n_microbatches):
         below = next(n for n in count(n_microbatches - 1, -1) if not n % _n_rounds(n_devices, n))
         above = next(n for n in count(n_microbatches + 1) if not n % _n_rounds(n_devices, n))

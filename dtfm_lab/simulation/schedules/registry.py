@@ -42,8 +42,20 @@ class Builder(Protocol):
 schedules: Registry[Builder] = Registry("pipeline schedule")
 
 
-def at_least_one(name: str, what: str, value: int) -> int:
-    """A count of a schedule, or a ScheduleError."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise ScheduleError(f"schedule {name}: {what} is {shortened(value)}; wanted a whole number from 1")
-    return int(value)
+MOST_PASSES = 2 * 10**6
+"""of a pipeline, each counted forward and backward; so many take some ten seconds and half a gigabyte to order"""
+
+
+def counts(name: str, n_stages: int, n_microbatches: int, stages_per_device: int = 1) -> tuple[int, int]:
+    """``n_stages`` and ``n_microbatches`` of a schedule that can be built, or a ScheduleError."""
+    named = {"n_stages": n_stages, "n_microbatches": n_microbatches, "stages_per_device": stages_per_device}
+    for what, value in named.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+            raise ScheduleError(f"schedule {name}: {what} is {shortened(value)}; wanted a whole number from 1")
+    n_passes = int(n_stages) * int(stages_per_device) * int(n_microbatches)
+    if n_passes > MOST_PASSES:
+        raise ScheduleError(
+            f"schedule {name}: {n_microbatches} micro-batches pass {n_stages * stages_per_device} stages; wanted at "
+            f"most {MOST_PASSES} passes, such as fewer micro-batches of more sequences"
+        )
+    return int(n_stages), int(n_microbatches)

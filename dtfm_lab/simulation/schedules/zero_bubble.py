@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
 from dtfm_lab.simulation.schedules.orders import passes, taking_turns
-from dtfm_lab.simulation.schedules.registry import at_least_one, schedules
+from dtfm_lab.simulation.schedules.registry import counts, schedules
 
 
 @schedules.register("zb-h1")
@@ -16,8 +16,7 @@ def zero_bubble(n_stages: int, n_microbatches: int, **_: object) -> Schedule:
     min(S, M) activations, as many as 1F1B does on its first. The orders are those of torch's
     ScheduleInterleavedZeroBubble with one stage a rank.
     """
-    at_least_one("zb-h1", "n_stages", n_stages)
-    at_least_one("zb-h1", "n_microbatches", n_microbatches)
+    n_stages, n_microbatches = counts("zb-h1", n_stages, n_microbatches)
     programs = []
     for stage in range(n_stages):
         forwards, inputs, weights = (
