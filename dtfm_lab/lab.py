@@ -39,12 +39,12 @@ SMALL_NETWORK = 16
 
 
 def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
-    """A network that comes with the lab (``dtfm-lab topologies``) or from a YAML file."""
+    """A network that comes with the lab (``dtfm-lab topologies``) or from a file of any format that the lab knows."""
     return files.load_topology(name_or_path)
 
 
 def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
-    """By name (``dtfm-gpt3-xl``, ``llama-3-8b``...) or from a YAML file; any field, ``model=`` and ``seq_len=`` too."""
+    """By name (``dtfm-gpt3-xl``, ``llama-3-8b``...) or from a file; any field, ``model=`` and ``seq_len=`` too."""
     return files.load_job(name_or_path, **overrides)
 
 

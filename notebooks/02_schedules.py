@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -119,15 +121,15 @@ print("the same orders:", orders[0] == orders[1])
 
 # %% [markdown]
 # > **Try it (2).** Hops of 0.1, 0.3, 1 and 3 s: how many activations does the first device hold? And what does it
-# > cost to hold one less everywhere? (`lab.build_schedule("adaptive-1f1b", 8, 64, warmups=[14, 12, 10, ...])` takes
-# > depths of your own, and `lab.simulate` takes that schedule.)
+# > cost to hold one less on every device but the last? (`lab.build_schedule("adaptive-1f1b", 8, 64, warmups=[14, 12,
+# > 10, ...])` takes depths of your own, and `lab.simulate` takes that schedule.)
 #
 # ## 5. Two ways to a smaller bubble
 #
 # A backward makes two things: the gradient of its inputs, for which the stage before is waiting, and the gradient of
 # its weights, for which nobody is. `zb-h1` splits it into `I` and `W` and fills gaps with `W`. `interleaved-1f1b` gives
-# every device several smaller stages, so that the first work reaches the last device sooner, and pays with as many
-# times the messages.
+# every device several smaller stages, so that the first work reaches the last device sooner, and pays with messages:
+# $Sv - 1$ hops with $v$ stages a device, instead of $S - 1$.
 
 # %%
 four = pipeline(4, 8)
@@ -186,7 +188,7 @@ adaptive.critical_summary().query("by == 'what'").round(3)
 lab.figures.gantt(lab.simulate(slow, "1f1b", profile=textbook(8)), critical=True)
 
 # %% [markdown]
-# Which link would be worth paying for? Each link and device is improved by a tenth, and the iteration played again.
+# Which link or device would be worth paying for? Each is improved by a tenth, and the iteration played again.
 
 # %%
 better = lab.sensitivity(plan, "adaptive-1f1b")
@@ -194,14 +196,15 @@ print(*better["sentence"].head(5), sep="\n")
 lab.figures.sensitivity(better)
 
 # %% [markdown]
-# > **Try it (4).** Ten times the bandwidth on the best of these links (`factor=10`): does it bring ten times as much?
-# > Why not?
+# > **Try it (4).** Twice the bandwidth (`factor=2`) on the best of these links, or ten times: what does it bring, and
+# > who sets the limit? Why do all links between two regions then bring more than the best of them?
 #
 # ## 8. Averaging gradients
 #
 # The paper's way is *sharded*: each device averages one part of the gradient, and serves its peers one after the
 # other. The lab knows more: all peers at once, one central device, a ring, a hierarchy of regions. And what is sent can
-# be rounded, to one byte a number.
+# be rounded, to one byte a number. (The replicas of each stage are in eight regions here, one in each: a hierarchy has
+# nothing to gather first, and is the same as all at once.)
 
 # %%
 averaging = lab.sweep(
@@ -252,7 +255,7 @@ lab.sweep(plan, schedule="1f1b", microbatch=[1, 2, 3, 4, 8])[["microbatch", "ite
 # %% [markdown]
 # > **Try it (6).** Volunteers with prices: `lab.plan("volunteers", lab.load_job("gpt3-xl", n_stages=6, n_replicas=4,
 # > global_batch=256), seed=0, steps=10)`. Bring `price_per_million_tokens` below a fourth of what 1F1B costs at first,
-# > with any settings that fit in memory.
+# > with any settings that fit in memory. Which of yours change what is learnt?
 #
 # ## 10. Out and in
 #
@@ -264,9 +267,11 @@ lab.sweep(plan, schedule="1f1b", microbatch=[1, 2, 3, 4, 8])[["microbatch", "ite
 with tempfile.TemporaryDirectory() as folder:
     trace_file = lab.save_chrome_trace(lab.simulate(slow, "1f1b", profile=textbook(8)), Path(folder) / "trace.json")
     print(trace_file.name, trace_file.stat().st_size, "bytes")
-    own = lab.save_schedule(lab.build_schedule("zb-h1", 4, 8), Path(folder) / "own.csv")
-    print(own.read_text().splitlines()[3])
-    print(lab.simulate(four, own, profile=textbook(4)))
+    text = lab.save_schedule(lab.build_schedule("1f1b", 2, 3), Path(folder) / "own.txt")
+    print(text.read_text())
+    table = lab.save_schedule(lab.build_schedule("zb-h1", 4, 8), Path(folder) / "own.csv")
+    print(table.read_text().splitlines()[3])
+    print(lab.simulate(four, table, profile=textbook(4)))
 
 # %% [markdown]
 # From the shell: `dtfm-lab simulate plan.json --schedule adaptive-1f1b --chrome trace.json`,
@@ -275,6 +280,6 @@ with tempfile.TemporaryDirectory() as folder:
 #
 # **For a lecture.** (a) Derive $(M + S - 1)(f + b)$ and the two bounds on activations from the pictures of section 2.
 # (b) With hops of $h$ forwards, how many micro-batches must be on their way at the first device for it never to wait?
-# Compare with section 4. (c) Write the shortest schedule of two devices and two micro-batches that deadlocks, as a
-# `.txt` file, and read the error. (d) Which of sections 2 to 5 change if devices are unequal? Plan `mixed-gpus` and
-# look at the cause *straggler* in its bubble.
+# Section 4 holds more: what does taking turns round up at every hop? (c) Write a schedule of two devices and two
+# micro-batches that deadlocks, as a `.txt` file, and read the error. (d) Which of sections 2 to 5 change if devices are
+# unequal? Plan `mixed-gpus` and look at the cause *straggler* in its bubble.

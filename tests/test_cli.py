@@ -19,6 +19,7 @@ from dtfm_lab.cli.tell import print_json
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import planners
 from dtfm_lab.runtime import launch
+from dtfm_lab.simulation.sweeps import OF_THE_JOB
 
 Shell = Callable[..., tuple[int, str, str]]
 
@@ -422,6 +423,28 @@ def test_sweep_tells_every_combination(shell: Shell, plan_file: str) -> None:
     out = shell("sweep", plan_file, *vary)[1]
     assert format_s(told["points"][0]["iteration_s"]) in out
     assert "2 points cannot be, such as schedule gpipe, microbatch 3, recompute True: job tiny: global batch" in out
+    both = shell("sweep", plan_file, "--vary", "recompute=yes,no", "--vary", "microbatch=1", "--json")[1]
+    assert [point["recompute"] for point in json.loads(both)["points"]] == [True, False]
+    assert "1 point cannot be: microbatch 3: job tiny" in shell("sweep", plan_file, "--vary", "microbatch=3")[1]
+
+
+def test_every_field_that_keeps_the_placement_is_an_option(shell: Shell, plan_file: str) -> None:
+    fields = {"codec-bytes-per-s": "1e6", "compression": "int8", "stages-per-device": "2", "batch": "8"}
+    named = [f"--{what}={value}" for what, value in fields.items()]
+    told = json.loads(shell("simulate", plan_file, *named, "--json")[1])
+    job = {"codec_bytes_per_s": 1e6, "compression": "int8", "stages_per_device": 2, "global_batch": 8}
+    assert told["iteration_s"] == lab.simulate(lab.with_job(plan_file, **job)).iteration_s
+    options = cli.what_if.simulate.params
+    assert set(OF_THE_JOB) <= {option.name for option in options}
+
+
+def test_what_goes_to_a_pipe_is_folded_nowhere(shell: Shell, plan_file: str) -> None:
+    every = [f"{setting}={value}" for setting, value in (("schedule", "interleaved-1f1b"), ("queueing", "pairs"))]
+    every += ["synchronisation=sharded-at-once", "gradient_compression=int8", "codec_bytes_per_s=1e9"]
+    out = shell("sweep", plan_file, *(word for setting in every for word in ("--vary", setting)))[1]
+    heading, row = out.splitlines()
+    assert "synchronisation  gradient compression  codec bytes per s" in heading
+    assert {"interleaved-1f1b", "sharded-at-once"} <= set(row.split())
 
 
 def test_an_interrupted_sweep_keeps_its_rows(shell: Shell, plan_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -444,6 +467,9 @@ def test_sensitivity_is_told_in_sentences(shell: Shell, plan_file: str) -> None:
     out = shell("sensitivity", plan_file, "--what", "bandwidth", "--factor", "2")[1]
     assert out.splitlines()[0] == gains[0]["sentence"]
     assert gains[0]["sentence"].startswith("100 % more bandwidth on ")
+    idle = sum(gain["sentence"].endswith("no change") for gain in gains)
+    assert "no change" not in out
+    assert out.splitlines()[-1] == f"{idle} of {len(gains)} improvements would change nothing"
 
 
 def test_schedules_are_printed_saved_and_simulated(shell: Shell, plan_file: str) -> None:
@@ -467,7 +493,7 @@ def test_schedules_are_printed_saved_and_simulated(shell: Shell, plan_file: str)
         (["sweep", "plan.json", "--vary", "latency=1", "--vary", "latency=2"], "wanted a setting once"),
         (["sweep", "plan.json", "--vary", "speed=1"], "no setting of a sweep named 'speed'"),
         (["sweep", "plan.json", "--vary", "schedule="], "schedule of a sweep has no values"),
-        (["sweep", "plan.json", "--vary", "bandwidth=fast"], "is 'fast'; wanted more than 0"),
+        (["sweep", "plan.json", "--vary", "bandwidth=fast"], "is 'fast'; wanted a number above 0"),
         (["sweep", "plan.json", "--vary", "bandwidth=1", "--csv", "no/rows.csv"], "no is no folder to write to"),
         (["simulate", "plan.json", "--schedule", "none.csv"], "none.csv: no such file"),
         (["simulate", "plan.json", "--queueing", "pears"], "no queueing named 'pears'"),
@@ -480,6 +506,10 @@ def test_schedules_are_printed_saved_and_simulated(shell: Shell, plan_file: str)
         (["sensitivity", "plan.json", "--what", "colour"], "no sensitivity named 'colour'"),
         (["schedule", "gpip", "--stages", "2", "--microbatches", "2"], "did you mean 'gpipe'?"),
         (["schedule", "gpipe"], "wanted --stages and --microbatches"),
+        (["schedule", "plan.json"], "no pipeline schedule named 'plan.json'"),
+        (["schedule", "own.txt", "--stages", "2"], "own.txt is a file, which has its sizes; wanted it without such"),
+        (["schedule", "gpipe", "--stages", "2", "--microbatches", "2", "--warmups", "1,0"], "no --warmups to choose"),
+        (["sweep", "plan.json", "--vary", "efficiency=0.5,high"], "efficiency of a sweep is 'high'; wanted more than"),
         (["schedule", "gpipe", "--stages", "2", "--microbatches", "0"], "n_microbatches is 0; wanted a whole number"),
         (["schedule", "adaptive-1f1b", "--stages", "2", "--microbatches", "2", "--warmups", "a,b"], "is 'a'; wanted"),
     ],

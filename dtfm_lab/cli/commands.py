@@ -65,7 +65,7 @@ def topologies(as_json: bool) -> None:
 @output_option
 @json_option
 def plan(topology: Topology, job: Job, output: str | None, as_json: bool, **limits: Any) -> None:
-    """Place a job on TOPOLOGY (a name or a YAML file); 2 seconds of search unless told."""
+    """Place a job on TOPOLOGY (a name or a file); 2 seconds of search unless told."""
     best: planning.PlanStep | None = None
     try:
         with search_progress(limits["planner"], limits["steps"], limits["seconds"]) as show_step:

@@ -19,19 +19,7 @@ from dtfm_lab.domain.synchronisation import synchronisations
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation.durations import EFFICIENCY
 from dtfm_lab.simulation.schedules import schedules
-
-OVERRIDES = (
-    "microbatch",
-    "global_batch",
-    "dtype",
-    "compression",
-    "gradient_compression",
-    "synchronisation",
-    "synchronise_every",
-    "recompute",
-    "stages_per_device",
-)
-"""fields of a plan's job that keep its placement"""
+from dtfm_lab.simulation.sweeps import OF_THE_JOB
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,7 +29,7 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--job and its overrides, handed on as one Job for the TOPOLOGY argument; a --start brings its own job."""
 
-    @click.option("--job", "job_name", help="A job by name or a YAML file. Without it: one that fits the network.")
+    @click.option("--job", "job_name", help="A job by name or a file. Without it: one that fits the network.")
     @click.option("--stages", "n_stages", type=int, help="Pipeline stages.")
     @click.option("--replicas", "n_replicas", type=int, help="Data-parallel replicas.")
     @click.option("--batch", "global_batch", type=int, help="Sequences per iteration, over all replicas.")
@@ -96,6 +84,7 @@ def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--dtype", help="fp16, bf16, fp32 or fp64.")
     @click.option("--compression", help=f"Of all messages: {', '.join(COMPRESSIONS)}.")
     @click.option("--gradient-compression", help="Of synchronisation alone: the same.")
+    @click.option("--codec-bytes-per-s", type=float, help="That a device rounds, or restores, in a second.")
     @click.option("--synchronisation", help=f"One of {', '.join(sorted(synchronisations))}.")
     @click.option("--synchronise-every", type=int, help="Iterations; between two, replicas step alone.")
     @click.option("--recompute/--no-recompute", default=None, help="Keep a stage's input only, forward it again.")
@@ -109,7 +98,7 @@ def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
         efficiency: float | None,
         **rest: Any,
     ) -> Any:
-        overrides = {name: value for name in OVERRIDES if (value := rest.pop(name)) is not None}
+        overrides = {name: value for name in OF_THE_JOB if (value := rest.pop(name)) is not None}
         if like is not None and (named := [*overrides, *(["efficiency"] if efficiency is not None else [])]):
             raise click.UsageError(f"--like predicts what ran, from its profile; wanted it without {', '.join(named)}")
         plan = files.load_plan(plan_file)

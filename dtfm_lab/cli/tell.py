@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import click
 from pandas import DataFrame, isna
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.table import Table
 
 from dtfm_lab import files
@@ -20,6 +20,8 @@ from dtfm_lab.domain.units import format_bytes, format_s
 
 LINKS_SHOWN = 12
 """in a terminal; --json has all of them"""
+PIPE_WIDTH = 1000
+"""characters; a reader that is no terminal gets every row in one line"""
 
 
 class _Console(Console):
@@ -27,6 +29,11 @@ class _Console(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, soft_wrap=True, markup=False, **options)
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        found = super().size
+        return found if self.is_terminal or "COLUMNS" in os.environ else found._replace(width=PIPE_WIDTH)
 
     def on_broken_pipe(self) -> None:
         reader_left()

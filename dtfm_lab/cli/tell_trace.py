@@ -16,6 +16,7 @@ from dtfm_lab.planning.sentences import counted
 from dtfm_lab.planning.tables import plain_rows
 from dtfm_lab.simulation.memory import MemoryReport
 from dtfm_lab.simulation.schedules import peak_activations
+from dtfm_lab.simulation.sensitivity import TOLD_FROM
 
 PIECES = 3
 """of the critical path that are named"""
@@ -144,17 +145,23 @@ def deliver_sweep(table: DataFrame, settings: list[str], as_json: bool) -> None:
         print_table(possible[[*settings, "iteration_s", "tokens_per_s", "mfu", "peak_memory_bytes", "fits", *priced]])
     for error, rows in table[table["error"] != ""].groupby("error", sort=False):
         first = ", ".join(f"{what} {rows[what].iloc[0]}" for what in settings)
-        out.print(f"{counted(len(rows), 'point')} cannot be, such as {first}: {error}")
+        such = ", such as" if len(rows) > 1 else ":"
+        out.print(f"{counted(len(rows), 'point')} cannot be{such} {first}: {error}")
 
 
 def deliver_sensitivity(table: DataFrame, as_json: bool) -> None:
-    """A sentence each, the greatest gain first."""
+    """A sentence each, the greatest gain first; what would change nothing is counted."""
     if as_json:
         return print_json({"gains": plain_rows(table)})
-    for sentence in table["sentence"].head(GAINS_SHOWN):
+    if not len(table):
+        out.print("nothing to improve: no such link or device serves")
+    changes = table["change"].abs() >= TOLD_FROM
+    for sentence in table["sentence"][changes].head(GAINS_SHOWN):
         out.print(sentence)
-    if (more := len(table) - GAINS_SHOWN) > 0:
+    if (more := int(changes.sum()) - GAINS_SHOWN) > 0:
         out.print(f"and {more} more that bring no more than the last")
+    if none := int((~changes).sum()):
+        out.print(f"{none} of {counted(len(table), 'improvement')} would change nothing")
 
 
 def deliver_schedule(schedule: Schedule, as_json: bool) -> None:

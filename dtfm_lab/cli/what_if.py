@@ -16,10 +16,12 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.chrome import save_chrome_trace
 from dtfm_lab.files.reading import write_text
-from dtfm_lab.files.schedules import save_schedule
+from dtfm_lab.files.schedules import ENDINGS, save_schedule
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.sensitivity import WHAT, Gain, sensitivity_table
 from dtfm_lab.simulation.sweeps import SETTINGS, SweepPoint, sweep_table
+
+TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 
 
 @cli.command()
@@ -113,13 +115,19 @@ def schedule(
     as_json: bool,
 ) -> None:
     """Print the passes of each device of a pipeline under the schedule NAME, one of those known or a file."""
-    if n_stages is None and n_microbatches is None and name not in schedules:
+    sizes = (n_stages, n_microbatches, warmups)
+    if name.lower().endswith(ENDINGS):
+        if sizes != (None, None, None):
+            raise click.UsageError(f"schedule {name} is a file, which has its sizes; wanted it without such options")
         built = lab.load_schedule(name)
     else:
+        build = schedules[name]
         if n_stages is None or n_microbatches is None:
             raise click.UsageError(f"schedule {name} is for any sizes; wanted --stages and --microbatches")
+        if warmups is not None and name != "adaptive-1f1b":
+            raise click.UsageError(f"schedule {name} has no --warmups to choose; wanted adaptive-1f1b")
         depths = None if warmups is None else [_value(depth) for depth in warmups.split(",")]
-        built = lab.build_schedule(name, n_stages, n_microbatches, stages_per_device=stages_per_device, warmups=depths)
+        built = build(n_stages, n_microbatches, stages_per_device=stages_per_device, warmups=depths)
     if output is not None:
         save_schedule(built, output)
     deliver_schedule(built, as_json)
@@ -140,8 +148,8 @@ def _settings(varied: tuple[str, ...]) -> dict[str, list[str | int | float | boo
 def _value(text: str) -> str | int | float | bool:
     """A number, a truth or a word, as it reads."""
     text = text.strip()
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
+    if text.lower() in TRUTHS:
+        return TRUTHS[text.lower()]
     for number in (int, float):
         try:
             return number(text)

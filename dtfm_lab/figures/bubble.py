@@ -27,8 +27,7 @@ SAYS = {
 def bubble(trace: Trace) -> go.Figure:
     """A bar a device, first stage on top: seconds of an iteration busy, and idle by cause.
 
-    All bars are as long as the iteration. Raises TraceError for a trace that does not know what waited for what,
-    such as a measured one.
+    All bars are as long as the iteration. Raises TraceError for a trace that does not know what waited for what.
     """
     frame, context = trace.bubble, trace.context
     iteration_s = float(frame["iteration_s"].max())

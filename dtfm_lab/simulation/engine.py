@@ -86,7 +86,9 @@ class Scene:
         queue, n_queues = self._queues(links, sender, receiver)
         waits_for, next_from, next_node = self._edges()
         duration_s = self.compute_s + moving_s
-        start_s, end_s, after, before, order, n_played = kernel("play_events", n)(
+        start_s, end_s = np.empty(n), np.empty(n)
+        after, before, order = (np.empty(n, dtype=np.int64) for _ in range(3))
+        n_played = kernel("play_events", n)(
             whole.role,
             duration_s,
             latency_s,
@@ -96,6 +98,11 @@ class Scene:
             waits_for,
             next_from,
             next_node,
+            start_s,
+            end_s,
+            after,
+            before,
+            order,
         )
         if n_played < n:
             raise ScheduleError(waiting_in_a_circle(whole, order[:n_played]))
@@ -162,7 +169,8 @@ class Played:
         """How much later each node could start, the order in every queue kept, and nothing end later in the end."""
         whole = self.scene.structure
         _, next_from, next_node = self.scene._edges()
-        left_s = kernel("longest_from", len(whole))(
+        left_s = np.empty(len(whole))
+        kernel("longest_from", len(whole))(
             whole.role,
             self.duration_s,
             self.latency_s,
@@ -171,6 +179,7 @@ class Played:
             self.order,
             next_from,
             next_node,
+            left_s,
         )
         slack_s: FloatArray = self.makespan_s - self.start_s - left_s
         return slack_s

@@ -35,6 +35,7 @@ OF_THE_JOB = (
     "recompute",
     "stages_per_device",
 )
+"""fields that keep a plan's placement"""
 OF_THE_LINKS = ("bandwidth", "latency")
 """factors on those of all links"""
 OF_THE_SIMULATION = ("schedule", "queueing", "efficiency")

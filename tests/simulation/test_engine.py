@@ -6,6 +6,7 @@ import itertools
 from collections import defaultdict
 from dataclasses import replace
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -196,3 +197,11 @@ def test_a_world_that_is_slower_throughout_takes_as_much_longer(case, factor):
     scene, links = case.scene(), case.links
     slow = replace(scene, compute_s=scene.compute_s * factor).play(links.scaled(factor, 1 / factor))
     assert (slow.end_s == factor * scene.play(links).end_s).all()
+
+
+def test_compiled_kernels_return_no_array():
+    """Making one for the caller runs Python; an interrupt there would end in a SystemError of numba's."""
+    choice.begin().wait()
+    for kernel in choice._kernels.values():
+        for signature in kernel.nopython_signatures:
+            assert isinstance(signature.return_type, numba.types.Integer | numba.types.NoneType)

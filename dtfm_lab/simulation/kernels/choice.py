@@ -52,8 +52,9 @@ def _compile() -> None:
         made = {name: compiled(getattr(events, name)) for name in ("play_events", "longest_from")}
         whole, number = np.zeros(1, np.int64), np.zeros(1)
         edges = np.zeros(2, np.int64)
-        made["play_events"](whole, number, number, whole, whole, 1, whole, edges, whole[:0])
-        made["longest_from"](whole, number, number, whole, whole - 1, whole, edges, whole[:0])
+        filled = np.zeros(1), np.zeros(1), *np.zeros((3, 1), np.int64)
+        made["play_events"](whole, number, number, whole, whole, 1, whole, edges, whole[:0], *filled)
+        made["longest_from"](whole, number, number, whole, whole - 1, whole, edges, whole[:0], number)
         _kernels.update(made)
     finally:
         _ready.set()

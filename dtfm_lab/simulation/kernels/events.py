@@ -25,8 +25,16 @@ def play_events(
     waits_for: IntArray,
     next_from: IntArray,
     next_node: IntArray,
-) -> tuple[FloatArray, FloatArray, IntArray, IntArray, IntArray, int]:
-    """Start and end of every node, who it waited for, who was before it in its queue, the order, and how many ran.
+    start_s: FloatArray,
+    end_s: FloatArray,
+    after: IntArray,
+    before: IntArray,
+    order: IntArray,
+) -> int:
+    """How many nodes ran, the others wait in a circle.
+
+    Arrays are filled and not returned: returning one runs Python, which may be interrupted there, and numba makes
+    a SystemError of that.
 
     Parameters
     ----------
@@ -40,11 +48,13 @@ def play_events(
         (n,) how many nodes must have ended (a receive's send: must have started).
     next_from, next_node
         who waits for node i: next_node[next_from[i] : next_from[i + 1]].
+    start_s, end_s, after, before, order
+        (n,) to be filled: when each node runs, the one whose end it waited for last and the one before it in its queue
+        (-1: none), and the nodes as they start.
     """
     n = len(role)
-    start_s, end_s, ready_s = np.zeros(n), np.zeros(n), np.zeros(n)
-    after, before = np.full(n, -1), np.full(n, -1)
-    order = np.empty(n, np.int64)
+    start_s[:], end_s[:], after[:], before[:] = 0.0, 0.0, -1, -1
+    ready_s = np.zeros(n)
     missing = waits_for.copy()
     free_s, last = np.zeros(n_queues), np.full(n_queues, -1)
     ready = [(0.0, 0)]
@@ -83,7 +93,7 @@ def play_events(
             missing[j] -= 1
             if missing[j] == 0:
                 heapq.heappush(ready, (ready_s[j], j))
-    return start_s, end_s, after, before, order, done
+    return done
 
 
 def longest_from(
@@ -95,10 +105,11 @@ def longest_from(
     order: IntArray,
     next_from: IntArray,
     next_node: IntArray,
-) -> FloatArray:
-    """(n,) seconds from each node's start to the last end that depends on it, the order in every queue kept."""
+    left_s: FloatArray,
+) -> None:
+    """Fills ``left_s``, (n,) seconds from each node's start to the last end that depends on it, the order in every
+    queue kept."""
     n = len(role)
-    left_s = np.zeros(n)
     behind = np.full(n, -1)
     for i in range(n):
         if before[i] >= 0:
@@ -113,4 +124,3 @@ def longest_from(
         left_s[i] = duration_s[i] + longest_s
         if role[i] == SEND:
             left_s[i] = max(left_s[i], latency_s[i] + left_s[partner[i]])
-    return left_s
