@@ -48,7 +48,11 @@ class Job:
     schedule: str = "gpipe"
     synchronisation: str = "sharded"
     synchronise_every: int = 1
-    """iterations; between two, each replica takes its steps alone (local updates), then parameters are averaged"""
+    """iterations. 1: replicas average their gradients before each step. More: each takes its steps alone (local
+    updates); in every so many-th iteration, after the step, they average what their parameters have changed since
+    they were last equal, add that to what these were then, and are equal again, to the bit. Compression rounds the
+    changes. What the optimiser remembers stays with each replica; the two ends of a tied embedding exchange its
+    gradient in every iteration."""
     compression: str = "none"
     """what messages are rounded to on their way, where that is smaller"""
     gradient_compression: str | None = None

@@ -59,6 +59,7 @@ def lower(
     tied: bool = False,
     compressed: bool = False,
     synchronise: bool = True,
+    locally: bool = False,
 ) -> Programs:
     """Programs of one iteration.
 
@@ -72,6 +73,9 @@ def lower(
         Gradients are compressed, which takes a step of its own before they are sent.
     synchronise
         False for an iteration that only updates each replica by itself.
+    locally
+        Replicas update themselves first and then average their parameters, rather than their gradients before the
+        step; a last REDUCE, in a round of its own, takes the averages over.
 
     Raises ScheduleError where that is more than MOST_STEPS, or a device alone passes a stage before the one it needs.
     """
@@ -83,9 +87,9 @@ def lower(
         in_group = ("",) * n_replicas if regions is None else regions[position]
         partner = {0: last, last: 0}.get(position) if tied and last > 0 else None
         tail_of = [
-            _tail(position, steps, replica, in_group, synchronisation, partner, schedule, compressed)
+            _tail(position, steps, replica, in_group, synchronisation, partner, schedule, compressed, locally)
             if synchronise
-            else _tail(position, steps, 0, ("",), synchronisation, partner, schedule, compressed)
+            else _tail(position, steps, 0, ("",), synchronisation, partner, schedule, compressed, locally)
             for replica in range(n_replicas)
         ]
         tails.append(tuple(tail_of))
@@ -148,6 +152,7 @@ def _tail(
     partner: int | None,
     schedule: Schedule,
     compressed: bool,
+    locally: bool,
 ) -> tuple[Step, ...]:
     """Synchronisation, the exchange of a tied embedding's gradient with ``partner``'s device, and the step."""
     n_before = len(pipeline)
@@ -155,26 +160,37 @@ def _tail(
     ready = computed[-1]  # computations keep their order: with the last one done, all gradients are whole
     steps: list[Step] = []
     parts = list(synchronisations[synchronisation](replica, regions))
+
+    def add(step: Step) -> int:
+        steps.append(step)
+        return n_before + len(steps) - 1
+
+    def exchange_embedding(*needs: int) -> tuple[int, ...]:
+        if partner is None:
+            return ()
+        # the stages at the two ends, which hold the embedding and the head
+        here, there = (0, schedule.n_stages - 1) if position == 0 else (schedule.n_stages - 1, 0)
+        add(Step(Action(here, Kind.SEND_E, peer=there - here), needs))
+        return (add(Step(Action(here, Kind.RECV_E, peer=here - there))),)
+
+    if locally:
+        ready = add(Step(Action(position, Kind.STEP), (ready, *exchange_embedding(ready))))
     packed = sum(part.share for part in parts if part.kind is Kind.SEND_G and not part.after)
     if compressed and packed:
-        steps.append(Step(Action(position, Kind.PACK), (ready,), coded=packed))
-        ready = n_before
+        ready = add(Step(Action(position, Kind.PACK), (ready,), coded=packed))
     at: dict[tuple[Kind, int | None, int | None], int] = {}
     unpacked = 0.0
     for part in parts:
-        at[part.key] = n_before + len(steps)
         needs = () if part.kind not in SENDS and part.kind is not Kind.REDUCE else (ready, *(at[k] for k in part.after))
         unpacked += part.share if part.kind is Kind.RECV_P else 0.0
         action = Action(position, part.kind, part.round, part.peer)
-        steps.append(Step(action, needs, part.share, part.coded, part.in_turn))
+        at[part.key] = add(Step(action, needs, part.share, part.coded, part.in_turn))
     averaged = [at[part.key] for part in parts if part.kind in (Kind.REDUCE, Kind.RECV_P)]
-    if partner is not None:
-        # the stages at the two ends, which hold the embedding and the head
-        here, there = (0, schedule.n_stages - 1) if position == 0 else (schedule.n_stages - 1, 0)
-        steps.append(Step(Action(here, Kind.SEND_E, peer=there - here), (ready, *averaged)))
-        averaged.append(n_before + len(steps))
-        steps.append(Step(Action(here, Kind.RECV_E, peer=here - there)))
-    steps.append(Step(Action(position, Kind.STEP), (ready, *averaged), coded=unpacked))
+    if not locally:
+        averaged += exchange_embedding(ready, *averaged)
+        add(Step(Action(position, Kind.STEP), (ready, *averaged), coded=unpacked))
+    elif parts:
+        add(Step(Action(position, Kind.REDUCE, len(regions)), (ready, *averaged), coded=unpacked))
     return tuple(steps)
 
 

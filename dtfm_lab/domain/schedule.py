@@ -26,6 +26,8 @@ Waiting is never part of an action: it is the gap before it. A computation that 
 compressed messages includes their coding. With ``sharded`` synchronisation the messages of a device go
 out one after the other, each when the one before has arrived: the paper serves one peer after the other
 (equation 2). Which messages wait for each other otherwise: ``domain.links``.
+Where replicas update themselves alone for some iterations (``Job.synchronise_every``), STEP needs no averages and
+comes before PACK; a last REDUCE of a round of its own, when all averages are there, writes them into the parameters.
 On the real clock a send lasts while the transport takes its bytes, and a receive from the send's start
 until they are there, which may be before the transport lets the sender go.
 """

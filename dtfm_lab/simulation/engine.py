@@ -37,6 +37,7 @@ def programs_of(plan: Plan, schedule: Schedule, *, synchronise: bool = True) -> 
         tied=job.ties_stages,
         compressed=job.codes_gradients,
         synchronise=synchronise,
+        locally=job.synchronise_every > 1,
     )
 
 

@@ -173,6 +173,7 @@ class _Looking:
             regions,
             tied=job.ties_stages,
             compressed=job.codes_gradients,
+            locally=job.synchronise_every > 1,
         )
         return "", *self._placed_anew(needs(job, programs))
 

@@ -192,6 +192,7 @@ class _Ledger:
         which = self._rows(Kind.STEP)
         stepped[self.device[which]] = self.rows.end[which]
         last = np.minimum(stepped[self.device], self.until)
+        last = np.where(start < last, last, self.until)  # after local updates, parameters are averaged behind the step
         beside = {Kind.RECV_E: np.full(len(start), math.ceil(job.embedding_bytes))}
         if job.codes_gradients:  # else an average takes the place of what it averages
             beside |= {Kind.PACK: np.ceil(whole).astype(np.int64), Kind.RECV_P: shares}

@@ -170,6 +170,26 @@ def test_the_tied_gradient_is_sent_when_the_replicas_have_averaged_theirs():
     assert (needs[Kind.REDUCE], needs[Kind.RECV_P]) == (1, 2)
 
 
+@pytest.mark.parametrize("compressed", [True, False])
+@pytest.mark.parametrize("name", sorted(synchronisations))
+def test_local_updates_step_on_their_own_gradients_and_average_afterwards(name, compressed):
+    regions = (("a", "a", "b"),) * 2
+    steps = lower(shuffled(2, 2, 0), 3, name, regions, tied=True, compressed=compressed, locally=True).of(0, 1)
+    (stepped,) = (i for i, step in enumerate(steps) if step.action.kind is Kind.STEP)
+    assert Kind.RECV_E in {steps[need].action.kind for need in steps[stepped].needs}
+    between = [i for i, step in enumerate(steps) if step.action.kind in (Kind.PACK, Kind.SEND_G, Kind.REDUCE)]
+    assert all(i > stepped and steps[i].needs for i in between)
+    last = steps[-1]
+    assert last.action == Action(0, Kind.REDUCE, 3), "a round of its own"
+    averages = {i for i, step in enumerate(steps[:-1]) if step.action.kind in (Kind.REDUCE, Kind.RECV_P)}
+    assert averages <= set(last.needs)
+
+
+def test_an_iteration_of_local_updates_that_averages_nothing_ends_with_its_step():
+    steps = lower(shuffled(1, 2, 0), 3, synchronise=False, locally=True).of(0, 1)
+    assert [step.action.kind for step in steps][-1] is Kind.STEP
+
+
 def test_one_device_exchanges_no_embedding_with_itself():
     assert not {step.action.kind for step in lower(shuffled(1, 2, 0), 2, tied=True).of(0, 0)} & TIED
 

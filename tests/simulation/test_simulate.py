@@ -128,11 +128,11 @@ def test_of_several_iterations_only_the_last_averages_and_their_mean_counts(name
     assert numbers[-1] == every - 1
     alone, last = of_iteration(trace, int(numbers[0])), of_iteration(trace, every - 1)
     assert not set(alone) & BETWEEN_REPLICAS
-    assert last == of_iteration(together, 0)
+    assert last == of_iteration(together, 0) + Counter({Kind.REDUCE: 4}), "each device takes the averages over"
     assert alone[Kind.STEP] == last[Kind.STEP]
     assert (alone[Kind.SEND_E], alone[Kind.RECV_E]) == (last[Kind.SEND_E], last[Kind.RECV_E]) == (4, 4)
     alone_s, last_s = trace.iteration_ends_s[0], trace.iteration_ends_s[-1]
-    assert last_s == together.iteration_s > alone_s
+    assert last_s > alone_s
     assert trace.iteration_s == pytest.approx(((every - 1) * alone_s + last_s) / every)
 
 
