@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import FloatArray, IntArray
 
 ACTION = ["replica", "stage", "kind", "microbatch", "peer"]
 
@@ -38,7 +40,11 @@ class Comparison:
     def iterations(self) -> pd.DataFrame:
         """Per iteration: predicted_s, measured_s, error_s, relative_error."""
         measured_s = self.measured.iteration_ends_s
-        frame = pd.DataFrame({"predicted_s": self.predicted.iteration_s, "measured_s": measured_s})
+        predicted_s: float | FloatArray = self.predicted.iteration_s
+        if self.predicted.n_iterations > 1:
+            number = _predicted_by(self.predicted, self.measured)
+            predicted_s = self.predicted.iteration_ends_s[np.searchsorted(np.unique(self.predicted.iteration), number)]
+        frame = pd.DataFrame({"predicted_s": predicted_s, "measured_s": measured_s})
         frame.index.name = "iteration"
         return _with_errors(frame)
 
@@ -111,7 +117,8 @@ class Comparison:
 
 
 def compare(predicted: Trace, measured: Trace) -> Comparison:
-    """Join the two by action; a prediction of one iteration serves every measured one.
+    """Join the two by action; a prediction of one iteration serves every measured one, one of an iteration that
+    synchronises and one that does not serves those that do as it does.
 
     Raises TraceError where an action stands in only one of them: other schedules, shapes or placements.
     """
@@ -121,15 +128,11 @@ def compare(predicted: Trace, measured: Trace) -> Comparison:
     if ours != theirs:
         raise TraceError(f"predicted ran {ours}, measured {theirs}; wanted two of one schedule")
     left, right = predicted.to_frame(), measured.to_frame()
-    key = ["iteration", *ACTION]
-    if predicted.n_iterations == 1:
-        left, key = left.drop(columns="iteration"), ACTION
-    elif predicted.n_iterations != measured.n_iterations:
-        raise TraceError(
-            f"predicted has {predicted.n_iterations} iterations, measured {measured.n_iterations}; "
-            f"wanted one or as many"
-        )
+    number = np.searchsorted(np.unique(measured.iteration), measured.iteration)
+    right["predicted_by"] = _predicted_by(predicted, measured)[number]
+    left = left[left["iteration"].isin(right["predicted_by"])].rename(columns={"iteration": "predicted_by"})
     left = left.drop(columns=["device", "lane", "link"])
+    key = ["predicted_by", *ACTION]
     rows = right.merge(left, on=key, how="outer", suffixes=("_measured", "_predicted"), indicator=True)
     if (stray := rows[rows["_merge"] != "both"]).size:
         first = stray.iloc[0]
@@ -138,12 +141,29 @@ def compare(predicted: Trace, measured: Trace) -> Comparison:
             f"{len(stray)} actions stand in one trace only, the first {first['stage']}{first['kind']} in the "
             f"{where} one ({predicted.context.schedule} against {measured.context.schedule}); wanted the same actions"
         )
-    rows = rows.drop(columns="_merge").sort_values(["iteration", "replica", "start_s_measured"], ignore_index=True)
+    rows = rows.drop(columns=["_merge", "predicted_by"]).sort_values(
+        ["iteration", "replica", "start_s_measured"], ignore_index=True
+    )
     for which in ("predicted", "measured"):
         rows[f"duration_s_{which}"] = rows[f"end_s_{which}"] - rows[f"start_s_{which}"]
     for what in ("start_s", "end_s", "duration_s"):
         rows[f"{what}_error"] = rows[f"{what}_predicted"] - rows[f"{what}_measured"]
     return Comparison(predicted, measured, rows)
+
+
+def _predicted_by(predicted: Trace, measured: Trace) -> IntArray:
+    """By measured iteration, the number of the predicted one that it is laid beside."""
+    known, wanted = np.unique(predicted.iteration), np.unique(measured.iteration)
+    every = predicted.context.synchronise_every
+    if len(known) == 1:
+        return np.repeat(known, len(wanted))
+    if predicted.context.source == "simulated" and every > 1:
+        together = (wanted + 1) % every == 0
+        stands_for: IntArray = np.where(together, known[-1], known[0])
+        return stands_for
+    if len(known) != len(wanted):
+        raise TraceError(f"predicted has {len(known)} iterations, measured {len(wanted)}; wanted one or as many")
+    return wanted
 
 
 def _with_errors(frame: pd.DataFrame) -> pd.DataFrame:

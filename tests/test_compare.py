@@ -55,6 +55,20 @@ def test_a_trace_compared_to_itself_has_no_error(n_iterations):
     assert (found.links["arrival_error_s"] == 0).all()
 
 
+@pytest.mark.parametrize("every", [2, 3])
+def test_iterations_that_average_and_those_that_do_not_are_laid_beside_their_own_kind(every):
+    predicted = simulate(small_plan(synchronise_every=every), "1f1b")
+    kinds = {i % every == every - 1: [s for s in predicted.spans() if s.iteration == i] for i in (every - 2, every - 1)}
+    spans = [s._replace(iteration=i) for i in range(2 * every - 1) for s in kinds[i % every == every - 1]]
+    ran = Trace.from_spans(replace(predicted.context, source="measured"), spans)
+    found = compare(predicted, ran)
+    assert len(found.rows) == len(ran)
+    assert (found.rows["end_s_error"] == 0).all()
+    assert (found.iterations["error_s"] == 0).all()
+    only_alone = Trace.from_spans(ran.context, [span for span in spans if span.iteration < every - 1])
+    assert (compare(predicted, only_alone).rows["end_s_error"] == 0).all()
+
+
 @given(st.floats(0.01, 100))
 @settings(max_examples=10, deadline=None)
 def test_a_shifted_trace_has_the_shift_as_its_error(shift_s):
