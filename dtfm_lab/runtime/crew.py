@@ -22,7 +22,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.domain.schedule import PASSES, Kind
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.runtime import worker
 from dtfm_lab.runtime.profile import REHEARSALS, Measured
@@ -38,6 +38,8 @@ HEAD_START_S = 0.02
 """between the order to begin an iteration and its moment 0"""
 BLAME_S = 0.3
 """a worker that was killed takes its neighbours' connections along: wait for the culprit before naming one"""
+UNEQUAL = (Kind.PACK, Kind.REDUCE, Kind.STEP)
+"""computations that replicas of one stage may do more or less of"""
 PATIENCE_S = 120.0
 """without any event from any worker"""
 
@@ -100,13 +102,16 @@ class Crew:
         spec = self._spec
         measured: dict[tuple[int, int, Kind], Measured] = {}
         for rank, own in enumerate(rows):
-            for kind, *figures in own:
-                measured[(*spec.workers[rank], Kind(kind))] = Measured(*figures)
-        # replicas of a stage compute the same on the same machine: one figure from all of them is the steadier
-        per_stage: dict[tuple[int, Kind], list[float]] = defaultdict(list)
-        for (stage, _, kind), figures in measured.items():
-            per_stage[stage, kind].append(figures.wall_s if spec.clock == "real" else figures.cpu_s)
-        expected = {(s, r, k): statistics.fmean(per_stage[s, k]) for s, r, k in measured}
+            _, replica = spec.workers[rank]
+            for stage, kind, *figures in own:
+                measured[stage, replica, Kind(kind)] = Measured(*figures)
+        # replicas of a stage compute the same on the same machine: one figure from all of them is the steadier;
+        # but they may have unequal parts in averaging
+        alike: dict[tuple[int, int, Kind], list[float]] = defaultdict(list)
+        group = {key: key if key[2] in UNEQUAL else (key[0], -1, key[2]) for key in measured}
+        for key, figures in measured.items():
+            alike[group[key]].append(figures.wall_s if spec.clock == "real" else figures.cpu_s)
+        expected = {key: statistics.fmean(alike[group[key]]) for key in measured}
         scale, stretched = 1.0, 0
         if spec.clock == "paced":
             expected = _drawn(spec, expected)
@@ -117,8 +122,9 @@ class Crew:
                 expected = {key: max(seconds, needed_s[key] / scale) for key, seconds in expected.items()}
         profile = [ComputeTime(*key, seconds) for key, seconds in sorted(expected.items())]
         tell("profile", rows=profile, time_scale=scale, stretched=stretched)
-        for rank, (stage, replica) in enumerate(spec.workers):
-            own_s = {str(k): expected[stage, replica, k] for s, r, k in expected if (s, r) == (stage, replica)}
+        for rank, (position, replica) in enumerate(spec.workers):
+            held = spec.built.stages_of(position)
+            own_s = [(s, k, seconds) for (s, r, k), seconds in expected.items() if r == replica and s in held]
             self._send(rank, drawn_s=own_s, time_scale=scale)
         self._gather("built")
 
@@ -238,12 +244,13 @@ def tell(event: str, **values: Any) -> None:
 
 
 def _drawn(spec: RunSpec, cpu_s: dict[tuple[int, int, Kind], float]) -> dict[tuple[int, int, Kind], float]:
-    """The drawn devices' times: FLOP over peak where FLOP count; averaging and stepping, which FLOP do not
-    describe, as many times slower than here as the forward is."""
-    drawn = {(row.stage, row.replica, row.kind): row.seconds for row in analytic(spec.plan, spec.programs)}
+    """The drawn devices' times: FLOP over peak where FLOP count, and coding; averaging and stepping, which FLOP do
+    not describe, as many times slower than here as the forward is."""
+    known = analytic(spec.plan, spec.programs(synchronise=True))
+    drawn = {(row.stage, row.replica, row.kind): row.seconds for row in known}
 
     def seconds(stage: int, replica: int, kind: Kind) -> float:
-        if kind in (Kind.FORWARD, Kind.BACKWARD):
+        if kind in PASSES:
             return drawn[stage, replica, kind]
         slower = drawn[stage, replica, Kind.FORWARD] / cpu_s[stage, replica, Kind.FORWARD]
         return cpu_s[stage, replica, kind] * slower

@@ -15,17 +15,22 @@ from dtfm_lab.domain.links import Links
 from dtfm_lab.domain.model import ModelSpec, gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.schedule import Kind, Schedule
+from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Clock
+from dtfm_lab.runtime.pieces import CARRIES
 from dtfm_lab.runtime.run import Run
 from dtfm_lab.runtime.spec import RunSpec
 from dtfm_lab.simulation import build
+from dtfm_lab.simulation.durations import analytic
+from dtfm_lab.simulation.engine import play
 
 RUN_CLOCKS = tuple(name for name in get_args(Clock) if name != "model")
 RUN_DTYPES = ("fp32", "fp64")
 MOST_WORKERS = 32
 MOST_COUNT = 10**9
 BYTE_VALUES = 256
+UNLIKE_SUMS = ("ring", "hierarchical")
+"""ways of averaging in which the order of a sum depends on where in the vector, or in which region, a number is"""
 BYTES_PER_WORKER = 400e6
 """resident memory of a worker before its stage: torch itself, mostly"""
 
@@ -49,6 +54,8 @@ def start(
         torch is not installed.
     UnknownName, JobError
         An unknown schedule or clock; a job that cannot be run here (too many workers, no model, dtype).
+    ScheduleError
+        A schedule that waits for itself.
     """
     if clock not in RUN_CLOCKS:
         raise unknown("clock", clock, RUN_CLOCKS)
@@ -67,6 +74,7 @@ def start(
         time_scale=time_scale,
     )
     _check(spec)
+    play(plan, built, analytic(plan, spec.programs(synchronise=True)), Links.of(plan.topology))  # or workers would hang
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra("real runs need torch, which is not installed: pip install 'dtfm_lab[train]'")
     return Run(spec)
@@ -77,22 +85,17 @@ def _check(spec: RunSpec) -> None:
     model = job.modelled()
     if model.family != "gpt":
         raise JobError(f"job {job.name}: model {model.name} is of the {model.family} family; real runs build gpt only")
-    if spec.built.stages_per_device > 1 or any(
-        action.kind not in (Kind.FORWARD, Kind.BACKWARD) for action in spec.built
-    ):
+    if job.synchronisation not in CARRIES:
+        known = ", ".join(CARRIES)
         raise JobError(
-            f"schedule {spec.schedule} splits backwards or gives a device several stages, which can be simulated; "
-            f"real runs play one stage a device with whole backwards, such as 1f1b"
+            f"job {job.name}: synchronisation is {job.synchronisation}, which can be simulated; real runs know {known}"
         )
-    for what, found, wanted in (
-        ("synchronisation", job.synchronisation, "sharded"),
-        ("synchronise_every", job.synchronise_every, 1),
-        ("compression", job.compression, "none"),
-        ("gradient_compression", job.gradients_as, "none"),
-        ("recompute", job.recompute, False),
-    ):
-        if found != wanted:
-            raise JobError(f"job {job.name}: {what} is {found}, which can be simulated; real runs play {wanted}")
+    if job.ties_stages and job.synchronise_every > 1 and (job.synchronisation in UNLIKE_SUMS or job.codes_gradients):
+        how = f"{job.gradients_as} messages" if job.codes_gradients else f"{job.synchronisation} synchronisation"
+        raise JobError(
+            f"job {job.name}: {how} every {job.synchronise_every} iterations would round the two copies of a tied "
+            f"embedding differently; wanted every iteration, an untied model, or sharded synchronisation uncompressed"
+        )
     for what, count, least in (("iterations", spec.iterations, 1), ("seed", spec.seed, 0)):
         if not isinstance(count, int) or isinstance(count, bool) or not least <= count <= MOST_COUNT:
             raise LabError(f"{what} is {count!r}; wanted a whole number from {least} to {MOST_COUNT}")
@@ -102,8 +105,6 @@ def _check(spec: RunSpec) -> None:
         raise LabError(f"time_scale is {spec.time_scale}; wanted more than 0 wall seconds a second")
     if job.dtype not in RUN_DTYPES:
         raise JobError(f"job {job.name}: dtype is {job.dtype}; workers on a CPU run {' or '.join(RUN_DTYPES)}")
-    if model.tied:
-        raise JobError(f"job {job.name}: model {model.name} ties its embeddings; wanted an untied one")
     if model.layers != _as_built(model).layers:
         raise JobError(
             f"job {job.name}: model {model.name} has other layers than the GPT that workers build; wanted "
@@ -115,7 +116,9 @@ def _check(spec: RunSpec) -> None:
             f"wanted at most {MOST_WORKERS}"
         )
     each = 8 if job.dtype == "fp64" else 4
-    copies = 5  # parameters, gradients, two optimiser states, and one more for the profile and messages
+    # parameters, gradients, two optimiser states, one more for the profile and messages; after local updates what
+    # replicas last had in common, and what changed since
+    copies = 5 if job.synchronise_every == 1 else 7
     needed = job.n_tasklets * BYTES_PER_WORKER * 0.2 + copies * each * model.parameters * job.n_replicas
     if needed > (available := psutil.virtual_memory().available):
         raise JobError(

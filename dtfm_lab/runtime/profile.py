@@ -26,18 +26,18 @@ class Measured(NamedTuple):
 
 
 class ComputeLog:
-    """Times of every computation of one worker, by kind."""
+    """Times of every computation of one worker, by stage and kind."""
 
     def __init__(self) -> None:
-        self._cpu_s: dict[Kind, list[float]] = {}
-        self._wall_s: dict[Kind, list[float]] = {}
+        self._cpu_s: dict[tuple[int, Kind], list[float]] = {}
+        self._wall_s: dict[tuple[int, Kind], list[float]] = {}
 
-    def add(self, iteration: int, kind: Kind, cpu_s: float, wall_s: float) -> None:
+    def add(self, iteration: int, stage: int, kind: Kind, cpu_s: float, wall_s: float) -> None:
         if WARM_UPS - REHEARSALS <= iteration < 0:
-            self._cpu_s.setdefault(kind, []).append(cpu_s)
-            self._wall_s.setdefault(kind, []).append(wall_s)
+            self._cpu_s.setdefault((stage, kind), []).append(cpu_s)
+            self._wall_s.setdefault((stage, kind), []).append(wall_s)
 
-    def measured(self) -> dict[Kind, Measured]:
+    def measured(self) -> dict[tuple[int, Kind], Measured]:
         crowded_s = {k: statistics.quantiles(seconds, n=10)[-1] for k, seconds in self._wall_s.items()}
         return {
             k: Measured(statistics.fmean(self._cpu_s[k]), statistics.fmean(self._wall_s[k]), crowded_s[k])

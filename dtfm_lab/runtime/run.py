@@ -48,7 +48,7 @@ class Run:
         self.error: str | None = None
         self.profile: tuple[ComputeTime, ...] = ()
         self.parameter_digests: dict[tuple[int, int], str] = {}
-        """(stage, replica) -> SHA-256 of the trained parameters"""
+        """(position in the pipeline, replica) -> SHA-256 of the parameters that this device has trained"""
         self._spans: dict[int, list[Span]] = defaultdict(list)
         self._torch = ""
         self._events: list[Event] = []

@@ -29,7 +29,7 @@ class RunSpec:
     text: str | None = None
     """path of the text to train on; None: the text that comes with the lab"""
     parameters_folder: str | None = None
-    """where replica 0 leaves each stage's trained parameters as stage-S.npz"""
+    """where replica 0 leaves each stage's trained parameters as stage-S.npz, S counting over all stages"""
     time_scale: float | None = None
     """paced clock: wall seconds per second; None: chosen from the profile"""
 
@@ -46,23 +46,34 @@ class RunSpec:
     def built(self) -> Schedule:
         return Schedule.from_orders(self.schedule, self.orders)
 
+    def programs(self, *, synchronise: bool) -> Programs:
+        """All that each worker does in an iteration that synchronises, or in one that does not."""
+        return self._programs[synchronise]
+
+    def synchronises(self, iteration: int) -> bool:
+        """Every ``synchronise_every``-th does; of rehearsals, whose numbers are negative, at least every second."""
+        every = self.plan.job.synchronise_every
+        return (iteration + 1) % (every if iteration >= 0 else min(every, 2)) == 0
+
     @cached_property
-    def programs(self) -> Programs:
-        """All that each worker does in an iteration."""
-        return programs_of(self.plan, self.built)
+    def _programs(self) -> tuple[Programs, Programs]:
+        alone, together = (programs_of(self.plan, self.built, synchronise=which) for which in (False, True))
+        return alone, together
 
     @property
     def workers(self) -> list[tuple[int, int]]:
-        """(stage, replica) by rank: rank = replica x n_stages + stage."""
+        """(position in the pipeline, replica) by rank: rank = replica x n_stages + position."""
         job = self.plan.job
         return [(s, r) for r in range(job.n_replicas) for s in range(job.n_stages)]
 
     def rank(self, stage: int, replica: int) -> int:
-        return replica * self.plan.job.n_stages + stage
+        """Of the worker that holds this stage."""
+        n_devices = self.plan.job.n_stages
+        return replica * n_devices + stage % n_devices
 
     def device(self, stage: int, replica: int) -> int:
-        """Index in the topology."""
-        return int(self.plan.placement.devices[stage, replica])
+        """Index in the topology of the device that holds this stage."""
+        return int(self.plan.placement.devices[stage % self.plan.job.n_stages, replica])
 
     def device_name(self, stage: int, replica: int) -> str:
         return self.plan.topology.names[self.device(stage, replica)]

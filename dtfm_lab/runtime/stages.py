@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -50,7 +52,7 @@ class Block(nn.Module):
 
 
 class Head(nn.Module):
-    """Logits over the vocabulary; its matrix is its own (tied embeddings are not run yet)."""
+    """Logits over the vocabulary."""
 
     def __init__(self, model: ModelSpec) -> None:
         super().__init__()
@@ -64,21 +66,66 @@ class Head(nn.Module):
 LAYERS = {LayerKind.EMBEDDING: Embedding, LayerKind.BLOCK: Block, LayerKind.HEAD: Head}
 
 
-def build_stage(job: Job, stage: int, seed: int) -> nn.Sequential:
-    """The layers of one stage; children are named by their index in the whole model."""
-    model = job.modelled()
-    first = sum(len(layers) for layers in job.stage_layers[:stage])
-    module = nn.Sequential()
-    for index, layer in enumerate(job.stage_layers[stage], start=first):
-        built = LAYERS[layer.kind](model).to(DTYPES[job.dtype])
-        _initialise(built, torch.Generator().manual_seed(seed * 100_003 + index))
-        module.add_module(str(index), built)
-    return module
+def build_stages(job: Job, n_stages: int, held: Iterable[int], seed: int) -> dict[int, nn.Sequential]:
+    """The layers of the stages that one device holds, the model cut into ``n_stages``.
+
+    Children are named by their index in the whole model. A tied head begins with a copy of the embedding, and shares
+    the embedding itself where the device holds both ends of a pipeline of its own.
+    """
+    stages = job.layers_of(n_stages)
+    modules = {}
+    for stage in held:
+        first = sum(len(layers) for layers in stages[:stage])
+        modules[stage] = nn.Sequential()
+        for index, layer in enumerate(stages[stage], start=first):
+            modules[stage].add_module(str(index), _built(job, layer.kind, index, seed))
+    if job.modelled().tied and n_stages - 1 in modules:
+        head = modules[n_stages - 1][-1].logits
+        if job.ties_stages:
+            with torch.no_grad():
+                head.weight.copy_(_built(job, LayerKind.EMBEDDING, 0, seed).token.weight)
+        else:
+            head.weight = modules[0][0].token.weight
+    return modules
+
+
+def tied_weight(modules: Mapping[int, nn.Sequential], n_stages: int) -> nn.Parameter | None:
+    """The embedding that the first and the last stage, on different devices, hold a copy of each; None in between."""
+    if 0 in modules:
+        return modules[0][0].token.weight
+    return modules[n_stages - 1][-1].logits.weight if n_stages - 1 in modules else None
 
 
 def next_token_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Mean cross-entropy in nats per token."""
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+class FlatVectors:
+    """All parameters of a device as one vector and their gradients as another; ``.data`` and ``.grad`` are views into
+    them, so that averaging needs no packing."""
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        self.list = list(dict.fromkeys(p for module in modules for p in module.parameters()))
+        self.parameters = torch.cat([p.detach().view(-1) for p in self.list])
+        self.gradients = torch.zeros_like(self.parameters)
+        self._offset = {}
+        offset = 0
+        for p in self.list:
+            self._offset[p] = slice(offset, offset + p.numel())
+            p.data = self.parameters[self._offset[p]].view_as(p)
+            p.grad = self.gradients[self._offset[p]].view_as(p)
+            offset += p.numel()
+
+    def where(self, parameter: nn.Parameter) -> slice:
+        """Its numbers in the vectors."""
+        return self._offset[parameter]
+
+
+def _built(job: Job, kind: LayerKind, index: int, seed: int) -> nn.Module:
+    layer = LAYERS[kind](job.modelled()).to(DTYPES[job.dtype])
+    _initialise(layer, torch.Generator().manual_seed(seed * 100_003 + index))
+    return layer
 
 
 def _initialise(layer: nn.Module, generator: torch.Generator) -> None:
@@ -95,20 +142,3 @@ def _initialise(layer: nn.Module, generator: torch.Generator) -> None:
             else:
                 drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
                 parameter.copy_(drawn * WEIGHT_STD)
-
-
-class FlatGradients:
-    """All gradients of a stage as one vector, padded to whole shards; ``.grad`` are views into it.
-
-    Averaging then needs no packing: shard q is replica q's to average.
-    """
-
-    def __init__(self, module: nn.Module, n_shards: int) -> None:
-        parameters = list(module.parameters())
-        n_elements = sum(p.numel() for p in parameters)
-        self.flat = torch.zeros(n_elements + -n_elements % n_shards, dtype=parameters[0].dtype)
-        self.shards = list(self.flat.chunk(n_shards))
-        offset = 0
-        for p in parameters:
-            p.grad = self.flat[offset : offset + p.numel()].view_as(p)
-            offset += p.numel()

@@ -36,20 +36,19 @@ class Outgoing(NamedTuple):
 
 
 class Incoming(NamedTuple):
-    """A receive as the program names it, and the numbers that it brings."""
+    """A receive as the program names it, and the bytes that it brings."""
 
     action: Action
-    n_elements: int
+    n_bytes: int
 
 
 class GlooTransport:
     """Point-to-point messages of one worker, in the order that the schedule fixes for each pair."""
 
     def __init__(
-        self, incoming: Mapping[int, Sequence[Incoming]], targets: Sequence[int], dtype: torch.dtype, iterations: range
+        self, incoming: Mapping[int, Callable[[int], Sequence[Incoming]]], targets: Sequence[int], iterations: range
     ) -> None:
-        """``incoming``: by source rank, what it sends in each iteration, in order; ``targets``: ranks sent to."""
-        self._dtype = dtype
+        """``incoming``: by source rank, what it sends in an iteration, in order; ``targets``: ranks sent to."""
         self._changed = threading.Condition()
         self._mailbox: dict[tuple[int, Action], Message] = {}
         self._unsent = 0
@@ -102,14 +101,14 @@ class GlooTransport:
                 self._failure = error
                 self._changed.notify_all()
 
-    def _receive_all(self, source: int, messages: Sequence[Incoming], iterations: range) -> None:
+    def _receive_all(self, source: int, messages: Callable[[int], Sequence[Incoming]], iterations: range) -> None:
         for iteration in iterations:
-            for action, n_elements in messages:
-                packet = torch.empty(HEADER_BYTES + n_elements * self._dtype.itemsize, dtype=torch.uint8)
+            for action, n_bytes in messages(iteration):
+                packet = torch.empty(HEADER_BYTES + n_bytes, dtype=torch.uint8)
                 dist.recv(packet, src=source)
                 arrived_s = time.monotonic()
                 passage = Passage(*packet[:HEADER_BYTES].view(torch.float64)[:3].tolist())
-                message = Message(packet[HEADER_BYTES:].view(self._dtype), passage, arrived_s)
+                message = Message(packet[HEADER_BYTES:], passage, arrived_s)
                 with self._changed:
                     self._mailbox[iteration, action] = message
                     self._changed.notify_all()

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 import traceback
-from collections import defaultdict
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -19,15 +18,16 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from dtfm_lab.domain.schedule import SENDS, Kind
+from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import Span
 from dtfm_lab.runtime.clocks import Clock, PacedClock, RealClock, VirtualClock
-from dtfm_lab.runtime.execute import Executor, StageMath
+from dtfm_lab.runtime.device_math import DeviceMath
+from dtfm_lab.runtime.execute import Executor
+from dtfm_lab.runtime.incoming import incoming, targets
 from dtfm_lab.runtime.profile import REHEARSALS, ComputeLog
 from dtfm_lab.runtime.spec import RunSpec
-from dtfm_lab.runtime.stages import build_stage
 from dtfm_lab.runtime.text import TextBatches
-from dtfm_lab.runtime.transport import GlooTransport, Incoming
+from dtfm_lab.runtime.transport import GlooTransport
 
 REPORT_EVERY_S = 0.05
 """spans travel in batches: often enough to be watched, seldom enough not to disturb"""
@@ -81,42 +81,44 @@ def main(spec: RunSpec, rank: int, connection: Connection) -> None:
 
 def _work(spec: RunSpec, rank: int, connection: Connection, report: Reporter) -> None:
     torch.set_num_threads(1)
-    stage, replica = spec.workers[rank]
+    position, replica = spec.workers[rank]
     _join(connection.recv()["port"], rank, len(spec.workers))
     report.event("ready", torch=torch.__version__)
 
     job = spec.plan.job
     batches = TextBatches(spec.text, job.modelled().seq_len, job.global_batch, spec.seed)
-    copy = StageMath(spec, stage, build_stage(job, stage, spec.seed))
-    transport = _transport(spec, stage, replica, copy)
+    copy = DeviceMath(spec, position, replica)
+    expected = incoming(spec, position, replica, copy.flat.parameters.numel())
+    iterations = range(-REHEARSALS, spec.iterations)
+    transport = GlooTransport(expected, targets(spec, position, replica), iterations)
     log = ComputeLog()
 
     def play(executor: Executor, order: dict[str, Any]) -> float:
         batch = batches.share(max(order["iteration"], 0), replica, job.n_replicas, job.n_microbatches)
         return executor.iteration(order["iteration"], batch, order["began_monotonic_s"])
 
-    rehearsal = Executor(spec, stage, replica, copy, transport, VirtualClock(), {}, lambda span: None, log)
+    rehearsal = Executor(spec, position, replica, copy, transport, VirtualClock(), {}, lambda span: None, log)
     for _ in range(REHEARSALS):
         play(rehearsal, connection.recv())
         report.event("rehearsed")
-    report.event("profiled", rows=[[str(kind), *m] for kind, m in log.measured().items()])
+    report.event("profiled", rows=[[*work, *m] for work, m in log.measured().items()])
 
     train = connection.recv()
-    drawn_s = {Kind(kind): seconds for kind, seconds in train["drawn_s"].items()}
+    drawn_s = {(stage, Kind(kind)): seconds for stage, kind, seconds in train["drawn_s"]}
     clock = _clock(spec.clock, train["time_scale"])
-    math = StageMath(spec, stage, build_stage(job, stage, spec.seed))
-    executor = Executor(spec, stage, replica, math, transport, clock, drawn_s, report.span, log)
+    math = DeviceMath(spec, position, replica)
+    executor = Executor(spec, position, replica, math, transport, clock, drawn_s, report.span, log)
     report.event("built")
     for _ in range(spec.iterations):
         order = connection.recv()
         loss = play(executor, order)
         report.event(
             "finished",
-            loss=loss if math.is_last else None,
+            loss=loss if math.holds_last else None,
             late_messages=clock.late_messages,
             overruns=clock.overruns,
         )
-    _leave_parameters(spec, stage, replica, math, report)
+    _leave_parameters(spec, replica, math, report)
     dist.barrier()  # nobody closes a connection while another still reads from it
     report.event("left")
 
@@ -137,33 +139,16 @@ def _clock(name: str, time_scale: float) -> Clock:
     return RealClock()
 
 
-def _transport(spec: RunSpec, stage: int, replica: int, math: StageMath) -> GlooTransport:
-    """Receivers for what the other programs send here, in the order in which they send it."""
-    job = spec.plan.job
-    n_activation = job.microbatch * job.modelled().seq_len * job.modelled().d_model
-    n_shard = math.gradients.shards[0].numel()
-    incoming: dict[int, list[Incoming]] = defaultdict(list)
-    targets: set[int] = set()
-    for s, r in spec.workers:
-        for step in spec.programs.of(s, r):
-            action = step.action
-            if action.kind not in SENDS:
-                continue
-            end = action.other_end(r, job.n_replicas)
-            if end == (stage, replica):
-                n_elements = n_activation if action.kind in (Kind.SEND_F, Kind.SEND_B) else n_shard
-                incoming[spec.rank(s, r)].append(Incoming(action.counterpart(), n_elements))
-            if (s, r) == (stage, replica):
-                targets.add(spec.rank(*end))
-    return GlooTransport(incoming, sorted(targets), math.gradients.flat.dtype, range(-REHEARSALS, spec.iterations))
-
-
-def _leave_parameters(spec: RunSpec, stage: int, replica: int, math: StageMath, report: Reporter) -> None:
-    arrays = {name: p.detach().numpy() for name, p in math.module.named_parameters()}
-    digest = hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays.values())).hexdigest()
+def _leave_parameters(spec: RunSpec, replica: int, math: DeviceMath, report: Reporter) -> None:
+    arrays = {
+        stage: {name: p.detach().numpy() for name, p in module.named_parameters()}
+        for stage, module in math.modules.items()
+    }
+    every = [np.ascontiguousarray(a).tobytes() for own in arrays.values() for a in own.values()]
     if spec.parameters_folder is not None and replica == 0:
-        np.savez(Path(spec.parameters_folder) / f"stage-{stage}.npz", **arrays)
-    report.event("parameters", sha256=digest)
+        for stage, own in arrays.items():
+            np.savez(Path(spec.parameters_folder) / f"stage-{stage}.npz", **own)
+    report.event("parameters", sha256=hashlib.sha256(b"".join(every)).hexdigest())
 
 
 def _leave_with_the_crew(crew: int) -> None:

@@ -8,6 +8,7 @@ import time
 import numpy as np
 
 import dtfm_lab as lab
+from dtfm_lab.domain.model import gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.topology import Topology
 
@@ -19,6 +20,23 @@ def even_plan(n_stages: int = 2, n_replicas: int = 2, **fields: object) -> Plan:
         np.full((n, n), 3.0), np.full((n, n), 0.5), name="even", gpu="laptop", peak_flop_per_s=5e10
     )
     job = lab.load_job("tiny", n_stages=n_stages, n_replicas=n_replicas, **fields)
+    return lab.evaluate(topology, job, stages=np.arange(n).reshape(n_stages, n_replicas).tolist())
+
+
+def small_plan(n_stages: int = 2, n_replicas: int = 2, *, tied: bool = False, **fields: object) -> Plan:
+    """A model of a few thousand parameters on alike links; the devices of a stage lie in regions a, a, b, c."""
+    n = n_stages * n_replicas
+    topology = Topology.from_matrices(
+        np.full((n, n), 3.0),
+        np.full((n, n), 0.5),
+        regions=[("a", "a", "b", "c")[i % n_replicas % 4] for i in range(n)],
+        name="small",
+        gpu="laptop",
+        peak_flop_per_s=5e10,
+    )
+    model = gpt(name="small", n_layers=4, d_model=32, n_heads=2, seq_len=16, vocab_size=256, tied=tied)
+    sizes = {"global_batch": 16, "microbatch": 1, "dtype": "fp64", "model": model}
+    job = lab.load_job("tiny", n_stages=n_stages, n_replicas=n_replicas, **(sizes | fields))
     return lab.evaluate(topology, job, stages=np.arange(n).reshape(n_stages, n_replicas).tolist())
 
 

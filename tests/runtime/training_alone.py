@@ -1,30 +1,62 @@
-"""The same training in one process, without stages, replicas or messages: what every run must equal."""
+"""The same training in one process, without stages or messages: what every run must equal."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
+from torch import nn
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.files import override
 from dtfm_lab.runtime.spec import RunSpec
-from dtfm_lab.runtime.stages import build_stage, next_token_loss
+from dtfm_lab.runtime.stages import build_stages, next_token_loss
 from dtfm_lab.runtime.text import TextBatches
+
+LEARNING_RATE = RunSpec.__dataclass_fields__["learning_rate"].default
 
 
 def train_alone(job: Job, steps: int, seed: int = 0) -> tuple[list[float], dict[str, np.ndarray]]:
     """Losses of each step and the parameters after the last, by their names in the whole model."""
+    losses, modules = train_locally(override(job, n_replicas=1, synchronise_every=1), steps, seed)
+    return losses, parameters_of(modules)
+
+
+def train_locally(job: Job, steps: int, seed: int = 0) -> tuple[list[float], list[nn.Module]]:
+    """Every replica a model of its own that takes its steps alone; all models are averaged after each H-th.
+
+    Losses are means over the replicas.
+    """
     torch.set_num_threads(1)  # as the workers do; more of them fight over a crowded machine's cores
-    whole = override(job, n_stages=1, n_replicas=1)
-    module = build_stage(whole, 0, seed)
-    optimizer = torch.optim.AdamW(module.parameters(), lr=RunSpec.__dataclass_fields__["learning_rate"].default)
+    whole = override(job, n_stages=1)
+    models = [build_stages(whole, 1, [0], seed)[0] for _ in range(job.n_replicas)]
+    optimizers = [torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE) for model in models]
     batches = TextBatches(None, whole.modelled().seq_len, whole.global_batch, seed)
     losses = []
     for step in range(steps):
-        inputs, targets = batches.batch(step)
-        optimizer.zero_grad()
-        loss = next_token_loss(module(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses, {name: p.detach().numpy() for name, p in module.named_parameters()}
+        inputs, targets = (part.chunk(job.n_replicas) for part in batches.batch(step))
+        found = []
+        for replica, (model, optimizer) in enumerate(zip(models, optimizers, strict=True)):
+            optimizer.zero_grad()
+            loss = next_token_loss(model(inputs[replica]), targets[replica])
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        losses.append(float(np.mean(found)))
+        if (step + 1) % job.synchronise_every == 0:
+            _average(models)
+    return losses, models
+
+
+def parameters_of(modules: Iterable[nn.Module]) -> dict[str, np.ndarray]:
+    """Of the first, by their names in the whole model."""
+    return {name: p.detach().numpy() for name, p in next(iter(modules)).named_parameters()}
+
+
+def _average(models: list[nn.Module]) -> None:
+    with torch.no_grad():
+        for copies in zip(*(model.parameters() for model in models), strict=True):
+            mean = torch.stack(list(copies)).mean(dim=0)
+            for parameter in copies:
+                parameter.copy_(mean)

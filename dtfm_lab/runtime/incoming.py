@@ -1,0 +1,66 @@
+"""What comes in at a worker, from whom, in which order and how large: read off the other workers' programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dtfm_lab.domain.schedule import ACROSS_STAGES, SENDS, Action, Kind
+from dtfm_lab.runtime.codec import Codec
+from dtfm_lab.runtime.pieces import pieces_of
+from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.runtime.stages import DTYPES
+from dtfm_lab.runtime.transport import Incoming
+
+
+def incoming(
+    spec: RunSpec, position: int, replica: int, n_parameters: int
+) -> dict[int, Callable[[int], Sequence[Incoming]]]:
+    """By source rank, what it sends to this worker in an iteration, in order.
+
+    ``n_parameters``: of this worker, which are as many as those of the replicas that it averages with.
+    """
+    alone, together = (_by_source(spec, position, replica, n_parameters, which) for which in (False, True))
+
+    def of(source: int) -> Callable[[int], Sequence[Incoming]]:
+        return lambda iteration: (together if spec.synchronises(iteration) else alone).get(source, ())
+
+    return {source: of(source) for source in {*alone, *together}}
+
+
+def targets(spec: RunSpec, position: int, replica: int) -> list[int]:
+    """The ranks that this worker sends to."""
+    ends = {
+        spec.rank(*step.action.other_end(replica, spec.plan.job.n_replicas))
+        for synchronise in (False, True)
+        for step in spec.programs(synchronise=synchronise).of(position, replica)
+        if step.action.kind in SENDS
+    }
+    return sorted(ends)
+
+
+def _by_source(
+    spec: RunSpec, position: int, replica: int, n_parameters: int, synchronise: bool
+) -> dict[int, list[Incoming]]:
+    job, dtype = spec.plan.job, DTYPES[spec.plan.job.dtype]
+    programs = spec.programs(synchronise=synchronise)
+    pieces = pieces_of(programs.of(position, replica), job.synchronisation, replica, job.n_replicas)
+    passed = Codec(job.compression if job.codes_activations else "none", dtype)
+    averaged = Codec(job.gradients_as if job.codes_gradients else "none", dtype)
+
+    def n_bytes(action: Action) -> int:
+        if action.kind in ACROSS_STAGES:
+            return passed.n_bytes(job.activation_elements)
+        if action.kind is Kind.RECV_E:
+            return job.modelled().vocab_size * job.modelled().d_model * dtype.itemsize
+        piece = pieces[action].bounds(n_parameters)
+        return averaged.n_bytes(piece.stop - piece.start)
+
+    here = spec.rank(position, replica)
+    found: dict[int, list[Incoming]] = {}
+    for there in spec.workers:
+        for step in programs.of(*there):
+            action = step.action
+            if action.kind in SENDS and spec.rank(*action.other_end(there[1], job.n_replicas)) == here:
+                receive = action.counterpart()
+                found.setdefault(spec.rank(*there), []).append(Incoming(receive, n_bytes(receive)))
+    return found

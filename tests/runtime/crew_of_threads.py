@@ -1,0 +1,117 @@
+"""All workers of a run as threads of one process, their messages in memory: what they compute, without processes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from dtfm_lab.domain.links import Passage
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Action, Schedule
+from dtfm_lab.domain.trace import Span
+from dtfm_lab.runtime.clocks import VirtualClock
+from dtfm_lab.runtime.device_math import DeviceMath
+from dtfm_lab.runtime.execute import Executor
+from dtfm_lab.runtime.incoming import incoming
+from dtfm_lab.runtime.profile import ComputeLog
+from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.runtime.text import TextBatches
+from dtfm_lab.runtime.transport import Message
+from dtfm_lab.simulation import build
+
+PATIENCE_S = 20.0
+
+
+class Post:
+    """Delivers in memory what workers send, each in the order that its receiver expects from that sender."""
+
+    def __init__(self, spec: RunSpec, maths: dict[tuple[int, int], DeviceMath]) -> None:
+        self.changed = threading.Condition()
+        self.boxes: dict[tuple[int, int, Action], Message] = {}
+        self.expected = {
+            spec.rank(*worker): incoming(spec, *worker, math.flat.parameters.numel()) for worker, math in maths.items()
+        }
+
+
+@dataclass
+class InMemory:
+    """The transport of one worker."""
+
+    post: Post
+    rank: int
+    iteration: int = 0
+    sent: dict[int, int] = field(default_factory=dict)
+
+    def send(
+        self, to: int, content: torch.Tensor, stamp: Callable[[], Passage], when_sent: Callable[[Passage], None]
+    ) -> None:
+        raw = content.detach().contiguous().view(-1).view(torch.uint8).clone()
+        number = self.sent[to] = self.sent.get(to, -1) + 1
+        action, n_bytes = self.post.expected[to][self.rank](self.iteration)[number]
+        assert raw.numel() == n_bytes, f"{action} of {raw.numel()} bytes, wanted {n_bytes}"
+        with self.post.changed:
+            self.post.boxes[to, self.iteration, action] = Message(raw, stamp(), time.monotonic())
+            self.post.changed.notify_all()
+
+    def receive(self, iteration: int, action: Action) -> Message:
+        key = (self.rank, iteration, action)
+        with self.post.changed:
+            assert self.post.changed.wait_for(lambda: key in self.post.boxes, PATIENCE_S), f"no {action} came"
+            return self.post.boxes.pop(key)
+
+    def flush(self) -> None:
+        assert not self.sent or all(
+            number + 1 == len(self.post.expected[to][self.rank](self.iteration)) for to, number in self.sent.items()
+        )
+        self.iteration += 1
+        self.sent.clear()
+
+
+@dataclass(frozen=True)
+class Trained:
+    losses: list[float]
+    maths: dict[tuple[int, int], DeviceMath]
+    spans: list[Span]
+
+    def parameters(self, replica: int = 0) -> dict[str, np.ndarray]:
+        """By their names in the whole model."""
+        return {
+            name: p.detach().numpy()
+            for (_, r), math in self.maths.items()
+            if r == replica
+            for module in math.modules.values()
+            for name, p in module.named_parameters()
+        }
+
+    def replicas_are_equal(self) -> bool:
+        """Bit for bit."""
+        firsts = {position: math.flat.parameters for (position, r), math in self.maths.items() if r == 0}
+        return all(torch.equal(math.flat.parameters, firsts[position]) for (position, _), math in self.maths.items())
+
+
+def train(plan: Plan, schedule: str | Schedule, steps: int) -> Trained:
+    """Losses are means over the replicas."""
+    torch.set_num_threads(1)
+    built, job = build(plan, schedule), plan.job
+    spec = RunSpec(plan=plan, schedule=built.name, orders=built.orders, iterations=steps, clock="virtual")
+    batches = TextBatches(None, job.modelled().seq_len, job.global_batch, spec.seed)
+    maths = {worker: DeviceMath(spec, *worker) for worker in spec.workers}
+    post = Post(spec, maths)
+    spans: list[Span] = []
+
+    def work(position: int, replica: int) -> list[float]:
+        math, mail = maths[position, replica], InMemory(post, spec.rank(position, replica))
+        executor = Executor(spec, position, replica, math, mail, VirtualClock(), {}, spans.append, ComputeLog())
+        shares = (batches.share(i, replica, job.n_replicas, job.n_microbatches) for i in range(steps))
+        return [executor.iteration(i, batch, 0.0) for i, batch in enumerate(shares)]
+
+    with ThreadPoolExecutor(len(spec.workers)) as pool:
+        losses = list(pool.map(lambda worker: work(*worker), spec.workers))
+    of_replicas = [own for own, worker in zip(losses, spec.workers, strict=True) if maths[worker].holds_last]
+    return Trained(np.mean(of_replicas, axis=0).tolist(), maths, spans)

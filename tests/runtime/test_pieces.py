@@ -1,0 +1,45 @@
+"""Which part of a vector a message carries: both ends say the same, and the parts make a whole."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtfm_lab.domain.job import INT8_BLOCK
+from dtfm_lab.domain.program import lower
+from dtfm_lab.domain.schedule import SENDS, Schedule
+from dtfm_lab.domain.synchronisation import synchronisations
+from dtfm_lab.runtime.pieces import CARRIES, Piece, pieces_of
+
+ONE = Schedule.from_orders("one", ["0F0 0B0"])
+
+
+@given(st.sampled_from(sorted(CARRIES)), st.integers(2, 7), st.data())
+def test_a_message_carries_for_its_receiver_what_it_carries_for_its_sender(name, n, data):
+    regions = tuple(data.draw(st.sampled_from(["", "a", "b"])) for _ in range(n))
+    programs = lower(ONE, n, name, (regions,))
+    pieces = [pieces_of(programs.of(0, replica), name, replica, n) for replica in range(n)]
+    for replica in range(n):
+        for step in programs.of(0, replica):
+            if step.action.kind not in SENDS:
+                continue
+            _, other = step.action.other_end(replica, n)
+            piece = pieces[replica][step.action]
+            assert piece == pieces[other][step.action.counterpart()]
+            assert step.share == pytest.approx(1 / piece.of), "as large as the simulator charges"
+
+
+@given(st.integers(1, 9), st.integers(0, 5000))
+def test_pieces_are_whole_blocks_that_make_the_vector(n_pieces, n_elements):
+    bounds = [Piece(i, n_pieces).bounds(n_elements) for i in range(n_pieces)]
+    assert (bounds[0].start, bounds[-1].stop) == (0, n_elements)
+    for before, after in itertools.pairwise(bounds):
+        assert before.stop == after.start
+        assert before.stop % INT8_BLOCK == 0 or before.stop == n_elements
+
+
+def test_workers_know_every_way_to_average_that_the_lab_comes_with():
+    assert set(CARRIES) == set(synchronisations)

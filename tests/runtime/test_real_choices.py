@@ -1,0 +1,50 @@
+"""Real processes, every choice at once: they do what threads do, and what was predicted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from crew_of_threads import train
+from run_helpers import small_plan
+
+import dtfm_lab as lab
+from dtfm_lab.runtime.launch import start
+
+STEPS = 4
+CHOICES = {
+    "zb-h1": {"synchronisation": "ring", "gradient_compression": "int8", "recompute": True, "tied": True},
+    "interleaved-1f1b": {"synchronisation": "hierarchical", "compression": "fp16", "synchronise_every": 2},
+    "gpipe": {"synchronisation": "central", "tied": True, "synchronise_every": 2, "dtype": "fp32"},
+}
+
+
+@pytest.mark.parametrize("schedule", CHOICES)
+def test_processes_train_what_threads_train_and_the_prediction_has_their_rows(schedule: str, tmp_path: Path) -> None:
+    plan = small_plan(2, 3, global_batch=12, **CHOICES[schedule])
+    run = start(plan, schedule, iterations=STEPS, parameters_folder=tmp_path)
+    measured = run.wait()
+    threads = train(plan, schedule, STEPS)
+    assert measured.context.losses == pytest.approx(threads.losses, abs=1e-12)
+    trained = {n: a for file in tmp_path.glob("stage-*.npz") for n, a in np.load(file).items()}
+    wanted = threads.parameters()
+    assert trained.keys() == wanted.keys()
+    assert all(np.array_equal(array, wanted[name]) for name, array in trained.items())
+    for position in range(2):
+        assert len({run.parameter_digests[position, replica] for replica in range(3)}) == 1, "replicas differ"
+
+    comparison = lab.compare(lab.simulate(plan, like=measured), measured)
+    print(f"{schedule}, {CHOICES[schedule]}: error {comparison.iteration_error:+.2%}")
+    assert len(comparison.rows) == len(measured)
+    assert comparison.rows.notna().all().all()
+    messages = comparison.rows[comparison.rows["lane"] != "compute"]
+    assert messages["duration_s_error"].abs().max() < 1e-9
+    assert len(comparison.iterations) == STEPS
+
+
+@pytest.mark.parametrize("clock", ["paced", "real"])
+def test_every_clock_plays_split_backwards_and_local_updates(clock: str) -> None:
+    plan = small_plan(2, 2, synchronisation="ring", compression="int8", synchronise_every=2, global_batch=4)
+    measured = lab.run(plan, "zb-h1", iterations=2, clock=clock)
+    assert len(lab.compare(lab.simulate(plan, like=measured), measured).rows) == len(measured)
