@@ -182,10 +182,17 @@ def test_a_person_tries_schedules_and_choices_and_sees_where_the_time_goes(page,
     caption = page.locator(".dtfm-gantt .dtfm-caption")
     for part in ("tokens/s", "MFU", "bubble", "chiefly"):
         expect(caption).to_contain_text(part)
+    page.get_by_label("Messages").select_option("one card a device")
+    eventually(page, "bench.predicted.context.queueing", "cards")
     lab.press("Run")
-    refusal = page.get_by_text("synchronisation is ring, which can be simulated; real runs play sharded")
-    expect(refusal).to_be_visible()
+    expect(page.get_by_text("messages queue by cards, which can be simulated; real runs play pairs")).to_be_visible()
     lab.look("refused", at=".dtfm-warning")
+    page.get_by_label("Messages").select_option("one link a pair")
+    eventually(page, "bench.predicted.context.queueing", "pairs")
+    lab.press("Run")
+    eventually(page, "bench.comparison is not None", True, patience_s=60)
+    eventually(page, "bench.measured.context.synchronisation", "ring")
+    lab.look("ring-and-int8-compared")
 
 
 def test_devices_that_do_not_fit_are_told_above_the_chart(page, open_notebook, eventually):
