@@ -4,11 +4,15 @@ A split backward first passes the gradient down to the stage's inputs and keeps,
 of its own, the gradient of its output; the half that nobody waits for makes the weights' gradients of those. Autograd
 leaves out what was not asked for, so that the first half multiplies by no activation for a weight's sake, and the
 second repeats nothing of the first: together they cost a whole backward, plus walking the graph twice. What the
-forward kept is held until the second half is done, and the gradients in between with it.
+forward kept is held until the second half is done, and the gradients in between with it. Weights that two layers of a
+stage share, a tied embedding in a pipeline of one stage, are done in the first half: from the upper layer's output
+the lower one is within reach of autograd, which would count it twice.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -58,8 +62,11 @@ class StagePasses:
         self._weighted: list[tuple[nn.Module, torch.Tensor]] = []
         self.losses: dict[int, float] = {}
         """by micro-batch, its share of the mean; of the last stage"""
-        for layer in module.modules() if splits else ():
-            if next(layer.parameters(recurse=False), None) is not None:
+        layers = list(module.modules()) if splits else []
+        holders = Counter(p for layer in layers for p in layer.parameters(recurse=False))
+        self._shared = [p for p, count in holders.items() if count > 1]
+        for layer in layers:
+            if self._own(layer):
                 layer.register_forward_hook(self._note_output)
 
     def forward(self, microbatch: int, received: torch.Tensor | None, batch: Batch) -> torch.Tensor | None:
@@ -86,21 +93,20 @@ class StagePasses:
     def backward_input(self, microbatch: int, received: torch.Tensor | None, batch: Batch) -> torch.Tensor | None:
         """The first half: the same gradient, and those of the layers' outputs."""
         inputs, outputs, weighted = self._recalled(microbatch, batch)
-        wanted = [output for _, output in weighted] + ([inputs] if inputs.requires_grad else [])
+        wanted = [output for _, output in weighted] + self._shared + ([inputs] if inputs.requires_grad else [])
         gradient = None if received is None else received.view(self._shape)
         found = torch.autograd.grad(outputs, wanted, gradient, retain_graph=True)
         self._owed[microbatch] = [
             Owed(module, output, g) for (module, output), g in zip(weighted, found[: len(weighted)], strict=True)
         ]
+        _add_gradients(self._shared, found[len(weighted) : len(weighted) + len(self._shared)])
         return found[-1] if inputs.requires_grad else None
 
     def backward_weight(self, microbatch: int) -> None:
         """The second half: gradients of the weights, each from its layer's output alone."""
         for module, output, gradient in self._owed.pop(microbatch):
-            own = list(module.parameters(recurse=False))
-            for parameter, found in zip(own, torch.autograd.grad(output, own, gradient), strict=True):
-                assert parameter.grad is not None
-                parameter.grad.add_(found)
+            own = self._own(module)
+            _add_gradients(own, torch.autograd.grad(output, own, gradient))
 
     def _run(self, microbatch: int, inputs: torch.Tensor, batch: Batch) -> torch.Tensor:
         outputs: torch.Tensor = self._module(inputs)
@@ -114,6 +120,10 @@ class StagePasses:
             return inputs, self._run(microbatch, inputs, batch), self._taken()
         return inputs, outputs, weighted
 
+    def _own(self, layer: nn.Module) -> list[nn.Parameter]:
+        """Weights of this layer alone."""
+        return [p for p in layer.parameters(recurse=False) if not any(p is shared for shared in self._shared)]
+
     def _note_output(self, module: nn.Module, _: Any, output: torch.Tensor) -> None:
         if torch.is_grad_enabled():
             self._weighted.append((module, output))
@@ -121,3 +131,9 @@ class StagePasses:
     def _taken(self) -> list[tuple[nn.Module, torch.Tensor]]:
         taken, self._weighted = self._weighted, []
         return taken
+
+
+def _add_gradients(parameters: Sequence[nn.Parameter], gradients: Sequence[torch.Tensor]) -> None:
+    for parameter, found in zip(parameters, gradients, strict=True):
+        assert parameter.grad is not None
+        parameter.grad.add_(found)

@@ -64,6 +64,12 @@ def test_a_pipeline_of_one_device_passes_its_stages_without_messages(tied):
     assert not {span.action.kind for span in trained.spans} & {"SEND_F", "SEND_B", "SEND_E"}
 
 
+@pytest.mark.parametrize("recompute", [False, True])
+def test_a_tied_embedding_within_one_stage_is_counted_once_by_split_backwards(recompute):
+    plan = small_plan(1, 2, tied=True, recompute=recompute)
+    assert_equals_one_process(train(plan, "zb-h1", STEPS), tied=True)
+
+
 def test_replicas_that_do_not_divide_the_parameters_and_rings_of_three():
     for synchronisation in AVERAGES:
         plan = small_plan(2, 3, synchronisation=synchronisation, global_batch=12)

@@ -85,6 +85,7 @@ async def test_a_bound_that_rises_is_drawn_and_told() -> None:
     bench = lab.Lab("campus")
     panel = bench.plan_panel
     panel.planner.value, panel.speed.value = "exact", "full speed"
+    panel.seconds.value = 25  # it ends when the proof is there, which takes a crowded machine longer
     panel.plan.click()
     await until(lambda: bench.plan is not None)
     bound_s = panel.curve.points["exact"][:, 3]
