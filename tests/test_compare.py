@@ -139,6 +139,23 @@ def test_a_prediction_of_one_iteration_serves_every_measured_one():
     assert compare(later, later).iteration_error == 0
 
 
+@pytest.mark.parametrize("n_iterations", [1, 2, 3, 5])
+def test_a_run_of_local_updates_has_no_error_however_few_of_its_iterations_were_measured(n_iterations):
+    plan = small_plan(synchronise_every=3)
+    predicted = simulate(plan)
+    alone, together = ([span for span in predicted.spans() if span.iteration == i] for i in (1, 2))
+    which = [together if (i + 1) % 3 == 0 else alone for i in range(n_iterations)]
+    spans = [span._replace(iteration=i) for i in range(n_iterations) for span in which[i]]
+    found = compare(predicted, Trace.from_spans(replace(predicted.context, source="measured"), spans))
+    assert found.iteration_error == 0
+    assert found.summary()["predicted_iteration_s"] == found.measured.iteration_s
+    partners = {f"{a} -> {b}" for group in plan.stages for a in group for b in group if a != b}
+    averaging = found.links["count"][found.links.index.isin(partners)]
+    assert averaging.tolist() == pytest.approx(
+        [2 * (n_iterations // 3) / n_iterations] * 8 if n_iterations > 2 else [], abs=0.01
+    )
+
+
 def test_kinds_take_their_mean_over_all_rows():
     kinds = compare(PREDICTED, measured(PREDICTED, 2)).kinds
     n_microbatches = small_plan().job.n_microbatches

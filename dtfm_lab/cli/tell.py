@@ -103,7 +103,7 @@ def deliver_comparison(comparison: Comparison, as_json: bool) -> None:
         return print_json(comparison.summary())
     context = comparison.measured.context
     out.print(
-        f"predicted {format_s(comparison.predicted.iteration_s)}, measured {format_s(comparison.measured.iteration_s)} "
+        f"predicted {format_s(comparison.predicted_iteration_s)}, measured {format_s(comparison.measured.iteration_s)} "
         f"({context.clock} clock, {context.schedule}): error {comparison.iteration_error:+.2%}; "
         f"{context.late_messages} late messages, {context.overruns} overruns"
     )

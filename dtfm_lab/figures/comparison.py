@@ -49,7 +49,7 @@ def comparison(comparison: Comparison) -> go.Figure:
     context, error = comparison.measured.context, comparison.iteration_error
     return titled(
         figure,
-        f"{context.schedule} · {context.clock} clock · {format_s(comparison.predicted.iteration_s)} predicted, "
+        f"{context.schedule} · {context.clock} clock · {format_s(comparison.predicted_iteration_s)} predicted, "
         f"{format_s(comparison.measured.iteration_s)} measured an iteration ({percent(error)})",
         f"{context.job} on {context.topology} · iterations measured: {comparison.measured.n_iterations} · "
         "means; percentages: predicted against measured",

@@ -8,6 +8,7 @@ End of input means that the kernel is gone: then every worker is killed.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import multiprocessing
 import os
@@ -197,8 +198,10 @@ class Crew:
         return None
 
     def _name(self, rank: int) -> str:
-        stage, replica = self._spec.workers[rank]
-        return f"worker {self._spec.device_name(stage, replica)} (stage {stage}, replica {replica})"
+        position, replica = self._spec.workers[rank]
+        held = self._spec.built.stages_of(position)
+        which = f"stage{'s' if len(held) > 1 else ''} {', '.join(map(str, held))}"
+        return f"worker {self._spec.device_name(position, replica)} ({which}, replica {replica})"
 
     def kill(self) -> None:
         for process in self._processes:
@@ -267,6 +270,7 @@ def _load_optimiser() -> None:
 def main() -> None:
     torch.set_num_threads(1)
     _load_optimiser()
+    gc.freeze()  # what was imported stays: workers, which are forks, need not look through it
     orders = StandardInput()
     crew = None
     try:

@@ -183,7 +183,7 @@ class Run:
     def _command(self, **order: Any) -> None:
         if not self.running or self._process.stdin is None:
             raise RunError(f"the run is over ({self.status}); wanted a running one")
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(BrokenPipeError, ValueError):
             self._process.stdin.write(json.dumps(order) + "\n")
             self._process.stdin.flush()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import hashlib
 import json
 import os
@@ -102,6 +103,8 @@ def _work(spec: RunSpec, rank: int, connection: Connection, report: Reporter) ->
         play(rehearsal, connection.recv())
         report.event("rehearsed")
     report.event("profiled", rows=[[*work, *m] for work, m in log.measured().items()])
+    del copy, rehearsal
+    gc.collect()  # or what was rehearsed on, which refers to itself, stays in memory during the run
 
     train = connection.recv()
     drawn_s = {(stage, Kind(kind)): seconds for stage, kind, seconds in train["drawn_s"]}

@@ -36,7 +36,7 @@ class ComparePanel:
             return
         context = comparison.measured.context
         self.summary.value = markup.line(
-            f"predicted {format_s(comparison.predicted.iteration_s)}, measured "
+            f"predicted {format_s(comparison.predicted_iteration_s)}, measured "
             f"<b>{format_s(comparison.measured.iteration_s)}</b> (median of {comparison.measured.n_iterations}, "
             f"{context.clock} clock, {context.links} links): <b>error {comparison.iteration_error:+.2%}</b>; "
             f"{context.late_messages} late messages, {context.overruns} overruns. Negative: predicted too little.",

@@ -40,6 +40,14 @@ def test_a_killed_worker_ends_the_run_in_one_line_that_names_it() -> None:
     assert left_behind(run.pid) == []
 
 
+def test_a_killed_worker_of_several_stages_is_named_with_all_of_them() -> None:
+    run = under_way(schedule="interleaved-1f1b")
+    run.kill("device-2")
+    with pytest.raises(RunError, match=r"^worker device-2 \(stages 1, 3, replica 0\) was killed by SIGKILL"):
+        run.wait()
+    assert left_behind(run.pid) == []
+
+
 def test_stop_keeps_whole_iterations_and_leaves_nothing() -> None:
     run = under_way()
     run.stop()

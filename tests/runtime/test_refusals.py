@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 from run_helpers import even_plan, small_plan
 
@@ -79,6 +81,19 @@ def test_a_text_that_is_not_there_or_too_short(tmp_path: Path) -> None:
     short.write_text("brief")
     with pytest.raises(LabError, match="has 5 bytes; wanted more than 64"):
         start(even_plan(), text=short)
+
+
+@pytest.mark.parametrize("time_scale", [0, -1, float("nan"), float("inf"), "fast"])
+def test_a_time_scale_that_is_none(time_scale: object) -> None:
+    with pytest.raises(LabError, match=r"^time_scale is .*; wanted more than 0 wall seconds a second$"):
+        start(even_plan(), clock="paced", time_scale=time_scale)
+
+
+def test_a_model_larger_than_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = even_plan()
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2**20))
+    with pytest.raises(JobError, match=r"needs some 0\.[1-9] GiB on this machine, 0\.0 are free; wanted a smaller"):
+        start(plan)
 
 
 def test_a_schedule_that_waits_for_itself() -> None:
