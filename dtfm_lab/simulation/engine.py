@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from dtfm_lab.domain.errors import ScheduleError
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.links import Links
 from dtfm_lab.domain.messages import device_gradient_bytes
 from dtfm_lab.domain.plan import Plan
@@ -25,15 +26,20 @@ from dtfm_lab.simulation.stuck import waiting_in_a_circle
 
 def programs_of(plan: Plan, schedule: Schedule, *, synchronise: bool = True) -> Programs:
     """All that the devices of a plan do in one iteration under a schedule."""
-    job = plan.job
-    regions = None
-    if job.synchronisation == "hierarchical":
-        regions = tuple(tuple(plan.topology.devices[int(d)].region for d in row) for row in plan.placement.devices)
+    devices = plan.topology.devices
+    regions = tuple(tuple(devices[int(d)].region for d in row) for row in plan.placement.devices)
+    return programs_in(plan.job, schedule, regions, synchronise=synchronise)
+
+
+def programs_in(
+    job: Job, schedule: Schedule, regions: tuple[tuple[str, ...], ...], *, synchronise: bool = True
+) -> Programs:
+    """The same of a job on any devices of these regions, (stages, replicas)."""
     return lower(
         schedule,
         job.n_replicas,
         job.synchronisation,
-        regions,
+        regions if job.synchronisation == "hierarchical" else None,  # no other way of averaging asks for them
         tied=job.ties_stages,
         compressed=job.codes_gradients,
         synchronise=synchronise,

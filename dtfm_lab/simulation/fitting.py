@@ -12,9 +12,9 @@ import numpy as np
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.program import lower
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.units import IntArray, format_bytes
+from dtfm_lab.simulation.engine import programs_in
 from dtfm_lab.simulation.holdings import activations, static
 from dtfm_lab.simulation.memory import MemoryReport, memory, needs, scheduled
 from dtfm_lab.simulation.room import limits
@@ -163,19 +163,8 @@ class _Looking:
         need_bytes, over_bytes = self._placed_anew(_without_messages(job, built))
         if over_bytes > 0:
             return "", need_bytes, over_bytes
-        regions = None
-        if job.synchronisation == "hierarchical":
-            regions = (("",) * job.n_replicas,) * job.n_stages  # they follow from a placement; without one, none
-        programs = lower(
-            built,
-            job.n_replicas,
-            job.synchronisation,
-            regions,
-            tied=job.ties_stages,
-            compressed=job.codes_gradients,
-            locally=job.synchronise_every > 1,
-        )
-        return "", *self._placed_anew(needs(job, programs))
+        regions = (("",) * job.n_replicas,) * job.n_stages  # they follow from a placement; without one, none
+        return "", *self._placed_anew(needs(job, programs_in(job, built, regions)))
 
     def _placed_anew(self, needs_bytes: IntArray) -> tuple[int, int]:
         """With the fullest stages on the largest devices: what the fullest needs and 0, or what the one that lacks most
