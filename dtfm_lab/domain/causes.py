@@ -107,7 +107,7 @@ def bubble(trace: Trace) -> pd.DataFrame:
     chains, iterations = Chains.of(trace), np.unique(trace.iteration)
     devices, n_causes = trace.context.devices, len(CAUSES)
     n_devices = sum(len(group) for group in devices)
-    weight = _weights(iterations, trace.context.synchronise_every)
+    weight = weights(iterations, trace.context.synchronise_every)
     busy_s, gaps = _gaps(trace, iterations)
     idle_s = np.zeros(n_devices * n_causes)
     row, gap = gaps.row, np.arange(len(gaps.row))
@@ -186,8 +186,8 @@ def _gaps(trace: Trace, iterations: IntArray) -> tuple[FloatArray, _Gaps]:
     return busy_s.reshape(len(iterations), n_devices), gaps
 
 
-def _weights(iterations: IntArray, synchronise_every: int) -> FloatArray:
-    """Of each iteration in the mean."""
+def weights(iterations: IntArray, synchronise_every: int) -> FloatArray:
+    """Of each of these iterations in the mean; where only every H-th synchronises, it counts as one of H."""
     together = (iterations + 1) % synchronise_every == 0
     if together.all() or not together.any():
         return np.full(len(iterations), 1 / len(iterations))

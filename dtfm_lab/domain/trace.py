@@ -221,11 +221,14 @@ class Trace:
 
     @cached_property
     def compute_share(self) -> float:
-        """Fraction of device time spent computing, over all devices and iterations; the rest is bubble."""
+        """Fraction of device time spent computing, over all devices and iterations as ``bubble`` weighs them; the
+        rest is bubble."""
         computing = np.array([a.lane is Lane.COMPUTE for a in self.actions])[self.action]
-        busy_s = float((self.end_s - self.start_s)[computing].sum())
+        iterations, number = np.unique(self.iteration, return_inverse=True)
+        weight = causes.weights(iterations, self.context.synchronise_every)
+        busy_s = float(((self.end_s - self.start_s) * weight[number])[computing].sum())
         n_devices = sum(len(stage) for stage in self.context.devices)
-        whole_s = n_devices * float(self.iteration_ends_s.sum())
+        whole_s = n_devices * float(weight @ self.iteration_ends_s)
         return busy_s / whole_s if whole_s > 0 else 0.0
 
     def spans(self) -> list[Span]:

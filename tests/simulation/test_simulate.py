@@ -333,3 +333,10 @@ def test_passes_of_the_trace_are_the_schedule():
         )
         assert " ".join(text for *_, text in passes) == trace.context.orders[position]
     assert trace.device(Action(2, Kind.FORWARD, 0), 1) == small_plan().device_names[0][1]
+
+
+def test_local_updates_count_as_often_in_the_compute_share_as_in_the_bubble():
+    trace = simulate(small_plan(synchronise_every=5), "1f1b")
+    busy = trace.bubble["busy_s"].sum() / trace.bubble["iteration_s"].sum()
+    assert trace.compute_share == pytest.approx(busy)
+    assert trace.n_iterations == 2
