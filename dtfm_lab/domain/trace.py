@@ -14,6 +14,7 @@ from dtfm_lab.domain import causes, metrics
 from dtfm_lab.domain.checks import MOST
 from dtfm_lab.domain.device import is_plain, shortened
 from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.faults import Fault, Rehearsed
 from dtfm_lab.domain.schedule import LANE, RECEIVES, SENDS, Action, Kind, Lane, Schedule
 from dtfm_lab.domain.units import FloatArray, IntArray
 
@@ -90,6 +91,18 @@ class RunContext:
     """real bytes that came after the time at which the emulated link delivered them"""
     overruns: int = 0
     """computations that took longer than the drawn device's"""
+    faults: tuple[Fault, ...] = ()
+    """losses of workers that the run survived"""
+    rehearsed: Rehearsed | None = None
+    """the part of a larger plan that ran; None: all of it"""
+    stand_in: str = ""
+    """name of the model that was trained where the job's own is too large here; messages are as long as the job's"""
+    device: str = "cpu"
+    """what the workers computed on: ``cpu`` or ``cuda``"""
+    held_out: tuple[tuple[int, float], ...] = ()
+    """(iterations done, mean loss on text that is never trained on)"""
+    unigram_entropy: float | None = None
+    """nats a byte of that text, each byte drawn by its frequency alone: what a model without context can reach"""
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property

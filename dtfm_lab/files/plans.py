@@ -52,17 +52,26 @@ class PlanFile(Section):
     """for people and scripts; not read back"""
 
 
+def network_to_mapping(topology: Topology) -> dict[str, Any]:
+    """With exact numbers, in SI."""
+    return {
+        "name": topology.name,
+        "description": topology.description,
+        "devices": [dump(d) for d in topology.devices],
+        "latency_s": topology.latency_s.tolist(),
+        "bandwidth_bytes_per_s": _without_diagonal(topology.bandwidth_bytes_per_s),
+    }
+
+
+def network_from_mapping(data: dict[str, Any]) -> Topology:
+    """What ``network_to_mapping`` wrote."""
+    return _network(parse(NetworkSection, data, "network"))
+
+
 def plan_to_mapping(plan: Plan) -> dict[str, Any]:
-    t = plan.topology
     return {
         "dtfm_plan": 1,
-        "topology": {
-            "name": t.name,
-            "description": t.description,
-            "devices": [dump(d) for d in t.devices],
-            "latency_s": t.latency_s.tolist(),
-            "bandwidth_bytes_per_s": _without_diagonal(t.bandwidth_bytes_per_s),
-        },
+        "topology": network_to_mapping(plan.topology),
         "job": dump(plan.job),
         "placement": plan.placement.devices.tolist(),
         "cost": {
@@ -85,13 +94,7 @@ def plan_from_mapping(data: dict[str, Any], *, where: str = "plan") -> Plan:
     require_version(data, "dtfm_plan", where)
     file = _parse_nouns(PlanFile, data, where)
     try:
-        topology = Topology(
-            file.topology.devices,
-            np.array(file.topology.latency_s),
-            np.array(file.topology.bandwidth_bytes_per_s),
-            name=file.topology.name,
-            description=file.topology.description,
-        )
+        topology = _network(file.topology)
         if topology.fingerprint != file.priced_for:
             raise PlanError(
                 f"the network is {topology.fingerprint}, but the plan was priced for {file.priced_for}; "
@@ -125,6 +128,16 @@ def save_plan(plan: Plan, path: str | os.PathLike[str]) -> Path:
 def load_plan(path: str | os.PathLike[str]) -> Plan:
     path = Path(path)
     return plan_from_mapping(read_mapping(path), where=path.name)
+
+
+def _network(section: NetworkSection) -> Topology:
+    return Topology(
+        section.devices,
+        np.array(section.latency_s),
+        np.array(section.bandwidth_bytes_per_s),
+        name=section.name,
+        description=section.description,
+    )
 
 
 def _parse_nouns(kind: type[PlanFile], data: dict[str, Any], where: str) -> PlanFile:

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from dtfm_lab.domain.faults import Rehearsed
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.model import ModelSpec
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.program import Programs
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.files import plan_from_mapping, plan_to_mapping
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.files import override, plan_from_mapping, plan_to_mapping
+from dtfm_lab.files.plans import network_from_mapping, network_to_mapping
+from dtfm_lab.files.reading import dump, parse
 from dtfm_lab.simulation.engine import programs_of
 
 
@@ -32,15 +38,50 @@ class RunSpec:
     """where replica 0 leaves each stage's trained parameters as stage-S.npz, S counting over all stages"""
     time_scale: float | None = None
     """paced clock: wall seconds per second; None: chosen from the profile"""
+    queueing: str = "pairs"
+    emulated: Topology | None = None
+    """the network whose links are emulated; None: the plan's"""
+    stand_in: ModelSpec | None = None
+    """what is trained instead of the job's model; messages keep the job's sizes"""
+    rehearsed: Rehearsed | None = None
+    """of which larger plan this one is which part"""
+    device: str = "cpu"
+    first_iteration: int = 0
+    """iterations that the resumed checkpoint holds"""
+    checkpoint_folder: str | None = None
+    checkpoint_every: int = 0
+    """iterations; 0: only after the last"""
+    resume_from: str | None = None
+    """a checkpoint's folder"""
+    evaluate_every: int = 0
+    """iterations between looks at the held-out text; 0: only after the last"""
+    sample_bytes: int = 0
+    """how much text the trained model writes at the end"""
 
     def to_line(self) -> str:
         values = {k: v for k, v in vars(self).items() if k in self.__dataclass_fields__}
-        return json.dumps(values | {"plan": plan_to_mapping(self.plan)}) + "\n"
+        nouns = {"plan": plan_to_mapping(self.plan)}
+        nouns["emulated"] = None if self.emulated is None else network_to_mapping(self.emulated)
+        nouns["stand_in"] = None if self.stand_in is None else dump(self.stand_in)
+        return json.dumps(values | nouns) + "\n"
 
     @classmethod
     def from_line(cls, line: str) -> RunSpec:
         values: dict[str, Any] = json.loads(line)
-        return cls(**values | {"plan": plan_from_mapping(values["plan"]), "orders": tuple(values["orders"])})
+        nouns = {"plan": plan_from_mapping(values["plan"]), "orders": tuple(values["orders"])}
+        if values["emulated"] is not None:
+            nouns["emulated"] = network_from_mapping(values["emulated"])
+        if values["stand_in"] is not None:
+            nouns["stand_in"] = parse(ModelSpec, values["stand_in"], "stand_in")
+        if values["rehearsed"] is not None:
+            nouns["rehearsed"] = parse(Rehearsed, values["rehearsed"], "rehearsed")
+        return cls(**values | nouns)
+
+    @cached_property
+    def trained(self) -> Job:
+        """What workers compute: the plan's job, or the same around a smaller model, in numbers that they know."""
+        job = self.plan.job
+        return job if self.stand_in is None else override(job, model=self.stand_in, dtype="fp32")
 
     @cached_property
     def built(self) -> Schedule:
