@@ -97,7 +97,7 @@ class RunContext:
     """the part of a larger plan that ran; None: all of it"""
     stand_in: str = ""
     """name of the model that was trained where the job's own is too large here; messages are as long as the job's"""
-    device: str = "cpu"
+    runs_on: str = "cpu"
     """what the workers computed on: ``cpu`` or ``cuda``"""
     held_out: tuple[tuple[int, float], ...] = ()
     """(iterations done, mean loss on text that is never trained on)"""

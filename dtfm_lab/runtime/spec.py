@@ -45,7 +45,7 @@ class RunSpec:
     """what is trained instead of the job's model; messages keep the job's sizes"""
     rehearsed: Rehearsed | None = None
     """of which larger plan this one is which part"""
-    device: str = "cpu"
+    runs_on: str = "cpu"
     first_iteration: int = 0
     """iterations that the resumed checkpoint holds"""
     checkpoint_folder: str | None = None
