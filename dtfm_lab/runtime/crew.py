@@ -1,264 +1,255 @@
-"""The process between the kernel and the workers: starts them, keeps them in step, ends them.
+"""The process between the kernel and the workers: starts them, keeps them in step, replaces who is lost, ends them.
 
 ``python -m dtfm_lab.runtime.crew`` reads a RunSpec as its first line of standard input, then commands;
 it writes events as JSON lines. It loads torch once and forks the workers, which saves each the import.
 End of input means that the kernel is gone: then every worker is killed.
+
+An iteration counts once every worker has finished it. Where one is lost before, the others go back to where that
+iteration began, a replacement gets its state from a replica, or all read a checkpoint, and it is done anew: losses
+are those of an undisturbed run.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import json
-import multiprocessing
 import os
-import signal
-import statistics
-import sys
 import time
-from collections import defaultdict
-from multiprocessing.connection import Connection, wait
+from collections import Counter
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
-from dtfm_lab.domain.schedule import PASSES, Kind
-from dtfm_lab.domain.trace import ComputeTime
-from dtfm_lab.runtime import worker
-from dtfm_lab.runtime.profile import REHEARSALS, Measured
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.runtime.expected import Expected, Work, expected
+from dtfm_lab.runtime.keeping import Keeper
+from dtfm_lab.runtime.pipes import KernelGone, StandardInput, tell
+from dtfm_lab.runtime.profile import FEWEST, LONG_S, MOST, WARM_UPS, Measured
+from dtfm_lab.runtime.recovery import nothing_left, recovery
+from dtfm_lab.runtime.replay import replayed
+from dtfm_lab.runtime.roster import Answer, Failed, Lost, Roster
+from dtfm_lab.runtime.seats import Seats, forked
 from dtfm_lab.runtime.spec import RunSpec
-from dtfm_lab.simulation.durations import analytic
 
-PADDING = 5.0
-"""paced clock: the drawn device's time over the wall time that nine of ten computations took in rehearsals"""
-SLOWEST = 40.0
-"""paced clock: most wall seconds a second. Where the drawn devices are so much faster than this machine that
-this does not do, their computations are stretched to what it can keep, and that is said."""
 HEAD_START_S = 0.02
 """between the order to begin an iteration and its moment 0"""
-BLAME_S = 0.3
-"""a worker that was killed takes its neighbours' connections along: wait for the culprit before naming one"""
-UNEQUAL = (Kind.PACK, Kind.REDUCE, Kind.STEP)
-"""computations that replicas of one stage may do more or less of"""
-PATIENCE_S = 120.0
-"""without any event from any worker"""
-
-
-class Failed(Exception):
-    """The run cannot go on; the message is for the user."""
-
-
-class KernelGone(Exception):
-    """Standard input ended, or the kernel said stop."""
+MOST_FALLS = 3
+"""of one device in one iteration; more than that is no accident"""
+FIRST_REHEARSAL, FIRST_EVALUATION = -(10**4), -(10**6)
+"""numbers that no iteration has, counted upwards and downwards"""
 
 
 class Crew:
-    def __init__(self, spec: RunSpec, orders: StandardInput) -> None:
-        self._spec, self._orders = spec, orders
-        start_method = "fork" if sys.platform == "linux" else "spawn"
-        context = multiprocessing.get_context(start_method)
-        self._connections: list[Connection] = []
-        self._processes: list[Any] = []
-        self._doing = "while starting"
-        self._answers: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
-        for rank in range(len(spec.workers)):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=worker.main, args=(spec, rank, theirs), daemon=True)
-            process.start()
-            theirs.close()
-            self._connections.append(ours)
-            self._processes.append(process)
+    """``run`` is the whole story; ``end`` leaves no process behind."""
+
+    def __init__(self, spec: RunSpec, commands: StandardInput, seats: Seats) -> None:
+        self._spec = spec
+        self._keeper = Keeper(spec)
+        self._done = spec.first_iteration
+        self._losses: list[float] = []
+        self._training: dict[int, dict[str, Any]] | None = None
+        """by rank: the order to build what is trained, once there is one"""
+        self._needy: dict[int, tuple[str, float]] = {}
+        """ranks whose worker has no state yet: how the one before was lost, and when"""
+        self._checkpoint: tuple[int, str] | None = None
+        """iterations and folder of the newest"""
+        self._rows: list[list[Any]] = []
+        """what an iteration's workers reported, where that is played again before it is told"""
+        self._falls: Counter[tuple[int | None, int]] = Counter()
+        self._n_evaluations = 0
+        self._roster = Roster(spec, commands, seats, replaceable=self._replaceable, on_spans=self._pass_on)
 
     def run(self) -> None:
         """From joining to the last iteration."""
+        spec, last = self._spec, self._spec.first_iteration + self._spec.iterations
+        self._surely(self._join)
+        tell("ready", workers=len(spec.workers), torch=torch.__version__)
+        self._roster.doing = "in the rehearsals"
+        self._build(expected(spec, self._surely(self._rehearse)))
+        answers: list[Answer] = []
+        while self._done < last or not answers:  # a loss after the last iteration may take the run back
+            while self._done < last:
+                self._one_more(last)
+            self._roster.doing = "while leaving"
+            answers = self._surely(lambda: self._roster.all("leave"))
+        if spec.sample_bytes:
+            tell("text", **self._keeper.written())
+        for (position, replica), answer in zip(spec.workers, answers, strict=True):
+            tell("parameters", stage=position, replica=replica, sha256=answer["sha256"])
+        self._roster.leave()
+
+    def _one_more(self, last: int) -> None:
+        """An iteration, and what is due after it."""
         spec = self._spec
-        # after the forks: the store's threads would not survive them
-        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        ready = self._all("ready", port=store.port)
-        tell("ready", workers=len(ready), torch=ready[0]["torch"])
-        self._doing = "in the rehearsals"
-        for rehearsal in range(-REHEARSALS, 0):
-            self._iterate("rehearsed", rehearsal)
-        self._train([event["rows"] for event in self._gather("profiled")])
-        for iteration in range(spec.iterations):
-            self._doing = f"in iteration {iteration}"
-            done = self._iterate("finished", iteration)
-            losses = [event["loss"] for event in done if event["loss"] is not None]
-            tell(
-                "iteration",
-                iteration=iteration,
-                loss=sum(losses) / len(losses),
-                late_messages=sum(event["late_messages"] for event in done),
-                overruns=sum(event["overruns"] for event in done),
-            )
-        self._doing = "while leaving"
-        self._gather("left")
+        self._roster.doing = f"in iteration {self._done}"
+        self._welcome_back()
+        self._surely(self._iterate)
+        if self._done == last:
+            self._roster.doing = "after the last iteration"
+        if self._done == last or _due(self._done, spec.evaluate_every):
+            self._surely(self._evaluate)
+        if self._keeper.wants(self._done, last):
+            self._surely(self._keep_checkpoint)
 
-    def _iterate(self, answer: str, iteration: int) -> list[dict[str, Any]]:
-        return self._all(answer, iteration=iteration, began_monotonic_s=time.monotonic() + HEAD_START_S)
+    def end(self) -> None:
+        self._roster.end()
+        self._keeper.close()
 
-    def _train(self, rows: list[list[list[Any]]]) -> None:
+    def _surely(self, phase: Callable[[], Any]) -> Any:
+        """Do it, and again after every loss, until it is done."""
+        lost: Lost | None = None
+        while True:
+            try:
+                if lost is not None:
+                    self._replace(lost.how)
+                    lost = None
+                return phase()
+            except Lost as loss:
+                lost = loss
+
+    def _rehearse(self) -> dict[Work, Measured]:
+        """Iterations on copies of the stages; by stage, replica and kind what they took."""
+        n_counted, counted_s, number, warm_ups = 0, 0.0, FIRST_REHEARSAL, WARM_UPS
+        while n_counted < MOST and (n_counted < FEWEST or counted_s < LONG_S):
+            counts, began_s = warm_ups <= 0, time.monotonic()
+            self._begin("rehearse", iteration=number, counts=counts, first=number == FIRST_REHEARSAL)
+            took_s = time.monotonic() - began_s
+            number, n_counted, counted_s = number + 1, n_counted + counts, counted_s + took_s * counts
+            warm_ups -= WARM_UPS if took_s > LONG_S else 1
+        answers = self._roster.all("profile")
+        return {
+            (stage, self._spec.workers[rank][1], Kind(kind)): Measured(*figures)
+            for rank, answer in enumerate(answers)
+            for stage, kind, *figures in answer["rows"]
+        }
+
+    def _build(self, known: Expected) -> None:
         """Tell the workers what each computation is expected to take, and how slowly time passes."""
-        spec = self._spec
-        measured: dict[tuple[int, int, Kind], Measured] = {}
-        for rank, own in enumerate(rows):
-            _, replica = spec.workers[rank]
-            for stage, kind, *figures in own:
-                measured[stage, replica, Kind(kind)] = Measured(*figures)
-        # replicas of a stage compute the same on the same machine: one figure from all of them is the steadier;
-        # but they may have unequal parts in averaging
-        alike: dict[tuple[int, int, Kind], list[float]] = defaultdict(list)
-        group = {key: key if key[2] in UNEQUAL else (key[0], -1, key[2]) for key in measured}
-        for key, figures in measured.items():
-            alike[group[key]].append(figures.wall_s if spec.clock == "real" else figures.cpu_s)
-        expected = {key: statistics.fmean(alike[group[key]]) for key in measured}
-        scale, stretched = 1.0, 0
-        if spec.clock == "paced":
-            expected = _drawn(spec, expected)
-            needed_s = {key: PADDING * figures.crowded_wall_s for key, figures in measured.items()}
-            scale = spec.time_scale or min(SLOWEST, max(1.0, *(needed_s[key] / expected[key] for key in expected)))
-            if spec.time_scale is None:
-                stretched = sum(expected[key] * scale < needed_s[key] for key in expected)
-                expected = {key: max(seconds, needed_s[key] / scale) for key, seconds in expected.items()}
-        profile = [ComputeTime(*key, seconds) for key, seconds in sorted(expected.items())]
-        tell("profile", rows=profile, time_scale=scale, stretched=stretched)
-        for rank, (position, replica) in enumerate(spec.workers):
-            held = spec.built.stages_of(position)
-            own_s = [(s, k, seconds) for (s, r, k), seconds in expected.items() if r == replica and s in held]
-            self._send(rank, drawn_s=own_s, time_scale=scale)
-        self._gather("built")
+        tell("profile", rows=known.profile, time_scale=known.time_scale, stretched=known.stretched)
+        self._training = {}
+        for rank, (position, replica) in enumerate(self._spec.workers):
+            held = self._spec.built.stages_of(position)
+            own = [(row.stage, row.kind, row.seconds) for row in known.profile if row.replica == replica]
+            drawn_s = [row for row in own if row[0] in held]
+            self._training[rank] = {"drawn_s": drawn_s, "time_scale": known.time_scale}
+        self._surely(lambda: self._roster.all("train", each=self._training))
 
-    def _all(self, event: str, **order: Any) -> list[dict[str, Any]]:
-        """Give every worker the order, return their answers by rank."""
-        for rank in range(len(self._connections)):
-            self._send(rank, **order)
-        return self._gather(event)
+    def _iterate(self) -> None:
+        answers = self._begin("iterate", iteration=self._done)
+        losses = [answer["loss"] for answer in answers if answer["loss"] is not None]
+        self._losses.append(sum(losses) / len(losses))
+        if self._spec.replays:
+            tell("spans", rows=replayed(self._spec, self._done, self._rows))
+            self._rows = []
+        tell(
+            "iteration",
+            iteration=self._done,
+            loss=self._losses[-1],
+            late_messages=sum(answer["late_messages"] for answer in answers),
+            overruns=sum(answer["overruns"] for answer in answers),
+        )
+        self._done += 1
 
-    def _send(self, rank: int, **order: Any) -> None:
-        try:
-            self._connections[rank].send(order)
-        except OSError:
-            raise Failed(self._blame() or f"worker {rank} does not listen") from None
+    def _evaluate(self) -> None:
+        self._n_evaluations += 1
+        answers = self._roster.all("evaluate", number=FIRST_EVALUATION - self._n_evaluations)
+        losses = [answer["loss"] for answer in answers if answer["loss"] is not None]
+        entropy = answers[0]["unigram_entropy"]
+        tell("held_out", iteration=self._done, loss=sum(losses) / len(losses), unigram_entropy=entropy)
 
-    def _gather(self, event: str) -> list[dict[str, Any]]:
-        """Pass events on until every worker has sent this one."""
-        self._obey(self._orders.complete())  # may have come in one piece with the line before
-        while len(self._answers[event]) < len(self._connections):
-            answered = self._answers[event]
-            sentinels = [p.sentinel for rank, p in enumerate(self._processes) if rank not in answered]
-            heard = wait([*self._connections, *sentinels, self._orders.fd], timeout=PATIENCE_S)
-            if not heard:
-                silent = next(rank for rank in range(len(self._connections)) if rank not in answered)
-                raise Failed(f"{self._name(silent)} was silent for {PATIENCE_S:.0f} s {self._doing}")
-            for thing in heard:
-                if thing == self._orders.fd:
-                    self._obey(self._orders.read())
-                elif isinstance(thing, Connection):
-                    self._listen(thing)
-            if any(p.exitcode not in (None, 0) for p in self._processes):
-                raise Failed(self._blame() or "a worker ended without a word")
-        answers = self._answers.pop(event)
-        return [answers[rank] for rank in range(len(answers))]
+    def _keep_checkpoint(self) -> None:
+        with self._keeper.new(self._done, self._losses) as (unfinished, folder):
+            self._roster.all("checkpoint", folder=unfinished)
+        self._checkpoint = self._done, folder
+        if self._spec.checkpoint_folder is not None:
+            tell("checkpoint", iteration=self._done, folder=folder)
 
-    def _listen(self, connection: Connection) -> None:
-        try:
-            message = json.loads(connection.recv_bytes())
-        except (EOFError, OSError):
-            time.sleep(0.01)  # closed by a death whose sentinel is about to fire
-            return
-        rank = message["rank"]
-        match message["event"]:
-            case "error":
-                deadline_s = time.monotonic() + BLAME_S
-                while time.monotonic() < deadline_s and not self._blame():
-                    time.sleep(0.02)
-                raise Failed(self._blame() or f"{self._name(rank)} failed {self._doing}: {message['message']}")
-            case "spans":
-                tell("spans", rows=message["rows"])
-            case "parameters":
-                stage, replica = self._spec.workers[rank]
-                tell("parameters", stage=stage, replica=replica, sha256=message["sha256"])
-            case event:  # kept, for a fast worker may be an answer ahead of a slow one
-                self._answers[event][rank] = message
+    def _begin(self, do: str, **order: Any) -> list[Answer]:
+        return self._roster.all(do, began_monotonic_s=time.monotonic() + HEAD_START_S, **order)
 
-    def _obey(self, commands: list[dict[str, Any]]) -> None:
-        for command in commands:
-            match command:
-                case {"command": "kill", "rank": int(rank)}:
-                    os.kill(self._processes[rank].pid, signal.SIGKILL)
-                case _:
-                    raise KernelGone
+    def _pass_on(self, rows: list[Any]) -> None:
+        if self._spec.replays:
+            self._rows += rows
+        else:
+            tell("spans", rows=rows)
 
-    def _blame(self) -> str | None:
-        """Who was killed from outside, if anyone was."""
-        for rank, process in enumerate(self._processes):
-            if (code := process.exitcode) is not None and code < 0:
-                return f"{self._name(rank)} was killed by {signal.Signals(-code).name} {self._doing}"
-        return None
+    def _replaceable(self, ranks: Collection[int]) -> bool:
+        lost = {*self._needy, *ranks}
+        return self._training is None or recovery(self._spec, lost, self._done, self._checkpoint) is not None
 
-    def _name(self, rank: int) -> str:
-        position, replica = self._spec.workers[rank]
-        held = self._spec.built.stages_of(position)
-        which = f"stage{'s' if len(held) > 1 else ''} {', '.join(map(str, held))}"
-        return f"worker {self._spec.device_name(position, replica)} ({which}, replica {replica})"
+    def _replace(self, lost: dict[int, str]) -> None:
+        """New workers on the places of those who are lost, and everyone where the run can go on."""
+        for rank, how in lost.items():
+            tell("lost", device=self._roster.device(rank), iteration=self._done, how=how)
+        for rank in lost or [None]:
+            self._falls[rank, self._done] += 1
+            if self._falls[rank, self._done] > MOST_FALLS:
+                name, how = ("connections", "broke") if rank is None else (self._roster.name(rank), lost[rank])
+                raise Failed(f"{name} {how} {self._roster.doing}, for the {MOST_FALLS + 1}th time")
+        for rank, how in lost.items():
+            self._needy[rank] = how, time.monotonic()
+            self._roster.replace(rank, how)
+        self._join()
 
-    def kill(self) -> None:
-        for process in self._processes:
-            process.kill()
-        for process in self._processes:
-            process.join()
+    def _welcome_back(self) -> None:
+        """Who stood still and moves again takes its place back, where a replica has its state."""
+        for rank, seat in self._roster.returned().items():
+            if recovery(self._spec, [rank], self._done, None) is None:
+                seat.end()
+                continue
+            self._needy[rank] = "came back", time.monotonic()
+            self._roster.seat_again(rank, seat)
+            self._surely(self._join)
 
-
-class StandardInput:
-    """Lines as they come, without a thread: ``fd`` can be waited for."""
-
-    fd = 0
-
-    def __init__(self) -> None:
-        self._text = b""
-
-    def first_line(self) -> str:
-        while b"\n" not in self._text:
-            self._more()
-        line, self._text = self._text.split(b"\n", 1)
-        return line.decode()
-
-    def read(self) -> list[dict[str, Any]]:
-        """Wait for input, then as ``complete``; raises KernelGone at the end of input."""
-        self._more()
-        return self.complete()
-
-    def complete(self) -> list[dict[str, Any]]:
-        """The whole commands among what was read so far."""
-        *lines, self._text = self._text.split(b"\n")
-        return [json.loads(line) for line in lines if line.strip()]
-
-    def _more(self) -> None:
-        if not (chunk := os.read(self.fd, 1 << 16)):
-            raise KernelGone
-        self._text += chunk
+    def _join(self) -> None:
+        """Make all connections anew; where training has begun, bring everyone's state to one version."""
+        roster = self._roster
+        roster.epoch += 1
+        roster.listening()
+        found = None
+        if self._training is not None:
+            found = recovery(self._spec, self._needy, self._done, self._checkpoint)
+            if found is None:
+                rank, (how, _) = min(self._needy.items())
+                raise Failed(f"{roster.name(rank)} {how} {roster.doing}: {nothing_left(self._spec, rank)}")
+            self._done = found.version
+            del self._losses[self._done - self._spec.first_iteration :]
+        self._rows = []
+        donors = {} if found is None else found.donors
+        each = {
+            rank: {
+                "train": None if self._training is None else self._training[rank],
+                "takes_state_from": donors.get(rank),
+                "gives_state_to": [other for other, donor in donors.items() if donor == rank],
+            }
+            for rank in range(len(roster.seats))
+        }
+        roster.all(
+            "join",
+            each,
+            addresses=[seat.address for seat in roster.seats],
+            version=None if found is None else found.version,
+            checkpoint=None if found is None else found.checkpoint,
+        )
+        roster.slow_again(self._needy)
+        for rank, (how, since_s) in self._needy.items():
+            origin = "the beginning" if found is None else found.told(self._spec, rank)
+            lost_s = time.monotonic() - since_s
+            tell(
+                "recovered",
+                device=roster.device(rank),
+                iteration=self._done,
+                how=how,
+                state_from=origin,
+                lost_s=lost_s,
+            )
+        self._needy = {}
 
 
-def tell(event: str, **values: Any) -> None:
-    """One event to the kernel."""
-    sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
-    sys.stdout.flush()
-
-
-def _drawn(spec: RunSpec, cpu_s: dict[tuple[int, int, Kind], float]) -> dict[tuple[int, int, Kind], float]:
-    """The drawn devices' times: FLOP over peak where FLOP count, and coding; averaging and stepping, which FLOP do
-    not describe, as many times slower than here as the forward is."""
-    known = analytic(spec.plan, spec.programs(synchronise=True))
-    drawn = {(row.stage, row.replica, row.kind): row.seconds for row in known}
-
-    def seconds(stage: int, replica: int, kind: Kind) -> float:
-        if kind in PASSES:
-            return drawn[stage, replica, kind]
-        slower = drawn[stage, replica, Kind.FORWARD] / cpu_s[stage, replica, Kind.FORWARD]
-        return cpu_s[stage, replica, kind] * slower
-
-    return {key: seconds(*key) for key in cpu_s}
+def _due(done: int, every: int) -> bool:
+    return every > 0 and done % every == 0
 
 
 def _load_optimiser() -> None:
@@ -271,22 +262,22 @@ def main() -> None:
     torch.set_num_threads(1)
     _load_optimiser()
     gc.freeze()  # what was imported stays: workers, which are forks, need not look through it
-    orders = StandardInput()
+    commands = StandardInput()
     crew = None
     try:
-        spec = RunSpec.from_line(orders.first_line())
+        spec = RunSpec.from_line(commands.first_line())
         tell("starting", workers=len(spec.workers))
-        crew = Crew(spec, orders)
+        crew = Crew(spec, commands, forked(spec))
         crew.run()
         tell("done")
     except KernelGone:
         with contextlib.suppress(OSError):  # nobody may be there to read it
             tell("stopped")
-    except Failed as error:
+    except (Failed, LabError) as error:
         tell("failed", message=str(error))
     finally:
         if crew is not None:
-            crew.kill()
+            crew.end()
     os._exit(0)  # torch takes its time to unload
 
 

@@ -10,17 +10,18 @@ from dtfm_lab.runtime.averaging import Averaging
 from dtfm_lab.runtime.codec import Codec
 from dtfm_lab.runtime.passes import Batch, StagePasses
 from dtfm_lab.runtime.spec import RunSpec
-from dtfm_lab.runtime.stages import DTYPES, FlatVectors, build_stages, tied_weight
+from dtfm_lab.runtime.stages import DTYPES, build_stages, tied_weight
+from dtfm_lab.runtime.state import TrainingState
 
 
 class DeviceMath:
     """The stages of one device of one replica; gradients of all of them are one vector, for one optimiser.
 
-    What replicas average, and when, says ``Job.synchronise_every``.
+    What replicas average, when and how coded, says the plan's job; a model that stands in for its model is computed.
     """
 
     def __init__(self, spec: RunSpec, position: int, replica: int) -> None:
-        job, schedule = spec.plan.job, spec.built
+        planned, job, schedule = spec.plan.job, spec.trained, spec.built
         model, dtype = job.modelled(), DTYPES[job.dtype]
         last = schedule.n_stages - 1
         held = schedule.stages_of(position)
@@ -39,15 +40,15 @@ class DeviceMath:
             )
             for stage, module in self.modules.items()
         }
-        self.flat = FlatVectors(self.modules.values())
-        self._optimizer = torch.optim.AdamW(self.flat.list, lr=spec.learning_rate)
+        self._locally = planned.synchronise_every > 1
+        self.state = TrainingState(
+            self.modules.values(), spec.learning_rate, keeps_in_common=self._locally, version=spec.first_iteration
+        )
         steps = spec.programs(synchronise=True).of(position, replica)
-        codec = Codec(job.gradients_as if job.codes_gradients else "none", dtype)
-        self.averaging = Averaging(steps, job.synchronisation, replica, job.n_replicas, codec)
-        self._locally = job.synchronise_every > 1
-        self._in_common = self.flat.parameters.clone() if self._locally else None
-        tied = tied_weight(self.modules, schedule.n_stages) if job.ties_stages else None
-        self._tied = slice(0, 0) if tied is None else self.flat.where(tied)
+        codec = Codec(planned.gradients_as if planned.codes_gradients else "none", dtype)
+        self.averaging = Averaging(steps, planned.synchronisation, replica, planned.n_replicas, codec)
+        tied = tied_weight(self.modules, schedule.n_stages) if planned.ties_stages else None
+        self._tied = slice(0, 0) if tied is None else self.state.where(tied)
         self._plain = Codec("none", dtype)
 
     def begin(self, *, synchronises: bool) -> None:
@@ -55,7 +56,7 @@ class DeviceMath:
         self._synchronises = synchronises
         self._from_other_end: torch.Tensor | None = None
         if synchronises and not self._locally:
-            self.averaging.begin(self.flat.gradients)
+            self.averaging.begin(self.state.gradients)
 
     @property
     def loss(self) -> float:
@@ -77,9 +78,19 @@ class DeviceMath:
         passes.backward_weight(m)
         return None
 
+    def abandon(self) -> None:
+        """Forget an iteration that was broken off."""
+        for passes in self._passes.values():
+            passes.abandon()
+
+    def evaluate(self, action: Action, received: torch.Tensor | None, batch: Batch) -> torch.Tensor | None:
+        """A forward that nothing is kept of, on the stage and micro-batch of ``action``."""
+        assert action.microbatch is not None
+        return self._passes[action.stage].evaluate(action.microbatch, received, batch)
+
     def embedding_gradient(self) -> torch.Tensor:
         """Bytes for the other end of a tied embedding: the gradient, averaged where replicas average gradients."""
-        gradients = self.flat.gradients
+        gradients = self.state.gradients
         if self._synchronises and not self._locally:
             gradients = gradients.clone()
             self.averaging.take_over(gradients)
@@ -97,18 +108,20 @@ class DeviceMath:
         if sums:
             self.averaging.reduce(at)
             return
-        assert self._in_common is not None
+        assert self.state.in_common is not None
         self.averaging.take_over(self._change)
-        self.flat.parameters.copy_(self._in_common.add_(self._change))
+        self.state.parameters.copy_(self.state.in_common.add_(self._change))
 
     def step(self) -> None:
-        gradients = self.flat.gradients
+        gradients = self.state.gradients
         if self._synchronises and not self._locally:
             self.averaging.take_over(gradients)
         if self._from_other_end is not None:
             gradients[self._tied] += self._from_other_end
-        self._optimizer.step()
+        self.state.keep()
+        self.state.optimizer.step()
         gradients.zero_()
         if self._synchronises and self._locally:
-            self._change = self.flat.parameters - self._in_common
+            assert self.state.in_common is not None
+            self._change = self.state.parameters - self.state.in_common
             self.averaging.begin(self._change)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import torch
 
-from dtfm_lab.domain.links import Links, Passage
+from dtfm_lab.domain.links import Passage
 from dtfm_lab.domain.messages import message_bytes
 from dtfm_lab.domain.program import Step
 from dtfm_lab.domain.schedule import ACROSS_STAGES, COMPUTE, PASSES, RECEIVES, Action, Kind
@@ -17,26 +16,20 @@ from dtfm_lab.runtime.clocks import Clock, RealClock
 from dtfm_lab.runtime.codec import Codec
 from dtfm_lab.runtime.device_math import DeviceMath
 from dtfm_lab.runtime.passes import Batch
+from dtfm_lab.runtime.processors import CpuProcessor, Processor
 from dtfm_lab.runtime.profile import ComputeLog
 from dtfm_lab.runtime.spec import RunSpec
 from dtfm_lab.runtime.stages import DTYPES
-from dtfm_lab.runtime.transport import Message
+from dtfm_lab.runtime.transport import Transport
 
-
-class Transport(Protocol):
-    """How the messages of one worker get to others and come from them."""
-
-    def send(
-        self, to: int, content: torch.Tensor, stamp: Callable[[], Passage], when_sent: Callable[[Passage], None]
-    ) -> None: ...
-
-    def receive(self, iteration: int, action: Action) -> Message: ...
-
-    def flush(self) -> None: ...
+AT_ONCE = Passage(0.0, 0.0, 0.0)
 
 
 class Executor:
     """Plays one worker's program, iteration by iteration, and reports a span for every action."""
+
+    slowdown = 1.0
+    """how many times slower than it is this device counts; set from another thread"""
 
     def __init__(
         self,
@@ -49,16 +42,18 @@ class Executor:
         drawn_s: dict[tuple[int, Kind], float],
         report: Callable[[Span], None],
         log: ComputeLog,
+        processor: Processor | None = None,
     ) -> None:
         job = spec.plan.job
+        self._processor = CpuProcessor() if processor is None else processor
         self._spec, self._replica = spec, replica
         alone, together = (spec.programs(synchronise=which).of(position, replica) for which in (False, True))
         self._programs = alone, together
         self._sends_itself_nothing = spec.built.n_devices == 1
         self._math, self._transport, self._clock = math, transport, clock
         self._drawn_s, self._report, self._log = drawn_s, report, log
-        self._links = Links.of(spec.plan.topology).outgoing(spec.device(position, replica))
-        self._codec = Codec(job.compression if job.codes_activations else "none", DTYPES[job.dtype])
+        self._links = spec.links.outgoing(spec.device(position, replica))
+        self._codec = Codec(job.compression if job.codes_activations else "none", DTYPES[spec.trained.dtype])
 
     def iteration(self, iteration: int, batch: Batch, began_monotonic_s: float) -> float:
         """Run it; returns this replica's mean loss (0 except where the last stage is)."""
@@ -81,14 +76,43 @@ class Executor:
         self._transport.flush()
         return self._math.loss
 
+    def joins(self, transport: Transport) -> None:
+        """Go on over other connections."""
+        self._transport = transport
+
+    def evaluate(self, number: int, batch: Batch) -> float:
+        """The forwards alone, kept and timed by nobody; this replica's mean loss (0 except where the last stage is).
+
+        ``number``: of this evaluation, which no iteration has.
+        """
+        self._iteration, self._batch = number, batch
+        self._program = self._programs[False]
+        self._arrived, self._results = {}, {}
+        for step in self._program:
+            action = step.action
+            if action.kind is Kind.FORWARD:
+                result = self._math.evaluate(action, self._received(step), batch)
+                self._keep_result(action, result)
+            elif action.kind is Kind.RECV_F:
+                self._arrived[action] = self._transport.receive(number, action).payload
+            elif action.kind is Kind.SEND_F:
+                to = self._spec.rank(*action.other_end(self._replica, self._spec.plan.job.n_replicas))
+                content = self._content(step)
+                self._transport.send(to, number, action.counterpart(), content, lambda: AT_ONCE, lambda _: None)
+        self._transport.flush()
+        return self._math.loss
+
     def _compute(self, at: int, step: Step) -> None:
         action = step.action
         start_s = self._clock.begin(self._ready_s(step))
-        wall_s, cpu_s = time.monotonic(), time.thread_time()
-        self._work(at, step)
-        wall_s, cpu_s = time.monotonic() - wall_s, time.thread_time() - cpu_s
-        end_s = self._clock.finish(start_s, cpu_s, self._drawn_s.get((action.stage, action.kind), cpu_s))
-        self._log.add(self._iteration, action.stage, action.kind, cpu_s, wall_s)
+        wall_s, busy_s = self._processor.timed(lambda: self._work(at, step))
+        self._log.add(action.stage, action.kind, busy_s, wall_s)
+        drawn_s = self._drawn_s.get((action.stage, action.kind), busy_s)
+        if (slower := self.slowdown) != 1.0:
+            busy_s, drawn_s = busy_s * slower, drawn_s * slower
+            if isinstance(self._clock, RealClock):
+                time.sleep(wall_s * (slower - 1.0))
+        end_s = self._clock.finish(start_s, busy_s, drawn_s)
         self._note(at, action, start_s, end_s)
 
     def _work(self, at: int, step: Step) -> None:
@@ -104,15 +128,22 @@ class Executor:
 
     def _pass(self, step: Step) -> None:
         """A forward or backward, the coding of its messages included."""
+        result = self._math.pass_through(step.action, self._received(step), self._batch)
+        self._keep_result(step.action, result)
+
+    def _received(self, step: Step) -> torch.Tensor | None:
+        """What the stage before or after has for this pass."""
         received = None
         for action in self._needed(step):
             if action.kind in RECEIVES:
                 received = self._codec.decode(self._arrived.pop(action))
             elif action.stage != step.action.stage:
                 received = self._results.pop(action)
-        result = self._math.pass_through(step.action, received, self._batch)
+        return received
+
+    def _keep_result(self, action: Action, result: torch.Tensor | None) -> None:
         if result is not None:
-            self._results[step.action] = result if self._sends_itself_nothing else self._codec.encode(result)
+            self._results[action] = result if self._sends_itself_nothing else self._codec.encode(result)
 
     def _receive(self, at: int, action: Action) -> None:
         message = self._transport.receive(self._iteration, action)
@@ -127,7 +158,7 @@ class Executor:
         action = step.action
         content = self._content(step)
         to = action.other_end(self._replica, self._spec.plan.job.n_replicas)
-        to_rank = self._spec.rank(*to)
+        to_rank, there = self._spec.rank(*to), action.counterpart()
         clock = self._clock
         if isinstance(clock, RealClock):
 
@@ -138,7 +169,7 @@ class Executor:
             def sent(passage: Passage) -> None:
                 self._note(at, action, passage.start_s, clock.elapsed_s())
 
-            self._transport.send(to_rank, content, stamp, sent)
+            self._transport.send(to_rank, self._iteration, there, content, stamp, sent)
             return
         passage = self._links.carry(
             self._spec.device(*to),
@@ -146,7 +177,7 @@ class Executor:
             message_bytes(self._spec.plan.job, self._spec.built, step),
             in_turn=step.in_turn,
         )
-        self._transport.send(to_rank, content, lambda: passage, lambda _: None)
+        self._transport.send(to_rank, self._iteration, there, content, lambda: passage, lambda _: None)
         self._note(at, action, passage.start_s, passage.end_s)
 
     def _content(self, step: Step) -> torch.Tensor:

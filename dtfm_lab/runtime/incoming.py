@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
-from dtfm_lab.domain.schedule import ACROSS_STAGES, SENDS, Action, Kind
+from dtfm_lab.domain.schedule import ACROSS_STAGES, RECEIVES, SENDS, Action, Kind
 from dtfm_lab.runtime.codec import Codec
 from dtfm_lab.runtime.pieces import pieces_of
 from dtfm_lab.runtime.spec import RunSpec
 from dtfm_lab.runtime.stages import DTYPES
-from dtfm_lab.runtime.transport import Incoming
+
+
+class Incoming(NamedTuple):
+    """A receive as the program names it, and the bytes that it brings."""
+
+    action: Action
+    n_bytes: int
 
 
 def incoming(
@@ -27,13 +34,22 @@ def incoming(
     return {source: of(source) for source in {*alone, *together}}
 
 
+def sources(spec: RunSpec, position: int, replica: int) -> list[int]:
+    """The ranks that send to this worker."""
+    return _other_ends(spec, position, replica, RECEIVES)
+
+
 def targets(spec: RunSpec, position: int, replica: int) -> list[int]:
     """The ranks that this worker sends to."""
+    return _other_ends(spec, position, replica, SENDS)
+
+
+def _other_ends(spec: RunSpec, position: int, replica: int, kinds: Collection[Kind]) -> list[int]:
     ends = {
         spec.rank(*step.action.other_end(replica, spec.plan.job.n_replicas))
         for synchronise in (False, True)
         for step in spec.programs(synchronise=synchronise).of(position, replica)
-        if step.action.kind in SENDS
+        if step.action.kind in kinds
     }
     return sorted(ends)
 
@@ -41,7 +57,7 @@ def targets(spec: RunSpec, position: int, replica: int) -> list[int]:
 def _by_source(
     spec: RunSpec, position: int, replica: int, n_parameters: int, synchronise: bool
 ) -> dict[int, list[Incoming]]:
-    job, dtype = spec.plan.job, DTYPES[spec.plan.job.dtype]
+    job, trained, dtype = spec.plan.job, spec.trained, DTYPES[spec.trained.dtype]
     programs = spec.programs(synchronise=synchronise)
     pieces = pieces_of(programs.of(position, replica), job.synchronisation, replica, job.n_replicas)
     passed = Codec(job.compression if job.codes_activations else "none", dtype)
@@ -49,9 +65,9 @@ def _by_source(
 
     def n_bytes(action: Action) -> int:
         if action.kind in ACROSS_STAGES:
-            return passed.n_bytes(job.activation_elements)
+            return passed.n_bytes(trained.activation_elements)
         if action.kind is Kind.RECV_E:
-            return job.modelled().vocab_size * job.modelled().d_model * dtype.itemsize
+            return trained.modelled().vocab_size * trained.modelled().d_model * dtype.itemsize
         piece = pieces[action].bounds(n_parameters)
         return averaged.n_bytes(piece.stop - piece.start)
 

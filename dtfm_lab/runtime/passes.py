@@ -84,6 +84,23 @@ class StagePasses:
             return None
         return outputs.detach()
 
+    def evaluate(self, microbatch: int, received: torch.Tensor | None, batch: Batch) -> torch.Tensor | None:
+        """As ``forward``, and nothing is kept for a backward."""
+        with torch.no_grad():
+            outputs = self._run(
+                microbatch, batch[microbatch][0] if received is None else received.view(self._shape), batch
+            )
+        if self._is_last:
+            self.losses[microbatch] = float(outputs)
+            return None
+        return outputs
+
+    def abandon(self) -> None:
+        """Forget what forwards kept."""
+        self._held.clear()
+        self._owed.clear()
+        self._weighted = []
+
     def backward(self, microbatch: int, received: torch.Tensor | None, batch: Batch) -> torch.Tensor | None:
         """Gradient of the inputs to send back; None on the first stage."""
         inputs, outputs, _ = self._recalled(microbatch, batch)

@@ -12,8 +12,10 @@ from typing import NamedTuple
 from dtfm_lab.domain.schedule import Kind
 
 WARM_UPS = 2
-REHEARSALS = 8
-"""the first WARM_UPS of them are not counted"""
+"""rehearsals that are not counted; one where an iteration takes long"""
+LONG_S = 0.5
+FEWEST, MOST = 3, 6
+"""rehearsals that are counted: more while they have not taken LONG_S together"""
 
 
 class Measured(NamedTuple):
@@ -29,16 +31,21 @@ class ComputeLog:
     """Times of every computation of one worker, by stage and kind."""
 
     def __init__(self) -> None:
+        self.counts = False
         self._cpu_s: dict[tuple[int, Kind], list[float]] = {}
         self._wall_s: dict[tuple[int, Kind], list[float]] = {}
 
-    def add(self, iteration: int, stage: int, kind: Kind, cpu_s: float, wall_s: float) -> None:
-        if WARM_UPS - REHEARSALS <= iteration < 0:
+    def clear(self) -> None:
+        self._cpu_s.clear()
+        self._wall_s.clear()
+
+    def add(self, stage: int, kind: Kind, cpu_s: float, wall_s: float) -> None:
+        if self.counts:
             self._cpu_s.setdefault((stage, kind), []).append(cpu_s)
             self._wall_s.setdefault((stage, kind), []).append(wall_s)
 
     def measured(self) -> dict[tuple[int, Kind], Measured]:
-        crowded_s = {k: statistics.quantiles(seconds, n=10)[-1] for k, seconds in self._wall_s.items()}
+        crowded_s = {k: statistics.quantiles([*seconds, max(seconds)], n=10)[-1] for k, seconds in self._wall_s.items()}
         return {
             k: Measured(statistics.fmean(self._cpu_s[k]), statistics.fmean(self._wall_s[k]), crowded_s[k])
             for k in self._cpu_s

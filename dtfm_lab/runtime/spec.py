@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from dtfm_lab.domain.faults import Rehearsed
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.links import Links
 from dtfm_lab.domain.model import ModelSpec
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.program import Programs
@@ -42,7 +44,7 @@ class RunSpec:
     emulated: Topology | None = None
     """the network whose links are emulated; None: the plan's"""
     stand_in: ModelSpec | None = None
-    """what is trained instead of the job's model; messages keep the job's sizes"""
+    """what is trained instead of the job's model, in fp32; messages keep the job's sizes"""
     rehearsed: Rehearsed | None = None
     """of which larger plan this one is which part"""
     runs_on: str = "cpu"
@@ -57,6 +59,8 @@ class RunSpec:
     """iterations between looks at the held-out text; 0: only after the last"""
     sample_bytes: int = 0
     """how much text the trained model writes at the end"""
+    secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
+    """what they know each other by"""
 
     def to_line(self) -> str:
         values = {k: v for k, v in vars(self).items() if k in self.__dataclass_fields__}
@@ -79,9 +83,32 @@ class RunSpec:
 
     @cached_property
     def trained(self) -> Job:
-        """What workers compute: the plan's job, or the same around a smaller model, in numbers that they know."""
+        """What workers compute: the plan's job, or the same around a smaller model, in numbers that they know.
+
+        The programs are the plan's. So what its job does not code, because its numbers are short already, is not
+        coded here, either.
+        """
         job = self.plan.job
-        return job if self.stand_in is None else override(job, model=self.stand_in, dtype="fp32")
+        if self.stand_in is None:
+            return job
+        return override(
+            job,
+            model=self.stand_in,
+            dtype="fp32",
+            compression=job.compression if job.codes_activations else "none",
+            gradient_compression=job.gradients_as if job.codes_gradients else "none",
+        )
+
+    @cached_property
+    def links(self) -> Links:
+        """Those that are emulated."""
+        network = self.plan.topology if self.emulated is None else self.emulated
+        return Links.free(len(network)) if self.clock == "real" else Links.of(network, self.queueing)
+
+    @property
+    def replays(self) -> bool:
+        """Whether the order on the links is not for workers to know, and their spans are played again: ``replay``."""
+        return self.queueing != "pairs"
 
     @cached_property
     def built(self) -> Schedule:

@@ -101,27 +101,6 @@ def next_token_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-class FlatVectors:
-    """All parameters of a device as one vector and their gradients as another; ``.data`` and ``.grad`` are views into
-    them, so that averaging needs no packing."""
-
-    def __init__(self, modules: Iterable[nn.Module]) -> None:
-        self.list = list(dict.fromkeys(p for module in modules for p in module.parameters()))
-        self.parameters = torch.cat([p.detach().view(-1) for p in self.list])
-        self.gradients = torch.zeros_like(self.parameters)
-        self._offset = {}
-        offset = 0
-        for p in self.list:
-            self._offset[p] = slice(offset, offset + p.numel())
-            p.data = self.parameters[self._offset[p]].view_as(p)
-            p.grad = self.gradients[self._offset[p]].view_as(p)
-            offset += p.numel()
-
-    def where(self, parameter: nn.Parameter) -> slice:
-        """Its numbers in the vectors."""
-        return self._offset[parameter]
-
-
 def _built(job: Job, kind: LayerKind, index: int, seed: int) -> nn.Module:
     layer = LAYERS[kind](job.modelled()).to(DTYPES[job.dtype])
     _initialise(layer, torch.Generator().manual_seed(seed * 100_003 + index))

@@ -1,26 +1,35 @@
-"""Messages between workers over gloo, stamped with the time at which an emulated link delivers them.
+"""Messages between workers over sockets, stamped with the time at which an emulated link delivers them.
 
-A sender thread and a receiver thread for each directed pair own the blocking gloo calls. The thread
-that computes only ever waits on a condition, so an error or a stop reaches it at once.
+A sender thread and a receiver thread for each directed pair own the blocking calls. The thread that computes only
+ever waits on a condition, so an error, a stop or the loss of any worker reaches it at once; that, and that all
+connections can be given up and made anew in the same process, is why these are plain sockets: gloo waits for a
+stopped peer for as long as its timeout is, and cannot be told to stop waiting.
 """
 
 from __future__ import annotations
 
+import contextlib
 import queue
+import socket
+import struct
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
-import torch.distributed as dist
 
 from dtfm_lab.domain.links import Passage
-from dtfm_lab.domain.schedule import Action
+from dtfm_lab.domain.schedule import Action, Kind
+from dtfm_lab.runtime.doorstep import Address, Doorstep, call, receive_exactly
+from dtfm_lab.runtime.processors import Arriving, CpuProcessor, Leaving, Processor
 
-HEADER_BYTES = 64
-"""three float64 of a Passage, padded so that the payload stays aligned"""
+HEADER = struct.Struct("<dddqqqqqq")
+"""a Passage, the iteration, the receive as the program names it (stage, kind, micro-batch, peer), payload bytes"""
+KINDS = list(Kind)
+NOTHING = -(2**31)
+"""where a field of an action is None"""
 
 
 class Message(NamedTuple):
@@ -30,65 +39,126 @@ class Message(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    packet: torch.Tensor
+    iteration: int
+    action: Action
+    """the receive at the other end"""
+    leaving: Leaving
+    n_bytes: int
     stamp: Callable[[], Passage]
     when_sent: Callable[[Passage], None]
 
 
-class Incoming(NamedTuple):
-    """A receive as the program names it, and the bytes that it brings."""
-
-    action: Action
-    n_bytes: int
+class Aborted(Exception):
+    """All connections were given up, because a worker of the run is lost."""
 
 
-class GlooTransport:
-    """Point-to-point messages of one worker, in the order that the schedule fixes for each pair."""
-
-    def __init__(
-        self, incoming: Mapping[int, Callable[[int], Sequence[Incoming]]], targets: Sequence[int], iterations: range
-    ) -> None:
-        """``incoming``: by source rank, what it sends in an iteration, in order; ``targets``: ranks sent to."""
-        self._changed = threading.Condition()
-        self._mailbox: dict[tuple[int, Action], Message] = {}
-        self._unsent = 0
-        self._failure: BaseException | None = None
-        self._outbox: dict[int, queue.SimpleQueue[Outgoing]] = defaultdict(queue.SimpleQueue)
-        for source, messages in incoming.items():
-            self._thread(self._receive_all, source, messages, iterations)
-        for target in targets:
-            self._thread(self._send_all, target, self._outbox[target])
+class Transport(Protocol):
+    """How the messages of one worker get to others and come from them."""
 
     def send(
-        self, to: int, content: torch.Tensor, stamp: Callable[[], Passage], when_sent: Callable[[Passage], None]
+        self,
+        to: int,
+        iteration: int,
+        action: Action,
+        content: torch.Tensor,
+        stamp: Callable[[], Passage],
+        when_sent: Callable[[Passage], None],
+    ) -> None: ...
+
+    def receive(self, iteration: int, action: Action) -> Message: ...
+
+    def flush(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class SocketTransport:
+    """Point-to-point messages of one worker, in the order in which they are sent on each pair."""
+
+    def __init__(
+        self,
+        doorstep: Doorstep,
+        secret: bytes,
+        mesh: int,
+        rank: int,
+        sources: Sequence[int],
+        targets: Mapping[int, Address],
+        processor: Processor | None = None,
     ) -> None:
-        """Hand a copy of ``content`` to the sender thread.
+        """``sources``: ranks that send to this one; ``targets``: where the ranks are that it sends to."""
+        self._doorstep, self._secret, self._mesh, self._rank = doorstep, secret, mesh, rank
+        self._processor = CpuProcessor() if processor is None else processor
+        self._changed = threading.Condition()
+        self._mailbox: dict[tuple[int, Action], tuple[Arriving, Passage, float]] = {}
+        self._unsent = 0
+        self._failure: BaseException | None = None
+        self._connections: list[socket.socket] = []
+        self._outbox: dict[int, queue.SimpleQueue[Outgoing | None]] = defaultdict(queue.SimpleQueue)
+        for source in sources:
+            self._thread(self._receive_all, source)
+        for target, address in targets.items():
+            self._thread(self._send_all, address, self._outbox[target])
+
+    def send(
+        self,
+        to: int,
+        iteration: int,
+        action: Action,
+        content: torch.Tensor,
+        stamp: Callable[[], Passage],
+        when_sent: Callable[[Passage], None],
+    ) -> None:
+        """Hand a copy of ``content`` to the sender thread; ``action`` is the receive that waits for it.
 
         There ``stamp`` is asked for the passage to write on it, before the first byte leaves, and
         ``when_sent`` is called with it after the last.
         """
         raw = content.detach().contiguous().view(-1).view(torch.uint8)
-        packet = torch.empty(HEADER_BYTES + raw.numel(), dtype=torch.uint8)
-        packet[HEADER_BYTES:] = raw
+        leaving = self._processor.leaving(raw)
         with self._changed:
             self._unsent += 1
-        self._outbox[to].put(Outgoing(packet, stamp, when_sent))
+        self._outbox[to].put(Outgoing(iteration, action, leaving, raw.numel(), stamp, when_sent))
 
     def receive(self, iteration: int, action: Action) -> Message:
-        """Wait for the message of this receive action; raises what broke the connection."""
+        """Wait for the message of this receive action; raises what broke the connection, or Aborted."""
         key = (iteration, action)
         with self._changed:
             self._changed.wait_for(lambda: key in self._mailbox or self._failure is not None)
             if key in self._mailbox:
-                return self._mailbox.pop(key)
-            raise ConnectionError(f"waiting for {action}: {self._failure}")
+                arriving, *rest = self._mailbox.pop(key)
+                return Message(arriving.ready(), *rest)
+            raise self._broken(f"waiting for {action}")
 
     def flush(self) -> None:
-        """Wait until every message is with gloo's other end."""
+        """Wait until every message has left."""
         with self._changed:
             self._changed.wait_for(lambda: self._unsent == 0 or self._failure is not None)
             if self._failure is not None:
-                raise ConnectionError(str(self._failure))
+                raise self._broken("sending")
+
+    def abort(self) -> None:
+        """Give up all connections; whoever waits, or will, gets Aborted."""
+        self._fail(Aborted())
+        self._doorstep.give_up_before(self._mesh + 1)
+        with self._changed:
+            for connection in self._connections:
+                connection.close()
+        for outbox in self._outbox.values():
+            outbox.put(None)
+
+    def _broken(self, doing: str) -> Exception:
+        if isinstance(self._failure, Aborted):
+            return Aborted()
+        return ConnectionError(f"{doing}: {self._failure}")
+
+    def _fail(self, error: BaseException) -> None:
+        with self._changed:
+            if not isinstance(self._failure, Aborted):
+                self._failure = error
+            self._changed.notify_all()
+            for connection in self._connections:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)  # wakes the threads that block on it
 
     def _thread(self, work: Callable[..., None], *args: object) -> None:
         threading.Thread(target=self._guarded, args=(work, *args), daemon=True).start()
@@ -97,29 +167,53 @@ class GlooTransport:
         try:
             work(*args)
         except BaseException as error:
+            self._fail(error)
+
+    def _joined(self, connection: socket.socket) -> socket.socket:
+        with self._changed:
+            self._connections.append(connection)
+            if self._failure is not None:
+                connection.close()
+        return connection
+
+    def _receive_all(self, source: int) -> None:
+        awaited = self._doorstep.awaited(self._mesh, source)
+        if awaited is None:
+            return
+        connection = self._joined(awaited)
+        header = bytearray(HEADER.size)
+        while True:
+            receive_exactly(connection, memoryview(header))
+            *passage, iteration, stage, kind, microbatch, peer, n_bytes = HEADER.unpack(header)
+            host = self._processor.buffer(n_bytes)
+            receive_exactly(connection, memoryview(host.numpy()))
+            arrived_s = time.monotonic()
+            numbers = (None if n == NOTHING else n for n in (microbatch, peer))
+            message = self._processor.arriving(host), Passage(*passage), arrived_s
             with self._changed:
-                self._failure = error
+                self._mailbox[iteration, Action(stage, KINDS[kind], *numbers)] = message
                 self._changed.notify_all()
 
-    def _receive_all(self, source: int, messages: Callable[[int], Sequence[Incoming]], iterations: range) -> None:
-        for iteration in iterations:
-            for action, n_bytes in messages(iteration):
-                packet = torch.empty(HEADER_BYTES + n_bytes, dtype=torch.uint8)
-                dist.recv(packet, src=source)
-                arrived_s = time.monotonic()
-                passage = Passage(*packet[:HEADER_BYTES].view(torch.float64)[:3].tolist())
-                message = Message(packet[HEADER_BYTES:], passage, arrived_s)
-                with self._changed:
-                    self._mailbox[iteration, action] = message
-                    self._changed.notify_all()
-
-    def _send_all(self, target: int, outbox: queue.SimpleQueue[Outgoing]) -> None:
-        while True:
-            packet, stamp, when_sent = outbox.get()
-            passage = stamp()
-            packet[:HEADER_BYTES].view(torch.float64)[:3] = torch.tensor(passage, dtype=torch.float64)
-            dist.send(packet, dst=target)
-            when_sent(passage)
+    def _send_all(self, address: Address, outbox: queue.SimpleQueue[Outgoing | None]) -> None:
+        connection = self._joined(call(address, self._secret, self._mesh, self._rank))
+        while (out := outbox.get()) is not None:
+            passage, action = out.stamp(), out.action
+            numbers = (NOTHING if n is None else n for n in (action.microbatch, action.peer))
+            kind = KINDS.index(action.kind)
+            header = HEADER.pack(*passage, out.iteration, action.stage, kind, *numbers, out.n_bytes)
+            host = out.leaving.host()
+            _send_both(connection, header, memoryview(host.numpy()))
+            out.when_sent(passage)
             with self._changed:
                 self._unsent -= 1
                 self._changed.notify_all()
+
+
+def _send_both(connection: socket.socket, header: bytes, payload: memoryview) -> None:
+    """In one packet where they are short."""
+    sent = connection.sendmsg([header, payload])
+    if sent < len(header):
+        connection.sendall(header[sent:])
+        sent = len(header)
+    if rest := payload[sent - len(header) :]:
+        connection.sendall(rest)

@@ -1,136 +1,263 @@
-"""One worker process: joins the others, profiles its stage, then trains it iteration by iteration."""
+"""One worker process: does what the crew orders, one order after the other, and can be called back from any of them."""
 
 from __future__ import annotations
 
-import datetime
 import gc
 import hashlib
-import json
 import os
+import queue
 import sys
 import threading
 import time
 import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
-import torch.distributed as dist
 
-from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.domain.trace import Span
+from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.runtime.clocks import Clock, PacedClock, RealClock, VirtualClock
 from dtfm_lab.runtime.device_math import DeviceMath
-from dtfm_lab.runtime.execute import Executor
-from dtfm_lab.runtime.incoming import incoming, targets
-from dtfm_lab.runtime.profile import REHEARSALS, ComputeLog
+from dtfm_lab.runtime.doorstep import Doorstep
+from dtfm_lab.runtime.execute import AT_ONCE, Executor
+from dtfm_lab.runtime.incoming import sources, targets
+from dtfm_lab.runtime.processors import make_processor
+from dtfm_lab.runtime.profile import ComputeLog
+from dtfm_lab.runtime.reporter import Reporter
 from dtfm_lab.runtime.spec import RunSpec
 from dtfm_lab.runtime.text import TextBatches
-from dtfm_lab.runtime.transport import GlooTransport
+from dtfm_lab.runtime.transport import Aborted, SocketTransport
 
-REPORT_EVERY_S = 0.05
-"""spans travel in batches: often enough to be watched, seldom enough not to disturb"""
-GLOO_TIMEOUT = datetime.timedelta(hours=1)
-"""the crew notices a dead worker long before; this only bounds a forgotten machine"""
+STATE = Action(0, Kind.RECV_P)
+"""names the message in which a replacement gets parameters and optimiser"""
 
 
-class Reporter:
-    """Events to the crew, spans in batches; called from the computing thread and sender threads."""
+class Worker:
+    """``obey`` runs on the main thread; ``listen`` on one of its own, so that what cannot wait does not."""
 
-    def __init__(self, connection: Connection, rank: int) -> None:
-        self._connection, self._rank = connection, rank
+    def __init__(
+        self, spec: RunSpec, rank: int, connection: Connection, report: Reporter, host: str, clock_ahead_s: float
+    ) -> None:
+        self._spec, self._rank, self._connection, self._report = spec, rank, connection, report
+        self._position, self._replica = spec.workers[rank]
+        self._orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._transport: SocketTransport | None = None
+        self._executor: Executor | None = None
+        self._math: DeviceMath | None = None
+        self._slowdown = 1.0
         self._lock = threading.Lock()
-        self._rows: list[list[Any]] = []
-        self._last_s = 0.0
+        self._epoch = 0
+        """of the newest order to join; what was ordered before it counts no more"""
+        self._secret = bytes.fromhex(spec.secret)
+        self._doorstep = Doorstep(host, self._secret)
+        self._clock_ahead_s = clock_ahead_s
+        self._processor = make_processor(spec.runs_on, rank, shares=spec.clock != "real")
+        self._log = ComputeLog()
+        job = spec.trained
+        self._batches = TextBatches(spec.text, job.modelled().seq_len, job.global_batch, spec.seed)
 
-    def event(self, event: str, **values: Any) -> None:
+    def listen(self) -> None:
+        """Queue orders; those that cannot wait are followed at once."""
+        while True:
+            try:
+                order = self._connection.recv()
+            except (EOFError, OSError):
+                os._exit(1)  # the crew is gone
+            match order["do"]:
+                case "slow":
+                    self._slowdown = order["factor"]
+                    if self._executor is not None:
+                        self._executor.slowdown = self._slowdown
+                    continue
+                case "exit":
+                    os._exit(0)
+                case "join":
+                    with self._lock:
+                        self._epoch = order["epoch"]
+                        if self._transport is not None:
+                            self._transport.abort()
+            self._orders.put(order)
+
+    def obey(self) -> NoReturn:
+        """Follow orders, one after the other; the last is to exit, which ``listen`` hears."""
+        self._report.event("listening", address=list(self._doorstep.address), torch=torch.__version__)
+        while True:
+            order = self._orders.get()
+            if order["epoch"] < self._epoch:
+                continue
+            try:
+                answer = getattr(self, f"_{order['do']}")(order)
+                self._report.event(order["do"], epoch=order["epoch"], **answer)
+            except Aborted:  # the order to join anew is on its way
+                continue
+            except OSError as error:  # the crew knows, or will, who is gone
+                self._report.event("broken", epoch=order["epoch"], message=str(error))
+
+    def _join(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Connect to everyone anew; go back to where the run goes on, or get what is there from another."""
+        spec, rank = self._spec, self._rank
+        self._report.forget_spans()
+        gives, takes = order["gives_state_to"], order["takes_state_from"]
+        into = {*targets(spec, self._position, self._replica), *gives}
+        out_of = {*sources(spec, self._position, self._replica), *([] if takes is None else [takes])}
+        addresses = {target: tuple(order["addresses"][target]) for target in into}
         with self._lock:
-            self._flush()
-            self._write({"event": event, "rank": self._rank, **values})
+            if order["epoch"] < self._epoch:
+                raise Aborted
+            self._transport = SocketTransport(
+                self._doorstep, self._secret, order["epoch"], rank, sorted(out_of), addresses, self._processor
+            )
+        if self._executor is not None:
+            self._executor.joins(self._transport)
+        if order["train"] is not None and self._math is None:
+            self._train(order["train"])
+        version, math = order["version"], self._math
+        if version is None or math is None:
+            return {}
+        math.abandon()
+        if order["checkpoint"] is not None:
+            self._read_checkpoint(order["checkpoint"], version)
+        elif takes is not None:
+            math.state.take(self._transport.receive(version, STATE).payload, version)
+        else:
+            math.state.go_back_to(version)
+        for other in gives:
+            self._transport.send(other, version, STATE, math.state.to_bytes(), lambda: AT_ONCE, lambda _: None)
+        self._transport.flush()
+        return {}
 
-    def span(self, span: Span) -> None:
-        with self._lock:
-            self._rows.append([span.iteration, span.replica, list(span.action), span.start_s, span.end_s])
-            if time.monotonic() - self._last_s > REPORT_EVERY_S:
-                self._flush()
+    def _rehearse(self, order: dict[str, Any]) -> dict[str, Any]:
+        """An iteration on a copy of the stages, for its times."""
+        if order["first"]:
+            self._log.clear()
+            self._build(VirtualClock(), {}, lambda span: None)
+        self._log.counts = order["counts"]
+        self._iteration(order)
+        return {}
 
-    def _flush(self) -> None:
-        if self._rows:
-            self._write({"event": "spans", "rank": self._rank, "rows": self._rows})
-            self._rows, self._last_s = [], time.monotonic()
+    def _profile(self, order: dict[str, Any]) -> dict[str, Any]:
+        self._log.counts = False
+        rows = [[*work, *m] for work, m in self._log.measured().items()]
+        self._executor = self._math = None
+        gc.collect()  # or what was rehearsed on, which refers to itself, stays in memory during the run
+        return {"rows": rows}
 
-    def _write(self, values: dict[str, Any]) -> None:
-        self._connection.send_bytes(json.dumps(values).encode())
+    def _train(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Make the stages that will be trained."""
+        drawn_s = {(stage, Kind(kind)): seconds for stage, kind, seconds in order["drawn_s"]}
+        self._build(_clock(self._spec.clock, order["time_scale"]), drawn_s, self._report.span)
+        if self._spec.resume_from is not None:
+            self._read_checkpoint(self._spec.resume_from, self._spec.first_iteration)
+        return {}
+
+    def _iterate(self, order: dict[str, Any]) -> dict[str, Any]:
+        loss = self._iteration(order)
+        assert self._math is not None
+        self._math.state.version = order["iteration"] + 1
+        clock = self._clock
+        return {
+            "loss": loss if self._math.holds_last else None,
+            "late_messages": clock.late_messages,
+            "overruns": clock.overruns,
+        }
+
+    def _evaluate(self, order: dict[str, Any]) -> dict[str, Any]:
+        assert self._executor is not None
+        assert self._math is not None
+        job = self._spec.trained
+        batch = self._batches.held_out(self._replica, job.n_replicas, job.n_microbatches)
+        loss = self._executor.evaluate(order["number"], batch)
+        return {"loss": loss if self._math.holds_last else None, "unigram_entropy": self._batches.unigram_entropy}
+
+    def _checkpoint(self, order: dict[str, Any]) -> dict[str, Any]:
+        from dtfm_lab.runtime.checkpoint import write  # safetensors is loaded where it is used
+
+        assert self._math is not None
+        if self._replica == 0 or self._spec.plan.job.synchronise_every > 1:
+            write(Path(order["folder"]), self._math.modules, self._math.state, self._replica)
+        return {}
+
+    def _leave(self, order: dict[str, Any]) -> dict[str, Any]:
+        assert self._math is not None
+        arrays = {
+            stage: {name: p.detach().cpu().numpy() for name, p in module.named_parameters()}
+            for stage, module in self._math.modules.items()
+        }
+        every = [np.ascontiguousarray(a).tobytes() for own in arrays.values() for a in own.values()]
+        if self._spec.parameters_folder is not None and self._replica == 0:
+            for stage, own in arrays.items():
+                np.savez(Path(self._spec.parameters_folder) / f"stage-{stage}.npz", **own)
+        return {"sha256": hashlib.sha256(b"".join(every)).hexdigest()}
+
+    def _build(self, clock: Clock, drawn_s: dict[tuple[int, Kind], float], note: Any) -> None:
+        assert self._transport is not None
+        self._clock = clock
+        self._math = DeviceMath(self._spec, self._position, self._replica)
+        self._executor = Executor(
+            self._spec,
+            self._position,
+            self._replica,
+            self._math,
+            self._transport,
+            clock,
+            drawn_s,
+            note,
+            self._log,
+            self._processor,
+        )
+        self._executor.slowdown = self._slowdown
+
+    def _iteration(self, order: dict[str, Any]) -> float:
+        assert self._executor is not None
+        job, iteration = self._spec.trained, order["iteration"]
+        batch = self._batches.share(max(iteration, 0), self._replica, job.n_replicas, job.n_microbatches)
+        return self._executor.iteration(iteration, batch, order["began_monotonic_s"] + self._clock_ahead_s)
+
+    def _read_checkpoint(self, folder: str, version: int) -> None:
+        from dtfm_lab.runtime.checkpoint import read
+
+        assert self._math is not None
+        read(Path(folder), self._math.modules, self._math.state, self._replica)
+        self._math.state.version = version
 
 
-def main(spec: RunSpec, rank: int, connection: Connection) -> None:
-    """Body of the process; leaves by ``os._exit``, because gloo's threads cannot be joined once a peer is gone."""
-    threading.Thread(target=_leave_with_the_crew, args=(os.getppid(),), daemon=True).start()
+def main(
+    spec: RunSpec,
+    rank: int,
+    connection: Connection,
+    *,
+    forked: bool = True,
+    host: str = "127.0.0.1",
+    clock_ahead_s: float = 0.0,
+) -> None:
+    """Body of the process; leaves by ``os._exit``, because threads that wait for a peer cannot be joined.
+
+    Parameters
+    ----------
+    forked
+        By the crew, and to end with it; on another host, the end of the connection says that.
+    host
+        Where others reach this worker.
+    clock_ahead_s
+        How much more ``time.monotonic`` says here than at the crew.
+    """
+    if forked:
+        threading.Thread(target=_leave_with_the_crew, args=(os.getppid(),), daemon=True).start()
     report = Reporter(connection, rank)
     status = 0
     try:
-        _work(spec, rank, connection, report)
+        torch.set_num_threads(1)
+        worker = Worker(spec, rank, connection, report, host, clock_ahead_s)
+        threading.Thread(target=worker.listen, daemon=True).start()
+        worker.obey()
     except BaseException as error:
         traceback.print_exc()
         report.event("error", message=f"{type(error).__name__}: {error}")
         status = 1
     sys.stderr.flush()
     os._exit(status)
-
-
-def _work(spec: RunSpec, rank: int, connection: Connection, report: Reporter) -> None:
-    torch.set_num_threads(1)
-    position, replica = spec.workers[rank]
-    _join(connection.recv()["port"], rank, len(spec.workers))
-    report.event("ready", torch=torch.__version__)
-
-    job = spec.plan.job
-    batches = TextBatches(spec.text, job.modelled().seq_len, job.global_batch, spec.seed)
-    copy = DeviceMath(spec, position, replica)
-    expected = incoming(spec, position, replica, copy.flat.parameters.numel())
-    iterations = range(-REHEARSALS, spec.iterations)
-    transport = GlooTransport(expected, targets(spec, position, replica), iterations)
-    log = ComputeLog()
-
-    def play(executor: Executor, order: dict[str, Any]) -> float:
-        batch = batches.share(max(order["iteration"], 0), replica, job.n_replicas, job.n_microbatches)
-        return executor.iteration(order["iteration"], batch, order["began_monotonic_s"])
-
-    rehearsal = Executor(spec, position, replica, copy, transport, VirtualClock(), {}, lambda span: None, log)
-    for _ in range(REHEARSALS):
-        play(rehearsal, connection.recv())
-        report.event("rehearsed")
-    report.event("profiled", rows=[[*work, *m] for work, m in log.measured().items()])
-    del copy, rehearsal
-    gc.collect()  # or what was rehearsed on, which refers to itself, stays in memory during the run
-
-    train = connection.recv()
-    drawn_s = {(stage, Kind(kind)): seconds for stage, kind, seconds in train["drawn_s"]}
-    clock = _clock(spec.clock, train["time_scale"])
-    math = DeviceMath(spec, position, replica)
-    executor = Executor(spec, position, replica, math, transport, clock, drawn_s, report.span, log)
-    report.event("built")
-    for _ in range(spec.iterations):
-        order = connection.recv()
-        loss = play(executor, order)
-        report.event(
-            "finished",
-            loss=loss if math.holds_last else None,
-            late_messages=clock.late_messages,
-            overruns=clock.overruns,
-        )
-    _leave_parameters(spec, replica, math, report)
-    dist.barrier()  # nobody closes a connection while another still reads from it
-    report.event("left")
-
-
-def _join(port: int, rank: int, n_workers: int) -> None:
-    if sys.platform == "linux":
-        os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # loopback only; gloo would look up the host's name
-    store = dist.TCPStore("127.0.0.1", port, n_workers, is_master=False, timeout=GLOO_TIMEOUT)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=n_workers, timeout=GLOO_TIMEOUT)
 
 
 def _clock(name: str, time_scale: float) -> Clock:
@@ -140,18 +267,6 @@ def _clock(name: str, time_scale: float) -> Clock:
         case "paced":
             return PacedClock(time_scale)
     return RealClock()
-
-
-def _leave_parameters(spec: RunSpec, replica: int, math: DeviceMath, report: Reporter) -> None:
-    arrays = {
-        stage: {name: p.detach().numpy() for name, p in module.named_parameters()}
-        for stage, module in math.modules.items()
-    }
-    every = [np.ascontiguousarray(a).tobytes() for own in arrays.values() for a in own.values()]
-    if spec.parameters_folder is not None and replica == 0:
-        for stage, own in arrays.items():
-            np.savez(Path(spec.parameters_folder) / f"stage-{stage}.npz", **own)
-    report.event("parameters", sha256=hashlib.sha256(b"".join(every)).hexdigest())
 
 
 def _leave_with_the_crew(crew: int) -> None:

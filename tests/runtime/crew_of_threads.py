@@ -35,7 +35,7 @@ class Post:
         self.changed = threading.Condition()
         self.boxes: dict[tuple[int, int, Action], Message] = {}
         self.expected = {
-            spec.rank(*worker): incoming(spec, *worker, math.flat.parameters.numel()) for worker, math in maths.items()
+            spec.rank(*worker): incoming(spec, *worker, math.state.parameters.numel()) for worker, math in maths.items()
         }
 
 
@@ -49,11 +49,18 @@ class InMemory:
     sent: dict[int, int] = field(default_factory=dict)
 
     def send(
-        self, to: int, content: torch.Tensor, stamp: Callable[[], Passage], when_sent: Callable[[Passage], None]
+        self,
+        to: int,
+        iteration: int,
+        there: Action,
+        content: torch.Tensor,
+        stamp: Callable[[], Passage],
+        when_sent: Callable[[Passage], None],
     ) -> None:
         raw = content.detach().contiguous().view(-1).view(torch.uint8).clone()
         number = self.sent[to] = self.sent.get(to, -1) + 1
         action, n_bytes = self.post.expected[to][self.rank](self.iteration)[number]
+        assert (iteration, there) == (self.iteration, action)
         assert raw.numel() == n_bytes, f"{action} of {raw.numel()} bytes, wanted {n_bytes}"
         with self.post.changed:
             self.post.boxes[to, self.iteration, action] = Message(raw, stamp(), time.monotonic())
@@ -91,8 +98,8 @@ class Trained:
 
     def replicas_are_equal(self) -> bool:
         """Bit for bit."""
-        firsts = {position: math.flat.parameters for (position, r), math in self.maths.items() if r == 0}
-        return all(torch.equal(math.flat.parameters, firsts[position]) for (position, _), math in self.maths.items())
+        firsts = {position: math.state.parameters for (position, r), math in self.maths.items() if r == 0}
+        return all(torch.equal(math.state.parameters, firsts[position]) for (position, _), math in self.maths.items())
 
 
 def train(plan: Plan, schedule: str | Schedule, steps: int) -> Trained:

@@ -17,9 +17,9 @@ from dtfm_lab.runtime.launch import start
 from dtfm_lab.runtime.run import Run
 
 
-def under_way(**options: object) -> Run:
-    """A run of four workers that has some iterations behind it and many before it."""
-    run = start(even_plan(), iterations=10_000, **options)
+def under_way(n_stages: int = 2, n_replicas: int = 2, **options: object) -> Run:
+    """A run that has some iterations behind it and many before it."""
+    run = start(even_plan(n_stages, n_replicas), iterations=10_000, **options)
     until(lambda: len(run.losses) >= 2 or not run.running)
     return run
 
@@ -31,19 +31,19 @@ def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
         time.sleep(0.01)
 
 
-def test_a_killed_worker_ends_the_run_in_one_line_that_names_it() -> None:
-    run = under_way()
-    run.kill("device-2")
-    with pytest.raises(RunError, match=r"^worker device-2 \(stage 1, replica 0\) was killed by SIGKILL in iteration"):
+def test_a_killed_worker_that_nobody_can_replace_ends_the_run_in_one_line_that_names_it() -> None:
+    run = under_way(n_replicas=1)
+    run.kill("device-1")
+    with pytest.raises(RunError, match=r"^worker device-1 \(stage 1, replica 0\) was killed by SIGKILL in iteration"):
         run.wait()
     assert run.status == "failed"
     assert left_behind(run.pid) == []
 
 
 def test_a_killed_worker_of_several_stages_is_named_with_all_of_them() -> None:
-    run = under_way(schedule="interleaved-1f1b")
-    run.kill("device-2")
-    with pytest.raises(RunError, match=r"^worker device-2 \(stages 1, 3, replica 0\) was killed by SIGKILL"):
+    run = under_way(n_replicas=1, schedule="interleaved-1f1b")
+    run.kill("device-1")
+    with pytest.raises(RunError, match=r"^worker device-1 \(stages 1, 3, replica 0\) was killed by SIGKILL"):
         run.wait()
     assert left_behind(run.pid) == []
 

@@ -8,19 +8,20 @@ from run_helpers import small_plan
 from torch.utils.flop_counter import FlopCounterMode
 
 from dtfm_lab.runtime.passes import StagePasses
-from dtfm_lab.runtime.stages import FlatVectors, build_stages
+from dtfm_lab.runtime.stages import build_stages
+from dtfm_lab.runtime.state import TrainingState
 
 BATCH = [(torch.arange(16)[None], torch.arange(1, 17)[None]), (torch.arange(16, 32)[None], torch.arange(17, 33)[None])]
 STAGES = (0, 1, 2)
 """the first, one in the middle, the last"""
 
 
-def passes(stage: int, **options: bool) -> tuple[StagePasses, FlatVectors]:
+def passes(stage: int, **options: bool) -> tuple[StagePasses, TrainingState]:
     """One stage of three, its gradients at zero."""
     job = small_plan(3, 1).job
     module = build_stages(job, 3, [stage], seed=0)[stage]
     kind = {"splits": False, "recompute": False, "is_last": stage == 2} | options
-    return StagePasses(module, (1, 16, 32), 2, **kind), FlatVectors([module])
+    return StagePasses(module, (1, 16, 32), 2, **kind), TrainingState([module], 1e-3, keeps_in_common=False)
 
 
 def tensor(seed: int, stage: int, of_stage: int) -> torch.Tensor | None:

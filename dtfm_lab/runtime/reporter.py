@@ -1,0 +1,56 @@
+"""What a worker tells the crew: answers, spans in batches, and that it is alive."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+from dtfm_lab.domain.trace import Span
+
+REPORT_EVERY_S = 0.05
+"""spans travel in batches: often enough to be watched, seldom enough not to disturb"""
+HEARTBEAT_S = 0.5
+
+
+class Reporter:
+    """Called from the computing thread and from sender threads."""
+
+    def __init__(self, connection: Connection, rank: int) -> None:
+        self._connection, self._rank = connection, rank
+        self._lock = threading.Lock()
+        self._rows: list[list[Any]] = []
+        self._last_s = 0.0
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def event(self, event: str, **values: Any) -> None:
+        with self._lock:
+            self._flush()
+            self._write({"event": event, "rank": self._rank, **values})
+
+    def span(self, span: Span) -> None:
+        with self._lock:
+            self._rows.append([span.iteration, span.replica, list(span.action), span.start_s, span.end_s])
+            if time.monotonic() - self._last_s > REPORT_EVERY_S:
+                self._flush()
+
+    def forget_spans(self) -> None:
+        """Those of an iteration that is done anew."""
+        with self._lock:
+            self._rows = []
+
+    def _beat(self) -> None:
+        while True:
+            time.sleep(HEARTBEAT_S)
+            with self._lock:
+                self._write({"event": "alive", "rank": self._rank})
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._write({"event": "spans", "rank": self._rank, "rows": self._rows})
+            self._rows, self._last_s = [], time.monotonic()
+
+    def _write(self, values: dict[str, Any]) -> None:
+        self._connection.send_bytes(json.dumps(values).encode())

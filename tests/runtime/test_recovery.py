@@ -1,0 +1,206 @@
+"""A loss changes nothing: survivors go back, a replacement gets what was lost, and the losses stay what they were."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from run_helpers import left_behind, small_plan
+
+from dtfm_lab.domain.errors import RunError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.runtime.doorstep import HELLO, Doorstep, call
+from dtfm_lab.runtime.launch import start
+from dtfm_lab.runtime.recovery import recovery
+from dtfm_lab.runtime.run import Run
+from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.runtime.state import TrainingState
+from dtfm_lab.simulation import build
+
+Event = dict[str, object]
+
+
+def run_with(plan: Plan, disturb: Callable[[Run, Event], None] | None = None, **options: object) -> Run:
+    """A whole run, ``disturb`` being told of every event."""
+    run = start(plan, **({"iterations": 8} | options))
+    run.wait(None if disturb is None else lambda event: disturb(run, event))
+    assert left_behind(run.pid) == []
+    return run
+
+
+def after_iteration(number: int, act: Callable[[Run], None]) -> Callable[[Run, Event], None]:
+    """Once: where an iteration is redone, its event comes again."""
+    left = itertools.count(-1, -1)
+
+    def disturb(run: Run, event: Event) -> None:
+        if event["event"] == "iteration" and event["iteration"] == number and next(left) == -1:
+            act(run)
+
+    return disturb
+
+
+def assert_as_undisturbed(run: Run, undisturbed: Run) -> None:
+    assert run.losses == undisturbed.losses
+    assert run.parameter_digests == undisturbed.parameter_digests
+    trace = run.trace()
+    assert trace.n_iterations == len(run.losses)
+    assert len(trace) == len(undisturbed.trace())
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "interleaved-1f1b", "zb-h1"])
+def test_a_killed_worker_is_replaced_and_no_loss_or_parameter_differs(schedule: str) -> None:
+    plan = small_plan(schedule=schedule)
+    run = run_with(plan, after_iteration(2, lambda run: run.kill("device-2")))
+    assert_as_undisturbed(run, run_with(plan))
+    (fault,) = run.trace().context.faults
+    assert (fault.device, fault.how, fault.state_from) == ("device-2", "was killed by SIGKILL", "device-3")
+    assert 3 <= fault.iteration <= 8
+
+
+@pytest.mark.parametrize(
+    "fields", [{"synchronisation": "ring"}, {"compression": "int8"}, {"tied": True}], ids=lambda f: next(iter(f))
+)
+def test_whatever_travels_between_replicas(fields: dict[str, object]) -> None:
+    plan = small_plan(n_replicas=3, global_batch=12, **fields)
+    run = run_with(plan, after_iteration(1, lambda run: (run.kill("device-0"), run.kill("device-4"))))
+    assert {fault.device for fault in run.faults} == {"device-0", "device-4"}
+    assert_as_undisturbed(run, run_with(plan))
+
+
+def test_a_stage_whose_last_replica_is_lost_ends_the_run_in_one_line() -> None:
+    plan = small_plan()
+
+    def kill_both(run: Run) -> None:
+        run.kill("device-2")
+        run.kill("device-3")
+
+    with pytest.raises(RunError, match=r"no other replica holds stage 1; wanted a data-parallel peer, or a checkpoint"):
+        run_with(plan, after_iteration(2, kill_both))
+
+
+@pytest.mark.parametrize("fields", [{"n_replicas": 1}, {"synchronise_every": 3}], ids=["one replica", "local updates"])
+def test_where_no_replica_has_the_state_all_go_back_to_the_checkpoint(tmp_path, fields: dict[str, object]) -> None:
+    plan = small_plan(**fields)
+    kill = after_iteration(6, lambda run: run.kill("device-1"))
+    run = run_with(plan, kill, checkpoint_folder=tmp_path, checkpoint_every=4)
+    assert_as_undisturbed(run, run_with(plan))
+    (fault,) = run.faults
+    assert (fault.state_from, fault.iteration) == ("checkpoint of iteration 4", 4)
+
+
+def test_with_local_updates_and_no_checkpoint_a_loss_ends_the_run_in_one_line() -> None:
+    plan = small_plan(synchronise_every=3)
+    with pytest.raises(RunError, match="with local updates no other replica has the same state; wanted a checkpoint"):
+        run_with(plan, after_iteration(2, lambda run: run.kill("device-1")))
+
+
+def test_one_that_stands_still_is_replaced_and_takes_its_place_back_when_it_moves_again() -> None:
+    plan = small_plan()
+    paused: list[str] = []
+
+    def disturb(run: Run, event: Event) -> None:
+        if event["event"] == "iteration" and not paused:
+            run.pause("device-1")
+            paused.append("device-1")
+        elif event["event"] == "recovered" and event["how"] == "stood still":
+            run.resume("device-1")
+
+    run = run_with(plan, disturb, iterations=150)
+    assert [fault.how for fault in run.faults] == ["stood still", "came back"]
+    assert_as_undisturbed(run, run_with(plan, iterations=150))
+
+
+def test_a_worker_lost_before_training_costs_only_time() -> None:
+    plan = small_plan()
+    killed: list[str] = []
+
+    def disturb(run: Run, event: Event) -> None:
+        if event["event"] == "ready" and not killed:
+            killed.append("device-3")
+            run.kill("device-3")
+
+    run = run_with(plan, disturb)
+    assert [fault.state_from for fault in run.faults] == ["the beginning"]
+    assert_as_undisturbed(run, run_with(plan))
+
+
+def test_a_slowed_device_computes_as_much_slower_and_trains_the_same() -> None:
+    plan = small_plan(global_batch=32)
+    run = run_with(plan, after_iteration(3, lambda run: run.slow("device-2", 8.0)), iterations=12)
+    frame = run.trace().to_frame()
+    forwards = frame[(frame.device == "device-2") & (frame.kind == "F")].assign(s=lambda f: f.end_s - f.start_s)
+    before_s, after_s = (forwards[rows].s.median() for rows in (forwards.iteration < 3, forwards.iteration > 6))
+    assert 4 < after_s / before_s < 16
+    assert run.losses == run_with(plan, iterations=12).losses
+
+
+def spec_of(n_replicas: int, **fields: object) -> RunSpec:
+    plan = small_plan(n_stages=2, n_replicas=n_replicas, global_batch=2 * n_replicas, **fields)
+    built = build(plan, "gpipe")
+    return RunSpec(plan=plan, schedule=built.name, orders=built.orders, iterations=9, clock="virtual")
+
+
+@given(n_replicas=st.integers(1, 4), done=st.integers(1, 9), data=st.data())
+@settings(deadline=None, max_examples=60)
+def test_state_comes_from_a_living_replica_of_the_same_stage_or_from_nowhere(n_replicas, done, data) -> None:
+    spec = spec_of(n_replicas)
+    lost = data.draw(st.sets(st.integers(0, 2 * n_replicas - 1), min_size=1))
+    found = recovery(spec, lost, done, None)
+    stages = [{rank for rank, (stage, _) in enumerate(spec.workers) if stage == s} for s in range(2)]
+    if any(stage <= lost for stage in stages):
+        assert found is None
+        assert recovery(spec, lost, done, (done - 1, "there")).version == done - 1
+    else:
+        assert found.version == done
+        assert found.donors.keys() == lost
+        for rank, donor in found.donors.items():
+            assert donor not in lost
+            assert spec.workers[rank][0] == spec.workers[donor][0]
+
+
+@given(seed=st.integers(0, 2**31), in_common=st.booleans(), dtype=st.sampled_from([torch.float32, torch.float64]))
+@settings(deadline=None, max_examples=25)
+def test_what_an_iteration_changed_is_taken_back_and_handed_over_to_the_bit(seed, in_common, dtype) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    states = []
+    for _ in range(2):
+        layer = torch.nn.Linear(3, 5).to(dtype)
+        with torch.no_grad():
+            layer.weight.copy_(torch.randn(5, 3, generator=generator))
+        states.append(TrainingState([layer], 1e-2, keeps_in_common=in_common))
+    state, other = states
+
+    def step() -> None:
+        state.gradients.copy_(torch.randn(len(state.gradients), generator=generator))
+        state.keep()
+        state.optimizer.step()
+
+    step()
+    state.version = 1
+    before = state.to_bytes().clone()
+    step()
+    state.go_back_to(1)
+    assert torch.equal(state.to_bytes(), before)
+    assert (state.version, state.steps) == (1, 1)
+    other.take(before, 1)
+    assert torch.equal(other.to_bytes(), before)
+    assert other.steps == 1
+
+
+def test_a_stranger_is_turned_away_at_the_doorstep() -> None:
+    door = Doorstep("127.0.0.1", b"s" * 32)
+    assert door.address[0] == "127.0.0.1"
+    with call(door.address, b"x" * 32, 1, 0) as stranger:
+        stranger.settimeout(5)
+        assert stranger.recv(1) == b""
+    with socket.create_connection(door.address) as mute:
+        mute.sendall(b"s" * (HELLO.size - 1))
+    with call(door.address, b"s" * 32, 1, 0):
+        assert door.awaited(1, 0) is not None
+    door.give_up_before(3)
+    assert door.awaited(2, 0) is None
