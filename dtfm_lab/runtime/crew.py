@@ -25,6 +25,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.runtime.expected import Expected, Work, expected
 from dtfm_lab.runtime.keeping import Keeper
+from dtfm_lab.runtime.nccl import refuse_shared
 from dtfm_lab.runtime.pipes import KernelGone, StandardInput, tell
 from dtfm_lab.runtime.profile import FEWEST, LONG_S, MOST, WARM_UPS, Measured
 from dtfm_lab.runtime.recovery import nothing_left, recovery
@@ -74,8 +75,8 @@ class Crew:
                 self._one_more(last)
             self._roster.doing = "while leaving"
             answers = self._surely(lambda: self._roster.all("leave"))
-        if spec.sample_bytes:
-            tell("text", **self._keeper.written())
+        if spec.sample_bytes and self._checkpoint is not None:
+            tell("text", **self._keeper.written(self._checkpoint[1]))
         for (position, replica), answer in zip(spec.workers, answers, strict=True):
             tell("parameters", stage=position, replica=replica, sha256=answer["sha256"])
         self._roster.leave()
@@ -160,11 +161,11 @@ class Crew:
         tell("held_out", iteration=self._done, loss=sum(losses) / len(losses), unigram_entropy=entropy)
 
     def _keep_checkpoint(self) -> None:
-        with self._keeper.new(self._done, self._losses) as (unfinished, folder):
-            self._roster.all("checkpoint", folder=unfinished)
-        self._checkpoint = self._done, folder
+        with self._keeper.new(self._done, self._losses) as folder:
+            self._roster.all("checkpoint", folder=str(folder))
+        self._checkpoint = self._done, str(folder)
         if self._spec.checkpoint_folder is not None:
-            tell("checkpoint", iteration=self._done, folder=folder)
+            tell("checkpoint", iteration=self._done, folder=str(folder))
 
     def _begin(self, do: str, **order: Any) -> list[Answer]:
         return self._roster.all(do, began_monotonic_s=time.monotonic() + HEAD_START_S, **order)
@@ -229,6 +230,7 @@ class Crew:
         roster.all(
             "join",
             each,
+            ids=self._ids(each),
             addresses=[seat.address for seat in roster.seats],
             version=None if found is None else found.version,
             checkpoint=None if found is None else found.checkpoint,
@@ -246,6 +248,16 @@ class Crew:
                 lost_s=lost_s,
             )
         self._needy = {}
+
+    def _ids(self, each: dict[int, dict[str, Any]]) -> list[list[Any]]:
+        """By which the two ends of every pair of GPUs meet: sender, receiver, id; none where sockets carry all."""
+        if self._spec.runs_on != "cuda" or self._spec.clock != "real":
+            return []
+        offers = self._roster.all("offer", each)
+        if any(offer["gpu"] is None for offer in offers):
+            return []
+        refuse_shared([offer["gpu"] for offer in offers])
+        return [pair for offer in offers for pair in offer["ids"]]
 
 
 def _due(done: int, every: int) -> bool:

@@ -8,10 +8,13 @@ from torch import nn
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.runtime.averaging import Averaging
 from dtfm_lab.runtime.codec import Codec
+from dtfm_lab.runtime.learning_rate import learning_rate_at
 from dtfm_lab.runtime.passes import Batch, StagePasses
 from dtfm_lab.runtime.spec import RunSpec
 from dtfm_lab.runtime.stages import DTYPES, build_stages, tied_weight
 from dtfm_lab.runtime.state import TrainingState
+
+CPU = torch.device("cpu")
 
 
 class DeviceMath:
@@ -20,12 +23,14 @@ class DeviceMath:
     What replicas average, when and how coded, says the plan's job; a model that stands in for its model is computed.
     """
 
-    def __init__(self, spec: RunSpec, position: int, replica: int) -> None:
+    def __init__(self, spec: RunSpec, position: int, replica: int, device: torch.device = CPU) -> None:
         planned, job, schedule = spec.plan.job, spec.trained, spec.built
         model, dtype = job.modelled(), DTYPES[job.dtype]
         last = schedule.n_stages - 1
         held = schedule.stages_of(position)
         self.modules: dict[int, nn.Sequential] = build_stages(job, schedule.n_stages, held, spec.seed)
+        for module in self.modules.values():
+            module.to(device)
         self.holds_last = last in self.modules
         shape = (job.microbatch, model.seq_len, model.d_model)
         split = {action.stage for action in schedule.programs[position] if action.kind is Kind.BACKWARD_INPUT}
@@ -40,6 +45,7 @@ class DeviceMath:
             )
             for stage, module in self.modules.items()
         }
+        self._learning_rate = spec.learning_rate
         self._locally = planned.synchronise_every > 1
         self.state = TrainingState(
             self.modules.values(), spec.learning_rate, keeps_in_common=self._locally, version=spec.first_iteration
@@ -119,6 +125,7 @@ class DeviceMath:
         if self._from_other_end is not None:
             gradients[self._tied] += self._from_other_end
         self.state.keep()
+        self.state.optimizer.param_groups[0]["lr"] = learning_rate_at(self._learning_rate, self.state.steps)
         self.state.optimizer.step()
         gradients.zero_()
         if self._synchronises and self._locally:

@@ -3,28 +3,76 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from importlib.metadata import version
+from pathlib import Path
 
+from dtfm_lab.runtime import checkpoints
+from dtfm_lab.runtime.corpus import Corpus
 from dtfm_lab.runtime.spec import RunSpec
+
+PROMPT = "It is a truth "
+"""what a model that was asked for text goes on from"""
 
 
 class Keeper:
+    """Knows when a checkpoint is due, where it goes, and which older ones may go."""
+
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
         self._own: str | None = None
+        self._automatic: list[Path] = []
+        self._before: tuple[float, ...] = ()
+        if spec.resume_from is not None:
+            self._before = checkpoints.describe(spec.resume_from).losses
 
     def wants(self, done: int, last: int) -> bool:
-        return False
+        """Whether a checkpoint is due after so many iterations of ``last``."""
+        if done == last:
+            return self._spec.checkpoint_folder is not None or self._spec.sample_bytes > 0
+        every = self._spec.checkpoint_every
+        return self._spec.checkpoint_folder is not None and every > 0 and done % every == 0
 
     @contextmanager
-    def new(self, done: int, losses: list[float]) -> Iterator[tuple[str, str]]:
-        yield "", ""
+    def new(self, done: int, losses: Sequence[float]) -> Iterator[Path]:
+        """A folder for every stage's tensors; it is a checkpoint once they are there."""
+        spec = self._spec
+        folder = checkpoints.folder_for(self._parent(), done)
+        checkpoints.prepare(folder)
+        yield folder
+        corpus = Corpus.of(spec.text, spec.trained.modelled().seq_len)
+        checkpoints.seal(
+            checkpoints.Checkpoint(
+                folder=folder,
+                iteration=done,
+                job=spec.trained,
+                seed=spec.seed,
+                learning_rate=spec.learning_rate,
+                text=Path(corpus.path).name,
+                text_digest=corpus.digest,
+                losses=(*self._before, *losses),
+                versions={name: version(name) for name in ("dtfm_lab", "torch")},
+            )
+        )
+        self._automatic = checkpoints.prune([*(old for old in self._automatic if old != folder), folder])
 
-    def written(self) -> dict[str, Any]:
-        return {}
+    def written(self, folder: str) -> dict[str, str]:
+        """What the model of this checkpoint writes."""
+        from dtfm_lab.runtime.writing import model_of, write
+
+        model, job = model_of(folder)
+        text = write(model, job.modelled().seq_len, PROMPT, self._spec.sample_bytes, seed=self._spec.seed)
+        return {"prompt": PROMPT, "text": text}
 
     def close(self) -> None:
+        """Nothing of the run's own use stays."""
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
+
+    def _parent(self) -> str:
+        if self._spec.checkpoint_folder is not None:
+            return self._spec.checkpoint_folder
+        self._own = self._own or tempfile.mkdtemp(prefix="dtfm_lab-")
+        return self._own

@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-import psutil
-
-from dtfm_lab.domain.device import as_number, shortened
+from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import JobError, LabError, MissingExtra
-from dtfm_lab.domain.links import Links
-from dtfm_lab.domain.model import ModelSpec, gpt
+from dtfm_lab.domain.faults import Rehearsed
+from dtfm_lab.domain.links import QUEUEING, Links
+from dtfm_lab.domain.model import ModelSpec
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.rehearsal import rehearse
 from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.trace import Clock
+from dtfm_lab.files import load_model
+from dtfm_lab.runtime.gpus import RUNS_ON as RUNS_ON
+from dtfm_lab.runtime.gpus import check_runs_on
+from dtfm_lab.runtime.options import AnyPath, above_0, network, path, whole_number
 from dtfm_lab.runtime.pieces import CARRIES
 from dtfm_lab.runtime.run import Run
 from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.runtime.standing_in import NAME, as_tied, stand_in_for, why_not_trained, why_too_large
 from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import play
 
 RUN_CLOCKS = tuple(name for name in get_args(Clock) if name != "model")
-RUN_DTYPES = ("fp32", "fp64")
 MOST_WORKERS = 32
-MOST_COUNT = 10**9
-BYTE_VALUES = 256
+REHEARSAL_WORKERS = 8
+"""of a plan that needs more than MOST_WORKERS"""
 UNLIKE_SUMS = ("ring", "hierarchical")
 """ways of averaging in which the order of a sum depends on where in the vector, or in which region, a number is"""
-BYTES_PER_WORKER = 400e6
-"""resident memory of a worker before its stage: torch itself, mostly"""
+
+SCALES = "more than 0 wall seconds a second"
 
 
 def start(
@@ -43,49 +48,148 @@ def start(
     iterations: int = 5,
     clock: str = "virtual",
     seed: int = 0,
-    text: str | os.PathLike[str] | None = None,
-    parameters_folder: str | os.PathLike[str] | None = None,
+    learning_rate: float = RunSpec.learning_rate,
+    text: AnyPath | None = None,
     time_scale: float | None = None,
+    workers: int | Sequence[int] | None = None,
+    stand_in: str | ModelSpec | None = None,
+    queueing: str = "pairs",
+    emulated: str | Topology | None = None,
+    runs_on: str = "cpu",
+    parameters_folder: AnyPath | None = None,
+    checkpoint_folder: AnyPath | None = None,
+    checkpoint_every: int = 0,
+    resume_from: AnyPath | None = None,
+    evaluate_every: int = 0,
+    sample_bytes: int = 0,
 ) -> Run:
-    """Start one torch worker per stage and replica on this machine's CPU.
+    """Start one torch worker per stage and replica on this machine, and return at once.
+
+    Parameters
+    ----------
+    schedule
+        A name in ``schedules``, or a Schedule; the job's own where None.
+    iterations
+        To train.
+    clock
+        ``virtual``: no sleeping, each worker's logical clock adds its own CPU time. ``paced``: real time, computations
+        padded to the drawn device's. ``real``: wall time and real links.
+    seed
+        Of parameters and batches.
+    learning_rate
+        Of AdamW.
+    text
+        A file to train on; None: the one that comes with the lab.
+    time_scale
+        Paced clock: wall seconds per second; None: chosen from the profile.
+    workers
+        How much of the plan runs: at most so many workers, or (stages, pipelines). None: all of a plan of up to
+        32, of a larger one 8. All stages and as many pipelines as fit run, or the first stages of two; devices,
+        links, layers and micro-batches are the plan's. See ``domain.rehearsal``.
+    stand_in
+        A model by name, a config.json or a ModelSpec, trained in fp32 instead of the job's; messages, and on the paced
+        clock computations, keep the job's sizes. None: a small one where the job's own cannot be trained here.
+    queueing
+        ``pairs`` (every directed pair of devices a link of its own) or, on the virtual clock, ``cards`` (one network
+        card a device).
+    emulated
+        Another network of as many devices, by name, file or Topology, whose links are emulated in place of the
+        plan's; what is predicted does not know of it.
+    runs_on
+        What workers compute on: ``cpu`` or ``cuda``.
+    parameters_folder
+        Where each stage's trained parameters go at the end, as stage-S.npz.
+    checkpoint_folder, checkpoint_every
+        Where checkpoints go, and after every how many iterations; 0: only after the last.
+    resume_from
+        A checkpoint's folder to go on from.
+    evaluate_every
+        Iterations between looks at the held-out text; 0: only after the last.
+    sample_bytes
+        How much text the trained model writes at the end.
 
     Raises
     ------
     MissingExtra
         torch is not installed.
-    UnknownName, JobError
-        An unknown schedule or clock; a job that cannot be run here (too many workers, no model, dtype).
+    UnknownName, JobError, LabError
+        An unknown schedule or clock, an option out of range, a job that no worker can compute: message sizes only.
+    TopologyError
+        ``emulated`` has another number of devices.
     ScheduleError
-        A schedule that waits for itself.
+        A schedule that waits for itself, or was made for other sizes than those that run.
     """
-    if clock not in RUN_CLOCKS:
-        raise unknown("clock", clock, RUN_CLOCKS)
+    for what, value, known in (("clock", clock, RUN_CLOCKS), ("queueing", queueing, QUEUEING)):
+        if not isinstance(value, str) or value not in known:
+            raise unknown(what, value, known)
+    if queueing == "cards" and clock != "virtual":
+        raise LabError(
+            f"queueing is cards on the {clock} clock; wanted the virtual clock, or pairs: when a message gets its turn "
+            f"at its receiver's card depends on messages that are still to be sent, which no worker can wait for"
+        )
     plan.job.modelled()
-    links = Links.free(len(plan.topology)) if clock == "real" else Links.of(plan.topology)
-    built = build(plan, plan.job.schedule if schedule is None else schedule, links=links)
+    running, kept = what_runs(plan, workers)
+    check_runs_on(runs_on, running.job.n_tasklets, clock)
+    links = Links.free(len(plan.topology)) if clock == "real" else Links.of(plan.topology, queueing)
+    built = build(running, running.job.schedule if schedule is None else schedule, links=links)
     spec = RunSpec(
-        plan=plan,
+        plan=running,
         schedule=built.name,
         orders=built.orders,
-        iterations=iterations,
+        iterations=whole_number("iterations", iterations, least=1),
         clock=clock,
-        seed=seed,
-        text=None if text is None else os.fspath(Path(text).resolve()),
-        parameters_folder=None if parameters_folder is None else os.fspath(Path(parameters_folder).resolve()),
-        time_scale=time_scale,
+        seed=whole_number("seed", seed),
+        learning_rate=above_0("learning_rate", learning_rate, "a number above 0"),
+        text=path("text", text),
+        parameters_folder=path("parameters_folder", parameters_folder),
+        time_scale=None if time_scale is None else above_0("time_scale", time_scale, SCALES),
+        queueing=queueing,
+        emulated=None if emulated is None else network(emulated, plan.topology, clock),
+        stand_in=_stand_in(running, stand_in),
+        rehearsed=kept,
+        runs_on=runs_on,
+        checkpoint_folder=path("checkpoint_folder", checkpoint_folder),
+        checkpoint_every=whole_number("checkpoint_every", checkpoint_every),
+        resume_from=path("resume_from", resume_from),
+        evaluate_every=whole_number("evaluate_every", evaluate_every),
+        sample_bytes=whole_number("sample_bytes", sample_bytes),
     )
-    _check(spec)
-    play(plan, built, analytic(plan, spec.programs(synchronise=True)), Links.of(plan.topology))  # or workers would hang
+    _check_job(spec)
+    _check_files(spec)
+    play(running, built, analytic(running, spec.programs(synchronise=True)), spec.links)  # or workers would hang
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra("real runs need torch, which is not installed: pip install 'dtfm_lab[train]'")
     return Run(spec)
 
 
-def _check(spec: RunSpec) -> None:
-    job = spec.plan.job
-    model = job.modelled()
-    if model.family != "gpt":
-        raise JobError(f"job {job.name}: model {model.name} is of the {model.family} family; real runs build gpt only")
+def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Rehearsed | None]:
+    """The plan, or the part of it that so many workers run, and which that is. Raises what ``rehearse`` raises, or
+    LabError where this machine would have too many."""
+    if workers is None:
+        return (plan, None) if plan.job.n_tasklets <= MOST_WORKERS else rehearse(plan, REHEARSAL_WORKERS)
+    running, kept = rehearse(plan, workers)
+    if (needed := running.job.n_tasklets) > MOST_WORKERS:
+        raise LabError(
+            f"workers is {shortened(workers)}: {running.job.n_stages} stages x {running.job.n_replicas} pipelines need "
+            f"{needed} on this machine; wanted at most {MOST_WORKERS}"
+        )
+    return running, kept
+
+
+def _stand_in(plan: Plan, wanted: str | os.PathLike[str] | ModelSpec | None) -> ModelSpec | None:
+    if wanted == NAME or (wanted is None and why_not_trained(plan.job)):
+        return stand_in_for(plan.job)
+    if wanted is None:
+        return None
+    model = load_model(wanted) if isinstance(wanted, str | os.PathLike) else wanted
+    if not isinstance(model, ModelSpec):
+        raise LabError(f"stand_in is {shortened(wanted)}; wanted a model by name, a config.json, or a ModelSpec")
+    return as_tied(model, plan.job)
+
+
+def _check_job(spec: RunSpec) -> None:
+    """Of what workers compute: whether they know how."""
+    job = spec.trained
     if job.synchronisation not in CARRIES:
         known = ", ".join(CARRIES)
         raise JobError(
@@ -97,50 +201,24 @@ def _check(spec: RunSpec) -> None:
             f"job {job.name}: {how} every {job.synchronise_every} iterations would round the two copies of a tied "
             f"embedding differently; wanted every iteration, an untied model, or sharded synchronisation uncompressed"
         )
-    for what, count, least in (("iterations", spec.iterations, 1), ("seed", spec.seed, 0)):
-        if not isinstance(count, int) or isinstance(count, bool) or not least <= count <= MOST_COUNT:
-            raise LabError(f"{what} is {count!r}; wanted a whole number from {least} to {MOST_COUNT}")
-    if model.vocab_size < BYTE_VALUES:
-        raise JobError(f"model {model.name}: vocab_size is {model.vocab_size}; wanted {BYTE_VALUES} or more, for bytes")
-    if spec.time_scale is not None and not 0 < (as_number(spec.time_scale) or 0.0) < math.inf:
-        raise LabError(f"time_scale is {shortened(spec.time_scale)}; wanted more than 0 wall seconds a second")
-    if job.dtype not in RUN_DTYPES:
-        raise JobError(f"job {job.name}: dtype is {job.dtype}; workers on a CPU run {' or '.join(RUN_DTYPES)}")
-    if model.layers != _as_built(model).layers:
-        raise JobError(
-            f"job {job.name}: model {model.name} has other layers than the GPT that workers build; wanted "
-            f"biases everywhere, an MLP of 4 x d_model and as many learned positions as seq_len, {model.seq_len}"
-        )
-    if job.n_tasklets > MOST_WORKERS:
-        raise JobError(
-            f"{job.n_stages} stages x {job.n_replicas} replicas need {job.n_tasklets} workers on this machine; "
-            f"wanted at most {MOST_WORKERS}"
-        )
-    each = 8 if job.dtype == "fp64" else 4
-    # parameters, gradients, two optimiser states, what its step needs for a moment, messages; after local updates what
-    # replicas last had in common, and what changed since: measured with 25 million parameters, 7.4 and 8.6
-    copies = 8 if job.synchronise_every == 1 else 10
-    needed = job.n_tasklets * BYTES_PER_WORKER * 0.2 + copies * each * model.parameters * job.n_replicas
-    if needed > (available := psutil.virtual_memory().available):
-        raise JobError(
-            f"job {job.name} needs some {needed / 2**30:.1f} GiB on this machine, {available / 2**30:.1f} are free; "
-            f"wanted a smaller model or fewer replicas"
-        )
-    if spec.text is not None and not Path(spec.text).is_file():
-        raise LabError(f"text {spec.text}: no such file")
-    if spec.parameters_folder is not None and not Path(spec.parameters_folder).is_dir():
-        raise LabError(f"parameters_folder {spec.parameters_folder}: no such folder")
-    if spec.text is not None and (size := Path(spec.text).stat().st_size) <= model.seq_len:
-        raise LabError(f"text {spec.text} has {size} bytes; wanted more than {model.seq_len}, one sequence")
+    job.cut(spec.built.n_stages)
+    if reason := why_too_large(job):
+        raise JobError(f"job {job.name}: {reason}")
 
 
-def _as_built(model: ModelSpec) -> ModelSpec:
-    """What ``stages`` makes of a model's sizes."""
-    return gpt(
-        n_layers=model.n_blocks,
-        d_model=model.d_model,
-        n_heads=model.n_heads,
-        seq_len=model.seq_len,
-        vocab_size=model.vocab_size,
-        tied=model.tied,
-    )
+def _check_files(spec: RunSpec) -> None:
+    if spec.text is not None:
+        if not Path(spec.text).is_file():
+            raise LabError(f"text {spec.text}: no such file")
+        if not os.access(spec.text, os.R_OK):
+            raise LabError(f"text {spec.text}: cannot be read; wanted a file that may be")
+        seq_len = spec.trained.modelled().seq_len
+        if (size := Path(spec.text).stat().st_size) <= seq_len:
+            raise LabError(f"text {spec.text} has {size} bytes; wanted more than {seq_len}, one sequence")
+    for what in ("parameters_folder", "resume_from"):
+        if (folder := getattr(spec, what)) is not None and not Path(folder).is_dir():
+            raise LabError(f"{what} {folder}: no such folder")
+    if spec.checkpoint_folder is not None and Path(spec.checkpoint_folder).is_file():
+        raise LabError(f"checkpoint_folder {spec.checkpoint_folder}: is a file; wanted a folder, which may be new")
+    if spec.checkpoint_every and spec.checkpoint_folder is None:
+        raise LabError(f"checkpoint_every is {spec.checkpoint_every} without a checkpoint_folder; wanted both")

@@ -1,84 +1,57 @@
-"""A real run as the kernel sees it: watch it, stop it, get its Trace. Torch is in the workers only."""
+"""A real run as the kernel sees it: watch it, disturb it, stop it, get its Trace. Torch is in the workers only."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-import os
-import platform
 import signal
-import subprocess
-import sys
 import threading
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable
-from importlib.metadata import version
 from typing import Any
 
-from dtfm_lab.domain.errors import RunError
+from dtfm_lab.domain.device import as_number, shortened
+from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.schedule import Action, Kind
-from dtfm_lab.domain.trace import ComputeTime, RunContext, Span, Trace
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.runtime import telling, warm
+from dtfm_lab.runtime.record import LAST_EVENTS, Event, Record
 from dtfm_lab.runtime.spec import RunSpec
-from dtfm_lab.simulation.observed import with_waits
-from dtfm_lab.simulation.simulate import what_runs
 
-STOP_PATIENCE_S = 2.0
-LAST_EVENTS = ("done", "failed", "stopped")
-
-Event = dict[str, Any]
+SLOWEST = 1000.0
+"""times that a worker may be made slower"""
+LAST_WORDS_S = 1.0
+"""for what a dead process wrote to standard error to be read"""
 
 
-class Run:
+class Run(Record):
     """A run that is going on: its events as they come, its losses, and its Trace at the end.
 
-    Everything here may be called from a notebook cell or a callback; only ``wait`` blocks.
+    Everything here may be called from a notebook cell or a callback; only ``wait`` and ``stop`` block, the latter
+    two seconds at most.
     """
 
     def __init__(self, spec: RunSpec) -> None:
-        self.spec = spec
-        self.status = "starting"
-        """starting, profiling, running, then done, failed or stopped"""
-        self.losses: list[float] = []
-        self.late_messages = self.overruns = 0
-        self.time_scale = 1.0
-        self.stretched = 0
+        super().__init__(spec)
         self._stop_wanted = False
-        self.error: str | None = None
-        self.profile: tuple[ComputeTime, ...] = ()
-        self.parameter_digests: dict[tuple[int, int], str] = {}
-        """(position in the pipeline, replica) -> SHA-256 of the parameters that this device has trained"""
-        self._spans: dict[int, list[Span]] = defaultdict(list)
-        self._torch = ""
         self._events: list[Event] = []
         self._listeners: list[Callable[[Event], None]] = []
         self._changed = threading.Condition()
         self._stderr: deque[str] = deque(maxlen=60)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "dtfm_lab.runtime.crew"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # Jupyter interrupts its whole process group
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died at once; the reader says how
-            self._process.stdin.write(spec.to_line())
-            self._process.stdin.flush()
-        threading.Thread(target=self._read_errors, daemon=True).start()
+        self._leader = warm.lead()
+        self._leader.send(spec.to_line())
+        self._errors = threading.Thread(target=self._read_errors, daemon=True)
+        self._errors.start()
         threading.Thread(target=self._read_events, daemon=True).start()
 
     @property
-    def pid(self) -> int:
-        """The process that leads the workers; they all share its process group."""
-        return self._process.pid
+    def pid(self) -> int | None:
+        """The process that leads the workers; they all share its process group.
 
-    @property
-    def running(self) -> bool:
-        return self.status not in LAST_EVENTS
+        None where it was stopped before it began; the first run of a kernel begins when torch is loaded.
+        """
+        return self._leader.wait_for_pid()
 
     async def events(self) -> AsyncIterator[Event]:
         """All events from the first, as they come; ends with done, failed or stopped."""
@@ -86,7 +59,8 @@ class Run:
         loop = asyncio.get_running_loop()
 
         def listen(event: Event) -> None:
-            loop.call_soon_threadsafe(arrived.put_nowait, event)
+            with contextlib.suppress(RuntimeError):  # the loop was closed, and nobody listens any more
+                loop.call_soon_threadsafe(arrived.put_nowait, event)
 
         with self._changed:
             for event in self._events:
@@ -119,123 +93,110 @@ class Run:
                         progress(event)
                     if event["event"] in LAST_EVENTS:
                         return self.trace()
-        except KeyboardInterrupt:
+        except BaseException:  # Ctrl-C, or what progress raised: nobody else may hold this run
             self.stop()
             raise
 
-    def trace(self) -> Trace:
-        """What was measured so far, whole iterations only."""
-        if self.error is not None:
-            raise RunError(self.error)
-        with self._changed:
-            n_whole = len(self.losses)
-            spans = [span for i in range(n_whole) for span in self._spans[i]]
-        if not spans:
-            raise RunError("the run was stopped before its first iteration was whole")
-        return with_waits(Trace.from_spans(self.context(), spans), self.spec.plan, self.spec.built)
-
-    def context(self) -> RunContext:
-        """What is known by now: after the profile event enough to predict what is being measured."""
-        plan, spec = self.spec.plan, self.spec
-        return RunContext(
-            source="measured",
-            clock=spec.clock,  # type: ignore[arg-type]  # checked by start()
-            schedule=spec.schedule,
-            links="real" if spec.clock == "real" else "emulated",
-            **what_runs(plan, spec.built),
-            time_scale=self.time_scale,
-            stretched=self.stretched,
-            profile=self.profile,
-            losses=tuple(self.losses),
-            late_messages=self.late_messages,
-            overruns=self.overruns,
-            versions={
-                "dtfm_lab": version("dtfm_lab"),
-                "python": platform.python_version(),
-                "torch": self._torch,
-            },
-        )
-
-    def spans_of(self, iteration: int) -> list[Span]:
-        """What has been measured of one iteration, whole or not."""
-        with self._changed:
-            return list(self._spans.get(iteration, []))
-
     def kill(self, device: str) -> None:
         """Kill the worker that stands for this device (SIGKILL), as a power cut would."""
-        names = {self.spec.device_name(s, r): self.spec.rank(s, r) for s, r in self.spec.workers}
-        if device not in names:
-            raise unknown("device of this run", device, names)
-        self._command(command="kill", rank=names[device])
+        self._command(device, "kill")
+
+    def pause(self, device: str) -> None:
+        """Let this device stand still (SIGSTOP), as a host that no longer answers; ``resume`` lets it go on."""
+        self._command(device, "pause")
+        self.conditions[device] = "paused"
+
+    def resume(self, device: str) -> None:
+        self._command(device, "resume")
+        if self.conditions.get(device) == "paused":
+            del self.conditions[device]
+
+    def slow(self, device: str, factor: float = 2.0) -> None:
+        """Let this device compute so many times slower from its next computation on; 1: as before."""
+        times = self.check_factor(factor)
+        self._command(device, "slow", factor=times)
+        self.conditions.pop(device, None)
+        if times > 1:
+            self.conditions[device] = f"{times:.3g} x slower"
+
+    def rank_of(self, device: str) -> int:
+        """Raises UnknownName where no worker stands for it."""
+        if device not in (ranks := self.ranks):
+            raise unknown("device of this run", device, ranks)
+        return ranks[device]
+
+    @staticmethod
+    def check_factor(factor: float) -> float:
+        """What ``slow`` takes, as a float."""
+        times = as_number(factor)
+        if times is None or not 1 <= times <= SLOWEST:
+            raise LabError(f"factor is {shortened(factor)}; wanted 1 (as fast as before) to {SLOWEST:.0f} times slower")
+        return times
 
     def stop(self) -> None:
         """End the run and every process of it, within two seconds."""
         self._stop_wanted = True
-        if self._process.poll() is None and self._process.stdin is not None:
-            with contextlib.suppress(OSError):  # it may have died in the meantime
-                self._process.stdin.close()
-            try:
-                self._process.wait(STOP_PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
+        self._leader.stop()
 
-    def _command(self, **order: Any) -> None:
-        if not self.running or self._process.stdin is None:
+    def __repr__(self) -> str:
+        return f"<Run {telling.doing(self)}>"
+
+    def _repr_html_(self) -> str:
+        return telling.html(self)
+
+    def _command(self, device: str, command: str, **values: Any) -> None:
+        rank = self.rank_of(device)
+        if not self.running:
             raise RunError(f"the run is over ({self.status}); wanted a running one")
-        with contextlib.suppress(BrokenPipeError, ValueError):
-            self._process.stdin.write(json.dumps(order) + "\n")
-            self._process.stdin.flush()
+        self._leader.send(json.dumps({"command": command, "rank": rank, **values}) + "\n")
 
     def _read_events(self) -> None:
-        """Absorb what the crew says; its last word only when all its processes are gone."""
-        assert self._process.stdout is not None
+        """Take in what the crew says; its last word only when all its processes are gone."""
         last: Event | None = None
-        for line in self._process.stdout:
-            event = json.loads(line)
-            if event["event"] in LAST_EVENTS:
+        for line in self._leader.lines():
+            event = _event(line)
+            if event is None:  # a library that prints
+                self._stderr.append(line)
+            elif last is not None:
+                pass
+            elif event["event"] in LAST_EVENTS:
                 last = event
             else:
-                self._absorb(event)
-        self._process.wait()
-        if last is None and self._stop_wanted:
-            last = {"event": "stopped"}
-        if last is not None:
-            self._absorb(last)
-        else:
-            tail = next((line.strip() for line in reversed(self._stderr) if line.strip()), None)
-            code = self._process.returncode
-            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended: {tail or 'it said nothing'}"
-            self._absorb({"event": "failed", "message": f"the process that leads the workers {how}"})
+                try:
+                    self._take(event)
+                except (KeyError, TypeError, ValueError):
+                    last = {
+                        "event": "failed",
+                        "message": f"the workers told what nobody understands: {line.strip()[:200]}",
+                    }
+                    self._leader.kill()
+        if last is None:
+            last = {"event": "stopped"} if self._stop_wanted else {"event": "failed", "message": self._last_words()}
+        self._take(last)
+
+    def _last_words(self) -> str:
+        self._errors.join(LAST_WORDS_S)
+        tail = next((line.strip() for line in reversed(self._stderr) if line.strip()), "it said nothing")
+        code = self._leader.returncode
+        how = f"was killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"ended: {tail}"
+        return f"the process that leads the workers {how}"
 
     def _read_errors(self) -> None:
-        assert self._process.stderr is not None
-        self._stderr.extend(self._process.stderr)
+        with self._leader.errors as lines:
+            self._stderr.extend(lines)
 
-    def _absorb(self, event: Event) -> None:
+    def _take(self, event: Event) -> None:
         with self._changed:
-            match event["event"]:
-                case "ready":
-                    self.status, self._torch = "profiling", event["torch"]
-                case "profile":
-                    self.status, self.time_scale = "running", event["time_scale"]
-                    self.stretched = event["stretched"]
-                    self.profile = tuple(ComputeTime(s, r, Kind(k), t) for s, r, k, t in event["rows"])
-                case "spans":
-                    for iteration, replica, action, start_s, end_s in event["rows"]:
-                        stage, kind, microbatch, peer = action
-                        span = Span(iteration, replica, Action(stage, Kind(kind), microbatch, peer), start_s, end_s)
-                        self._spans[iteration].append(span)
-                case "iteration":
-                    self.losses.append(event["loss"])
-                    self.late_messages, self.overruns = event["late_messages"], event["overruns"]
-                case "parameters":
-                    self.parameter_digests[event["stage"], event["replica"]] = event["sha256"]
-                case "failed":
-                    self.error = event["message"]
-            if event["event"] in LAST_EVENTS:
-                self.status = event["event"]
+            self.absorb(event)
             self._events.append(event)
             for listen in self._listeners:
                 listen(event)
             self._changed.notify_all()
+
+
+def _event(line: str) -> Event | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "event" in event else None

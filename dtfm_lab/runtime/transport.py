@@ -23,6 +23,7 @@ import torch
 from dtfm_lab.domain.links import Passage
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.runtime.doorstep import Address, Doorstep, call, receive_exactly
+from dtfm_lab.runtime.nccl import NcclPairs
 from dtfm_lab.runtime.processors import Arriving, CpuProcessor, Leaving, Processor
 
 HEADER = struct.Struct("<dddqqqqqq")
@@ -84,10 +85,15 @@ class SocketTransport:
         sources: Sequence[int],
         targets: Mapping[int, Address],
         processor: Processor | None = None,
+        pairs: NcclPairs | None = None,
     ) -> None:
-        """``sources``: ranks that send to this one; ``targets``: where the ranks are that it sends to."""
+        """``sources``: ranks that send to this one; ``targets``: where the ranks are that it sends to.
+
+        ``pairs`` carry contents from GPU to GPU; without them contents go by the sockets, after their headers.
+        """
         self._doorstep, self._secret, self._mesh, self._rank = doorstep, secret, mesh, rank
         self._processor = CpuProcessor() if processor is None else processor
+        self._pairs = pairs
         self._changed = threading.Condition()
         self._mailbox: dict[tuple[int, Action], tuple[Arriving, Passage, float]] = {}
         self._unsent = 0
@@ -97,7 +103,7 @@ class SocketTransport:
         for source in sources:
             self._thread(self._receive_all, source)
         for target, address in targets.items():
-            self._thread(self._send_all, address, self._outbox[target])
+            self._thread(self._send_all, target, address, self._outbox[target])
 
     def send(
         self,
@@ -139,6 +145,8 @@ class SocketTransport:
     def abort(self) -> None:
         """Give up all connections; whoever waits, or will, gets Aborted."""
         self._fail(Aborted())
+        if self._pairs is not None:
+            self._pairs.abort()
         self._doorstep.give_up_before(self._mesh + 1)
         with self._changed:
             for connection in self._connections:
@@ -185,24 +193,31 @@ class SocketTransport:
         while True:
             receive_exactly(connection, memoryview(header))
             *passage, iteration, stage, kind, microbatch, peer, n_bytes = HEADER.unpack(header)
-            host = self._processor.buffer(n_bytes)
-            receive_exactly(connection, memoryview(host.numpy()))
-            arrived_s = time.monotonic()
+            if self._pairs is None:
+                host = self._processor.buffer(n_bytes)
+                receive_exactly(connection, memoryview(host.numpy()))
+                arrived_s, arriving = time.monotonic(), self._processor.arriving(host)
+            else:
+                arriving = self._pairs.receive(source, n_bytes)
+                arrived_s = time.monotonic()
             numbers = (None if n == NOTHING else n for n in (microbatch, peer))
-            message = self._processor.arriving(host), Passage(*passage), arrived_s
+            message = arriving, Passage(*passage), arrived_s
             with self._changed:
                 self._mailbox[iteration, Action(stage, KINDS[kind], *numbers)] = message
                 self._changed.notify_all()
 
-    def _send_all(self, address: Address, outbox: queue.SimpleQueue[Outgoing | None]) -> None:
+    def _send_all(self, target: int, address: Address, outbox: queue.SimpleQueue[Outgoing | None]) -> None:
         connection = self._joined(call(address, self._secret, self._mesh, self._rank))
         while (out := outbox.get()) is not None:
             passage, action = out.stamp(), out.action
             numbers = (NOTHING if n is None else n for n in (action.microbatch, action.peer))
             kind = KINDS.index(action.kind)
             header = HEADER.pack(*passage, out.iteration, action.stage, kind, *numbers, out.n_bytes)
-            host = out.leaving.host()
-            _send_both(connection, header, memoryview(host.numpy()))
+            if self._pairs is None:
+                _send_both(connection, header, memoryview(out.leaving.host().numpy()))
+            else:
+                connection.sendall(header)
+                self._pairs.send(target, out.leaving)
             out.when_sent(passage)
             with self._changed:
                 self._unsent -= 1

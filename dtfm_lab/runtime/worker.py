@@ -18,11 +18,13 @@ import numpy as np
 import torch
 
 from dtfm_lab.domain.schedule import Action, Kind
+from dtfm_lab.runtime import nccl
 from dtfm_lab.runtime.clocks import Clock, PacedClock, RealClock, VirtualClock
 from dtfm_lab.runtime.device_math import DeviceMath
 from dtfm_lab.runtime.doorstep import Doorstep
 from dtfm_lab.runtime.execute import AT_ONCE, Executor
 from dtfm_lab.runtime.incoming import sources, targets
+from dtfm_lab.runtime.passes import Batch
 from dtfm_lab.runtime.processors import make_processor
 from dtfm_lab.runtime.profile import ComputeLog
 from dtfm_lab.runtime.reporter import Reporter
@@ -38,7 +40,14 @@ class Worker:
     """``obey`` runs on the main thread; ``listen`` on one of its own, so that what cannot wait does not."""
 
     def __init__(
-        self, spec: RunSpec, rank: int, connection: Connection, report: Reporter, host: str, clock_ahead_s: float
+        self,
+        spec: RunSpec,
+        rank: int,
+        connection: Connection,
+        report: Reporter,
+        host: str,
+        clock_ahead_s: float,
+        local_rank: int,
     ) -> None:
         self._spec, self._rank, self._connection, self._report = spec, rank, connection, report
         self._position, self._replica = spec.workers[rank]
@@ -53,7 +62,7 @@ class Worker:
         self._secret = bytes.fromhex(spec.secret)
         self._doorstep = Doorstep(host, self._secret)
         self._clock_ahead_s = clock_ahead_s
-        self._processor = make_processor(spec.runs_on, rank, shares=spec.clock != "real")
+        self._processor = make_processor(spec.runs_on, local_rank, shares=spec.clock != "real")
         self._log = ComputeLog()
         job = spec.trained
         self._batches = TextBatches(spec.text, job.modelled().seq_len, job.global_batch, spec.seed)
@@ -95,6 +104,14 @@ class Worker:
             except OSError as error:  # the crew knows, or will, who is gone
                 self._report.event("broken", epoch=order["epoch"], message=str(error))
 
+    def _offer(self, order: dict[str, Any]) -> dict[str, Any]:
+        """What the other ends of this worker's pairs need to meet it from GPU to GPU."""
+        if not nccl.available():
+            return {"gpu": None, "ids": []}
+        into = {*targets(self._spec, self._position, self._replica), *order["gives_state_to"]}
+        ids = [[*pair, fresh.hex()] for pair, fresh in nccl.fresh_ids(self._rank, sorted(into)).items()]
+        return {"gpu": str(torch.cuda.get_device_properties(self._processor.device).uuid), "ids": ids}
+
     def _join(self, order: dict[str, Any]) -> dict[str, Any]:
         """Connect to everyone anew; go back to where the run goes on, or get what is there from another."""
         spec, rank = self._spec, self._rank
@@ -102,12 +119,14 @@ class Worker:
         gives, takes = order["gives_state_to"], order["takes_state_from"]
         into = {*targets(spec, self._position, self._replica), *gives}
         out_of = {*sources(spec, self._position, self._replica), *([] if takes is None else [takes])}
+        ids = {(source, target): bytes.fromhex(id) for source, target, id in order["ids"]}
+        pairs = nccl.NcclPairs(rank, ids, self._processor.device) if ids else None
         addresses = {target: tuple(order["addresses"][target]) for target in into}
         with self._lock:
             if order["epoch"] < self._epoch:
                 raise Aborted
             self._transport = SocketTransport(
-                self._doorstep, self._secret, order["epoch"], rank, sorted(out_of), addresses, self._processor
+                self._doorstep, self._secret, order["epoch"], rank, sorted(out_of), addresses, self._processor, pairs
             )
         if self._executor is not None:
             self._executor.joins(self._transport)
@@ -168,7 +187,7 @@ class Worker:
         assert self._math is not None
         job = self._spec.trained
         batch = self._batches.held_out(self._replica, job.n_replicas, job.n_microbatches)
-        loss = self._executor.evaluate(order["number"], batch)
+        loss = self._executor.evaluate(order["number"], self._here(batch))
         return {"loss": loss if self._math.holds_last else None, "unigram_entropy": self._batches.unigram_entropy}
 
     def _checkpoint(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -194,7 +213,7 @@ class Worker:
     def _build(self, clock: Clock, drawn_s: dict[tuple[int, Kind], float], note: Any) -> None:
         assert self._transport is not None
         self._clock = clock
-        self._math = DeviceMath(self._spec, self._position, self._replica)
+        self._math = DeviceMath(self._spec, self._position, self._replica, self._processor.device)
         self._executor = Executor(
             self._spec,
             self._position,
@@ -213,13 +232,18 @@ class Worker:
         assert self._executor is not None
         job, iteration = self._spec.trained, order["iteration"]
         batch = self._batches.share(max(iteration, 0), self._replica, job.n_replicas, job.n_microbatches)
-        return self._executor.iteration(iteration, batch, order["began_monotonic_s"] + self._clock_ahead_s)
+        return self._executor.iteration(iteration, self._here(batch), order["began_monotonic_s"] + self._clock_ahead_s)
+
+    def _here(self, batch: Batch) -> Batch:
+        device = self._processor.device
+        return [(inputs.to(device), targets.to(device)) for inputs, targets in batch]
 
     def _read_checkpoint(self, folder: str, version: int) -> None:
         from dtfm_lab.runtime.checkpoint import read
 
         assert self._math is not None
         read(Path(folder), self._math.modules, self._math.state, self._replica)
+        self._math.state.gradients.zero_()
         self._math.state.version = version
 
 
@@ -231,6 +255,7 @@ def main(
     forked: bool = True,
     host: str = "127.0.0.1",
     clock_ahead_s: float = 0.0,
+    local_rank: int | None = None,
 ) -> None:
     """Body of the process; leaves by ``os._exit``, because threads that wait for a peer cannot be joined.
 
@@ -242,6 +267,8 @@ def main(
         Where others reach this worker.
     clock_ahead_s
         How much more ``time.monotonic`` says here than at the crew.
+    local_rank
+        Among the workers of this machine, for sharing out its GPUs; ``rank`` where all are here.
     """
     if forked:
         threading.Thread(target=_leave_with_the_crew, args=(os.getppid(),), daemon=True).start()
@@ -249,7 +276,7 @@ def main(
     status = 0
     try:
         torch.set_num_threads(1)
-        worker = Worker(spec, rank, connection, report, host, clock_ahead_s)
+        worker = Worker(spec, rank, connection, report, host, clock_ahead_s, rank if local_rank is None else local_rank)
         threading.Thread(target=worker.listen, daemon=True).start()
         worker.obey()
     except BaseException as error:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from crew_of_threads import train
 from run_helpers import small_plan
+from training_alone import train_alone
 
 import dtfm_lab as lab
 from dtfm_lab.runtime.launch import start
@@ -41,6 +42,19 @@ def test_processes_train_what_threads_train_and_the_prediction_has_their_rows(sc
     messages = comparison.rows[comparison.rows["lane"] != "compute"]
     assert messages["duration_s_error"].abs().max() < 1e-9
     assert len(comparison.iterations) == STEPS
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+def test_an_unequal_cut_trains_what_one_process_trains(tied: bool, tmp_path: Path) -> None:
+    plan = small_plan(2, 2, tied=tied, blocks_per_stage=(3, 1), global_batch=8)
+    losses, parameters = train_alone(plan.job, STEPS)
+    measured = lab.run(plan, "1f1b", iterations=STEPS, parameters_folder=tmp_path)
+    assert measured.context.losses == pytest.approx(losses, abs=1e-9)
+    stages = [dict(np.load(tmp_path / f"stage-{stage}.npz")) for stage in range(2)]
+    assert len({name.split(".")[0] for name in stages[0]}) == 4, "an embedding and three blocks"
+    for name, wanted in parameters.items():
+        holder = stages[name not in stages[0]]
+        np.testing.assert_allclose(holder[name], wanted, atol=1e-9, rtol=0, err_msg=name)
 
 
 @pytest.mark.parametrize("clock", ["paced", "real"])

@@ -1,0 +1,279 @@
+"""A run folder: all that real hosts need to play a plan, each with its own line to start; no torch in here.
+
+::
+
+    run/
+      README.md         what to do, in order
+      spec.json         the run, as the crew takes it, with what its processes know each other by: not for strangers
+      plan.json         the plan in it
+      text.txt          what is trained on, where the run brings its own
+      run.json          which process is which worker, and where the crew is reached
+      ranks.csv         the same for people: torchrun's rank, worker, host, device, stages, replica
+      hosts.yaml        who runs what; edit it and export again with --hosts
+      hosts/NAME/       run.sh (torchrun's line), shape.sh and unshape.sh (tc)
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from dtfm_lab.domain.errors import FileError, JobError, LabError
+from dtfm_lab.domain.links import Links
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.files import save_plan
+from dtfm_lab.files.reading import Section, parse, read_mapping, read_text, require_version, write_text
+from dtfm_lab.runtime.hosts import Host, hosts_file
+from dtfm_lab.runtime.pieces import CARRIES
+from dtfm_lab.runtime.shaping import shape_script, shaped_ways, unshape_script
+from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.simulation import build
+from dtfm_lab.simulation.durations import analytic
+from dtfm_lab.simulation.engine import play
+
+MASTER_PORT = 29400
+"""where torchrun's own processes meet; the crew listens at the next one"""
+RUN_DTYPES = ("fp32", "fp64")
+
+
+class RunFile(Section):
+    """run.json"""
+
+    dtfm_run: int
+    workers: list[int]
+    """rank of the run by torchrun's rank"""
+    crew_address: str
+    crew_port: int
+    hosts: list[dict[str, Any]]
+    """for people: name, address and ranks of the run"""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A folder as ``export`` wrote it."""
+
+    path: Path
+    spec: RunSpec
+    workers: tuple[int, ...]
+    """rank of the run by torchrun's rank"""
+    crew_address: str
+    crew_port: int
+
+
+def spec_for(
+    plan: Plan,
+    schedule: str | Schedule | None = None,
+    *,
+    iterations: int = 5,
+    clock: str = "real",
+    seed: int = 0,
+    text: str | os.PathLike[str] | None = None,
+) -> RunSpec:
+    """What hosts are to run. Raises a LabError where they could not: in one line, as ``launch.start`` has it."""
+    job = plan.job
+    model = job.modelled()
+    if model.family != "gpt":
+        raise JobError(f"job {job.name}: model {model.name} is of the {model.family} family; real runs build gpt only")
+    if job.dtype not in RUN_DTYPES:
+        raise JobError(f"job {job.name}: dtype is {job.dtype}; workers on a CPU run {' or '.join(RUN_DTYPES)}")
+    if job.synchronisation not in CARRIES:
+        known = ", ".join(CARRIES)
+        raise JobError(f"job {job.name}: synchronisation is {job.synchronisation}; real runs know {known}")
+    if text is not None and not Path(text).is_file():
+        raise LabError(f"text {text}: no such file")
+    built = build(plan, job.schedule if schedule is None else schedule, links=Links.of(plan.topology))
+    spec = RunSpec(
+        plan=plan,
+        schedule=built.name,
+        orders=built.orders,
+        iterations=iterations,
+        clock=clock,
+        seed=seed,
+        text=None if text is None else os.fspath(Path(text).resolve()),
+    )
+    play(plan, built, analytic(plan, spec.programs(synchronise=True)), Links.of(plan.topology))  # or workers would hang
+    return spec
+
+
+def export(
+    spec: RunSpec, folder: str | os.PathLike[str], hosts: Sequence[Host], *, master_port: int = MASTER_PORT
+) -> Path:
+    """Write the run folder; an earlier one is overwritten, anything else is not.
+
+    Raises LabError: a folder that holds something else, or that cannot be written; a port out of range.
+    """
+    if not 0 < master_port < 65535:
+        raise LabError(f"master port is {master_port}; wanted 1 to 65534")
+    folder = _made(Path(folder))
+    text = spec.text
+    if text is not None:
+        _copied(Path(text), folder / "text.txt")
+        spec = replace(spec, text="text.txt")
+    (folder / "spec.json").touch(mode=0o600)
+    write_text(folder / "spec.json", spec.to_line()).chmod(0o600)
+    save_plan(spec.plan, folder / "plan.json")
+    write_text(folder / "hosts.yaml", hosts_file(hosts, spec))
+    write_text(folder / "ranks.csv", _ranks(spec, hosts))
+    run = {
+        "dtfm_run": 1,
+        "workers": [rank for host in hosts for rank in host.workers],
+        "crew_address": hosts[0].address,
+        "crew_port": master_port + 1,
+        "hosts": [{"name": host.name, "address": host.address, "workers": list(host.workers)} for host in hosts],
+    }
+    write_text(folder / "run.json", json.dumps(run, indent=1) + "\n")
+    for node_rank, host in enumerate(hosts):
+        ways = shaped_ways(spec, hosts, host)
+        own = folder / "hosts" / host.name
+        own.mkdir(parents=True, exist_ok=True)
+        scripts = {
+            "run.sh": _run_script(spec, hosts, node_rank, master_port),
+            "shape.sh": shape_script(host, ways),
+            "unshape.sh": unshape_script(host, ways),
+        }
+        for name, script in scripts.items():
+            write_text(own / name, script).chmod(0o755)
+    write_text(folder / "README.md", _readme(spec, hosts, master_port))
+    return folder
+
+
+def load_run_folder(path: str | os.PathLike[str]) -> RunFolder:
+    """What ``export`` wrote, paths in the spec made those of this host. Raises LabError."""
+    folder = Path(path).resolve()
+    where = f"{folder.name}/run.json"
+    data = read_mapping(folder / "run.json")
+    require_version(data, "dtfm_run", where)
+    file = parse(RunFile, data, where)
+    spec = RunSpec.from_line(read_text(folder / "spec.json"))
+    if spec.text is not None:
+        spec = replace(spec, text=os.fspath(folder / spec.text))
+    if sorted(file.workers) != list(range(len(spec.workers))):
+        raise FileError(f"{where}: workers are {file.workers}; wanted each of 0 to {len(spec.workers) - 1} once")
+    return RunFolder(folder, spec, tuple(file.workers), file.crew_address, file.crew_port)
+
+
+def torchrun_line(hosts: Sequence[Host], node_rank: int, master_port: int, folder: str = ".") -> str:
+    """What starts the workers of one host."""
+    nodes = f"--nnodes {len(hosts)} --nproc-per-node {len(hosts[node_rank].workers)} --node-rank {node_rank}"
+    meeting = f"--master-addr {quote(hosts[0].address)} --master-port {master_port}"
+    return f"torchrun {nodes} {meeting} -m dtfm_lab.runtime.hosted {quote(folder)}"
+
+
+def _made(folder: Path) -> Path:
+    try:
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / "run.json").is_file():
+            raise FileError(f"{folder}: is a folder of something else; wanted a new one, or an earlier run folder")
+        if (folder / "hosts").is_dir():
+            shutil.rmtree(folder / "hosts")
+        (folder / "text.txt").unlink(missing_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{folder}: cannot be written: {error.strerror or error}") from None
+    return folder
+
+
+def _copied(source: Path, target: Path) -> None:
+    try:
+        shutil.copyfile(source, target)
+    except OSError as error:
+        raise FileError(f"text {source}: cannot be copied: {error.strerror or error}") from None
+
+
+def _ranks(spec: RunSpec, hosts: Sequence[Host]) -> str:
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(["rank", "worker", "host", "node_rank", "local_rank", "device", "stages", "replica"])
+    rank = 0
+    for node_rank, host in enumerate(hosts):
+        for local_rank, worker in enumerate(host.workers):
+            position, replica = spec.workers[worker]
+            stages = " ".join(map(str, spec.built.stages_of(position)))
+            device = spec.device_name(position, replica)
+            writer.writerow([rank, worker, host.name, node_rank, local_rank, device, stages, replica])
+            rank += 1
+    return lines.getvalue()
+
+
+def _held(spec: RunSpec, host: Host) -> str:
+    """``ada (stage 0, replica 0), barbara (stages 1 and 3, replica 0)``"""
+    told = []
+    for worker in host.workers:
+        position, replica = spec.workers[worker]
+        stages = spec.built.stages_of(position)
+        which = f"stage{'s' if len(stages) > 1 else ''} {' and '.join(map(str, stages))}"
+        told.append(f"{spec.device_name(position, replica)} ({which}, replica {replica})")
+    return ", ".join(told)
+
+
+def _run_script(spec: RunSpec, hosts: Sequence[Host], node_rank: int, master_port: int) -> str:
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            f"# Host {hosts[node_rank].name}: {_held(spec, hosts[node_rank])}",
+            "set -eu",
+            'cd "$(dirname "$0")/../.."',
+            "export OMP_NUM_THREADS=1",
+            f"exec {torchrun_line(hosts, node_rank, master_port)}",
+            "",
+        ]
+    )
+
+
+def _readme(spec: RunSpec, hosts: Sequence[Host], master_port: int) -> str:
+    plan, first = spec.plan, hosts[0]
+    shaped = spec.clock == "real"
+    table = [f"| {host.name} | {host.address} | {_held(spec, host).replace('|', '/')} |" for host in hosts]
+    links = (
+        "shape.sh makes the real links as slow as the drawn ones. Delays are one way, of what a host sends: the way "
+        "back is the other host's, ping shows the sum of both, and all of it comes on top of what the real network "
+        "takes. Links between processes of one host stay as they are. unshape.sh undoes it."
+        if shaped
+        else f"On the {spec.clock} clock the drawn links are emulated by timestamps: leave the real ones as they are, "
+        "shape.sh is for the real clock."
+    )
+    steps = [
+        f"Install dtfm_lab {version('dtfm_lab')} with torch on every host (`pip install 'dtfm_lab[train]'`); "
+        "`dtfm-lab doctor` says what is missing.",
+        "Look over `hosts.yaml`: addresses at which the hosts reach each other, and who runs what. After a change, "
+        "export again with `--hosts hosts.yaml`.",
+        "Copy this folder to every host. Whoever has `spec.json` can take part in the run: keep it from strangers.",
+        f"Open ports {master_port} and {master_port + 1} of {first.name} to the other hosts, and all ports of all "
+        "hosts to each other: workers connect directly, at ports of their own choosing.",
+        *(["As root on every host, to have links as drawn: `hosts/NAME/shape.sh`."] if shaped else []),
+        "On every host, in any order, within a few minutes: `hosts/NAME/run.sh`.",
+        f"{first.name} prints events as JSON lines and leaves `measured.json`: `dtfm-lab simulate plan.json --like "
+        "measured.json -o predicted.json`, then `dtfm-lab compare predicted.json measured.json`.",
+        *(["As root on every host: `hosts/NAME/unshape.sh`."] if shaped else []),
+    ]
+    return "\n".join(
+        [
+            f"# {plan.job.name} on {plan.topology.name}: {len(spec.workers)} workers on {len(hosts)} hosts",
+            "",
+            f"{spec.iterations} iterations under {spec.schedule}, {spec.clock} clock. Exported by dtfm_lab.",
+            "",
+            "| host | address | runs |",
+            "| --- | --- | --- |",
+            *table,
+            "",
+            *(f"{number}. {step}" for number, step in enumerate(steps, start=1)),
+            "",
+            links,
+            "",
+            "The lines behind `run.sh`, in this folder:",
+            "",
+            "```sh",
+            *(f"{torchrun_line(hosts, i, master_port)}   # on {host.name}" for i, host in enumerate(hosts)),
+            "```",
+            "",
+        ]
+    )

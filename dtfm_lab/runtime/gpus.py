@@ -1,0 +1,113 @@
+"""The machine's GPUs as its driver tells them, and whether a run can be on them; neither torch nor CUDA is loaded."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import runpy
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dtfm_lab.domain.errors import JobError, LabError
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import GiB
+
+RUNS_ON = ("cpu", "cuda")
+PATIENCE_S = 20.0
+"""for the driver's answer: without persistence mode it first wakes every GPU"""
+ASKED = "name,uuid,memory.total,driver_version,compute_cap"
+
+
+class NoGpu(LabError):
+    """Why there is none."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    name: str
+    uuid: str
+    memory_bytes: int | None
+    driver: str
+    compute_capability: str
+    """of the architecture: 7.0 is Volta, 9.0 Hopper"""
+
+
+def driver_gpus() -> list[Gpu]:
+    """All that the driver knows. Raises NoGpu."""
+    if shutil.which("nvidia-smi") is None:
+        raise NoGpu("nvidia-smi, which comes with NVIDIA's driver, is not there")
+    command = ["nvidia-smi", f"--query-gpu={ASKED}", "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        raise NoGpu(f"nvidia-smi did not answer within {PATIENCE_S:.0f} s") from None
+    except OSError as error:
+        raise NoGpu(f"nvidia-smi cannot be started: {error.strerror}") from None
+    gpus = listed(answer.stdout) if answer.returncode == 0 else []
+    if not gpus:
+        said = " ".join((answer.stdout + answer.stderr).split()) or "nothing"
+        raise NoGpu(f"nvidia-smi found none and said: {said}")
+    return gpus
+
+
+def listed(answer: str) -> list[Gpu]:
+    """One a line, as ``ASKED`` says; a field that a driver does not know is in brackets."""
+    rows = [[field.strip() for field in line.split(",")] for line in answer.splitlines()]
+    return [
+        Gpu(name, uuid, int(memory) * GiB // 1024 if memory.isdigit() else None, driver, capability)
+        for name, uuid, memory, driver, capability in (row for row in rows if len(row) == 5)
+    ]
+
+
+def visible(gpus: Sequence[Gpu], variable: str | None) -> list[Gpu]:
+    """Those that ``CUDA_VISIBLE_DEVICES`` leaves; CUDA stops reading at the first entry that it does not know."""
+    if variable is None:
+        return list(gpus)
+    left = []
+    for entry in (part.strip() for part in variable.split(",")):
+        if entry.isdecimal() and int(entry) < len(gpus):
+            left.append(gpus[int(entry)])
+        elif known := [gpu for gpu in gpus if entry.startswith("GPU-") and gpu.uuid.startswith(entry)]:
+            left.append(known[0])
+        else:
+            break
+    return left
+
+
+def cuda_of_torch() -> tuple[str, str | None] | None:
+    """(version of torch, version of the CUDA that it is built for or None), read from its files; None: no torch."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    told = runpy.run_path(str(Path(spec.submodule_search_locations[0]) / "version.py"))
+    return told["__version__"], told.get("cuda")
+
+
+def check_runs_on(runs_on: str, n_workers: int, clock: str) -> None:
+    """Raises UnknownName, LabError or JobError where ``n_workers`` cannot run there under this clock."""
+    if runs_on not in RUNS_ON:
+        raise unknown("runs_on", runs_on, RUNS_ON)
+    if runs_on == "cpu":
+        return
+    told = cuda_of_torch()
+    if told is not None and told[1] is None:
+        raise LabError(
+            f"runs_on is cuda, but torch {told[0]} is built without CUDA; wanted a CUDA build "
+            "(`dtfm-lab doctor` says which), or runs_on='cpu'"
+        )
+    try:
+        gpus = visible(driver_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    except NoGpu as why:
+        raise LabError(f"runs_on is cuda, but this machine shows no GPU: {why}; wanted runs_on='cpu'") from None
+    if not gpus:
+        hidden = os.environ["CUDA_VISIBLE_DEVICES"]
+        raise LabError(f"runs_on is cuda, but CUDA_VISIBLE_DEVICES={hidden!r} hides every GPU; wanted one at least")
+    if clock == "real" and n_workers > len(gpus):
+        raise JobError(
+            f"clock real on cuda needs a GPU for each of {n_workers} workers, {len(gpus)} "
+            f"{'is' if len(gpus) == 1 else 'are'} here; wanted clock='virtual' or 'paced', where workers take turns "
+            "on a GPU, or runs_on='cpu'"
+        )

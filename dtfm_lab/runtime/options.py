@@ -1,0 +1,56 @@
+"""Options of a run as plain values, each refused in one line where it is none."""
+
+from __future__ import annotations
+
+import math
+import os
+from numbers import Integral
+from pathlib import Path
+
+from dtfm_lab.domain.device import as_number, shortened
+from dtfm_lab.domain.errors import LabError, TopologyError
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.files import load_topology
+
+MOST_COUNT = 10**9
+
+AnyPath = str | os.PathLike[str]
+
+
+def whole_number(what: str, value: object, least: int = 0) -> int:
+    """A count, numpy's too; raises LabError."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) <= MOST_COUNT:
+        raise LabError(f"{what} is {shortened(value)}; wanted a whole number from {least} to {MOST_COUNT}")
+    return int(value)
+
+
+def above_0(what: str, value: object, wanted: str) -> float:
+    """A finite number above 0, numpy's too; raises LabError."""
+    number = as_number(value)
+    if number is None or not 0 < number < math.inf:
+        raise LabError(f"{what} is {shortened(value)}; wanted {wanted}")
+    return number
+
+
+def path(what: str, given: object) -> str | None:
+    """Absolute, for a process that may stand elsewhere; raises LabError."""
+    if given is None:
+        return None
+    if not isinstance(given, str | os.PathLike):
+        raise LabError(f"{what} is {shortened(given)}; wanted a path")
+    return os.fspath(Path(given).resolve())
+
+
+def network(emulated: object, topology: Topology, clock: str) -> Topology:
+    """The network whose links are emulated in place of the plan's; raises LabError, or what ``load_topology`` does."""
+    found = load_topology(emulated) if isinstance(emulated, str | os.PathLike) else emulated
+    if not isinstance(found, Topology):
+        raise LabError(f"emulated is {shortened(emulated)}; wanted a network by name, a file, or a Topology")
+    if clock == "real":
+        raise LabError(f"emulated is {found.name} on the real clock, which emulates no links; wanted another clock")
+    if len(found) != len(topology):
+        raise TopologyError(
+            f"emulated network {found.name} has {len(found)} devices; wanted {len(topology)}, as many as the plan's "
+            f"network {topology.name}"
+        )
+    return found

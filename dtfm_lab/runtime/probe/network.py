@@ -1,0 +1,66 @@
+"""From round trips to a Topology: one-way latencies, bandwidths, and times by message size."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import theilslopes
+
+from dtfm_lab.domain.device import Device
+from dtfm_lab.domain.message_times import segment_of
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.units import FloatArray, from_gbps, from_ms, to_gbps, to_ms
+
+Timed = Mapping[tuple[int, int], Mapping[str, Any]]
+"""(timing host, answering host) -> what ``timing.time_both_ways`` returns, each pair one way round"""
+STEADY = 1 / 64
+"""of the largest message: from here on the bandwidth is what times grow by"""
+
+
+def topology_of(devices: Sequence[Device], timed: Timed, *, name: str, facts: Sequence[str]) -> Topology:
+    """The network that was timed; pairs that were too slow for the largest messages go on as their last two did."""
+    n = len(devices)
+    sizes = np.array(sorted({size for one in timed.values() for way in ("there", "back") for size, _ in one[way]}))
+    latency_s, bandwidth = np.zeros((n, n)), np.ones((n, n))
+    message_s = np.full((n, n, len(sizes)), np.nan)
+    for (a, b), one in timed.items():
+        for i, j, way in ((a, b, "there"), (b, a, "back")):
+            latency_s[i, j] = one["median_s"] / 2
+            known, times = one_way_s(one["median_s"], one[way])
+            bandwidth[i, j] = bandwidth_of(known, times)
+            upper, share = segment_of(known, sizes)
+            message_s[i, j] = times[upper - 1] + share * (times[upper] - times[upper - 1])
+    latency_ms, gbps, message_ms = map(_four_digits, (to_ms(latency_s), to_gbps(bandwidth), to_ms(message_s)))
+    today = time.strftime("%Y-%m-%d")
+    description = f"Probed over TCP on {today}; latencies are halves of round trips. {'; '.join(facts)}."
+    return Topology(
+        tuple(devices),
+        from_ms(latency_ms),
+        from_gbps(gbps),
+        name=name,
+        description=description,
+        message_bytes=sizes,
+        message_s=from_ms(message_ms),
+    )
+
+
+def one_way_s(small_round_trip_s: float, round_trips: Sequence[tuple[int, float]]) -> tuple[FloatArray, FloatArray]:
+    """(K,) sizes and (K,) seconds one way: the round trip less the small message's half; never less for more."""
+    known, times = np.array(round_trips, dtype=float).T
+    return known, np.maximum.accumulate(np.maximum(times - small_round_trip_s / 2, small_round_trip_s / 2))
+
+
+def bandwidth_of(message_bytes: FloatArray, message_s: FloatArray) -> float:
+    """Bytes per second that large messages come to: the median of the slopes between any two of them."""
+    large = message_bytes >= STEADY * message_bytes[-1]
+    slope = float(theilslopes(message_s[large], message_bytes[large])[0]) if large.sum() > 1 else 0.0
+    return 1 / slope if slope > 0 else float(message_bytes[-1] / message_s[-1])
+
+
+def _four_digits(values: FloatArray) -> FloatArray:
+    """More than any of them was measured to, and files stay readable."""
+    rounded: FloatArray = np.vectorize(lambda value: float(f"{value:.4g}"))(values)
+    return rounded

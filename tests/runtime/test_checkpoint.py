@@ -1,0 +1,193 @@
+"""Parameters and optimiser states survive a checkpoint to the bit, under the same cut or another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import dtfm_lab as lab
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.model import gpt
+from dtfm_lab.runtime.checkpoint import read, read_parameters, write
+from dtfm_lab.runtime.learning_rate import WARM_UP, learning_rate_at
+from dtfm_lab.runtime.stages import build_stages, next_token_loss
+from dtfm_lab.runtime.text import TextBatches
+
+MODEL = gpt(name="test", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256, tied=False)
+TIED = gpt(name="tied", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256, tied=True)
+RATE = 3e-3
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)  # as the workers do; more of them fight over a crowded machine's cores
+
+
+def job_of(model: object = MODEL, dtype: str = "fp64") -> Job:
+    return lab.load_job("tiny", model=model, n_stages=1, n_replicas=1, global_batch=4, microbatch=2, dtype=dtype)
+
+
+class Trained:
+    """Stages and an optimiser over flat vectors, as a worker has them; all stages in one process here."""
+
+    def __init__(
+        self, job: Job, n_stages: int = 1, seed: int = 0, *, locally: bool = False, text: str | None = None
+    ) -> None:
+        self.modules = build_stages(job, n_stages, range(n_stages), seed)
+        self.list = list(dict.fromkeys(p for m in self.modules.values() for p in m.parameters()))
+        self.parameters = torch.cat([p.detach().view(-1) for p in self.list])
+        self.first_moments = torch.zeros_like(self.parameters)
+        self.second_moments = torch.zeros_like(self.parameters)
+        self.in_common = self.parameters.clone() if locally else None
+        self.steps = 0
+        ends = np.cumsum([p.numel() for p in self.list]).tolist()
+        self._where = {p: slice(end - p.numel(), end) for p, end in zip(self.list, ends, strict=True)}
+        self._batches = TextBatches(text, job.modelled().seq_len, job.global_batch, seed)
+        for p in self.list:
+            p.data = self.parameters[self._where[p]].view_as(p)
+
+    def where(self, parameter: nn.Parameter) -> slice:
+        return self._where[parameter]
+
+    def train(self, iterations: int) -> list[float]:
+        optimizer = torch.optim.AdamW(self.list)
+        for p in self.list:
+            moments = (self.first_moments, self.second_moments)
+            first, second = (vector[self._where[p]].view_as(p) for vector in moments)
+            optimizer.state[p] = {"step": torch.tensor(float(self.steps)), "exp_avg": first, "exp_avg_sq": second}
+        losses = []
+        for _ in range(iterations):
+            x, targets = self._batches.batch(self.steps)
+            for module in self.modules.values():
+                x = module(x)
+            loss = next_token_loss(x, targets)
+            loss.backward()
+            optimizer.param_groups[0]["lr"] = learning_rate_at(RATE, self.steps)
+            optimizer.step()
+            optimizer.zero_grad()
+            self.steps += 1
+            losses.append(loss.item())
+        return losses
+
+    def save(self, folder: Path, replica: int = 0) -> None:
+        write(folder, self.modules, self, replica)
+
+    def load(self, folder: Path, replica: int = 0) -> None:
+        read(folder, self.modules, self, replica)
+
+    @property
+    def everything(self) -> list[torch.Tensor]:
+        kept = [self.parameters, self.first_moments, self.second_moments]
+        return kept if self.in_common is None else [*kept, self.in_common]
+
+
+def equal(one: Trained, other: Trained) -> bool:
+    pairs = zip(one.everything, other.everything, strict=True)
+    return one.steps == other.steps and all(torch.equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp64"])
+@pytest.mark.parametrize("model", [MODEL, TIED], ids=["untied", "tied"])
+def test_three_iterations_and_three_more_equal_six_to_the_bit(tmp_path: Path, model: object, dtype: str) -> None:
+    job = job_of(model, dtype)
+    whole = Trained(job, 2)
+    losses = whole.train(6)
+    half = Trained(job, 2)
+    first = half.train(3)
+    half.save(tmp_path)
+    resumed = Trained(job, 2)
+    resumed.load(tmp_path)
+    assert first + resumed.train(3) == losses
+    assert equal(resumed, whole)
+
+
+@pytest.mark.parametrize("model", [MODEL, TIED], ids=["untied", "tied"])
+@pytest.mark.parametrize(("written_as", "read_as"), [(1, 3), (2, 4), (4, 1)])
+def test_a_checkpoint_is_read_under_another_cut(tmp_path: Path, model: object, written_as: int, read_as: int) -> None:
+    before, after = Trained(job_of(model), written_as), Trained(job_of(model), read_as, seed=1)
+    before.train(2)
+    before.save(tmp_path)
+    after.load(tmp_path)
+    assert equal(before, after)
+    assert len(list(tmp_path.iterdir())) == written_as
+
+
+def test_a_device_reads_its_own_layers_only_and_the_far_end_of_a_tied_embedding_too(tmp_path: Path) -> None:
+    whole = Trained(job_of(TIED))
+    whole.train(2)
+    whole.save(tmp_path)
+    job = lab.load_job("tiny", model=TIED, n_stages=2, n_replicas=1, global_batch=4, microbatch=2, dtype="fp64")
+    head_only = build_stages(job, 2, [1], seed=5)
+    read_parameters(tmp_path, head_only[1])
+    embedding = dict(whole.modules[0].named_parameters())["0.token.weight"]
+    assert torch.equal(head_only[1][-1].logits.weight, embedding)
+
+
+def test_after_local_updates_each_replica_finds_its_own_and_what_was_in_common(tmp_path: Path) -> None:
+    replicas = [Trained(job_of(), seed=seed, locally=True) for seed in range(2)]
+    for replica, trained in enumerate(replicas):
+        trained.train(1)
+        trained.save(tmp_path, replica)
+    for replica in (0, 1, 2, 3):
+        read_back = Trained(job_of(), seed=9, locally=True)
+        read_back.load(tmp_path, replica)
+        assert equal(read_back, replicas[replica % 2]), "one that was not there begins as one that was"
+    together = [Trained(job_of(), seed=9) for _ in range(2)]
+    for replica, trained in enumerate(together):
+        trained.load(tmp_path, replica)
+    assert equal(*together), "replicas that average in every iteration begin alike"
+
+
+def test_local_updates_begin_from_a_checkpoint_of_equal_replicas_with_all_in_common(tmp_path: Path) -> None:
+    before, after = Trained(job_of()), Trained(job_of(), seed=1, locally=True)
+    before.train(1)
+    before.save(tmp_path)
+    after.load(tmp_path, replica=1)
+    assert torch.equal(after.parameters, before.parameters)
+    assert torch.equal(after.in_common, before.parameters)
+
+
+def test_numbers_of_another_precision_are_converted(tmp_path: Path) -> None:
+    before, after = Trained(job_of(dtype="fp32")), Trained(job_of(dtype="fp64"), seed=1)
+    before.save(tmp_path)
+    after.load(tmp_path)
+    assert torch.equal(after.parameters, before.parameters.double())
+
+
+def test_what_is_no_checkpoint_of_this_model_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="holds no tensors"):
+        Trained(job_of()).load(tmp_path)
+    Trained(job_of()).save(tmp_path)
+    wider = gpt(name="wider", n_layers=4, d_model=32, n_heads=2, seq_len=8, vocab_size=256, tied=False)
+    with pytest.raises(FileError, match=r"0.position is of shape \[8, 16\]; wanted \[8, 32\]"):
+        Trained(job_of(wider)).load(tmp_path)
+    deeper = gpt(name="deeper", n_layers=5, d_model=16, n_heads=2, seq_len=8, vocab_size=256, tied=False)
+    with pytest.raises(FileError, match=r"holds no tensor 5.attention_norm.weight"):
+        Trained(job_of(deeper)).load(tmp_path)
+    file = tmp_path / "stage-0.safetensors"
+    file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(FileError, match=r"stage-0.safetensors cannot be read") as caught:
+        Trained(job_of()).load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_stages_of_different_iterations_make_no_checkpoint(tmp_path: Path) -> None:
+    trained = Trained(job_of(), 2)
+    trained.save(tmp_path)
+    older = (tmp_path / "stage-1.safetensors").read_bytes()
+    trained.train(1)
+    trained.save(tmp_path)
+    (tmp_path / "stage-1.safetensors").write_bytes(older)
+    with pytest.raises(FileError, match="of several iterations"):
+        trained.load(tmp_path)
+
+
+def test_the_learning_rate_grows_to_the_whole_and_stays() -> None:
+    rates = [learning_rate_at(RATE, i) for i in range(3 * WARM_UP)]
+    assert rates[:WARM_UP] == pytest.approx([RATE * (i + 1) / WARM_UP for i in range(WARM_UP)])
+    assert set(rates[WARM_UP - 1 :]) == {RATE}

@@ -1,0 +1,134 @@
+"""Twenty steps of every schedule and way to average equal twenty steps of one process.
+
+The grid's workers are threads with messages in memory; some of it runs as processes. ``test_computing`` looks at what
+each choice computes in three steps; here errors have time to grow, and replicas are looked at after every step.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import crew_of_threads
+import numpy as np
+import pytest
+import torch
+from crew_of_threads import Trained, train
+from run_helpers import left_behind, small_plan
+from training_alone import parameters_of, train_alone, train_locally
+
+from dtfm_lab.domain.model import gpt
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.runtime.execute import Executor
+from dtfm_lab.runtime.launch import start
+from dtfm_lab.runtime.passes import Batch
+from dtfm_lab.runtime.pieces import CARRIES
+from dtfm_lab.simulation.schedules import schedules
+
+STEPS = 20
+LOSS_TOLERANCE = {"fp64": 1e-9, "fp32": 1e-5}
+SCHEDULES, AVERAGES = sorted(schedules), sorted(CARRIES)
+MODEL = gpt(name="smallest", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256, tied=False)
+"""as many blocks as two devices of two stages each can share"""
+
+
+def plan_of(dtype: str = "fp64", **fields: object) -> Plan:
+    return small_plan(2, 4, model=MODEL, dtype=dtype, global_batch=8, **fields)
+
+
+@cache
+def alone(dtype: str) -> tuple[list[float], dict[str, np.ndarray]]:
+    return train_alone(plan_of(dtype).job, STEPS)
+
+
+def assert_close(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        np.testing.assert_allclose(found[name], array, atol=1e-9, rtol=0, err_msg=name)
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int], list[torch.Tensor]]:
+    """By position and replica, the parameters after each iteration of a crew of threads."""
+    after: dict[tuple[int, int], list[torch.Tensor]] = {}
+
+    class Watched(Executor):
+        def iteration(self, iteration: int, batch: Batch, began_monotonic_s: float) -> float:
+            loss = super().iteration(iteration, batch, began_monotonic_s)
+            position, replica = next(where for where, own in maths.items() if own is self._math)
+            after.setdefault((position, replica), []).append(self._math.state.parameters.clone())
+            return loss
+
+    maths: dict[tuple[int, int], crew_of_threads.DeviceMath] = {}
+
+    def noted(spec: object, position: int, replica: int) -> crew_of_threads.DeviceMath:
+        return maths.setdefault((position, replica), crew_of_threads_math(spec, position, replica))
+
+    crew_of_threads_math = crew_of_threads.DeviceMath
+    monkeypatch.setattr(crew_of_threads, "DeviceMath", noted)
+    monkeypatch.setattr(crew_of_threads, "Executor", Watched)
+    return after
+
+
+def replicas_are_equal_after(kept: dict[tuple[int, int], list[torch.Tensor]]) -> list[bool]:
+    """After each iteration, whether all replicas of all stages are, bit for bit."""
+    firsts = {position: own for (position, replica), own in kept.items() if replica == 0}
+    (n_iterations,) = {len(own) for own in kept.values()}
+    return [
+        all(torch.equal(own[i], firsts[position][i]) for (position, _), own in kept.items())
+        for i in range(n_iterations)
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["fp64", "fp32"])
+@pytest.mark.parametrize("synchronisation", AVERAGES)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_twenty_steps_equal_one_process_and_replicas_are_equal_after_each(schedule, synchronisation, dtype, kept):
+    losses, parameters = alone(dtype)
+    trained = train(plan_of(dtype, synchronisation=synchronisation), schedule, STEPS)
+    assert trained.losses == pytest.approx(losses, abs=LOSS_TOLERANCE[dtype])
+    assert replicas_are_equal_after(kept) == [True] * STEPS
+    if dtype == "fp64":
+        assert_close(trained.parameters(), parameters)
+
+
+@cache
+def locally(every: int) -> tuple[list[float], dict[str, np.ndarray]]:
+    losses, models = train_locally(plan_of(synchronise_every=every).job, STEPS)
+    return losses, parameters_of(models)
+
+
+@pytest.mark.parametrize("every", [2, 5])
+@pytest.mark.parametrize("synchronisation", AVERAGES)
+def test_local_steps_equal_one_process_and_replicas_are_equal_right_after_averaging_only(synchronisation, every, kept):
+    losses, parameters = locally(every)
+    plan = plan_of(synchronisation=synchronisation, synchronise_every=every)
+    trained: Trained = train(plan, SCHEDULES[every % len(SCHEDULES)], STEPS)
+    assert trained.losses == pytest.approx(losses, abs=1e-9)
+    assert_close(trained.parameters(), parameters)
+    assert replicas_are_equal_after(kept) == [(i + 1) % every == 0 for i in range(STEPS)]
+
+
+PROCESSES = {
+    "zb-h1": {"synchronisation": "ring"},
+    "interleaved-1f1b": {"synchronisation": "hierarchical", "dtype": "fp32"},
+    "adaptive-1f1b": {"synchronisation": "central", "synchronise_every": 5},
+}
+
+
+@pytest.mark.parametrize("schedule", PROCESSES)
+def test_processes_do_so_too(schedule: str, tmp_path: Path) -> None:
+    fields = PROCESSES[schedule]
+    plan = small_plan(2, 3, model=MODEL, global_batch=12, **({"dtype": "fp64"} | fields))
+    if "synchronise_every" in fields:
+        losses, models = train_locally(plan.job, STEPS)
+        parameters = parameters_of(models)
+    else:
+        losses, parameters = train_alone(plan.job, STEPS)
+    run = start(plan, schedule, iterations=STEPS, parameters_folder=tmp_path)
+    assert run.wait().context.losses == pytest.approx(losses, abs=LOSS_TOLERANCE[plan.job.dtype])
+    assert left_behind(run.pid) == []
+    if plan.job.dtype == "fp64":
+        assert_close({n: a for file in tmp_path.glob("stage-*.npz") for n, a in np.load(file).items()}, parameters)
+    for position in range(2):
+        assert len({run.parameter_digests[position, replica] for replica in range(3)}) == 1, "replicas differ"

@@ -1,0 +1,272 @@
+"""A run folder holds all that hosts need: every worker once, its own line, links as drawn, and no stranger's files."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import dtfm_lab as lab
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.files import save_plan
+from dtfm_lab.runtime.export import export, load_run_folder, spec_for, torchrun_line
+from dtfm_lab.runtime.hosts import Host, hosts_file, hosts_of, load_hosts, workers_by_device
+from dtfm_lab.runtime.shaping import shape_script, shaped_ways
+from dtfm_lab.runtime.spec import RunSpec
+
+STAGES = [["ada", "alan"], ["barbara", "claude"], ["edsger", "grace"], ["john", "katherine"]]
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    """Four stages, two replicas, on a network where no direction is like another."""
+    network = lab.load_topology("lecture-hall")
+    rng = np.random.default_rng(0)
+    latency_ms, gbps = rng.uniform(0, 40, (8, 8)), rng.uniform(0.001, 2, (8, 8))
+    network = lab.Topology.from_matrices(latency_ms, gbps, names=network.names, gpu="laptop", name="uneven")
+    return lab.evaluate(network, lab.load_job("tiny"), stages=STAGES)
+
+
+@pytest.fixture(scope="module")
+def spec(plan: Plan) -> RunSpec:
+    return spec_for(plan, "1f1b", iterations=3)
+
+
+def test_the_folder_gives_the_run_back_and_every_process_a_worker_of_its_own(tmp_path, spec):
+    folder = load_run_folder(export(spec, tmp_path / "run", hosts_of(spec, 3)))
+    assert folder.spec.to_line() == spec.to_line()
+    assert sorted(folder.workers) == list(range(8))
+    assert (folder.crew_address, folder.crew_port) == ("ada", 29401)
+    assert (tmp_path / "run" / "spec.json").stat().st_mode & 0o077 == 0
+
+
+def test_ranks_of_torchrun_count_through_the_hosts_and_name_device_stage_and_replica(tmp_path, spec):
+    hosts = hosts_of(spec, 3)
+    folder = export(spec, tmp_path / "run", hosts)
+    rows = list(csv.DictReader((folder / "ranks.csv").open()))
+    assert [int(row["rank"]) for row in rows] == list(range(8))
+    assert [int(row["worker"]) for row in rows] == list(load_run_folder(folder).workers)
+    for row in rows:
+        stage, replica = int(row["stages"]), int(row["replica"])
+        assert spec.device_name(stage, replica) == row["device"]
+        assert spec.workers[int(row["worker"])] == (stage, replica)
+        assert hosts[int(row["node_rank"])].workers[int(row["local_rank"])] == int(row["worker"])
+    assert rows[0]["worker"] == "0"
+
+
+def test_each_host_has_torchruns_line_with_as_many_processes_as_it_has_workers(tmp_path, spec):
+    hosts = hosts_of(spec, 3)
+    folder = export(spec, tmp_path / "run", hosts, master_port=5000)
+    assert [len(host.workers) for host in hosts] == [3, 3, 2]
+    for node_rank, host in enumerate(hosts):
+        words = shlex.split((folder / "hosts" / host.name / "run.sh").read_text().splitlines()[-1])
+        options = dict(zip(words[2:-1:2], words[3:-1:2], strict=True))
+        assert words[:2] == ["exec", "torchrun"]
+        assert options == {
+            "--nnodes": "3",
+            "--nproc-per-node": str(len(host.workers)),
+            "--node-rank": str(node_rank),
+            "--master-addr": hosts[0].address,
+            "--master-port": "5000",
+            "-m": "dtfm_lab.runtime.hosted",
+        }
+        assert torchrun_line(hosts, node_rank, 5000) in (folder / "README.md").read_text()
+
+
+def test_a_text_of_ones_own_travels_along(tmp_path, plan):
+    (tmp_path / "mine.txt").write_text("to be learned " * 50)
+    spec = spec_for(plan, text=tmp_path / "mine.txt")
+    moved = shutil.move(export(spec, tmp_path / "run", hosts_of(spec)), tmp_path / "elsewhere")
+    found = load_run_folder(moved).spec.text
+    assert Path(found).read_text() == (tmp_path / "mine.txt").read_text()
+    assert Path(found).parent == tmp_path / "elsewhere"
+
+
+def test_exporting_again_replaces_a_run_folder_and_nothing_else(tmp_path, spec):
+    folder = export(spec, tmp_path / "run", hosts_of(spec))
+    export(spec, folder, hosts_of(spec, 8))
+    assert [path.name for path in (folder / "hosts").iterdir()] == ["ada"]
+    assert len(load_run_folder(folder).workers) == 8
+    (mine := tmp_path / "mine").mkdir()
+    (mine / "thesis.txt").write_text("mine")
+    with pytest.raises(LabError, match="is a folder of something else; wanted a new one, or an earlier run folder"):
+        export(spec, mine, hosts_of(spec))
+    assert [path.name for path in mine.iterdir()] == ["thesis.txt"]
+
+
+def test_a_hosts_file_says_who_runs_what_and_can_be_written_and_read_again(tmp_path, spec):
+    rows = [
+        {"name": "idle", "address": "10.0.0.9", "devices": []},
+        {"name": "attic", "address": "10.0.0.2", "devices": [n for group in STAGES[2:] for n in group]},
+        {"name": "desk", "address": "10.0.0.1", "interface": "eth0", "devices": [n for g in STAGES[:2] for n in g]},
+    ]
+    (path := tmp_path / "hosts.yaml").write_text(yaml.safe_dump({"dtfm_hosts": 1, "hosts": rows}))
+    desk, attic = load_hosts(path, spec)
+    assert (desk.name, desk.interface, attic.address) == ("desk", "eth0", "10.0.0.2")
+    by_device = workers_by_device(spec)
+    assert desk.workers == tuple(sorted(by_device[name] for group in STAGES[:2] for name in group))
+    path.write_text(hosts_file((desk, attic), spec))
+    assert load_hosts(path, spec) == (desk, attic)
+
+
+def test_awkward_device_names_make_plain_hosts(spec, plan):
+    names = ["a/b c", "ä", "..", *plan.topology.names[3:]]
+    matrices = plan.topology.to_matrices()
+    network = lab.Topology.from_matrices(*(m.to_numpy() for m in matrices), names=names, gpu="laptop")
+    rank_map = plan.rank_map
+    awkward = spec_for(lab.evaluate(network, plan.job, rank_map=rank_map))
+    names = {host.name for host in hosts_of(awkward)}
+    assert len(names) == 8
+    assert {"a-b-c", "host-1", "host-2"} <= names
+
+
+HOST = {"name": "desk", "address": "10.0.0.1", "devices": [n for group in STAGES for n in group]}
+MISTAKES = {
+    "a stranger": ([HOST | {"devices": ["zoe"]}], "no device named 'zoe'"),
+    "nowhere": ([HOST | {"devices": ["ada"]}], "device .* is on no host; wanted all 8 that the plan uses"),
+    "twice": ([HOST, HOST | {"name": "attic", "devices": ["ada"]}], "device 'ada' is there 2 times; wanted it once"),
+    "one name": ([HOST, HOST | {"devices": []}], "host 'desk' is there 2 times; wanted it once"),
+    "a bad name": ([HOST | {"name": "../etc"}], "host '../etc': name is '../etc'; wanted letters, digits"),
+    "a bad address": ([HOST | {"address": "$(rm x)"}], r"address is '\$\(rm x\)'; wanted a host name or an IP"),
+    "a bad interface": ([HOST | {"interface": "eth0; ls"}], "interface is 'eth0; ls'; wanted the name of"),
+    "no hosts": ([], "hosts: list should have at least 1 item"),
+    "a stray key": ([HOST | {"adress": "x"}], "unknown key 'adress'; did you mean 'address'"),
+}
+
+
+@pytest.mark.parametrize(("hosts", "complaint"), MISTAKES.values(), ids=MISTAKES)
+def test_a_wrong_hosts_file_is_refused_in_one_line_that_names_it(tmp_path, spec, hosts, complaint):
+    (path := tmp_path / "hosts.yaml").write_text(yaml.safe_dump({"dtfm_hosts": 1, "hosts": hosts}))
+    with pytest.raises(LabError, match=rf"^hosts\.yaml: .*{complaint}") as refused:
+        load_hosts(path, spec)
+    assert "\n" not in str(refused.value)
+
+
+def test_numbers_out_of_range_and_jobs_that_no_worker_knows_are_refused(tmp_path, spec, plan):
+    with pytest.raises(LabError, match="workers per host is 0; wanted 1 or more"):
+        hosts_of(spec, 0)
+    with pytest.raises(LabError, match="master port is 65535; wanted 1 to 65534"):
+        export(spec, tmp_path / "run", hosts_of(spec), master_port=65535)
+    with pytest.raises(LabError, match="dtype is bf16; workers on a CPU run fp32 or fp64"):
+        spec_for(lab.with_job(plan, dtype="bf16"))
+    with pytest.raises(LabError, match=r"text nowhere\.txt: no such file"):
+        spec_for(plan, text="nowhere.txt")
+
+
+def run_with_recorded_tc(folder: Path, script: Path, *arguments: str) -> list[list[str]]:
+    """The tc commands of a script, run where tc, ip and getent only say what they were asked."""
+    (programs := folder / "programs").mkdir(exist_ok=True)
+    (log := folder / "tc.log").write_text("")
+    fakes = {
+        "tc": f'printf "%s\\n" "$*" >> {shlex.quote(str(log))}',
+        "ip": 'echo "10.0.0.7 dev wlan0 src 10.0.0.1 uid 0"',
+        "getent": 'case $2 in nobody) exit 2;; *[a-z]*) echo "10.0.0.7 STREAM $2";; *) echo "$2 STREAM";; esac',
+    }
+    for name, body in fakes.items():
+        (programs / name).write_text(f"#!/bin/sh\n{body}\n")
+        (programs / name).chmod(0o755)
+    environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
+    subprocess.run(["sh", str(script), *arguments], env=environment, check=True, timeout=20, capture_output=True)
+    return [line.split() for line in log.read_text().splitlines()]
+
+
+def test_scripts_give_every_other_host_its_rate_delay_and_address_in_that_direction(tmp_path, spec):
+    hosts = hosts_of(spec)
+    network = spec.plan.topology
+    folder = export(spec, tmp_path / "run", hosts)
+    for host in hosts:
+        commands = run_with_recorded_tc(tmp_path, folder / "hosts" / host.name / "shape.sh", "eth7")
+        assert commands[:2] == [f"qdisc {w} dev eth7 root".split() + r for w, r in (("del", []), ("add", RATES))]
+        classes = {c[c.index("classid") + 1]: c[c.index("rate") + 1] for c in commands if c[0] == "class"}
+        delays = {c[c.index("parent") + 1]: c[c.index("delay") + 1] for c in commands if "netem" in c}
+        assert len(classes) == len(delays) == sum(c[0] == "filter" for c in commands) == 7
+        others = [other for other in hosts if other is not host]
+        for class_id, other in zip(classes, others, strict=True):
+            (i,), (j,) = ([spec.device(*spec.workers[w]) for w in h.workers] for h in (host, other))
+            assert int(classes[class_id].removesuffix("bit")) == pytest.approx(8 * network.bandwidth_bytes_per_s[i, j])
+            assert int(delays[class_id].removesuffix("us")) == pytest.approx(1e6 * network.latency_s[i, j], abs=1)
+
+
+RATES = ["handle", "1:", "htb"]
+
+
+def test_hosts_of_several_devices_take_the_slowest_of_their_links_and_say_so(spec):
+    hosts = hosts_of(spec, 4)
+    (way,) = shaped_ways(spec, hosts, hosts[0])
+    ours, theirs = ([spec.device(*spec.workers[w]) for w in host.workers] for host in hosts)
+    assert way.latency_s == spec.plan.topology.latency_s[np.ix_(ours, theirs)].max()
+    assert way.bandwidth_bytes_per_s == spec.plan.topology.bandwidth_bytes_per_s[np.ix_(ours, theirs)].min()
+    assert "the slowest of 16 drawn links" in shape_script(hosts[0], [way])
+
+
+def test_processes_of_one_machine_are_not_shaped(spec):
+    hosts = [Host(name=h.name, address="127.0.0.1", workers=h.workers) for h in hosts_of(spec, 4)]
+    assert shaped_ways(spec, hosts, hosts[0]) == []
+    assert "nobody to send to" in shape_script(hosts[0], [])
+
+
+def test_addresses_are_looked_up_and_the_interface_is_found_by_the_route(tmp_path, spec):
+    rooms = [("left", "left.example"), ("right", "fe80::2"), ("far", "10.0.0.9")]
+    workers = (tuple(range(3)), tuple(range(3, 6)), (6, 7))
+    hosts = [Host(name=n, address=a, workers=w) for (n, a), w in zip(rooms, workers, strict=True)]
+    folder = export(spec, tmp_path / "run", hosts)
+    commands = run_with_recorded_tc(tmp_path, folder / "hosts" / "far" / "shape.sh")
+    assert all(command[3] == "wlan0" for command in commands)
+    filters = [" ".join(command[6:-2]) for command in commands if command[0] == "filter"]
+    assert filters == [
+        "protocol ip prio 1 u32 match ip dst 10.0.0.7/32",
+        "protocol ipv6 prio 2 u32 match ip6 dst fe80::2/128",
+    ]
+    undone = run_with_recorded_tc(tmp_path, folder / "hosts" / "far" / "unshape.sh")
+    assert undone == [["qdisc", "del", "dev", "wlan0", "root"]]
+
+
+def test_a_host_that_is_not_known_stops_the_script(tmp_path, spec):
+    hosts = [Host(name=n, address=n, workers=w) for n, w in (("a", (0, 1, 2, 3)), ("nobody", (4, 5, 6, 7)))]
+    folder = export(spec, tmp_path / "run", hosts)
+    with pytest.raises(subprocess.CalledProcessError) as stopped:
+        run_with_recorded_tc(tmp_path, folder / "hosts" / "a" / "shape.sh", "eth0")
+    assert b"no address of nobody is known" in stopped.value.stderr
+
+
+@pytest.mark.parametrize("per_host", [1, 4, 8])
+def test_every_script_is_shell_that_a_linter_has_nothing_to_say_about(tmp_path, spec, per_host):
+    folder = export(spec, tmp_path / "run", hosts_of(spec, per_host))
+    scripts = [str(path) for path in folder.rglob("*.sh")]
+    assert len(scripts) == 3 * (8 // per_host)
+    for script in scripts:
+        subprocess.run(["sh", "-n", script], check=True, timeout=20)
+        assert os.access(script, os.X_OK)
+    if linter := shutil.which("shellcheck"):
+        subprocess.run([linter, *scripts], check=True, timeout=60)
+
+
+def test_the_plan_in_the_folder_is_the_plan(tmp_path, spec, plan):
+    folder = export(spec, tmp_path / "run", hosts_of(spec))
+    assert (folder / "plan.json").read_text() == save_plan(plan, tmp_path / "plan.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("run.json", '{"dtfm_run": 2}', "dtfm_run is version 2"),
+        ("run.json", None, "no such file"),
+        ("spec.json", None, "no such file"),
+        ("run.json", '{"dtfm_run": 1, "workers": [0], "crew_address": "a", "crew_port": 1, "hosts": []}', "each of 0"),
+    ],
+)
+def test_a_folder_that_is_no_run_is_refused(tmp_path, spec, name, content, complaint):
+    folder = export(spec, tmp_path / "run", hosts_of(spec))
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_text(content)
+    with pytest.raises(LabError, match=complaint):
+        load_run_folder(folder)

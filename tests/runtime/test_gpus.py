@@ -1,0 +1,115 @@
+"""Whether a run can be on GPUs, asked of drivers that were made up; and what torch is built for, without torch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from dtfm_lab.domain.errors import LabError, UnknownName
+from dtfm_lab.runtime import gpu_probe, gpus
+from dtfm_lab.runtime.gpus import Gpu, NoGpu, check_runs_on, driver_gpus, listed, visible
+
+THREE = [Gpu(f"H{i}", f"GPU-{i}abc", 80 * 2**30, "580.1", "9.0") for i in range(3)]
+ROWS = "\n".join(f"H{i}, GPU-{i}abc, 81920, 580.1, 9.0" for i in range(3))
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Put an nvidia-smi of our own, that runs this shell script, where the driver's would be."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(gpus, "cuda_of_torch", lambda: ("2.13.0", "13.0"))
+
+    def put(script: str) -> None:
+        path = tmp_path / "nvidia-smi"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    return put
+
+
+def test_a_driver_lists_its_gpus(driver):
+    driver(f"echo '{ROWS}'")
+    assert driver_gpus() == THREE
+    assert listed("GB10, GPU-9, [N/A], 580.1, 12.1\n") == [Gpu("GB10", "GPU-9", None, "580.1", "12.1")]
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("echo 'NVIDIA-SMI has failed'; exit 9", "nvidia-smi found none and said: NVIDIA-SMI has failed"),
+        ("echo 'No devices were found'", "nvidia-smi found none and said: No devices were found"),
+        ("exit 3", "nvidia-smi found none and said: nothing"),
+        ("exec sleep 30", "nvidia-smi did not answer within 0 s"),
+    ],
+)
+def test_a_driver_without_gpus_says_why(driver, monkeypatch, script, why):
+    monkeypatch.setattr(gpus, "PATIENCE_S", 0.3 if "sleep" in script else 20.0)
+    driver(script)
+    with pytest.raises(NoGpu, match=why):
+        driver_gpus()
+
+
+@pytest.mark.parametrize(
+    ("variable", "left"),
+    [
+        (None, [0, 1, 2]),
+        ("", []),
+        ("-1", []),
+        ("2,0", [2, 0]),
+        ("1, 7, 0", [1]),
+        ("GPU-2ab", [2]),
+        ("GPU-9,0", []),
+    ],
+)
+def test_hidden_gpus_do_not_count(variable, left):
+    assert visible(THREE, variable) == [THREE[i] for i in left]
+
+
+def test_a_cpu_is_always_there_and_a_gpu_where_the_driver_shows_one(driver):
+    check_runs_on("cpu", 64, "real")
+    driver(f"echo '{ROWS}'")
+    for n_workers, clock in ((1, "real"), (3, "real"), (32, "virtual"), (32, "paced")):
+        check_runs_on("cuda", n_workers, clock)
+
+
+@pytest.mark.parametrize("runs_on", ["gpu", "cuda:0", "", None])
+def test_other_processors_are_refused(runs_on):
+    with pytest.raises(UnknownName, match="known: cpu, cuda"):
+        check_runs_on(runs_on, 1, "virtual")
+
+
+def test_what_cannot_be_on_a_gpu_is_refused_in_one_line(driver, monkeypatch):
+    def refused(n_workers: int = 4, clock: str = "virtual") -> str:
+        with pytest.raises(LabError) as error:
+            check_runs_on("cuda", n_workers, clock)
+        assert "\n" not in str(error.value)
+        return str(error.value)
+
+    assert "nvidia-smi, which comes with NVIDIA's driver, is not there" in refused()
+    driver(f"echo '{ROWS}'")
+    assert "needs a GPU for each of 4 workers, 3 are here; wanted clock='virtual' or 'paced'" in refused(4, "real")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert "each of 2 workers, 1 is here" in refused(2, "real")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert "CUDA_VISIBLE_DEVICES='-1' hides every GPU" in refused()
+    monkeypatch.setattr(gpus, "cuda_of_torch", lambda: ("2.13.0+cpu", None))
+    assert "torch 2.13.0+cpu is built without CUDA" in refused()
+
+
+def test_what_torch_is_built_for_is_read_without_it():
+    import torch
+
+    assert gpus.cuda_of_torch() == (torch.__version__, torch.version.cuda)
+
+
+def test_a_probe_tells_this_machines_torch(capsys):
+    gpu_probe.main()
+    assert f'"version": "{sys.modules["torch"].__version__}"' in capsys.readouterr().out
+
+
+def test_versions_are_read_from_their_codes():
+    assert [gpu_probe.from_code(code) for code in (12090, 13020)] == ["12.9", "13.2"]
+    assert [gpu_probe.nccl_from_code(code) for code in (22707, 23203)] == ["2.27.7", "2.32.3"]

@@ -1,0 +1,172 @@
+"""Pairs of GPUs by an NCCL that was made up: what one end sends the other gets, on the pair's own stream."""
+
+from __future__ import annotations
+
+import ctypes
+import queue
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from fake_cuda import without_gpu
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtfm_lab.domain.errors import MissingExtra, RunError
+from dtfm_lab.runtime import nccl
+from dtfm_lab.runtime.cuda_processor import CudaLeaving
+from dtfm_lab.runtime.nccl import RECEIVER, SENDER, UINT8, NcclPairs, refuse_shared
+
+
+class MeetingPoint:
+    """The wires: a communicator is there once both ends have come."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._barriers: dict[bytes, threading.Barrier] = {}
+        self._wires: dict[bytes, queue.Queue[bytes | None]] = {}
+
+    def connect(self, n_ranks: int, unique_id: bytes, rank: int) -> FakeCommunicator:
+        assert n_ranks == 2
+        with self._lock:
+            barrier = self._barriers.setdefault(unique_id, threading.Barrier(2))
+            wire = self._wires.setdefault(unique_id, queue.Queue())
+        barrier.wait(timeout=10)
+        return FakeCommunicator(rank, wire)
+
+
+class FakeCommunicator:
+    """NCCL's calls by address, as CuPy has them."""
+
+    def __init__(self, rank: int, wire: queue.Queue[bytes | None]) -> None:
+        self._rank, self._wire = rank, wire
+        self.streams: list[int] = []
+
+    def send(self, address: int, count: int, datatype: int, peer: int, stream: int) -> None:
+        assert (self._rank, peer, datatype) == (SENDER, RECEIVER, UINT8)
+        self.streams.append(stream)
+        self._wire.put(ctypes.string_at(address, count))
+
+    def recv(self, address: int, count: int, datatype: int, peer: int, stream: int) -> None:
+        assert (self._rank, peer, datatype) == (RECEIVER, SENDER, UINT8)
+        self.streams.append(stream)
+        if (came := self._wire.get(timeout=10)) is None:
+            raise RuntimeError("NCCL_ERROR_REMOTE_ERROR")
+        assert len(came) == count
+        ctypes.memmove(address, came, count)
+
+    def abort(self) -> None:
+        self._wire.put(None)
+
+    def destroy(self) -> None:
+        self._wire.put(None)
+
+
+CPU = torch.device("cpu")
+
+
+def ids_of(pairs: list[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
+    return {pair: repr(pair).encode().ljust(128) for pair in pairs}
+
+
+def meet(n_ranks: int, ids: dict[tuple[int, int], bytes]) -> list[NcclPairs]:
+    point = MeetingPoint()
+    with ThreadPoolExecutor(n_ranks) as pool:
+        made = [pool.submit(NcclPairs, rank, ids, CPU, point.connect) for rank in range(n_ranks)]
+        return [pairs.result(timeout=20) for pairs in made]
+
+
+@pytest.fixture
+def notes(monkeypatch):
+    with without_gpu(monkeypatch) as notes:
+        yield notes
+
+
+def leaving(content: list[int]) -> CudaLeaving:
+    stream = torch.cuda.Stream()
+    on_gpu = torch.tensor(content, dtype=torch.uint8)
+    return CudaLeaving(on_gpu, stream.record_event(), stream, lambda n: torch.empty(n))
+
+
+def test_contents_come_in_order_on_a_stream_of_each_pair(notes):
+    ids = ids_of([(0, 1), (1, 0), (0, 2)])
+    zero, one, two = meet(3, ids)
+    for i in range(3):
+        zero.send(1, leaving([i, i + 1]))
+        zero.send(2, leaving([9]))
+    one.send(0, leaving([7, 7, 7]))
+    assert [one.receive(0, 2).ready().tolist() for _ in range(3)] == [[0, 1], [1, 2], [2, 3]]
+    assert zero.receive(1, 3).ready().tolist() == [7, 7, 7]
+    assert two.receive(0, 1).ready().tolist() == [9]
+    used = [set(communicator.streams) for pairs in (zero, one, two) for communicator, _ in pairs._pairs.values()]
+    assert len(set().union(*used)) == sum(map(len, used)) == 6
+    for pairs in (zero, one, two):
+        pairs.close()
+
+
+def test_a_content_is_sent_when_it_is_whole_and_handed_over_when_it_is_there(notes):
+    sender, receiver = meet(2, ids_of([(0, 1)]))
+    going = leaving([1, 2, 3])
+    del notes[:]
+    sender.send(1, going)
+    waited, (_, on, out), synchronised = notes
+    assert waited == ("wait", on, going.whole.name)
+    assert synchronised == ("synchronise", out)
+    del notes[:]
+    arriving = receiver.receive(0, 3)
+    allocated, (_, on, there), synchronised = notes
+    assert allocated == ("allocate", on)
+    assert synchronised == ("synchronise", there)
+    del notes[:]
+    compute = torch.cuda.current_stream().name
+    assert arriving.ready().tolist() == [1, 2, 3]
+    assert notes == [("wait", compute, there), ("used on", compute)]
+
+
+def test_a_message_without_content_asks_nothing_of_nccl(notes):
+    sender, receiver = meet(2, ids_of([(0, 1)]))
+    sender.send(1, leaving([]))
+    assert receiver.receive(0, 0).ready().tolist() == []
+
+
+def test_who_waits_is_let_go_when_pairs_are_given_up(notes):
+    sender, receiver = meet(2, ids_of([(0, 1)]))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(receiver.receive, 0, 3)
+        receiver.abort()
+        with pytest.raises(ConnectionError):
+            waiting.result(timeout=10)
+    sender.abort()
+    with pytest.raises(ConnectionError, match="given up"):
+        sender.send(1, leaving([1]))
+    with pytest.raises(ConnectionError, match="given up"):
+        receiver.receive(0, 1)
+
+
+@given(st.data(), st.integers(2, 6))
+def test_any_pairs_of_any_ranks_meet(data, n_ranks):
+    every = [(a, b) for a in range(n_ranks) for b in range(n_ranks) if a != b]
+    pairs = data.draw(st.lists(st.sampled_from(every), unique=True))
+    with pytest.MonkeyPatch.context() as patch, without_gpu(patch):
+        made = meet(n_ranks, ids_of(pairs))
+    assert [sorted(one._pairs) for one in made] == [sorted(p for p in pairs if rank in p) for rank in range(n_ranks)]
+
+
+def test_two_ranks_on_one_gpu_are_refused():
+    refuse_shared(["GPU-a", "GPU-b", "GPU-c"])
+    with pytest.raises(RunError, match="workers 0, 2 are on one GPU, GPU-a; NCCL wants a GPU for each") as error:
+        refuse_shared(["GPU-a", "GPU-b", "GPU-a"])
+    assert "\n" not in str(error.value)
+
+
+def test_more_pairs_than_streams_are_refused(notes):
+    with pytest.raises(RunError, match="worker 0 has 33 pairs to send or receive on; wanted at most 32"):
+        NcclPairs(0, ids_of([(0, i + 1) for i in range(33)]), CPU, MeetingPoint().connect)
+
+
+def test_without_cupy_nccl_is_not_there_and_says_so(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "cupy", None)
+    assert not nccl.available()
+    with pytest.raises(MissingExtra, match="not installed"):
+        nccl.fresh_ids(0, [1])

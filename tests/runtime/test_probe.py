@@ -1,0 +1,278 @@
+"""A probe finds the network that is there, and says in one line what is in its way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from slow_proxy import Line, slow_proxy
+
+import dtfm_lab as lab
+from dtfm_lab.domain.errors import LabError, RunError
+from dtfm_lab.runtime.probe import Listener, join, listening, probe_locally
+from dtfm_lab.runtime.probe.facts import known_gpu
+from dtfm_lab.runtime.probe.network import bandwidth_of, one_way_s
+from dtfm_lab.runtime.probe.wire import PROTOCOL, Channel, host_and_port, present
+
+TOKEN = "of this test"
+
+
+@pytest.fixture(autouse=True)
+def _quick_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "FACTS_S", 0.02)
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    """Closed by the test that probes with it, or here."""
+    opened = Listener(token=TOKEN)
+    yield opened
+    opened._socket.close()
+
+
+class Host:
+    """Joins from a thread of this process; ``outcome`` is what the probe was for it."""
+
+    def __init__(self, listener: Listener, name: str, token: str = TOKEN, **options: Any) -> None:
+        self.outcome: str | None = None
+        self._thread = threading.Thread(target=self._join, args=(listener.port, name, token, options), daemon=True)
+        self._thread.start()
+
+    def _join(self, port: int, name: str, token: str, options: dict[str, Any]) -> None:
+        try:
+            join("127.0.0.1", port, token=token, name=name, **options)
+            self.outcome = "done"
+        except LabError as error:
+            self.outcome = str(error)
+
+    def end(self) -> str | None:
+        self._thread.join(10)
+        return self.outcome
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def stranger(listener: Listener, say: bytes = b"") -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", listener.port), timeout=5)
+    connection.sendall(say)
+    return connection
+
+
+def test_delay_and_rate_of_a_known_network_are_found_in_both_directions(listener):
+    there, back = Line(0.010, 20e6), Line(0.020, 8e6)
+    lines: list[str] = []
+    with slow_proxy(data_port := free_port(), there, back) as reached_at, listener:
+        hosts = [
+            Host(listener, "ada", region="Oslo"),
+            Host(listener, "barbara", advertise=("127.0.0.1", reached_at), data_port=data_port),
+        ]
+        network = listener.probe(2, seconds=2.5, name="two", tell=lines.append)
+    assert [host.end() for host in hosts] == ["done", "done"]
+    assert (network.name, network.names) == ("two", ("ada", "barbara"))
+    assert network.devices[0].region == "Oslo"
+    # computers that have other things to do are late, never early: the least of many times is the network's
+    assert 0.015 <= network.latency_s[0, 1] == network.latency_s[1, 0]
+    (least_ms,) = (float(line.split("at best ")[1].split(" ms")[0]) for line in lines if "at best" in line)
+    assert least_ms == pytest.approx(15, abs=3)
+    assert network.bandwidth_bytes_per_s[0, 1] == pytest.approx(there.bytes_per_s, rel=0.1)
+    assert network.bandwidth_bytes_per_s[1, 0] == pytest.approx(back.bytes_per_s, rel=0.1)
+    for n_bytes in (5e4, 7e5, 1e7):
+        moving_s = network.transfer_s(n_bytes) - network.latency_s
+        assert moving_s[0, 1] == pytest.approx(n_bytes / there.bytes_per_s, rel=0.1, abs=0.01)
+        assert moving_s[1, 0] == pytest.approx(n_bytes / back.bytes_per_s, rel=0.1, abs=0.01)
+    assert "measured in fp32" in network.description
+    assert any("pair 1 of 1: ada - barbara" in line for line in lines)
+
+
+def test_processes_on_this_machine_make_a_network_that_can_be_saved_planned_and_simulated(tmp_path):
+    network = lab.load_topology(lab.save_topology(probe_locally(3, seconds=0.5), tmp_path / "network.yaml"))
+    assert network.names == ("process-0", "process-1", "process-2")
+    off = ~np.eye(3, dtype=bool)
+    assert (network.latency_s[off] > 0).all()
+    assert np.isfinite(network.message_s[off]).all()
+    assert network.message_bytes[0] == 1024
+    assert all(device.peak_flop_per_s > 1e8 and device.memory_bytes > 1e8 for device in network.devices)
+    plan = lab.plan(network, lab.load_job("tiny", n_stages=3, n_replicas=1), steps=2)
+    trace = lab.simulate(plan, "1f1b")
+    one_way_s = max(network.transfer_s(plan.job.activation_bytes)[off])
+    assert 0 < one_way_s < trace.iteration_s
+
+
+def test_strangers_are_turned_away_and_do_not_keep_hosts_from_coming(listener):
+    lines: list[str] = []
+    callers = [stranger(listener, b"GET / HTTP/1.1\r\n\r\n"), stranger(listener, json.dumps([1]).encode() + b"\n")]
+    callers.append(stranger(listener, json.dumps({"probe": PROTOCOL, "proof": "none"}).encode() + b"\n"))
+    callers.append(stranger(listener))
+    callers[-1].close()
+    with listener:
+        thief = Host(listener, "eve", token="guessed")
+        assert "its token is another; wanted the one that the listener printed" in collected(listener, lines, thief.end)
+        hosts = [Host(listener, name) for name in ("ada", "barbara")]
+        network = listener.probe(2, seconds=0.2, tell=lines.append)
+    assert network.names == ("ada", "barbara")
+    assert [host.end() for host in hosts] == ["done", "done"]
+    assert sum("turned 127.0.0.1 away" in line for line in lines) == 5
+    for caller in callers:
+        caller.close()
+
+
+def collected(listener: Listener, lines: list[str], then: Callable[[], str | None]) -> str:
+    """Let the listener meet who is waiting, and nobody stays."""
+    with pytest.raises(RunError, match=r"0 of 2 hosts came within 1 s: nobody"):
+        listener.probe(2, wait_s=1, tell=lines.append)
+    return str(then())
+
+
+def test_a_listener_that_does_not_know_the_token_gets_no_measurements():
+    """Whoever took its place on the port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        outcome: list[str | None] = []
+
+        def pretend() -> None:
+            connection, _ = server.accept()
+            channel = Channel(connection)
+            channel.send(probe=PROTOCOL, nonce="n")
+            channel.receive(5)
+            channel.send(proof="made up")
+            outcome.append("proof sent")
+
+        threading.Thread(target=pretend, daemon=True).start()
+        with pytest.raises(RunError, match="does not know the token itself"):
+            join("127.0.0.1", server.getsockname()[1], token=TOKEN, name="ada")
+
+
+def test_another_version_is_refused_on_both_sides(listener, monkeypatch):
+    lines: list[str] = []
+    caller = stranger(listener, json.dumps({"probe": 99, "nonce": "n", "proof": "p"}).encode() + b"\n")
+    collected(listener, lines, lambda: None)
+    assert lines == [
+        f"turned 127.0.0.1 away: speaks version 99 of the probe; wanted {PROTOCOL}, the same dtfm_lab everywhere"
+    ]
+    with pytest.raises(Exception, match=f"speaks version 99 of the probe; the listener speaks {PROTOCOL}"):
+        present(Channel(caller), TOKEN)
+
+
+def test_a_name_that_is_there_already_is_refused(listener):
+    with listener:
+        first = Host(listener, "ada")
+        time.sleep(0.2)
+        second = Host(listener, "ada")
+        with pytest.raises(RunError, match="1 of 2 hosts came within 1 s: ada"):
+            listener.probe(2, wait_s=1)
+    assert "a host named 'ada' is there already; wanted a name of its own" in str(second.end())
+    first.end()
+
+
+@contextlib.contextmanager
+def two_and(listener: Listener, what: Callable[[Channel], None]) -> Iterator[Host]:
+    """``ada`` is an ordinary host; ``barbara`` joins and then does ``what``."""
+    ada = Host(listener, "ada")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        channel = Channel(stranger(listener))
+
+        def barbara() -> None:
+            present(channel, TOKEN)
+            channel.send(name="barbara", port=silent.getsockname()[1])
+            what(channel)
+
+        threading.Thread(target=barbara, daemon=True).start()
+        yield ada
+
+
+def test_a_host_that_vanishes_is_named(listener):
+    complaint = "host barbara closed the connection, asked for its facts"
+    with two_and(listener, lambda channel: channel.close()) as ada, pytest.raises(RunError, match=complaint), listener:
+        listener.probe(2)
+    assert "host barbara closed the connection" in str(ada.end())
+
+
+def test_a_host_that_others_do_not_reach_is_named_with_its_address(listener):
+    hosts = [Host(listener, name, advertise=("127.0.0.1", free_port())) for name in ("ada", "barbara")]
+    with listener, pytest.raises(RunError) as refused:
+        listener.probe(2)
+    assert "ada does not reach barbara at 127.0.0.1 port" in str(refused.value)
+    assert "barbara does not reach ada" in str(refused.value)
+    for host in hosts:
+        host.end()
+
+
+def test_a_pair_is_timed_from_the_end_that_reaches_the_other(listener):
+    with listener:
+        hosts = [Host(listener, "ada"), Host(listener, "barbara", advertise=("127.0.0.1", free_port()))]
+        network = listener.probe(2, seconds=0.2)
+    assert np.isfinite(network.message_s[0, 1]).all()
+    assert [host.end() for host in hosts] == ["done", "done"]
+
+
+def test_what_says_nothing_of_itself_makes_no_device(listener):
+    def lie(channel: Channel) -> None:
+        channel.receive(5)
+        channel.send(cores=0, memory_bytes=1, peak_flop_per_s=1, gpus=[])
+
+    complaint = r"host barbara says of itself .*; wanted its facts"
+    with two_and(listener, lie), pytest.raises(RunError, match=complaint), listener:
+        listener.probe(2)
+
+
+def test_a_port_that_is_taken_and_an_address_of_another_machine_are_refused():
+    with Listener() as holding, pytest.raises(LabError, match=f"port {holding.port} on 127.0.0.1 is taken; wanted a"):
+        Listener("127.0.0.1", holding.port)
+    with pytest.raises(LabError, match=r"192\.0\.2\.1 is no address of this machine"):
+        Listener("192.0.2.1")
+
+
+def test_a_host_that_finds_no_listener_says_where_it_looked():
+    with pytest.raises(RunError, match=f"nobody could be reached at 127.0.0.1 port {(port := free_port())} for 0.5 s"):
+        join("127.0.0.1", port, token=TOKEN, name="ada", wait_s=0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"n_hosts": 1}, "hosts of a probe is 1; wanted 2 to 256"),
+        ({"n_hosts": 2, "seconds": 0.0}, "seconds of a probe is 0.0; wanted 0.1 to 3600"),
+        ({"n_hosts": 2, "wait_s": float("nan")}, "wait of a probe is nan; wanted 0 to 86400"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(listener, options, complaint):
+    with listener, pytest.raises(LabError, match=complaint):
+        listener.probe(**options)
+
+
+def test_addresses_are_a_host_and_a_port():
+    assert host_and_port("10.0.0.1:4711") == ("10.0.0.1", 4711)
+    assert host_and_port("[::1]:4711") == ("::1", 4711)
+    assert host_and_port("4711", default_host="127.0.0.1") == ("127.0.0.1", 4711)
+    for wrong in ("4711", "host:", "host:port", "host:70000", ""):
+        with pytest.raises(LabError, match="is no address; wanted HOST:PORT"):
+            host_and_port(wrong)
+
+
+def test_one_way_is_a_round_trip_less_half_of_a_small_one_and_never_less_for_more():
+    sizes, times = one_way_s(0.02, [(1000, 0.021), (4000, 0.024), (16000, 0.023), (64000, 0.084)])
+    assert sizes.tolist() == [1000, 4000, 16000, 64000]
+    assert times == pytest.approx([0.011, 0.014, 0.014, 0.074])
+    assert bandwidth_of(np.array([1e6, 4e6, 16e6]), np.array([0.11, 0.41, 1.61])) == pytest.approx(1e7)
+    assert bandwidth_of(np.array([1e6, 4e6]), np.array([0.5, 0.5])) == 8e6  # times that do not grow: size over time
+
+
+def test_gpus_are_known_by_what_their_driver_calls_them():
+    names = {
+        "NVIDIA A100-SXM4-40GB": "A100 40GB",
+        "NVIDIA A100-SXM4-80GB": "A100",
+        "Tesla V100-SXM2-32GB": "V100 32GB",
+        "NVIDIA H100 PCIe": "H100 PCIe",
+        "NVIDIA GeForce RTX 4090": "RTX 4090",
+        "NVIDIA GeForce GTX 1060 Laptop GPU": None,
+    }
+    assert {name: known_gpu(name) for name in names} == names

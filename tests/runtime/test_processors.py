@@ -1,0 +1,182 @@
+"""What a worker computes on: a CPU's processor by what it does, a GPU's by the order in which it asks for things."""
+
+from __future__ import annotations
+
+import fcntl
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+from fake_cuda import without_gpu
+
+from dtfm_lab.domain.errors import RunError
+from dtfm_lab.runtime.cuda_processor import CudaProcessor, TakingTurns
+from dtfm_lab.runtime.processors import CpuProcessor, make_processor
+
+RECEIVE, COMPUTE, SEND = 1, 2, 3
+"""streams of a CudaProcessor, in the order in which it makes them"""
+
+
+def content(n: int = 1000) -> torch.Tensor:
+    return torch.arange(n).to(torch.uint8)
+
+
+def test_a_cpu_is_busy_while_it_computes_and_not_while_it_waits():
+    wall_s, busy_s = CpuProcessor().timed(lambda: time.sleep(0.05))
+    assert 0 <= busy_s < 0.05 <= wall_s
+    done = []
+    wall_s, busy_s = CpuProcessor().timed(lambda: done.append(sum(range(10**6))))
+    assert done
+    assert busy_s > 0
+
+
+def test_what_leaves_is_what_was_there_when_it_was_handed_over():
+    cpu, sent = CpuProcessor(), content()
+    leaving = cpu.leaving(sent)
+    sent.zero_()
+    assert torch.equal(leaving.host(), content())
+
+
+def test_a_cpu_brings_nothing_in_that_is_there():
+    host = CpuProcessor().buffer(100)
+    assert (host.dtype, host.shape) == (torch.uint8, (100,))
+    assert CpuProcessor().arriving(host).ready() is host
+
+
+def test_without_a_gpu_there_is_a_cpu_and_a_refusal():
+    assert isinstance(make_processor("cpu", 3, True), CpuProcessor)
+    if not torch.cuda.is_available():
+        with pytest.raises(RunError, match="sees no GPU in a worker") as error:
+            make_processor("cuda", 0, False)
+        assert "\n" not in str(error.value)
+
+
+def test_workers_take_gpus_in_turn(monkeypatch):
+    with without_gpu(monkeypatch, gpus=2) as notes:
+        asked = []
+        monkeypatch.setattr(torch, "device", lambda kind, index: asked.append((kind, index)) or "gpu")
+        for rank in range(5):
+            make_processor("cuda", rank)
+        assert asked == [("cuda", 0), ("cuda", 1), ("cuda", 0), ("cuda", 1), ("cuda", 0)]
+        assert notes.about("device")
+
+
+def test_loading_the_processors_does_not_begin_cuda():
+    code = (
+        "import torch, dtfm_lab.runtime.cuda_processor, dtfm_lab.runtime.codec, dtfm_lab.runtime.nccl, sys\n"
+        "print(torch.cuda.is_initialized(), 'cupy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split() == [
+        "False",
+        "False",
+    ]
+
+
+def test_a_gpus_work_is_timed_between_events_around_it_on_the_compute_stream(monkeypatch):
+    with without_gpu(monkeypatch) as notes:
+        gpu = CudaProcessor(0, shares=False)
+        assert torch.cuda.current_stream().name == COMPUTE
+        del notes[:]
+        wall_s, busy_s = gpu.timed(lambda: notes.append(("work", torch.cuda.current_stream().name)))
+        (_, on, began), work, (_, also_on, ended), waited, elapsed = notes
+    assert (on, work, also_on) == (COMPUTE, ("work", COMPUTE), COMPUTE)
+    assert (waited, elapsed) == (("synchronise", ended), ("elapsed", began, ended))
+    assert busy_s == 0.25
+    assert wall_s >= 0
+
+
+def test_a_gpus_content_leaves_by_the_send_stream_as_it_was_and_is_whole_on_return(monkeypatch):
+    with without_gpu(monkeypatch) as notes:
+        gpu, sent = CudaProcessor(0, shares=False), content()
+        del notes[:]
+        leaving = gpu.leaving(sent)
+        cloned, (_, on, whole) = notes
+        assert (cloned, on) == (("clone", COMPUTE), COMPUTE)
+        sent.zero_()
+        del notes[:]
+        torch.cuda.set_stream(torch.cuda.Stream())  # as in the thread that sends
+        packet = leaving.host()
+        pinned, waited, copied, (_, out_on, out), synchronised = notes
+    assert pinned[0] == "pinned"
+    assert (waited, copied, out_on) == (("wait", SEND, whole), ("copy", SEND, True), SEND)
+    assert synchronised == ("synchronise", out)
+    assert torch.equal(packet, content())
+
+
+def test_a_gpus_content_arrives_by_the_receive_stream_and_its_memory_stays_until_computed_with(monkeypatch):
+    with without_gpu(monkeypatch) as notes:
+        gpu = CudaProcessor(0, shares=False)
+        del notes[:]
+        arriving = gpu.arriving(content())
+        allocated, copied, (_, on, whole) = notes
+        assert (allocated, copied, on) == (("allocate", RECEIVE), ("copy", RECEIVE, True), RECEIVE)
+        del notes[:]
+        assert torch.equal(arriving.ready(), content())
+        assert notes == [("wait", COMPUTE, whole), ("used on", COMPUTE)]
+
+
+def test_workers_that_share_a_gpu_compute_one_at_a_time():
+    busy, most = [], []
+    name = f"test-{os.getpid()}"
+
+    def compute() -> None:
+        turns = TakingTurns(name)
+        for _ in range(20):
+            with turns.turn():
+                busy.append(1)
+                most.append(len(busy))
+                time.sleep(0.0005)
+                busy.pop()
+
+    threads = [threading.Thread(target=compute) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 80
+    TakingTurns(name).path.unlink()
+
+
+def test_a_turn_ends_with_whoever_dies_in_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    turns = TakingTurns("dying")
+    context = multiprocessing.get_context("fork")
+    began = context.Event()
+
+    def hold() -> None:
+        with TakingTurns("dying").turn():
+            began.set()
+            time.sleep(60)
+
+    other = context.Process(target=hold)
+    other.start()
+    assert began.wait(timeout=20)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(turns._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    other.kill()
+    with turns.turn():
+        other.join()
+    assert other.exitcode == -signal.SIGKILL
+
+
+def test_a_shared_gpu_is_timed_within_a_turn_and_left_idle(monkeypatch):
+    with without_gpu(monkeypatch) as notes:
+        gpu = CudaProcessor(0, shares=True)
+        assert gpu._turns is not None
+        other = os.open(gpu._turns.path, os.O_RDWR)
+
+        def work() -> None:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+        gpu.timed(work)
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert notes[-2][0] == "synchronise"
+        gpu._turns.path.unlink()

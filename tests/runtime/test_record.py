@@ -1,0 +1,120 @@
+"""What a run's events come to: after a fault, after a resumption, with a held-out loss."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from run_helpers import small_plan
+
+import dtfm_lab as lab
+from dtfm_lab.domain.errors import RunError
+from dtfm_lab.domain.faults import Fault
+from dtfm_lab.domain.model import gpt
+from dtfm_lab.runtime import telling
+from dtfm_lab.runtime.record import Record
+from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.simulation import build
+
+PLAN = small_plan(2, 2)
+PREDICTED = lab.simulate(PLAN, "1f1b")
+FAULT = {
+    "device": "device-2",
+    "iteration": 4,
+    "how": "was killed by SIGKILL",
+    "state_from": "device-4",
+    "lost_s": 0.625,
+}
+
+
+def recorded(*events: dict[str, Any], **fields: Any) -> Record:
+    orders = build(PLAN, "1f1b").orders
+    record = Record(RunSpec(plan=PLAN, schedule="1f1b", orders=orders, iterations=4, clock="virtual", **fields))
+    for event in events:
+        record.absorb(event)
+    return record
+
+
+def whole(iteration: int, loss: float) -> list[dict[str, Any]]:
+    """The events of an iteration that goes as predicted."""
+    rows = [[iteration, s.replica, list(s.action), s.start_s, s.end_s] for s in PREDICTED.spans()]
+    told = {"event": "iteration", "iteration": iteration, "loss": loss, "late_messages": 0, "overruns": 0}
+    return [{"event": "spans", "rows": rows}, told]
+
+
+def test_a_resumed_run_counts_from_what_its_checkpoint_holds() -> None:
+    record = recorded(*whole(10, 3.0), *whole(11, 2.0), first_iteration=10)
+    assert record.losses == [3.0, 2.0]
+    assert record.last_whole == 11
+    assert set(record.trace().iteration) == {10, 11}
+    assert telling.doing(recorded(first_iteration=10)) == "starting 4 workers"
+
+
+def test_what_a_fault_made_void_is_told_once() -> None:
+    half = whole(5, 0.0)[0] | {"rows": whole(5, 0.0)[0]["rows"][:7]}
+    record = recorded(
+        *whole(3, 5.0),
+        {"event": "held_out", "iteration": 4, "loss": 4.5, "unigram_entropy": 3.2},
+        *whole(4, 4.0),
+        {"event": "held_out", "iteration": 5, "loss": 3.5, "unigram_entropy": 3.2},
+        half,
+        {"event": "lost", "device": "device-2", "iteration": 5, "how": "was killed by SIGKILL"},
+        first_iteration=3,
+    )
+    assert record.conditions == {"device-2": "lost"}
+    record.absorb({"event": "recovered", **FAULT})
+    assert record.conditions == {"device-2": "back"}
+    assert record.losses == [5.0]
+    assert record.held_out == ((4, 4.5),)
+    assert record.spans_of(4) == record.spans_of(5) == []
+    for event in whole(4, 4.25):
+        record.absorb(event)
+    trace = record.trace()
+    assert trace.context.losses == (5.0, 4.25)
+    assert len(trace) == 2 * len(PREDICTED)
+    assert trace.context.faults == (Fault(4, "device-2", "was killed by SIGKILL", "device-4", 0.625),)
+    assert telling.fault(trace.context.faults[0]) == (
+        "device-2 was killed by SIGKILL in iteration 4; its state came from device-4; 625 ms"
+    )
+
+
+def test_a_fault_in_the_first_iteration_leaves_nothing() -> None:
+    record = recorded(*whole(0, 5.0), {"event": "recovered", **FAULT, "iteration": 0})
+    assert record.losses == []
+    with pytest.raises(RunError, match="before its first iteration was whole"):
+        record.trace()
+
+
+def test_the_context_says_what_else_is_known() -> None:
+    model = gpt(name="mini", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256)
+    record = recorded(
+        {"event": "held_out", "iteration": 1, "loss": 4.5, "unigram_entropy": 3.2},
+        {"event": "checkpoint", "iteration": 1, "folder": "there/iteration-000001"},
+        {"event": "text", "prompt": "It is", "text": " a truth"},
+        {"event": "one of a later version"},
+        stand_in=model,
+    )
+    context = record.context()
+    assert (context.stand_in, context.held_out, context.unigram_entropy) == ("mini", ((1, 4.5),), 3.2)
+    assert record.checkpoints == ((1, "there/iteration-000001"),)
+    assert (record.prompt, record.text) == ("It is", " a truth")
+    assert telling.reduced(record.spec) == "mini is trained in place of small, messages are as long as the job's"
+    assert telling.learnt(record) == "held-out loss 4.5000, unigram entropy 3.2000"
+
+
+def test_busy_shares_are_those_of_the_trace() -> None:
+    record = recorded(*whole(0, 5.0), *whole(1, 4.0))
+    bubble = PREDICTED.bubble.set_index("device")
+    expected = (bubble["busy_s"] / bubble["iteration_s"]).to_dict()
+    assert record.busy() == pytest.approx(expected)
+
+
+def test_a_run_in_html_has_a_row_a_device_and_no_markup_of_names() -> None:
+    record = recorded(*whole(0, 5.0), {"event": "failed", "message": "a <b> worker"})
+    told = telling.html(record)
+    assert told.count("<tr>") == 1 + 4
+    assert "a &lt;b&gt; worker" in told
+    said = ("failed after 1 of 4 iterations", "loss 5.0000", *record.ranks)
+    places = [told.index(text) for text in said]
+    assert all(before < after for before, after in pairwise(places))

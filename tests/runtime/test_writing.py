@@ -1,0 +1,105 @@
+"""A trained model writes, and the kernel that asks it to loads no torch."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from test_checkpoint import TIED, Trained, job_of
+
+from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.runtime import scribe, writing
+from dtfm_lab.runtime.checkpoints import Checkpoint, folder_for, prepare, seal
+from dtfm_lab.runtime.writing import model_of, write
+
+LOOP = b"one, two, "
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the checkpoint of a model that has learnt a line by heart, cut into two stages."""
+    torch.set_num_threads(1)
+    parent = tmp_path_factory.mktemp("taught")
+    text = parent / "loop.txt"
+    text.write_bytes(LOOP * 50)
+    trained = Trained(job_of(TIED), 2, text=str(text))
+    trained.train(150)
+    folder = folder_for(parent, 150)
+    prepare(folder)
+    trained.save(folder)
+    seal(
+        Checkpoint(
+            folder=folder, iteration=150, job=job_of(TIED), seed=0, learning_rate=3e-3, text="loop", text_digest=""
+        )
+    )
+    return parent
+
+
+def test_what_was_learnt_by_heart_is_written(taught: Path) -> None:
+    model, job = model_of(taught)
+    assert write(model, job.modelled().seq_len, "one, two", 24, temperature=0) == ", one, two, one, two, on"
+
+
+def test_the_seed_decides_and_nothing_else(taught: Path) -> None:
+    model, job = model_of(taught)
+    torch.manual_seed(1)
+    assert write(model, 8, "t", 20, temperature=1e-310) == write(model, 8, "t", 20, temperature=0)
+    before = torch.get_rng_state()
+    hot = [write(model, job.modelled().seq_len, "t", 40, seed=seed, temperature=3.0) for seed in (1, 1, 2)]
+    assert hot[0] == hot[1] != hot[2]
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_any_prompt_is_gone_on_from_and_broken_bytes_are_shown_as_such(taught: Path) -> None:
+    model, job = model_of(taught)
+    seq_len = job.modelled().seq_len
+    for prompt in ("", "ö" * 100, "\ud800", "one"):
+        written = write(model, seq_len, prompt, 30, seed=3, temperature=1e4)
+        assert 0 < len(written) <= 30
+    assert "\N{REPLACEMENT CHARACTER}" in write(model, seq_len, "", 200, temperature=1e4)
+
+
+def test_a_model_whose_training_diverged_is_refused(taught: Path) -> None:
+    model, _ = model_of(taught)
+    with torch.no_grad():
+        next(model.parameters()).fill_(float("nan"))
+    with pytest.raises(LabError, match="its training has diverged"):
+        write(model, 8, "t", 1)
+
+
+def test_what_cannot_be_written_is_refused_in_one_line(
+    taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(FileError, match="no such folder"):
+        scribe.write(tmp_path / "away")
+    with pytest.raises(LabError, match="n_bytes is 0; wanted a whole number from 1"):
+        scribe.write(taught, n_bytes=0)
+    with pytest.raises(LabError, match="temperature is nan; wanted 0 or more"):
+        scribe.write(taught, temperature=float("nan"))
+    with pytest.raises(LabError, match="prompt is 5; wanted text"):
+        scribe.write(taught, 5)
+    (whole,) = taught.glob("iteration-*")
+    copy = tmp_path / whole.name
+    copy.mkdir()
+    for file in whole.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    size = (copy / "stage-1.safetensors").stat().st_size
+    (copy / "stage-1.safetensors").write_bytes(b"\0" * size)
+    order = {"folder": str(copy), "prompt": "", "n_bytes": 3, "seed": 0, "temperature": 1.0}
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(order) + "\n"))
+    writing.main()
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert "stage-1.safetensors cannot be read" in error
+    assert "\n" not in error
+
+
+def test_the_kernel_writes_without_torch_after_any_prompt(taught: Path) -> None:
+    asked = f"print(len(scribe.write({str(taught)!r}, '--seed\\n\\ud800one, two', 5, temperature=0)))"
+    script = f"import sys; from dtfm_lab.runtime import scribe; {asked}; sys.exit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    assert (done.stdout, done.stderr, done.returncode) == ("5\n", "", 0)
