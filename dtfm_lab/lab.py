@@ -19,7 +19,9 @@ from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files.schedules import ENDINGS, load_schedule
 from dtfm_lab.planning import DeviceWorth, Difference, Explanation, PlanStep
+from dtfm_lab.runtime import baselines as measured_baselines
 from dtfm_lab.runtime import launch
+from dtfm_lab.runtime.baselines import BaselineRun
 from dtfm_lab.runtime.run import Run
 from dtfm_lab.simulation import fitting
 from dtfm_lab.simulation import sensitivity as what_would_help
@@ -49,8 +51,8 @@ def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
 
 
 def default_job(topology: Topology) -> Job:
-    """A job for who names none: tiny on a small network, else the paper's, cut to use every device."""
-    job = load_job("tiny" if len(topology) <= SMALL_NETWORK else "dtfm-gpt3-xl")
+    """A job for who names none: small on a small network, else the paper's, cut to use every device."""
+    job = load_job("small" if len(topology) <= SMALL_NETWORK else "dtfm-gpt3-xl")
     return fitted(job, len(topology))
 
 
@@ -177,7 +179,8 @@ def simulate(
     profile: Profile | None = None,
     efficiency: float = EFFICIENCY,
 ) -> Trace:
-    """Predict one iteration in virtual time; ``like`` a measured Trace: what ran, with the profile taken before.
+    """Predict one iteration in virtual time; ``like`` a measured Trace: what ran, with the profile taken before, and
+    where only a part of the plan ran, that part.
 
     Parameters
     ----------
@@ -244,7 +247,26 @@ def sweeps(plan: Plan | str, *, workers: int | None = None, **settings: Any) -> 
 
 
 def start(plan: Plan | str, schedule: AnySchedule | None = None, **options: Any) -> Run:
-    """Start real workers and return at once; options as in ``runtime.launch.start``."""
+    """Start real workers on this machine and return at once: a live handle, whose ``wait`` gives what was measured.
+
+    Options
+    -------
+    iterations=5, seed=0, learning_rate=3e-3, text=
+        What is trained, and on which file; without one on the text that comes with the lab.
+    clock="virtual", time_scale=, queueing="pairs", emulated=
+        How seconds are counted: ``virtual``, ``paced`` (``time_scale`` wall seconds a second) or ``real``; links as
+        independent ``pairs`` or, on the virtual clock, network ``cards``; of the plan's network, or of another one.
+    workers=, stand_in=, runs_on="cpu"
+        How much of the plan runs, a count or (stages, pipelines): without it all of a plan of up to 32 devices, and of
+        a larger one as much as 8 workers can. What is trained in place of the job's model; without it a small model
+        where the job's own cannot be trained here. What workers compute on.
+    parameters_folder=, checkpoint_folder=, checkpoint_every=0, resume_from=
+        Where trained parameters and checkpoints go, every so many iterations (0: after the last); where to go on from.
+    evaluate_every=0, sample_bytes=0
+        How often held-out text is looked at (0: after the last), and how much the trained model writes at the end.
+
+    ``runtime.launch.start`` says more of each, and what is refused.
+    """
     return launch.start(_plan(plan), _schedule(schedule), **options)
 
 
@@ -255,11 +277,43 @@ def run(
     progress: Callable[[dict[str, Any]], None] | None = None,
     **options: Any,
 ) -> Trace:
-    """Run a plan for real on this machine and return what was measured.
+    """Run a plan for real on this machine and return what was measured; ``progress`` is called with every event.
 
-    Options: iterations=5, clock="virtual" (or "paced", "real"), seed=0, text=, parameters_folder=, time_scale=.
+    Options are those of ``start``: iterations=5, clock="virtual" (or "paced", "real"), seed=0, learning_rate=3e-3,
+    text=, time_scale=, workers=, stand_in=, queueing="pairs" (or "cards"), emulated=, runs_on="cpu",
+    parameters_folder=, checkpoint_folder=, checkpoint_every=0, resume_from=, evaluate_every=0, sample_bytes=0.
     """
     return launch.start(_plan(plan), _schedule(schedule), **options).wait(progress)
+
+
+def baselines(
+    plan: Plan | str,
+    schedule: AnySchedule | None = None,
+    *,
+    progress: Callable[[BaselineRun], None] | None = None,
+    **options: Any,
+) -> DataFrame:
+    """The plan against a random placement, the order of the file, and data parallelism alone: each priced, predicted
+    and run for real on the same emulated links, as a table.
+
+    Options are those of ``start``, alike for all; ``seed`` is the random placement's, too. ``progress`` is called with
+    every row; Ctrl-C keeps the rows so far.
+    """
+    rows: list[BaselineRun] = []
+    try:
+        for row in baseline_runs(plan, schedule, **options):
+            rows.append(row)
+            if progress is not None:
+                progress(row)
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+    return measured_baselines.baseline_table(rows)
+
+
+def baseline_runs(plan: Plan | str, schedule: AnySchedule | None = None, **options: Any) -> Iterator[BaselineRun]:
+    """The rows of ``baselines`` as they come, each with its plan, its prediction and its measurement."""
+    return measured_baselines.baseline_runs(_plan(plan), _schedule(schedule), **options)
 
 
 def compare(predicted: Trace, measured: Trace) -> Comparison:

@@ -16,21 +16,21 @@ from rich.table import Table
 from dtfm_lab import files, lab, planning
 from dtfm_lab.cli.doctor import doctor_report
 from dtfm_lab.cli.options import (
+    file_option,
     job_options,
     json_option,
     output_option,
-    schedule_option,
     search_options,
     start_option,
 )
 from dtfm_lab.cli.progress import device_progress, search_progress
+from dtfm_lab.cli.real import run_and_tell, run_options
 from dtfm_lab.cli.tell import deliver_comparison, deliver_topology, err, out, print_json
 from dtfm_lab.cli.tell_plan import deliver_difference, deliver_explanation, deliver_plan, deliver_worth
 from dtfm_lab.cli.tell_trace import deliver_trace
 from dtfm_lab.domain.errors import FileError, MissingExtra
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.topology import Topology
-from dtfm_lab.runtime.launch import RUN_CLOCKS
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -159,43 +159,35 @@ def worth(plan_file: str, as_json: bool, **limits: Any) -> None:
 
 @cli.command()
 @click.argument("plan_file", metavar="PLAN")
-@schedule_option
-@click.option("--clock", default="virtual", show_default=True, help=f"One of {', '.join(RUN_CLOCKS)}.")
-@click.option("--iterations", type=int, default=5, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--text", type=click.Path(), help="Train on the bytes of this file.")
-@click.option("--time-scale", type=float, help="Paced clock: wall seconds per second; chosen by itself otherwise.")
+@run_options
 @output_option
 @json_option
-def run(plan_file: str, output: str | None, as_json: bool, **options: Any) -> None:
+def run(**how: Any) -> None:
     """Train under PLAN for real: one torch worker per stage and replica, links as slow as drawn."""
-
-    def progress(event: dict[str, Any]) -> None:
-        match event["event"]:
-            case "starting":
-                err.print(f"starting {event['workers']} workers")
-            case "profile":
-                err.print(f"profile taken; {event['time_scale']:.3g} wall seconds per second")
-                if event["stretched"]:
-                    err.print(
-                        f"{event['stretched']} computation times stretched: the drawn devices outrun this machine"
-                    )
-            case "iteration":
-                err.print(f"iteration {event['iteration']}: loss {event['loss']:.4f}")
-
-    whole = files.load_plan(plan_file)
-    if lacking := lab.advice(whole, options["schedule"]):
-        err.print(f"the drawn devices would be out of memory: {lacking}")
-    deliver_trace(lab.run(whole, progress=progress, **options), output, as_json)
+    run_and_tell(**how)
 
 
 @cli.command()
 @click.argument("predicted", type=click.Path())
 @click.argument("measured", type=click.Path())
+@click.option(
+    "--refit",
+    "plan_file",
+    metavar="PLAN",
+    type=click.Path(),
+    help="Fit the links and computations of this plan.",
+)
+@file_option("-o", "--output", say="Write the refitted network to this file.")
 @json_option
-def compare(predicted: str, measured: str, as_json: bool) -> None:
-    """Lay a PREDICTED trace beside a MEASURED one."""
-    deliver_comparison(lab.compare(files.load_trace(predicted), files.load_trace(measured)), as_json)
+def compare(predicted: str, measured: str, plan_file: str | None, output: str | None, as_json: bool) -> None:
+    """Lay a PREDICTED trace beside a MEASURED one: who is to blame for the error, and since when."""
+    if output is not None and plan_file is None:
+        raise click.UsageError("-o writes the refitted network; wanted --refit PLAN with it")
+    comparison = lab.compare(files.load_trace(predicted), files.load_trace(measured))
+    refitted = None if plan_file is None else comparison.refit(files.load_plan(plan_file), lab.simulate)
+    if refitted is not None and output is not None:
+        files.save_topology(refitted.topology, output)
+    deliver_comparison(comparison, refitted, as_json)
 
 
 @cli.command()

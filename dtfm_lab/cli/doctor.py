@@ -1,59 +1,130 @@
-"""What this machine can do: told without loading torch or touching a GPU."""
+"""What this machine can do: told without loading torch or CuPy here, or touching a GPU."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
+import json
 import os
 import platform
-import shutil
+import re
 import subprocess
+import sys
+from typing import Any
 
 import psutil
 
-PARTS = {
-    "torch": "pip install 'dtfm_lab[train]' for real runs",
-    "jupyterlab": "pip install 'dtfm_lab[lab]' for the lab",
-    "ipywidgets": "pip install 'dtfm_lab[lab]' for the lab",
-    "anywidget": "pip install 'dtfm_lab[lab]' for the lab",
-    "plotly": "pip install 'dtfm_lab[lab]' for figures",
-    "cupy": "pip install 'dtfm_lab[cuda12]' or 'dtfm_lab[cuda13]', on a machine with an NVIDIA GPU",
-}
+from dtfm_lab.cli.doctor_advice import LAB, advice
+from dtfm_lab.domain.units import format_bytes
+from dtfm_lab.runtime.gpus import PATIENCE_S, NoGpu, driver_gpus
+
 CUPY = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
+PROBE_S = 90.0
+"""for a process that loads torch and CuPy, from a cold disk too"""
+
+
+def doctor_facts() -> dict[str, Any]:
+    """All that is known of the machine, and what to do about it; its keys stay, also where a value is None."""
+    memory = psutil.virtual_memory()
+    facts: dict[str, Any] = {
+        "dtfm_lab": importlib.metadata.version("dtfm_lab"),
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "architecture": platform.machine(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_bytes": memory.total,
+        "free_memory_bytes": memory.available,
+        "packages": {name: _version(name) for name in LAB},
+        "cupy_distributions": [name for name in CUPY if _version(name)],
+        "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        **_driver(),
+        **_probed(),
+    }
+    return facts | {"advice": advice(facts)}
 
 
 def doctor_report() -> dict[str, str]:
-    """One line each for the machine, the lab's parts and GPUs."""
-    memory = psutil.virtual_memory()
-    report = {
-        "dtfm_lab": importlib.metadata.version("dtfm_lab"),
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
-        "memory": f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free",
-        "workers": "forked, torch loaded once" if platform.system() == "Linux" else "spawned, each loads torch",
+    """``doctor_facts`` for people: one line each, the advice last."""
+    return told(doctor_facts())
+
+
+def told(facts: dict[str, Any]) -> dict[str, str]:
+    """What the facts say, by what they are about."""
+    free, total = (format_bytes(facts[which]) for which in ("free_memory_bytes", "memory_bytes"))
+    lines = {
+        "dtfm_lab": facts["dtfm_lab"],
+        "python": facts["python"],
+        "system": f"{facts['system']} {facts['architecture']}",
+        "cores": str(facts["cores"]),
+        "memory": f"{free} of {total} free",
+        "workers": "forked, torch loaded once" if facts["system"] == "Linux" else "spawned, each loads torch",
+        "gpus": _told_gpus(facts),
+        "torch": _told_library(facts["torch"]),
+        "cupy": _told_library(facts["cupy"]),
     }
-    for part, remedy in PARTS.items():
-        report[part] = _version(CUPY if part == "cupy" else (part,)) or f"not installed: {remedy}"
-    report["gpu"] = _gpus()
-    return report
+    lines |= {name: version or "not installed" for name, version in facts["packages"].items()}
+    return lines | {f"advice {i}": line for i, line in enumerate(facts["advice"], start=1)}
 
 
-def _version(distributions: tuple[str, ...]) -> str | None:
-    for name in distributions:
-        try:
-            return f"{importlib.metadata.version(name)}" + (f" ({name})" if len(distributions) > 1 else "")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return None
+def _told_gpus(facts: dict[str, Any]) -> str:
+    if not facts["gpus"]:
+        return f"none: {facts['no_gpu']}"
+    each = []
+    for gpu in facts["gpus"]:
+        memory = "" if gpu["memory_bytes"] is None else f" {format_bytes(gpu['memory_bytes'])}"
+        each.append(f"{gpu['name']}{memory}")
+    counted = [f"{each.count(one)} x {one}" for one in dict.fromkeys(each)]
+    cuda = f", CUDA {facts['driver_cuda']}" if facts["driver_cuda"] else ""
+    return f"{', '.join(counted)}; driver {facts['gpus'][0]['driver']}{cuda}"
 
 
-def _gpus() -> str:
-    if shutil.which("nvidia-smi") is None:
-        return "no NVIDIA driver found; workers run on the CPU"
-    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+def _told_library(seen: dict[str, Any] | None) -> str:
+    if seen is None:
+        return "not installed"
+    if "error" in seen:
+        return f"does not load: {seen['error']}"
+    gpus = f"{seen['gpus']} GPU{'' if seen['gpus'] == 1 else 's'}"
+    cuda = f"CUDA {seen['cuda']}, sees {gpus}" if seen["cuda"] else "built without CUDA"
+    return f"{seen['version']}, {cuda}" + (f", NCCL {seen['nccl']}" if seen["nccl"] else "")
+
+
+def _driver() -> dict[str, Any]:
     try:
-        listed = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout
-    except (subprocess.SubprocessError, OSError) as error:
-        return f"nvidia-smi failed: {error}"
-    found = "; ".join(line.strip() for line in listed.splitlines())
-    return f"{found} (seen, not used: this version's workers run on the CPU)"
+        gpus = driver_gpus()
+    except NoGpu as why:
+        return {"gpus": [], "no_gpu": str(why), "driver_cuda": None}
+    return {"gpus": [dataclasses.asdict(gpu) for gpu in gpus], "no_gpu": None, "driver_cuda": _cuda_of_driver()}
+
+
+def _cuda_of_driver() -> str | None:
+    """The newest CUDA that the driver runs, which nvidia-smi tells in its table's head alone."""
+    try:
+        head = subprocess.run(["nvidia-smi"], capture_output=True, text=True, timeout=PATIENCE_S).stdout
+    except (subprocess.SubprocessError, OSError):
+        return None
+    found = re.search(r"CUDA [\w ]*Version\s*:\s*(\d+\.\d+)", head)
+    return found[1] if found else None
+
+
+def _probed() -> dict[str, Any]:
+    """What torch and CuPy say of themselves, by a process that loads them."""
+    command = [sys.executable, "-m", "dtfm_lab.runtime.gpu_probe"]
+    try:
+        probe = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S)
+        return dict(json.loads(probe.stdout))
+    except subprocess.TimeoutExpired:
+        why = f"no answer within {PROBE_S:.0f} s"
+    except ValueError:  # it printed no JSON: it died
+        said = probe.stderr.strip().splitlines()
+        why = said[-1] if said else f"the process that loaded it ended with status {probe.returncode}"
+    return {
+        "torch": {"error": why} if _version("torch") else None,
+        "cupy": {"error": why} if any(map(_version, CUPY)) else None,
+    }
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
+from typing import Any
 
 import pandas as pd
 
@@ -28,7 +30,7 @@ class Job:
     Raises
     ------
     JobError
-        A count below 1, a batch that does not divide, more stages than blocks.
+        A count below 1, a batch that does not divide, more stages than blocks, a cut that is none of the model.
     UnknownName
         An unknown dtype, synchronisation or compression. (Schedules are looked up when used.)
     """
@@ -64,6 +66,9 @@ class Job:
     """keep only a stage's input from forward to backward, which repeats the forward"""
     stages_per_device: int = 2
     """where the schedule interleaves; one in any other"""
+    blocks_per_stage: tuple[int, ...] | None = None
+    """blocks of each stage, first stage first; None: shared out as evenly as they go. Schedules that interleave cut
+    the model into more stages, always evenly, and are refused where this is given"""
     given_gradient_bytes: float | None = None
     """size of one stage's gradient for the communication cost, instead of the model's"""
     given_hop_bytes: float | None = None
@@ -98,6 +103,8 @@ class Job:
             if number is None or not (math.isfinite(number) and number >= 0):
                 raise JobError(f"job {self.name}: {name} is {shortened(value)}; wanted 0 or more bytes")
             object.__setattr__(self, what, number)
+        if self.blocks_per_stage is not None:
+            object.__setattr__(self, "blocks_per_stage", self._checked_cut(self.blocks_per_stage))
         if self.model is None:
             if self.given_gradient_bytes is None or self.given_hop_bytes is None:
                 raise JobError(f"job {self.name} has no model; wanted one, or gradient_bytes and activation_bytes")
@@ -199,11 +206,24 @@ class Job:
         return self.layers_of(self.n_stages)
 
     def layers_of(self, n_stages: int) -> tuple[tuple[Layer, ...], ...]:
-        """The model cut into so many stages, more than ``n_stages`` where devices hold several."""
+        """The model cut into so many stages, as ``cut`` says."""
+        counts = self.cut(n_stages)
         model = self.modelled()
-        counts = model.cut(n_stages)
         ends = list(accumulate(counts))
         return tuple(model.layers[end - count : end] for count, end in zip(counts, ends, strict=True))
+
+    def cut(self, n_stages: int) -> tuple[int, ...]:
+        """Layers of each of so many stages, more than the job's ``n_stages`` where devices hold several.
+
+        Raises JobError where ``blocks_per_stage`` is of another number of stages.
+        """
+        blocks = self.blocks_per_stage
+        if blocks is not None and n_stages != self.n_stages:
+            raise JobError(
+                f"job {self.name}: blocks_per_stage cuts the model into {self.n_stages} stages, a schedule that "
+                f"interleaves into {n_stages}; wanted another schedule, or no blocks_per_stage"
+            )
+        return self.modelled().cut(n_stages, blocks)
 
     def parameters_of(self, n_stages: int) -> tuple[int, ...]:
         """Per stage of so many; a tied head holds a copy of the embedding where that is on another device."""
@@ -250,7 +270,7 @@ class Job:
         """
         if self.model is None:
             raise JobError(f"job {self.name} holds message sizes only; simulating or running it needs a model")
-        self.model.cut(self.n_stages)
+        self.model.cut(self.n_stages, self.blocks_per_stage)
         at_once = self.n_replicas * self.microbatch
         if over := self.global_batch % at_once:
             wanted = " or ".join(str(n) for n in (self.global_batch - over, self.global_batch - over + at_once) if n)
@@ -260,6 +280,29 @@ class Job:
                 f"wanted a multiple of {at_once}, such as {wanted}"
             )
         return self.model
+
+    def with_fields(self, **fields: Any) -> Job:
+        """The job with these fields instead; its own cut does not outlive another number of stages or of blocks."""
+        blocks, model = self.blocks_per_stage, fields.get("model", self.model)
+        if blocks is not None and (
+            fields.get("n_stages", self.n_stages) != self.n_stages or model is None or model.n_blocks != sum(blocks)
+        ):
+            fields = {"blocks_per_stage": None} | fields
+        return replace(self, **fields)
+
+    def _checked_cut(self, blocks: object) -> tuple[int, ...]:
+        if not isinstance(blocks, Iterable) or isinstance(blocks, str | bytes | Mapping):
+            raise JobError(f"job {self.name}: blocks_per_stage is {shortened(blocks)}; wanted a count for each stage")
+        counts = tuple(whole(f"job {self.name}", "blocks_per_stage", count) for count in blocks)
+        if len(counts) != self.n_stages:
+            raise JobError(
+                f"job {self.name}: blocks_per_stage is {shortened(list(counts))}, for {len(counts)} stages; wanted a "
+                f"count for each of {self.n_stages}"
+            )
+        if self.model is None:
+            raise JobError(f"job {self.name} has no model to cut; wanted one, or no blocks_per_stage")
+        self.model.cut(self.n_stages, counts)
+        return counts
 
     def shapes(self, n_devices: int) -> list[tuple[int, int]]:
         """(stages, replicas) that use all of ``n_devices`` and that this job's model and batch allow."""

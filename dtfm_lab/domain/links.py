@@ -4,20 +4,21 @@
 network). ``cards``: a device has one network card; its messages leave one at a time, whoever they are
 for, and come in one at a time, in the order in which their first bytes arrive. Either way both directions
 are independent, a transfer does not keep its device from computing, and a message takes its bytes over the
-bandwidth of its pair.
+bandwidth of its pair, or as long as such messages took where they were measured.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from dtfm_lab.domain.message_times import segment_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.topology import Topology
-from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.domain.units import FloatArray, IntArray
 
 QUEUEING = ("pairs", "cards")
 
@@ -45,6 +46,11 @@ class Links:
     latency_s: FloatArray
     bandwidth_bytes_per_s: FloatArray
     queueing: str = "pairs"
+    message_bytes: FloatArray | None = None
+    """(K,) sizes of the messages that were measured, if any were"""
+    charged_bytes: FloatArray | None = None
+    """(N, N, K) bytes that, at the pair's bandwidth, take as long as each of these took beyond the latency; NaN where a
+    pair was not measured. So who changes a bandwidth changes the measured times in proportion."""
 
     def __post_init__(self) -> None:
         if self.queueing not in QUEUEING:
@@ -52,7 +58,11 @@ class Links:
 
     @classmethod
     def of(cls, topology: Topology, queueing: str = "pairs") -> Self:
-        return cls(topology.latency_s, topology.bandwidth_bytes_per_s, queueing)
+        latency_s, bandwidth = topology.latency_s, topology.bandwidth_bytes_per_s
+        if topology.message_s is None:
+            return cls(latency_s, bandwidth, queueing)
+        moving_s = np.maximum(topology.message_s - latency_s[:, :, None], 0.0)
+        return cls(latency_s, bandwidth, queueing, topology.message_bytes, moving_s * bandwidth[:, :, None])
 
     @classmethod
     def free(cls, n_devices: int) -> Self:
@@ -62,7 +72,19 @@ class Links:
 
     def scaled(self, latency: float = 1.0, bandwidth: float = 1.0) -> Links:
         """Every latency and every bandwidth times a factor."""
-        return Links(self.latency_s * latency, self.bandwidth_bytes_per_s * bandwidth, self.queueing)
+        return replace(
+            self, latency_s=self.latency_s * latency, bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * bandwidth
+        )
+
+    def moving_s(self, sender: int | IntArray, receiver: int | IntArray, n_bytes: float | FloatArray) -> Any:
+        """Seconds that messages occupy their links, of any shape: what they take beyond the latency."""
+        bandwidth = self.bandwidth_bytes_per_s[sender, receiver]
+        if self.message_bytes is None or self.charged_bytes is None:
+            return n_bytes / bandwidth
+        upper, share = segment_of(self.message_bytes, n_bytes)
+        low, high = (self.charged_bytes[sender, receiver, end] for end in (upper - 1, upper))
+        charged = low + share * (high - low)
+        return np.where(np.isnan(charged), n_bytes, charged) / bandwidth
 
     def outgoing(self, device: int) -> OutgoingLinks:
         """For who sends from this device."""
@@ -77,8 +99,8 @@ class OutgoingLinks:
     """The links of one sending device, with the time at which each is free again."""
 
     def __init__(self, links: Links, device: int) -> None:
+        self._links, self._device = links, device
         self._latency_s = links.latency_s[device].tolist()
-        self._bandwidth = links.bandwidth_bytes_per_s[device].tolist()
         self._one_card = links.queueing == "cards"
         self.reset()
 
@@ -96,7 +118,8 @@ class OutgoingLinks:
         """
         queue = 0 if self._one_card else to
         start_s = max(ready_s, self._free_s[queue], self._turn_s if in_turn else 0.0)
-        passage = Passage(start_s, start_s + n_bytes / self._bandwidth[to], self._latency_s[to])
+        moving_s = float(self._links.moving_s(self._device, to, n_bytes))
+        passage = Passage(start_s, start_s + moving_s, self._latency_s[to])
         self._free_s[queue] = passage.end_s
         if in_turn:
             self._turn_s = passage.delivered_s

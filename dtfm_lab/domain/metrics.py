@@ -20,12 +20,13 @@ def metrics(context: RunContext, iteration_s: float) -> dict[str, float | None]:
     ``price_per_iteration`` and ``price_per_million_tokens`` of all devices of the plan, idle ones of the
     network not counted, unknown where one of them has no price. Utilisation and prices are unknown where
     the seconds are those of the machine that ran it and not of the drawn devices (clocks ``virtual`` and
-    ``real``).
+    ``real``); so is everything where these are a smaller model's that stood in for the job's.
     """
     peak_flop_per_s = _sum_over_devices(context, context.peak_flop_per_s)
     price_per_hour = _sum_over_devices(context, context.price_per_hour)
     price = None if price_per_hour is None else price_per_hour * iteration_s / 3600
-    flop, tokens = context.flop or None, context.tokens or None
+    known = not context.stand_in or context.clock in AS_DRAWN
+    flop, tokens = (context.flop or None, context.tokens or None) if known else (None, None)
     return {
         "tokens_per_s": _ratio(tokens, iteration_s),
         "pflops": _ratio(flop, iteration_s * PETA),

@@ -121,7 +121,7 @@ class Plan:
     @property
     def layers(self) -> tuple[int, ...] | None:
         """Layers of each stage, embedding and head counted; None where the job has no model."""
-        return None if self.job.model is None else self.job.modelled().cut(self.job.n_stages)
+        return None if self.job.model is None else self.job.cut(self.job.n_stages)
 
     @property
     def idle_devices(self) -> tuple[int, ...]:

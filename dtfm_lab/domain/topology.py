@@ -17,6 +17,7 @@ import pandas as pd
 from dtfm_lab.domain.conversions import labels_of_matrices, links_of_frame, links_of_graph, matrix_of
 from dtfm_lab.domain.device import Device, check_text, is_plain, shortened
 from dtfm_lab.domain.errors import TopologyError
+from dtfm_lab.domain.message_times import checked_times, segment_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, from_gbps, from_ms, to_gbps, to_ms
 
@@ -41,11 +42,15 @@ class Topology:
     counts half of the same change of both. A simulated or real message is one way and takes its own
     direction's time.
 
+    A network that was measured may know how long messages of several sizes took. These times rule
+    messages, simulated and emulated (``transfer_s``); the communication cost, which is the paper's,
+    stays with latency and bandwidth.
+
     Raises
     ------
     TopologyError
         Two devices of one name, a matrix of another shape, a link without bandwidth or with a
-        negative or missing latency.
+        negative or missing latency; measured times that are none.
     """
 
     devices: tuple[Device, ...]
@@ -55,6 +60,11 @@ class Topology:
     """(N, N) bytes per second. The paper's B."""
     name: str = field(default="unnamed", kw_only=True)
     description: str = field(default="", kw_only=True)
+    message_bytes: FloatArray | None = field(default=None, kw_only=True)
+    """(K,) increasing sizes at which messages were timed; None: none were"""
+    message_s: FloatArray | None = field(default=None, kw_only=True)
+    """(N, N, K) seconds from the first byte offered to the last one delivered, of which less than the latency counts as
+    the latency; NaN where a pair was not measured"""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", str(self.name))
@@ -76,6 +86,9 @@ class Topology:
         )
         good = (bandwidth >= 1 / LARGEST) & (bandwidth <= LARGEST) | np.eye(len(names), dtype=bool)
         self._check("bandwidth_bytes_per_s", good, "bandwidth", f"more than 0 bytes/s (to {LARGEST:g})")
+        message_bytes, message_s = checked_times(names, self.message_bytes, self.message_s)
+        object.__setattr__(self, "message_bytes", message_bytes)
+        object.__setattr__(self, "message_s", message_s)
 
     def _own(self, what: str, diagonal: float) -> None:
         """Keep a read-only float copy, its diagonal set, its shape checked."""
@@ -176,13 +189,36 @@ class Topology:
         return {name: i for i, name in enumerate(self.names)}
 
     def transfer_s(self, message_bytes: float) -> FloatArray:
-        """(N, N) seconds to move one message over every idle link: latency + size / bandwidth."""
-        return self.latency_s + message_bytes / self.bandwidth_bytes_per_s
+        """(N, N) seconds to move one message over every idle link: latency + size / bandwidth, or as measured."""
+        modelled_s = self._modelled_s(message_bytes)
+        if self.message_bytes is None or self.message_s is None:
+            return modelled_s
+        upper, share = segment_of(self.message_bytes, message_bytes)
+        low_s, high_s = (np.maximum(self.message_s[:, :, end], self.latency_s) for end in (upper - 1, upper))
+        measured_s = low_s + share * (high_s - low_s)
+        return np.where(np.isnan(measured_s), modelled_s, measured_s)
 
     def round_trip_s(self, message_bytes: float) -> FloatArray:
-        """(N, N), symmetric: one message there and one of the same size back, each over its own direction."""
-        one_way = self.transfer_s(message_bytes)
+        """(N, N), symmetric: one message there and one of the same size back, each over its own direction.
+
+        What the communication cost charges: of latency and bandwidth alone, whatever was measured.
+        """
+        one_way = self._modelled_s(message_bytes)
         return one_way + one_way.T
+
+    def _modelled_s(self, message_bytes: float) -> FloatArray:
+        return self.latency_s + message_bytes / self.bandwidth_bytes_per_s
+
+    def scaled(self, latency: float = 1.0, bandwidth: float = 1.0) -> Topology:
+        """Every latency and every bandwidth times a factor; what was measured follows."""
+        latency_s = self.latency_s * latency
+        message_s = self.message_s
+        if message_s is not None:
+            moving_s = np.maximum(message_s - self.latency_s[:, :, None], 0.0)
+            message_s = latency_s[:, :, None] + moving_s / bandwidth
+        return replace(
+            self, latency_s=latency_s, bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * bandwidth, message_s=message_s
+        )
 
     def subset(self, devices: Iterable[int | str]) -> Topology:
         """Only these devices (indices or names), in this order."""
@@ -193,6 +229,8 @@ class Topology:
             devices=tuple(self.devices[i] for i in keep),
             latency_s=self.latency_s[grid],
             bandwidth_bytes_per_s=self.bandwidth_bytes_per_s[grid],
+            message_s=None if self.message_s is None else self.message_s[grid],
+            message_bytes=self.message_bytes,
         )
 
     def with_link(
@@ -204,17 +242,23 @@ class Topology:
         bandwidth_bytes_per_s: float | None = None,
         one_way: bool = False,
     ) -> Topology:
-        """A copy with one pair changed: both directions unless ``one_way``."""
+        """A copy with one pair changed: both directions unless ``one_way``.
+
+        What was measured on a link that changes is dropped: it was another link.
+        """
         i, j = self.at(source), self.at(target)
         if i == j:
             raise TopologyError(f"link {self.names[i]} -> {self.names[j]}: a device has no link to itself")
         latency, bandwidth = self.latency_s.copy(), self.bandwidth_bytes_per_s.copy()
+        message_s = None if self.message_s is None else self.message_s.copy()
         for a, b in [(i, j)] if one_way else [(i, j), (j, i)]:
             if latency_s is not None:
                 latency[a, b] = latency_s
             if bandwidth_bytes_per_s is not None:
                 bandwidth[a, b] = bandwidth_bytes_per_s
-        return replace(self, latency_s=latency, bandwidth_bytes_per_s=bandwidth)
+            if message_s is not None:
+                message_s[a, b] = np.nan
+        return replace(self, latency_s=latency, bandwidth_bytes_per_s=bandwidth, message_s=message_s)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -224,10 +268,13 @@ class Topology:
             digest.update(repr(astuple(replace(device, position=None))).encode())
         digest.update(self.latency_s.tobytes())
         digest.update(self.bandwidth_bytes_per_s.tobytes())
+        if self.message_bytes is not None and self.message_s is not None:
+            digest.update(self.message_bytes.tobytes())
+            digest.update(self.message_s.tobytes())
         return digest.hexdigest()[:12]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a directed link: source, target, latency_ms, bandwidth_gbps."""
+        """One row a directed link: source, target, latency_ms, bandwidth_gbps. Times by message size are left out."""
         i, j = np.nonzero(~np.eye(len(self), dtype=bool))
         names = np.array(self.names, dtype=object)
         return pd.DataFrame(
@@ -249,7 +296,7 @@ class Topology:
         return cls.from_matrices(latency_ms, gbps, names=names, name=name, **device)
 
     def to_networkx(self) -> nx.DiGraph[str]:
-        """Nodes carry the Device's fields, edges latency_s and bandwidth_bytes_per_s."""
+        """Nodes carry the Device's fields, edges latency_s and bandwidth_bytes_per_s, not times by message size."""
         graph: nx.DiGraph[str] = nx.DiGraph(name=self.name, description=self.description)
         for d in self.devices:
             graph.add_node(d.name, **{k: getattr(d, k) for k in Device.__dataclass_fields__ if k != "name"})

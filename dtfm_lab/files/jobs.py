@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ class JobFile(Section):
     codec_bytes_per_s: float | None = None
     recompute: bool | None = None
     stages_per_device: int | None = None
+    blocks_per_stage: list[int] | None = None
     gradient_bytes: float | None = None
     activation_bytes: float | None = None
 
@@ -72,7 +73,8 @@ def override(job: Job, **values: Any) -> Job:
     ``model`` may be a ModelSpec, a preset's name, or a path to a Hugging Face config.json or a folder that
     holds one; ``seq_len`` puts the model on sequences of another length; ``gradient_bytes`` and
     ``activation_bytes`` set the message sizes of the communication cost. Sizes that were given for one
-    model do not outlive it: with another model or seq_len the job follows its own.
+    model do not outlive it: with another model or seq_len the job follows its own. Nor does ``blocks_per_stage``
+    outlive another number of stages or blocks.
     """
     known = {f.name for f in fields(Job)} - set(BYTE_FIELDS.values()) | set(BYTE_FIELDS) | {"seq_len"}
     for key in values:
@@ -82,7 +84,7 @@ def override(job: Job, **values: Any) -> Job:
     model = _model(values.get("model", job.model), values.pop("seq_len", None))
     if job.model is not None and model is not None and model != job.model:
         values = dict.fromkeys(BYTE_FIELDS.values()) | values
-    return replace(job, **values | {"model": model})
+    return job.with_fields(**values | {"model": model})
 
 
 def job_from_mapping(

@@ -19,13 +19,18 @@ from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_v
 
 
 class NetworkSection(Section):
-    """A topology in SI with exact numbers; the diagonal is written as 0 and not read."""
+    """A topology in SI with exact numbers; the diagonal is written as 0 and not read.
+
+    Times by message size are there where the network was measured, null for a pair that was not.
+    """
 
     name: str
     description: str = ""
     devices: tuple[Device, ...]
     latency_s: list[list[float]]
     bandwidth_bytes_per_s: list[list[float]]
+    message_bytes: list[float] | None = None
+    message_s: list[list[list[float] | None]] | None = None
 
 
 class CostSection(Section):
@@ -54,13 +59,21 @@ class PlanFile(Section):
 
 def network_to_mapping(topology: Topology) -> dict[str, Any]:
     """With exact numbers, in SI."""
-    return {
+    data = {
         "name": topology.name,
         "description": topology.description,
         "devices": [dump(d) for d in topology.devices],
         "latency_s": topology.latency_s.tolist(),
         "bandwidth_bytes_per_s": _without_diagonal(topology.bandwidth_bytes_per_s),
     }
+    if topology.message_bytes is not None and topology.message_s is not None:
+        measured = ~np.isnan(topology.message_s[:, :, 0])
+        data["message_bytes"] = topology.message_bytes.tolist()
+        data["message_s"] = [
+            [times if known else None for times, known in zip(*row, strict=True)]
+            for row in zip(topology.message_s.tolist(), measured.tolist(), strict=True)
+        ]
+    return data
 
 
 def network_from_mapping(data: dict[str, Any]) -> Topology:
@@ -137,7 +150,17 @@ def _network(section: NetworkSection) -> Topology:
         np.array(section.bandwidth_bytes_per_s),
         name=section.name,
         description=section.description,
+        message_bytes=section.message_bytes,
+        message_s=_message_s(section),
     )
+
+
+def _message_s(section: NetworkSection) -> list[list[list[float]]] | None:
+    """Rows of NaN where a pair has none."""
+    if section.message_s is None:
+        return None
+    missing = [float("nan")] * len(section.message_bytes or ())
+    return [[missing if times is None else times for times in row] for row in section.message_s]
 
 
 def _parse_nouns(kind: type[PlanFile], data: dict[str, Any], where: str) -> PlanFile:

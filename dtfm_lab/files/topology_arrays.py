@@ -3,7 +3,8 @@
 Arrays: ``latency_ms`` and ``bandwidth_gbps``, (N, N), from row to column; if they are there also
 ``names``, and of the devices' fields ``region``, ``gpu``, ``peak_flop_per_s``, ``memory_bytes``,
 ``price_per_hour``, (N,), and ``position``, (N, 2) with NaN for none; single texts ``name`` and
-``description``. Sizes are checked in the archive's directory and in each array's header before
+``description``; and of a network that was measured ``message_bytes``, (K,), and ``message_ms``, (N, N, K), NaN
+where a pair was not. Sizes are checked in the archive's directory and in each array's header before
 anything of that size is made.
 """
 
@@ -20,6 +21,7 @@ import numpy as np
 from dtfm_lab.domain.device import MOST_DEVICES, Device, check_count
 from dtfm_lab.domain.errors import FileError, LabError, TopologyError
 from dtfm_lab.domain.hardware import hardware_fields
+from dtfm_lab.domain.message_times import MOST_TIMES
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.units import from_gbps, from_ms, to_gbps, to_ms
@@ -29,10 +31,12 @@ MATRICES = ("latency_ms", "bandwidth_gbps")
 TEXTS = ("names", "region", "gpu")
 NUMBERS = ("peak_flop_per_s", "memory_bytes", "price_per_hour", "position")
 SINGLE = ("name", "description")
+MEASURED = ("message_bytes", "message_ms")
 LARGEST_BYTES = {
     **dict.fromkeys(MATRICES, 16 * MOST_DEVICES**2 + 4096),
     **dict.fromkeys(TEXTS + NUMBERS, 2**25),
     **dict.fromkeys(SINGLE, 2**20),
+    **dict.fromkeys(MEASURED, 8 * MOST_TIMES + 4096),
 }
 """of each array, unpacked, its header included"""
 
@@ -46,8 +50,13 @@ def read_arrays(path: Path) -> Topology:
                 raise FileError(f"no array {what!r}; found {', '.join(arrays) or 'none'}")
         n = len(arrays["latency_ms"]) if arrays["latency_ms"].ndim else 0
         check_count(n)
+        for what in MEASURED:
+            if what not in arrays and (other := next((w for w in MEASURED if w in arrays), None)):
+                raise FileError(f"array {other!r} comes without {what!r}; wanted both, or neither")
+        k = arrays["message_bytes"].size if "message_bytes" in arrays else 0
+        shapes = {"position": (n, 2), "message_bytes": (k,), "message_ms": (n, n, k)}
         for what, array in arrays.items():
-            wanted = () if what in SINGLE else {"position": (n, 2)}.get(what, (n, n) if what in MATRICES else (n,))
+            wanted = () if what in SINGLE else shapes.get(what, (n, n) if what in MATRICES else (n,))
             if array.shape != wanted:
                 raise TopologyError(f"{what} has shape {array.shape}; wanted {wanted}")
         with np.errstate(over="ignore"):  # an overflow is refused as a link without end
@@ -57,6 +66,8 @@ def read_arrays(path: Path) -> Topology:
                 from_gbps(arrays["bandwidth_gbps"].astype(float)),
                 name=str(arrays.get("name", title_of(path))),
                 description=str(arrays.get("description", "")),
+                message_bytes=arrays.get("message_bytes"),
+                message_s=from_ms(arrays["message_ms"].astype(float)) if "message_ms" in arrays else None,
             )
 
 
@@ -68,6 +79,8 @@ def write_arrays(topology: Topology, path: Path) -> Path:
     }
     if any(d.position for d in topology.devices):
         columns["position"] = np.array([d.position or (np.nan, np.nan) for d in topology.devices])
+    if topology.message_s is not None:
+        columns |= {"message_bytes": topology.message_bytes, "message_ms": to_ms(topology.message_s)}
     archive = io.BytesIO()
     np.savez_compressed(
         archive,
@@ -127,7 +140,7 @@ def _array(what: str, data: bytes) -> Any:
         raise FileError(f"{what} is an array of version {version}; wanted (1, 0) or (2, 0)")
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read_header(stream)
-    kinds, wanted = ("fiu", "numbers") if what in MATRICES + NUMBERS else ("U", "text")
+    kinds, wanted = ("fiu", "numbers") if what in MATRICES + NUMBERS + MEASURED else ("U", "text")
     if dtype.kind not in kinds:
         raise FileError(f"{what} holds {'pickled objects' if dtype.hasobject else dtype}; wanted {wanted}")
     n_bytes = math.prod(shape) * dtype.itemsize

@@ -1,9 +1,9 @@
 """Topologies as GraphML and as node-link JSON, for and from other graph tools; networkx reads and writes both.
 
 Nodes and edges carry what ``Topology.to_networkx`` gives them: a Device's fields, and ``latency_s`` and
-``bandwidth_bytes_per_s``. An undirected edge counts both ways. GraphML, which knows no pairs, has a
-node's position as ``x`` and ``y``; its documents are refused where they declare entities, of which a
-few lines can unfold to gigabytes.
+``bandwidth_bytes_per_s``; times by message size, which other tools do not know, are left out. An undirected edge
+counts both ways. GraphML, which knows no pairs, has a node's position as ``x`` and ``y``; its documents are refused
+where they declare entities, of which a few lines can unfold to gigabytes.
 """
 
 from __future__ import annotations

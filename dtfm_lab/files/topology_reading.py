@@ -5,7 +5,8 @@ inside of its region or the line between its two regions (one way, where it says
 default. Cards cap what a region or the default says, never a link of its own line: with an
 ``uplink_gbps`` and a ``downlink_gbps``, of a device or for all of a region, the bandwidth of
 i -> j is the least of the line, i's uplink and j's downlink. Peak and memory come from the GPU's
-name where the table has it; with ``typical_prices: true`` so do prices.
+name where the table has it; with ``typical_prices: true`` so do prices. Where the network was
+measured, ``measured`` says how long messages of several sizes took, one way, from link to link.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pydantic import Field
 from dtfm_lab.domain.device import LONGEST_NAME, MOST_DEVICES, Device, check_count, check_text
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.hardware import HARDWARE, hardware_fields
+from dtfm_lab.domain.message_times import check_sizes
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, from_gbps, from_ms
@@ -77,6 +79,17 @@ class LinkSection(OneWaySection):
     between: tuple[Name, Name] | None = None
 
 
+class MeasuredLinkSection(Section):
+    source: Name = Field(alias="from")
+    target: Name = Field(alias="to")
+    message_ms: list[float]
+
+
+class MeasuredSection(Section):
+    message_bytes: list[float]
+    links: list[MeasuredLinkSection]
+
+
 class TopologyFile(Section):
     dtfm_topology: int
     name: Name | None = None
@@ -88,6 +101,7 @@ class TopologyFile(Section):
     devices: list[DeviceSection] = Field(default_factory=list)
     between: list[BetweenSection] = Field(default_factory=list)
     links: list[LinkSection] = Field(default_factory=list)
+    measured: MeasuredSection | None = None
 
 
 def topology_from_mapping(data: dict[str, Any], *, where: str = "topology", name: str = "drawn") -> Topology:
@@ -135,7 +149,37 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
         )
     with np.errstate(over="ignore"):  # an overflow is refused as a link without end
         seconds, bytes_per_s = from_ms(latency_ms), from_gbps(gbps)
-    return Topology(tuple(devices), seconds, bytes_per_s, name=file.name or name, description=file.description)
+    return Topology(
+        tuple(devices),
+        seconds,
+        bytes_per_s,
+        name=file.name or name,
+        description=file.description,
+        **_times(file.measured, at),
+    )
+
+
+def _times(measured: MeasuredSection | None, at: dict[str, int]) -> dict[str, Any]:
+    """Fields of a Topology: times by message size, NaN where no line speaks of a pair."""
+    if measured is None:
+        return {}
+    n_sizes = len(measured.message_bytes)
+    check_sizes(n_sizes, len(at))
+    message_ms = np.full((len(at), len(at), n_sizes), np.nan)
+    for link in measured.links:
+        where = f"measured link {link.source} -> {link.target}"
+        for end in (link.source, link.target):
+            if end not in at:
+                raise unknown("device", end, at)
+        if link.source == link.target:
+            raise TopologyError(f"{where}: a device has no link to itself; wanted two devices")
+        if len(link.message_ms) != n_sizes:
+            raise TopologyError(f"{where} has {len(link.message_ms)} message_ms; wanted {n_sizes}, one for each size")
+        i, j = at[link.source], at[link.target]
+        if not np.isnan(message_ms[i, j]).all():
+            raise TopologyError(f"{where} stands twice; wanted one line a direction")
+        message_ms[i, j] = link.message_ms
+    return {"message_bytes": measured.message_bytes, "message_s": from_ms(message_ms)}
 
 
 def _region_speeds(

@@ -4,7 +4,7 @@ A list of links has a first row with ``source``, ``target``, ``latency_ms`` and 
 any order among any others, as ``Topology.to_frame`` has them. Matrices are a pair of files,
 ``NAME.latency_ms.csv`` and ``NAME.bandwidth_gbps.csv``, rows sending to columns: square and bare, or
 with names in the first row and column under a corner that is no number. Diagonals are not read.
-CSV holds no GPUs, regions or prices: devices are read as V100s in no region.
+CSV holds no GPUs, regions, prices or times by message size: devices are read as V100s in no region.
 """
 
 from __future__ import annotations

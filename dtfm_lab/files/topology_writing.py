@@ -36,7 +36,19 @@ def topology_to_mapping(topology: Topology, *, short: bool = False) -> dict[str,
     data |= {"description": topology.description} if topology.description else {}
     data |= {"default": lines["default"]} if lines["default"] else {}
     data |= {"regions": lines["regions"], "devices": devices, "between": lines["between"], "links": lines["links"]}
-    return data
+    return data | _measured(topology)
+
+
+def _measured(topology: Topology) -> dict[str, Any]:
+    """Times by message size, a line a directed link that has them; nothing where none has."""
+    if topology.message_bytes is None or topology.message_s is None:
+        return {}
+    names, times = topology.names, to_ms(topology.message_s)
+    links = [
+        {"from": names[i], "to": names[j], "message_ms": times[i, j].tolist()}
+        for i, j in np.argwhere(~np.isnan(times[:, :, 0]))
+    ]
+    return {"measured": {"message_bytes": topology.message_bytes.tolist(), "links": links}}
 
 
 def _cards(gbps: FloatArray) -> tuple[FloatArray, FloatArray]:

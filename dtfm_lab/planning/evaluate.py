@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +76,7 @@ def reshaped(job: Job, n_stages: int, n_replicas: int) -> Job:
     """The job cut into this many stages and replicas; JobError where it does not divide."""
     if (job.n_stages, job.n_replicas) == (n_stages, n_replicas):
         return job
-    return replace(job, n_stages=n_stages, n_replicas=n_replicas)
+    return job.with_fields(n_stages=n_stages, n_replicas=n_replicas)
 
 
 def _grid(topology: Topology, groups: Any) -> IntArray:

@@ -33,17 +33,21 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files import save_plan
 from dtfm_lab.files.reading import Section, parse, read_mapping, read_text, require_version, write_text
+from dtfm_lab.runtime.corpus import Corpus
 from dtfm_lab.runtime.hosts import Host, hosts_file
+from dtfm_lab.runtime.options import path as absolute
+from dtfm_lab.runtime.options import whole_number
 from dtfm_lab.runtime.pieces import CARRIES
 from dtfm_lab.runtime.shaping import shape_script, shaped_ways, unshape_script
 from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.runtime.standing_in import RUN_DTYPES, stand_in_for, why_not_built
+from dtfm_lab.runtime.telling import reduced
 from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import play
 
 MASTER_PORT = 29400
 """where torchrun's own processes meet; the crew listens at the next one"""
-RUN_DTYPES = ("fp32", "fp64")
 
 
 class RunFile(Section):
@@ -79,29 +83,29 @@ def spec_for(
     seed: int = 0,
     text: str | os.PathLike[str] | None = None,
 ) -> RunSpec:
-    """What hosts are to run. Raises a LabError where they could not: in one line, as ``launch.start`` has it."""
+    """What hosts are to run; a model that workers cannot train is stood in for, as in a run at home.
+
+    Raises a LabError of one line where they could not run it, but for memory: that of this machine says nothing.
+    """
     job = plan.job
-    model = job.modelled()
-    if model.family != "gpt":
-        raise JobError(f"job {job.name}: model {model.name} is of the {model.family} family; real runs build gpt only")
-    if job.dtype not in RUN_DTYPES:
-        raise JobError(f"job {job.name}: dtype is {job.dtype}; workers on a CPU run {' or '.join(RUN_DTYPES)}")
+    cannot = why_not_built(job.modelled()) or job.dtype not in RUN_DTYPES
     if job.synchronisation not in CARRIES:
         known = ", ".join(CARRIES)
         raise JobError(f"job {job.name}: synchronisation is {job.synchronisation}; real runs know {known}")
-    if text is not None and not Path(text).is_file():
-        raise LabError(f"text {text}: no such file")
-    built = build(plan, job.schedule if schedule is None else schedule, links=Links.of(plan.topology))
+    links = Links.free(len(plan.topology)) if clock == "real" else Links.of(plan.topology)
+    built = build(plan, job.schedule if schedule is None else schedule, links=links)
     spec = RunSpec(
         plan=plan,
         schedule=built.name,
         orders=built.orders,
-        iterations=iterations,
+        iterations=whole_number("iterations", iterations, least=1),
         clock=clock,
-        seed=seed,
-        text=None if text is None else os.fspath(Path(text).resolve()),
+        seed=whole_number("seed", seed),
+        text=absolute("text", text),
+        stand_in=stand_in_for(job) if cannot else None,
     )
-    play(plan, built, analytic(plan, spec.programs(synchronise=True)), Links.of(plan.topology))  # or workers would hang
+    Corpus.of(text, spec.trained.modelled().seq_len)  # refuses what cannot be trained on
+    play(plan, built, analytic(plan, spec.programs(synchronise=True)), spec.links)  # or workers would hang
     return spec
 
 
@@ -231,6 +235,7 @@ def _run_script(spec: RunSpec, hosts: Sequence[Host], node_rank: int, master_por
 
 def _readme(spec: RunSpec, hosts: Sequence[Host], master_port: int) -> str:
     plan, first = spec.plan, hosts[0]
+    apart = f"; {said}" if (said := reduced(spec)) else ""
     shaped = spec.clock == "real"
     table = [f"| {host.name} | {host.address} | {_held(spec, host).replace('|', '/')} |" for host in hosts]
     links = (
@@ -259,7 +264,7 @@ def _readme(spec: RunSpec, hosts: Sequence[Host], master_port: int) -> str:
         [
             f"# {plan.job.name} on {plan.topology.name}: {len(spec.workers)} workers on {len(hosts)} hosts",
             "",
-            f"{spec.iterations} iterations under {spec.schedule}, {spec.clock} clock. Exported by dtfm_lab.",
+            f"{spec.iterations} iterations under {spec.schedule}, {spec.clock} clock{apart}. Exported by dtfm_lab.",
             "",
             "| host | address | runs |",
             "| --- | --- | --- |",

@@ -145,8 +145,7 @@ def main() -> None:
                 work(folder, rank, int(os.environ.get("LOCAL_RANK", "0")))
     except LabError as error:
         sys.stderr.write(f"dtfm_lab.runtime.hosted: {error}\n")
-        sys.stderr.flush()
-        os._exit(1 if isinstance(error, RunError) else 2)
+        sys.exit(1 if isinstance(error, RunError) else 2)
 
 
 if __name__ == "__main__":

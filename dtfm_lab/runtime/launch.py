@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -20,6 +22,8 @@ from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.trace import Clock
 from dtfm_lab.files import load_model
+from dtfm_lab.runtime import checkpoints
+from dtfm_lab.runtime.corpus import Corpus
 from dtfm_lab.runtime.gpus import RUNS_ON as RUNS_ON
 from dtfm_lab.runtime.gpus import check_runs_on
 from dtfm_lab.runtime.options import AnyPath, above_0, network, path, whole_number
@@ -79,7 +83,7 @@ def start(
     learning_rate
         Of AdamW.
     text
-        A file to train on; None: the one that comes with the lab.
+        A file to train on, its last tenth held out; None: the one that comes with the lab.
     time_scale
         Paced clock: wall seconds per second; None: chosen from the profile.
     workers
@@ -102,7 +106,9 @@ def start(
     checkpoint_folder, checkpoint_every
         Where checkpoints go, and after every how many iterations; 0: only after the last.
     resume_from
-        A checkpoint's folder to go on from.
+        A checkpoint's folder, or one of several, whose newest is meant, to go on from: ``iterations`` more. The model
+        is that of the checkpoint, cut and placed as one likes; where text, seed, batch or rate differ, a warning
+        says so.
     evaluate_every
         Iterations between looks at the held-out text; 0: only after the last.
     sample_bytes
@@ -155,7 +161,7 @@ def start(
         sample_bytes=whole_number("sample_bytes", sample_bytes),
     )
     _check_job(spec)
-    _check_files(spec)
+    spec = _with_files(spec)
     play(running, built, analytic(running, spec.programs(synchronise=True)), spec.links)  # or workers would hang
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra("real runs need torch, which is not installed: pip install 'dtfm_lab[train]'")
@@ -206,19 +212,19 @@ def _check_job(spec: RunSpec) -> None:
         raise JobError(f"job {job.name}: {reason}")
 
 
-def _check_files(spec: RunSpec) -> None:
-    if spec.text is not None:
-        if not Path(spec.text).is_file():
-            raise LabError(f"text {spec.text}: no such file")
-        if not os.access(spec.text, os.R_OK):
-            raise LabError(f"text {spec.text}: cannot be read; wanted a file that may be")
-        seq_len = spec.trained.modelled().seq_len
-        if (size := Path(spec.text).stat().st_size) <= seq_len:
-            raise LabError(f"text {spec.text} has {size} bytes; wanted more than {seq_len}, one sequence")
-    for what in ("parameters_folder", "resume_from"):
-        if (folder := getattr(spec, what)) is not None and not Path(folder).is_dir():
-            raise LabError(f"{what} {folder}: no such folder")
-    if spec.checkpoint_folder is not None and Path(spec.checkpoint_folder).is_file():
-        raise LabError(f"checkpoint_folder {spec.checkpoint_folder}: is a file; wanted a folder, which may be new")
+def _with_files(spec: RunSpec) -> RunSpec:
+    """The same, going on from the newest checkpoint of the folder that it names; refused where a file is not fit."""
+    corpus = Corpus.of(spec.text, spec.trained.modelled().seq_len)
+    if spec.parameters_folder is not None and not Path(spec.parameters_folder).is_dir():
+        raise LabError(f"parameters_folder {spec.parameters_folder}: no such folder")
     if spec.checkpoint_every and spec.checkpoint_folder is None:
         raise LabError(f"checkpoint_every is {spec.checkpoint_every} without a checkpoint_folder; wanted both")
+    if spec.resume_from is not None:
+        begin = checkpoints.describe(spec.resume_from)
+        trained_with = {"seed": spec.seed, "learning_rate": spec.learning_rate, "corpus": corpus}
+        for note in checkpoints.resumable(begin, spec.trained, **trained_with):
+            warnings.warn(note, stacklevel=3)
+        spec = replace(spec, resume_from=os.fspath(begin.folder), first_iteration=begin.iteration)
+    if spec.checkpoint_folder is not None:
+        checkpoints.check_free(spec.checkpoint_folder, spec.first_iteration)
+    return spec

@@ -85,6 +85,11 @@ def fault(lost: Fault) -> str:
     )
 
 
+def written(run: Record) -> tuple[str, str]:
+    """The beginning that the trained model was given and what it wrote; bytes that are no text as �."""
+    return _printable(run.prompt), _printable(run.text or "")
+
+
 def reduced(spec: RunSpec) -> str:
     """Which part of the plan runs, with what instead of its model and links; empty where all is as planned."""
     said = []
@@ -96,6 +101,10 @@ def reduced(spec: RunSpec) -> str:
     if spec.emulated is not None:
         said.append(f"the links emulated are those of {spec.emulated.name}")
     return "; ".join(said)
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 
 def html(run: Record) -> str:

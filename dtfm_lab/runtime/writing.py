@@ -53,6 +53,7 @@ def write(model: nn.Module, seq_len: int, prompt: str, n_bytes: int, *, seed: in
 
 def main() -> None:
     """An order as ``scribe`` gives it on standard input, the text or the error on standard output."""
+    torch.set_num_threads(1)  # more of them fight over a crowded machine's cores
     order = json.loads(sys.stdin.readline())
     try:
         model, job = model_of(order.pop("folder"))

@@ -89,7 +89,7 @@ class Scene:
         sends = whole.role == SEND
         sender, receiver = (np.where(whole.role == RECEIVE, *ends) for ends in self._ends)
         latency_s = np.where(sends, links.latency_s[sender, receiver], 0.0)
-        moving_s = self.n_bytes / np.where(whole.partner >= 0, links.bandwidth_bytes_per_s[sender, receiver], 1.0)
+        moving_s = np.where(whole.partner >= 0, links.moving_s(sender, receiver, self.n_bytes), 0.0)
         queue, n_queues = self._queues(links, sender, receiver)
         waits_for, next_from, next_node = self._edges()
         duration_s = self.compute_s + moving_s

@@ -128,7 +128,7 @@ class _Looking:
         return [shape for shape in job.shapes(job.n_tasklets) if shape[0] > job.n_stages]
 
     def _parameters_fit(self, n_stages: int, n_replicas: int) -> bool:
-        job = replace(self.plan.job, n_stages=n_stages, n_replicas=n_replicas)
+        job = self.plan.job.with_fields(n_stages=n_stages, n_replicas=n_replicas)
         return self._placed_anew(np.repeat(static(job, n_stages).total, n_replicas))[1] == 0
 
     def _remedy(self, changes: set[str], fields: dict[str, Any]) -> Remedy | None:
@@ -138,7 +138,7 @@ class _Looking:
             schedule = schedule.name
         schedule = LEAST if "schedule" in changes else schedule
         try:
-            job = replace(self.plan.job, **fields)
+            job = self.plan.job.with_fields(**fields)
             device, peak_bytes, over_bytes = (self._reshaped if "shape" in changes else self._in_place)(job, schedule)
         except LabError:
             return None

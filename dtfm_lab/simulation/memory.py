@@ -13,6 +13,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.program import Programs
 from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.rehearsal import reduced
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
@@ -147,15 +148,17 @@ class MemoryReport:
 
 
 def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace | None = None) -> MemoryReport:
-    """What the devices of a plan hold: under a schedule, before anything is played, or over a trace of this plan.
+    """What the devices of a plan hold: under a schedule, before anything is played, or over a trace of this plan, or
+    of a part of it.
 
     Without a trace every message counts as if it came when it is needed and left at once: the least that the order
     of passes allows. A name stands for the schedule that holds least under it; the job's own where None (with a
     trace, the trace's own). Raises JobError where the job holds message sizes only or its model does not fit the
     schedule, UnknownName, or TraceError where the trace is of another plan or of other stages.
     """
+    plan.job.modelled()
+    plan = plan if trace is None else reduced(plan, trace.context.rehearsed)
     job = plan.job
-    job.modelled()
     if trace is not None and trace.context.devices != plan.device_names:
         raise TraceError(
             f"the trace ran on stages {trace.context.devices}, this plan has {plan.device_names}; wanted the same"

@@ -23,6 +23,7 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.links import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.rehearsal import reduced
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.simulation.durations import EFFICIENCY, analytic
 from dtfm_lab.simulation.engine import Played, Scene, programs_of
@@ -140,6 +141,7 @@ def gains(
         if name not in WHAT:
             raise unknown("sensitivity", name, WHAT)
     context = simulate(plan, schedule, **as_simulated).context
+    plan = reduced(plan, context.rehearsed)
     built = context.played
     n = len(plan.topology)
     links = Links.free(n) if context.links == "real" else Links.of(plan.topology, context.queueing)

@@ -16,6 +16,7 @@ from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.links import Links
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.rehearsal import reduced
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
 from dtfm_lab.simulation.durations import EFFICIENCY, analytic, peak_of
@@ -47,7 +48,7 @@ def simulate(
     like
         A measured trace of this plan, or the context of a run that goes on: its schedule, its clock, its
         queueing and the profile taken before it are used (never its own spans), and links are free where the
-        run used real ones.
+        run used real ones. Where only a part of the plan ran, that part is predicted.
     queueing
         ``pairs`` (every directed pair a link of its own, as in the paper) or ``cards`` (one network card a
         device, in and out).
@@ -67,13 +68,14 @@ def simulate(
     TraceError
         ``like`` is of another plan; a computation that the profile does not know.
     """
-    job = plan.job
-    job.modelled()
+    plan.job.modelled()
     ran = like.context if isinstance(like, Trace) else like
     if ran is not None:
         if not isinstance(ran, RunContext):
             raise TraceError(f"like is {shortened(ran)}; wanted a Trace of this plan")
+        plan = reduced(plan, ran.rehearsed)
         _check_same_plan(plan, ran)
+    job = plan.job
     links = _links(plan, ran, queueing)
     given = _rows(profile) if profile is not None else None if ran is None else ran.profile
     named = schedule if schedule is not None else ran.schedule if ran is not None else job.schedule
@@ -96,6 +98,9 @@ def simulate(
         profile=tuple(known or ()),
         time_scale=1.0 if ran is None else ran.time_scale,
         queueing=links.queueing,
+        rehearsed=None if ran is None else ran.rehearsed,
+        stand_in="" if ran is None else ran.stand_in,
+        runs_on="cpu" if ran is None else ran.runs_on,
         versions=dict(_versions()),
         **what_runs(plan, built),
     )

@@ -236,7 +236,7 @@ def _check(plan: Plan, what: str, value: Any) -> None:
     if what == "efficiency" and not ((share := as_number(value)) is not None and 0 < share <= 1):
         raise PlanError(f"efficiency of a sweep is {shortened(value)}; wanted more than 0 and at most 1")
     if what in OF_THE_JOB:  # of message sizes only, as a model asks whether batch and micro-batches go together
-        replace(plan.job, model=None, given_gradient_bytes=0.0, given_hop_bytes=0.0, **{what: value})
+        plan.job.with_fields(model=None, given_gradient_bytes=0.0, given_hop_bytes=0.0, **{what: value})
 
 
 def _among(value: Any, names: Container[str]) -> bool:

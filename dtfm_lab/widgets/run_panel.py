@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from html import escape
 from typing import ClassVar
 
 import ipywidgets as w
@@ -10,13 +11,17 @@ import ipywidgets as w
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.trace import RunContext, Trace
+from dtfm_lab.files.losses import losses
+from dtfm_lab.runtime import telling, warm
 from dtfm_lab.runtime.launch import RUN_CLOCKS
 from dtfm_lab.runtime.run import Run
 from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.bars import ChartRows
 from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.faults import FaultControls
 from dtfm_lab.widgets.predictions import Prediction
+from dtfm_lab.widgets.run_options import RunOptions
 from dtfm_lab.widgets.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.tasks import FRAME_S, begin
 
@@ -25,7 +30,6 @@ CLOCKS = {
     "paced": "in real time, slowed down so that this machine keeps up: a computation lasts as on the drawn device",
     "real": "this machine as it is: wall time, loopback instead of the drawn links",
 }
-NO_LOSSES = markup.curve([], "training loss", "nats per token", x_label="iteration")
 
 
 class RunPanel:
@@ -52,13 +56,18 @@ class RunPanel:
         self.stop = w.Button(description="Stop", icon="stop", layout=narrow, tooltip="End every worker", disabled=True)
         self.explain = w.HTML()
         self.status = w.HTML()
-        self.losses = w.HTML(NO_LOSSES)
+        self.losses = w.HTML(_losses(None))
+        self.written = w.HTML()
+        self.options = RunOptions()
+        self.faults = FaultControls(self._complain)
         controls = w.HBox([self.clock, self.iterations, self.start, self.stop])
-        self.view = w.VBox([controls, self.explain, self.status, self.losses])
+        beside = w.VBox([self.faults.view, self.written], layout=w.Layout(max_width="440px"))
+        learning = w.HBox([self.losses, beside])
+        self.view = w.VBox([controls, self.explain, self.status, learning, self.options.view])
         self.clock.observe(lambda _: self._explain(), "value")
         self.start.on_click(lambda _: self._begin())
         self.stop.on_click(lambda _: self.run and self.run.running and begin(self._stop(), self._complain))
-        bench.observe(lambda _: self._buttons(), "plan")
+        bench.observe(lambda _: self._planned(), "plan")
         self._explain()
         self._buttons()
 
@@ -68,11 +77,14 @@ class RunPanel:
             plan = self._bench.chosen_plan
             if plan is None:
                 return
-            if self._bench.queueing != "pairs":
-                raise LabError(
-                    f"messages queue by {self._bench.queueing}, which can be simulated; real runs play pairs"
-                )
-            self.run = lab.start(plan, self._bench.schedule, iterations=self.iterations.value, clock=self.clock.value)
+            self.run = lab.start(
+                plan,
+                self._bench.schedule,
+                iterations=self.iterations.value,
+                clock=self.clock.value,
+                queueing=self._bench.queueing,
+                **self.options.chosen(self.iterations.value),
+            )
         except LabError as error:
             self._bench.complain("run", str(error))
             return
@@ -81,13 +93,15 @@ class RunPanel:
         RunPanel.newest = self.run
         self._bench.measured = self._bench.comparison = None
         self._expected_s = 0.0
-        self.losses.value = NO_LOSSES
+        self.losses.value, self.written.value = _losses(None), ""
+        self.faults.watch(self.run)
         self._schedule.chart.reset_measured()
         self._buttons()
         begin(self._watch(self.run), self._complain)
 
     async def _watch(self, run: Run) -> None:
-        shown_iteration, shown = -1, 0
+        shown_iteration: tuple[int, int] | None = None
+        shown = 0
         predicted = False
         rows = ChartRows(run.context())
         while True:
@@ -97,11 +111,12 @@ class RunPanel:
                 self._schedule.show(expected)
                 self._expected_s = expected.trace.iteration_s * run.time_scale
                 predicted = True
-            iteration = min(len(run.losses), run.spec.iterations - 1)
+            last = run.spec.first_iteration + run.spec.iterations - 1
+            iteration, n_faults = min(run.last_whole + 1, last), len(run.faults)
             spans = run.spans_of(iteration)
-            if iteration != shown_iteration and spans:
+            if (iteration, n_faults) != shown_iteration and spans:  # a fault lets an iteration begin anew
                 self._schedule.chart.reset_measured(iteration)
-                shown_iteration, shown = iteration, 0
+                shown_iteration, shown = (iteration, n_faults), 0
             if len(spans) > shown:
                 self._schedule.chart.extend_measured(*rows.bars(spans[shown:]))
                 shown = len(spans)
@@ -116,6 +131,7 @@ class RunPanel:
 
     async def _conclude(self, run: Run) -> None:
         measured = run.trace()
+        self.written.value = _written(run, measured)
         predicted = await asyncio.to_thread(_predicted, run, measured, " from the profile taken before")
         self._schedule.show(predicted)
         self._schedule.chart.reset_measured(measured.typical_iteration)
@@ -129,26 +145,19 @@ class RunPanel:
             await asyncio.to_thread(self.run.stop)
 
     def _tell(self, run: Run) -> None:
-        n = len(run.losses)
-        whole = f"{n} of {run.spec.iterations} iterations"
-        doing = {
-            "starting": f"starting {len(run.spec.workers)} workers (torch takes a few seconds)",
-            "profiling": "rehearsing, to know what computations cost here",
-            "running": f"{whole} done",
-            "done": f"{whole} done",
-            "stopped": f"stopped after {whole}",
-            "failed": f"failed after {whole}",
-        }[run.status]
-        pace = ""
-        if run.status == "running" and run.spec.clock == "paced" and self._expected_s:
-            pace = f"; slowed down {run.time_scale:.3g} times, so an iteration lasts some {self._expected_s:.2g} s"
-            if run.stretched:
-                pace += f"; {run.stretched} computation times stretched, because the drawn devices outrun this machine"
-        late = run.late_messages or run.overruns
-        counted = f"; {run.late_messages} late messages, {run.overruns} overruns" if late else ""
-        self.status.value = markup.line(doing + pace + counted)
-        if n:
-            self.losses.value = markup.curve(run.losses, "training loss", "nats per token", x_label="iteration")
+        pace = telling.pace(run)
+        if pace and run.running and self._expected_s:
+            pace += f"; an iteration lasts some {self._expected_s:.2g} s"
+        said = [telling.doing(run), pace, telling.counted(run), telling.reduced(run.spec)]
+        self.status.value = markup.line(escape("; ".join(filter(None, said))))
+        self.losses.value = _losses(run)
+        self.faults.show()
+
+    def _planned(self) -> None:
+        self._buttons()
+        if self._bench.plan is not None:
+            self.faults.offer([name for stage in self._bench.plan.device_names for name in stage])
+            warm.warm_up()  # so that the first run need not wait for torch
 
     def _explain(self) -> None:
         self.explain.value = markup.line(f"<b>{self.clock.value}</b>: {CLOCKS[self.clock.value]}.")
@@ -161,6 +170,27 @@ class RunPanel:
         running = self.run is not None and self.run.running
         self.start.disabled = running or self._bench.plan is None
         self.stop.disabled = not running
+
+
+def _losses(run: Run | None) -> str:
+    """The training loss, and what it should be compared with."""
+    if run is None:
+        return markup.curve([], "training loss", "nats per token", x_label="iteration")
+    return markup.curve(
+        list(run.losses),
+        "training loss",
+        "nats per token",
+        x_label="iteration",
+        first=run.spec.first_iteration,
+        beside=("held-out", run.held_out),
+        reference=("unigram entropy", run.unigram_entropy),
+    )
+
+
+def _written(run: Run, measured: Trace) -> str:
+    """What the trained model wrote, and the losses to take along."""
+    text = "" if run.text is None else markup.quotation(*telling.written(run))
+    return text + markup.download("Losses as CSV", "losses.csv", losses(measured).to_csv(index=False))
 
 
 def _predicted(run: Run, like: Trace | RunContext, note: str) -> Prediction:

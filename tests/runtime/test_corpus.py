@@ -60,7 +60,9 @@ def test_replicas_share_a_batch_without_rest_or_repetition() -> None:
         (batches.held_out_batch(), lambda r: batches.held_out(r, 3, 2)),
     ):
         pairs = [pair for replica in range(3) for pair in share(replica)]
-        assert all(torch.equal(torch.cat(parts), part) for part, parts in zip(whole, zip(*pairs, strict=True), strict=True))
+        assert all(
+            torch.equal(torch.cat(parts), part) for part, parts in zip(whole, zip(*pairs, strict=True), strict=True)
+        )
 
 
 def test_held_out_text_is_the_same_for_every_seed_and_spread_over_all_of_it() -> None:

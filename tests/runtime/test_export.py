@@ -81,6 +81,14 @@ def test_each_host_has_torchruns_line_with_as_many_processes_as_it_has_workers(t
         assert torchrun_line(hosts, node_rank, 5000) in (folder / "README.md").read_text()
 
 
+def test_a_model_that_no_worker_trains_is_stood_in_for_and_the_folder_says_so(tmp_path, plan):
+    spec = spec_for(lab.with_job(plan, dtype="bf16"))
+    assert spec.trained.dtype == "fp32"
+    folder = export(spec, tmp_path / "run", hosts_of(spec))
+    assert "stand-in is trained in place of" in (folder / "README.md").read_text()
+    assert load_run_folder(folder).spec.to_line() == spec.to_line()
+
+
 def test_a_text_of_ones_own_travels_along(tmp_path, plan):
     (tmp_path / "mine.txt").write_text("to be learned " * 50)
     spec = spec_for(plan, text=tmp_path / "mine.txt")
@@ -150,13 +158,11 @@ def test_a_wrong_hosts_file_is_refused_in_one_line_that_names_it(tmp_path, spec,
     assert "\n" not in str(refused.value)
 
 
-def test_numbers_out_of_range_and_jobs_that_no_worker_knows_are_refused(tmp_path, spec, plan):
+def test_numbers_out_of_range_and_texts_that_are_not_there_are_refused(tmp_path, spec, plan):
     with pytest.raises(LabError, match="workers per host is 0; wanted 1 or more"):
         hosts_of(spec, 0)
     with pytest.raises(LabError, match="master port is 65535; wanted 1 to 65534"):
         export(spec, tmp_path / "run", hosts_of(spec), master_port=65535)
-    with pytest.raises(LabError, match="dtype is bf16; workers on a CPU run fp32 or fp64"):
-        spec_for(lab.with_job(plan, dtype="bf16"))
     with pytest.raises(LabError, match=r"text nowhere\.txt: no such file"):
         spec_for(plan, text="nowhere.txt")
 

@@ -91,14 +91,15 @@ def test_the_context_says_what_else_is_known() -> None:
     record = recorded(
         {"event": "held_out", "iteration": 1, "loss": 4.5, "unigram_entropy": 3.2},
         {"event": "checkpoint", "iteration": 1, "folder": "there/iteration-000001"},
-        {"event": "text", "prompt": "It is", "text": " a truth"},
+        {"event": "text", "prompt": "It is", "text": " a \x1btruth\n"},
         {"event": "one of a later version"},
         stand_in=model,
     )
     context = record.context()
     assert (context.stand_in, context.held_out, context.unigram_entropy) == ("mini", ((1, 4.5),), 3.2)
     assert record.checkpoints == ((1, "there/iteration-000001"),)
-    assert (record.prompt, record.text) == ("It is", " a truth")
+    assert (record.prompt, record.text) == ("It is", " a \x1btruth\n")
+    assert telling.written(record) == ("It is", " a �truth\n")
     assert telling.reduced(record.spec) == "mini is trained in place of small, messages are as long as the job's"
     assert telling.learnt(record) == "held-out loss 4.5000, unigram entropy 3.2000"
 

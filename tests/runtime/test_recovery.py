@@ -27,7 +27,7 @@ Event = dict[str, object]
 
 def run_with(plan: Plan, disturb: Callable[[Run, Event], None] | None = None, **options: object) -> Run:
     """A whole run, ``disturb`` being told of every event."""
-    run = start(plan, **({"iterations": 8} | options))
+    run = start(plan, **({"iterations": 30} | options))
     run.wait(None if disturb is None else lambda event: disturb(run, event))
     assert left_behind(run.pid) == []
     return run
@@ -59,7 +59,7 @@ def test_a_killed_worker_is_replaced_and_no_loss_or_parameter_differs(schedule: 
     assert_as_undisturbed(run, run_with(plan))
     (fault,) = run.trace().context.faults
     assert (fault.device, fault.how, fault.state_from) == ("device-2", "was killed by SIGKILL", "device-3")
-    assert 3 <= fault.iteration <= 8
+    assert 3 <= fault.iteration < 30
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,9 @@ def test_where_no_replica_has_the_state_all_go_back_to_the_checkpoint(tmp_path, 
     run = run_with(plan, kill, checkpoint_folder=tmp_path, checkpoint_every=4)
     assert_as_undisturbed(run, run_with(plan))
     (fault,) = run.faults
-    assert (fault.state_from, fault.iteration) == ("checkpoint of iteration 4", 4)
+    assert fault.iteration >= 4
+    assert fault.iteration % 4 == 0
+    assert fault.state_from == f"checkpoint of iteration {fault.iteration}"
 
 
 def test_with_local_updates_and_no_checkpoint_a_loss_ends_the_run_in_one_line() -> None:

@@ -51,7 +51,7 @@ def test_a_text_that_is_not_there_or_too_short(tmp_path: Path) -> None:
         start(even_plan(), text=tmp_path / "none.txt")
     short = tmp_path / "short.txt"
     short.write_text("brief")
-    with pytest.raises(LabError, match="has 5 bytes; wanted more than 64"):
+    with pytest.raises(LabError, match="has 5 bytes; wanted at least 130: 64 and the next one"):
         start(even_plan(), text=short)
 
 
@@ -73,8 +73,8 @@ def test_a_time_scale_that_is_none(time_scale: object) -> None:
         ("learning_rate", 0, "learning_rate is 0; wanted a number above 0"),
         ("text", 3, "text is 3; wanted a path"),
         ("parameters_folder", "/nowhere", "parameters_folder /nowhere: no such folder"),
-        ("resume_from", "/nowhere", "resume_from /nowhere: no such folder"),
-        ("checkpoint_folder", __file__, "is a file; wanted a folder, which may be new"),
+        ("resume_from", "/nowhere", "checkpoint /nowhere: no such folder"),
+        ("checkpoint_folder", __file__, "is a file; wanted a folder, or a name that is free"),
         ("queueing", "card", "no queueing named 'card'; did you mean 'cards'"),
         ("runs_on", "tpu", "no runs_on named 'tpu'"),
         ("workers", 0, "workers is 0; wanted a whole number from 1"),

@@ -10,6 +10,7 @@ from torch import nn
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.files import override
+from dtfm_lab.runtime.learning_rate import learning_rate_at
 from dtfm_lab.runtime.spec import RunSpec
 from dtfm_lab.runtime.stages import build_stages, next_token_loss
 from dtfm_lab.runtime.text import TextBatches
@@ -31,13 +32,14 @@ def train_locally(job: Job, steps: int, seed: int = 0) -> tuple[list[float], lis
     torch.set_num_threads(1)  # as the workers do; more of them fight over a crowded machine's cores
     whole = override(job, n_stages=1)
     models = [build_stages(whole, 1, [0], seed)[0] for _ in range(job.n_replicas)]
-    optimizers = [torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE) for model in models]
+    optimizers = [torch.optim.AdamW(model.parameters()) for model in models]
     batches = TextBatches(None, whole.modelled().seq_len, whole.global_batch, seed)
     losses = []
     for step in range(steps):
         inputs, targets = (part.chunk(job.n_replicas) for part in batches.batch(step))
         found = []
         for replica, (model, optimizer) in enumerate(zip(models, optimizers, strict=True)):
+            optimizer.param_groups[0]["lr"] = learning_rate_at(LEARNING_RATE, step)
             optimizer.zero_grad()
             loss = next_token_loss(model(inputs[replica]), targets[replica])
             loss.backward()

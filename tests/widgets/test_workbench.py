@@ -133,12 +133,11 @@ async def test_seven_devices_are_offered_shapes_that_a_batch_of_sixteen_allows()
 
 @on_a_loop
 async def test_what_cannot_be_run_is_one_calm_line() -> None:
-    bench = lab.Lab("worldwide")
-    bench.plan_panel.speed.value, bench.plan_panel.seconds.value = "full speed", 0.2
-    bench.plan_panel.plan.click()
-    await until(lambda: bench.predicted is not None)
+    pytest.importorskip("torch")
+    bench = await planned("lecture-hall")
+    bench.run_panel.options.text.value = "nowhere.txt"
     bench.run_panel.start.click()
-    assert "workers on a CPU run" in bench.bench.message
+    assert "nowhere.txt: no such file" in bench.bench.message
     assert bench.bench.step == "run", "said beside the button that was pressed"
     assert bench.run_panel.run is None
 
@@ -267,9 +266,10 @@ async def test_a_choice_that_real_runs_cannot_play_is_refused_in_one_line_until_
     before = bench.predicted
     choices.queueing.value = "cards"
     await until(lambda: bench.predicted is not before)
+    bench.run_panel.clock.value = "paced"
     bench.run_panel.start.click()
     assert bench.bench.step == "run"
-    assert bench.bench.message == "messages queue by cards, which can be simulated; real runs play pairs"
+    assert bench.bench.message.startswith("queueing is cards on the paced clock; wanted the virtual clock, or pairs")
     assert bench.run_panel.run is None
     before = bench.predicted
     choices.queueing.value = "pairs"
@@ -278,15 +278,40 @@ async def test_a_choice_that_real_runs_cannot_play_is_refused_in_one_line_until_
 
 
 @on_a_loop
-async def test_a_killed_worker_is_told_and_the_lab_can_run_again() -> None:
+async def test_devices_are_disturbed_by_buttons_and_what_became_of_them_is_told() -> None:
     pytest.importorskip("torch")
-    bench = lab.Lab("lecture-hall")
-    bench.plan_panel.speed.value = "full speed"
-    bench.plan_panel.plan.click()
-    await until(lambda: bench.predicted is not None)
+    bench = await planned("lecture-hall", n_stages=4, n_replicas=2)
+    panel, faults = bench.run_panel, bench.run_panel.faults
+    assert set(faults.device.options) == {d.name for d in bench.topology.devices}
+    assert all(button.disabled for button in faults.buttons)
+    panel.iterations.value = 500
+    panel.start.click()
+    assert panel.start.disabled
+    await until(lambda: len(panel.run.losses) > 0)
+    faults.device.value = "alan"
+    faults.slow.click()
+    faults.slow.click()
+    assert "alan is 4 x slower" in faults.log.value
+    faults.resume.click()
+    assert "alan" not in faults.log.value
+    faults.device.value = "grace"
+    faults.kill.click()
+    await until(lambda: "grace was killed by SIGKILL in iteration" in faults.log.value)
+    again = len(panel.run.losses)
+    await until(lambda: len(panel.run.losses) > again)
+    panel.stop.click()
+    await until(lambda: bench.comparison is not None)
+    assert bench.measured.context.faults[0].device == "grace"
+    assert all(button.disabled for button in faults.buttons)
+    assert 'download="losses.csv"' in panel.written.value
+
+
+@on_a_loop
+async def test_a_killed_worker_that_nobody_can_replace_is_told_and_the_lab_can_run_again() -> None:
+    pytest.importorskip("torch")
+    bench = await planned("lecture-hall", n_stages=8, n_replicas=1)
     bench.run_panel.iterations.value = 500
     bench.run_panel.start.click()
-    assert bench.run_panel.start.disabled
     await until(lambda: len(bench.run_panel.run.losses) > 0)
     bench.run_panel.run.kill("grace")
     await until(lambda: bench.bench.message != "")

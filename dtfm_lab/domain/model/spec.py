@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -162,11 +163,11 @@ class ModelSpec:
 
         return replace(self, seq_len=length, layers=tuple(resized(layer) for layer in self.layers))
 
-    def cut(self, n_stages: int) -> tuple[int, ...]:
-        """How many consecutive layers each stage holds, blocks shared out as evenly as they go.
+    def cut(self, n_stages: int, blocks: Sequence[int] | None = None) -> tuple[int, ...]:
+        """How many consecutive layers each stage holds: ``blocks`` of them, or shared out as evenly as they go.
 
         The embedding joins the first stage and the head the last; spare blocks go to the first
-        stages. Raises JobError where a stage would hold no block.
+        stages. Raises JobError where a stage would hold no block, or ``blocks`` are not those of the model.
         """
         if n_stages > self.n_blocks:
             raise JobError(
@@ -174,7 +175,12 @@ class ModelSpec:
                 f"wanted at most {self.n_blocks} stages"
             )
         each, spare = divmod(self.n_blocks, n_stages)
-        counts = [each + (stage < spare) for stage in range(n_stages)]
+        counts = [each + (stage < spare) for stage in range(n_stages)] if blocks is None else list(blocks)
+        if (len(counts), sum(counts)) != (n_stages, self.n_blocks) or min(counts) < 1:
+            raise JobError(
+                f"model {self.name} has {self.n_blocks} blocks, a cut of {shortened(counts)} has {sum(counts)}; "
+                f"wanted one or more on each of {n_stages} stages, {self.n_blocks} in all"
+            )
         counts[0] += self.layers[0].kind is LayerKind.EMBEDDING
         counts[-1] += self.layers[-1].kind is LayerKind.HEAD
         return tuple(counts)

@@ -46,7 +46,7 @@ def build(
         The job has no model, or its model too few blocks for several stages a device.
     """
     job = plan.job
-    model = job.modelled()
+    job.modelled()
     if isinstance(schedule, str):
         warmups = None
         if schedule == "adaptive-1f1b":
@@ -61,7 +61,7 @@ def build(
         )
     else:
         built = made_for(job, schedule)
-    model.cut(built.n_stages)
+    job.cut(built.n_stages)
     return built
 
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from dtfm_lab.compare.beside import iteration_error, predicted_by, predicted_iteration_s
+from dtfm_lab.compare.blame import NOBODY, Blame, blame
+from dtfm_lab.compare.drift import Drift, drift
+from dtfm_lab.compare.refit import Refit, refit
+from dtfm_lab.compare.scene import ACTION
 from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.units import FloatArray
 
-ACTION = ["replica", "stage", "kind", "microbatch", "peer"]
+SHOWN = 5
+"""suspects in a notebook's output"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,17 +42,12 @@ class Comparison:
     @property
     def iteration_error(self) -> float:
         """Relative error of ``measured.iteration_s``: -0.03 is three per cent too optimistic."""
-        measured_s = self.measured.iteration_s
-        return self.predicted_iteration_s / measured_s - 1.0 if measured_s > 0 else 0.0
+        return iteration_error(self.predicted, self.measured)
 
     @property
     def predicted_iteration_s(self) -> float:
-        """``predicted.iteration_s``; where only every H-th synchronises and too few were measured to reach one,
-        the prediction of one that does not."""
-        laid_beside = np.unique(_predicted_by(self.predicted, self.measured))
-        if len(laid_beside) > 1:
-            return self.predicted.iteration_s
-        return float(self.predicted.iteration_ends_s[np.unique(self.predicted.iteration) == laid_beside][0])
+        """See ``beside.predicted_iteration_s``."""
+        return predicted_iteration_s(self.predicted, self.measured)
 
     @cached_property
     def iterations(self) -> pd.DataFrame:
@@ -51,7 +55,7 @@ class Comparison:
         measured_s = self.measured.iteration_ends_s
         predicted_s: float | FloatArray = self.predicted.iteration_s
         if self.predicted.n_iterations > 1:
-            number = _predicted_by(self.predicted, self.measured)
+            number = predicted_by(self.predicted, self.measured)
             predicted_s = self.predicted.iteration_ends_s[np.searchsorted(np.unique(self.predicted.iteration), number)]
         frame = pd.DataFrame({"predicted_s": predicted_s, "measured_s": measured_s})
         frame.index.name = "iteration"
@@ -83,6 +87,47 @@ class Comparison:
         frame["arrival_error_s"] = received.groupby("link")["end_s_error"].mean()
         return frame
 
+    @cached_property
+    def blame(self) -> Blame:
+        """The error of an iteration, shared out among all links and devices: ``.table``, ``.verdict``.
+
+        Raises TraceError where the measured trace does not hold its schedule.
+        """
+        return blame(self.rows, self.measured)
+
+    @property
+    def suspects(self) -> pd.DataFrame:
+        """The links and devices that explain the iteration's error by what they did themselves, worst first, with a
+        sentence each; then those that are far off without changing it. Columns as in ``Blame.table``. Empty where all
+        is within noise, and where the trace does not hold its schedule: ``verdict`` says which."""
+        return NOBODY.copy() if self._unknown else self.blame.suspects
+
+    @property
+    def verdict(self) -> str:
+        """One sentence on how long an iteration is and who makes it so."""
+        return self._unknown or self.blame.verdict
+
+    @cached_property
+    def _unknown(self) -> str:
+        """Why nobody can be blamed; empty where somebody can."""
+        try:
+            _ = self.blame
+        except TraceError as error:
+            return str(error)
+        return ""
+
+    @cached_property
+    def drift(self) -> Drift:
+        """Where the iteration leaves its prediction: ``.sentence``, ``.devices``, ``.iterations``."""
+        return drift(self.rows, self.iterations, self.predicted_iteration_s)
+
+    def refit(self, plan: Plan, simulate: Callable[..., Trace]) -> Refit:
+        """The network and the profile that would have predicted this: ``comparison.refit(plan, lab.simulate)``.
+
+        Raises TraceError where the measured trace is of another plan, or does not hold its schedule.
+        """
+        return refit(self, plan, simulate)
+
     def summary(self) -> dict[str, Any]:
         """What ``dtfm-lab compare --json`` prints."""
         context = self.measured.context
@@ -100,12 +145,17 @@ class Comparison:
             "stages": _records(self.stages),
             "devices": _records(self.devices),
             "links": _records(self.links),
+            "suspects": _records(self.suspects, index=False),
+            "verdict": self.verdict,
+            "drift": self.drift.summary(),
         }
 
     def _repr_html_(self) -> str:
+        told = [self.verdict, *self.suspects["sentence"].head(SHOWN)]
         return (
             f"<p>predicted {self.predicted_iteration_s:.4g} s, measured {self.measured.iteration_s:.4g} s "
-            f"({self.measured.context.clock} clock): error {self.iteration_error:+.2%}</p>{self.kinds.to_html()}"
+            f"({self.measured.context.clock} clock): error {self.iteration_error:+.2%}</p>"
+            f"{''.join(f'<p>{escape(line)}</p>' for line in told)}{self.kinds.to_html()}"
         )
 
     def _mean_durations(self, by: str, rows: pd.DataFrame) -> pd.DataFrame:
@@ -139,7 +189,7 @@ def compare(predicted: Trace, measured: Trace) -> Comparison:
         raise TraceError(f"predicted ran {ours}, measured {theirs}; wanted two of one schedule")
     left, right = predicted.to_frame(), measured.to_frame()
     number = np.searchsorted(np.unique(measured.iteration), measured.iteration)
-    right["predicted_by"] = _predicted_by(predicted, measured)[number]
+    right["predicted_by"] = predicted_by(predicted, measured)[number]
     left = left[left["iteration"].isin(right["predicted_by"])].rename(columns={"iteration": "predicted_by"})
     left = left.drop(columns=["device", "lane", "link"])
     key = ["predicted_by", *ACTION]
@@ -161,28 +211,13 @@ def compare(predicted: Trace, measured: Trace) -> Comparison:
     return Comparison(predicted, measured, rows)
 
 
-def _predicted_by(predicted: Trace, measured: Trace) -> IntArray:
-    """By measured iteration, the number of the predicted one that it is laid beside."""
-    known, wanted = np.unique(predicted.iteration), np.unique(measured.iteration)
-    every = predicted.context.synchronise_every
-    if len(known) == 1:
-        return np.repeat(known, len(wanted))
-    if predicted.context.source == "simulated" and every > 1:
-        together = (wanted + 1) % every == 0
-        stands_for: IntArray = np.where(together, known[-1], known[0])
-        return stands_for
-    if len(known) != len(wanted):
-        raise TraceError(f"predicted has {len(known)} iterations, measured {len(wanted)}; wanted one or as many")
-    return wanted
-
-
 def _with_errors(frame: pd.DataFrame) -> pd.DataFrame:
     frame["error_s"] = frame["predicted_s"] - frame["measured_s"]
     frame["relative_error"] = frame["error_s"] / frame["measured_s"].where(frame["measured_s"] > 0)
     return frame
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _records(frame: pd.DataFrame, *, index: bool = True) -> list[dict[str, Any]]:
     """Rows as plain dictionaries, None for what is not a number."""
-    flat = frame.reset_index().astype(object)
+    flat = (frame.reset_index() if index else frame).astype(object)
     return [{str(k): v for k, v in row.items()} for row in flat.where(flat.notna(), None).to_dict("records")]

@@ -1,0 +1,152 @@
+"""The commands that look beyond one machine: measure a network of one's own hosts, and take a plan to them."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import Any
+
+import click
+
+from dtfm_lab import files
+from dtfm_lab.cli.commands import cli
+from dtfm_lab.cli.options import file_option, json_option, schedule_option
+from dtfm_lab.cli.tell import deliver_topology, err, out, print_json
+from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.files.schedules import ENDINGS, load_schedule
+from dtfm_lab.runtime.export import MASTER_PORT, spec_for, torchrun_line
+from dtfm_lab.runtime.export import export as write_run_folder
+from dtfm_lab.runtime.hosts import hosts_of, load_hosts
+from dtfm_lab.runtime.launch import RUN_CLOCKS
+from dtfm_lab.runtime.probe import Listener, join, probe_locally
+from dtfm_lab.runtime.probe.wire import host_and_port
+from dtfm_lab.runtime.telling import reduced
+
+
+@cli.command()
+@click.argument("plan_file", metavar="PLAN")
+@click.option("-o", "--output", "folder", required=True, type=click.Path(), help="The run folder to write.")
+@schedule_option
+@click.option("--iterations", default=5, show_default=True, type=click.IntRange(min=1))
+@click.option("--clock", default="real", show_default=True, type=click.Choice(RUN_CLOCKS))
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of parameters and batches.")
+@click.option("--text", type=click.Path(), help="Train on this file; on the text that comes with the lab without it.")
+@click.option("--hosts", "hosts_path", type=click.Path(), help="YAML: which host runs which devices, at which address.")
+@click.option("--per-host", type=int, help="Without --hosts: so many devices a host; 1 by default.")
+@click.option("--master-port", default=MASTER_PORT, show_default=True, help="Of the first host, and the next one.")
+@json_option
+def export(
+    plan_file: str,
+    folder: str,
+    schedule: str | None,
+    hosts_path: str | None,
+    per_host: int | None,
+    master_port: int,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Write all that hosts of your own need to run PLAN: torchrun lines, rank map, tc scripts."""
+    if hosts_path is not None and per_host is not None:
+        raise click.UsageError("--hosts says which host runs what; wanted it without --per-host")
+    spec = spec_for(files.load_plan(plan_file), _schedule(schedule), **options)
+    hosts = hosts_of(spec, 1 if per_host is None else per_host) if hosts_path is None else load_hosts(hosts_path, spec)
+    written = write_run_folder(spec, folder, hosts, master_port=master_port)
+    lines = {host.name: torchrun_line(hosts, i, master_port, str(written)) for i, host in enumerate(hosts)}
+    if as_json:
+        return print_json({"folder": str(written), "hosts": [host.name for host in hosts], "torchrun": lines})
+    if said := reduced(spec):
+        out.print(said)
+    out.print(f"{written}: {len(spec.workers)} workers on {len(hosts)} hosts; what to do is in {written / 'README.md'}")
+    for name, line in lines.items():
+        out.print(f"{name}: {line}")
+
+
+@cli.command()
+@click.option("--listen", metavar="[ADDRESS:]PORT", help="Wait here for hosts; this machine alone without an address.")
+@click.option("--hosts", "n_hosts", type=int, help="How many to wait for.")
+@click.option("--join", "joined", metavar="HOST:PORT", help="Be a host of the probe that listens there.")
+@click.option("--name", help="Of this host, or of the network that is made; this machine's name by default.")
+@click.option("--region", default="", help="Of this host.")
+@click.option("--token", envvar="DTFM_PROBE_TOKEN", help="The listener prints it; also from DTFM_PROBE_TOKEN.")
+@click.option("--advertise", metavar="HOST:PORT", help="Where others reach this host's data port, if not directly.")
+@click.option("--data-port", type=int, default=0, help="Others time messages to here; any free one by default.")
+@click.option("--local", "n_local", type=int, help="Probe so many processes on this machine instead.")
+@click.option("--seconds", type=float, default=6.0, show_default=True, help="About as many for each pair.")
+@click.option("--wait", "wait_s", type=float, default=60.0, show_default=True, help="Seconds, for the others to come.")
+@file_option("-o", "--output", say="Write the network to this file.")
+@json_option
+def probe(
+    listen: str | None,
+    n_hosts: int | None,
+    joined: str | None,
+    n_local: int | None,
+    name: str | None,
+    token: str | None,
+    output: str | None,
+    as_json: bool,
+    seconds: float,
+    wait_s: float,
+    **as_host: Any,
+) -> None:
+    """Measure latency and bandwidth between your own hosts.
+
+    One of --listen, --join and --local. Every host runs dtfm-lab probe --join HOST:PORT --token TOKEN, one machine
+    (it may be one of them) dtfm-lab probe --listen ADDRESS:PORT --hosts N -o network.yaml.
+    """
+    if sum(chosen is not None for chosen in (listen, joined, n_local)) != 1:
+        raise click.UsageError("wanted one of --listen, --join and --local")
+    if joined is not None:
+        return _join(joined, name, token, wait_s, **as_host)
+    if n_local is not None:
+        return _deliver(probe_locally(n_local, seconds=seconds, tell=_tell), output, as_json)
+    if n_hosts is None:
+        raise click.UsageError("--listen wants --hosts, the number to wait for")
+    assert listen is not None, "one of three is given, and it is none of the others"
+    address, port = host_and_port(listen, default_host="127.0.0.1")
+    with Listener(address, port, token) as listener:
+        given = "" if token else f" --token {listener.token}"
+        where = f"[{address}]:{listener.port}" if ":" in address else f"{address}:{listener.port}"
+        _tell(f"waiting for {n_hosts} hosts; on each: dtfm-lab probe --join {where}{given} --name NAME")
+        network = listener.probe(n_hosts, wait_s=wait_s, seconds=seconds, name=name or "probed", tell=_tell)
+    _deliver(network, output, as_json)
+
+
+def _join(
+    where: str,
+    name: str | None,
+    token: str | None,
+    wait_s: float,
+    *,
+    region: str,
+    advertise: str | None,
+    data_port: int,
+) -> None:
+    if not token:
+        raise click.UsageError("--join wants --token, which the listener printed")
+    reached_at = None if advertise is None else host_and_port(advertise)
+    join(
+        *host_and_port(where),
+        token=token,
+        name=name or socket.gethostname(),
+        region=region,
+        advertise=reached_at,
+        data_port=data_port,
+        wait_s=wait_s,
+        tell=_tell,
+    )
+
+
+def _schedule(name: str | None) -> str | Schedule | None:
+    return load_schedule(name) if name is not None and name.lower().endswith(ENDINGS) else name
+
+
+def _tell(line: str) -> None:
+    err.print(line)
+    sys.stderr.flush()
+
+
+def _deliver(network: Topology, output: str | None, as_json: bool) -> None:
+    if output is not None:
+        files.save_topology(network, output)
+    deliver_topology(network, as_json)

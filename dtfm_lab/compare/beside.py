@@ -1,0 +1,39 @@
+"""Which predicted iteration is laid beside which measured one, and how far off they are as a whole."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import IntArray
+
+
+def iteration_error(predicted: Trace, measured: Trace) -> float:
+    """Relative error of ``measured.iteration_s``: -0.03 is three per cent too optimistic."""
+    measured_s = measured.iteration_s
+    return predicted_iteration_s(predicted, measured) / measured_s - 1.0 if measured_s > 0 else 0.0
+
+
+def predicted_iteration_s(predicted: Trace, measured: Trace) -> float:
+    """``predicted.iteration_s``; where only every H-th synchronises and too few were measured to reach one,
+    the prediction of one that does not."""
+    laid_beside = np.unique(predicted_by(predicted, measured))
+    if len(laid_beside) > 1:
+        return predicted.iteration_s
+    return float(predicted.iteration_ends_s[np.unique(predicted.iteration) == laid_beside][0])
+
+
+def predicted_by(predicted: Trace, measured: Trace) -> IntArray:
+    """By measured iteration, the number of the predicted one that it is laid beside."""
+    known, wanted = np.unique(predicted.iteration), np.unique(measured.iteration)
+    every = predicted.context.synchronise_every
+    if len(known) == 1:
+        return np.repeat(known, len(wanted))
+    if predicted.context.source == "simulated" and every > 1:
+        together = (wanted + 1) % every == 0
+        stands_for: IntArray = np.where(together, known[-1], known[0])
+        return stands_for
+    if len(known) != len(wanted):
+        raise TraceError(f"predicted has {len(known)} iterations, measured {len(wanted)}; wanted one or as many")
+    return wanted

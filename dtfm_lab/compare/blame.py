@@ -1,0 +1,206 @@
+"""Which links and devices make an iteration longer or shorter than predicted, by what they did themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dtfm_lab.compare.intervals import half_width
+from dtfm_lab.compare.scene import Scene, owners
+from dtfm_lab.compare.shares import Mask, shares
+from dtfm_lab.compare.waits import waits_of
+from dtfm_lab.domain.causes import weights
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import FloatArray, format_s
+
+NOTABLE = 0.02
+"""share of the iteration from which a link or a device is named: real runs on the virtual clock differ by as much"""
+OFF = 0.25
+"""relative difference of its own times from which one is named that makes little difference to the iteration; CPU
+seconds of a busy machine differ by a tenth"""
+ROUNDING = 1e-6
+"""share of the iteration that counts as none"""
+HIDDEN = 0.001
+"""share of the iteration below which it makes no difference"""
+COLUMNS = ["of", "name", "longer_s", "low_s", "high_s", "share", "what", "ratio", "own_s", "sentence"]
+NOBODY = pd.DataFrame(columns=COLUMNS)
+WHAT = ("duration", "latency", "delay", "both")
+PART = 0.2
+"""share of what it explains, from which duration and latency are both told"""
+
+
+@dataclass(frozen=True, eq=False)
+class Blame:
+    """The error of an iteration, shared out among all links and devices."""
+
+    table: pd.DataFrame
+    """one row a link or device, worst first:
+
+    * of ("link" or "device"; where messages queue at network cards also "card"), name
+    * longer_s: by how much it makes an iteration longer than predicted, mean over iterations; low_s and high_s, its
+      interval with 95 % confidence; share of the measured iteration
+    * what: mostly by its "duration", its "latency", "both" of them, or by "delay"; ratio of that to the predicted
+    * own_s: by how much its own actions of an iteration took longer, whether or not others waited for them
+    * sentence; named, whether it is worth naming
+    """
+    error_s: float
+    """by which an iteration is longer than predicted, mean over iterations"""
+    iteration_s: float
+    """measured, mean"""
+
+    @property
+    def suspects(self) -> pd.DataFrame:
+        """The rows worth naming, without what is the same in all of them."""
+        return self.table.loc[self.table["named"], COLUMNS].reset_index(drop=True)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence, whether or not there is a suspect."""
+        if abs(self.error_s) <= ROUNDING * self.iteration_s:
+            return "an iteration is as long as predicted"
+        how = "longer" if self.error_s > 0 else "shorter"
+        share = f" ({abs(self.error_s) / self.iteration_s:.1%})" if self.iteration_s > 0 else ""
+        error = f"an iteration is {format_s(abs(self.error_s))}{share} {how}"
+        explaining = self.table[self.table["named"] & (self.table["share"].abs() >= NOTABLE)]
+        computing_s = float(self.table.loc[self.table["of"] == "device", "longer_s"].sum())
+        parts = f"computations make {_signed(computing_s)} of it, messages {_signed(self.error_s - computing_s)}"
+        if not len(explaining):
+            return f"{error} than predicted; {parts}, no link and no device alone {NOTABLE:.0%} of the iteration"
+        who = "one suspect" if len(explaining) == 1 else f"{len(explaining)} suspects"
+        return f"{error} than predicted; {parts}; {who} {_signed(float(explaining['longer_s'].sum()))}"
+
+
+def blame(rows: pd.DataFrame, measured: Trace) -> Blame:
+    """Share out the error of ``rows``, one a measured action with its prediction (``Comparison.rows``).
+
+    Raises TraceError where the measured trace does not hold its schedule, or other actions than its schedule's.
+    """
+    one_card = measured.context.queueing == "cards"
+    names = owners(rows, one_card=one_card)
+    numbers, every = np.unique(measured.iteration), measured.context.synchronise_every
+    shape = 3, len(names), len(numbers)
+    longer_s, predicted_s, measured_s = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    together = (numbers + 1) % every == 0
+    for synchronise in np.unique(together).tolist():
+        which = together == synchronise
+        scene = Scene.of(rows, waits_of(measured, synchronise=synchronise), numbers[which], names, one_card=one_card)
+        longer_s[:, :, which] = shares(
+            scene.waits, scene.predicted, scene.measured, scene.group, scene.late_group, len(names)
+        )
+        predicted_s[:, :, which] = scene.own_s(scene.predicted, len(names))
+        measured_s[:, :, which] = scene.own_s(scene.measured, len(names))
+    iterations = _Iterations(weights(numbers, every), together)
+    iteration_s = float(iterations.weight @ measured.iteration_ends_s)
+    table = _table(names, iterations, iteration_s, longer_s, predicted_s, measured_s)
+    return Blame(table, float(table["longer_s"].sum()), iteration_s)
+
+
+@dataclass(frozen=True, eq=False)
+class _Iterations:
+    """How to take a mean over them."""
+
+    weight: FloatArray
+    """(iterations,); where only every H-th synchronises, it counts as one of H"""
+    together: Mask
+    """(iterations,) those that synchronise"""
+
+    def mean(self, seconds: FloatArray) -> FloatArray:
+        """Over the last axis."""
+        mean: FloatArray = seconds @ self.weight
+        return mean
+
+    def half_width(self, seconds: FloatArray) -> FloatArray:
+        """(groups,) of the means of (groups, iterations), from what differs between iterations of one kind; infinite
+        where there is one."""
+        kinds = [kind for kind in (self.together, ~self.together) if kind.any()]
+        freedom = len(self.weight) - len(kinds)
+        if freedom < 1:
+            return np.full(len(seconds), np.inf)
+        rest_s = seconds.copy()
+        for kind in kinds:
+            rest_s[:, kind] -= seconds[:, kind].mean(axis=1, keepdims=True)
+        deviation_s: FloatArray = np.sqrt((rest_s**2).sum(axis=1) / freedom * (self.weight**2).sum())
+        return half_width(1.0, freedom) * deviation_s
+
+
+def _table(
+    names: pd.DataFrame,
+    iterations: _Iterations,
+    iteration_s: float,
+    longer_s: FloatArray,
+    predicted_s: FloatArray,
+    measured_s: FloatArray,
+) -> pd.DataFrame:
+    """From (duration, latency and delay; groups; iterations): shares of the error, and each group's own seconds."""
+    share_s, share_half_s = iterations.mean(longer_s.sum(axis=0)), iterations.half_width(longer_s.sum(axis=0))
+    # delays are no time of one's own: they may be waiting in another order
+    own = (measured_s - predicted_s)[:2].sum(axis=0)
+    own_s, own_half_s = iterations.mean(own), iterations.half_width(own)
+    notable_s = NOTABLE * iteration_s
+    explains = np.abs(share_s) >= notable_s
+    parts, own_parts = np.abs(iterations.mean(longer_s)), np.abs(iterations.mean(measured_s - predicted_s))[:2]
+    what = np.where(explains, parts.argmax(axis=0), own_parts.argmax(axis=0))
+    what[names["of"] == "card"] = WHAT.index("delay")
+    what[explains & (parts[:2].min(axis=0) >= PART * np.abs(share_s))] = WHAT.index("both")
+    pick = what, np.arange(len(names))
+    before_s, after_s = (
+        np.vstack([mean_s := iterations.mean(seconds), mean_s[:2].sum(axis=0)])[pick]
+        for seconds in (predicted_s, measured_s)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(before_s > 0, after_s / before_s, np.nan)
+    sure = _beyond(share_s, share_half_s)
+    apart = ~explains & (np.abs(own_s) >= notable_s) & _beyond(own_s, own_half_s) & (np.abs(ratio - 1) >= OFF)
+    table = names.assign(
+        longer_s=share_s,
+        low_s=share_s - share_half_s,
+        high_s=share_s + share_half_s,
+        share=share_s / iteration_s if iteration_s > 0 else 0.0,
+        what=[WHAT[w] for w in what],
+        ratio=ratio,
+        own_s=own_s,
+        named=(explains & sure) | apart,
+    )
+    table["sentence"] = [_sentence(*row) for row in zip(*(table[c] for c in SENTENCE), after_s, strict=True)]
+    # the order on a card is never a cause: somebody came late
+    last = (table["of"] == "card").to_numpy()
+    worst = np.lexsort((-np.abs(own_s), -np.where(apart, 0.0, np.abs(share_s)), last, ~table["named"].to_numpy()))
+    return table.iloc[worst].reset_index(drop=True)
+
+
+def _beyond(seconds: FloatArray, half_s: FloatArray) -> Mask:
+    """Not 0 with confidence; one iteration gives no reason to doubt."""
+    sure: Mask = np.abs(seconds) > np.where(np.isinf(half_s), 0.0, half_s)
+    return sure
+
+
+SENTENCE = ["of", "name", "longer_s", "share", "what", "ratio"]
+
+
+def _sentence(of: str, name: str, longer_s: float, share: float, what: str, ratio: float, after_s: float) -> str:
+    """``link ada -> bob: messages take 2.0 times the predicted, 0.41 s of an iteration``"""
+    many = "messages" if of == "link" else "computations"
+    if of == "card":
+        did = "messages come in another order than predicted"
+    elif what == "delay":
+        did = f"{many} begin later than they could" if longer_s > 0 else f"{many} begin earlier than predicted"
+    else:
+        subject = "its latency is" if what == "latency" else f"{many} take"
+        times = f"{ratio:.1f}" if ratio >= 9.95 or abs(ratio - 1) >= 0.095 else f"{ratio:.2f}"
+        did = f"{subject} {times} times the predicted"
+        if np.isnan(ratio):
+            did = f"{subject} {format_s(after_s)}, predicted none"
+    if abs(share) < HIDDEN:
+        effect = "hidden behind other work"
+    elif longer_s > 0:
+        effect = f"{format_s(longer_s)} of an iteration"
+    else:
+        effect = f"which saves {format_s(-longer_s)} of an iteration"
+    return f"{of + ' ' if of != 'card' else 'card of '}{name}: {did}, {effect}"
+
+
+def _signed(seconds: float) -> str:
+    told = format_s(seconds)
+    return told if seconds <= 0 or told == "0 s" else f"+{told}"

@@ -1,0 +1,227 @@
+"""What the links and devices of a trace really were: latencies, bandwidths and seconds, each with an interval."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from dtfm_lab.compare.intervals import CONFIDENCE, FEW_ITERATIONS, Estimate, around, estimate
+from dtfm_lab.compare.waits import programs_of
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.messages import message_bytes
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import SENDS, Action, Kind, Lane
+from dtfm_lab.domain.topology import LARGEST
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import FloatArray, IntArray
+
+UNLIKE = 1.2
+"""times as large as the smallest, a link's largest message must be to tell latency from bandwidth by size"""
+TIMED = "drawn by times of several sizes, fitted as latency and bandwidth"
+ONE_SIZE = "messages of one size: latency as drawn"
+TOO_QUICK = "quicker than the drawn latency: all counted as bandwidth"
+
+
+class LinkFit(NamedTuple):
+    """One directed link."""
+
+    source: str
+    target: str
+    messages: int
+    latency_s: Estimate
+    bandwidth_bytes_per_s: Estimate
+    note: str
+    """what could not be told apart or is drawn in another way; empty for an ordinary link"""
+
+
+class ComputeFit(NamedTuple):
+    """One kind of computation of one stage and replica."""
+
+    stage: int
+    replica: int
+    kind: Kind
+    device: str
+    n: int
+    seconds: Estimate
+
+
+class Messages(NamedTuple):
+    """Those of one link; columns by message."""
+
+    iteration: IntArray
+    n_bytes: FloatArray
+    lag_s: FloatArray
+    """from the send's start to the first byte there"""
+    moving_s: FloatArray
+    """from the first byte there to the last"""
+
+
+def fit_links(plan: Plan, measured: Trace) -> list[LinkFit]:
+    """All links that carried messages.
+
+    On emulated links the first byte's way is the latency and the others' the bandwidth. On real ones only the whole is
+    known: a message takes its latency and its bytes over the bandwidth, told apart by its size.
+    """
+    known = measured.context.links != "real"
+    best = np.min if measured.context.queueing == "cards" else np.median
+    fits = []
+    for link, messages in _messages(plan, measured).items():
+        source, target = link
+        i, j = plan.topology.index(source), plan.topology.index(target)
+        if known:
+            slowness = estimate(messages.moving_s / messages.n_bytes, messages.iteration, np.median)
+            latency = _above_zero(estimate(messages.lag_s, messages.iteration, best))
+            timed = plan.topology.message_s
+            note = "" if timed is None or np.isnan(timed[i, j]).all() else TIMED
+        else:
+            latency, slowness, note = _told_apart(messages, float(plan.topology.latency_s[i, j]))
+        fits.append(LinkFit(source, target, len(messages.n_bytes), latency, _inverse(slowness), note))
+    return fits
+
+
+def fit_computations(measured: Trace) -> list[ComputeFit]:
+    """Every kind of computation on every device: means, since an iteration adds them up, the slow ones included."""
+    frame = measured.to_frame()
+    frame = frame[frame["lane"] == Lane.COMPUTE.value]
+    fits = []
+    for key, rows in frame.groupby(["stage", "replica", "kind"], sort=True):
+        stage, replica, kind = (str(part) for part in key)
+        seconds = (rows["end_s"] - rows["start_s"]).to_numpy()
+        each = _above_zero(estimate(seconds, rows["iteration"].to_numpy(), np.mean))
+        fits.append(ComputeFit(int(stage), int(replica), Kind(kind), str(rows["device"].iloc[0]), len(rows), each))
+    return fits
+
+
+def _messages(plan: Plan, measured: Trace) -> dict[tuple[str, str], Messages]:
+    """By link, those whose two ends are in the trace."""
+    n_replicas, n_actions = len(measured.context.devices[0]), len(measured.actions)
+    shape = n_replicas, n_actions
+    received = np.full(shape, -1, dtype=np.int64)
+    """(replicas, actions) of sends the receive at the other end, as replica x actions + action"""
+    n_bytes = np.zeros(shape)
+    link = np.zeros(shape, dtype=np.int64)
+    number = {action: i for i, action in enumerate(measured.actions)}
+    links: dict[tuple[str, str], int] = {}
+    for (replica, action), size in _sizes(plan, measured).items():
+        there = action.counterpart()
+        if size > 0 and action in number and there in number:
+            _, other = action.other_end(replica, n_replicas)
+            here = replica, number[action]
+            ends = measured.device(action, replica), measured.device(there, other)
+            received[here], n_bytes[here] = other * n_actions + number[there], size
+            link[here] = links.setdefault(ends, len(links))
+    at = measured.replica * n_actions + measured.action
+    key = measured.iteration * (n_replicas * n_actions) + at
+    by_key = np.argsort(key)
+    sent = np.flatnonzero(received.ravel()[at] >= 0)
+    wanted = measured.iteration[sent] * (n_replicas * n_actions) + received.ravel()[at[sent]]
+    arrived = by_key[np.minimum(np.searchsorted(key[by_key], wanted), len(key) - 1)]
+    there_too = key[arrived] == wanted
+    sent, arrived = sent[there_too], arrived[there_too]
+    by_link = np.argsort(link.ravel()[at[sent]], kind="stable")
+    sent, arrived = sent[by_link], arrived[by_link]
+    bounds = np.searchsorted(link.ravel()[at[sent]], np.arange(len(links) + 1))
+    columns = (
+        measured.iteration[sent],
+        n_bytes.ravel()[at[sent]],
+        measured.start_s[arrived] - measured.start_s[sent],
+        measured.end_s[arrived] - measured.start_s[arrived],
+    )
+    return {
+        ends: Messages(*(column[bounds[i] : bounds[i + 1]] for column in columns))
+        for ends, i in links.items()
+        if bounds[i + 1] > bounds[i]
+    }
+
+
+def _sizes(plan: Plan, measured: Trace) -> dict[tuple[int, Action], float]:
+    """Bytes of every message, by the sending replica and its action."""
+    every = measured.context.synchronise_every
+    kinds = np.unique((measured.iteration + 1) % every == 0)
+    sizes = {}
+    for synchronise in kinds.tolist():
+        programs = programs_of(measured, synchronise=synchronise)
+        for position in range(len(programs.pipeline)):
+            for replica in range(programs.n_replicas):
+                for step in programs.of(position, replica):
+                    if step.action.kind in SENDS:
+                        sizes[replica, step.action] = float(message_bytes(plan.job, programs.schedule, step))
+    return sizes
+
+
+def _told_apart(messages: Messages, drawn_latency_s: float) -> tuple[Estimate, Estimate, str]:
+    """(latency, seconds a byte, what could not be told apart) where only a message's whole way is known."""
+    whole_s = messages.lag_s + messages.moving_s
+    if messages.n_bytes.max() >= UNLIKE * messages.n_bytes.min():
+        return *_by_size(messages, whole_s), ""
+    n_bytes = float(messages.n_bytes.mean())
+    whole = _above_zero(estimate(whole_s, messages.iteration, np.median))
+    fits = drawn_latency_s < whole.value
+    latency_s = drawn_latency_s if fits else 0.0
+    slowness = Estimate((whole.value - latency_s) / n_bytes, 0.0, whole.high / n_bytes)
+    return Estimate(latency_s, 0.0, whole.high), slowness, ONE_SIZE if fits else TOO_QUICK
+
+
+def _by_size(messages: Messages, whole_s: FloatArray) -> tuple[Estimate, Estimate]:
+    """A line through size and seconds: of each iteration one, or of all together where there are few."""
+    numbers = np.unique(messages.iteration)
+    lines = []
+    for number in numbers:
+        of_it = messages.iteration == number
+        if np.ptp(messages.n_bytes[of_it]) > 0:
+            lines.append(_line(messages.n_bytes[of_it], whole_s[of_it]))
+    if len(lines) >= FEW_ITERATIONS:
+        latency, per_byte = (_above_zero(around(float(each.mean()), each)) for each in np.array(lines).T)
+        return latency, per_byte
+    latency_s, slowness = _line(messages.n_bytes, whole_s)
+    with np.errstate(invalid="ignore"):  # too few different sizes for an interval
+        found = stats.theilslopes(whole_s, messages.n_bytes, CONFIDENCE)
+    low, high = np.nan_to_num([found.low_slope, found.high_slope], nan=np.inf).tolist()
+    low, high = 0.0 if np.isinf(low) else max(0.0, low), max(0.0, high)
+    rest_s = [float(np.median(whole_s - each * messages.n_bytes)) for each in (high, low)]
+    return _above_zero(Estimate(latency_s, *rest_s)), Estimate(slowness, min(low, slowness), max(high, slowness))
+
+
+def _line(n_bytes: FloatArray, whole_s: FloatArray) -> tuple[float, float]:
+    """(latency, seconds a byte) by the medians of Theil and Sen, neither below 0."""
+    with np.errstate(invalid="ignore"):
+        found = stats.theilslopes(whole_s, n_bytes)
+    if found.slope <= 0:
+        return max(0.0, float(np.median(whole_s))), 0.0
+    latency_s = float(np.median(whole_s - found.slope * n_bytes))
+    if latency_s < 0:
+        return 0.0, max(0.0, float(np.median(whole_s / n_bytes)))
+    return latency_s, float(found.slope)
+
+
+def _above_zero(found: Estimate) -> Estimate:
+    return Estimate(*(max(0.0, each) for each in found))
+
+
+def _inverse(slowness: Estimate) -> Estimate:
+    """Bytes a second from seconds a byte; as good as endless where bytes took no time."""
+    value, low, high = (
+        1 / each if each > 1 / LARGEST else LARGEST for each in (slowness.value, slowness.high, slowness.low)
+    )
+    return Estimate(value, 0.0 if np.isinf(slowness.high) else low, np.inf if high >= LARGEST else high)
+
+
+def check_same_plan(plan: Plan, measured: Trace) -> None:
+    """Raises TraceError where the trace is of another plan."""
+    context = measured.context
+    if context.devices != plan.device_names:
+        raise TraceError(
+            f"the trace ran on stages {context.devices}, the plan has {plan.device_names}; wanted the same"
+        )
+    if context.topology_fingerprint and context.topology_fingerprint != plan.topology.fingerprint:
+        raise TraceError(
+            f"the trace is for network {context.topology_fingerprint} ({context.topology}), the plan for "
+            f"{plan.topology.fingerprint} ({plan.topology.name}); wanted the same"
+        )
+    if context.n_microbatches != plan.job.n_microbatches:
+        raise TraceError(
+            f"the trace ran {context.n_microbatches} micro-batches, the plan's job has {plan.job.n_microbatches}; "
+            f"wanted the same"
+        )

@@ -1,0 +1,188 @@
+"""Drawn against fitted: the network and the profile that would have predicted what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dtfm_lab.compare.beside import iteration_error
+from dtfm_lab.compare.fit import ComputeFit, LinkFit, check_same_plan, fit_computations, fit_links
+from dtfm_lab.compare.intervals import Estimate
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.rehearsal import reduced
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
+from dtfm_lab.domain.units import format_s, to_gbps
+
+if TYPE_CHECKING:
+    from dtfm_lab.compare.comparison import Comparison
+
+COLUMNS = ["of", "name", "stage", "replica", "kind", "what", "drawn", "fitted", "low", "high", "count", "note"]
+COMPUTE = "compute_s"
+ROUNDING = 1e-6
+"""relative difference of two numbers that counts as none"""
+
+
+@dataclass(frozen=True, eq=False)
+class Refit:
+    """What links and devices were measured to be, beside what they were drawn as."""
+
+    table: pd.DataFrame
+    """two rows a link that carried messages, one a kind of computation of a stage and replica:
+
+    * of ("link" or "stage"), name ("a -> b", or the device); stage, replica and kind of computations
+    * what: ``latency_s``, ``bandwidth_bytes_per_s`` or ``compute_s``
+    * drawn, fitted, and low to high, the interval with 95 % confidence
+    * count of measurements; note, where something could not be told apart
+    """
+    topology: Topology
+    """as drawn, links that carried messages as fitted"""
+    profile: tuple[ComputeTime, ...]
+    measured: RunContext
+    """of what was fitted to"""
+    predicted: Trace
+    """one iteration on that network with that profile"""
+    error_before: float
+    """relative error of the iteration as it was predicted: see ``Comparison.iteration_error``"""
+    error: float
+    """of ``predicted``; of the same iterations that the fit is from"""
+    checked_error: float | None
+    """the same fitted to the first half of the iterations and compared to the other; None where there are too few"""
+
+    @property
+    def sentence(self) -> str:
+        checked = "" if self.checked_error is None else f", {self.checked_error:+.2%} on iterations not fitted to"
+        return f"error of the iteration {self.error_before:+.2%} as drawn, {self.error:+.2%} as fitted{checked}"
+
+    @property
+    def off(self) -> pd.DataFrame:
+        """The rows whose drawn value is out of the fitted interval, the most different first."""
+        drawn, fitted, low, high = (self.table[c].to_numpy(float) for c in ("drawn", "fitted", "low", "high"))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            far = np.nan_to_num(np.abs(np.log(fitted / drawn)), nan=0.0)
+        rows = np.flatnonzero(((drawn < low) | (drawn > high)) & (far > ROUNDING))
+        return self.table.iloc[rows[np.argsort(-far[rows], kind="stable")]].reset_index(drop=True)
+
+    def summary(self) -> dict[str, Any]:
+        """As plain types; None for what has no bound."""
+        flat = self.table.astype(object).replace([np.inf, -np.inf], None)
+        return {
+            "error_before": self.error_before,
+            "error": self.error,
+            "checked_error": self.checked_error,
+            "values": flat.where(flat.notna(), None).to_dict("records"),
+            "sentence": self.sentence,
+        }
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self.sentence}</p>{self.table.to_html(index=False)}"
+
+
+def refit(comparison: Comparison, plan: Plan, simulate: Callable[..., Trace]) -> Refit:
+    """Fit links and computations to what was measured, and predict the iteration anew.
+
+    Parameters
+    ----------
+    plan
+        What ran, or the whole plan of which a part ran.
+    simulate
+        As ``simulation.simulate``: (plan, schedule, queueing=, profile=) -> Trace.
+
+    Raises
+    ------
+    TraceError
+        The measured trace is of another plan, or does not hold its schedule.
+    """
+    measured = comparison.measured
+    plan = reduced(plan, measured.context.rehearsed)
+    check_same_plan(plan, measured)
+    links, computations = fit_links(plan, measured), fit_computations(measured)
+    topology, profile = _network(plan.topology, links), _profile(measured, computations)
+    predicted = _predicted(plan, measured, topology, profile, simulate)
+    return Refit(
+        table=_table(plan, measured, links, computations),
+        topology=topology,
+        profile=profile,
+        measured=measured.context,
+        predicted=predicted,
+        error_before=comparison.iteration_error,
+        error=iteration_error(predicted, measured),
+        checked_error=_checked(plan, measured, simulate),
+    )
+
+
+def in_units(what: str, value: float) -> str:
+    """One value of the table as a person reads it: ``100 Mbit/s``, ``3.2 ms``; infinite ones have no bound."""
+    if not np.isfinite(value):
+        return "no bound"
+    if what != "bandwidth_bytes_per_s":
+        return format_s(value)
+    gbps = to_gbps(value)
+    return f"{gbps:.4g} Gbit/s" if gbps >= 1 else f"{gbps * 1e3:.4g} Mbit/s"
+
+
+def _network(drawn: Topology, links: list[LinkFit]) -> Topology:
+    """Links that carried messages as fitted, and no longer as their messages of several sizes were once timed."""
+    latency_s, bandwidth = drawn.latency_s.copy(), drawn.bandwidth_bytes_per_s.copy()
+    message_s = None if drawn.message_s is None else drawn.message_s.copy()
+    for link in links:
+        i, j = drawn.index(link.source), drawn.index(link.target)
+        latency_s[i, j], bandwidth[i, j] = link.latency_s.value, link.bandwidth_bytes_per_s.value
+        if message_s is not None:
+            message_s[i, j] = np.nan
+    return replace(drawn, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth, message_s=message_s)
+
+
+def _profile(measured: Trace, computations: list[ComputeFit]) -> tuple[ComputeTime, ...]:
+    """As measured; as known before for what was not."""
+    known = {row[:3]: row for row in measured.context.profile}
+    fitted = {c[:3]: ComputeTime(c.stage, c.replica, c.kind, c.seconds.value) for c in computations}
+    return tuple((known | fitted).values())
+
+
+def _predicted(
+    plan: Plan, measured: Trace, topology: Topology, profile: tuple[ComputeTime, ...], simulate: Callable[..., Trace]
+) -> Trace:
+    ran = measured.context
+    # the cost of the plan is the drawn network's; a simulation does not ask for it
+    return simulate(replace(plan, topology=topology), ran.played, queueing=ran.queueing, profile=profile)
+
+
+def _checked(plan: Plan, measured: Trace, simulate: Callable[..., Trace]) -> float | None:
+    numbers, every = np.unique(measured.iteration), measured.context.synchronise_every
+    if len(numbers) < 2 * every:
+        return None
+    first, second = (_only(measured, half) for half in np.split(numbers, [(len(numbers) + 1) // 2]))
+    topology = _network(plan.topology, fit_links(plan, first))
+    profile = _profile(measured, fit_computations(first))
+    return iteration_error(_predicted(plan, measured, topology, profile, simulate), second)
+
+
+def _only(trace: Trace, numbers: np.ndarray) -> Trace:
+    keep = np.isin(trace.iteration, numbers)
+    columns = {c: getattr(trace, c)[keep] for c in ("iteration", "replica", "action", "start_s", "end_s")}
+    return replace(trace, **columns, after=None)
+
+
+def _table(plan: Plan, measured: Trace, links: list[LinkFit], computations: list[ComputeFit]) -> pd.DataFrame:
+    drawn = plan.topology
+    rows: list[dict[str, Any]] = []
+    for link in links:
+        i, j = drawn.index(link.source), drawn.index(link.target)
+        for what in ("latency_s", "bandwidth_bytes_per_s"):
+            row = {"of": "link", "name": f"{link.source} -> {link.target}", "what": what, "note": link.note}
+            rows.append(row | _values(float(getattr(drawn, what)[i, j]), getattr(link, what), link.messages))
+    before = {row[:3]: row.seconds for row in measured.context.profile}
+    for one in computations:
+        row = {"of": "stage", "name": one.device, "what": COMPUTE, "note": "", "kind": one.kind.value}
+        place = {"stage": one.stage, "replica": one.replica}
+        rows.append(row | place | _values(before.get(one[:3], np.nan), one.seconds, one.n))
+    return pd.DataFrame(rows, columns=COLUMNS).astype({"stage": "Int64", "replica": "Int64"})
+
+
+def _values(drawn: float, found: Estimate, n: int) -> dict[str, Any]:
+    return {"drawn": drawn, "fitted": found.value, "low": found.low, "high": found.high, "count": n}

@@ -1,0 +1,78 @@
+"""dtfm-lab compare: suspects, drift and a refit from the shell."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from measured_traces import lecture_hall_plan, measured, with_factor
+
+from dtfm_lab import cli
+from dtfm_lab.files import load_topology, save_plan, save_trace
+from dtfm_lab.simulation.simulate import simulate
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable:
+    """In a folder with a plan, its prediction, and what was measured with a link at half the bandwidth."""
+    monkeypatch.chdir(tmp_path)
+    plan = lecture_hall_plan()
+    save_plan(plan, "plan.json")
+    save_trace(simulate(plan, "1f1b"), "predicted.json")
+    truth = with_factor(plan.topology, "barbara", "edsger", bandwidth=0.5)
+    save_trace(measured(plan, truth=truth, noise=0.01), "measured.json")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["dtfm-lab", "compare", "predicted.json", "measured.json", *arguments])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(left.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+def test_the_suspect_stands_above_the_tables(shell: Callable) -> None:
+    status, out, _ = shell()
+    lines = out.splitlines()
+    assert status == 0
+    assert lines[1] == "measured with virtual clock, emulated links, on cpu"
+    assert lines[3].startswith("link barbara -> edsger: messages take 2.0 times the predicted")
+    assert lines[4].startswith("actions end within ")
+
+
+def test_a_refit_writes_the_network_and_tells_the_new_error(shell: Callable) -> None:
+    status, out, _ = shell("--refit", "plan.json", "-o", "refitted.yaml")
+    assert status == 0
+    assert "as fitted" in out
+    fitted = load_topology("refitted.yaml")
+    drawn = load_topology("lecture-hall")
+    i, j = drawn.index("barbara"), drawn.index("edsger")
+    assert fitted.bandwidth_bytes_per_s[i, j] == pytest.approx(drawn.bandwidth_bytes_per_s[i, j] / 2, rel=0.05)
+
+
+def test_json_holds_suspects_drift_and_refit(shell: Callable) -> None:
+    status, out, err = shell("--refit", "plan.json", "--json")
+    found = json.loads(out)
+    assert (status, err) == (0, "")
+    assert found["suspects"][0]["name"] == "barbara -> edsger"
+    assert found["drift"]["devices"][0]["device"] == "barbara"
+    assert abs(found["refit"]["error"]) < 0.01 < abs(found["refit"]["error_before"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["-o", "refitted.yaml"], "wanted --refit PLAN with it"),
+        (["--refit", "missing.json"], "missing.json: no such file"),
+        (["--refit", "plan.json", "-o", "nowhere/refitted.yaml"], "cannot be written"),
+    ],
+)
+def test_what_cannot_be_refitted_is_one_line(shell: Callable, arguments: list[str], says: str) -> None:
+    status, out, err = shell(*arguments)
+    assert (status, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1

@@ -1,0 +1,72 @@
+"""Since when an iteration leaves its prediction, and whether that grows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from measured_traces import lecture_hall_plan, measured
+
+from dtfm_lab.compare import compare
+from dtfm_lab.compare.drift import SHARE
+from dtfm_lab.simulation.simulate import simulate
+
+PLAN = lecture_hall_plan()
+PREDICTED = simulate(PLAN, "1f1b")
+
+
+def test_a_run_as_predicted_does_not_drift():
+    found = compare(PREDICTED, measured(PLAN)).drift
+    assert found.devices.empty
+    assert found.threshold_s == pytest.approx(SHARE * PREDICTED.iteration_s)
+    assert not found.grows
+    assert "every action ends within" in found.sentence
+
+
+@given(st.floats(0.1, 0.9))
+@settings(max_examples=15, deadline=None)
+def test_drift_begins_with_the_first_action_that_ends_late(share):
+    """Everything from some moment on is late by twice the threshold."""
+    ran = measured(PLAN, iterations=3)
+    late_s = 2 * SHARE * PREDICTED.iteration_s
+    after = ran.end_s > share * PREDICTED.iteration_s
+    found = compare(PREDICTED, replace(ran, end_s=ran.end_s + late_s * after)).drift
+    first = found.devices.iloc[0]
+    assert first["late_s"] == pytest.approx(late_s)
+    assert first["at_s"] == pytest.approx(ran.end_s[after].min() + late_s)
+    assert (found.iterations["at_s"] == first["at_s"]).all()
+    assert f"when {first['action']}" in found.sentence
+
+
+def test_every_device_leaves_the_prediction_at_its_own_time():
+    found = compare(PREDICTED, measured(PLAN, slow={(3, 0): 2.0})).drift
+    assert found.devices.iloc[0][["stage", "replica", "device"]].tolist() == [3, 0, PLAN.device_names[3][0]]
+    assert found.devices["device"].is_unique
+    assert found.devices["at_s"].is_monotonic_increasing
+
+
+@pytest.mark.parametrize("per_iteration_s", [-0.01, 0.01])
+def test_an_error_that_grows_from_iteration_to_iteration_is_told(per_iteration_s):
+    ran = measured(PLAN, iterations=6)
+    last = ran.end_s == np.array([ran.end_s[ran.iteration == i].max() for i in ran.iteration])
+    ran = replace(ran, end_s=ran.end_s + (0.1 + per_iteration_s * ran.iteration) * last)
+    found = compare(PREDICTED, ran).drift
+    assert found.growth_s.value == pytest.approx(per_iteration_s)
+    assert found.grows
+    assert (
+        f"each iteration ends 10 ms {'later' if per_iteration_s > 0 else 'earlier'} than the one before"
+        in found.sentence
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_does_not_grow(seed):
+    assert not compare(PREDICTED, measured(PLAN, noise=0.05, iterations=8, seed=seed)).drift.grows
+
+
+def test_two_iterations_do_not_say_whether_anything_grows():
+    found = compare(PREDICTED, measured(PLAN, slow={(0, 0): 1.5}, iterations=2)).drift
+    assert found.growth_s.high == np.inf
+    assert found.summary()["growth_s"]["high"] is None
+    assert "iterations" not in found.sentence

@@ -1,0 +1,216 @@
+"""Fitted to a measurement, the links and the profile are those of what was measured."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from measured_traces import lecture_hall_plan, measured, with_factor
+
+from dtfm_lab.compare import compare
+from dtfm_lab.compare.intervals import estimate
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.rehearsal import rehearse
+from dtfm_lab.domain.schedule import RECEIVES, SENDS
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.simulation.simulate import simulate
+
+PLAN = lecture_hall_plan()
+
+
+def refitted(plan, ran, **how):
+    return compare(simulate(plan, ran.context.schedule, **how), ran).refit(plan, simulate)
+
+
+def other_network(rng):
+    """Every direction of every link up to four times better or worse than drawn."""
+    topology = PLAN.topology
+    n = len(topology)
+    factors = np.exp(rng.uniform(-np.log(4), np.log(4), (2, n, n)))
+    off = ~np.eye(n, dtype=bool)
+    bandwidth = topology.bandwidth_bytes_per_s.copy()
+    bandwidth[off] *= factors[0][off]
+    return replace(topology, latency_s=topology.latency_s * factors[1], bandwidth_bytes_per_s=bandwidth)
+
+
+def of_link(table, what):
+    rows = table[table["what"] == what]
+    pairs = [name.split(" -> ") for name in rows["name"]]
+    return rows, np.array([[PLAN.topology.index(a), PLAN.topology.index(b)] for a, b in pairs]).T
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["gpipe", "1f1b"]))
+@settings(max_examples=10, deadline=None)
+def test_another_network_is_found_under_noise(seed, schedule):
+    truth = other_network(np.random.default_rng(seed))
+    ran = measured(PLAN, schedule, truth=truth, noise=0.05, seed=seed, slow={(1, 0): 2.0})
+    found = refitted(PLAN, ran)
+    rows, (i, j) = of_link(found.table, "bandwidth_bytes_per_s")
+    assert rows["fitted"].to_numpy() == pytest.approx(truth.bandwidth_bytes_per_s[i, j], rel=0.1)
+    rows, (i, j) = of_link(found.table, "latency_s")
+    assert rows["fitted"].to_numpy() == pytest.approx(truth.latency_s[i, j], rel=1e-6)
+    assert found.topology.latency_s[i, j] == pytest.approx(rows["fitted"].to_numpy())
+    assert abs(found.error) < 0.03
+    assert abs(found.checked_error) < 0.05
+
+
+def test_without_noise_the_refit_is_the_truth_and_says_what_is_off():
+    truth = with_factor(PLAN.topology, "barbara", "edsger", bandwidth=0.5, latency=3.0)
+    found = refitted(PLAN, measured(PLAN, truth=truth, slow={(3, 1): 1.5}))
+    assert found.error == pytest.approx(0, abs=1e-9)
+    assert found.checked_error == pytest.approx(0, abs=1e-9)
+    assert found.error_before < -0.01
+    off = found.off
+    assert set(off.loc[off["of"] == "link", "name"]) == {"barbara -> edsger"}
+    assert set(off.loc[off["of"] == "stage", "name"]) == {PLAN.device_names[3][1]}
+    assert f"{found.error_before:+.2%} as drawn" in found.sentence
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3, 8])
+def test_the_truth_lies_in_95_of_100_intervals(iterations):
+    hits = []
+    for seed in range(12):
+        found = refitted(PLAN, measured(PLAN, "1f1b", noise=0.1, iterations=iterations, seed=seed))
+        rows, _ = of_link(found.table, "bandwidth_bytes_per_s")
+        rows = rows[rows["count"] >= 4]
+        truth = rows["drawn"]
+        hits += ((rows["low"] <= truth) & (truth <= rows["high"])).tolist()
+    assert 0.9 < np.mean(hits) < 0.99
+
+
+def test_the_mean_of_lognormal_noise_is_in_its_interval():
+    rng, hits = np.random.default_rng(0), []
+    for _ in range(400):
+        iteration = np.repeat(np.arange(5), 8)
+        values = 2.0 + rng.standard_normal(40)
+        found = estimate(values, iteration, np.mean)
+        hits.append(found.low <= 2.0 <= found.high)
+    assert np.mean(hits) == pytest.approx(0.95, abs=0.03)
+
+
+def test_one_message_has_no_interval():
+    found = estimate(np.array([3.0]), np.array([0]), np.median)
+    assert found == (3.0, -np.inf, np.inf)
+
+
+def real(ran: Trace) -> Trace:
+    """On real links a receive begins with its send and there is no telling latency from bytes within it."""
+    number = {action: i for i, action in enumerate(ran.actions)}
+    start_of = dict(zip(zip(ran.iteration, ran.replica, ran.action, strict=True), ran.start_s, strict=True))
+    start_s = ran.start_s.copy()
+    n_replicas = len(ran.context.devices[0])
+    for row in range(len(ran)):
+        action = ran.actions[ran.action[row]]
+        if action.kind in RECEIVES:
+            stage, other = action.other_end(int(ran.replica[row]), n_replicas)
+            send = next(
+                a for a in ran.actions
+                if a.kind in SENDS and a.stage == stage and a.counterpart() == action
+            )  # fmt: skip
+            start_s[row] = start_of[ran.iteration[row], other, number[send]]
+    return replace(ran, context=replace(ran.context, clock="real", links="real"), start_s=start_s)
+
+
+def test_on_real_links_sizes_tell_latency_from_bandwidth_where_there_are_two():
+    plan = lecture_hall_plan([[0, 1], [2, 3]], n_stages=2, n_replicas=2, synchronisation="sharded-at-once")
+    ran = real(measured(plan, truth=with_factor(plan.topology, "ada", "alan", bandwidth=0.5)))
+    table = refitted(plan, ran).table
+    links = table[table["of"] == "link"].set_index(["name", "what"])
+    one_size = links[links["note"] != ""]
+    assert (one_size["note"].str.contains("one size: latency as drawn")).all()
+    latency = one_size.xs("latency_s", level="what")
+    assert (latency["fitted"] == latency["drawn"]).all()
+    assert (latency["low"] == 0).all()
+    bandwidth = one_size.xs("bandwidth_bytes_per_s", level="what")
+    assert np.isinf(bandwidth["high"]).all()
+    assert bandwidth.drop("ada -> alan", errors="ignore")["fitted"].to_numpy() == pytest.approx(
+        bandwidth.drop("ada -> alan", errors="ignore")["drawn"].to_numpy(), rel=1e-6
+    )
+
+
+def test_on_real_links_messages_of_two_sizes_give_both():
+    """A tied embedding's gradient goes the way of activations and is of another size."""
+    plan = lecture_hall_plan([[0], [1]], n_stages=2, n_replicas=1, global_batch=8)
+    plan = replace(plan, job=replace(plan.job, model=replace_tied(plan.job.model)))
+    found = refitted(plan, real(measured(plan))).table
+    links = found[found["of"] == "link"]
+    assert (links["note"] == "").all()
+    assert links["fitted"].to_numpy() == pytest.approx(links["drawn"].to_numpy(), rel=1e-6)
+
+
+def replace_tied(model):
+    from dtfm_lab.domain.model import gpt
+
+    return gpt(
+        n_layers=model.n_blocks, d_model=model.d_model, n_heads=model.n_heads, seq_len=model.seq_len,
+        vocab_size=model.vocab_size, tied=True,
+    )  # fmt: skip
+
+
+def test_real_messages_quicker_than_the_drawn_latency_count_as_bandwidth():
+    free = replace(PLAN.topology, latency_s=PLAN.topology.latency_s * 0)
+    table = refitted(PLAN, real(measured(PLAN, truth=free))).table
+    quick = table[(table["what"] == "latency_s") & table["note"].str.startswith("quicker")]
+    assert len(quick)
+    assert (quick["fitted"] == 0).all()
+
+
+@pytest.mark.parametrize("queueing", ["pairs", "cards"])
+@pytest.mark.parametrize("every", [1, 2])
+def test_queues_and_local_updates_do_not_hide_the_links(queueing, every):
+    plan = lecture_hall_plan(synchronise_every=every)
+    truth = with_factor(plan.topology, "barbara", "edsger", bandwidth=0.5)
+    ran = measured(plan, truth=truth, queueing=queueing, iterations=4)
+    found = refitted(plan, ran, queueing=queueing)
+    assert set(found.off["name"]) == {"barbara -> edsger"}
+    assert found.error == pytest.approx(0, abs=1e-9)
+
+
+def test_a_rehearsed_part_is_refitted_from_the_whole_plan():
+    part, kept = rehearse(PLAN, (2, 2))
+    ran = measured(part, truth=with_factor(PLAN.topology, "ada", "barbara", bandwidth=0.5))
+    ran = replace(ran, context=replace(ran.context, rehearsed=kept))
+    found = compare(simulate(PLAN, "1f1b", like=ran), ran).refit(PLAN, simulate)
+    assert set(found.off["name"]) == {"ada -> barbara"}
+    assert found.error == pytest.approx(0, abs=1e-9)
+
+
+def test_a_link_drawn_by_message_size_is_fitted_as_latency_and_bandwidth():
+    n = len(PLAN.topology)
+    sizes = np.array([1e4, 1e6])
+    times = np.full((n, n, 2), np.nan)
+    times[0, 2] = [0.003, 0.1]
+    plan = replace(PLAN, topology=replace(PLAN.topology, message_bytes=sizes, message_s=times))
+    found = refitted(plan, measured(plan))
+    assert set(found.table.loc[found.table["note"] != "", "name"]) == {"ada -> barbara"}
+    assert found.topology.message_s is None
+    assert found.error == pytest.approx(0, abs=1e-6)
+
+
+def test_the_summary_is_plain_json_and_infinite_bounds_are_null():
+    found = refitted(PLAN, measured(PLAN, iterations=1, truth=with_factor(PLAN.topology, "ada", "alan", bandwidth=0.5)))
+    assert found.checked_error is None
+    summary = json.loads(json.dumps(found.summary(), allow_nan=False))
+    assert {"of", "name", "what", "drawn", "fitted", "low", "high", "note"} < summary["values"][0].keys()
+    assert any(row["high"] is None for row in summary["values"])
+
+
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [
+        (lecture_hall_plan([(1, 0), (2, 3), (4, 5), (6, 7)]), "ran on stages .* wanted the same"),
+        (replace(PLAN, topology=with_factor(PLAN.topology, "ada", "alan", bandwidth=0.5)), "is for network .* wanted"),
+        (
+            lecture_hall_plan(global_batch=2 * PLAN.job.global_batch),
+            "micro-batches, the plan's job has .* wanted the same",
+        ),
+    ],
+    ids=["placement", "network", "batch"],
+)
+def test_a_refit_of_another_plan_is_refused_in_one_line(plan, says):
+    ran = measured(PLAN)
+    with pytest.raises(TraceError, match=says) as refused:
+        compare(simulate(PLAN, "1f1b"), ran).refit(plan, simulate)
+    assert "\n" not in str(refused.value)

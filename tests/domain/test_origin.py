@@ -1,0 +1,29 @@
+"""Every picture says where its numbers come from, in the same words."""
+
+from dataclasses import replace
+
+import pytest
+
+from dtfm_lab.domain.faults import Rehearsed
+from dtfm_lab.domain.origin import origin
+from dtfm_lab.domain.trace import RunContext
+
+MEASURED = RunContext(source="measured", clock="paced", schedule="1f1b", links="emulated", devices=(("a",), ("b",)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, "paced clock, emulated links, on cpu"),
+        ({"source": "simulated", "clock": "model", "links": "drawn"}, "model clock, drawn links"),
+        ({"clock": "real", "links": "real", "runs_on": "cuda"}, "real clock, real links, on cuda"),
+        ({"stand_in": "tiny-gpt"}, "paced clock, emulated links, on cpu, tiny-gpt standing in"),
+        (
+            {"rehearsed": Rehearsed((0, 1, 2, 3), (0, 1), 8, 4), "stand_in": "tiny-gpt"},
+            "paced clock, emulated links, on cpu, rehearsing stages 0 to 3 of 8, pipelines 0 and 1 of 4, "
+            "tiny-gpt standing in",
+        ),
+    ],
+)
+def test_clock_links_hardware_part_and_stand_in_are_named(changes, says):
+    assert origin(replace(MEASURED, **changes)) == says

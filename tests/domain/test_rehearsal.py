@@ -1,0 +1,105 @@
+"""A part of a plan is a plan whose devices, links, layers and micro-batches are those of the whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dtfm_lab as lab
+from dtfm_lab.domain.errors import JobError, PlanError, TraceError
+from dtfm_lab.domain.faults import Rehearsed
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.model import LayerKind, gpt
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.rehearsal import largest_shape, reduced, rehearse, sentence
+from dtfm_lab.domain.topology import Topology
+
+sizes = st.tuples(st.integers(1, 5), st.integers(1, 4))
+
+
+def plan_of(n_stages: int, n_replicas: int, blocks: tuple[int, ...] | None = None, *, tied: bool = True) -> Plan:
+    n_layers = sum(blocks) if blocks else 2 * n_stages + 1
+    model = gpt(n_layers=n_layers, d_model=8, n_heads=2, seq_len=4, vocab_size=16, tied=tied)
+    shape = {"n_stages": n_stages, "n_replicas": n_replicas, "global_batch": 6 * n_replicas, "microbatch": 2}
+    n, rng = n_stages * n_replicas + 2, np.random.default_rng(0)
+    topology = Topology.from_matrices(rng.random((n, n)), rng.uniform(0.1, 1, (n, n)))
+    grid = rng.permutation(n)[: n_stages * n_replicas].reshape(n_stages, n_replicas)
+    return lab.evaluate(topology, Job(model=model, blocks_per_stage=blocks, **shape), stages=grid.tolist())
+
+
+@given(sizes, sizes, st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_a_part_keeps_devices_network_layers_and_micro_batches(of, wanted, tied):
+    whole = plan_of(*of, tied=tied)
+    part, kept = rehearse(whole, wanted)
+    s, r = min(of[0], wanted[0]), min(of[1], wanted[1])
+    assert part.placement.devices.tolist() == whole.placement.devices[:s, :r].tolist()
+    assert part.topology is whole.topology
+    assert part.job.n_microbatches == whole.job.n_microbatches
+    blocks = [[a for a in stage if a.kind is LayerKind.BLOCK] for stage in whole.job.stage_layers[:s]]
+    assert [[a for a in stage if a.kind is LayerKind.BLOCK] for stage in part.job.stage_layers] == blocks
+    assert part.job.stage_layers[0][0].kind is LayerKind.EMBEDDING
+    assert part.job.stage_layers[-1][-1].kind is LayerKind.HEAD
+    assert (kept is None) == ((s, r) == of)
+    assert reduced(part, kept) is part, "a part of its own is that part"
+    if kept is not None:
+        assert reduced(whole, kept).device_names == part.device_names
+
+
+def test_a_cut_of_ones_own_is_kept_for_the_stages_that_are():
+    part, _ = rehearse(plan_of(4, 2, (1, 3, 2, 2)), (2, 2))
+    assert part.job.blocks_per_stage == (1, 3)
+    assert part.layers == (2, 4)
+
+
+@given(sizes, st.integers(1, 30))
+def test_no_more_workers_than_asked_for_and_all_stages_where_they_fit(of, workers):
+    stages, pipelines = largest_shape(of, workers)
+    assert 1 <= stages * pipelines <= workers
+    if of[0] <= workers:
+        assert stages == of[0]
+        assert pipelines == of[1] or stages * (pipelines + 1) > workers
+    elif of[1] > 1 and workers >= 4:
+        assert pipelines == 2, "replicas synchronise in a rehearsal, too"
+        assert stages >= 2
+
+
+def test_enough_workers_run_the_plan_itself():
+    whole = plan_of(3, 2)
+    assert rehearse(whole, 6) == (whole, None)
+    assert rehearse(whole, 1000)[0] is whole
+
+
+@pytest.mark.parametrize(
+    ("workers", "says"),
+    [
+        (0, "workers is 0; wanted a whole number from 1"),
+        ("8", "workers is '8'; wanted a whole number"),
+        ((2, 2, 2), r"workers is \(2, 2, 2\); wanted a count, or stages and pipelines"),
+        ((2, 0), "pipelines is 0; wanted a whole number from 1"),
+    ],
+    ids=str,
+)
+def test_what_is_no_number_of_workers_is_refused(workers, says):
+    with pytest.raises((JobError, PlanError), match=says):
+        rehearse(plan_of(3, 2), workers)
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        (Rehearsed((0, 1, 2, 3), (0, 1), 4, 8), "all 4 stages, pipelines 0 and 1 of 8"),
+        (Rehearsed((0, 1, 2), (0,), 15, 4), "stages 0 to 2 of 15, pipeline 0 of 4"),
+        (Rehearsed((0,), (0, 1, 2), 1, 3), "its one stage, all 3 pipelines"),
+    ],
+)
+def test_a_part_is_told_in_a_sentence(kept, said):
+    assert sentence(kept) == said
+
+
+def test_a_part_of_another_plan_is_refused_in_one_line():
+    kept = Rehearsed((0, 1), (0,), 5, 2)
+    with pytest.raises(TraceError, match="of a plan of 5 stages x 2 replicas; this one has 3 x 2; wanted the same"):
+        reduced(plan_of(3, 2), kept)

@@ -1,0 +1,160 @@
+"""``dtfm-lab probe`` and ``dtfm-lab export``: what they deliver, and one line for what a user gets wrong."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dtfm_lab as lab
+from dtfm_lab import cli
+from dtfm_lab.cli import beyond
+from dtfm_lab.runtime.probe import join, listening
+
+Shell = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
+    """``shell("probe", "--local", "3")`` is (exit status, stdout, stderr), in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["dtfm-lab", *arguments])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(left.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    plan = lab.plan("lecture-hall", "tiny", steps=1)
+    return str(lab.save_plan(plan, tmp_path_factory.mktemp("plans") / "plan.json"))
+
+
+def test_a_probe_of_this_machine_writes_a_network_and_tells_its_progress_on_stderr(shell, monkeypatch):
+    def probed(n_hosts: int, *, seconds: float, tell: Callable[[str], None]) -> lab.Topology:
+        tell(f"{n_hosts} hosts in {seconds} s")
+        one = np.ones((n_hosts, n_hosts))
+        return replace(lab.Topology.from_matrices(one, one), message_bytes=[1, 2], message_s=np.ones((2, 2, 2)))
+
+    monkeypatch.setattr(beyond, "probe_locally", probed)
+    status, out, err = shell("probe", "--local", "2", "--seconds", "0.2", "-o", "network.yaml", "--json")
+    assert (status, err) == (0, "2 hosts in 0.2 s\n")
+    assert "measured" in json.loads(out)
+    assert lab.load_topology("network.yaml").message_s is not None
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        return int(held.getsockname()[1])
+
+
+def test_listener_and_hosts_meet_and_the_token_may_come_from_the_environment(shell, monkeypatch):
+    monkeypatch.setattr(listening, "FACTS_S", 0.02)
+    monkeypatch.setenv("DTFM_PROBE_TOKEN", "known to both")
+    port = free_port()
+    options = {"token": "known to both", "name": "ada"}
+    other = threading.Thread(target=join, args=("127.0.0.1", port), kwargs=options, daemon=True)
+    other.start()
+    third = threading.Thread(target=join, args=("127.0.0.1", port), kwargs=options | {"name": "barbara"}, daemon=True)
+    third.start()
+    status, _, err = shell("probe", "--listen", str(port), "--hosts", "2", "--seconds", "0.2", "-o", "network.json")
+    assert status == 0, err
+    assert f"dtfm-lab probe --join 127.0.0.1:{port} --name NAME" in err
+    assert "known to both" not in err
+    assert lab.load_topology("network.json").names == ("ada", "barbara")
+
+
+def test_a_host_joins_from_the_shell_under_the_machines_name(shell, monkeypatch):
+    monkeypatch.setattr(listening, "FACTS_S", 0.02)
+    listener = listening.Listener(token="t")
+
+    def hold() -> None:
+        with listener:
+            listener.probe(2, seconds=0.2)
+
+    threading.Thread(target=hold, daemon=True).start()
+    options = {"token": "t", "name": "ada"}
+    threading.Thread(target=join, args=("127.0.0.1", listener.port), kwargs=options, daemon=True).start()
+    status, out, err = shell("probe", "--join", f"127.0.0.1:{listener.port}", "--token", "t")
+    assert (status, out) == (0, "")
+    assert f"joined as {socket.gethostname()}" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "wanted one of --listen, --join and --local"),
+        (("--local", "2", "--listen", "4711"), "wanted one of --listen, --join and --local"),
+        (("--local", "1"), "hosts of a probe is 1; wanted 2 to 256"),
+        (("--listen", "4711"), "--listen wants --hosts, the number to wait for"),
+        (("--listen", "here", "--hosts", "2"), "'here' is no address; wanted PORT or ADDRESS:PORT"),
+        (("--listen", "192.0.2.1:4711", "--hosts", "2"), "192.0.2.1 is no address of this machine"),
+        (("--join", "127.0.0.1:4711"), "--join wants --token, which the listener printed"),
+        (("--join", "4711", "--token", "t"), "'4711' is no address; wanted HOST:PORT"),
+        (("--local", "2", "-o", "nowhere/net.yaml"), "nowhere/net.yaml: cannot be written: nowhere is no folder"),
+    ],
+)
+def test_mistakes_of_a_probe_are_one_line(shell, monkeypatch, arguments, complaint):
+    monkeypatch.delenv("DTFM_PROBE_TOKEN", raising=False)
+    status, out, err = shell("probe", *arguments)
+    assert (status, out) == (2, "")
+    assert complaint in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_hosts_that_do_not_come_are_a_failure_and_not_a_mistake(shell):
+    status, _, err = shell("probe", "--listen", "0", "--hosts", "2", "--wait", "0.2")
+    assert status == 1
+    assert "0 of 2 hosts came within 0.2 s: nobody" in err.splitlines()[-1]
+
+
+def test_export_tells_each_hosts_line(shell, plan_file):
+    status, out, err = shell("export", plan_file, "-o", "run", "--schedule", "1f1b", "--per-host", "4", "--json")
+    assert status == 0, err
+    told = json.loads(out)
+    assert told["folder"] == "run"
+    assert len(told["torchrun"]) == 2
+    assert all("--nproc-per-node 4" in line for line in told["torchrun"].values())
+    status, out, _ = shell("export", plan_file, "-o", "run")
+    assert "8 workers on 8 hosts; what to do is in run/README.md" in out
+    assert Path("run/README.md").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--schedule", "gpip"), "no pipeline schedule named 'gpip'; did you mean 'gpipe'"),
+        (("--hosts", "none.yaml"), "none.yaml: no such file"),
+        (("--hosts", "none.yaml", "--per-host", "2"), "--hosts says which host runs what; wanted it without"),
+        (("--per-host", "0"), "workers per host is 0; wanted 1 or more"),
+        (("--iterations", "0"), "0 is not in the range x>=1"),
+        (("--text", "none.txt"), "text none.txt: no such file"),
+        (("--master-port", "70000"), "master port is 70000; wanted 1 to 65534"),
+    ],
+)
+def test_mistakes_of_an_export_are_one_line(shell, plan_file, arguments, complaint):
+    status, out, err = shell("export", plan_file, "-o", "run", *arguments)
+    assert (status, out) == (2, "")
+    assert complaint in err
+    assert len(err.strip().splitlines()) == 1
+    assert not Path("run").exists()
+
+
+def test_a_folder_of_something_else_is_left_alone(shell, plan_file):
+    Path("mine").mkdir()
+    Path("mine/thesis.txt").write_text("mine")
+    status, _, err = shell("export", plan_file, "-o", "mine")
+    assert status == 2
+    assert "mine: is a folder of something else; wanted a new one" in err
