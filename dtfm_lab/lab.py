@@ -9,7 +9,7 @@ from typing import Any
 from pandas import DataFrame
 
 from dtfm_lab import files, planning, simulation
-from dtfm_lab.compare import Comparison
+from dtfm_lab.compare import Comparison, Refit
 from dtfm_lab.compare import compare as compare_traces
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
@@ -317,8 +317,14 @@ def baseline_runs(plan: Plan | str, schedule: AnySchedule | None = None, **optio
 
 
 def compare(predicted: Trace, measured: Trace) -> Comparison:
-    """Errors by row, iteration, kind, stage, device and link."""
+    """Errors by row, iteration, kind, stage, device and link; ``.suspects``, ``.drift``, and ``lab.refit``."""
     return compare_traces(predicted, measured)
+
+
+def refit(comparison: Comparison, plan: Plan | str) -> Refit:
+    """The links and computations that would have predicted what was measured, with intervals, and the error left:
+    ``.table``, ``.sentence``, ``.topology``, ``.profile``."""
+    return comparison.refit(_plan(plan), simulate)
 
 
 def _nouns(topology: Topology | str, job: Job | str | None) -> tuple[Topology, Job]:

@@ -15,9 +15,10 @@ from dtfm_lab.cli.tell import deliver_topology, err, out, print_json
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.files.schedules import ENDINGS, load_schedule
-from dtfm_lab.runtime.export import MASTER_PORT, spec_for, torchrun_line
+from dtfm_lab.runtime.export import MASTER_PORT, spec_for
 from dtfm_lab.runtime.export import export as write_run_folder
 from dtfm_lab.runtime.hosts import hosts_of, load_hosts
+from dtfm_lab.runtime.instructions import torchrun_line
 from dtfm_lab.runtime.launch import RUN_CLOCKS
 from dtfm_lab.runtime.probe import Listener, join, probe_locally
 from dtfm_lab.runtime.probe.wire import host_and_port

@@ -4,7 +4,7 @@
 | ------------------------------------------- | ------------------------------------------------ |
 | .yaml, .yml, .json                          | everything, as people write it                   |
 | .npz                                        | everything, dense, the quickest by far           |
-| .graphml, .nodelink.json                    | everything, in SI, for other graph tools         |
+| .graphml, .nodelink.json                    | all but times by message size, in SI             |
 | .csv                                        | links and names: one row a directed link         |
 | .latency_ms.csv with .bandwidth_gbps.csv    | links and names: two matrices                    |
 

@@ -15,19 +15,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
-from dtfm_lab.domain.errors import FileError, JobError, LabError
+from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.links import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
@@ -35,13 +31,12 @@ from dtfm_lab.files import save_plan
 from dtfm_lab.files.reading import Section, parse, read_mapping, read_text, require_version, write_text
 from dtfm_lab.runtime.corpus import Corpus
 from dtfm_lab.runtime.hosts import Host, hosts_file
+from dtfm_lab.runtime.instructions import ranks_table, readme, run_script
+from dtfm_lab.runtime.options import check_job, whole_number
 from dtfm_lab.runtime.options import path as absolute
-from dtfm_lab.runtime.options import whole_number
-from dtfm_lab.runtime.pieces import CARRIES
 from dtfm_lab.runtime.shaping import shape_script, shaped_ways, unshape_script
 from dtfm_lab.runtime.spec import RunSpec
 from dtfm_lab.runtime.standing_in import RUN_DTYPES, stand_in_for, why_not_built
-from dtfm_lab.runtime.telling import reduced
 from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import play
@@ -89,9 +84,6 @@ def spec_for(
     """
     job = plan.job
     cannot = why_not_built(job.modelled()) or job.dtype not in RUN_DTYPES
-    if job.synchronisation not in CARRIES:
-        known = ", ".join(CARRIES)
-        raise JobError(f"job {job.name}: synchronisation is {job.synchronisation}; real runs know {known}")
     links = Links.free(len(plan.topology)) if clock == "real" else Links.of(plan.topology)
     built = build(plan, job.schedule if schedule is None else schedule, links=links)
     spec = RunSpec(
@@ -104,6 +96,7 @@ def spec_for(
         text=absolute("text", text),
         stand_in=stand_in_for(job) if cannot else None,
     )
+    check_job(spec)
     Corpus.of(text, spec.trained.modelled().seq_len)  # refuses what cannot be trained on
     play(plan, built, analytic(plan, spec.programs(synchronise=True)), spec.links)  # or workers would hang
     return spec
@@ -127,7 +120,7 @@ def export(
     write_text(folder / "spec.json", spec.to_line()).chmod(0o600)
     save_plan(spec.plan, folder / "plan.json")
     write_text(folder / "hosts.yaml", hosts_file(hosts, spec))
-    write_text(folder / "ranks.csv", _ranks(spec, hosts))
+    write_text(folder / "ranks.csv", ranks_table(spec, hosts))
     run = {
         "dtfm_run": 1,
         "workers": [rank for host in hosts for rank in host.workers],
@@ -141,13 +134,13 @@ def export(
         own = folder / "hosts" / host.name
         own.mkdir(parents=True, exist_ok=True)
         scripts = {
-            "run.sh": _run_script(spec, hosts, node_rank, master_port),
+            "run.sh": run_script(spec, hosts, node_rank, master_port),
             "shape.sh": shape_script(host, ways),
             "unshape.sh": unshape_script(host, ways),
         }
         for name, script in scripts.items():
             write_text(own / name, script).chmod(0o755)
-    write_text(folder / "README.md", _readme(spec, hosts, master_port))
+    write_text(folder / "README.md", readme(spec, hosts, master_port))
     return folder
 
 
@@ -164,13 +157,6 @@ def load_run_folder(path: str | os.PathLike[str]) -> RunFolder:
     if sorted(file.workers) != list(range(len(spec.workers))):
         raise FileError(f"{where}: workers are {file.workers}; wanted each of 0 to {len(spec.workers) - 1} once")
     return RunFolder(folder, spec, tuple(file.workers), file.crew_address, file.crew_port)
-
-
-def torchrun_line(hosts: Sequence[Host], node_rank: int, master_port: int, folder: str = ".") -> str:
-    """What starts the workers of one host."""
-    nodes = f"--nnodes {len(hosts)} --nproc-per-node {len(hosts[node_rank].workers)} --node-rank {node_rank}"
-    meeting = f"--master-addr {quote(hosts[0].address)} --master-port {master_port}"
-    return f"torchrun {nodes} {meeting} -m dtfm_lab.runtime.hosted {quote(folder)}"
 
 
 def _made(folder: Path) -> Path:
@@ -191,94 +177,3 @@ def _copied(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
     except OSError as error:
         raise FileError(f"text {source}: cannot be copied: {error.strerror or error}") from None
-
-
-def _ranks(spec: RunSpec, hosts: Sequence[Host]) -> str:
-    lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(["rank", "worker", "host", "node_rank", "local_rank", "device", "stages", "replica"])
-    rank = 0
-    for node_rank, host in enumerate(hosts):
-        for local_rank, worker in enumerate(host.workers):
-            position, replica = spec.workers[worker]
-            stages = " ".join(map(str, spec.built.stages_of(position)))
-            device = spec.device_name(position, replica)
-            writer.writerow([rank, worker, host.name, node_rank, local_rank, device, stages, replica])
-            rank += 1
-    return lines.getvalue()
-
-
-def _held(spec: RunSpec, host: Host) -> str:
-    """``ada (stage 0, replica 0), barbara (stages 1 and 3, replica 0)``"""
-    told = []
-    for worker in host.workers:
-        position, replica = spec.workers[worker]
-        stages = spec.built.stages_of(position)
-        which = f"stage{'s' if len(stages) > 1 else ''} {' and '.join(map(str, stages))}"
-        told.append(f"{spec.device_name(position, replica)} ({which}, replica {replica})")
-    return ", ".join(told)
-
-
-def _run_script(spec: RunSpec, hosts: Sequence[Host], node_rank: int, master_port: int) -> str:
-    return "\n".join(
-        [
-            "#!/bin/sh",
-            f"# Host {hosts[node_rank].name}: {_held(spec, hosts[node_rank])}",
-            "set -eu",
-            'cd "$(dirname "$0")/../.."',
-            "export OMP_NUM_THREADS=1",
-            f"exec {torchrun_line(hosts, node_rank, master_port)}",
-            "",
-        ]
-    )
-
-
-def _readme(spec: RunSpec, hosts: Sequence[Host], master_port: int) -> str:
-    plan, first = spec.plan, hosts[0]
-    apart = f"; {said}" if (said := reduced(spec)) else ""
-    shaped = spec.clock == "real"
-    table = [f"| {host.name} | {host.address} | {_held(spec, host).replace('|', '/')} |" for host in hosts]
-    links = (
-        "shape.sh makes the real links as slow as the drawn ones. Delays are one way, of what a host sends: the way "
-        "back is the other host's, ping shows the sum of both, and all of it comes on top of what the real network "
-        "takes. Links between processes of one host stay as they are. unshape.sh undoes it."
-        if shaped
-        else f"On the {spec.clock} clock the drawn links are emulated by timestamps: leave the real ones as they are, "
-        "shape.sh is for the real clock."
-    )
-    steps = [
-        f"Install dtfm_lab {version('dtfm_lab')} with torch on every host (`pip install 'dtfm_lab[train]'`); "
-        "`dtfm-lab doctor` says what is missing.",
-        "Look over `hosts.yaml`: addresses at which the hosts reach each other, and who runs what. After a change, "
-        "export again with `--hosts hosts.yaml`.",
-        "Copy this folder to every host. Whoever has `spec.json` can take part in the run: keep it from strangers.",
-        f"Open ports {master_port} and {master_port + 1} of {first.name} to the other hosts, and all ports of all "
-        "hosts to each other: workers connect directly, at ports of their own choosing.",
-        *(["As root on every host, to have links as drawn: `hosts/NAME/shape.sh`."] if shaped else []),
-        "On every host, in any order, within a few minutes: `hosts/NAME/run.sh`.",
-        f"{first.name} prints events as JSON lines and leaves `measured.json`: `dtfm-lab simulate plan.json --like "
-        "measured.json -o predicted.json`, then `dtfm-lab compare predicted.json measured.json`.",
-        *(["As root on every host: `hosts/NAME/unshape.sh`."] if shaped else []),
-    ]
-    return "\n".join(
-        [
-            f"# {plan.job.name} on {plan.topology.name}: {len(spec.workers)} workers on {len(hosts)} hosts",
-            "",
-            f"{spec.iterations} iterations under {spec.schedule}, {spec.clock} clock{apart}. Exported by dtfm_lab.",
-            "",
-            "| host | address | runs |",
-            "| --- | --- | --- |",
-            *table,
-            "",
-            *(f"{number}. {step}" for number, step in enumerate(steps, start=1)),
-            "",
-            links,
-            "",
-            "The lines behind `run.sh`, in this folder:",
-            "",
-            "```sh",
-            *(f"{torchrun_line(hosts, i, master_port)}   # on {host.name}" for i, host in enumerate(hosts)),
-            "```",
-            "",
-        ]
-    )

@@ -26,8 +26,7 @@ from dtfm_lab.runtime import checkpoints
 from dtfm_lab.runtime.corpus import Corpus
 from dtfm_lab.runtime.gpus import RUNS_ON as RUNS_ON
 from dtfm_lab.runtime.gpus import check_runs_on
-from dtfm_lab.runtime.options import AnyPath, above_0, network, path, whole_number
-from dtfm_lab.runtime.pieces import CARRIES
+from dtfm_lab.runtime.options import AnyPath, above_0, check_job, network, path, whole_number
 from dtfm_lab.runtime.run import Run
 from dtfm_lab.runtime.spec import RunSpec
 from dtfm_lab.runtime.standing_in import NAME, as_tied, stand_in_for, why_not_trained, why_too_large
@@ -39,9 +38,6 @@ RUN_CLOCKS = tuple(name for name in get_args(Clock) if name != "model")
 MOST_WORKERS = 32
 REHEARSAL_WORKERS = 8
 """of a plan that needs more than MOST_WORKERS"""
-UNLIKE_SUMS = ("ring", "hierarchical")
-"""ways of averaging in which the order of a sum depends on where in the vector, or in which region, a number is"""
-
 SCALES = "more than 0 wall seconds a second"
 
 
@@ -160,7 +156,9 @@ def start(
         evaluate_every=whole_number("evaluate_every", evaluate_every),
         sample_bytes=whole_number("sample_bytes", sample_bytes),
     )
-    _check_job(spec)
+    check_job(spec)
+    if reason := why_too_large(spec.trained):
+        raise JobError(f"job {spec.trained.name}: {reason}")
     spec = _with_files(spec)
     play(running, built, analytic(running, spec.programs(synchronise=True)), spec.links)  # or workers would hang
     if importlib.util.find_spec("torch") is None:
@@ -191,25 +189,6 @@ def _stand_in(plan: Plan, wanted: str | os.PathLike[str] | ModelSpec | None) -> 
     if not isinstance(model, ModelSpec):
         raise LabError(f"stand_in is {shortened(wanted)}; wanted a model by name, a config.json, or a ModelSpec")
     return as_tied(model, plan.job)
-
-
-def _check_job(spec: RunSpec) -> None:
-    """Of what workers compute: whether they know how."""
-    job = spec.trained
-    if job.synchronisation not in CARRIES:
-        known = ", ".join(CARRIES)
-        raise JobError(
-            f"job {job.name}: synchronisation is {job.synchronisation}, which can be simulated; real runs know {known}"
-        )
-    if job.ties_stages and job.synchronise_every > 1 and (job.synchronisation in UNLIKE_SUMS or job.codes_gradients):
-        how = f"{job.gradients_as} messages" if job.codes_gradients else f"{job.synchronisation} synchronisation"
-        raise JobError(
-            f"job {job.name}: {how} every {job.synchronise_every} iterations would round the two copies of a tied "
-            f"embedding differently; wanted every iteration, an untied model, or sharded synchronisation uncompressed"
-        )
-    job.cut(spec.built.n_stages)
-    if reason := why_too_large(job):
-        raise JobError(f"job {job.name}: {reason}")
 
 
 def _with_files(spec: RunSpec) -> RunSpec:

@@ -31,7 +31,7 @@ class Door:
     def __init__(self, address: str, port: int, secret: bytes, n_workers: int) -> None:
         """Raises OSError where the port is taken."""
         self._secret, self._n_workers = secret, n_workers
-        host = address if is_loopback(address) else ""
+        host = address if is_loopback(address) else ""  # what others call this host may be no address of its own
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._server = socket.create_server((host, port), family=family)
         self._came: dict[int, tuple[Connection, dict[str, Any]]] = {}

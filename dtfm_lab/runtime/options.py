@@ -8,11 +8,15 @@ from numbers import Integral
 from pathlib import Path
 
 from dtfm_lab.domain.device import as_number, shortened
-from dtfm_lab.domain.errors import LabError, TopologyError
+from dtfm_lab.domain.errors import JobError, LabError, TopologyError
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.files import load_topology
+from dtfm_lab.runtime.pieces import CARRIES
+from dtfm_lab.runtime.spec import RunSpec
 
 MOST_COUNT = 10**9
+UNLIKE_SUMS = ("ring", "hierarchical")
+"""ways of averaging in which the order of a sum depends on where in the vector, or in which region, a number is"""
 
 AnyPath = str | os.PathLike[str]
 
@@ -54,3 +58,20 @@ def network(emulated: object, topology: Topology, clock: str) -> Topology:
             f"network {topology.name}"
         )
     return found
+
+
+def check_job(spec: RunSpec) -> None:
+    """Of what workers compute: whether they know how. Raises JobError."""
+    job = spec.trained
+    if job.synchronisation not in CARRIES:
+        known = ", ".join(CARRIES)
+        raise JobError(
+            f"job {job.name}: synchronisation is {job.synchronisation}, which can be simulated; real runs know {known}"
+        )
+    if job.ties_stages and job.synchronise_every > 1 and (job.synchronisation in UNLIKE_SUMS or job.codes_gradients):
+        how = f"{job.gradients_as} messages" if job.codes_gradients else f"{job.synchronisation} synchronisation"
+        raise JobError(
+            f"job {job.name}: {how} every {job.synchronise_every} iterations would round the two copies of a tied "
+            f"embedding differently; wanted every iteration, an untied model, or sharded synchronisation uncompressed"
+        )
+    job.cut(spec.built.n_stages)

@@ -97,7 +97,7 @@ def reduced(spec: RunSpec) -> str:
         said.append(f"rehearsal of a part: {sentence(spec.rehearsed)}")
     if spec.stand_in is not None:
         model = spec.plan.job.modelled().name
-        said.append(f"{spec.stand_in.name} is trained in place of {model}, messages are as long as the job's")
+        said.append(f"model {spec.stand_in.name} is trained in place of {model}, messages are as long as the job's")
     if spec.emulated is not None:
         said.append(f"the links emulated are those of {spec.emulated.name}")
     return "; ".join(said)

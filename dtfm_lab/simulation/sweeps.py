@@ -198,9 +198,7 @@ def _changed(plan: Plan, settings: Mapping[str, Any]) -> Plan:
     latency, bandwidth = (_factor(settings, what) for what in ("latency", "bandwidth"))
     if (latency, bandwidth) != (1.0, 1.0):
         with np.errstate(over="ignore"):  # what comes out is refused, and says so
-            latency_s = topology.latency_s * latency
-            bandwidth_bytes_per_s = topology.bandwidth_bytes_per_s * bandwidth
-        topology = replace(topology, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s)
+            topology = topology.scaled(latency, bandwidth)
     return replace(plan, job=job, topology=topology)
 
 

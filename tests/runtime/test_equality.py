@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import crew_of_threads
 import numpy as np
 import pytest
 import torch
-from crew_of_threads import Trained, train
+from crew_of_threads import train
 from run_helpers import left_behind, small_plan
 from training_alone import parameters_of, train_alone, train_locally
 
 from dtfm_lab.domain.model import gpt
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.runtime.device_math import DeviceMath
 from dtfm_lab.runtime.execute import Executor
 from dtfm_lab.runtime.launch import start
 from dtfm_lab.runtime.passes import Batch
 from dtfm_lab.runtime.pieces import CARRIES
+from dtfm_lab.runtime.spec import RunSpec
 from dtfm_lab.simulation.schedules import schedules
 
 STEPS = 20
@@ -33,7 +36,7 @@ MODEL = gpt(name="smallest", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab
 
 
 def plan_of(dtype: str = "fp64", **fields: object) -> Plan:
-    return small_plan(2, 4, model=MODEL, dtype=dtype, global_batch=8, **fields)
+    return small_plan(2, 3, model=MODEL, dtype=dtype, global_batch=6, **fields)
 
 
 @cache
@@ -47,30 +50,31 @@ def assert_close(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) ->
         np.testing.assert_allclose(found[name], array, atol=1e-9, rtol=0, err_msg=name)
 
 
+Kept = dict[tuple[int, int], list[torch.Tensor]]
+
+
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int], list[torch.Tensor]]:
+def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
     """By position and replica, the parameters after each iteration of a crew of threads."""
-    after: dict[tuple[int, int], list[torch.Tensor]] = {}
+    after: Kept = {}
 
     class Watched(Executor):
+        def __init__(
+            self, spec: RunSpec, position: int, replica: int, math: DeviceMath, *others: Any, **options: Any
+        ) -> None:
+            super().__init__(spec, position, replica, math, *others, **options)
+            self._state, self._own = math.state, after.setdefault((position, replica), [])
+
         def iteration(self, iteration: int, batch: Batch, began_monotonic_s: float) -> float:
             loss = super().iteration(iteration, batch, began_monotonic_s)
-            position, replica = next(where for where, own in maths.items() if own is self._math)
-            after.setdefault((position, replica), []).append(self._math.state.parameters.clone())
+            self._own.append(self._state.parameters.clone())
             return loss
 
-    maths: dict[tuple[int, int], crew_of_threads.DeviceMath] = {}
-
-    def noted(spec: object, position: int, replica: int) -> crew_of_threads.DeviceMath:
-        return maths.setdefault((position, replica), crew_of_threads_math(spec, position, replica))
-
-    crew_of_threads_math = crew_of_threads.DeviceMath
-    monkeypatch.setattr(crew_of_threads, "DeviceMath", noted)
     monkeypatch.setattr(crew_of_threads, "Executor", Watched)
     return after
 
 
-def replicas_are_equal_after(kept: dict[tuple[int, int], list[torch.Tensor]]) -> list[bool]:
+def replicas_are_equal_after(kept: Kept) -> list[bool]:
     """After each iteration, whether all replicas of all stages are, bit for bit."""
     firsts = {position: own for (position, replica), own in kept.items() if replica == 0}
     (n_iterations,) = {len(own) for own in kept.values()}
@@ -80,9 +84,13 @@ def replicas_are_equal_after(kept: dict[tuple[int, int], list[torch.Tensor]]) ->
     ]
 
 
-@pytest.mark.parametrize("dtype", ["fp64", "fp32"])
-@pytest.mark.parametrize("synchronisation", AVERAGES)
-@pytest.mark.parametrize("schedule", SCHEDULES)
+GRID = [
+    *((schedule, synchronisation, "fp64") for schedule in SCHEDULES for synchronisation in AVERAGES),
+    *((schedule, synchronisation, "fp32") for schedule, synchronisation in zip(SCHEDULES, AVERAGES, strict=True)),
+]
+
+
+@pytest.mark.parametrize(("schedule", "synchronisation", "dtype"), GRID)
 def test_twenty_steps_equal_one_process_and_replicas_are_equal_after_each(schedule, synchronisation, dtype, kept):
     losses, parameters = alone(dtype)
     trained = train(plan_of(dtype, synchronisation=synchronisation), schedule, STEPS)
@@ -98,12 +106,11 @@ def locally(every: int) -> tuple[list[float], dict[str, np.ndarray]]:
     return losses, parameters_of(models)
 
 
-@pytest.mark.parametrize("every", [2, 5])
-@pytest.mark.parametrize("synchronisation", AVERAGES)
+@pytest.mark.parametrize(("synchronisation", "every"), [*((name, 5) for name in AVERAGES), ("sharded", 2)])
 def test_local_steps_equal_one_process_and_replicas_are_equal_right_after_averaging_only(synchronisation, every, kept):
     losses, parameters = locally(every)
     plan = plan_of(synchronisation=synchronisation, synchronise_every=every)
-    trained: Trained = train(plan, SCHEDULES[every % len(SCHEDULES)], STEPS)
+    trained = train(plan, "1f1b", STEPS)
     assert trained.losses == pytest.approx(losses, abs=1e-9)
     assert_close(trained.parameters(), parameters)
     assert replicas_are_equal_after(kept) == [(i + 1) % every == 0 for i in range(STEPS)]

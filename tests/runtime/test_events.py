@@ -19,7 +19,7 @@ def test_events_come_as_an_async_stream_from_the_first_to_the_last() -> None:
     seen, late = asyncio.run(story())
     assert seen == late
     told = [event["event"] for event in seen if event["event"] not in ("spans", "parameters")]
-    assert told == ["starting", "ready", "profile", "iteration", "iteration", "iteration", "done"]
+    assert told == ["starting", "ready", "profile", "iteration", "iteration", "iteration", "held_out", "done"]
     rows = sum(len(event["rows"]) for event in seen if event["event"] == "spans")
     assert rows == 3 * len(lab.simulate(even_plan(2, 1)))
 

@@ -17,8 +17,9 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import save_plan
-from dtfm_lab.runtime.export import export, load_run_folder, spec_for, torchrun_line
+from dtfm_lab.runtime.export import export, load_run_folder, spec_for
 from dtfm_lab.runtime.hosts import Host, hosts_file, hosts_of, load_hosts, workers_by_device
+from dtfm_lab.runtime.instructions import torchrun_line
 from dtfm_lab.runtime.shaping import shape_script, shaped_ways
 from dtfm_lab.runtime.spec import RunSpec
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 
+import psutil
 import pytest
 from run_helpers import even_plan, left_behind
 
@@ -56,6 +57,39 @@ def test_stop_keeps_whole_iterations_and_leaves_nothing() -> None:
     assert run.status == "stopped"
     trace = run.trace()
     assert trace.n_iterations == len(run.losses) >= 2
+
+
+@pytest.mark.parametrize("whose", ["workers", "leader", "everyone"])
+def test_stop_ends_also_what_stands_still(whose: str) -> None:
+    run = under_way()
+    leader = psutil.Process(run.pid)
+    still = {"workers": leader.children(), "leader": [leader], "everyone": [leader, *leader.children()]}
+    for process in still[whose]:
+        process.suspend()
+    run.stop()
+    assert left_behind(run.pid, patience_s=0.5) == []
+    until(lambda: not run.running)
+    assert run.status == "stopped"
+
+
+def test_stop_ends_a_run_that_is_about_to_replace_a_worker() -> None:
+    run = under_way()
+    run.kill("device-2")
+    until(lambda: "device-2" in run.conditions)
+    run.stop()
+    assert left_behind(run.pid, patience_s=0.5) == []
+    until(lambda: not run.running)
+    assert run.status == "stopped"
+
+
+def test_a_worker_that_stands_still_does_not_outlive_the_process_that_leads_it() -> None:
+    run = under_way()
+    for worker in psutil.Process(run.pid).children():
+        worker.suspend()
+    os.kill(run.pid, signal.SIGKILL)
+    with pytest.raises(RunError, match="was killed by SIGKILL"):
+        run.wait()
+    assert left_behind(run.pid) == []
 
 
 def test_workers_go_when_the_process_that_leads_them_is_killed() -> None:

@@ -100,7 +100,7 @@ def test_the_context_says_what_else_is_known() -> None:
     assert record.checkpoints == ((1, "there/iteration-000001"),)
     assert (record.prompt, record.text) == ("It is", " a \x1btruth\n")
     assert telling.written(record) == ("It is", " a �truth\n")
-    assert telling.reduced(record.spec) == "mini is trained in place of small, messages are as long as the job's"
+    assert telling.reduced(record.spec) == "model mini is trained in place of small, messages are as long as the job's"
     assert telling.learnt(record) == "held-out loss 4.5000, unigram entropy 3.2000"
 
 

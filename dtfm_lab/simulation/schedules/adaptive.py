@@ -144,7 +144,7 @@ def _steady(plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> IntAr
         for kind in (Kind.FORWARD, Kind.BACKWARD)
     )
     down, up = (grid[:-1], grid[1:]), (grid[1:], grid[:-1])  # sender and receiver
-    sending_down_s, sending_up_s = (plan.job.activation_bytes / links.bandwidth_bytes_per_s[hop] for hop in (down, up))
+    sending_down_s, sending_up_s = (links.moving_s(*hop, plan.job.activation_bytes) for hop in (down, up))
     period_s = max(float((forward_s + backward_s).max()), _busiest_s(sending_down_s, sending_up_s, links.queueing))
     if period_s == 0:
         return np.zeros(n_devices, dtype=np.int64)
