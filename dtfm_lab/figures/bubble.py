@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
+from dtfm_lab.domain.origin import origin
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CAUSE_COLORS, EDGES
@@ -75,7 +76,8 @@ def bubble(trace: Trace) -> go.Figure:
     return titled(
         described(figure, _told(context.schedule, n, iteration_s, mean)),
         _title(context.schedule, iteration_s, mean),
-        f"{context.job} on {context.topology} · {context.source}{of} · percentages of the iteration",
+        f"{context.job} on {context.topology} · {context.source}{of} · {origin(context)} · percentages of the "
+        "iteration",
         barmode="stack",
         height=max(300, int((at[-1] + 1.2) * row_px) + 190),
         legend={**LEGEND_BELOW, "traceorder": "normal"},

@@ -8,6 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.origin import origin
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import Span, Trace
@@ -159,4 +160,6 @@ def _subtitle(traces: list[Trace], words: list[str], chosen: list[int], said: li
     parts += [
         f"iteration {i} ({t.n_iterations} in all)" for t, i in zip(traces, chosen, strict=True) if t.n_iterations > 1
     ]
+    measured = [trace.context for trace in traces if trace.context.source == "measured"]
+    parts += [origin(context).removeprefix(f"{context.clock} clock, ") for context in measured[:1]]
     return " · ".join(parts + said)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.origin import origin
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.figures.palette import BLUE
-from dtfm_lab.figures.theme import titled
+from dtfm_lab.figures.palette import BLUE, LINE_GREY, ORANGE
+from dtfm_lab.figures.theme import LEGEND_BELOW, titled
 
 
 def losses(trace: Trace) -> go.Figure:
-    """Mean training loss of each iteration; raises TraceError for a trace without, such as a simulated one."""
+    """Mean training loss of each iteration, and what was found of the held-out text.
+
+    Raises TraceError for a trace without losses, such as a simulated one.
+    """
     context = trace.context
     values = list(context.losses)
     if not values:
@@ -25,18 +29,38 @@ def losses(trace: Trace) -> go.Figure:
             line={"color": BLUE, "width": 2.5},
             marker={"size": 7},
             hovertemplate="iteration %{x}: loss %{y:.4f}<extra></extra>",
-            showlegend=False,
+            name="training",
+            showlegend=bool(context.held_out),
         )
     )
+    if context.held_out:
+        done, held_out = zip(*context.held_out, strict=True)
+        figure.add_scatter(
+            x=[n - 1 for n in done],
+            y=held_out,
+            mode="markers",
+            marker={"color": ORANGE, "size": 11, "symbol": "diamond"},
+            hovertemplate="after iteration %{x}: held-out loss %{y:.4f}<extra></extra>",
+            name="held-out text",
+        )
+    if context.unigram_entropy is not None:
+        figure.add_hline(
+            context.unigram_entropy,
+            line={"dash": "dash", "width": 1.5, "color": LINE_GREY},
+            annotation_text="without context (unigram entropy)",
+            annotation_position="bottom left",
+        )
     figure.update_xaxes(title_text="iteration", tickformat="d", rangemode="tozero")
     if len(values) <= 20:
         figure.update_xaxes(dtick=1)
-    figure.update_yaxes(title_text="mean training loss (nats per token)")
+    figure.update_yaxes(title_text="mean loss (nats per token)")
     change = f"{values[0]:.3f} to {values[-1]:.3f}" if len(values) > 1 else f"{values[0]:.3f}"
     n_iterations = f"{len(values)} iterations" if len(values) > 1 else "1 iteration"
     return titled(
         figure,
         f"training loss {change} in {n_iterations}",
-        f"{context.job} on {context.topology} · {context.schedule} · {context.clock} clock",
+        f"{context.job} on {context.topology} · {context.schedule} · {origin(context)}",
         height=420,
+        legend=LEGEND_BELOW,
+        margin_b=90,
     )

@@ -46,7 +46,6 @@ class Worker:
         connection: Connection,
         report: Reporter,
         host: str,
-        clock_ahead_s: float,
         local_rank: int,
     ) -> None:
         self._spec, self._rank, self._connection, self._report = spec, rank, connection, report
@@ -61,7 +60,6 @@ class Worker:
         """of the newest order to join; what was ordered before it counts no more"""
         self._secret = bytes.fromhex(spec.secret)
         self._doorstep = Doorstep(host, self._secret)
-        self._clock_ahead_s = clock_ahead_s
         self._processor = make_processor(spec.runs_on, local_rank, shares=spec.clock != "real")
         self._log = ComputeLog()
         job = spec.trained
@@ -232,7 +230,7 @@ class Worker:
         assert self._executor is not None
         job, iteration = self._spec.trained, order["iteration"]
         batch = self._batches.share(max(iteration, 0), self._replica, job.n_replicas, job.n_microbatches)
-        return self._executor.iteration(iteration, self._here(batch), order["began_monotonic_s"] + self._clock_ahead_s)
+        return self._executor.iteration(iteration, self._here(batch), order["began_monotonic_s"])
 
     def _here(self, batch: Batch) -> Batch:
         device = self._processor.device
@@ -254,7 +252,6 @@ def main(
     *,
     forked: bool = True,
     host: str = "127.0.0.1",
-    clock_ahead_s: float = 0.0,
     local_rank: int | None = None,
 ) -> None:
     """Body of the process; leaves by ``os._exit``, because threads that wait for a peer cannot be joined.
@@ -265,8 +262,6 @@ def main(
         By the crew, and to end with it; on another host, the end of the connection says that.
     host
         Where others reach this worker.
-    clock_ahead_s
-        How much more ``time.monotonic`` says here than at the crew.
     local_rank
         Among the workers of this machine, for sharing out its GPUs; ``rank`` where all are here.
     """
@@ -276,7 +271,7 @@ def main(
     status = 0
     try:
         torch.set_num_threads(1)
-        worker = Worker(spec, rank, connection, report, host, clock_ahead_s, rank if local_rank is None else local_rank)
+        worker = Worker(spec, rank, connection, report, host, rank if local_rank is None else local_rank)
         threading.Thread(target=worker.listen, daemon=True).start()
         worker.obey()
     except BaseException as error:

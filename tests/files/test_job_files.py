@@ -84,11 +84,11 @@ def test_a_file_may_name_a_model_or_describe_one(tmp_path):
 
 
 def test_a_file_may_point_at_a_config_beside_it(tmp_path):
-    (tmp_path / "small").mkdir()
-    shutil.copy(CONFIGS / "Qwen2-0.5B.json", tmp_path / "small" / "config.json")
-    job = load_job(written(tmp_path, model="small/config.json", seq_len=4096, **SHAPE))
-    assert job.model == replace(MODELS["qwen2-0.5b"], name="small")
-    assert load_job(written(tmp_path, base="llama-2-7b", model="small", seq_len=4096)).model == job.model
+    (tmp_path / "own").mkdir()
+    shutil.copy(CONFIGS / "Qwen2-0.5B.json", tmp_path / "own" / "config.json")
+    job = load_job(written(tmp_path, model="own/config.json", seq_len=4096, **SHAPE))
+    assert job.model == replace(MODELS["qwen2-0.5b"], name="own")
+    assert load_job(written(tmp_path, base="llama-2-7b", model="own", seq_len=4096)).model == job.model
     with pytest.raises(FileError, match=r"^mine\.yaml: .*none\.json: no such file"):
         load_job(written(tmp_path, model="none.json", **SHAPE))
 

@@ -7,6 +7,7 @@ each choice computes in three steps; here errors have time to grow, and replicas
 from __future__ import annotations
 
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,10 @@ def replicas_are_equal_after(kept: Kept) -> list[bool]:
 
 GRID = [
     *((schedule, synchronisation, "fp64") for schedule in SCHEDULES for synchronisation in AVERAGES),
-    *((schedule, synchronisation, "fp32") for schedule, synchronisation in zip(SCHEDULES, AVERAGES, strict=True)),
+    *(
+        (schedule, synchronisation, "fp32")
+        for schedule, synchronisation in zip(SCHEDULES, cycle(AVERAGES), strict=False)
+    ),
 ]
 
 
