@@ -3,9 +3,9 @@
 The same stages, micro-batches, batches and AdamW in both; torch computes on one thread in every worker; torch's sends
 over gloo, ours over its own sockets. Runs alternate, and the median over all iterations of all runs counts, without
 the first WARM_UP of each run. ``ours`` and ``torch`` are milliseconds from the start of an iteration to the end of the
-last worker's step. ``with crew`` is what one iteration takes from event to event: it holds what the crew does between two
-iterations, which is fixed and of which torch's loop has only a barrier. Losses must agree, or the row says how far
-they are off.
+last worker's step, p25 and p75 quartiles of the ratio over pairs of runs. ``with crew`` is from one iteration's event
+to the next: it holds what the crew does in between, of which torch's loop has only a barrier. ``loss error`` is the
+largest difference between the two runs' losses.
 """
 
 from __future__ import annotations

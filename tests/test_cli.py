@@ -18,7 +18,6 @@ from dtfm_lab import cli
 from dtfm_lab.cli.tell import print_json
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import planners
-from dtfm_lab.runtime import launch
 from dtfm_lab.simulation.sweeps import OF_THE_JOB
 
 Shell = Callable[..., tuple[int, str, str]]
@@ -289,18 +288,12 @@ def test_run_says_so_where_torch_is_missing(shell: Shell, monkeypatch: pytest.Mo
     assert "pip install 'dtfm_lab[train]'" in err
 
 
-def test_a_failed_run_is_one_line_and_exit_status_1(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_run_is_one_line_and_exit_status_1(shell: Shell) -> None:
     pytest.importorskip("torch")
-    shell("plan", "lecture-hall", "--stages", "2", "--replicas", "1", "--steps", "1", "-o", "plan.json")
-    start = launch.start
-
-    def start_and_kill(plan, schedule=None, **options):
-        run = start(plan, schedule, **options)
-        run.kill(plan.stages[1][0])
-        return run
-
-    monkeypatch.setattr(launch, "start", start_and_kill)
-    status, _, err = shell("run", "plan.json", "--iterations", "5000")
+    shape = ("--job", "tiny", "--stages", "2", "--replicas", "1")
+    _, out, _ = shell("plan", "lecture-hall", *shape, "--steps", "1", "-o", "plan.json", "--json")
+    device = json.loads(out)["stages"][1][0]
+    status, _, err = shell("run", "plan.json", "--iterations", "50", "--fault", f"kill {device} at 2")
     assert status == 1
     assert "was killed by SIGKILL" in err.splitlines()[-1]
 

@@ -14,7 +14,7 @@ import click
 from rich.table import Table
 
 from dtfm_lab import files, lab, planning
-from dtfm_lab.cli.doctor import doctor_report
+from dtfm_lab.cli.doctor import doctor_facts, told
 from dtfm_lab.cli.options import (
     file_option,
     job_options,
@@ -191,13 +191,28 @@ def compare(predicted: str, measured: str, plan_file: str | None, output: str | 
 
 
 @cli.command()
+@click.argument("checkpoint", metavar="FOLDER", type=click.Path())
+@click.option("--prompt", default="", help="What the model goes on from.")
+@click.option("--bytes", "n_bytes", type=int, default=200, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--temperature", type=float, default=0.8, show_default=True, help="0: always the likeliest byte.")
+@json_option
+def write(checkpoint: str, prompt: str, n_bytes: int, seed: int, temperature: float, as_json: bool) -> None:
+    """Let the model of the checkpoint in FOLDER write."""
+    text = lab.write(checkpoint, prompt, n_bytes, seed=seed, temperature=temperature)
+    if as_json:
+        return print_json({"checkpoint": checkpoint, "prompt": prompt, "text": text})
+    sys.stdout.write(prompt + text + "\n")
+
+
+@cli.command()
 @json_option
 def doctor(as_json: bool) -> None:
     """Say what this machine can do, and what is missing for the rest."""
-    report = doctor_report()
+    facts = doctor_facts()
     if as_json:
-        return print_json(report)
-    for key, value in report.items():
+        return print_json(facts)
+    for key, value in told(facts).items():
         out.print(f"{key:>12}  {value}")
 
 

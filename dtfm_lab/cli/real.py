@@ -87,7 +87,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @schedule_option
     @click.option("--clock", default="virtual", show_default=True, help=f"One of {', '.join(RUN_CLOCKS)}.")
-    @click.option("--iterations", type=int, default=5, show_default=True)
+    @click.option("--iterations", type=int, help="20 otherwise, 5 on the paced clock.")
     @click.option("--seed", type=int, default=0, show_default=True)
     @click.option("--text", type=click.Path(), help="Train on the bytes of this file.")
     @click.option("--time-scale", type=float, help="Paced clock: wall seconds per second; chosen by itself otherwise.")

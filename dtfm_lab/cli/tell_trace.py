@@ -64,6 +64,12 @@ def _summary(trace: Trace) -> dict[str, Any]:
         "overruns": context.overruns,
         "time_scale": context.time_scale,
         "stretched": context.stretched,
+        "held_out": [list(point) for point in context.held_out],
+        "unigram_entropy": context.unigram_entropy,
+        "faults": [fault._asdict() for fault in context.faults],
+        "rehearsed": None if context.rehearsed is None else context.rehearsed._asdict(),
+        "stand_in": context.stand_in,
+        "runs_on": context.runs_on,
     }
     if trace.after is not None:
         summary["bubble"] = {"busy_s": float(trace.bubble["busy_s"].mean()), **_idle(trace)}

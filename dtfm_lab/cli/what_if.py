@@ -17,7 +17,7 @@ from dtfm_lab.domain.rehearsal import reduced
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.chrome import save_chrome_trace
 from dtfm_lab.files.reading import write_text
-from dtfm_lab.files.schedules import ENDINGS, save_schedule
+from dtfm_lab.files.schedules import ENDINGS, load_schedule, save_schedule
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.sensitivity import WHAT, Gain, sensitivity_table
 from dtfm_lab.simulation.sweeps import SETTINGS, SweepPoint, sweep_table
@@ -121,7 +121,7 @@ def schedule(
     if name.lower().endswith(ENDINGS):
         if sizes != (None, None, None):
             raise click.UsageError(f"schedule {name} is a file, which has its sizes; wanted it without such options")
-        built = lab.load_schedule(name)
+        built = load_schedule(name)
     else:
         build = schedules[name]
         if n_stages is None or n_microbatches is None:

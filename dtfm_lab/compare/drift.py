@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from dtfm_lab.compare.intervals import CONFIDENCE, Estimate
 from dtfm_lab.compare.scene import ACTION
@@ -119,7 +118,9 @@ def _written(row: Any) -> str:
 def _growth(late_s: pd.Series) -> Estimate:
     if len(late_s) < FEWEST:
         return Estimate(0.0, -np.inf, np.inf)
-    found = stats.theilslopes(late_s.to_numpy(), late_s.index.to_numpy(), CONFIDENCE)
+    from scipy.stats import theilslopes  # takes a third of a second to load, which every kernel would wait
+
+    found = theilslopes(late_s.to_numpy(), late_s.index.to_numpy(), CONFIDENCE)
     return Estimate(float(found.slope), float(found.low_slope), float(found.high_slope))
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from dtfm_lab.compare.intervals import CONFIDENCE, FEW_ITERATIONS, Estimate, around, estimate
 from dtfm_lab.compare.waits import programs_of
@@ -177,7 +176,7 @@ def _by_size(messages: Messages, whole_s: FloatArray) -> tuple[Estimate, Estimat
         return latency, per_byte
     latency_s, slowness = _line(messages.n_bytes, whole_s)
     with np.errstate(invalid="ignore"):  # too few different sizes for an interval
-        found = stats.theilslopes(whole_s, messages.n_bytes, CONFIDENCE)
+        found = _slopes(whole_s, messages.n_bytes)
     low, high = np.nan_to_num([found.low_slope, found.high_slope], nan=np.inf).tolist()
     low, high = 0.0 if np.isinf(low) else max(0.0, low), max(0.0, high)
     rest_s = [float(np.median(whole_s - each * messages.n_bytes)) for each in (high, low)]
@@ -187,7 +186,7 @@ def _by_size(messages: Messages, whole_s: FloatArray) -> tuple[Estimate, Estimat
 def _line(n_bytes: FloatArray, whole_s: FloatArray) -> tuple[float, float]:
     """(latency, seconds a byte) by the medians of Theil and Sen, neither below 0."""
     with np.errstate(invalid="ignore"):
-        found = stats.theilslopes(whole_s, n_bytes)
+        found = _slopes(whole_s, n_bytes)
     if found.slope <= 0:
         return max(0.0, float(np.median(whole_s))), 0.0
     latency_s = float(np.median(whole_s - found.slope * n_bytes))
@@ -225,3 +224,10 @@ def check_same_plan(plan: Plan, measured: Trace) -> None:
             f"the trace ran {context.n_microbatches} micro-batches, the plan's job has {plan.job.n_microbatches}; "
             f"wanted the same"
         )
+
+
+def _slopes(whole_s: FloatArray, n_bytes: FloatArray) -> Any:
+    """The medians of Theil and Sen, with intervals."""
+    from scipy.stats import theilslopes  # takes a third of a second to load, which every kernel would wait
+
+    return theilslopes(whole_s, n_bytes, CONFIDENCE)

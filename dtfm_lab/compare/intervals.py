@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 
@@ -49,4 +49,4 @@ def around(value: float, samples: FloatArray, worse: float = 1.0) -> Estimate:
 
 def half_width(standard_error: float, freedom: int) -> float:
     """Of Student's interval with so many degrees of freedom."""
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * standard_error
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * standard_error

@@ -264,15 +264,8 @@ def _due(done: int, every: int) -> bool:
     return every > 0 and done % every == 0
 
 
-def _load_optimiser() -> None:
-    """Torch imports half of itself at the first optimiser: once here, not in every worker."""
-    parameter = torch.nn.Parameter(torch.zeros(1))
-    torch.optim.AdamW([parameter])
-
-
 def main() -> None:
     torch.set_num_threads(1)
-    _load_optimiser()
     gc.freeze()  # what was imported stays: workers, which are forks, need not look through it
     commands = StandardInput()
     crew = None

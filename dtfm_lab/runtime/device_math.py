@@ -47,9 +47,7 @@ class DeviceMath:
         }
         self._learning_rate = spec.learning_rate
         self._locally = planned.synchronise_every > 1
-        self.state = TrainingState(
-            self.modules.values(), spec.learning_rate, keeps_in_common=self._locally, version=spec.first_iteration
-        )
+        self.state = TrainingState(self.modules.values(), keeps_in_common=self._locally, version=spec.first_iteration)
         steps = spec.programs(synchronise=True).of(position, replica)
         codec = Codec(planned.gradients_as if planned.codes_gradients else "none", dtype)
         self.averaging = Averaging(steps, planned.synchronisation, replica, planned.n_replicas, codec)
@@ -124,10 +122,7 @@ class DeviceMath:
             self.averaging.take_over(gradients)
         if self._from_other_end is not None:
             gradients[self._tied] += self._from_other_end
-        self.state.keep()
-        self.state.optimizer.param_groups[0]["lr"] = learning_rate_at(self._learning_rate, self.state.steps)
-        self.state.optimizer.step()
-        gradients.zero_()
+        self.state.step(learning_rate_at(self._learning_rate, self.state.steps))
         if self._synchronises and self._locally:
             assert self.state.in_common is not None
             self._change = self.state.parameters - self.state.in_common

@@ -35,6 +35,8 @@ from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import play
 
 RUN_CLOCKS = tuple(name for name in get_args(Clock) if name != "model")
+ITERATIONS = {"virtual": 20, "paced": 5, "real": 20}
+"""with which ``small`` learns more than how frequent each byte is"""
 MOST_WORKERS = 32
 REHEARSAL_WORKERS = 8
 """of a plan that needs more than MOST_WORKERS"""
@@ -45,7 +47,7 @@ def start(
     plan: Plan,
     schedule: str | Schedule | None = None,
     *,
-    iterations: int = 5,
+    iterations: int | None = None,
     clock: str = "virtual",
     seed: int = 0,
     learning_rate: float = RunSpec.learning_rate,
@@ -70,7 +72,7 @@ def start(
     schedule
         A name in ``schedules``, or a Schedule; the job's own where None.
     iterations
-        To train.
+        To train. None: 20, on the paced clock, which waits, 5.
     clock
         ``virtual``: no sleeping, each worker's logical clock adds its own CPU time. ``paced``: real time, computations
         padded to the drawn device's. ``real``: wall time and real links.
@@ -138,7 +140,7 @@ def start(
         plan=running,
         schedule=built.name,
         orders=built.orders,
-        iterations=whole_number("iterations", iterations, least=1),
+        iterations=whole_number("iterations", ITERATIONS[clock] if iterations is None else iterations, least=1),
         clock=clock,
         seed=whole_number("seed", seed),
         learning_rate=above_0("learning_rate", learning_rate, "a number above 0"),

@@ -115,7 +115,6 @@ def tell(kernel: socket.socket, **values: Any) -> None:
 def main() -> None:
     descriptor, idle_s = sys.argv[1:]
     torch.set_num_threads(1)
-    torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])  # torch imports half of itself at the first optimiser
     gc.collect()
     gc.freeze()  # what was imported stays: crews and workers, which are forks, need not look through it
     serve(socket.socket(fileno=int(descriptor)), float(idle_s))

@@ -33,7 +33,7 @@ class RunSpec:
     iterations: int
     clock: str
     seed: int = 0
-    learning_rate: float = 3e-3
+    learning_rate: float = 2e-3
     text: str | None = None
     """path of the text to train on; None: the text that comes with the lab"""
     parameters_folder: str | None = None

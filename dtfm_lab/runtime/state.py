@@ -10,14 +10,13 @@ from collections.abc import Iterable
 
 import torch
 from torch import nn
+from torch.optim.adamw import adamw
 
 
 class TrainingState:
-    """``.data`` and ``.grad`` of every parameter, and what ``optimizer`` remembers of it, are views into vectors."""
+    """``.data`` and ``.grad`` of every parameter are views into vectors."""
 
-    def __init__(
-        self, modules: Iterable[nn.Module], learning_rate: float, *, keeps_in_common: bool, version: int = 0
-    ) -> None:
+    def __init__(self, modules: Iterable[nn.Module], *, keeps_in_common: bool, version: int = 0) -> None:
         """``keeps_in_common``: whether replicas update themselves alone for a while; ``version``: see below."""
         self.list = list(dict.fromkeys(p for module in modules for p in module.parameters()))
         self.parameters = torch.cat([p.detach().view(-1) for p in self.list])
@@ -26,18 +25,13 @@ class TrainingState:
         """the parameters when replicas were last equal"""
         self.version = version
         """iterations that these parameters have been trained for"""
-        self.optimizer = torch.optim.AdamW(self.list, lr=learning_rate)
+        self._steps = torch.tensor(0.0)
         self._offset = {}
         offset = 0
         for p in self.list:
             here = self._offset[p] = slice(offset, offset + p.numel())
             p.data = self.parameters[here].view_as(p)
             p.grad = self.gradients[here].view_as(p)
-            self.optimizer.state[p] = {
-                "step": torch.tensor(0.0),
-                "exp_avg": self.first_moments[here].view_as(p),
-                "exp_avg_sq": self.second_moments[here].view_as(p),
-            }
             offset += p.numel()
         self._before: list[torch.Tensor] | None = None
         self._before_version, self._before_steps = version, 0
@@ -49,15 +43,40 @@ class TrainingState:
     @property
     def steps(self) -> int:
         """Of the optimiser."""
-        return int(self.optimizer.state[self.list[0]]["step"])
+        return int(self._steps)
 
     @steps.setter
     def steps(self, steps: int) -> None:
-        for p in self.list:
-            self.optimizer.state[p]["step"].fill_(steps)
+        self._steps.fill_(steps)
 
-    def keep(self) -> None:
-        """Remember what is here now; called before an iteration's first change."""
+    def step(self, learning_rate: float) -> None:
+        """One of AdamW, with the constants that torch gives it, on all parameters as one; gradients are zero then.
+
+        Its function rather than the class, whose first instance loads a compiler, for a second.
+        """
+        self._keep()
+        with torch.no_grad():
+            adamw(
+                [self.parameters],
+                [self.gradients],
+                [self.first_moments],
+                [self.second_moments],
+                [],
+                [self._steps],
+                foreach=False,
+                fused=False,
+                amsgrad=False,
+                beta1=0.9,
+                beta2=0.999,
+                lr=learning_rate,
+                weight_decay=0.01,
+                eps=1e-8,
+                maximize=False,
+            )
+        self.gradients.zero_()
+
+    def _keep(self) -> None:
+        """Remember what is here now: this is an iteration's first change."""
         if self._before is None:
             self._before = [torch.empty_like(vector) for vector in self._vectors]
         for copy, vector in zip(self._before, self._vectors, strict=True):

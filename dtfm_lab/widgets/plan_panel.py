@@ -34,7 +34,7 @@ class PlanPanel:
         self.search: BackgroundSearch | None = None
         names = list(dict.fromkeys([*([job.name] if job else []), *job_names()]))
         narrow = w.Layout(width="210px")
-        self.job = w.Dropdown(options=names, value=job.name if job else "tiny", description="Job", layout=narrow)
+        self.job = w.Dropdown(options=names, value=job.name if job else "small", description="Job", layout=narrow)
         self.shape = w.Dropdown(description="Shape", layout=w.Layout(width="250px"))
         self.batch = w.BoundedIntText(1, min=1, max=1_000_000, description="Batch", layout=w.Layout(width="160px"))
         self.microbatch = w.BoundedIntText(

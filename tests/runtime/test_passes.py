@@ -21,7 +21,7 @@ def passes(stage: int, **options: bool) -> tuple[StagePasses, TrainingState]:
     job = small_plan(3, 1).job
     module = build_stages(job, 3, [stage], seed=0)[stage]
     kind = {"splits": False, "recompute": False, "is_last": stage == 2} | options
-    return StagePasses(module, (1, 16, 32), 2, **kind), TrainingState([module], 1e-3, keeps_in_common=False)
+    return StagePasses(module, (1, 16, 32), 2, **kind), TrainingState([module], keeps_in_common=False)
 
 
 def tensor(seed: int, stage: int, of_stage: int) -> torch.Tensor | None:

@@ -174,13 +174,12 @@ def test_what_an_iteration_changed_is_taken_back_and_handed_over_to_the_bit(seed
         layer = torch.nn.Linear(3, 5).to(dtype)
         with torch.no_grad():
             layer.weight.copy_(torch.randn(5, 3, generator=generator))
-        states.append(TrainingState([layer], 1e-2, keeps_in_common=in_common))
+        states.append(TrainingState([layer], keeps_in_common=in_common))
     state, other = states
 
     def step() -> None:
         state.gradients.copy_(torch.randn(len(state.gradients), generator=generator))
-        state.keep()
-        state.optimizer.step()
+        state.step(1e-2)
 
     step()
     state.version = 1

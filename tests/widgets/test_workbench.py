@@ -358,7 +358,7 @@ async def test_files_are_saved_opened_and_refused_in_words() -> None:
 
 def test_a_reader_without_widgets_is_told_what_was_here() -> None:
     bundle = lab.Lab("lecture-hall")._repr_mimebundle_()
-    assert bundle["text/plain"] == "dtfm_lab.Lab on lecture-hall (8 devices) with job tiny: run the cell to use it"
+    assert bundle["text/plain"] == "dtfm_lab.Lab on lecture-hall (8 devices) with job small: run the cell to use it"
     assert bundle["text/html"] == f"<em>{bundle['text/plain']}</em>"
     assert "application/vnd.jupyter.widget-view+json" in bundle
     assert "a blank canvas" in lab.Lab()._repr_mimebundle_()["text/plain"]

@@ -1,0 +1,23 @@
+"""What people may give in place of a noun: names, files, or the noun itself."""
+
+from __future__ import annotations
+
+import os
+
+from dtfm_lab import files
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.files.schedules import ENDINGS, load_schedule
+
+AnySchedule = str | os.PathLike[str] | Schedule
+"""a name, a file's path (.txt, or torch's .csv), or the noun itself"""
+
+
+def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
+    return plan if isinstance(plan, Plan) else files.load_plan(plan)
+
+
+def as_schedule(schedule: AnySchedule | None) -> str | Schedule | None:
+    """A file's schedule; anything else as it is."""
+    is_file = isinstance(schedule, os.PathLike) or (isinstance(schedule, str) and schedule.lower().endswith(ENDINGS))
+    return load_schedule(schedule) if is_file else schedule

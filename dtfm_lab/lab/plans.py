@@ -1,0 +1,140 @@
+"""From a network and a job to a plan, and what can be asked of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pandas import DataFrame
+
+from dtfm_lab import files, planning
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.lab.nouns import as_plan
+from dtfm_lab.planning import DeviceWorth, Difference, Explanation, PlanStep
+
+SMALL_NETWORK = 16
+"""up to as many devices, a network without a job gets one that can be run for real"""
+
+
+def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
+    """A network that comes with the lab (``dtfm-lab topologies``) or from a file of any format that the lab knows."""
+    return files.load_topology(name_or_path)
+
+
+def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
+    """By name (``dtfm-gpt3-xl``, ``llama-3-8b``...) or from a file; any field, ``model=`` and ``seq_len=`` too."""
+    return files.load_job(name_or_path, **overrides)
+
+
+def default_job(topology: Topology) -> Job:
+    """A job for who names none: small on a small network, else the paper's, cut to use every device."""
+    job = load_job("small" if len(topology) <= SMALL_NETWORK else "dtfm-gpt3-xl")
+    return fitted(job, len(topology))
+
+
+def fitted(job: Job, n_devices: int) -> Job:
+    """The job cut to use all devices: its own shape if that does, else the most square that its batch allows.
+
+    Where no shape uses all of them, as many as one can use.
+    """
+    if job.n_tasklets == n_devices:
+        return job
+    shapes = next(shapes for n in range(n_devices, 0, -1) if (shapes := job.shapes(n)))
+    n_stages, n_replicas = min(shapes, key=lambda shape: (abs(shape[0] - shape[1]), -shape[0]))
+    return files.override(job, n_stages=n_stages, n_replicas=n_replicas)
+
+
+def plan(
+    topology: Topology | str,
+    job: Job | str | None = None,
+    *,
+    planner: str = "evolutionary",
+    seed: int = 0,
+    seconds: float | None = None,
+    steps: int | None = None,
+    start: Plan | None = None,
+) -> Plan:
+    """The best placement that a planner finds in so many ``seconds`` (or ``steps``; 2 s without either).
+
+    Ctrl-C keeps the best so far. With ``steps`` the same seed gives the same plan.
+    """
+    network, task = _nouns(topology, job)
+    return planning.plan(network, task, planner, seed=seed, seconds=seconds, steps=steps, start=start)
+
+
+def search(
+    topology: Topology | str,
+    job: Job | str | None = None,
+    *,
+    planner: str = "evolutionary",
+    seed: int = 0,
+    seconds: float | None = None,
+    steps: int | None = None,
+    start: Plan | None = None,
+) -> Iterator[PlanStep]:
+    """The steps of ``plan`` as they come: each has best_s, bound_s, evaluations and ``plan``."""
+    network, task = _nouns(topology, job)
+    return planning.search(network, task, planner, seed=seed, seconds=seconds, steps=steps, start=start)
+
+
+def evaluate(
+    topology: Topology | str,
+    job: Job | str | None = None,
+    *,
+    stages: Sequence[Sequence[int | str]] | None = None,
+    rank_map: Sequence[int | None] | None = None,
+    groups: Sequence[Sequence[int | str]] | None = None,
+) -> Plan:
+    """A placement of one's own, priced: groups in stage order, a rank map, or groups in any order."""
+    network, task = _nouns(topology, job)
+    return planning.evaluate(network, task, stages=stages, rank_map=rank_map, groups=groups)
+
+
+def explain(plan: Plan | str) -> Explanation:
+    """Why a plan costs what it costs: what binds, and the price of any other place of a device.
+
+    ``.text``, ``.why("Tokyo-3")``, ``.to_frame()``.
+    """
+    return planning.explain(as_plan(plan))
+
+
+def diff(before: Plan | str, after: Plan | str) -> Difference:
+    """What moved from one plan to another, what it cost, and what of that the network changed by itself."""
+    return planning.diff(as_plan(before), as_plan(after))
+
+
+def worth(plan: Plan | str, planner: str = "evolutionary", **limits: Any) -> DataFrame:
+    """What each device is worth: the cost of doing without it less the cost with it serving, as a table.
+
+    Limits: seed=0, steps= (4 without), seconds=, of each search. Ctrl-C keeps the rows so far.
+    """
+    return planning.worth(as_plan(plan), planner, **limits)
+
+
+def worths(plan: Plan | str, planner: str = "evolutionary", **limits: Any) -> Iterator[DeviceWorth]:
+    """The rows of ``worth`` as they come, each with the plan with and the plan without the device."""
+    return planning.worths(as_plan(plan), planner, **limits)
+
+
+def with_job(plan: Plan | str, **overrides: Any) -> Plan:
+    """The same placement for the plan's job with other fields (``recompute=True``, ``compression="int8"``...),
+    priced anew. Raises PlanError where that changes the numbers of stages or replicas, which ask for another plan."""
+    plan = as_plan(plan)
+    job = files.override(plan.job, **overrides)
+    if (job.n_stages, job.n_replicas) != (plan.job.n_stages, plan.job.n_replicas):
+        raise PlanError(
+            f"job {job.name} has {job.n_stages} stages x {job.n_replicas} replicas, the plan places "
+            f"{plan.job.n_stages} x {plan.job.n_replicas}; wanted the same, or a new plan"
+        )
+    return planning.evaluate(plan.topology, job, rank_map=plan.rank_map)
+
+
+def _nouns(topology: Topology | str, job: Job | str | None) -> tuple[Topology, Job]:
+    network = topology if isinstance(topology, Topology) else load_topology(topology)
+    if job is None:
+        return network, default_job(network)
+    return network, job if isinstance(job, Job) else load_job(job)
