@@ -5,9 +5,9 @@ error is predicted over measured, less one, of the median iteration. ``computed`
 iteration's critical path that is computation; the rest is messages. By construction a message takes what the emulated
 link takes, on virtual and paced clocks, unless it is late, and on the paced clock a computation what the drawn device
 takes, unless it overruns. So the virtual clock tests order, dependencies and the profile, the paced one order,
-dependencies, links and transport, and the real clock everything but the drawn links. ``scale`` is wall seconds a second,
-``stretched`` counts computations longer than on the drawn device, ``late`` and ``overran`` what was not in time in the
-whole run. Goals are those of a machine with nothing else to do.
+dependencies, links and transport, and the real clock everything but the drawn links. ``scale`` is wall seconds a
+second, ``stretched`` counts computations longer than on the drawn device, ``late`` and ``overran`` what was not in time
+in the whole run. Goals are those of a machine with nothing else to do.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ MODELS = {
 }
 """by clock: where computations are padded to several times what they take, small ones do"""
 IRREGULAR = {f"seeded {kind.__name__}": kind for kind in (cities, geometric, islands, asymmetric, terrible)}
-PEAK_FLOP_PER_S = 0.5e9, 1e9
+PEAK_FLOP_PER_S = 1.5e9, 3e9
 """of a device, drawn in between. Ours: slow enough for any machine to keep pace"""
 MICROBATCHES = 4
 """of each pipeline"""

@@ -6,7 +6,11 @@ All times are seconds of the recorded trace since the iteration began.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
+
+DOZE_S = 0.2
+"""a sleep at most, before one looks up"""
 
 
 class Clock(Protocol):
@@ -54,8 +58,9 @@ class PacedClock:
     end. What cannot be absorbed is counted: a computation that ran over, a message that came late.
     """
 
-    def __init__(self, time_scale: float) -> None:
-        self._scale = time_scale
+    def __init__(self, time_scale: float, look_up: Callable[[], None] = lambda: None) -> None:
+        """``look_up`` is called now and then in a long sleep, and may raise to end it."""
+        self._scale, self._look_up = time_scale, look_up
         self.overruns = 0
         self.late_messages = 0
 
@@ -87,8 +92,7 @@ class PacedClock:
         return (monotonic_s - self._began_s) / self._scale
 
     def _sleep_until(self, moment_s: float) -> None:
-        while (left_s := self._began_s + moment_s * self._scale - time.monotonic()) > 0:
-            time.sleep(left_s)
+        doze_until(self._began_s + moment_s * self._scale, self._look_up)
 
 
 class RealClock:
@@ -97,10 +101,13 @@ class RealClock:
     overruns = 0
     late_messages = 0
 
+    def __init__(self, look_up: Callable[[], None] = lambda: None) -> None:
+        """``look_up`` as for the paced clock."""
+        self._look_up = look_up
+
     def start_iteration(self, began_monotonic_s: float) -> None:
         self._began_s = began_monotonic_s
-        while (left_s := began_monotonic_s - time.monotonic()) > 0:
-            time.sleep(left_s)
+        doze_until(began_monotonic_s, self._look_up)
 
     def begin(self, ready_s: float) -> float:
         return self.elapsed_s()
@@ -113,3 +120,14 @@ class RealClock:
 
     def elapsed_s(self) -> float:
         return time.monotonic() - self._began_s
+
+    def linger(self, seconds: float) -> None:
+        """As a slower device would, when a computation is done."""
+        doze_until(time.monotonic() + seconds, self._look_up)
+
+
+def doze_until(moment_monotonic_s: float, look_up: Callable[[], None]) -> None:
+    while (left_s := moment_monotonic_s - time.monotonic()) > 0:
+        time.sleep(min(left_s, DOZE_S))
+        if left_s > DOZE_S:
+            look_up()

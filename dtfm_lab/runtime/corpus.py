@@ -60,11 +60,15 @@ class Corpus:
     def name(self) -> str:
         return self.path.name
 
+    def opened(self) -> Corpus:
+        """This, its bytes mapped: those that are there now, even if the name is given to other ones later."""
+        assert len(self._bytes)
+        return self
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all bytes; takes about a second a gigabyte."""
-        with self.path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.sha256(self._bytes).hexdigest()
 
     @cached_property
     def training(self) -> NDArray[np.uint8]:

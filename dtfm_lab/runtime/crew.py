@@ -28,7 +28,7 @@ from dtfm_lab.runtime.keeping import Keeper
 from dtfm_lab.runtime.nccl import refuse_shared
 from dtfm_lab.runtime.pipes import KernelGone, StandardInput, tell
 from dtfm_lab.runtime.profile import FEWEST, LONG_S, MOST, WARM_UPS, Measured
-from dtfm_lab.runtime.recovery import nothing_left, recovery
+from dtfm_lab.runtime.recovery import Recovery, nothing_left, recovery
 from dtfm_lab.runtime.replay import replayed
 from dtfm_lab.runtime.roster import Answer, Failed, Lost, Roster
 from dtfm_lab.runtime.seats import Seats, forked
@@ -36,6 +36,8 @@ from dtfm_lab.runtime.spec import RunSpec
 
 HEAD_START_S = 0.02
 """between the order to begin an iteration and its moment 0"""
+PROMPT = "It is a truth "
+"""what a model that was asked for text goes on from"""
 MOST_FALLS = 3
 """of one device in one iteration; more than that is no accident"""
 FIRST_REHEARSAL, FIRST_EVALUATION = -(10**4), -(10**6)
@@ -54,12 +56,12 @@ class Crew:
         """by rank: the order to build what is trained, once there is one"""
         self._needy: dict[int, tuple[str, float]] = {}
         """ranks whose worker has no state yet: how the one before was lost, and when"""
-        self._checkpoint: tuple[int, str] | None = None
+        self._checkpoint = None if spec.resume_from is None else (spec.first_iteration, spec.resume_from)
         """iterations and folder of the newest"""
         self._rows: list[list[Any]] = []
         """what an iteration's workers reported, where that is played again before it is told"""
         self._falls: Counter[tuple[int | None, int]] = Counter()
-        self._n_evaluations = 0
+        self._late_messages = self._overruns = self._n_evaluations = 0
         self._roster = Roster(spec, commands, seats, replaceable=self._replaceable, on_spans=self._pass_on)
 
     def run(self) -> None:
@@ -75,8 +77,6 @@ class Crew:
                 self._one_more(last)
             self._roster.doing = "while leaving"
             answers = self._surely(lambda: self._roster.all("leave"))
-        if spec.sample_bytes and self._checkpoint is not None:
-            tell("text", **self._keeper.written(self._checkpoint[1]))
         for (position, replica), answer in zip(spec.workers, answers, strict=True):
             tell("parameters", stage=position, replica=replica, sha256=answer["sha256"])
         self._roster.leave()
@@ -87,12 +87,14 @@ class Crew:
         self._roster.doing = f"in iteration {self._done}"
         self._welcome_back()
         self._surely(self._iterate)
-        if self._done == last:
-            self._roster.doing = "after the last iteration"
-        if self._done == last or _due(self._done, spec.evaluate_every):
-            self._surely(self._evaluate)
-        if self._keeper.wants(self._done, last):
-            self._surely(self._keep_checkpoint)
+        done = self._done
+        self._roster.doing = f"after iteration {done - 1}"
+        if done == last or _due(done, spec.evaluate_every):
+            self._surely(lambda: self._evaluate(done))
+        if self._keeper.wants(done, last):
+            self._surely(lambda: self._keep_checkpoint(done))
+        if done == last and spec.sample_bytes:
+            self._surely(lambda: self._write(done))
 
     def end(self) -> None:
         self._roster.end()
@@ -141,6 +143,8 @@ class Crew:
         answers = self._begin("iterate", iteration=self._done)
         losses = [answer["loss"] for answer in answers if answer["loss"] is not None]
         self._losses.append(sum(losses) / len(losses))
+        self._late_messages += sum(answer["late_messages"] for answer in answers)
+        self._overruns += sum(answer["overruns"] for answer in answers)
         if self._spec.replays:
             tell("spans", rows=replayed(self._spec, self._done, self._rows))
             self._rows = []
@@ -148,24 +152,35 @@ class Crew:
             "iteration",
             iteration=self._done,
             loss=self._losses[-1],
-            late_messages=sum(answer["late_messages"] for answer in answers),
-            overruns=sum(answer["overruns"] for answer in answers),
+            late_messages=self._late_messages,
+            overruns=self._overruns,
         )
         self._done += 1
 
-    def _evaluate(self) -> None:
+    def _evaluate(self, done: int) -> None:
+        if self._done != done:  # a loss took the run back; this will be due again
+            return
         self._n_evaluations += 1
         answers = self._roster.all("evaluate", number=FIRST_EVALUATION - self._n_evaluations)
         losses = [answer["loss"] for answer in answers if answer["loss"] is not None]
         entropy = answers[0]["unigram_entropy"]
-        tell("held_out", iteration=self._done, loss=sum(losses) / len(losses), unigram_entropy=entropy)
+        tell("held_out", iteration=done, loss=sum(losses) / len(losses), unigram_entropy=entropy)
 
-    def _keep_checkpoint(self) -> None:
-        with self._keeper.new(self._done, self._losses) as folder:
+    def _keep_checkpoint(self, done: int) -> None:
+        if self._done != done:
+            return
+        with self._keeper.new(done, self._losses) as folder:
             self._roster.all("checkpoint", folder=str(folder))
-        self._checkpoint = self._done, str(folder)
+        self._checkpoint = done, str(folder)
         if self._spec.checkpoint_folder is not None:
-            tell("checkpoint", iteration=self._done, folder=str(folder))
+            tell("checkpoint", iteration=done, folder=str(folder))
+
+    def _write(self, done: int) -> None:
+        """Let the trained model write, one worker doing it."""
+        if self._done != done or self._checkpoint is None:
+            return
+        answers = self._roster.all("write", folder=self._checkpoint[1], prompt=PROMPT)
+        tell("text", prompt=PROMPT, text=answers[0]["text"])
 
     def _begin(self, do: str, **order: Any) -> list[Answer]:
         return self._roster.all(do, began_monotonic_s=time.monotonic() + HEAD_START_S, **order)
@@ -188,10 +203,13 @@ class Crew:
             self._falls[rank, self._done] += 1
             if self._falls[rank, self._done] > MOST_FALLS:
                 name, how = ("connections", "broke") if rank is None else (self._roster.name(rank), lost[rank])
-                raise Failed(f"{name} {how} {self._roster.doing}, for the {MOST_FALLS + 1}th time")
+                why = f" ({self._roster.glitch})" if rank is None else ""
+                raise Failed(f"{name} {how} {self._roster.doing}, for the {MOST_FALLS + 1}th time{why}")
+        for rank in self._roster.settle(done=False):
+            self._needy.pop(rank, None)
         for rank, how in lost.items():
             self._needy[rank] = how, time.monotonic()
-            self._roster.replace(rank, how)
+            self._roster.replace(rank, how, may_return=self._training is not None)
         self._join()
 
     def _welcome_back(self) -> None:
@@ -227,27 +245,33 @@ class Crew:
             }
             for rank in range(len(roster.seats))
         }
-        roster.all(
-            "join",
-            each,
-            ids=self._ids(each),
-            addresses=[seat.address for seat in roster.seats],
-            version=None if found is None else found.version,
-            checkpoint=None if found is None else found.checkpoint,
-        )
+        try:
+            roster.all(
+                "join",
+                each,
+                ids=self._ids(each),
+                addresses=[seat.address for seat in roster.seats],
+                version=None if found is None else found.version,
+                checkpoint=None if found is None else found.checkpoint,
+            )
+        except Lost as loss:  # but who answered has its state
+            self._tell_recovered(self._needy.keys() & loss.answered, found)
+            raise
+        roster.settle(done=True)
         roster.slow_again(self._needy)
-        for rank, (how, since_s) in self._needy.items():
-            origin = "the beginning" if found is None else found.told(self._spec, rank)
-            lost_s = time.monotonic() - since_s
+        self._tell_recovered(set(self._needy), found)
+
+    def _tell_recovered(self, ranks: Collection[int], found: Recovery | None) -> None:
+        for rank in sorted(ranks):
+            how, since_s = self._needy.pop(rank)
             tell(
                 "recovered",
-                device=roster.device(rank),
+                device=self._roster.device(rank),
                 iteration=self._done,
                 how=how,
-                state_from=origin,
-                lost_s=lost_s,
+                state_from="the beginning" if found is None else found.told(self._spec, rank),
+                lost_s=time.monotonic() - since_s,
             )
-        self._needy = {}
 
     def _ids(self, each: dict[int, dict[str, Any]]) -> list[list[Any]]:
         """By which the two ends of every pair of GPUs meet: sender, receiver, id; none where sockets carry all."""

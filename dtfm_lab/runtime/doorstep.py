@@ -10,11 +10,18 @@ import hmac
 import socket
 import struct
 import threading
+import time
 
 HELLO = struct.Struct("<32sqq")
 """the run's secret, the mesh's number, the rank that calls"""
 CALL_S = 20.0
 """to reach another worker of the same run, which listens before anyone is told its address"""
+HELLO_S = 5.0
+"""for who came in to say who it is"""
+MOST_AT_THE_DOOR = 64
+"""who may be about to say so; more are turned away"""
+BREATHER_S = 0.05
+"""after a connection that could not be accepted"""
 
 Address = tuple[str, int]
 
@@ -29,6 +36,7 @@ class Doorstep:
         self._came: dict[tuple[int, int], socket.socket] = {}
         self._changed = threading.Condition()
         self._oldest = 0
+        self._at_the_door = threading.BoundedSemaphore(MOST_AT_THE_DOOR)
         threading.Thread(target=self._accept_all, daemon=True).start()
 
     def awaited(self, mesh: int, rank: int) -> socket.socket | None:
@@ -47,19 +55,30 @@ class Doorstep:
 
     def _accept_all(self) -> None:
         while True:
-            connection, _ = self._listener.accept()
-            threading.Thread(target=self._let_in, args=(connection,), daemon=True).start()
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:  # too many files open, for now
+                time.sleep(BREATHER_S)
+                continue
+            if self._at_the_door.acquire(blocking=False):
+                threading.Thread(target=self._let_in, args=(connection,), daemon=True).start()
+            else:
+                connection.close()
 
     def _let_in(self, connection: socket.socket) -> None:
+        hello = bytearray(HELLO.size)
+        late = threading.Timer(HELLO_S, lambda: connection.shutdown(socket.SHUT_RDWR))
+        late.daemon = True
+        late.start()
         try:
-            connection.settimeout(CALL_S)
-            hello = bytearray(HELLO.size)
             receive_exactly(connection, memoryview(hello))
         except OSError:
             connection.close()
             return
+        finally:
+            late.cancel()
+            self._at_the_door.release()
         secret, mesh, rank = HELLO.unpack(hello)
-        connection.settimeout(None)
         with self._changed:
             if not hmac.compare_digest(secret, self._secret) or mesh < self._oldest:
                 connection.close()

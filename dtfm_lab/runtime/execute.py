@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import torch
@@ -111,7 +110,7 @@ class Executor:
         if (slower := self.slowdown) != 1.0:
             busy_s, drawn_s = busy_s * slower, drawn_s * slower
             if isinstance(self._clock, RealClock):
-                time.sleep(wall_s * (slower - 1.0))
+                self._clock.linger(wall_s * (slower - 1.0))
         end_s = self._clock.finish(start_s, busy_s, drawn_s)
         self._note(at, action, start_s, end_s)
 

@@ -13,9 +13,6 @@ from dtfm_lab.runtime import checkpoints
 from dtfm_lab.runtime.corpus import Corpus
 from dtfm_lab.runtime.spec import RunSpec
 
-PROMPT = "It is a truth "
-"""what a model that was asked for text goes on from"""
-
 
 class Keeper:
     """Knows when a checkpoint is due, where it goes, and which older ones may go."""
@@ -23,6 +20,7 @@ class Keeper:
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
         self._own: str | None = None
+        self._corpus = Corpus.of(spec.text, spec.trained.modelled().seq_len).opened()
         self._automatic: list[Path] = []
         self._before: tuple[float, ...] = ()
         if spec.resume_from is not None:
@@ -42,7 +40,6 @@ class Keeper:
         folder = checkpoints.folder_for(self._parent(), done)
         checkpoints.prepare(folder)
         yield folder
-        corpus = Corpus.of(spec.text, spec.trained.modelled().seq_len)
         checkpoints.seal(
             checkpoints.Checkpoint(
                 folder=folder,
@@ -50,21 +47,13 @@ class Keeper:
                 job=spec.trained,
                 seed=spec.seed,
                 learning_rate=spec.learning_rate,
-                text=Path(corpus.path).name,
-                text_digest=corpus.digest,
+                text=Path(self._corpus.path).name,
+                text_digest=self._corpus.digest,
                 losses=(*self._before, *losses),
                 versions={name: version(name) for name in ("dtfm_lab", "torch")},
             )
         )
         self._automatic = checkpoints.prune([*(old for old in self._automatic if old != folder), folder])
-
-    def written(self, folder: str) -> dict[str, str]:
-        """What the model of this checkpoint writes."""
-        from dtfm_lab.runtime.writing import model_of, write
-
-        model, job = model_of(folder)
-        text = write(model, job.modelled().seq_len, PROMPT, self._spec.sample_bytes, seed=self._spec.seed)
-        return {"prompt": PROMPT, "text": text}
 
     def close(self) -> None:
         """Nothing of the run's own use stays."""

@@ -171,4 +171,5 @@ class Record:
         del self.losses[max(0, again - self.spec.first_iteration) :]
         for iteration in [i for i in self._spans if i >= again]:
             del self._spans[iteration]
+        self.checkpoints = tuple((done, folder) for done, folder in self.checkpoints if done <= again)
         self.held_out = tuple((done, loss) for done, loss in self.held_out if done <= again)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -20,6 +21,9 @@ class Reporter:
 
     def __init__(self, connection: Connection, rank: int) -> None:
         self._connection, self._rank = connection, rank
+        self.works: Callable[[], bool] = lambda: False
+        """whether the computing thread is at something of its own, rather than waiting for others"""
+        self._epoch = 0
         self._lock = threading.Lock()
         self._rows: list[list[Any]] = []
         self._last_s = 0.0
@@ -36,20 +40,20 @@ class Reporter:
             if time.monotonic() - self._last_s > REPORT_EVERY_S:
                 self._flush()
 
-    def forget_spans(self) -> None:
-        """Those of an iteration that is done anew."""
+    def begin_epoch(self, epoch: int) -> None:
+        """Spans of an iteration that is done anew are forgotten."""
         with self._lock:
-            self._rows = []
+            self._rows, self._epoch = [], epoch
 
     def _beat(self) -> None:
         while True:
             time.sleep(HEARTBEAT_S)
             with self._lock:
-                self._write({"event": "alive", "rank": self._rank})
+                self._write({"event": "alive", "rank": self._rank, "works": self.works()})
 
     def _flush(self) -> None:
         if self._rows:
-            self._write({"event": "spans", "rank": self._rank, "rows": self._rows})
+            self._write({"event": "spans", "rank": self._rank, "epoch": self._epoch, "rows": self._rows})
             self._rows, self._last_s = [], time.monotonic()
 
     def _write(self, values: dict[str, Any]) -> None:

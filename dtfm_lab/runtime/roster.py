@@ -19,7 +19,7 @@ TICK_S = 0.2
 BLAME_S = 1.0
 """connections broke: wait so long for the culprit before making all of them anew"""
 PATIENCE_S = 300.0
-"""without any answer or span from any worker"""
+"""with all workers waiting for each other"""
 STILL_PATIENCE_S = 30.0
 """for one who stands still and cannot be replaced"""
 MOVES_S = 2.0
@@ -35,8 +35,10 @@ class Failed(Exception):
 class Lost(Exception):
     """These ranks' workers are gone or stand still; none of them: connections broke for no reason that is known."""
 
-    def __init__(self, how: dict[int, str]) -> None:
+    def __init__(self, how: dict[int, str], answered: Collection[int] = ()) -> None:
         self.how = how
+        self.answered = frozenset(answered)
+        """ranks that had done what was ordered"""
 
 
 class Roster:
@@ -55,11 +57,17 @@ class Roster:
         self._spec, self._commands, self._new_seat = spec, commands, new_seat
         self._replaceable, self._on_spans = replaceable, on_spans
         self.doing = "while starting"
+        self.glitch = ""
+        """what a worker said when connections broke and nobody was lost"""
         self.epoch = 0
         """counts the orders to join; what was ordered before the newest counts no more"""
         self.seats: list[Seat] = []
         self._absent: dict[int, Seat] = {}
+        self._stand_ins: dict[int, Seat] = {}
+        """by rank: who gives its place back, until that is done"""
         self._slowdowns: dict[int, float] = {}
+        self._unsent: set[int] = set()
+        """ranks that do not know how slow they are to be"""
         for rank in range(len(spec.workers)):
             self.seats.append(new_seat(rank))
 
@@ -74,9 +82,9 @@ class Roster:
                 seat.order(do, epoch=self.epoch, **order, **({} if each is None else each[rank]))
         return self._gather(do)
 
-    def replace(self, rank: int, how: str) -> None:
+    def replace(self, rank: int, how: str, *, may_return: bool) -> None:
         """A new worker; the old one may come back if it only stood still."""
-        if how == STOOD_STILL and rank not in self._absent:
+        if may_return and how == STOOD_STILL and rank not in self._absent:
             self._absent[rank] = self.seats[rank]
         else:
             self.seats[rank].end()
@@ -88,19 +96,32 @@ class Roster:
         for rank, seat in list(self._absent.items()):
             if seat.gone() is not None or not seat.reads:
                 self._absent.pop(rank).end()
-            elif not seat.still() and seat.heard_s > time.monotonic() - MOVES_S:
+            elif seat.address is not None and not seat.stopped() and seat.heard_s > time.monotonic() - MOVES_S:
                 moving[rank] = self._absent.pop(rank)
         return moving
 
     def seat_again(self, rank: int, seat: Seat) -> None:
-        """In place of who stood in."""
-        self.seats[rank].end()
+        """In place of who stood in, who stays at hand until ``settle``."""
+        self._stand_ins[rank] = self.seats[rank]
         self.seats[rank] = seat
+
+    def settle(self, *, done: bool) -> set[int]:
+        """Who stood in goes; or, where it is not done and they are still there, gets the place back: those ranks."""
+        back = set()
+        for rank, stand_in in self._stand_ins.items():
+            if done or stand_in.gone() is not None or stand_in.stopped():
+                stand_in.end()
+            else:
+                self.seats[rank].end()
+                self.seats[rank] = stand_in
+                back.add(rank)
+        self._stand_ins = {}
+        return back
 
     def slow_again(self, ranks: Collection[int]) -> None:
         """A new worker on a slowed device is as slow."""
-        for rank in set(ranks) & self._slowdowns.keys():
-            self.seats[rank].order("slow", factor=self._slowdowns[rank])
+        self._unsent |= set(ranks) & self._slowdowns.keys()
+        self._send_slowdowns()
 
     def device(self, rank: int) -> str:
         return self._spec.device_name(*self._spec.workers[rank])
@@ -117,24 +138,26 @@ class Roster:
 
     def end(self) -> None:
         """Everyone goes."""
-        for seat in [*self.seats, *self._absent.values()]:
+        for seat in [*self.seats, *self._absent.values(), *self._stand_ins.values()]:
             seat.end()
 
     def _gather(self, do: str, enough: Callable[[], bool] = lambda: False) -> list[Answer]:
         answers: dict[int, Answer] = {}
         last_s = time.monotonic()
-        broken_s: float | None = None
+        broken_s, broken = None, ""
         while len(answers) < len(self.seats) and not enough():
             for seat, message in self._heard():
                 match message["event"]:
                     case "error":
                         raise Failed(f"{self.name(seat.rank)} failed {self.doing}: {message['message']}")
-                    case "alive":
+                    case "alive" if not message["works"]:
                         continue
+                    case "alive":
+                        pass
                     case _ if message.get("epoch", self.epoch) != self.epoch:
                         continue
                     case "broken":
-                        broken_s = broken_s or time.monotonic()
+                        broken_s, broken = broken_s or time.monotonic(), message["message"]
                     case "listening":
                         seat.address = message["address"]
                     case "spans":
@@ -142,10 +165,11 @@ class Roster:
                     case event if event == do:
                         answers[seat.rank] = message
                 last_s = time.monotonic()
-            self._look_around()
+            self._look_around(answers)
             now_s = time.monotonic()
             if broken_s is not None and now_s - broken_s > BLAME_S:
-                raise Lost({})
+                self.glitch = broken
+                raise Lost({}, answers)
             if now_s - last_s > PATIENCE_S:
                 silent = next(rank for rank in range(len(self.seats)) if rank not in answers)
                 raise Failed(f"{self.name(silent)} was silent for {PATIENCE_S:.0f} s {self.doing}")
@@ -154,6 +178,7 @@ class Roster:
     def _heard(self) -> list[tuple[Seat, Answer]]:
         """What workers said, once anyone did or TICK_S are over; commands of the kernel are obeyed."""
         self._obey(self._commands.complete())  # may have come in one piece with the line before
+        self._send_slowdowns()
         seated = {seat.connection: seat for seat in self.seats if seat.reads}
         absent = {seat.connection: seat for seat in self._absent.values() if seat.reads}
         sentinels = [seat.process.sentinel for seat in self.seats if seat.process is not None]
@@ -163,12 +188,14 @@ class Roster:
                 self._obey(self._commands.read())
             elif isinstance(thing, Connection):
                 seat = seated.get(thing) or absent[thing]
-                message = seat.answer()
-                if message is not None and thing in seated:
-                    said.append((seat, message))
+                for message in seat.answers():
+                    if thing in seated:
+                        said.append((seat, message))
+                    elif message["event"] == "listening":
+                        seat.address = message["address"]
         return said
 
-    def _look_around(self) -> None:
+    def _look_around(self, answered: Collection[int]) -> None:
         """Raises Lost where someone is gone, or stands still and can be replaced."""
         lost = {seat.rank: how for seat in self.seats if (how := seat.gone()) is not None}
         for rank in [seat.rank for seat in self.seats if seat.rank not in lost and seat.still()]:
@@ -178,7 +205,7 @@ class Roster:
                 patience = f"{STOOD_STILL} for {STILL_PATIENCE_S:.0f} s"
                 raise Failed(f"{self.name(rank)} {patience} {self.doing}: {nothing_left(self._spec, rank)}")
         if lost:
-            raise Lost(lost)
+            raise Lost(lost, answered)
 
     def _obey(self, commands: list[dict[str, Any]]) -> None:
         for command in commands:
@@ -194,8 +221,14 @@ class Roster:
                             seat.signal(signal.SIGCONT)
                 case "slow":
                     self._slowdowns[rank] = command["factor"]
-                    with contextlib.suppress(OSError):
-                        self.seats[rank].order("slow", factor=command["factor"])
+                    self._unsent.add(rank)
+
+    def _send_slowdowns(self) -> None:
+        """But to none who stands still: what it does not read would fill the way to it."""
+        for rank in [rank for rank in self._unsent if not self.seats[rank].stopped()]:
+            self._unsent.remove(rank)
+            with contextlib.suppress(OSError):
+                self.seats[rank].order("slow", factor=self._slowdowns[rank])
 
 
 STOOD_STILL = "stood still"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import signal
@@ -15,6 +16,7 @@ from typing import Any
 import psutil
 
 from dtfm_lab.runtime import worker
+from dtfm_lab.runtime.corpus import Corpus
 from dtfm_lab.runtime.spec import RunSpec
 
 SILENT_S = 5.0
@@ -38,15 +40,16 @@ class Seat:
         """Raises OSError where nobody is there."""
         self.connection.send({"do": do, **values})
 
-    def answer(self) -> dict[str, Any] | None:
-        """The message that is there; None where the other end hung up."""
+    def answers(self) -> list[dict[str, Any]]:
+        """All that is there, to the last word of one who hung up."""
+        messages = []
         try:
-            message: dict[str, Any] = json.loads(self.connection.recv_bytes())
+            while self.connection.poll():
+                messages.append(json.loads(self.connection.recv_bytes()))
+                self.heard_s = time.monotonic()
         except (EOFError, OSError):
             self._hung_up = True
-            return None
-        self.heard_s = time.monotonic()
-        return message
+        return messages
 
     @property
     def reads(self) -> bool:
@@ -57,27 +60,34 @@ class Seat:
         """How it ended, where it did."""
         code = None if self.process is None else self.process.exitcode
         if code is not None:
-            return f"was killed by {signal.Signals(-code).name}" if code < 0 else "ended without a word"
+            return f"was killed by {_signal(-code)}" if code < 0 else "ended without a word"
         return "hung up" if self._hung_up and self.process is None else None
 
     def still(self) -> bool:
         """Whether it has been stopped, or silent, for too long."""
         now_s = time.monotonic()
-        if self.process is None or self.process.pid is None:
+        if self.process is None:
             return now_s - self.heard_s > SILENT_S
-        try:
-            stopped = psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED
-        except psutil.Error:
-            stopped = False
-        if not stopped:
+        if not self.stopped():
             self._stopped_since_s = None
         elif self._stopped_since_s is None:
             self._stopped_since_s = now_s
         return self._stopped_since_s is not None and now_s - self._stopped_since_s > STILL_S
 
+    def stopped(self) -> bool:
+        """Whether its process, of this machine, stands still at this moment."""
+        if self.process is None or self.process.exitcode is not None:
+            return False
+        try:
+            return psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED
+        except psutil.Error:
+            return False
+
     def signal(self, number: signal.Signals) -> None:
-        if self.process is not None and self.process.pid is not None:
-            psutil.Process(self.process.pid).send_signal(number)
+        """Nothing where nobody is there, or not on this machine."""
+        if self.process is not None and self.process.exitcode is None:
+            with contextlib.suppress(psutil.Error):
+                psutil.Process(self.process.pid).send_signal(number)
 
     def end(self) -> None:
         """Whoever sits there goes."""
@@ -87,17 +97,27 @@ class Seat:
         self.connection.close()
 
 
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
 Seats = Callable[[int], Seat]
 """makes the seat of a rank, with a new worker on it"""
 
 
 def forked(spec: RunSpec) -> Seats:
     """Workers that are copies of this process, which has torch loaded and computed nothing."""
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    forks = sys.platform == "linux"
+    context = multiprocessing.get_context("fork" if forks else "spawn")
+    # opened once, so that every replacement trains on the same bytes, whatever happened to the file's name
+    corpus = Corpus.of(spec.text, spec.trained.modelled().seq_len).opened() if forks else None
 
     def seat(rank: int) -> Seat:
         ours, theirs = context.Pipe()
-        process = context.Process(target=worker.main, args=(spec, rank, theirs), daemon=True)
+        process = context.Process(target=worker.main, args=(spec, rank, theirs, corpus), daemon=True)
         process.start()
         theirs.close()
         return Seat(rank, ours, process)

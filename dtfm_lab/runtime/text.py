@@ -17,8 +17,9 @@ class TextBatches:
     """``batch(step)`` is (inputs, targets), each (global_batch, seq_len) bytes, drawn by seed and step from the
     training text; ``held_out_batch()`` is as large and always the same, whatever the seed."""
 
-    def __init__(self, path: str | None, seq_len: int, global_batch: int, seed: int) -> None:
-        self.corpus = Corpus.of(path, seq_len)
+    def __init__(self, text: Corpus | str | None, seq_len: int, global_batch: int, seed: int) -> None:
+        """``text``: one that is open already, or the path of a file; None: the one that comes with the lab."""
+        self.corpus = text if isinstance(text, Corpus) else Corpus.of(text, seq_len)
         self._global_batch, self._seed = global_batch, seed
 
     def batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -99,6 +99,9 @@ class SocketTransport:
         self._unsent = 0
         self._failure: BaseException | None = None
         self._connections: list[socket.socket] = []
+        self._n_expected = len(sources) + len(targets)
+        self.waits = False
+        """whether the computing thread is waiting for others"""
         self._outbox: dict[int, queue.SimpleQueue[Outgoing | None]] = defaultdict(queue.SimpleQueue)
         for source in sources:
             self._thread(self._receive_all, source)
@@ -129,7 +132,7 @@ class SocketTransport:
         """Wait for the message of this receive action; raises what broke the connection, or Aborted."""
         key = (iteration, action)
         with self._changed:
-            self._changed.wait_for(lambda: key in self._mailbox or self._failure is not None)
+            self._wait_for(lambda: key in self._mailbox)
             if key in self._mailbox:
                 arriving, *rest = self._mailbox.pop(key)
                 return Message(arriving.ready(), *rest)
@@ -138,9 +141,20 @@ class SocketTransport:
     def flush(self) -> None:
         """Wait until every message has left."""
         with self._changed:
-            self._changed.wait_for(lambda: self._unsent == 0 or self._failure is not None)
+            self._wait_for(lambda: self._unsent == 0)
             if self._failure is not None:
                 raise self._broken("sending")
+
+    def stand(self) -> None:
+        """Wait until all connections are there."""
+        with self._changed:
+            self._wait_for(lambda: len(self._connections) == self._n_expected)
+            if self._failure is not None:
+                raise self._broken("connecting")
+
+    @property
+    def aborted(self) -> bool:
+        return isinstance(self._failure, Aborted)
 
     def abort(self) -> None:
         """Give up all connections; whoever waits, or will, gets Aborted."""
@@ -148,20 +162,24 @@ class SocketTransport:
         if self._pairs is not None:
             self._pairs.abort()
         self._doorstep.give_up_before(self._mesh + 1)
-        with self._changed:
-            for connection in self._connections:
-                connection.close()
         for outbox in self._outbox.values():
             outbox.put(None)
 
+    def _wait_for(self, what: Callable[[], bool]) -> None:
+        self.waits = True
+        self._changed.wait_for(lambda: what() or self._failure is not None)
+        self.waits = False
+
     def _broken(self, doing: str) -> Exception:
-        if isinstance(self._failure, Aborted):
+        if self.aborted:
             return Aborted()
-        return ConnectionError(f"{doing}: {self._failure}")
+        if isinstance(self._failure, OSError):
+            return ConnectionError(f"{doing}: {self._failure}")
+        return RuntimeError(f"{doing}: {type(self._failure).__name__}: {self._failure}")
 
     def _fail(self, error: BaseException) -> None:
         with self._changed:
-            if not isinstance(self._failure, Aborted):
+            if not self.aborted:
                 self._failure = error
             self._changed.notify_all()
             for connection in self._connections:
@@ -181,47 +199,50 @@ class SocketTransport:
         with self._changed:
             self._connections.append(connection)
             if self._failure is not None:
-                connection.close()
+                raise Aborted
+            self._changed.notify_all()
         return connection
 
     def _receive_all(self, source: int) -> None:
         awaited = self._doorstep.awaited(self._mesh, source)
         if awaited is None:
             return
-        connection = self._joined(awaited)
-        header = bytearray(HEADER.size)
-        while True:
-            receive_exactly(connection, memoryview(header))
-            *passage, iteration, stage, kind, microbatch, peer, n_bytes = HEADER.unpack(header)
-            if self._pairs is None:
-                host = self._processor.buffer(n_bytes)
-                receive_exactly(connection, memoryview(host.numpy()))
-                arrived_s, arriving = time.monotonic(), self._processor.arriving(host)
-            else:
-                arriving = self._pairs.receive(source, n_bytes)
-                arrived_s = time.monotonic()
-            numbers = (None if n == NOTHING else n for n in (microbatch, peer))
-            message = arriving, Passage(*passage), arrived_s
-            with self._changed:
-                self._mailbox[iteration, Action(stage, KINDS[kind], *numbers)] = message
-                self._changed.notify_all()
+        with awaited as connection:
+            self._joined(connection)
+            header = bytearray(HEADER.size)
+            while True:
+                receive_exactly(connection, memoryview(header))
+                *passage, iteration, stage, kind, microbatch, peer, n_bytes = HEADER.unpack(header)
+                if self._pairs is None:
+                    host = self._processor.buffer(n_bytes)
+                    receive_exactly(connection, memoryview(host.numpy()))
+                    arrived_s, arriving = time.monotonic(), self._processor.arriving(host)
+                else:
+                    arriving = self._pairs.receive(source, n_bytes)
+                    arrived_s = time.monotonic()
+                numbers = (None if n == NOTHING else n for n in (microbatch, peer))
+                message = arriving, Passage(*passage), arrived_s
+                with self._changed:
+                    self._mailbox[iteration, Action(stage, KINDS[kind], *numbers)] = message
+                    self._changed.notify_all()
 
     def _send_all(self, target: int, address: Address, outbox: queue.SimpleQueue[Outgoing | None]) -> None:
-        connection = self._joined(call(address, self._secret, self._mesh, self._rank))
-        while (out := outbox.get()) is not None:
-            passage, action = out.stamp(), out.action
-            numbers = (NOTHING if n is None else n for n in (action.microbatch, action.peer))
-            kind = KINDS.index(action.kind)
-            header = HEADER.pack(*passage, out.iteration, action.stage, kind, *numbers, out.n_bytes)
-            if self._pairs is None:
-                _send_both(connection, header, memoryview(out.leaving.host().numpy()))
-            else:
-                connection.sendall(header)
-                self._pairs.send(target, out.leaving)
-            out.when_sent(passage)
-            with self._changed:
-                self._unsent -= 1
-                self._changed.notify_all()
+        with call(address, self._secret, self._mesh, self._rank) as connection:
+            self._joined(connection)
+            while (out := outbox.get()) is not None:
+                passage, action = out.stamp(), out.action
+                numbers = (NOTHING if n is None else n for n in (action.microbatch, action.peer))
+                kind = KINDS.index(action.kind)
+                header = HEADER.pack(*passage, out.iteration, action.stage, kind, *numbers, out.n_bytes)
+                if self._pairs is None:
+                    _send_both(connection, header, memoryview(out.leaving.host().numpy()))
+                else:
+                    connection.sendall(header)
+                    self._pairs.send(target, out.leaving)
+                out.when_sent(passage)
+                with self._changed:
+                    self._unsent -= 1
+                    self._changed.notify_all()
 
 
 def _send_both(connection: socket.socket, header: bytes, payload: memoryview) -> None:

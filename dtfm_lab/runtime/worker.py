@@ -20,6 +20,7 @@ import torch
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.runtime import nccl
 from dtfm_lab.runtime.clocks import Clock, PacedClock, RealClock, VirtualClock
+from dtfm_lab.runtime.corpus import Corpus
 from dtfm_lab.runtime.device_math import DeviceMath
 from dtfm_lab.runtime.doorstep import Doorstep
 from dtfm_lab.runtime.execute import AT_ONCE, Executor
@@ -47,6 +48,7 @@ class Worker:
         report: Reporter,
         host: str,
         local_rank: int,
+        corpus: Corpus | None,
     ) -> None:
         self._spec, self._rank, self._connection, self._report = spec, rank, connection, report
         self._position, self._replica = spec.workers[rank]
@@ -55,6 +57,8 @@ class Worker:
         self._executor: Executor | None = None
         self._math: DeviceMath | None = None
         self._slowdown = 1.0
+        self._obeys = False
+        report.works = self._works
         self._lock = threading.Lock()
         self._epoch = 0
         """of the newest order to join; what was ordered before it counts no more"""
@@ -63,7 +67,9 @@ class Worker:
         self._processor = make_processor(spec.runs_on, local_rank, shares=spec.clock != "real")
         self._log = ComputeLog()
         job = spec.trained
-        self._batches = TextBatches(spec.text, job.modelled().seq_len, job.global_batch, spec.seed)
+        self._batches = TextBatches(
+            spec.text if corpus is None else corpus, job.modelled().seq_len, job.global_batch, spec.seed
+        )
 
     def listen(self) -> None:
         """Queue orders; those that cannot wait are followed at once."""
@@ -94,13 +100,16 @@ class Worker:
             order = self._orders.get()
             if order["epoch"] < self._epoch:
                 continue
+            self._obeys = True
             try:
                 answer = getattr(self, f"_{order['do']}")(order)
                 self._report.event(order["do"], epoch=order["epoch"], **answer)
             except Aborted:  # the order to join anew is on its way
                 continue
-            except OSError as error:  # the crew knows, or will, who is gone
+            except ConnectionError as error:  # the crew knows, or will, who is gone
                 self._report.event("broken", epoch=order["epoch"], message=str(error))
+            finally:
+                self._obeys = False
 
     def _offer(self, order: dict[str, Any]) -> dict[str, Any]:
         """What the other ends of this worker's pairs need to meet it from GPU to GPU."""
@@ -113,7 +122,7 @@ class Worker:
     def _join(self, order: dict[str, Any]) -> dict[str, Any]:
         """Connect to everyone anew; go back to where the run goes on, or get what is there from another."""
         spec, rank = self._spec, self._rank
-        self._report.forget_spans()
+        self._report.begin_epoch(order["epoch"])
         gives, takes = order["gives_state_to"], order["takes_state_from"]
         into = {*targets(spec, self._position, self._replica), *gives}
         out_of = {*sources(spec, self._position, self._replica), *([] if takes is None else [takes])}
@@ -126,6 +135,7 @@ class Worker:
             self._transport = SocketTransport(
                 self._doorstep, self._secret, order["epoch"], rank, sorted(out_of), addresses, self._processor, pairs
             )
+        self._transport.stand()
         if self._executor is not None:
             self._executor.joins(self._transport)
         if order["train"] is not None and self._math is None:
@@ -164,20 +174,21 @@ class Worker:
     def _train(self, order: dict[str, Any]) -> dict[str, Any]:
         """Make the stages that will be trained."""
         drawn_s = {(stage, Kind(kind)): seconds for stage, kind, seconds in order["drawn_s"]}
-        self._build(_clock(self._spec.clock, order["time_scale"]), drawn_s, self._report.span)
+        self._build(self._new_clock(order["time_scale"]), drawn_s, self._report.span)
         if self._spec.resume_from is not None:
             self._read_checkpoint(self._spec.resume_from, self._spec.first_iteration)
         return {}
 
     def _iterate(self, order: dict[str, Any]) -> dict[str, Any]:
+        clock = self._clock
+        late_before, over_before = clock.late_messages, clock.overruns
         loss = self._iteration(order)
         assert self._math is not None
         self._math.state.version = order["iteration"] + 1
-        clock = self._clock
         return {
             "loss": loss if self._math.holds_last else None,
-            "late_messages": clock.late_messages,
-            "overruns": clock.overruns,
+            "late_messages": clock.late_messages - late_before,
+            "overruns": clock.overruns - over_before,
         }
 
     def _evaluate(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -232,6 +243,32 @@ class Worker:
         batch = self._batches.share(max(iteration, 0), self._replica, job.n_replicas, job.n_microbatches)
         return self._executor.iteration(iteration, self._here(batch), order["began_monotonic_s"])
 
+    def _new_clock(self, time_scale: float) -> Clock:
+        match self._spec.clock:
+            case "virtual":
+                return VirtualClock()
+            case "paced":
+                return PacedClock(time_scale, self._look_up)
+        return RealClock(self._look_up)
+
+    def _look_up(self) -> None:
+        """From a long sleep: raises Aborted where the run goes on without what this is for."""
+        if self._transport is not None and self._transport.aborted:
+            raise Aborted
+
+    def _works(self) -> bool:
+        return self._obeys and not (self._transport is not None and self._transport.waits)
+
+    def _write(self, order: dict[str, Any]) -> dict[str, Any]:
+        """What the model of a checkpoint writes; one worker is enough for that."""
+        if self._rank:
+            return {}
+        from dtfm_lab.runtime.writing import model_of, write
+
+        model, job = model_of(order["folder"])
+        n_bytes, seed = self._spec.sample_bytes, self._spec.seed
+        return {"text": write(model, job.modelled().seq_len, order["prompt"], n_bytes, seed=seed)}
+
     def _here(self, batch: Batch) -> Batch:
         device = self._processor.device
         return [(inputs.to(device), targets.to(device)) for inputs, targets in batch]
@@ -249,6 +286,7 @@ def main(
     spec: RunSpec,
     rank: int,
     connection: Connection,
+    corpus: Corpus | None = None,
     *,
     forked: bool = True,
     host: str = "127.0.0.1",
@@ -258,6 +296,8 @@ def main(
 
     Parameters
     ----------
+    corpus
+        The text, where it is open already.
     forked
         By the crew, and to end with it; on another host, the end of the connection says that.
     host
@@ -271,7 +311,7 @@ def main(
     status = 0
     try:
         torch.set_num_threads(1)
-        worker = Worker(spec, rank, connection, report, host, rank if local_rank is None else local_rank)
+        worker = Worker(spec, rank, connection, report, host, rank if local_rank is None else local_rank, corpus)
         threading.Thread(target=worker.listen, daemon=True).start()
         worker.obey()
     except BaseException as error:
@@ -280,15 +320,6 @@ def main(
         status = 1
     sys.stderr.flush()
     os._exit(status)
-
-
-def _clock(name: str, time_scale: float) -> Clock:
-    match name:
-        case "virtual":
-            return VirtualClock()
-        case "paced":
-            return PacedClock(time_scale)
-    return RealClock()
 
 
 def _leave_with_the_crew(crew: int) -> None:

@@ -54,9 +54,9 @@ def one_way_s(small_round_trip_s: float, round_trips: Sequence[tuple[int, float]
 
 def bandwidth_of(message_bytes: FloatArray, message_s: FloatArray) -> float:
     """Bytes per second that large messages come to: the median of the slopes between any two of them."""
-    large = message_bytes >= STEADY * message_bytes[-1]
     from scipy.stats import theilslopes  # slow to load, and few commands need it
 
+    large = message_bytes >= STEADY * message_bytes[-1]
     slope = float(theilslopes(message_s[large], message_bytes[large])[0]) if large.sum() > 1 else 0.0
     return 1 / slope if slope > 0 else float(message_bytes[-1] / message_s[-1])
 
