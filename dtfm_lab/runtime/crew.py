@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
+import torch.fx.experimental.symbolic_shapes  # autograd would load it in every worker, at the first backward
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.schedule import Kind
