@@ -24,6 +24,11 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/baseline.py
 	$(BIN)/python benchmarks/bounds.py
 	$(BIN)/python benchmarks/simulation.py
+	$(BIN)/python benchmarks/predictions.py
+	$(BIN)/python benchmarks/better_plans.py
+	$(BIN)/python benchmarks/pipelining.py
+	$(BIN)/python benchmarks/starting.py
+	$(BIN)/python benchmarks/soak.py
 
 # The built widgets are committed, so that neither a clone nor a wheel needs Node.
 js:

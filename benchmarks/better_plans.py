@@ -3,9 +3,10 @@
 ``ratio`` is the random placements' median iteration over the plan's: of communication costs, of predicted iterations
 (``lab.simulate(plan, like=measured)``, from the profile taken before each run) and of measured ones. Jobs are those of
 gpt3-xl: messages have its sizes, a small model stands in for the computations, and links are emulated. On the paced
-clock computations take what gpt3-xl's would on the drawn devices, on the virtual clock what the small model's take here,
-which is next to nothing: there the ratio is that of links. By construction messages take what their links take; what is
-put to the test is that placement, order and waiting act as predicted.
+clock computations take what gpt3-xl's would on the drawn devices, on the virtual clock what the small model's take
+here, which is next to nothing: there the ratio is that of links. By construction messages take what their links take;
+what is put to the test is that placement, order and waiting act as predicted. The paced clock takes some ten minutes;
+where many computations overran, this machine did not keep the pace, and the ratio is not that of the drawn devices.
 
 whole     64 devices, shuffled, predicted only: what the plan saves of the communication cost, and what that is worth
           in an iteration, in which messages travel while others compute
@@ -18,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
-from instances import cities, islands, terrible
+from instances import cities, geometric, islands
 from machine import described
 
 import dtfm_lab as lab
@@ -32,15 +33,13 @@ from dtfm_lab.domain.topology import Topology
 
 CLOCKS = ("virtual", "paced")
 CITIES = ("Oregon", "Tokyo", "London", "Ohio")
-IRREGULAR = {kind.__name__: kind for kind in (cities, islands, terrible)}
+IRREGULAR = {kind.__name__: kind for kind in (cities, geometric, islands)}
 GOAL = 0.10
 """of the measured ratio, off the predicted one"""
 WORTH_IT = 1.3
 """predicted ratio from which on a case counts towards the goal"""
 SHAPE_OF_64, SHAPE_OF_8 = (8, 8), (4, 2)
 SEQUENCES_OF_64 = 512
-PACED = {"time_scale": 0.25}
-"""wall seconds a second: an iteration of these takes many; what overruns or is late is counted"""
 
 
 class Duel(NamedTuple):
@@ -76,20 +75,22 @@ class Found:
 
 
 @click.command(help=__doc__)
-@click.option("--clock", "clocks", default=CLOCKS, show_default=True, multiple=True, type=click.Choice(CLOCKS))
-@click.option("--chance", default=3, show_default=True, help="Random placements in each duel.")
-@click.option("--iterations", default=4, show_default=True)
+@click.option("--clock", "clocks", default=["virtual"], show_default=True, multiple=True, type=click.Choice(CLOCKS))
+@click.option("--chance", default=2, show_default=True, help="Random placements in each duel.")
+@click.option("--iterations", default=3, show_default=True)
+@click.option("--scale", default=0.5, show_default=True, help="Paced clock: wall seconds a second.")
 @click.option("--microbatches", default=4, show_default=True, help="Of each pipeline, in what is measured.")
 @click.option("--only", default="", help="Measured cases whose name contains this.")
-def main(clocks: Sequence[str], chance: int, iterations: int, microbatches: int, only: str) -> None:
+def main(clocks: Sequence[str], chance: int, iterations: int, scale: float, microbatches: int, only: str) -> None:
     print(described())
     whole(chance)
     for clock in clocks:
         columns = ["cost", "predicted", "measured", "off", "plan s", "late", "overran"]
         print(f"\n{f'measured, {clock} clock, ratios':44}" + "".join(f"{column:>12}" for column in columns))
+        timing = {"time_scale": scale} if clock == "paced" else {}
         for duel in duels(microbatches):
             if only in duel.name:
-                one(duel, clock, chance, iterations)
+                one(duel, chance, {"clock": clock, "iterations": iterations} | timing)
     print(described())
 
 
@@ -127,19 +128,10 @@ def duels(microbatches: int) -> Iterator[Duel]:
         yield Duel(f"irregular: {name}, 8 devices", topology, SHAPE_OF_8, microbatches * 2)
 
 
-def one(duel: Duel, clock: str, chance: int, iterations: int) -> None:
+def one(duel: Duel, chance: int, options: dict[str, Any]) -> None:
     found = Found()
-    options = PACED if clock == "paced" else {}
     for plan in placed(duel.topology, duel.job, chance):
-        measured = lab.run(
-            plan,
-            duel.schedule,
-            clock=clock,
-            iterations=iterations,
-            workers=duel.workers,
-            stand_in="stand-in",
-            **options,
-        )
+        measured = lab.run(plan, duel.schedule, workers=duel.workers, stand_in="stand-in", **options)
         found.cost_s.append(plan.cost.total_s)
         found.predicted_s.append(lab.simulate(plan, like=measured).iteration_s)
         found.measured_s.append(measured.iteration_s)

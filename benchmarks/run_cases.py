@@ -16,13 +16,13 @@ from instances import asymmetric, cities, geometric, islands, terrible
 import dtfm_lab as lab
 from dtfm_lab.domain.model import gpt
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.presets import MODELS as MODELS_BY_NAME
+from dtfm_lab.domain.presets import MODELS as PRESETS
 from dtfm_lab.domain.topology import Topology
 
 MODELS = {
-    "virtual": MODELS_BY_NAME["tiny"],
+    "virtual": PRESETS["tiny"],
     "paced": gpt(name="smaller", n_layers=8, d_model=64, n_heads=4, seq_len=32, vocab_size=256, tied=False),
-    "real": MODELS_BY_NAME["tiny"],
+    "real": PRESETS["tiny"],
 }
 """by clock: where computations are padded to several times what they take, small ones do"""
 IRREGULAR = {f"seeded {kind.__name__}": kind for kind in (cities, geometric, islands, asymmetric, terrible)}

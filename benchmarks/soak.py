@@ -169,13 +169,13 @@ def watched(run: Run, disturbing: threading.Thread | None) -> Outcome:
 
 
 def listening_ports(group: int | None = None) -> set[int]:
-    """Of the processes of this group, or of all that this user may look into."""
+    """Of the processes of this group, or of all."""
     ports = set()
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, ProcessLookupError):
-            if group is None or os.getpgid(process.pid) == group:
-                connections = process.net_connections("tcp")
-                ports |= {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
+    for each in psutil.net_connections("tcp"):
+        with contextlib.suppress(ProcessLookupError):
+            its_group = None if each.pid is None else os.getpgid(each.pid)
+            if each.status == psutil.CONN_LISTEN and group in (None, its_group):
+                ports.add(each.laddr.port)
     return ports
 
 

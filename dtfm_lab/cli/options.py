@@ -58,6 +58,8 @@ def file_option(*names: str, say: str) -> Callable[[Callable[..., Any]], Callabl
     """A file to write, refused at once where it cannot be: nobody should search or train for nothing."""
 
     def writable(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
+        if path == "":
+            raise FileError("the name of a file to write is empty; wanted a path")
         if path is not None and not os.access(folder := Path(path).parent, os.W_OK):
             raise FileError(f"{path}: cannot be written: {folder} is no folder to write to")
         return path

@@ -131,8 +131,8 @@ def run_and_tell(
             trace = run.wait(progress)
     finally:
         run.stop()
+    deliver_trace(trace, output, as_json)
     if losses is not None:
         save_losses(trace, losses)
-    deliver_trace(trace, output, as_json)
     if run.text is not None and not as_json:
         out.print("".join(telling.written(run)))

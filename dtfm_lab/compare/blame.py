@@ -62,7 +62,7 @@ class Blame:
             return "an iteration is as long as predicted"
         how = "longer" if self.error_s > 0 else "shorter"
         share = f" ({abs(self.error_s) / self.iteration_s:.1%})" if self.iteration_s > 0 else ""
-        error = f"an iteration is {format_s(abs(self.error_s))}{share} {how}"
+        error = f"on average an iteration is {format_s(abs(self.error_s))}{share} {how}"
         explaining = self.table[self.table["named"] & (self.table["share"].abs() >= NOTABLE)]
         computing_s = float(self.table.loc[self.table["of"] == "device", "longer_s"].sum())
         parts = f"computations make {_signed(computing_s)} of it, messages {_signed(self.error_s - computing_s)}"

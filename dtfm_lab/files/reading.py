@@ -103,6 +103,8 @@ class _Loader(yaml.SafeLoader):
 def read_bytes(path: Path) -> bytes:
     """A whole file, if it is there, may be read and is not too large."""
     try:
+        if path.exists() and not path.is_file():
+            raise FileError(f"{path}: is no ordinary file; wanted one")
         with path.open("rb") as file:
             if (size := os.fstat(file.fileno()).st_size) > MOST_BYTES:
                 raise FileError(f"{path}: has {size} bytes; wanted at most {MOST_BYTES}")

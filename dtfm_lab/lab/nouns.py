@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 from dtfm_lab import files
+from dtfm_lab.domain.device import shortened
+from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files.schedules import ENDINGS, load_schedule
@@ -14,7 +16,12 @@ AnySchedule = str | os.PathLike[str] | Schedule
 
 
 def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
-    return plan if isinstance(plan, Plan) else files.load_plan(plan)
+    """Raises PlanError for what is neither a plan nor a path."""
+    if isinstance(plan, Plan):
+        return plan
+    if not isinstance(plan, str | os.PathLike):
+        raise PlanError(f"plan is {shortened(plan)}; wanted a Plan, or the path of a plan file")
+    return files.load_plan(plan)
 
 
 def as_schedule(schedule: AnySchedule | None) -> str | Schedule | None:

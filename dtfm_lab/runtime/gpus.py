@@ -88,7 +88,7 @@ def cuda_of_torch() -> tuple[str, str | None] | None:
 
 def check_runs_on(runs_on: str, n_workers: int, clock: str) -> None:
     """Raises UnknownName, LabError or JobError where ``n_workers`` cannot run there under this clock."""
-    if runs_on not in RUNS_ON:
+    if not isinstance(runs_on, str) or runs_on not in RUNS_ON:
         raise unknown("runs_on", runs_on, RUNS_ON)
     if runs_on == "cpu":
         return

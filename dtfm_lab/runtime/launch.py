@@ -26,7 +26,7 @@ from dtfm_lab.runtime import checkpoints
 from dtfm_lab.runtime.corpus import Corpus
 from dtfm_lab.runtime.gpus import RUNS_ON as RUNS_ON
 from dtfm_lab.runtime.gpus import check_runs_on
-from dtfm_lab.runtime.options import AnyPath, above_0, check_job, network, path, whole_number
+from dtfm_lab.runtime.options import AnyPath, above_0, check_job, folder, network, path, whole_number
 from dtfm_lab.runtime.run import Run
 from dtfm_lab.runtime.spec import RunSpec
 from dtfm_lab.runtime.standing_in import NAME, as_tied, stand_in_for, why_not_trained, why_too_large
@@ -152,7 +152,7 @@ def start(
         stand_in=_stand_in(running, stand_in),
         rehearsed=kept,
         runs_on=runs_on,
-        checkpoint_folder=path("checkpoint_folder", checkpoint_folder),
+        checkpoint_folder=folder("checkpoint_folder", checkpoint_folder),
         checkpoint_every=whole_number("checkpoint_every", checkpoint_every),
         resume_from=path("resume_from", resume_from),
         evaluate_every=whole_number("evaluate_every", evaluate_every),
@@ -183,7 +183,7 @@ def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Re
 
 
 def _stand_in(plan: Plan, wanted: str | os.PathLike[str] | ModelSpec | None) -> ModelSpec | None:
-    if wanted == NAME or (wanted is None and why_not_trained(plan.job)):
+    if (isinstance(wanted, str) and wanted == NAME) or (wanted is None and why_not_trained(plan.job)):
         return stand_in_for(plan.job)
     if wanted is None:
         return None
@@ -196,8 +196,10 @@ def _stand_in(plan: Plan, wanted: str | os.PathLike[str] | ModelSpec | None) -> 
 def _with_files(spec: RunSpec) -> RunSpec:
     """The same, going on from the newest checkpoint of the folder that it names; refused where a file is not fit."""
     corpus = Corpus.of(spec.text, spec.trained.modelled().seq_len)
-    if spec.parameters_folder is not None and not Path(spec.parameters_folder).is_dir():
-        raise LabError(f"parameters_folder {spec.parameters_folder}: no such folder")
+    if spec.parameters_folder is not None:
+        if not Path(spec.parameters_folder).is_dir():
+            raise LabError(f"parameters_folder {spec.parameters_folder}: no such folder")
+        folder("parameters_folder", spec.parameters_folder)
     if spec.checkpoint_every and spec.checkpoint_folder is None:
         raise LabError(f"checkpoint_every is {spec.checkpoint_every} without a checkpoint_folder; wanted both")
     if spec.resume_from is not None:

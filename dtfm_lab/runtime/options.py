@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import tempfile
 from numbers import Integral
 from pathlib import Path
 
@@ -42,7 +43,29 @@ def path(what: str, given: object) -> str | None:
         return None
     if not isinstance(given, str | os.PathLike):
         raise LabError(f"{what} is {shortened(given)}; wanted a path")
-    return os.fspath(Path(given).resolve())
+    try:
+        found = os.fspath(Path(given).resolve())
+        Path(found).exists()
+        return os.fsencode(found).decode()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "no name that a file can have"
+        raise LabError(f"{what} is {shortened(os.fspath(given))}: {reason}; wanted a path") from None
+
+
+def folder(what: str, given: object) -> str | None:
+    """As ``path``; a folder that can be written to, and is there then."""
+    if (found := path(what, given)) is None:
+        return None
+    if given == "":
+        raise LabError(f"{what} is empty; wanted a path")
+    if Path(found).exists() and not Path(found).is_dir():
+        raise LabError(f"{what} {found}: is a file; wanted a folder, or a name that is free")
+    try:
+        Path(found).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=found):
+            return found
+    except OSError as error:
+        raise LabError(f"{what} {found}: cannot be written to: {error.strerror or error}") from None
 
 
 def network(emulated: object, topology: Topology, clock: str) -> Topology:

@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+from numbers import Integral
 
 from dtfm_lab.domain.device import as_number, shortened
 from dtfm_lab.domain.errors import LabError, MissingExtra, RunError
@@ -35,18 +36,26 @@ def write(
     MissingExtra
         torch is not installed.
     """
+    if not isinstance(checkpoint, str | os.PathLike):
+        raise LabError(f"checkpoint is {shortened(checkpoint)}; wanted a folder's path")
     describe(checkpoint)
     if not isinstance(prompt, str):
         raise LabError(f"prompt is {shortened(prompt)}; wanted text")
     for what, count, least, most in (("n_bytes", n_bytes, 1, MOST_BYTES), ("seed", seed, 0, 2**63 - 1)):
-        if not isinstance(count, int) or isinstance(count, bool) or not least <= count <= most:
+        if not isinstance(count, Integral) or isinstance(count, bool) or not least <= count <= most:
             raise LabError(f"{what} is {shortened(count)}; wanted a whole number from {least} to {most}")
     heat = as_number(temperature)
     if heat is None or not 0 <= heat < math.inf:
         raise LabError(f"temperature is {shortened(temperature)}; wanted 0 or more")
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra("writing needs torch, which is not installed: pip install 'dtfm_lab[train]'")
-    order = {"folder": os.fspath(checkpoint), "prompt": prompt, "n_bytes": n_bytes, "seed": seed, "temperature": heat}
+    order = {
+        "folder": os.fspath(checkpoint),
+        "prompt": prompt,
+        "n_bytes": int(n_bytes),
+        "seed": int(seed),
+        "temperature": heat,
+    }
     command = [sys.executable, "-m", "dtfm_lab.runtime.writing"]
     done = subprocess.run(command, input=json.dumps(order) + "\n", capture_output=True, text=True, check=False)
     try:

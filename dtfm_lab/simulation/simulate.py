@@ -193,8 +193,8 @@ def _check_same_plan(plan: Plan, ran: RunContext) -> None:
             f"the trace to predict ran on network {ran.topology_fingerprint} ({ran.topology}), "
             f"this plan is for {plan.topology.fingerprint}; wanted the same"
         )
-    for what in ("synchronisation", "synchronise_every"):
-        if (found := getattr(ran, what)) != (wanted := getattr(plan.job, what)):
+    for what in ("synchronisation", "synchronise_every", "n_microbatches", "tokens", "flop"):
+        if (found := getattr(ran, what)) != (wanted := getattr(plan.job, what)) and found:
             raise TraceError(
                 f"the trace to predict ran with {what} {found}, this plan's job has {wanted}; wanted the same"
             )
