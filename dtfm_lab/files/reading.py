@@ -104,7 +104,7 @@ def read_bytes(path: Path) -> bytes:
     """A whole file, if it is there, may be read and is not too large."""
     try:
         if path.exists() and not path.is_file():
-            raise FileError(f"{path}: is no ordinary file; wanted one")
+            raise FileError(f"{path}: cannot be read: it is no ordinary file")
         with path.open("rb") as file:
             if (size := os.fstat(file.fileno()).st_size) > MOST_BYTES:
                 raise FileError(f"{path}: has {size} bytes; wanted at most {MOST_BYTES}")
