@@ -59,7 +59,7 @@ def remark(run: Record, event: dict[str, Any]) -> str:
         case "recovered":
             return telling.fault(run.faults[-1])
         case "checkpoint":
-            return f"checkpoint after {counted(event['iteration'], 'iteration')} in {event['folder']}"
+            return telling.kept(run)
     return ""
 
 

@@ -175,5 +175,5 @@ def _cell(column: str, value: Any) -> str:
     if value != value:
         return "-"
     if column == "relative_error":
-        return f"{value:+.2%}"
+        return f"{value:+z.2%}"
     return format_s(float(value)) if column.endswith("_s") else f"{value:g}"

@@ -59,7 +59,7 @@ class Blame:
     def verdict(self) -> str:
         """One sentence, whether or not there is a suspect."""
         if abs(self.error_s) <= ROUNDING * self.iteration_s:
-            return "an iteration is as long as predicted"
+            return "on average an iteration is as long as predicted"
         how = "longer" if self.error_s > 0 else "shorter"
         share = f" ({abs(self.error_s) / self.iteration_s:.1%})" if self.iteration_s > 0 else ""
         error = f"on average an iteration is {format_s(abs(self.error_s))}{share} {how}"

@@ -17,10 +17,11 @@ from dtfm_lab.compare.drift import Drift, drift
 from dtfm_lab.compare.refit import Refit, refit
 from dtfm_lab.compare.scene import ACTION
 from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.origin import origin
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.domain.units import FloatArray, format_s
 
 SHOWN = 5
 """suspects in a notebook's output"""
@@ -126,7 +127,7 @@ class Comparison:
 
         Raises TraceError where the measured trace is of another plan, or does not hold its schedule.
         """
-        return refit(self, plan, simulate)
+        return refit(self.measured, self.iteration_error, plan, simulate)
 
     def summary(self) -> dict[str, Any]:
         """What ``dtfm-lab compare --json`` prints."""
@@ -150,13 +151,20 @@ class Comparison:
             "drift": self.drift.summary(),
         }
 
-    def _repr_html_(self) -> str:
-        told = [self.verdict, *self.suspects["sentence"].head(SHOWN)]
+    @property
+    def sentence(self) -> str:
+        """``predicted 161 ms, measured 160 ms (virtual clock, emulated links, on CPU): error +0.55%``"""
         return (
-            f"<p>predicted {self.predicted_iteration_s:.4g} s, measured {self.measured.iteration_s:.4g} s "
-            f"({self.measured.context.clock} clock): error {self.iteration_error:+.2%}</p>"
-            f"{''.join(f'<p>{escape(line)}</p>' for line in told)}{self.kinds.to_html()}"
+            f"predicted {format_s(self.predicted_iteration_s)}, measured {format_s(self.measured.iteration_s)} "
+            f"({origin(self.measured.context)}): error {self.iteration_error:+.2%}"
         )
+
+    def __repr__(self) -> str:
+        return f"<Comparison {self.sentence}>"
+
+    def _repr_html_(self) -> str:
+        told = [self.sentence, self.verdict, *self.suspects["sentence"].head(SHOWN)]
+        return f"{''.join(f'<p>{escape(line)}</p>' for line in told)}{self.kinds.to_html()}"
 
     def _mean_durations(self, by: str, rows: pd.DataFrame) -> pd.DataFrame:
         groups = rows.groupby(by)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,9 +17,6 @@ from dtfm_lab.domain.rehearsal import reduced
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
 from dtfm_lab.domain.units import format_s, to_gbps
-
-if TYPE_CHECKING:
-    from dtfm_lab.compare.comparison import Comparison
 
 COLUMNS = ["of", "name", "stage", "replica", "kind", "what", "drawn", "fitted", "low", "high", "count", "note"]
 COMPUTE = "compute_s"
@@ -78,15 +75,20 @@ class Refit:
             "sentence": self.sentence,
         }
 
+    def __repr__(self) -> str:
+        return f"<Refit {self.sentence}>"
+
     def _repr_html_(self) -> str:
         return f"<p>{self.sentence}</p>{self.table.to_html(index=False)}"
 
 
-def refit(comparison: Comparison, plan: Plan, simulate: Callable[..., Trace]) -> Refit:
+def refit(measured: Trace, error_before: float, plan: Plan, simulate: Callable[..., Trace]) -> Refit:
     """Fit links and computations to what was measured, and predict the iteration anew.
 
     Parameters
     ----------
+    error_before
+        Relative error of the iteration as it was predicted.
     plan
         What ran, or the whole plan of which a part ran.
     simulate
@@ -97,7 +99,6 @@ def refit(comparison: Comparison, plan: Plan, simulate: Callable[..., Trace]) ->
     TraceError
         The measured trace is of another plan, or does not hold its schedule.
     """
-    measured = comparison.measured
     plan = reduced(plan, measured.context.rehearsed)
     check_same_plan(plan, measured)
     links, computations = fit_links(plan, measured), fit_computations(measured)
@@ -109,7 +110,7 @@ def refit(comparison: Comparison, plan: Plan, simulate: Callable[..., Trace]) ->
         profile=profile,
         measured=measured.context,
         predicted=predicted,
-        error_before=comparison.iteration_error,
+        error_before=error_before,
         error=iteration_error(predicted, measured),
         checked_error=_checked(plan, measured, simulate),
     )

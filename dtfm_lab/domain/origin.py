@@ -7,12 +7,12 @@ from dtfm_lab.domain.trace import RunContext
 
 
 def origin(context: RunContext) -> str:
-    """``virtual clock, emulated links, on cpu``; then the rehearsed part and the stand-in, where there is one."""
+    """``virtual clock, emulated links, on CPU``; then the rehearsed part and the stand-in, where there is one."""
     parts = [f"{context.clock} clock", f"{context.links} links"]
     if context.source == "measured":
-        parts.append(f"on {context.runs_on}")
+        parts.append(f"on {context.runs_on.upper()}")
     if context.rehearsed is not None:
         parts.append(f"rehearsing {sentence(context.rehearsed)}")
     if context.stand_in:
-        parts.append(f"{context.stand_in} standing in")
+        parts.append(f"{context.stand_in} as model")
     return ", ".join(parts)

@@ -14,7 +14,7 @@ from dtfm_lab.domain.origin import origin
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.palette import BLUE, EDGES, FAINT, GREEN, GREY, LINE_GREY, ORANGE, SKY, VERMILLION, YELLOW
-from dtfm_lab.figures.theme import LEGEND_BELOW, described, literal, titled, with_headings
+from dtfm_lab.figures.theme import LEGEND_BELOW, described, literal, short, titled, with_headings
 
 MOST_ROWS = 14
 """suspects, and those who differ most; more would not be read"""
@@ -66,12 +66,15 @@ def blame(comparison: Comparison) -> go.Figure:
     figure.update_xaxes(title_text=f"makes an iteration longer than predicted by ({unit})", zeroline=True)
     figure.update_xaxes(zerolinecolor=LINE_GREY, zerolinewidth=1.5)
     figure.update_yaxes(categoryorder="array", categoryarray=names, range=[len(names) - 0.4, -0.6], type="category")
-    figure.update_yaxes(showgrid=False)
+    told = zip(shown["of"], short(shown["name"]), strict=True)
+    ticks = [f"card of {name}" if of == "card" else name for of, name in told]
+    figure.update_yaxes(showgrid=False, tickvals=names, ticktext=ticks)
     suspects = comparison.suspects
     title = (
         str(suspects["sentence"].iloc[0]).replace("->", "→") if len(suspects) else "no link and no device stands out"
     )
     left_out = f" · first {len(shown)} of {len(rows)}" if len(shown) < len(rows) else ""
+    figure.update_layout(showlegend=True)
     titled(
         described(figure, f"{comparison.verdict}. {' '.join(f'{s}.' for s in suspects['sentence'].head(3))}"),
         title,

@@ -12,7 +12,7 @@ from dtfm_lab.domain.schedule import COMPUTE, SENDS, Kind
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.pairs import add_pairs, percent
 from dtfm_lab.figures.palette import BLUE, KIND_NAMES
-from dtfm_lab.figures.theme import LEGEND_BELOW, literal, titled
+from dtfm_lab.figures.theme import LEGEND_BELOW, literal, short, titled
 
 MOST_ROWS = 16
 """stages and links with the largest errors; more would not be read"""
@@ -91,4 +91,6 @@ def _arrivals(figure: go.Figure, error_s: pd.Series) -> None:
         col=2,
     )
     figure.update_xaxes(title_text=f"predicted − measured arrival ({unit})", row=1, col=2)
+    names = [literal(link.replace("->", "→")) for link in error_s.index]
+    figure.update_yaxes(tickvals=names, ticktext=short(error_s.index), row=1, col=2)
     figure.update_yaxes(autorange="reversed", type="category", side="right", row=1, col=2)

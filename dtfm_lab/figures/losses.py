@@ -9,6 +9,7 @@ from dtfm_lab.domain.origin import origin
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.figures.palette import BLUE, LINE_GREY, ORANGE
 from dtfm_lab.figures.theme import LEGEND_BELOW, titled
+from dtfm_lab.files.losses import losses as losses_table
 
 
 def losses(trace: Trace) -> go.Figure:
@@ -20,10 +21,11 @@ def losses(trace: Trace) -> go.Figure:
     values = list(context.losses)
     if not values:
         raise TraceError(f"the {context.source} trace holds no losses; wanted one of a real run")
-    iterations = list(range(len(values)))
+    table = losses_table(trace)
+    known = table["training_loss"].notna()
     figure = go.Figure(
         go.Scatter(
-            x=iterations,
+            x=table["iteration"][known].tolist(),
             y=values,
             mode="lines+markers" if len(values) <= 100 else "lines",
             line={"color": BLUE, "width": 2.5},
@@ -34,13 +36,12 @@ def losses(trace: Trace) -> go.Figure:
         )
     )
     if context.held_out:
-        done, held_out = zip(*context.held_out, strict=True)
         figure.add_scatter(
-            x=[n - 1 for n in done],
-            y=held_out,
+            x=[done for done, _ in context.held_out],
+            y=[loss for _, loss in context.held_out],
             mode="markers",
             marker={"color": ORANGE, "size": 11, "symbol": "diamond"},
-            hovertemplate="after iteration %{x}: held-out loss %{y:.4f}<extra></extra>",
+            hovertemplate="after %{x} iterations: held-out loss %{y:.4f}<extra></extra>",
             name="held-out text",
         )
     if context.unigram_entropy is not None:
@@ -50,7 +51,7 @@ def losses(trace: Trace) -> go.Figure:
             annotation_text="without context (unigram entropy)",
             annotation_position="bottom left",
         )
-    figure.update_xaxes(title_text="iteration", tickformat="d", rangemode="tozero")
+    figure.update_xaxes(title_text="iterations done", tickformat="d")
     if len(values) <= 20:
         figure.update_xaxes(dtick=1)
     figure.update_yaxes(title_text="mean loss (nats per token)")

@@ -14,7 +14,7 @@ from dtfm_lab.compare.refit import in_units
 from dtfm_lab.domain.origin import origin
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.figures.palette import CAUSE_COLORS, EDGES, FAINT, KIND_NAMES, LINE_GREY
-from dtfm_lab.figures.theme import described, literal, titled, with_headings
+from dtfm_lab.figures.theme import described, literal, short, titled, with_headings
 from dtfm_lab.figures.ticks import log_ticks
 
 MOST_ROWS = 10
@@ -136,14 +136,19 @@ def _add(figure: go.Figure, what: str, rows: pd.DataFrame, number: int, limits: 
             text=f"{in_units(what, row.drawn)} → {in_units(what, row.fitted)}", x=1.0, xref="x domain", xanchor="left",
             xshift=8, y=name, showarrow=False, row=number, col=1,
         )  # fmt: skip
-    axis = {"type": "category", "categoryorder": "array", "categoryarray": names}
+    axis = {"type": "category", "categoryorder": "array", "categoryarray": names, "tickvals": names}
+    axis["ticktext"] = [
+        _told_as(row, name) for row, name in zip(rows.itertuples(index=False), short(rows["name"]), strict=True)
+    ]
     figure.update_yaxes(**axis, range=[len(names) - 0.4, -0.6], showgrid=False, row=number, col=1)
 
 
 def _name(row: Any) -> str:
-    if row.of == "link":
-        return literal(row.name.replace("->", "→"))
-    return literal(f"{row.name} · {KIND_NAMES[Kind(row.kind)]} of stage {row.stage}")
+    return _told_as(row, literal(row.name).replace("-&gt;", "→").replace("->", "→"))
+
+
+def _told_as(row: Any, name: str) -> str:
+    return name if row.of == "link" else f"{name} · {KIND_NAMES[Kind(row.kind)]} of stage {row.stage}"
 
 
 def _hover(row: Any) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import itertools
 import textwrap
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -13,6 +15,9 @@ from dtfm_lab.planning.search import PROVEN
 
 SUBTITLE_LETTERS = 130
 """that fit into the width of a notebook cell"""
+TITLE_LETTERS = 100
+TITLE_LINE_PX = 22
+NAME_LETTERS = 26
 SUBTITLE_LINE_PX = 16
 HEADING_PX = 22
 WORDLESS = " "
@@ -67,10 +72,13 @@ def template(dark: bool = False) -> go.layout.Template:
 def titled(figure: go.Figure, title: str, subtitle: str = "", **layout: Any) -> go.Figure:
     """The figure in the lab's look, in place, a long subtitle in several lines; ``layout`` adds to it."""
     lines = [literal(line) for line in textwrap.wrap(subtitle, SUBTITLE_LETTERS)]
+    title_lines = [literal(line) for line in textwrap.wrap(title, TITLE_LETTERS)]
+    top = 64 + TITLE_LINE_PX * max(0, len(title_lines) - 1)
+    top += 20 + SUBTITLE_LINE_PX * (len(lines) - 1) if lines else 0
     figure.update_layout(
         template=template(),
-        title={"text": literal(title), "subtitle": {"text": "<br>".join(lines)}},
-        margin={"t": 64 + (20 + SUBTITLE_LINE_PX * (len(lines) - 1) if lines else 0), "r": 32, "b": 60, "l": 32},
+        title={"text": "<br>".join(title_lines), "subtitle": {"text": "<br>".join(lines)}},
+        margin={"t": top, "r": 32, "b": 60, "l": 32},
     )
     figure.update_layout(**layout)
     return figure
@@ -89,6 +97,29 @@ def literal(text: str) -> str:
     For every name that a user gives; ``titled`` sees to titles.
     """
     return html.escape(text, quote=False).replace("$", "&#36;").replace("%{", "&#37;{")
+
+
+def short(names: Iterable[str]) -> list[str]:
+    """Devices, and links "a -> b", as they fit beside an axis; literal. Where one is long, what all have in common at
+    their beginning or end is left out, and then the middle of what is still long."""
+    links = [name.split(" -> ") for name in names]
+    every = sorted({end for link in links for end in link})
+    before = after = 0
+    if len(every) > 1 and max(map(len, every)) > NAME_LETTERS:
+        before = _in_common(every)
+        after = _in_common([end[before:][::-1] for end in every])
+
+    def said(end: str) -> str:
+        left = ("…" if before else "") + end[before : len(end) - after] + ("…" if after else "")
+        return left if len(left) <= NAME_LETTERS else f"{left[: NAME_LETTERS // 2]}…{left[1 - NAME_LETTERS // 2 :]}"
+
+    return [literal(" → ".join(map(said, link))) for link in links]
+
+
+def _in_common(texts: Sequence[str]) -> int:
+    """Letters at the beginning that all have in common."""
+    alike = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
+    return sum(1 for _ in alike)
 
 
 def described(figure: go.Figure, words: str) -> go.Figure:

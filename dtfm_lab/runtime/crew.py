@@ -38,7 +38,7 @@ from dtfm_lab.runtime.spec import RunSpec
 HEAD_START_S = 0.02
 """between the order to begin an iteration and its moment 0"""
 PROMPT = "It is a truth "
-"""what a model that was asked for text goes on from"""
+"""what a model that was trained on the lab's own text goes on from"""
 MOST_FALLS = 3
 """of one device in one iteration; more than that is no accident"""
 FIRST_REHEARSAL, FIRST_EVALUATION = -(10**4), -(10**6)
@@ -180,8 +180,9 @@ class Crew:
         """Let the trained model write, one worker doing it."""
         if self._done != done or self._checkpoint is None:
             return
-        answers = self._roster.all("write", folder=self._checkpoint[1], prompt=PROMPT)
-        tell("text", prompt=PROMPT, text=answers[0]["text"])
+        prompt = PROMPT if self._spec.text is None else ""
+        answers = self._roster.all("write", folder=self._checkpoint[1], prompt=prompt)
+        tell("text", prompt=prompt, text=answers[0]["text"])
 
     def _begin(self, do: str, **order: Any) -> list[Answer]:
         return self._roster.all(do, began_monotonic_s=time.monotonic() + HEAD_START_S, **order)

@@ -49,7 +49,9 @@ class Record:
         """what the trained model wrote after ``prompt``"""
         self.prompt = ""
         self.conditions: dict[str, str] = {}
-        """of the devices that are not as they were: lost, back, paused, slow"""
+        """of the devices that are not as they were: lost, back, paused, 2 x slower"""
+        self.slowdowns: dict[str, float] = {}
+        """how many times slower devices were made; a replacement is as slow"""
         self._spans: dict[int, list[Span]] = defaultdict(list)
         self._torch = ""
         self._lock = threading.RLock()
@@ -166,10 +168,15 @@ class Record:
     def _go_back(self, event: Event) -> None:
         """An iteration and all after it will be done anew: what they told is void."""
         again = event["iteration"]
-        self.conditions[event["device"]] = "back"
+        self.conditions[event["device"]] = slower(self.slowdowns.get(event["device"], 1.0)) or "back"
         self.faults += (Fault(again, event["device"], event["how"], event["state_from"], event["lost_s"]),)
         del self.losses[max(0, again - self.spec.first_iteration) :]
         for iteration in [i for i in self._spans if i >= again]:
             del self._spans[iteration]
         self.checkpoints = tuple((done, folder) for done, folder in self.checkpoints if done <= again)
         self.held_out = tuple((done, loss) for done, loss in self.held_out if done <= again)
+
+
+def slower(times: float) -> str:
+    """``2 x slower``; empty where it is as fast as ever."""
+    return f"{times:.3g} x slower" if times > 1 else ""

@@ -16,7 +16,7 @@ from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.runtime import telling, warm
-from dtfm_lab.runtime.record import LAST_EVENTS, Event, Record
+from dtfm_lab.runtime.record import LAST_EVENTS, Event, Record, slower
 from dtfm_lab.runtime.spec import RunSpec
 
 SLOWEST = 1000.0
@@ -115,9 +115,10 @@ class Run(Record):
         """Let this device compute so many times slower from its next computation on; 1: as before."""
         times = self.check_factor(factor)
         self._command(device, "slow", factor=times)
+        self.slowdowns[device] = times
         self.conditions.pop(device, None)
-        if times > 1:
-            self.conditions[device] = f"{times:.3g} x slower"
+        if said := slower(times):
+            self.conditions[device] = said
 
     def rank_of(self, device: str) -> int:
         """Raises UnknownName where no worker stands for it."""

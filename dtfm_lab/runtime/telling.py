@@ -8,6 +8,7 @@ from typing import NamedTuple
 from dtfm_lab.domain.faults import Fault
 from dtfm_lab.domain.rehearsal import sentence
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.planning import sentences
 from dtfm_lab.runtime.record import Record
 from dtfm_lab.runtime.spec import RunSpec
 
@@ -38,15 +39,14 @@ def device_rows(run: Record) -> list[DeviceRow]:
 def doing(run: Record) -> str:
     """Where it is: "3 of 8 iterations done", "stopped after 3 of 8 iterations"."""
     whole = f"{len(run.losses)} of {run.spec.iterations} iterations"
-    if run.spec.first_iteration:
-        whole += f" after the first {run.spec.first_iteration}"
+    before = f", {run.spec.first_iteration} before them" if run.spec.first_iteration else ""
     return {
         "starting": f"starting {len(run.spec.workers)} workers",
-        "profiling": "rehearsing, to know what computations cost here",
-        "running": f"{whole} done",
-        "done": f"{whole} done",
-        "stopped": f"stopped after {whole}",
-        "failed": f"failed after {whole}",
+        "profiling": "profiling: a few iterations on copies, to know what computations cost here",
+        "running": f"{whole} done{before}",
+        "done": f"{whole} done{before}",
+        "stopped": f"stopped after {whole}{before}",
+        "failed": f"failed after {whole}{before}",
     }[run.status]
 
 
@@ -65,6 +65,14 @@ def pace(run: Record) -> str:
     if run.stretched:
         said += f"; {run.stretched} computation times stretched, because the drawn devices outrun this machine"
     return said
+
+
+def kept(run: Record) -> str:
+    """The newest checkpoint, and where it is; empty where there is none."""
+    if not run.checkpoints:
+        return ""
+    done, folder = run.checkpoints[-1]
+    return f"checkpoint after {sentences.counted(done, 'iteration')} in {folder}"
 
 
 def learnt(run: Record) -> str:

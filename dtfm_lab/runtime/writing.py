@@ -30,7 +30,7 @@ def model_of(folder: str | Path) -> tuple[nn.Module, Job]:
     return model, job
 
 
-def write(model: nn.Module, seq_len: int, prompt: str, n_bytes: int, *, seed: int = 0, temperature: float = 1.0) -> str:
+def write(model: nn.Module, seq_len: int, prompt: str, n_bytes: int, *, seed: int = 0, temperature: float = 0.8) -> str:
     """So many bytes after the prompt, each drawn from what the model says of the last ``seq_len``; 0: the likeliest.
 
     What is no UTF-8 reads as U+FFFD.

@@ -64,7 +64,7 @@ class ComparePanel:
             f"predicted {format_s(comparison.predicted_iteration_s)}, measured "
             f"<b>{format_s(comparison.measured.iteration_s)}</b> (median of {comparison.measured.n_iterations}, "
             f"{escape(origin(context))}): <b>error {comparison.iteration_error:+.2%}</b>; "
-            f"{context.late_messages} late messages, {context.overruns} overruns. Negative: predicted too little.",
+            f"{context.late_messages} late messages, {context.overruns} overruns. Errors are predicted less measured.",
             "figure",
         )
         begin(self._tell(comparison), self._complain)
@@ -140,7 +140,7 @@ def _rows(frame: pd.DataFrame, label: str) -> list[list[str]]:
             format_s(float(row["predicted_s"])),
             format_s(float(row["measured_s"])),
             format_s(float(row["error_s"])),
-            "" if pd.isna(row["relative_error"]) else f"{row['relative_error']:+.1%}",
+            "" if pd.isna(row["relative_error"]) else f"{row['relative_error']:+z.1%}",
         ]
         for name, row in frame.iterrows()
     ]

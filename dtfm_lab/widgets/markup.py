@@ -90,7 +90,8 @@ def curve(
     told = f"{label}: {values[0]:.3f} to {values[-1]:.3f} {unit}"
     told += "".join(f"; {name} {value:.3f}" for value, name, _ in ends[1:])
     return (
-        f'<svg class="dtfm-curve" width="{width}" height="{height}" role="img" aria-label="{escape(told)}">'
+        f'<svg class="dtfm-curve" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'role="img" aria-label="{escape(told)}">'
         f'<text x="{left}" y="13" class="dtfm-curve-title">{escape(label)}, {escape(unit)}</text>'
         f'<path d="M{left} {top}V{bottom}H{right}" class="dtfm-axis"/>{ticks}{drawn}{_end_labels(ends, y, right + 7)}'
         f'<text x="{left}" y="{height - 10}">{first}</text>'

@@ -130,7 +130,7 @@ class RunPanel:
         await self._conclude(run)
 
     async def _conclude(self, run: Run) -> None:
-        measured = run.trace()
+        measured = await asyncio.to_thread(run.trace)
         self.written.value = _written(run, measured)
         predicted = await asyncio.to_thread(_predicted, run, measured, " from the profile taken before")
         self._schedule.show(predicted)
@@ -148,7 +148,7 @@ class RunPanel:
         pace = telling.pace(run)
         if pace and run.running and self._expected_s:
             pace += f"; an iteration lasts some {self._expected_s:.2g} s"
-        said = [telling.doing(run), pace, telling.counted(run), telling.reduced(run.spec)]
+        said = [telling.doing(run), pace, telling.counted(run), telling.kept(run), telling.reduced(run.spec)]
         self.status.value = markup.line(escape("; ".join(filter(None, said))))
         self.losses.value = _losses(run)
         self.faults.show()
