@@ -53,7 +53,7 @@ def test_another_network_is_found_under_noise(seed, schedule):
     assert rows["fitted"].to_numpy() == pytest.approx(truth.latency_s[i, j], rel=1e-6)
     assert found.topology.latency_s[i, j] == pytest.approx(rows["fitted"].to_numpy())
     assert abs(found.error) < 0.03
-    assert abs(found.checked_error) < 0.05
+    assert abs(found.checked_error) < 0.1, "what it is checked on is as noisy"
 
 
 def test_without_noise_the_refit_is_the_truth_and_says_what_is_off():

@@ -89,7 +89,7 @@ def test_interrupted_it_keeps_the_rows_so_far(monkeypatch: pytest.MonkeyPatch, r
         yield from rows[:2]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(story, "baseline_runs", two_and_a_sigint)
+    monkeypatch.setattr("dtfm_lab.lab.runs.baseline_runs", two_and_a_sigint)
     assert list(story.baselines(small_plan())["placement"]) == NAMES[:2]
 
 
