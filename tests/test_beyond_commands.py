@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,26 +13,10 @@ import numpy as np
 import pytest
 
 import dtfm_lab as lab
-from dtfm_lab import cli
 from dtfm_lab.cli import beyond
 from dtfm_lab.runtime.probe import join, listening
 
 Shell = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
-    """``shell("probe", "--local", "3")`` is (exit status, stdout, stderr), in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["dtfm-lab", *arguments])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(left.value.code or 0), captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture(scope="module")

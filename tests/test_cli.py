@@ -23,21 +23,6 @@ from dtfm_lab.simulation.sweeps import OF_THE_JOB
 Shell = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
-    """``shell("plan", "worldwide")`` is (exit status, stdout, stderr), in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["dtfm-lab", *arguments])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(left.value.code or 0), captured.out, captured.err
-
-    return run
-
-
 PLAN_KEYS = {
     "cost_s",
     "data_parallel_s",

@@ -14,6 +14,7 @@ import pandas as pd
 from dtfm_lab.compare.beside import iteration_error, predicted_by, predicted_iteration_s
 from dtfm_lab.compare.blame import NOBODY, Blame, blame
 from dtfm_lab.compare.drift import Drift, drift
+from dtfm_lab.compare.records import records
 from dtfm_lab.compare.refit import Refit, refit
 from dtfm_lab.compare.scene import ACTION
 from dtfm_lab.domain.errors import TraceError
@@ -141,12 +142,12 @@ class Comparison:
             "rows": len(self.rows),
             "late_messages": context.late_messages,
             "overruns": context.overruns,
-            "iterations": _records(self.iterations),
-            "kinds": _records(self.kinds),
-            "stages": _records(self.stages),
-            "devices": _records(self.devices),
-            "links": _records(self.links),
-            "suspects": _records(self.suspects, index=False),
+            "iterations": records(self.iterations),
+            "kinds": records(self.kinds),
+            "stages": records(self.stages),
+            "devices": records(self.devices),
+            "links": records(self.links),
+            "suspects": records(self.suspects, index=False),
             "verdict": self.verdict,
             "drift": self.drift.summary(),
         }
@@ -223,9 +224,3 @@ def _with_errors(frame: pd.DataFrame) -> pd.DataFrame:
     frame["error_s"] = frame["predicted_s"] - frame["measured_s"]
     frame["relative_error"] = frame["error_s"] / frame["measured_s"].where(frame["measured_s"] > 0)
     return frame
-
-
-def _records(frame: pd.DataFrame, *, index: bool = True) -> list[dict[str, Any]]:
-    """Rows as plain dictionaries, None for what is not a number."""
-    flat = (frame.reset_index() if index else frame).astype(object)
-    return [{str(k): v for k, v in row.items()} for row in flat.where(flat.notna(), None).to_dict("records")]

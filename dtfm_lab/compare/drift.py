@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.compare.intervals import CONFIDENCE, Estimate
+from dtfm_lab.compare.records import records
 from dtfm_lab.compare.scene import ACTION
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.units import format_s
@@ -74,7 +75,7 @@ class Drift:
         return {
             "threshold_s": self.threshold_s,
             "devices": self.devices.to_dict("records"),
-            "iterations": _plain(self.iterations),
+            "iterations": records(self.iterations),
             "growth_s": growth,
             "grows": self.grows,
             "sentence": self.sentence,
@@ -122,8 +123,3 @@ def _growth(late_s: pd.Series) -> Estimate:
 
     found = theilslopes(late_s.to_numpy(), late_s.index.to_numpy(), CONFIDENCE)
     return Estimate(float(found.slope), float(found.low_slope), float(found.high_slope))
-
-
-def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    flat = frame.reset_index().astype(object)
-    return [{str(k): v for k, v in row.items()} for row in flat.where(flat.notna(), None).to_dict("records")]

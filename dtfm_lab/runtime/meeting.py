@@ -17,6 +17,8 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import Any
 
+from dtfm_lab.runtime.probe.wire import is_loopback
+
 START_S = 300.0
 """for all workers of a run to come"""
 ASK_EVERY_S = 5.0
@@ -167,10 +169,6 @@ def come_in(address: str, port: int, secret: bytes, rank: int, wait_s: float = S
     hello = {"rank": rank, "address": own, "round_trip_s": clock.round_trip_s}
     connection.send_bytes(json.dumps(hello).encode())
     return CrewConnection(connection, clock), own
-
-
-def is_loopback(address: str) -> bool:
-    return address.startswith("127.") or address in ("::1", "localhost")
 
 
 def names_of(ranks: Collection[int], name: Callable[[int], str], most: int = 4) -> str:

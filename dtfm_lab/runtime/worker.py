@@ -24,7 +24,7 @@ from dtfm_lab.runtime.corpus import Corpus
 from dtfm_lab.runtime.device_math import DeviceMath
 from dtfm_lab.runtime.doorstep import Doorstep
 from dtfm_lab.runtime.execute import AT_ONCE, Executor
-from dtfm_lab.runtime.incoming import sources, targets
+from dtfm_lab.runtime.neighbours import sources, targets
 from dtfm_lab.runtime.passes import Batch
 from dtfm_lab.runtime.processors import make_processor
 from dtfm_lab.runtime.profile import ComputeLog

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from incoming import incoming
 
 from dtfm_lab.domain.links import Passage
 from dtfm_lab.domain.plan import Plan
@@ -18,7 +19,6 @@ from dtfm_lab.domain.trace import Span
 from dtfm_lab.runtime.clocks import VirtualClock
 from dtfm_lab.runtime.device_math import DeviceMath
 from dtfm_lab.runtime.execute import Executor
-from dtfm_lab.runtime.incoming import incoming
 from dtfm_lab.runtime.profile import ComputeLog
 from dtfm_lab.runtime.spec import RunSpec
 from dtfm_lab.runtime.text import TextBatches

@@ -21,8 +21,6 @@ LONGEST_LINE = 2**20
 HANDSHAKE_S = 5.0
 """for a newcomer to show that it knows the token"""
 
-LOOPBACK = ("127.", "::1")
-
 
 class Lost(Exception):
     """The other end is gone, silent, or speaks something else; the message says which."""
@@ -171,7 +169,7 @@ def check_options(**ranges: tuple[float, float, float]) -> None:
 
 
 def is_loopback(address: str) -> bool:
-    return address.startswith(LOOPBACK)
+    return address.startswith("127.") or address in ("::1", "localhost")
 
 
 def reason(error: OSError) -> str:

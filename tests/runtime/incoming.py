@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dtfm_lab.domain.schedule import ACROSS_STAGES, RECEIVES, SENDS, Action, Kind
+from dtfm_lab.domain.schedule import ACROSS_STAGES, SENDS, Action, Kind
 from dtfm_lab.runtime.codec import Codec
 from dtfm_lab.runtime.pieces import pieces_of
 from dtfm_lab.runtime.spec import RunSpec
@@ -32,26 +32,6 @@ def incoming(
         return lambda iteration: (together if spec.synchronises(iteration) else alone).get(source, ())
 
     return {source: of(source) for source in {*alone, *together}}
-
-
-def sources(spec: RunSpec, position: int, replica: int) -> list[int]:
-    """The ranks that send to this worker."""
-    return _other_ends(spec, position, replica, RECEIVES)
-
-
-def targets(spec: RunSpec, position: int, replica: int) -> list[int]:
-    """The ranks that this worker sends to."""
-    return _other_ends(spec, position, replica, SENDS)
-
-
-def _other_ends(spec: RunSpec, position: int, replica: int, kinds: Collection[Kind]) -> list[int]:
-    ends = {
-        spec.rank(*step.action.other_end(replica, spec.plan.job.n_replicas))
-        for synchronise in (False, True)
-        for step in spec.programs(synchronise=synchronise).of(position, replica)
-        if step.action.kind in kinds
-    }
-    return sorted(ends)
 
 
 def _by_source(
