@@ -6,11 +6,12 @@ import { build, context } from "esbuild";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 const CANVASES = ["editor", "convergence", "groups", "gantt", "candidates"];
+const named = process.argv.slice(2).filter((word) => !word.startsWith("--")); // npm run build -- gantt: this one only
 const BUNDLED = ["cytoscape", "cytoscape-edgehandles", "lodash.memoize", "lodash.throttle"];
 
 const options = {
   absWorkingDir: here("."),
-  entryPoints: CANVASES.flatMap((name) => [`src/${name}.js`, `src/${name}.css`]),
+  entryPoints: (named.length ? named : CANVASES).flatMap((name) => [`src/${name}.js`, `src/${name}.css`]),
   outdir: here("../dtfm_lab/widgets/static"),
   bundle: true,
   minify: true,

@@ -29,6 +29,12 @@ class Bench(traitlets.HasTraits):
     comparison = traitlets.Instance(Comparison, allow_none=True)
     message = traitlets.Unicode("")
     """what went wrong last, one line; empty if nothing did"""
+    selected = traitlets.Tuple()
+    """names of the devices that a person has selected, in whichever view"""
+    selected_link = traitlets.Tuple()
+    """(source, target) names of the link that a person has selected; empty for none"""
+    dark = traitlets.Bool(False)
+    """whether the page is"""
     step = traitlets.Unicode("network")
     """where it went wrong: network, plan, schedule or run"""
 

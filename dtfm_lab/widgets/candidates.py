@@ -1,14 +1,11 @@
 """A table to choose from: each schedule on one plan, filled in as rows are computed."""
 
-from pathlib import Path
-
-import anywidget
 import traitlets
 
-STATIC = Path(__file__).parent / "static"
+from dtfm_lab.widgets.view import STATIC, View
 
 
-class CandidatesView(anywidget.AnyWidget):
+class CandidatesView(View):
     """Draws rows {"name", "iteration_s", "bubble", "memory", "fits", "problem"}; a click sets ``chosen``.
 
     A row that is not computed yet has a name only; one that cannot be has ``problem``, a line that says why.

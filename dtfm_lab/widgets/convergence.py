@@ -1,16 +1,14 @@
 """The live curve of a search: best cost so far, lower bound, and the gap between them."""
 
-from pathlib import Path
-
-import anywidget
 import numpy as np
 import traitlets
 
-STATIC = Path(__file__).parent / "static"
+from dtfm_lab.widgets.view import STATIC, View
+
 N_COLUMNS = 4
 
 
-class ConvergenceView(anywidget.AnyWidget):
+class ConvergenceView(View):
     """Draws named series of rows (evaluations, seconds of search, best cost s, lower bound s).
 
     Only new rows travel. A view that is opened late says hello and is sent everything.

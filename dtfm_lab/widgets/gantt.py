@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import anywidget
 import numpy as np
 import numpy.typing as npt
 import traitlets
 
-STATIC = Path(__file__).parent / "static"
+from dtfm_lab.widgets.view import STATIC, View
+
 NO_BAR = -1
 FIRST_MESSAGE = -2
 """in ``after``: message m is written FIRST_MESSAGE - m"""
@@ -95,7 +94,7 @@ NO_MESSAGES = Messages.of([], [], [], [], [], [])
 NO_PATH = CriticalPath.of([], [], [], [])
 
 
-class GanttView(anywidget.AnyWidget):
+class GanttView(View):
     """Draws bars on rows over time; times in seconds.
 
     Predicted bars are traits. Measured bars stream as messages: a view appends what is new, and

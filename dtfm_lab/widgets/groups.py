@@ -1,15 +1,13 @@
 """A plan's coarsened graph: its device groups in path order, and the matching behind each hop."""
 
-from pathlib import Path
-
-import anywidget
 import traitlets
 
-STATIC = Path(__file__).parent / "static"
+from dtfm_lab.widgets.view import STATIC, View
+
 NO_EDGE = -1
 
 
-class GroupsView(anywidget.AnyWidget):
+class GroupsView(View):
     """Draws device groups, one a stage, as a path; a matrix above 16 groups.
 
     Clicking the edge from stage ``s`` to ``s + 1`` sets ``selected_edge`` to ``s`` and opens its matching.

@@ -1,4 +1,4 @@
-"""Steps 3 and 4: the groups of the plan and the Gantt chart of one iteration."""
+"""Step 4: the Gantt chart of one iteration under a schedule."""
 
 from __future__ import annotations
 
@@ -14,42 +14,12 @@ from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.choices import Choices
 from dtfm_lab.widgets.comparing import Comparing
 from dtfm_lab.widgets.gantt import GanttView
-from dtfm_lab.widgets.groups import GroupsView
 from dtfm_lab.widgets.predictions import Prediction
 from dtfm_lab.widgets.tasks import begin
 
 ROW_HEIGHT = 20
 CHART_MARGIN = 90
 EMPTY_HEIGHT = 160
-
-
-class GroupsPanel:
-    """Shows ``bench.plan`` as its coarsened graph."""
-
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-        self.groups = GroupsView(height=330)
-        self.view = self.groups
-        bench.observe(lambda _: self._show(), "plan")
-        self._show()
-
-    def _show(self) -> None:
-        plan = self._bench.plan
-        if plan is None:
-            self.groups.groups, self.groups.weights, self.groups.matchings = [], [], []
-            return
-        graph = plan.coarse_graph()
-        n = graph.number_of_nodes()
-        with self.groups.hold_sync():
-            self.groups.selected_edge = -1
-            self.groups.groups = [
-                {"stage": s, "devices": graph.nodes[s]["devices"], "cost_s": graph.nodes[s]["cost_s"]} for s in range(n)
-            ]
-            self.groups.weights = plan.cost.weights_s.tolist()
-            self.groups.matchings = [[list(pair) for pair in graph.edges[s, s + 1]["matching"]] for s in range(n - 1)]
-            self.groups.caption = (
-                "A circle is a stage's data-parallel group; a thick line is a hop of all pipelines, forward and back."
-            )
 
 
 class SchedulePanel:

@@ -16,10 +16,11 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.compare_panel import ComparePanel
+from dtfm_lab.widgets.groups_panel import GroupsPanel
 from dtfm_lab.widgets.network_panel import NetworkPanel
 from dtfm_lab.widgets.plan_panel import PlanPanel
 from dtfm_lab.widgets.run_panel import RunPanel
-from dtfm_lab.widgets.schedule_panel import GroupsPanel, SchedulePanel
+from dtfm_lab.widgets.schedule_panel import SchedulePanel
 
 
 class Lab(w.VBox):

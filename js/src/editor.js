@@ -4,7 +4,6 @@ import { cleanUps, frame, h, onTraits } from "./shared/dom.js";
 import * as docs from "./editor/document.js";
 import { arranged, placed } from "./editor/arrange.js";
 import { topologyGraph } from "./editor/graph.js";
-import { History } from "./editor/history.js";
 import { describe } from "./editor/inspector.js";
 import { sidePanel } from "./editor/panel.js";
 import { gpuLook } from "./editor/style.js";
@@ -26,8 +25,8 @@ function render({ model, el }) {
   const panel = sidePanel(side);
 
   const read = () => placed(docs.complete(model.get("document")));
-  const history = new History(read());
-  const now = () => history.present;
+  let present = read();
+  const now = () => present;
 
   const graph = topologyGraph(stage, {
     chosen: tellSelection,
@@ -40,7 +39,7 @@ function render({ model, el }) {
   /** One gesture: one entry in the history, one message. */
   function edit(next, chosen) {
     if (!docs.same(next, now())) {
-      history.record(next);
+      present = next;
       model.set("document", next);
     }
     show(chosen ?? graph.chosen());
@@ -66,13 +65,6 @@ function render({ model, el }) {
   function addDevice(region, { x, y }) {
     const [next, name] = docs.addDevice(now(), { region, gpu: model.get("gpus")[0] ?? "", x, y });
     edit(next, { devices: [name] });
-  }
-
-  function travel(document) {
-    if (!document) return;
-    model.set("document", document);
-    show(graph.chosen());
-    model.save_changes();
   }
 
   function remove() {
@@ -102,8 +94,8 @@ function render({ model, el }) {
     { name: "group", label: "Group", keys: "G", hint: "Make a region of the selected devices", run: group, possible: () => some("devices") },
     { name: "ungroup", label: "Ungroup", keys: "Shift+G", hint: "Take devices out of their region", run: ungroup, possible: () => some("regions") || inRegion() },
     null,
-    { name: "undo", label: "Undo", keys: "Ctrl+Z", hint: "Undo", run: () => travel(history.undo()), possible: () => history.undoable.length > 0 },
-    { name: "redo", label: "Redo", keys: "Ctrl+Y", hint: "Redo", run: () => travel(history.redo()), possible: () => history.redoable.length > 0 },
+    { name: "undo", label: "Undo", keys: "Ctrl+Z", hint: "Undo", run: () => model.send({ kind: "undo" }), possible: () => model.get("can_undo") },
+    { name: "redo", label: "Redo", keys: "Ctrl+Y", hint: "Redo", run: () => model.send({ kind: "redo" }), possible: () => model.get("can_redo") },
     null,
     { name: "fit", label: "Fit", keys: "F", hint: "Show everything", run: graph.fit, possible: always },
     { name: "arrange", label: "Arrange", keys: "no key", hint: "Lay devices out region by region", run: () => { edit(arranged(now())); graph.fit(); }, possible: () => now().devices.length > 1 },
@@ -153,7 +145,7 @@ function render({ model, el }) {
     if (docs.same(next, now())) return;
     const names = (document) => document.devices.map((device) => device.name).sort();
     const others = !docs.same(names(next), names(now()));
-    history.record(next);
+    present = next;
     graph.draw(next);
     if (others) graph.fit();
     refresh();
@@ -187,6 +179,7 @@ function render({ model, el }) {
   onTraits(model, ["selected"], takeSelection, cleanUp);
   onTraits(model, ["highlight", "gpus"], () => { graph.restyle(); refresh(); }, cleanUp);
   onTraits(model, ["problem", "summary"], tellStatus, cleanUp);
+  onTraits(model, ["can_undo", "can_redo"], () => bar.update(tool), cleanUp);
   onTraits(model, ["height"], resize, cleanUp);
 
   root.append(bar.element, main, status);

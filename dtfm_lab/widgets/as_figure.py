@@ -1,0 +1,60 @@
+"""The button under every view that shows the same as a plotly figure, which stands alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import ipywidgets as w
+import plotly.graph_objects as go
+from IPython.display import display
+
+from dtfm_lab import figures
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.tasks import begin
+
+
+class AsFigure:
+    """``button`` draws what ``make`` returns into ``output``, and puts it away again; ``figure`` is the last one.
+
+    ``make`` runs on a thread and returns None where there is nothing to show yet; a LabError is told by
+    ``complain``.
+    """
+
+    def __init__(
+        self, make: Callable[[], go.Figure | None], bench: Bench | None, complain: Callable[[str], None]
+    ) -> None:
+        self._make, self._bench, self._complain = make, bench, complain
+        self.figure: go.Figure | None = None
+        self.button = w.Button(
+            description="As figure",
+            icon="area-chart",
+            tooltip="The same as a plotly figure that stands alone; press again to put it away",
+            layout=w.Layout(width="110px"),
+        )
+        self.output = w.Output()
+        self.button.on_click(lambda _: self._press())
+
+    def _press(self) -> None:
+        if self.output.outputs:
+            self.output.outputs = ()
+            self._name()
+        elif not self.button.disabled:
+            begin(self._draw(), self._complain)
+
+    async def _draw(self) -> None:
+        self.button.disabled = True
+        try:
+            made = await asyncio.to_thread(self._make)
+        finally:
+            self.button.disabled = False
+        if made is None:
+            self._complain("there is nothing to draw as a figure yet")
+            return
+        self.figure = figures.theme(made, dark=self._bench is not None and self._bench.dark)
+        with self.output:
+            display(self.figure)
+        self._name()
+
+    def _name(self) -> None:
+        self.button.description = "Hide figure" if self.output.outputs else "As figure"

@@ -1,0 +1,123 @@
+"""The chart of one iteration alone in a cell."""
+
+import pytest
+
+expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+
+GANTT = """
+import numpy as np
+from dtfm_lab.widgets.gantt import GanttView
+kinds = [{"name": "forward", "color": "#0072B2"}, {"name": "backward", "color": "#E69F00"}]
+predicted = np.array([[0, .1, 0, 0, 0], [.1, .2, 0, 0, 1], [.1, .2, 1, 0, 0], [.2, .4, 1, 1, 0]])
+gantt = GanttView(title="Two stages")
+gantt
+"""
+
+
+def test_measured_bars_stream_in_below_the_predicted_ones(page, open_notebook, ask_kernel, eventually):
+    open_notebook(page, [GANTT])
+    page.get_by_text("No schedule yet").wait_for(timeout=90_000)
+    ask_kernel(page, "gantt.set_predicted(*predicted.T, rows=['ada', 'bob'], kinds=kinds)")
+    page.wait_for_selector(".dtfm-gantt[data-predicted='4']")
+    box = page.locator(".dtfm-gantt .dtfm-box")
+    size = box.bounding_box()
+    box.hover(position={"x": size["width"] * 0.15, "y": size["height"] * 0.2})
+    page.get_by_role("tooltip").filter(has_text="ada · forward 0 · 0.0 to 100.0 ms (100 ms)").wait_for()
+    ask_kernel(page, "gantt.reset_measured(3); late = predicted + [.01, .01, 0, 0, 0]")
+    ask_kernel(page, "gantt.extend_measured(*late[:1].T); gantt.extend_measured(*late[2:].T)")
+    page.wait_for_selector(".dtfm-gantt[data-measured='3']")
+    eventually(page, "(gantt.n_measured, gantt.measured_iteration, len(gantt.measured.start))", (3, 3, 3))
+    box.hover(position={"x": size["width"] * 0.16, "y": size["height"] * 0.18})
+    page.get_by_role("tooltip").filter(has_text="measured 10.0 to 110.0 ms (100 ms)").wait_for()
+    ask_kernel(page, "gantt.reset_measured(4)")
+    page.wait_for_selector(".dtfm-gantt[data-measured='0']")
+
+
+WAITING = """
+from dtfm_lab.widgets.gantt import CriticalPath, Messages
+gantt.set_predicted(
+    [0, .1, .2], [.1, .2, .4], [0, 0, 1], [0, 0, 1], [0, 1, 0],
+    rows=["ada", "bob"], names=["S0 · ada", "S1 · bob"], kinds=[*kinds, {"name": "activation", "color": "#56B4E9"}],
+    after=[-1, 0, -2],
+    messages=Messages.of([0], [1], [.1], [.2], [2], [0]),
+    path=CriticalPath.of([0, 1], [0, .2], [.1, .4], [0, 2]),
+)
+"""
+
+
+def test_the_chart_tells_what_a_bar_waited_for_and_draws_path_and_messages(page, open_notebook, ask_kernel, eventually):
+    open_notebook(page, [GANTT])
+    chart = page.locator(".dtfm-gantt").first
+    page.get_by_text("No schedule yet").wait_for(timeout=90_000)
+    path, messages = (chart.get_by_role("button", name=name) for name in ("Critical path", "Messages"))
+    expect(path).to_be_hidden()
+    ask_kernel(page, WAITING)
+    page.wait_for_selector(".dtfm-gantt[data-predicted='3'][data-path='2'][data-messages='1']")
+    box = chart.locator(".dtfm-box")
+    size = box.bounding_box()
+    box.hover(position={"x": size["width"] * 0.75, "y": size["height"] * 0.6})
+    said = "S1 · bob · backward 0 · 200.0 to 400.0 ms (200 ms)\nwaited for activation 0 from S0 · ada, in at 200.0 ms"
+    expect(page.get_by_role("tooltip")).to_have_text(said)
+    box.hover(position={"x": size["width"] * 0.4, "y": size["height"] * 0.2})
+    expect(page.get_by_role("tooltip")).to_contain_text("right after forward 0")
+
+    crimson = """(box) => {
+        const canvas = box.querySelector("canvas");
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        let found = 0;
+        for (let at = 0; at < data.length; at += 4)
+            found += data[at] === 0xC2 && data[at + 1] === 0 && data[at + 2] === 0x3B;
+        return found;
+    }"""
+    assert box.evaluate(crimson) == 0
+    chart.focus()
+    page.keyboard.press("p")
+    eventually(page, "gantt.show_path", True)
+    expect(path).to_have_attribute("aria-pressed", "true")
+    page.wait_for_timeout(100)
+    assert box.evaluate(crimson) > 100
+    messages.click()
+    eventually(page, "gantt.show_messages", True)
+    ask_kernel(page, "gantt.show_path = False")
+    expect(path).to_have_attribute("aria-pressed", "false")
+
+
+CROWDED = """
+n = 4000
+at = np.arange(n) / n
+gantt.set_predicted(
+    at, at + 1 / n, np.zeros(n), np.zeros(n), np.arange(n), rows=["ada", "bob"], kinds=kinds,
+    messages=Messages.of(np.zeros(n), np.ones(n), at, at + .01, np.zeros(n), np.arange(n)),
+)
+"""
+
+
+def test_a_tangle_of_messages_is_drawn_once_zoomed_in(page, open_notebook, ask_kernel):
+    open_notebook(page, [GANTT, WAITING, CROWDED])
+    page.wait_for_selector(".dtfm-gantt[data-messages='4000']", timeout=90_000)
+    chart = page.locator(".dtfm-gantt").first
+    chart.focus()
+    page.keyboard.press("m")
+    chart.get_by_text("4,000 messages in sight: zoom in to see them").wait_for()
+    for _ in range(8):
+        page.keyboard.press("+")
+    expect(chart.locator(".dtfm-tangle")).to_have_text("")
+
+
+def test_the_wheel_scrolls_the_page_until_the_chart_has_the_focus(page, open_notebook):
+    show = "gantt.set_predicted(*predicted.T, rows=['ada', 'bob'], kinds=kinds)"
+    open_notebook(page, [GANTT, show])
+    page.wait_for_selector(".dtfm-gantt[data-predicted='4']", timeout=90_000)
+    box = page.locator(".dtfm-gantt .dtfm-box")
+    page.evaluate("""() => {
+        window.zooms = [];
+        const box = document.querySelector(".dtfm-gantt .dtfm-box");
+        box.addEventListener("wheel", (event) => window.zooms.push(event.defaultPrevented));
+    }""")
+    box.hover()
+    page.mouse.wheel(0, -200)
+    page.wait_for_function("() => window.zooms.length === 1")
+    page.locator(".dtfm-gantt").first.focus()
+    page.mouse.wheel(0, -200)
+    page.wait_for_function("() => window.zooms.length === 2")
+    assert page.evaluate("window.zooms") == [False, True]
