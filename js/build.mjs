@@ -1,11 +1,11 @@
 // Bundles each canvas into dtfm_lab/widgets/static. The result is committed, so a clone or a
 // wheel needs no Node; the same sources and lock file always give the same bytes.
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { build, context } from "esbuild";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
-const CANVASES = ["editor", "convergence", "groups", "gantt", "candidates"];
+const CANVASES = readdirSync(here("src")).filter((name) => name.endsWith(".js")).map((name) => name.slice(0, -3)).sort();
 const named = process.argv.slice(2).filter((word) => !word.startsWith("--")); // npm run build -- gantt: this one only
 const BUNDLED = ["cytoscape", "cytoscape-edgehandles", "lodash.memoize", "lodash.throttle"];
 

@@ -33,6 +33,8 @@ class Bench(traitlets.HasTraits):
     """names of the devices that a person has selected, in whichever view"""
     selected_link = traitlets.Tuple()
     """(source, target) names of the link that a person has selected; empty for none"""
+    shown_stages = traitlets.Dict()
+    """{device: stage} of the placement that is looked at while it is no plan yet, as a search's best; else empty"""
     dark = traitlets.Bool(False)
     """whether the page is"""
     step = traitlets.Unicode("network")

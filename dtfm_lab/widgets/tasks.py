@@ -8,7 +8,7 @@ from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 
-FRAME_S = 0.08
+FRAME_S = 0.066
 """between two looks at what a search or a run has produced"""
 
 _running: set[asyncio.Task[None]] = set()
