@@ -9,7 +9,7 @@ import traitlets
 from dtfm_lab.widgets.drawing import Document, Drawing
 from dtfm_lab.widgets.view import View
 
-SHARED = ("document", "selected", "can_undo", "can_redo")
+SHARED = ("document", "selected", "selected_link", "can_undo", "can_redo")
 
 
 class DocumentView(View):
@@ -23,6 +23,8 @@ class DocumentView(View):
     document = traitlets.Dict().tag(sync=True)
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """names of the selected devices"""
+    selected_link = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """source and target of the selected link, drawn or not; empty for none"""
     can_undo = traitlets.Bool(False).tag(sync=True)
     can_redo = traitlets.Bool(False).tag(sync=True)
     gpus = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -27,6 +27,8 @@ class Drawing(traitlets.HasTraits):
     document = traitlets.Dict()
     selected = traitlets.List(traitlets.Unicode())
     """names of the selected devices"""
+    selected_link = traitlets.List(traitlets.Unicode())
+    """source and target of the selected link, drawn or not; empty for none"""
     can_undo = traitlets.Bool(False)
     can_redo = traitlets.Bool(False)
 
