@@ -35,6 +35,8 @@ class Bench(traitlets.HasTraits):
     """(source, target) names of the link that a person has selected; empty for none"""
     shown_stages = traitlets.Dict()
     """{device: stage} of the placement that is looked at while it is no plan yet, as a search's best; else empty"""
+    busy = traitlets.Tuple()
+    """steps at which something is at work"""
     dark = traitlets.Bool(False)
     """whether the page is"""
     step = traitlets.Unicode("network")
@@ -43,6 +45,11 @@ class Bench(traitlets.HasTraits):
     def complain(self, step: str, message: str) -> None:
         """Say what went wrong, where the person who caused it is looking."""
         self.step, self.message = step, message
+
+    def at_work(self, step: str, working: bool) -> None:
+        """Say that a step has begun, or ended, something that takes a while."""
+        others = tuple(name for name in self.busy if name != step)
+        self.busy = (*others, step) if working else others
 
     @property
     def chosen_plan(self) -> Plan | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 import ipywidgets as w
@@ -16,11 +15,14 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.compare_panel import ComparePanel
+from dtfm_lab.widgets.desk import Desk
 from dtfm_lab.widgets.groups_panel import GroupsPanel
 from dtfm_lab.widgets.network_panel import NetworkPanel
 from dtfm_lab.widgets.plan_panel import PlanPanel
 from dtfm_lab.widgets.run_panel import RunPanel
 from dtfm_lab.widgets.schedule_panel import SchedulePanel
+from dtfm_lab.widgets.section import Section
+from dtfm_lab.widgets.states import WATCHED, states
 
 
 class Lab(w.VBox):
@@ -50,30 +52,25 @@ class Lab(w.VBox):
         self.schedule_panel = SchedulePanel(self.bench)
         self.run_panel = RunPanel(self.bench, self.schedule_panel)
         self.compare_panel = ComparePanel(self.bench)
-        self._messages = {step: w.HTML() for step in ("network", "plan", "schedule", "run")}
+        self.sections = self._sections()
+        self.desk = Desk()
+        self.desk.observe(lambda change: self.bench.set_trait("dark", change["new"]), "dark")
         self.bench.observe(lambda _: self._complain(), ["message", "step"])
-        super().__init__(
-            [
-                w.HTML(f"<style>{markup.CSS}</style>"),
-                w.HTML(markup.heading(1, "Network", "draw or open one; press D to add a device, L to connect two")),
-                self.network_panel.view,
-                self._messages["network"],
-                w.HTML(markup.heading(2, "Plan", "who holds which stage: watch the communication cost fall")),
-                self._messages["plan"],
-                self.plan_panel.view,
-                w.HTML(markup.heading(3, "Groups", "the coarsened graph and the path through it")),
-                self.groups_panel.view,
-                w.HTML(markup.heading(4, "Schedule", "one iteration, predicted; measured bars come below")),
-                self._messages["schedule"],
-                self.schedule_panel.view,
-                w.HTML(markup.heading(5, "Run", "real torch workers on this machine, links as slow as drawn")),
-                self._messages["run"],
-                self.run_panel.view,
-                w.HTML(markup.heading(6, "Compare", "where the prediction was wrong")),
-                self.compare_panel.view,
-            ]
-        )
+        self.bench.observe(lambda _: self._tell(), [*WATCHED, "busy"])
+        self._tell()
+        super().__init__([w.HTML(f"<style>{markup.CSS}</style>"), self.desk, *self.sections])
         self.add_class("dtfm-lab")
+
+    def _sections(self) -> list[Section]:
+        steps = [
+            ("network", "draw or open one; D adds a device, L links two", self.network_panel, ""),
+            ("plan", "who holds which stage: watch the communication cost fall", self.plan_panel, "Plan again"),
+            ("groups", "the coarsened graph and the path through it", self.groups_panel, ""),
+            ("schedule", "one iteration, predicted; measured bars come below", self.schedule_panel, "Predict again"),
+            ("run", "real torch workers on this machine, links as slow as drawn", self.run_panel, "Run again"),
+            ("compare", "where the prediction was wrong", self.compare_panel, ""),
+        ]
+        return [Section(number, *step) for number, step in enumerate(steps, 1)]
 
     @property
     def topology(self) -> Topology | None:
@@ -100,15 +97,34 @@ class Lab(w.VBox):
         return self.bench.comparison
 
     def _complain(self) -> None:
-        for step, line in self._messages.items():
-            line.value = markup.line(escape(self.bench.message), "warning") if step == self.bench.step else ""
+        for section in self.sections:
+            section.complain(self.bench.message if section.name == self.bench.step else "")
+
+    def _tell(self) -> None:
+        """The state of every step, here and in the bar."""
+        known, busy = states(self.bench), self.bench.busy
+        first = True  # what rests on something stale cannot be mended before that is
+        for section in self.sections:
+            section.show(known[section.name], can_redo=first and section.name not in busy)
+            first = first and not section.state.stale
+        self.desk.steps = [
+            {
+                "name": section.name,
+                "title": section.title,
+                "kind": "busy" if section.name in busy else section.state.kind,
+                "words": section.state.stale or section.state.done,
+            }
+            for section in self.sections
+        ]
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any] | None:
-        """For readers without widgets, such as a saved notebook's, one line on what was here."""
+        """For readers without widgets, such as a saved notebook's: the network, and one line on what was here."""
         bundle = super()._repr_mimebundle_(**options)
         if bundle is not None:
             network, job = self.topology, self.job
             what = f"{network.name} ({len(network)} devices)" if network else "a blank canvas"
             line = f"dtfm_lab.Lab on {what}{f' with job {job.name}' if job else ''}: run the cell to use it"
-            bundle |= {"text/plain": line, "text/html": f"<em>{escape(line)}</em>"}
+            bundle["text/plain"] = line
+            if picture := self.network_panel.editor.picture():
+                bundle["image/svg+xml"] = picture
         return bundle

@@ -1,0 +1,96 @@
+"""What is on the screen is kept as it changes, and offered again after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as w
+from platformdirs import user_state_path
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.tasks import begin
+
+DELAY_S = 2.0
+"""from a change until it is written, so that a search or a drag is written once"""
+
+
+def autosave_path() -> Path:
+    """Of this notebook (or of this folder, where nobody says which notebook it is), in the user's own state folder."""
+    where = os.environ.get("JPY_SESSION_NAME") or str(Path.cwd())
+    return user_state_path("dtfm_lab") / "autosave" / f"{hashlib.sha256(where.encode()).hexdigest()[:16]}.json"
+
+
+class Autosave:
+    """Writes a while after ``changed()``; what an earlier lab wrote waits beside it until restored or forgotten.
+
+    ``write`` and ``read`` take a path; ``write`` is called on the loop and returns the work that a thread can do.
+    Nothing is written before the first change, so that opening a lab and looking at it costs nobody their state.
+    """
+
+    def __init__(self, path: Path, write: Callable[[Path], Callable[[], Any]], read: Callable[[Path], Any]) -> None:
+        self._path, self._write, self._read = path, write, read
+        self._before = path.with_name(f"{path.stem}-before{path.suffix}")
+        self._pending = False
+        self._line = w.HTML()
+        self.restore = w.Button(description="Restore", icon="history", layout=w.Layout(width="105px"))
+        self.forget = w.Button(description="Forget", icon="trash", layout=w.Layout(width="105px"))
+        self.restore.on_click(lambda _: self._take())
+        self.forget.on_click(lambda _: self._drop())
+        self.view = w.HBox([self._line, self.restore, self.forget], layout=w.Layout(display="none"))
+        self._offer()
+
+    def changed(self) -> None:
+        """Write soon; without an event loop (a plain script) nothing is written."""
+        if self._pending:
+            return
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._pending = True
+        begin(self._later(), self._complain)
+
+    async def _later(self) -> None:
+        try:
+            await asyncio.sleep(DELAY_S)
+        finally:
+            self._pending = False
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            await asyncio.to_thread(self._write(self._path))
+        except OSError as error:
+            self._complain(f"autosave: {error.strerror or error}: {self._path}")
+
+    def _offer(self) -> None:
+        try:
+            if self._path.exists():
+                os.replace(self._path, self._before)
+            kept = self._before.stat()
+        except OSError:  # nothing was kept, or nothing can be
+            return
+        when = datetime.fromtimestamp(kept.st_mtime).strftime("%d %B, %H:%M")
+        self._line.value = markup.line(f"The lab of {when} was kept.")
+        self.view.layout.display = ""
+
+    def _take(self) -> None:
+        try:
+            self._read(self._before)
+        except (LabError, OSError) as error:
+            self._complain(str(error))
+            return
+        self.view.layout.display = "none"
+
+    def _drop(self) -> None:
+        self._before.unlink(missing_ok=True)
+        self.view.layout.display = "none"
+
+    def _complain(self, message: str) -> None:
+        self._line.value = markup.line(message, "warning")
+        self.view.layout.display = ""

@@ -1,0 +1,97 @@
+"""What is on the screen survives a restart of the kernel."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.widgets import autosave
+from dtfm_lab.widgets.autosave import Autosave, autosave_path
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autosave, "DELAY_S", 0.02)
+
+
+def saver(path: Path, text: str = "one", read=lambda path: None) -> Autosave:
+    return Autosave(path, lambda where: lambda: where.write_text(text), read)
+
+
+async def written(path: Path) -> str:
+    for _ in range(200):
+        if path.exists():
+            return path.read_text()
+        await asyncio.sleep(0.02)
+    raise AssertionError("nothing was written")
+
+
+def test_many_changes_in_a_row_are_written_once(tmp_path) -> None:
+    async def story() -> None:
+        writes = []
+        kept = Autosave(tmp_path / "lab.json", lambda path: lambda: writes.append(path), lambda path: None)
+        for _ in range(5):
+            kept.changed()
+        await asyncio.sleep(0.2)
+        assert writes == [tmp_path / "lab.json"]
+
+    asyncio.run(story())
+
+
+def test_the_next_lab_offers_what_was_kept_until_it_is_restored(tmp_path) -> None:
+    async def story() -> None:
+        path, seen = tmp_path / "new" / "lab.json", []
+        first = saver(path)
+        assert first.view.layout.display == "none", "nothing was kept yet"
+        first.changed()
+        await written(path)
+        second = saver(path, read=lambda where: seen.append(where.read_text()))
+        assert second.view.layout.display == ""
+        assert not path.exists(), "opening another lab overwrites nothing"
+        second.restore.click()
+        assert seen == ["one"]
+        assert second.view.layout.display == "none"
+
+    asyncio.run(story())
+
+
+def test_a_lab_that_nobody_touched_leaves_what_was_kept_before(tmp_path) -> None:
+    async def story() -> None:
+        path = tmp_path / "lab.json"
+        saver(path).changed()
+        await written(path)
+        saver(path)
+        third = saver(path)
+        assert third.view.layout.display == ""
+        third.forget.click()
+        assert saver(path).view.layout.display == "none"
+
+    asyncio.run(story())
+
+
+def test_a_damaged_file_is_one_line_and_no_error(tmp_path) -> None:
+    (tmp_path / "lab.json").write_text("{")
+
+    def read(path: Path) -> None:
+        raise FileError(f"{path.name}: not JSON")
+
+    kept = saver(tmp_path / "lab.json", read=read)
+    kept.restore.click()
+    assert "not JSON" in kept.view.children[0].value
+
+
+def test_a_script_without_an_event_loop_writes_nothing(tmp_path) -> None:
+    saver(tmp_path / "lab.json").changed()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_notebook_has_a_file_of_its_own(monkeypatch) -> None:
+    monkeypatch.setenv("JPY_SESSION_NAME", "/home/ada/one.ipynb")
+    one = autosave_path()
+    monkeypatch.setenv("JPY_SESSION_NAME", "/home/ada/two.ipynb")
+    assert autosave_path() != one
