@@ -1,4 +1,6 @@
-"""The groups of a plan alone in a cell."""
+"""The groups of a plan alone in a cell: selected, stepped through, dragged."""
+
+import re
 
 import pytest
 
@@ -14,18 +16,109 @@ plan = dict(
 groups = GroupsView()
 groups
 """
+PANEL = """
+import dtfm_lab as lab
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.groups_panel import GroupsPanel
+topology = lab.load_topology("lecture-hall")
+names = topology.names
+job = lab.load_job("tiny", n_stages=3, n_replicas=2)
+bench = Bench()
+panel = GroupsPanel(bench)
+panel.view
+"""
+PLAN = "plan = bench.plan = lab.evaluate(topology, job, stages=[names[0:2], names[2:4], names[4:6]])"
+
+
+def middle(page, selector):
+    page.wait_for_timeout(1200)  # it glides there
+    box = page.locator(selector).bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def drag(page, start, end):
+    page.mouse.move(*start)
+    page.mouse.down()
+    page.mouse.move(*end, steps=8)
 
 
 def test_clicking_a_hop_opens_its_matching(page, open_notebook, ask_kernel, eventually):
     open_notebook(page, [GROUPS])
     page.get_by_text("No plan yet").wait_for(timeout=90_000)
     ask_kernel(page, "for name, value in plan.items(): setattr(groups, name, value)")
-    page.locator(".dtfm-ring text").filter(has_text="2 devices · 1.25 s").first.wait_for()
     page.get_by_role("button", name="Stage 0 to stage 1, 3.21 s").locator(".hit").click()
     eventually(page, "groups.selected_edge", 0)
-    expect(page.locator(".dtfm-matching .bottleneck")).to_have_text(["d0", "3.21 s", "d3"])
+    expect(page.locator(".dtfm-matching .pair.bottleneck > div")).to_have_text(["d0", "3.21 s", "d3"])
     ask_kernel(page, "groups.selected_edge = 1")
-    page.get_by_text("Stage 1 to stage 2").wait_for()
+    page.get_by_text("Stage 1 to stage 2 · 2.00 s").wait_for()
     page.get_by_role("button", name="Stage 2 · 2 devices · 1.25 s").locator("circle").click()
     expect(page.locator(".dtfm-groups-side li")).to_have_text(["d4", "d5"])
     eventually(page, "groups.selected_edge", -1)
+    eventually(page, "groups.selected", ["d4", "d5"])
+
+
+def test_a_person_steps_through_drags_a_device_and_takes_it_back(page, open_notebook, ask_kernel, eventually):
+    open_notebook(page, [PANEL])
+    page.get_by_text("No plan yet: press Plan").first.wait_for(timeout=90_000)
+    ask_kernel(page, PLAN)
+    page.get_by_role("button", name="(a) graph").click()
+    eventually(page, "panel.groups.step", "a")
+    expect(page.locator(".dtfm-told")).to_contain_text("8 devices and 56 directed links")
+    page.get_by_role("button", name="Next").click()
+    eventually(page, "panel.groups.step", "b")
+    expect(page.locator(".dtfm-told")).to_contain_text("sets the data-parallel cost")
+
+    first, other = ask_kernel(page, "print(plan.stages[0][0], plan.stages[2][1])").split()
+    start = middle(page, f'[data-device="{first}"] circle')
+    end = middle(page, f'[data-device="{other}"] circle')
+    drag(page, start, middle(page, '[data-stage="2"] .mark'))
+    expect(page.locator(".dtfm-offer b")).to_have_count(3)  # two groups and the idle ones
+    expect(page.locator(".dtfm-offer.target i")).to_contain_text("with ")
+    page.mouse.move(*end, steps=4)
+    expect(page.locator(".dtfm-groups .dtfm-tooltip")).to_contain_text(f"with {other}: ")
+    page.mouse.up()
+    eventually(page, "bench.plan is not plan", True)
+    eventually(page, f"{first!r} in bench.plan.stages[2] and {other!r} in bench.plan.stages[0]", True)
+    page.get_by_text(f"By hand, {first} and {other} exchanged").wait_for()
+    page.get_by_role("button", name="Undo").click()
+    eventually(page, "bench.plan is plan", True)
+
+    page.mouse.click(*middle(page, f'[data-device="{first}"] circle'))
+    eventually(page, "bench.selected", (first,))
+    expect(page.locator(".dtfm-why")).to_contain_text(f"{first} serves stage 0")
+    expect(page.locator(".dtfm-groups-side h4")).to_have_text(first)
+    page.locator(".dtfm-groups-panel button", has_text=re.compile(r"^\s*Move\s*$")).click()
+    eventually(page, "bench.plan is not plan", True)
+    page.locator(".dtfm-groups").focus()
+    page.keyboard.press("Control+z")
+    eventually(page, "bench.plan is plan", True)
+
+    page.get_by_role("button", name="(e) path").click()
+    page.get_by_role("button", name="Stage 1 to stage 2").locator(".hit").click()
+    eventually(page, "panel.groups.selected_edge", 1)
+    eventually(page, "bench.selected_link == tuple(panel.groups.matchings[1][0][:2])", True)
+    expect(page.locator(".dtfm-why")).to_contain_text("The hop from stage 1 to 2")
+
+
+def test_more_than_sixteen_groups_are_a_matrix(page, open_notebook, ask_kernel, eventually):
+    many = (
+        "import numpy as np, dtfm_lab as lab\n"
+        "from dtfm_lab.widgets.groups import GroupsView\n"
+        "rng = np.random.default_rng(0)\n"
+        "topology = lab.Topology.from_matrices(rng.uniform(5, 200, (40, 40)), rng.uniform(0.3, 5, (40, 40)))\n"
+        "job = lab.Job.from_bytes(20, 2, gradient_bytes=1e8, activation_bytes=1e8)\n"
+        "groups = GroupsView()\n"
+        "groups.show(lab.evaluate(topology, job, stages=np.arange(40).reshape(20, 2).tolist()))\n"
+        "groups"
+    )
+    open_notebook(page, [many])
+    matrix = page.locator(".dtfm-groups-matrix")
+    page.wait_for_selector(".dtfm-groups[data-matrix='true']", timeout=90_000)
+    matrix.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    eventually(page, "groups.selected_edge", 1)
+    expect(page.locator(".dtfm-matching .pair")).to_have_count(2)
+    ask_kernel(page, "groups.step = 'b'")
+    expect(matrix).to_be_hidden()
+    expect(page.locator(".dtfm-steps .node")).to_have_count(20)

@@ -1,0 +1,161 @@
+"""What the groups' view is given of a plan: plain lists, positions and names, every number from the planner."""
+
+from __future__ import annotations
+
+from itertools import accumulate, combinations
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.units import FloatArray, IntArray, to_gbps, to_ms
+from dtfm_lab.figures.layout import device_places, is_drawn, region_patches
+from dtfm_lab.figures.lettered import lettered
+from dtfm_lab.planning.cost import bottleneck_matching, pair_costs
+
+EVERY_LINK_UP_TO = 16
+"""devices; of more, links between regions are bundled"""
+BUNDLED_UP_TO = 24
+"""regions; with more, or with none, each device's fastest links are drawn"""
+FEW_REGIONS = 8
+"""up to so many, every two are joined; of more, each with its fastest"""
+FASTEST = 4
+WHOLE_REGION_UP_TO = 12
+"""devices; within a larger region each device's fastest links are drawn"""
+
+Pair = tuple[int, int]
+
+
+def groups_of(plan: Plan) -> list[dict[str, Any]]:
+    """One a stage: {"stage", "letter", "devices", "cost_s", "device_s", "layers"}; device_s is what each of the
+    devices, in the order of their pipelines, spends on synchronising."""
+    names, grid, letters = plan.topology.names, plan.placement.devices, lettered(plan)
+    group_s = pair_costs(plan.topology, plan.job).group_s
+    own_s = group_s[grid[:, :, None], grid[:, None, :]].sum(axis=2)
+    layers = _layers(plan)
+    return [
+        {
+            "stage": s,
+            "letter": letters.letter(s),
+            "devices": [names[i] for i in group],
+            "cost_s": float(plan.cost.group_s[s]),
+            "device_s": own_s[s].tolist(),
+            "layers": layers[s],
+        }
+        for s, group in enumerate(grid)
+    ]
+
+
+def matching_of(plan: Plan, a: int, b: int) -> list[list[Any]]:
+    """[device of a, device of b, seconds, seconds there, seconds back] of each pair of two stages, slowest first.
+
+    Neighbours are paired as the plan's pipelines are, other stages by their bottleneck matching; there is from a to b.
+    """
+    topology, here, there = plan.topology, plan.placement.devices[a], plan.placement.devices[b]
+    if abs(a - b) != 1:
+        _, columns = bottleneck_matching(pair_costs(topology, plan.job).hop_s[np.ix_(here, there)])
+        there = there[columns]
+    there_s, back_s = (
+        topology.latency_s[source, target] + plan.job.hop_bytes / topology.bandwidth_bytes_per_s[source, target]
+        for source, target in ((here, there), (there, here))
+    )
+    order = np.argsort(-(there_s + back_s), kind="stable")
+    names = topology.names
+    return [
+        [names[here[k]], names[there[k]], float(there_s[k] + back_s[k]), float(there_s[k]), float(back_s[k])]
+        for k in order
+    ]
+
+
+def network_of(topology: Topology) -> dict[str, Any]:
+    """Where devices stand before any plan, and which links are drawn.
+
+    {"devices": [{"name", "region", "x", "y"}], "regions": [{"name", "x", "y", "half", "round"}], "links", "bundles"};
+    y downwards, 1 the smallest distance of two devices. A link is [i, j, strength, ms, Gbit/s, ms back, Gbit/s back] of
+    two devices, a bundle the same of two regions, by medians; strength from 0 to 1 by the slower bandwidth.
+    """
+    places = device_places(topology) * (1, -1)
+    # where no device has a region, there is no ground to stand on
+    regions = topology.regions if len(topology.regions) > 1 or topology.regions[0] else ()
+    margin = 1.1 if len(topology) <= EVERY_LINK_UP_TO and not is_drawn(topology) else 0.65
+    patches = region_patches(topology, places, margin=margin)
+    members = {r: np.array([i for i, d in enumerate(topology.devices) if d.region == r]) for r in topology.regions}
+    links, bundles = _drawn(topology, members)
+    return {
+        "devices": [
+            {"name": device.name, "region": device.region, "x": x, "y": y}
+            for device, (x, y) in zip(topology.devices, places.round(4).tolist(), strict=True)
+        ],
+        "regions": [
+            {
+                "name": region,
+                "x": float(patches[region].centre[0]),
+                "y": float(patches[region].centre[1]),
+                "half": patches[region].half.tolist(),
+                "round": patches[region].round,
+            }
+            for region in regions
+        ],
+        "links": _between(topology, links),
+        "bundles": _between(topology, bundles, list(members.values())),
+    }
+
+
+def _drawn(topology: Topology, members: dict[str, IntArray]) -> tuple[list[Pair], list[Pair]]:
+    """Pairs of devices, and pairs of regions, that get a line."""
+    n = len(topology)
+    speed = np.minimum(topology.bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s.T)
+    if n <= EVERY_LINK_UP_TO:
+        return list(combinations(range(n), 2)), []
+    if not 1 < len(members) <= BUNDLED_UP_TO:
+        return _fastest(speed, np.arange(n)), []
+    links = [
+        pair
+        for of_it in members.values()
+        for pair in (combinations(of_it.tolist(), 2) if len(of_it) <= WHOLE_REGION_UP_TO else _fastest(speed, of_it))
+    ]
+    between = list(combinations(range(len(members)), 2))
+    if len(members) > FEW_REGIONS:
+        grounds = list(members.values())
+        medians = np.array([[np.median(speed[np.ix_(a, b)]) for b in grounds] for a in grounds])
+        between = _fastest(medians, np.arange(len(grounds)))
+    return links, between
+
+
+def _fastest(speed: FloatArray, some: IntArray) -> list[Pair]:
+    """Each of some with those that it is joined with fastest."""
+    within = speed[np.ix_(some, some)]
+    np.fill_diagonal(within, -1.0)
+    nearest = np.argsort(-within, axis=1, kind="stable")[:, : min(FASTEST, len(some) - 1)]
+    pairs = {(min(i, j), max(i, j)) for i, row in zip(some, some[nearest], strict=True) for j in row}
+    return sorted((int(i), int(j)) for i, j in pairs)
+
+
+def _between(topology: Topology, pairs: list[Pair], ends: list[IntArray] | None = None) -> list[list[float]]:
+    """The pairs with their numbers; of regions, whose devices are ``ends``, by medians."""
+    if not pairs:
+        return []
+    a, b = np.array(pairs).T
+    ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
+    if ends is not None:
+        ms, gbps = (
+            np.array([[np.median(each[np.ix_(one, other)]) for other in ends] for one in ends]) for each in (ms, gbps)
+        )
+    logs = np.log10(np.minimum(gbps[a, b], gbps[b, a]))
+    spread = float(np.ptp(logs))
+    strength = (logs - logs.min()) / spread if spread > 0 else np.full(len(pairs), 0.5)
+    columns = np.column_stack([ms[a, b], gbps[a, b], ms[b, a], gbps[b, a]])
+    return [
+        [i, j, round(share, 3), *(float(f"{value:.4g}") for value in row)]
+        for (i, j), share, row in zip(pairs, strength.tolist(), columns.tolist(), strict=True)
+    ]
+
+
+def _layers(plan: Plan) -> list[str]:
+    """``layers 4 to 6`` of each stage; empty where the job has no model."""
+    counts = plan.layers
+    if counts is None:
+        return [""] * plan.job.n_stages
+    ends = accumulate(counts)
+    return [f"layer {end}" if n == 1 else f"layers {end - n + 1} to {end}" for n, end in zip(counts, ends, strict=True)]

@@ -1,0 +1,152 @@
+"""The paper's five steps from a network to a plan, in words, with the numbers of a plan."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import FloatArray, format_s, to_gbps, to_ms
+from dtfm_lab.figures.lettered import Lettered, lettered
+from dtfm_lab.planning.path import EXACT_UP_TO, path_cost, shortest_path
+from dtfm_lab.planning.search import PROVEN
+
+STEPS = {"a": "graph", "b": "groups", "c": "nodes", "d": "weights", "e": "path"}
+"""letter and a word for each, as on its button"""
+SHOWN_IN_PATH = 12
+"""groups; a longer path is told by its ends"""
+
+
+class Told(NamedTuple):
+    """A step in words."""
+
+    title: str
+    happens: str
+    """what the step does, for any plan"""
+    numbers: str
+    """what it gives for this one"""
+    source: str
+    """where the paper says so"""
+
+
+def told(plan: Plan, letter: str) -> Told:
+    """One of the five steps; KeyError for a letter other than a to e.
+
+    Source: DT-FM section 3, its communication graph, equations 1 to 4.
+    """
+    return {"a": _graph, "b": _groups, "c": _nodes, "d": _weights, "e": _path}[letter](plan, lettered(plan))
+
+
+def _graph(plan: Plan, _groups: Lettered) -> Told:
+    topology, n = plan.topology, len(plan.topology)
+    apart = ~np.eye(n, dtype=bool)
+    numbers = f"{_count(n, 'device')}, no link."
+    if n > 1:
+        latency, speed = to_ms(topology.latency_s[apart]), to_gbps(topology.bandwidth_bytes_per_s[apart])
+        numbers = (
+            f"{_count(n, 'device')} and {n * (n - 1):,} directed links: {_range(latency, 'ms')} and "
+            f"{_range(speed, 'Gbit/s')}."
+        )
+    return Told(
+        "Communication graph",
+        "Every pair of devices has a latency and a bandwidth in each direction: all that the planner knows.",
+        numbers,
+        "section 3, matrices A and B",
+    )
+
+
+def _groups(plan: Plan, groups: Lettered) -> Told:
+    s, d = plan.placement.devices.shape
+    cost = plan.cost
+    if d == 1:
+        numbers = f"{_count(s, 'group')} of one device: there are no gradients to average."
+    else:
+        slowest = int(cost.group_s.argmax())
+        alike = int((cost.group_s >= cost.group_s[slowest] * (1 - 1e-9)).sum()) - 1
+        others = f" ({_count(alike, 'other')} {'takes' if alike == 1 else 'take'} as long)" if alike else ""
+        numbers = (
+            f"{_count(s, 'group')} of {_count(d, 'device')}. Group {groups.letter(slowest)} synchronises in "
+            f"{format_s(cost.data_parallel_s)}, the slowest{others}: it sets the data-parallel cost."
+        )
+    if idle := len(plan.idle_devices):
+        numbers += f" {_count(idle, 'device')} {'stays' if idle == 1 else 'stay'} idle."
+    return Told(
+        "Balanced groups",
+        "Devices gather into groups of one size. All of a group will hold the same layers and average their gradients; "
+        "a group waits for its slowest device.",
+        numbers,
+        "equation 2",
+    )
+
+
+def _nodes(plan: Plan, _groups: Lettered) -> Told:
+    s, d = plan.placement.devices.shape
+    n = s * d
+    return Told(
+        "Coarsened graph",
+        "Each group becomes one node, and between two nodes there is one edge.",
+        f"{_count(n, 'device')} and {_count(n * (n - 1) // 2, 'pair')} of them become {_count(s, 'node')} and "
+        f"{_count(s * (s - 1) // 2, 'edge')}.",
+        "equation 3",
+    )
+
+
+def _weights(plan: Plan, groups: Lettered) -> Told:
+    s = plan.job.n_stages
+    if s == 1:
+        numbers = "One group, so no edge to weigh."
+    else:
+        a, b = np.triu_indices(s, 1)
+        weights = plan.cost.weights_s[a, b]
+        low, high = (
+            f"{format_s(float(weights[k]))} ({_joined(groups, int(a[k]), int(b[k]))})"
+            for k in (int(weights.argmin()), int(weights.argmax()))
+        )
+        numbers = f"The lightest edge weighs {low}, the heaviest {high}."
+        if len(weights) == 1 or weights.max() <= weights.min() * (1 + 1e-9):
+            numbers = f"{'The edge' if len(weights) == 1 else 'Every edge'} weighs {format_s(float(weights[0]))}."
+    return Told(
+        "Weights",
+        "Each device of one group is matched with one of the other so that the slowest pair is as fast as can be. "
+        "That pair, activations there and gradients back, is the edge's weight.",
+        numbers,
+        "equation 3",
+    )
+
+
+def _path(plan: Plan, groups: Lettered) -> Told:
+    cost, s = plan.cost, plan.job.n_stages
+    proof = "proven best" if plan.gap < PROVEN else f"at most {max(plan.gap, 0.001):.1%} of it could be saved"
+    whole = f"{format_s(cost.total_s)}, {proof}."
+    if s == 1:
+        numbers = f"A single stage needs no path: the plan costs its synchronisation, {whole}"
+    else:
+        letters = [groups.letter(stage) for stage in range(s)]
+        shown = " ".join(letters if s <= SHOWN_IN_PATH else [*letters[: SHOWN_IN_PATH - 2], "…", letters[-1]])
+        path_s = format_s(cost.pipeline_s)
+        numbers = f"{shown}: {path_s} in {_count(s - 1, 'hop')}"
+        if s <= EXACT_UP_TO:
+            shortest_s = path_cost(cost.weights_s, shortest_path(cost.weights_s))
+            if cost.pipeline_s > shortest_s * (1 + 1e-9):
+                numbers += f" (the shortest would take {format_s(shortest_s)})"
+        numbers += f" + {format_s(cost.data_parallel_s)} of the slowest group = {whole}"
+    return Told(
+        "Path",
+        "The cheapest path through all nodes puts the groups in order: the first holds the first layers.",
+        numbers,
+        "equations 4 and 1",
+    )
+
+
+def _joined(groups: Lettered, a: int, b: int) -> str:
+    return "–".join(sorted((groups.letter(a), groups.letter(b)), key=lambda letter: (len(letter), letter)))
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def _range(values: FloatArray, unit: str) -> str:
+    low, high = f"{values.min():.3g}", f"{values.max():.3g}"
+    return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"

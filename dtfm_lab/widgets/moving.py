@@ -1,0 +1,123 @@
+"""Moving a device by hand: what every place would cost, the plan after it, and the way back. No widget in here."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.planning import Explanation, evaluate
+
+IDLE = -1
+"""the stage of a device that the plan leaves out"""
+REMEMBERED = 100
+"""moves that can be undone"""
+
+
+def offers(explanation: Explanation, device: str) -> dict[str, Any]:
+    """The price of every exchange of a device: of the best into each group, and with each device of them.
+
+    ``{"device", "stage", "now_s", "groups": [{"stage", "partner", "cost_s", "change_s"}], "devices": {name: [cost_s,
+    change_s]}}``; groups cheapest first, among them -1, the idle devices, where there are any. Exact: as
+    ``Explanation.places``, and as the plan costs after the move.
+
+    Raises UnknownName for a device that the plan's network does not have.
+    """
+    plan, swaps = explanation.plan, explanation.swaps
+    names, chosen = plan.topology.names, plan.topology.at(device)
+    own = swaps.stage_of(chosen)
+    best: dict[int, tuple[float, int]] = {}
+    devices = {}
+    for partner in range(len(names)):
+        theirs = swaps.stage_of(partner)
+        if theirs == own:
+            continue
+        cost_s = swaps.price(chosen, partner)
+        devices[names[partner]] = [cost_s, explanation.change_s(cost_s)]
+        stage = IDLE if theirs is None else theirs
+        best[stage] = min(best.get(stage, (cost_s, partner)), (cost_s, partner))
+    groups = [
+        {"stage": stage, "partner": names[partner], "cost_s": cost_s, "change_s": explanation.change_s(cost_s)}
+        for stage, (cost_s, partner) in sorted(best.items(), key=lambda item: item[1])
+    ]
+    return {
+        "device": device,
+        "stage": IDLE if own is None else own,
+        "now_s": plan.cost.total_s,
+        "groups": groups,
+        "devices": devices,
+    }
+
+
+def exchanged(plan: Plan, device: str, partner: str) -> Plan:
+    """The plan with the two in each other's places, pipelines paired anew in the same stage order.
+
+    What was proven of the network and the job before holds for it as well, so the larger bound is kept.
+
+    Raises PlanError where the two have the same group, UnknownName for a device that is not there.
+    """
+    for name in (device, partner):
+        plan.topology.index(name)
+    places = {name: stage for stage, group in enumerate(plan.stages) for name in group}
+    if places.get(device) == places.get(partner):
+        where = "idle" if device not in places else f"of stage {places[device]}"
+        raise PlanError(f"{device} and {partner} are both {where}; wanted devices of two groups")
+    other = {device: partner, partner: device}
+    stages = [[other.get(name, name) for name in group] for group in plan.stages]
+    made = evaluate(plan.topology, plan.job, stages=stages)
+    bound_s = min(max(made.lower_bound_s, plan.lower_bound_s), made.cost.total_s)
+    return replace(made, lower_bound_s=bound_s)
+
+
+def change(difference_s: float, of_s: float) -> str:
+    """A difference with its sign, to be read beside a cost: ``+0.51 s``, ``−3 ms``, ``no change``."""
+    if abs(difference_s) <= 1e-9 * of_s:
+        return "no change"
+    size = abs(difference_s)
+    told = f"{size:.2f} s" if of_s >= 1 and size >= 0.005 else format_s(size)
+    return f"{'+' if difference_s > 0 else '−'}{told}"
+
+
+def from_to(before: Plan, after: Plan) -> str:
+    """``13.41 s → 13.92 s, +0.51 s``."""
+    now_s, then_s = before.cost.total_s, after.cost.total_s
+    return f"{format_s(now_s)} → {format_s(then_s)}, {change(then_s - now_s, now_s)}"
+
+
+class Moves:
+    """The plans before and after a hand's moves; bounded."""
+
+    def __init__(self) -> None:
+        self._past: deque[Plan] = deque(maxlen=REMEMBERED)
+        self._future: deque[Plan] = deque(maxlen=REMEMBERED)
+
+    @property
+    def can_undo(self) -> bool:
+        return bool(self._past)
+
+    @property
+    def can_redo(self) -> bool:
+        return bool(self._future)
+
+    def made(self, before: Plan) -> None:
+        """A move has led away from a plan."""
+        self._past.append(before)
+        self._future.clear()
+
+    def undo(self, now: Plan) -> Plan:
+        """The plan before the last move."""
+        self._future.append(now)
+        return self._past.pop()
+
+    def redo(self, now: Plan) -> Plan:
+        """The plan after the last move that was undone."""
+        self._past.append(now)
+        return self._future.pop()
+
+    def forget(self) -> None:
+        """The plan was not made by hand: there is nothing to go back to."""
+        self._past.clear()
+        self._future.clear()

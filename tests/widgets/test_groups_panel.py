@@ -1,0 +1,369 @@
+"""The groups' panel without a browser: steps, prices of other places, moves by hand, selections that are shared."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dtfm_lab import Job, Topology
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.planning import evaluate, explain
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab.widgets import group_stepper
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.group_scene import groups_of, matching_of, network_of
+from dtfm_lab.widgets.group_steps import STEPS, told
+from dtfm_lab.widgets.groups import GroupsView
+from dtfm_lab.widgets.groups_panel import GroupsPanel
+from dtfm_lab.widgets.moving import change, exchanged, offers
+from dtfm_lab.widgets.why_here import Subject, why
+
+LARGEST_PICTURE = 60_000
+"""bytes; a saved notebook keeps one of each view"""
+
+
+def plan_of(n_stages: int = 4, n_replicas: int = 2, n_idle: int = 0, seed: int = 0, n_regions: int = 3) -> Plan:
+    """A random placement on a random network, directions unlike."""
+    rng = np.random.default_rng(seed)
+    n = n_stages * n_replicas + n_idle
+    regions = [f"region-{i * n_regions // n}" for i in range(n)]
+    topology = Topology.from_matrices(rng.uniform(5, 200, (n, n)), rng.uniform(0.3, 5, (n, n)), regions=regions)
+    job = Job.from_bytes(n_stages, n_replicas, gradient_bytes=6.5e8, activation_bytes=4.7e8)
+    placed = rng.permutation(n)[: n_stages * n_replicas].reshape(n_stages, n_replicas)
+    return evaluate(topology, job, stages=placed.tolist())
+
+
+shapes = st.tuples(st.integers(2, 5), st.integers(1, 4), st.integers(0, 3), st.integers(0, 10_000))
+
+
+async def until(holds: Callable[[], bool], patience_s: float = 30.0) -> None:
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        await asyncio.sleep(0.01)
+
+
+def on_a_loop(story: Callable) -> Callable:
+    def test() -> None:
+        asyncio.run(story())
+
+    test.__name__, test.__doc__ = story.__name__, story.__doc__
+    return test
+
+
+def panel_of(plan: Plan | None) -> tuple[Bench, GroupsPanel]:
+    bench = Bench()
+    panel = GroupsPanel(bench)
+    bench.plan = plan
+    return bench, panel
+
+
+def gesture(panel: GroupsPanel, **content: object) -> None:
+    """What the page sends."""
+    panel.groups._handle_custom_msg(content, [])
+
+
+@settings(max_examples=40, deadline=None)
+@given(shapes)
+def test_an_offer_is_what_the_plan_costs_after_the_move(shape):
+    plan = plan_of(*shape)
+    device = plan.topology.names[shape[3] % len(plan.topology)]
+    offered = offers(explain(plan), device)
+    for partner, (cost_s, _) in offered["devices"].items():
+        assert exchanged(plan, device, partner).cost.total_s == pytest.approx(cost_s, rel=1e-9)
+    places = explain(plan).places(device)
+    best = {-1 if stage is None else stage: cost_s for stage, cost_s in zip(
+        places["stage"].astype(object).where(places["stage"].notna(), None), places["cost_after_s"], strict=True
+    )}  # fmt: skip
+    assert {place["stage"]: pytest.approx(place["cost_s"]) for place in offered["groups"]} == best
+    assert [place["cost_s"] for place in offered["groups"]] == sorted(place["cost_s"] for place in offered["groups"])
+
+
+def test_a_move_keeps_what_was_proven():
+    plan = plan_of()
+    proven = replace(plan, lower_bound_s=1.1 * plan.lower_bound_s, planner="exact")
+    moved = exchanged(proven, plan.stages[0][0], plan.stages[2][1])
+    assert moved.lower_bound_s == proven.lower_bound_s
+    assert moved.planner == "given"
+
+
+def test_devices_of_one_group_have_nothing_to_exchange():
+    plan = plan_of(n_idle=2)
+    first, second = plan.stages[1]
+    with pytest.raises(PlanError, match="both of stage 1"):
+        exchanged(plan, first, second)
+    with pytest.raises(PlanError, match="both idle"):
+        exchanged(plan, *(plan.topology.names[i] for i in plan.idle_devices))
+
+
+def test_a_change_has_a_sign():
+    assert change(0.512, 13.4) == "+0.51 s"
+    assert change(-0.003, 13.4) == "−3 ms"
+    assert change(1e-12, 13.4) == "no change"
+    assert change(0.012, 0.4) == "+12 ms"
+
+
+@settings(max_examples=20, deadline=None)
+@given(shapes)
+def test_a_matching_is_slowest_first_and_its_two_ways_make_its_seconds(shape):
+    plan = plan_of(*shape)
+    for a in range(plan.job.n_stages):
+        for b in range(a + 1, plan.job.n_stages):
+            pairs = matching_of(plan, a, b)
+            assert [pair[2] for pair in pairs] == sorted((pair[2] for pair in pairs), reverse=True)
+            assert all(total == pytest.approx(there + back) for _, _, total, there, back in pairs)
+            assert pairs[0][2] == pytest.approx(plan.cost.weights_s[a, b])
+            assert {pair[0] for pair in pairs} == set(plan.stages[a])
+            assert {pair[1] for pair in pairs} == set(plan.stages[b])
+
+
+def test_a_group_takes_as_long_as_its_slowest_device():
+    plan = plan_of(4, 3)
+    for group in groups_of(plan):
+        assert max(group["device_s"]) == pytest.approx(group["cost_s"])
+
+
+@pytest.mark.parametrize(("n_devices", "n_regions"), [(1, 1), (2, 2), (16, 3), (64, 8), (256, 6), (256, 64), (256, 1)])
+def test_a_network_of_any_size_is_drawn_with_few_lines(n_devices, n_regions):
+    plan = plan_of(n_devices, 1, n_regions=n_regions)
+    drawn = network_of(plan.topology)
+    assert len(drawn["devices"]) == n_devices
+    assert len(drawn["links"]) + len(drawn["bundles"]) <= max(120, 4 * n_devices + 64)
+    assert all(0 <= line[2] <= 1 for line in [*drawn["links"], *drawn["bundles"]])
+
+
+def test_the_steps_tell_the_numbers_of_this_plan():
+    plan = plan_of(n_idle=1)
+    words = {letter: told(plan, letter) for letter in STEPS}
+    assert "9 devices and 72 directed links" in words["a"].numbers
+    assert f"{plan.cost.data_parallel_s:.4g} s, the slowest: it sets the data-parallel cost" in words["b"].numbers
+    assert "1 device stays idle" in words["b"].numbers
+    assert "8 devices and 28 pairs of them become 4 nodes and 6 edges" in words["c"].numbers
+    assert f"{plan.cost.weights_s[np.triu_indices(4, 1)].max():.4g} s" in words["d"].numbers
+    assert f"{plan.cost.total_s:.4g} s" in words["e"].numbers
+    assert [words[letter].source for letter in "bcde"] == [
+        "equation 2", "equation 3", "equation 3", "equations 4 and 1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 6), (6, 1), (2, 2)])
+def test_the_steps_of_the_smallest_plans_are_told_and_drawn(shape):
+    plan = plan_of(*shape)
+    view = GroupsView()
+    view.show(plan)
+    for letter in STEPS:
+        assert all(told(plan, letter))
+        view.step = letter
+        assert ElementTree.fromstring(view.picture()).tag.endswith("svg")
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (16, 16), (32, 8), (128, 8)])
+def test_a_picture_is_small_whatever_the_size_of_the_plan(shape):
+    view = GroupsView()
+    view.show(plan_of(*shape))
+    for letter in STEPS:
+        view.step = letter
+        assert len(view.picture().encode()) < LARGEST_PICTURE
+        ElementTree.fromstring(view.picture())
+    assert f"{shape[0]} groups of {shape[1]}" in view.words()
+
+
+def test_without_a_plan_there_is_a_hint_and_nothing_to_press():
+    _, panel = panel_of(None)
+    assert panel.groups.words() == "No plan yet: press Plan"
+    assert panel.groups.picture() == ""
+    assert "No plan yet" in panel.told.value
+    stepper, hand = panel.stepper, panel.hand
+    buttons = (stepper.step, stepper.back, stepper.next, stepper.play, hand.move, hand.undo, hand.redo)
+    assert all(button.disabled for button in buttons)
+
+
+def test_back_and_next_walk_through_the_steps():
+    _, panel = panel_of(plan_of())
+    assert panel.groups.step == "e"
+    assert panel.stepper.next.disabled
+    panel.stepper.back.click()
+    assert panel.groups.step == panel.step.value == "d"
+    assert "equation 3" in panel.told.value
+    panel.groups.step = "a"
+    assert panel.stepper.back.disabled
+    panel.stepper.next.click()
+    assert panel.step.value == "b"
+
+
+@on_a_loop
+async def test_play_walks_from_the_first_step_to_the_last_and_stops_when_told() -> None:
+    _, panel = panel_of(plan_of())
+    stays_s, group_stepper.STAYS_S = group_stepper.STAYS_S, 0.05
+    try:
+        seen = []
+        panel.step.observe(lambda change: seen.append(change["new"]), "value")
+        panel.stepper.play.click()
+        await until(lambda: seen == list("abcde") and panel.stepper.play.description == "Play")
+        panel.step.value = "b"
+        panel.stepper.play.click()
+        await until(lambda: panel.step.value == "c")
+        panel.stepper.play.click()
+        await asyncio.sleep(0.15)
+        assert panel.step.value == "c"
+    finally:
+        group_stepper.STAYS_S = stays_s
+
+
+def test_a_selection_is_shared_both_ways():
+    plan = plan_of(n_idle=1)
+    bench, panel = panel_of(plan)
+    panel.groups.selected = [plan.stages[1][0]]
+    assert bench.selected == (plan.stages[1][0],)
+    bench.selected = (plan.stages[2][1], "of another network")
+    assert panel.groups.selected == [plan.stages[2][1]]
+    assert bench.selected == (plan.stages[2][1], "of another network"), "what is not here stays selected elsewhere"
+
+
+def test_a_hop_selects_its_slowest_pair_as_the_link():
+    plan = plan_of()
+    bench, panel = panel_of(plan)
+    panel.groups.selected_edge = 1
+    slowest = max(panel.groups.matchings[1], key=lambda pair: pair[2])
+    assert bench.selected_link == tuple(slowest[:2])
+    assert slowest[2] == pytest.approx(plan.cost.hop_s[1])
+
+
+def test_an_edge_beside_the_path_opens_its_matching():
+    plan = plan_of()
+    bench, panel = panel_of(plan)
+    panel.groups.other_edge = [0, 2]
+    assert panel.groups.other_matching == matching_of(plan, 0, 2)
+    assert bench.selected_link == tuple(panel.groups.other_matching[0][:2])
+
+
+@on_a_loop
+async def test_a_drag_is_priced_and_a_drop_on_a_device_exchanges_the_two() -> None:
+    plan = plan_of()
+    bench, panel = panel_of(plan)
+    device, partner = plan.stages[0][0], plan.stages[2][1]
+    gesture(panel, kind="lift", device=device)
+    await until(lambda: panel.groups.offers.get("device") == device)
+    priced_s, _ = panel.groups.offers["devices"][partner]
+    gesture(panel, kind="drop", device=device, partner=partner)
+    await until(lambda: bench.plan is not plan)
+    assert bench.plan.cost.total_s == pytest.approx(priced_s, rel=1e-9)
+    assert device in bench.plan.stages[2]
+    assert partner in bench.plan.stages[0]
+    assert "By hand" in panel.hand.note.value
+    assert panel.groups.offers == {}, "prices of another plan"
+
+
+@on_a_loop
+async def test_a_drop_on_a_group_takes_the_cheapest_partner_an_idle_one_too() -> None:
+    plan = plan_of(n_idle=3)
+    bench, panel = panel_of(plan)
+    device = plan.stages[1][1]
+    best = next(place for place in offers(explain(plan), device)["groups"] if place["stage"] == -1)
+    gesture(panel, kind="drop", device=device, stage=-1)
+    await until(lambda: bench.plan is not plan)
+    assert bench.plan.cost.total_s == pytest.approx(best["cost_s"])
+    assert device in {bench.plan.topology.names[i] for i in bench.plan.idle_devices}
+
+
+@on_a_loop
+async def test_moves_by_hand_are_undone_and_made_again_until_a_planner_answers() -> None:
+    plan = plan_of()
+    bench, panel = panel_of(plan)
+    device, partner = plan.stages[0][0], plan.stages[3][0]
+    gesture(panel, kind="drop", device=device, partner=partner)
+    await until(lambda: bench.plan is not plan)
+    moved = bench.plan
+    panel.hand.undo.click()
+    assert bench.plan is plan
+    assert panel.hand.undo.disabled
+    gesture(panel, kind="redo")
+    assert bench.plan is moved
+    assert panel.hand.redo.disabled
+    bench.plan = plan_of(seed=1)
+    assert panel.hand.undo.disabled, "this plan was not made by hand"
+    assert panel.hand.note.value == ""
+
+
+@on_a_loop
+async def test_a_device_is_moved_without_dragging() -> None:
+    plan = plan_of()
+    bench, panel = panel_of(plan)
+    device = plan.stages[3][1]
+    bench.selected = (device,)
+    await until(lambda: not panel.hand.move.disabled)
+    assert len(panel.hand.move_to.options) == 3
+    label, partner = panel.hand.move_to.options[0]
+    assert label.startswith(f"stage {next(s for s, group in enumerate(plan.stages) if partner in group)}")
+    panel.hand.move.click()
+    await until(lambda: bench.plan is not plan)
+    assert partner in bench.plan.stages[3]
+
+
+@on_a_loop
+async def test_a_move_that_is_not_possible_is_one_calm_line() -> None:
+    plan = plan_of()
+    bench, panel = panel_of(plan)
+    gesture(panel, kind="drop", device=plan.stages[0][0], partner="nobody")
+    await until(lambda: bench.message != "")
+    assert bench.step == "groups"
+    assert "nobody" in bench.message
+    assert bench.plan is plan
+
+
+@on_a_loop
+async def test_why_here_answers_for_the_plan_a_device_a_group_and_a_hop() -> None:
+    plan = plan_of()
+    bench, panel = panel_of(plan)
+    await until(lambda: "The plan" in panel.why.value)
+    device = plan.stages[1][0]
+    bench.selected = (device,)
+    await until(lambda: f"{device} serves stage 1" in panel.why.value)
+    panel.groups.selected, panel.groups.selected_group = plan.stages[2], 2
+    await until(lambda: "stage 2</b>" in panel.why.value)
+    panel.groups.selected, panel.groups.selected_group, panel.groups.selected_edge = [], -1, 0
+    await until(lambda: "The hop from stage 0 to 1" in panel.why.value)
+
+
+def test_words_about_groups_and_hops_hold_for_any_shape():
+    for shape in ((1, 1), (2, 1), (2, 3), (5, 2)):
+        explanation = explain(plan_of(*shape))
+        assert why(explanation, Subject(group=shape[0] - 1)).lines
+        assert why(explanation, Subject(hop=0)).lines
+    slowest = explanation.binding_group.stage
+    assert "it sets the data-parallel cost" in why(explanation, Subject(group=slowest)).lines[-1]
+    assert "not what the plan waits for" in why(explanation, Subject(group=(slowest + 1) % 5)).lines[-1]
+
+
+def test_settings_come_back_and_a_hop_waits_for_its_plan():
+    _, panel = panel_of(plan_of())
+    panel.step.value, panel.groups.selected_edge, panel.what.value = "c", 2, "five"
+    kept = panel.settings()
+    bench, other = panel_of(None)
+    other.restore(kept | {"unknown": 1})
+    assert other.groups.step == "c"
+    bench.plan = plan_of()
+    assert other.settings() == kept
+    other.restore({"step": "z", "edge": 99, "figure": None})
+    assert other.settings() == kept
+
+
+@on_a_loop
+async def test_every_figure_can_be_drawn() -> None:
+    _, panel = panel_of(plan_of())
+    for what in ("step", "five", "coarse", "matching"):
+        panel.what.value, panel.as_figure.figure = what, None
+        panel.as_figure.button.click()
+        await until(lambda: panel.as_figure.figure is not None)
+        panel.as_figure.output.outputs = ()
