@@ -192,4 +192,5 @@ class Plan:
         }
 
     def _named(self, grid: npt.NDArray[np.int64]) -> list[list[str]]:
-        return [[self.topology.names[d] for d in row] for row in grid]
+        names = self.topology.names  # made anew each time
+        return [[names[d] for d in row] for row in grid]

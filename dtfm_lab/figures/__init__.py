@@ -15,6 +15,7 @@ from dtfm_lab.figures.matching import matching
 from dtfm_lab.figures.memory_over_time import memory_over_time
 from dtfm_lab.figures.network import network
 from dtfm_lab.figures.network_map import network_map
+from dtfm_lab.figures.pinned import pinned
 from dtfm_lab.figures.plan_map import plan_map
 from dtfm_lab.figures.refit import refit
 from dtfm_lab.figures.sensitivity import sensitivity
@@ -40,6 +41,7 @@ __all__ = [
     "memory_over_time",
     "network",
     "network_map",
+    "pinned",
     "plan_map",
     "refit",
     "sensitivity",

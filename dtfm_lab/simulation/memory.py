@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
@@ -164,7 +165,7 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
             f"the trace ran on stages {trace.context.devices}, this plan has {plan.device_names}; wanted the same"
         )
     if schedule is None and trace is not None and trace.context.orders:
-        schedule = trace.context.played
+        schedule = _played(trace.context.schedule, trace.context.orders)
     programs = programs_of(plan, scheduled(job, schedule))
     if trace is not None and trace.context.stages_per_device != programs.schedule.stages_per_device:
         raise TraceError(
@@ -183,6 +184,11 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
         levels=levels,
         timed=trace is not None,
     )
+
+
+@lru_cache(maxsize=8)  # read once, however often a what-if asks about it
+def _played(name: str, orders: tuple[str, ...]) -> Schedule:
+    return Schedule.from_orders(name, orders)
 
 
 def scheduled(job: Job, schedule: str | Schedule | None) -> Schedule:

@@ -9,6 +9,7 @@ later, and a device with nothing left to alternate with waits: more forwards ahe
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from numbers import Integral
 
@@ -59,13 +60,18 @@ def _flushed(name: str, n_microbatches: int, warmups: Sequence[int]) -> Schedule
                 f"schedule {name}: warm-up of device {stage} is {shortened(warmup)}; wanted a whole number from 0"
             )
     # the last forward alternates with the first backward in any case
-    depths = [min(int(warmup), n_microbatches - 1) for warmup in warmups]
+    depths = tuple(min(int(warmup), n_microbatches - 1) for warmup in warmups)
     for stage, (before, depth) in enumerate(pairwise(depths), start=1):
         if depth > before:
             raise ScheduleError(
                 f"schedule {name}: device {stage} warms up with {depth} forwards, device {stage - 1} with {before}; "
                 f"wanted no more than the one before, which must send it as many before it has a gradient"
             )
+    return _of_depths(name, n_microbatches, depths)
+
+
+@lru_cache(maxsize=4)  # who tries out links asks for the same again and again
+def _of_depths(name: str, n_microbatches: int, depths: tuple[int, ...]) -> Schedule:
     programs = tuple(
         taking_turns(passes(s, Kind.FORWARD, n_microbatches), passes(s, Kind.BACKWARD, n_microbatches), depth)
         for s, depth in enumerate(depths)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -59,16 +59,8 @@ class Makespans:
     @cached_property
     def _passes(self) -> IntArray:
         """(devices, replicas, 2 M) nodes of all forwards, then of all backwards, by micro-batch."""
-        job, whole = self._plan.job, self._unordered.structure
-        column = np.full(len(whole.actions), -1)
-        for i, action in enumerate(whole.actions):
-            if action.kind in (Kind.FORWARD, Kind.BACKWARD) and action.microbatch is not None:
-                column[i] = action.microbatch + (action.kind is Kind.BACKWARD) * job.n_microbatches
-        nodes = np.empty((job.n_stages, job.n_replicas, 2 * job.n_microbatches), dtype=np.int64)
-        passing = np.flatnonzero(column[whole.action] >= 0)
-        at = column[whole.action[passing]]
-        nodes[whole.position[passing], whole.replica[passing], at] = passing
-        return nodes
+        job = self._plan.job
+        return _passes_of(self._unordered.structure, job.n_stages, job.n_replicas, job.n_microbatches)
 
     def _lanes(self, warmups: Warmups) -> tuple[IntArray, IntArray]:
         """Edges from each pass to the one after it on its device."""
@@ -79,6 +71,7 @@ class Makespans:
         return lanes[:, :, :-1].ravel(), lanes[:, :, 1:].ravel()
 
 
+@lru_cache(maxsize=2)  # on other links it is the same
 def _without_lanes(whole: Structure) -> Structure:
     """Passes wait for what they need and no longer for each other; what follows the last of them stays."""
     n = len(whole)
@@ -100,3 +93,17 @@ def _without_lanes(whole: Structure) -> Structure:
         next_from=np.concatenate([[0], np.cumsum(np.bincount(source, minlength=n))]),
         next_node=target,
     )
+
+
+@lru_cache(maxsize=2)
+def _passes_of(whole: Structure, n_stages: int, n_replicas: int, n_microbatches: int) -> IntArray:
+    """``Makespans._passes``."""
+    column = np.full(len(whole.actions), -1)
+    for i, action in enumerate(whole.actions):
+        if action.kind in (Kind.FORWARD, Kind.BACKWARD) and action.microbatch is not None:
+            column[i] = action.microbatch + (action.kind is Kind.BACKWARD) * n_microbatches
+    nodes = np.empty((n_stages, n_replicas, 2 * n_microbatches), dtype=np.int64)
+    passing = np.flatnonzero(column[whole.action] >= 0)
+    at = column[whole.action[passing]]
+    nodes[whole.position[passing], whole.replica[passing], at] = passing
+    return nodes

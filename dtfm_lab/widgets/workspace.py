@@ -1,0 +1,180 @@
+"""The whole lab as a file: what is on the bench and what every panel is set to, saved and put back."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import tempfile
+from collections.abc import Coroutine, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as w
+
+from dtfm_lab import lab
+from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.units import format_bytes
+from dtfm_lab.files.reading import write_bytes
+from dtfm_lab.files.workspaces import WorkspaceState, load_workspace, save_workspace
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.tasks import begin
+
+MOST_DOWNLOADED = 4_000_000
+"""bytes that a link on the page may carry; a larger file is on the disk"""
+ENDING = ".json"
+
+
+def state_of(bench: Bench, panels: Mapping[str, Any]) -> WorkspaceState:
+    """All that there is, at once and without copying; ``save_workspace`` may take its time on a thread."""
+    return WorkspaceState(
+        topology=bench.topology,
+        job=bench.job,
+        plan=bench.plan,
+        schedule=bench.schedule,
+        queueing=bench.queueing,
+        choices=dict(bench.choices),
+        predicted=bench.predicted,
+        measured=bench.measured,
+        settings={name: dict(panel.settings()) for name, panel in panels.items() if hasattr(panel, "settings")},
+    )
+
+
+def put(state: WorkspaceState, bench: Bench, panels: Mapping[str, Any]) -> None:
+    """Make it so: first what a panel draws, then the noun that is made of it (to the bit, where that is not what the
+    panel made), then what is made of that.
+
+    Call it on the event loop. Nothing long is started; what was measured is compared anew.
+    """
+    bench.plan = bench.predicted = bench.measured = bench.comparison = None  # nobody shall plan the old for the new
+    _restore("network", state, panels)
+    if _fingerprint(bench.topology) != _fingerprint(state.topology):
+        bench.topology = state.topology
+    _restore("plan", state, panels)
+    if bench.job != state.job:
+        bench.job = state.job
+    bench.plan = state.plan
+    for name in panels:
+        if name not in ("network", "plan"):
+            _restore(name, state, panels)
+    bench.schedule, bench.queueing, bench.choices = state.schedule, state.queueing, dict(state.choices)
+    bench.predicted, bench.measured = state.predicted, state.measured
+    bench.message = ""
+    if state.predicted is not None and state.measured is not None:
+        with contextlib.suppress(LabError):  # a prediction that was made anew since is of something else
+            bench.comparison = lab.compare(state.predicted, state.measured)
+
+
+def _fingerprint(topology: Topology | None) -> str:
+    return "" if topology is None else topology.fingerprint
+
+
+def _restore(name: str, state: WorkspaceState, panels: Mapping[str, Any]) -> None:
+    restore = getattr(panels.get(name), "restore", None)
+    if restore is not None and name in state.settings:
+        restore(dict(state.settings[name]))
+
+
+class Workspace:
+    """``view``: a file's name, Save and Restore, a file of one's own to send, and a line on what came of it."""
+
+    def __init__(self, bench: Bench, panels: Mapping[str, Any]) -> None:
+        self._bench, self._panels = bench, panels
+        self.path = w.Text(
+            "lab.json",
+            description="File",
+            tooltip="Where the whole lab is kept: network, plan, settings, prediction and measurement",
+            style={"description_width": "32px"},
+            layout=w.Layout(width="230px"),
+        )
+        self.save = _button("Save", "save", "Write the whole lab into this file")
+        self.restore = _button("Restore", "folder-open", "Put back what this file holds")
+        self.upload = w.FileUpload(
+            accept=ENDING,
+            multiple=False,
+            description="From my computer",
+            tooltip="Put back what a file on your computer holds",
+            layout=w.Layout(width="auto"),
+        )
+        self.status = w.HTML()
+        self.view = w.HBox([self.path, self.save, self.restore, self.upload, self.status])
+        self.save.on_click(lambda _: self._begin(self._save()))
+        self.restore.on_click(lambda _: self._begin(self._load(Path(self.path.value.strip()))))
+        self.upload.observe(lambda change: self._sent(change["new"]), "value")
+
+    def _sent(self, files: Sequence[Mapping[str, Any]]) -> None:
+        if files:
+            self._begin(self._take(files[0]))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self.save.disabled = self.restore.disabled = True
+        begin(self._alone(work), self._complain)
+
+    async def _alone(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        finally:
+            self.save.disabled = self.restore.disabled = False
+
+    async def _save(self) -> None:
+        self._tell("saving…")
+        path = self._named()
+        state = state_of(self._bench, self._panels)
+        await asyncio.to_thread(save_workspace, state, path)
+        link, size = await asyncio.to_thread(_link, path)
+        left = "".join(f"; {line}" for line in state.left_out)
+        self._tell(f"saved as {path}, {size}{left}", link)
+
+    async def _load(self, path: Path) -> None:
+        self._tell("reading…")
+        if not path.name:
+            raise FileError("no file name; wanted one such as lab.json")
+        state = await asyncio.to_thread(load_workspace, path)
+        put(state, self._bench, self._panels)
+        self._tell(f"restored {_what(state)} from {path.name}")
+
+    async def _take(self, file: Mapping[str, Any]) -> None:
+        """A file that the page sent, read like any other."""
+        name = Path(str(file["name"])).name or "workspace.json"
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, name if name.lower().endswith(ENDING) else f"{name}{ENDING}")
+            await asyncio.to_thread(write_bytes, path, bytes(file["content"]))
+            await self._load(path)
+        self.upload.value = ()
+
+    def _named(self) -> Path:
+        name = self.path.value.strip()
+        if not name:
+            raise FileError("no file name; wanted one such as lab.json")
+        return Path(name if name.lower().endswith(ENDING) else f"{name}{ENDING}")
+
+    def _tell(self, text: str, link: str = "") -> None:
+        self.status.value = markup.line(escape(text) + (f" · {link}" if link else ""))
+
+    def _complain(self, message: str) -> None:
+        self.status.value = markup.line(escape(message), "warning")
+
+
+def _what(state: WorkspaceState) -> str:
+    parts = [state.topology.name if state.topology is not None else "a blank canvas"]
+    parts += ["its plan"] if state.plan is not None else []
+    parts += ["what was measured"] if state.measured is not None else []
+    return ", ".join(parts)
+
+
+def _link(path: Path) -> tuple[str, str]:
+    """A download of the file as it is on the disk, where it is not too large; and its size."""
+    data = path.read_bytes()
+    size = format_bytes(len(data))
+    if len(data) > MOST_DOWNLOADED:
+        return "", size
+    packed = base64.b64encode(data).decode("ascii")
+    name = escape(path.name, quote=True)
+    return f'<a class="dtfm-download" download="{name}" href="data:application/json;base64,{packed}">download</a>', size
+
+
+def _button(text: str, icon: str, tooltip: str) -> w.Button:
+    return w.Button(description=text, icon=icon, tooltip=tooltip, layout=w.Layout(width="105px"))

@@ -1,0 +1,72 @@
+"""What-ifs on the page: a slider by keyboard, pins, the file row, and the code that does the same."""
+
+import re
+
+import pytest
+
+expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+
+CELL = """
+import ipywidgets as w
+import dtfm_lab as lab
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.as_python import cells
+from dtfm_lab.widgets.as_python_view import AsPythonView
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.what_if_panel import WhatIfPanel
+from dtfm_lab.widgets.workspace import Workspace
+
+bench = Bench()
+panel = WhatIfPanel(bench)
+row = Workspace(bench, {"what_if": panel})
+code = AsPythonView(lambda: cells(bench, what_if=panel.setting, pins=panel.pins.pins))
+box = w.VBox([w.HTML(f"<style>{markup.CSS}</style>"), row.view, panel.view, code])
+box.add_class("dtfm-lab")
+box
+"""
+PLANNED = """
+plan = lab.plan(lab.load_topology("lecture-hall"), lab.load_job("tiny"), steps=3)
+bench.topology, bench.job, bench.plan = plan.topology, plan.job, plan
+"""
+
+
+def press(page, name):
+    page.locator(".dtfm-lab button.jupyter-button", has_text=re.compile(rf"^\s*{name}\s*$")).last.click()
+
+
+def test_a_slider_answers_is_pinned_saved_restored_and_copied_as_python(page, open_notebook, ask_kernel, eventually):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    open_notebook(page, [CELL])
+    page.get_by_text("No plan yet: plan first").wait_for(timeout=90_000)
+    ask_kernel(page, PLANNED)
+    answer = page.locator(".dtfm-answer")
+    expect(answer).to_contain_text("as planned", timeout=20_000)
+    handle = page.locator(".dtfm-what-if-left .noUi-handle").first
+    handle.focus()
+    for _ in range(10):
+        page.keyboard.press("ArrowLeft")
+    eventually(page, "panel.setting.bandwidth < 1 and panel.last.setting == panel.setting", True)
+    expect(answer).to_contain_text("more (+")
+    expect(page.locator(".dtfm-what-if-curve")).to_have_count(2)
+    press(page, "Pin")
+    expect(page.locator(".dtfm-pin .dtfm-pin-bar b")).to_have_count(1)
+    eventually(page, "len(panel.pins.pins)", 1)
+    kept = ask_kernel(page, "print(panel.settings())")
+
+    press(page, "Save")
+    expect(page.get_by_text("saved as lab.json")).to_be_visible(timeout=20_000)
+    press(page, "Back to the plan")
+    expect(answer).to_contain_text("as planned")
+    press(page, "Restore")
+    expect(page.get_by_text("restored lecture-hall, its plan")).to_be_visible(timeout=20_000)
+    eventually(page, f"panel.settings() == {kept}", True)
+    expect(answer).to_contain_text("more (+")
+
+    page.get_by_role("button", name="Copy as Python").click()
+    expect(page.locator(".dtfm-as-python-code")).to_contain_text("lab.simulate(what_if", timeout=20_000)
+    expect(page.locator(".dtfm-as-python-told")).to_have_text("copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    ask_kernel(page, f"names = {{}}; exec({copied!r}, names)")
+    eventually(page, "abs(names['answer'].iteration_s / panel.last.iteration_s - 1) < 1e-9", True, patience_s=30)
+    wide = "[...document.querySelectorAll('.dtfm-what-if')].some((e) => e.scrollWidth > e.clientWidth + 1)"
+    assert not page.evaluate(wide), "nothing is wider than its place"

@@ -1,0 +1,145 @@
+"""The whole lab as a file: what comes back is what was there, to the bit, and a broken file is one line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dtfm_lab as lab
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.files import workspaces
+from dtfm_lab.files.workspaces import WorkspaceState, load_workspace, save_workspace, workspace_to_mapping
+
+
+@pytest.fixture(scope="module")
+def state() -> WorkspaceState:
+    topology = lab.load_topology("lecture-hall")
+    plan = lab.plan(topology, lab.load_job("tiny"), steps=3)
+    return WorkspaceState(
+        topology=topology,
+        job=plan.job,
+        plan=plan,
+        schedule="1f1b",
+        queueing="cards",
+        choices={"compression": "int8", "recompute": True},
+        predicted=lab.simulate(plan, "1f1b"),
+        measured=lab.simulate(plan, "gpipe", queueing="cards"),
+        settings={"network": {"document": {"name": "drawn", "devices": [1, 2.5, "é"]}}, "run": {"clock": "paced"}},
+    )
+
+
+def equal_traces(one: Trace, other: Trace) -> bool:
+    columns = ("iteration", "replica", "action", "start_s", "end_s", "after")
+    same = all(getattr(one, c).tobytes() == getattr(other, c).tobytes() for c in columns)
+    return same and one.context == other.context and one.actions == other.actions
+
+
+def test_a_round_trip_gives_equal_nouns_and_settings(state: WorkspaceState, tmp_path: Path) -> None:
+    back = load_workspace(save_workspace(state, tmp_path / "lab.json"))
+    assert back.topology.fingerprint == state.topology.fingerprint
+    assert back.topology.devices == state.topology.devices, "positions too"
+    assert back.job == state.job
+    assert back.plan.cost.total_s == state.plan.cost.total_s
+    assert back.plan.placement.devices.tolist() == state.plan.placement.devices.tolist()
+    assert (back.plan.planner, back.plan.seed, back.plan.generation) == ("evolutionary", 0, state.plan.generation)
+    assert equal_traces(back.predicted, state.predicted)
+    assert equal_traces(back.measured, state.measured)
+    assert (back.schedule, back.queueing, back.choices) == ("1f1b", "cards", state.choices)
+    assert back.settings == state.settings
+
+
+def test_a_network_that_has_changed_since_the_plan_comes_back_beside_it(state: WorkspaceState, tmp_path: Path) -> None:
+    drawn = state.topology.scaled(latency=1 / 3)
+    back = load_workspace(save_workspace(WorkspaceState(topology=drawn, plan=state.plan), tmp_path / "lab.json"))
+    assert back.topology.fingerprint == drawn.fingerprint
+    assert back.plan.topology.fingerprint == state.plan.topology.fingerprint
+
+
+def test_a_blank_lab_is_a_workspace_too(tmp_path: Path) -> None:
+    back = load_workspace(save_workspace(WorkspaceState(), tmp_path / "lab.json"))
+    assert (back.topology, back.job, back.plan, back.predicted, back.measured) == (None,) * 5
+
+
+def test_a_trace_that_is_too_long_is_left_out_and_said_to_be(
+    state: WorkspaceState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workspaces, "MOST_ROWS", len(state.predicted) - 1)
+    (told, _) = state.left_out
+    assert told.startswith(f"the predicted trace has {len(state.predicted):,} rows")
+    back = load_workspace(save_workspace(state, tmp_path / "lab.json"))
+    assert back.predicted is None
+    assert back.plan is not None
+
+
+def test_a_failure_leaves_the_older_file(state: WorkspaceState, tmp_path: Path) -> None:
+    path = save_workspace(state, tmp_path / "lab.json")
+    before = path.read_bytes()
+    with pytest.raises(FileError, match="no plain value"):
+        save_workspace(WorkspaceState(settings={"run": {"clock": object()}}), path)
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["lab.json"]
+
+
+def broken(state: WorkspaceState, tmp_path: Path, **changes: Any) -> Path:
+    path = tmp_path / "broken.json"
+    path.write_text(json.dumps(workspace_to_mapping(state) | changes))
+    return path
+
+
+def test_a_newer_version_is_refused_in_words(state: WorkspaceState, tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"broken.json: dtfm_workspace is version 2; this release reads version 1"):
+        load_workspace(broken(state, tmp_path, dtfm_workspace=2))
+
+
+def test_another_kind_of_file_is_refused(state: WorkspaceState, tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"no key 'dtfm_workspace'; wanted a workspace file \(it holds a plan\)"):
+        load_workspace(lab.save_plan(state.plan, tmp_path / "plan.json"))
+
+
+def test_what_is_damaged_is_one_line_that_says_where(state: WorkspaceState, tmp_path: Path) -> None:
+    whole = workspace_to_mapping(state)
+    column = whole["predicted"]["start_s"]
+    network = whole["plan"]["topology"]
+    for changes, said in (
+        ({"schedul": "x"}, "did you mean 'schedule'"),
+        ({"plan": {"dtfm_plan": 1}}, "plan"),
+        ({"plan": None}, "topology is that of the plan, which is missing"),
+        ({"topology": network | {"latency_s": [[0.0]]}}, "wanted (8, 8)"),
+        ({"topology": network | {"latency_s": [[0.0], [1.0, 2.0]]}}, "network"),
+        ({"job": {"name": "x"}}, "job"),
+        ({"predicted": whole["predicted"] | {"start_s": column | {"zlib": "!!"}}}, "predicted: start_s: is damaged"),
+        ({"predicted": whole["predicted"] | {"start_s": column | {"length": 3}}}, "holds more rows; wanted the 3"),
+        ({"predicted": whole["predicted"] | {"start_s": column | {"length": 10**9}}}, "wanted 0 to"),
+        ({"predicted": whole["predicted"] | {"action": column}}, "predicted: action: holds <f8; wanted <i8"),
+        ({"settings": {"run": 3}}, "settings"),
+    ):
+        with pytest.raises(FileError) as error:
+            load_workspace(broken(state, tmp_path, **changes))
+        assert said in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=40))
+def test_a_column_comes_back_to_the_bit(values: list[float]) -> None:
+    column = workspaces._column(np.array(values, dtype=float))
+    assert workspaces._array(workspaces.PackedColumn(**column), "<f8", "here").tobytes() == np.array(values).tobytes()
+
+
+@given(st.integers(0, 400), st.integers(0, 255))
+def test_a_damaged_byte_raises_nothing_but_a_file_error(
+    state: WorkspaceState, tmp_path_factory: pytest.TempPathFactory, place: int, byte: int
+) -> None:
+    text = bytearray(workspaces.workspace_text(WorkspaceState(topology=state.topology)).encode())
+    text[place % len(text)] = byte
+    path = tmp_path_factory.mktemp("damaged") / "lab.json"
+    path.write_bytes(text)
+    with contextlib.suppress(FileError):
+        load_workspace(path)

@@ -1,0 +1,300 @@
+"""What-ifs without a browser: sliders moved in Python, on an event loop like the kernel's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+import dtfm_lab as lab
+from dtfm_lab.domain.plan import Plan
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab.widgets import what_if_panel
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.what_if import Answer, Setting, batches_of, microbatches_of, with_known
+from dtfm_lab.widgets.what_if_measures import MEASURES, told
+from dtfm_lab.widgets.what_if_panel import WhatIfPanel
+
+
+async def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        await asyncio.sleep(0.01)
+
+
+def on_a_loop(story: Callable) -> Callable:
+    def test() -> None:
+        asyncio.run(story())
+
+    test.__name__, test.__doc__ = story.__name__, story.__doc__
+    return test
+
+
+def a_plan(network: str = "lecture-hall", **job) -> Plan:
+    return lab.plan(lab.load_topology(network), lab.load_job("tiny", **job), steps=3)
+
+
+def a_bench(plan: Plan) -> Bench:
+    bench = Bench()
+    bench.topology, bench.job, bench.plan = plan.topology, plan.job, plan
+    return bench
+
+
+def shows(panel: WhatIfPanel, setting: Setting | None = None) -> Callable[[], bool]:
+    """The answer is there, and of what is turned to."""
+    return lambda: panel.last is not None and panel.last.setting == (setting or panel.setting)
+
+
+def test_an_answer_is_what_lab_simulate_says() -> None:
+    plan = a_plan()
+    base = Setting.of(plan, "gpipe", "pairs")
+    for turned in (
+        {"bandwidth": 0.5, "latency": 3.0},
+        {"microbatch": 1, "schedule": "1f1b", "queueing": "cards"},
+        {"compression": "int8", "synchronisation": "ring", "synchronise_every": 4},
+        {"recompute": True, "global_batch": 32},
+    ):
+        setting = with_known(base, turned)
+        assert setting.beside(base) == turned
+        answer = Answer.of(plan, setting)
+        of_the_job = {what: value for what, value in turned.items() if what in setting.of_the_job}
+        tried = lab.evaluate(
+            plan.topology.scaled(latency=setting.latency, bandwidth=setting.bandwidth),
+            lab.with_job(plan, **of_the_job).job,
+            rank_map=plan.rank_map,
+        )
+        trace = lab.simulate(tried, setting.schedule, queueing=setting.queueing)
+        assert answer.iteration_s == pytest.approx(trace.iteration_s, rel=1e-9)
+        assert answer.mfu == pytest.approx(trace.metrics["mfu"], rel=1e-9)
+        assert answer.communication_s == pytest.approx(tried.cost.total_s, rel=1e-9)
+        assert answer.peak_bytes == lab.memory(tried, trace=trace).peak_bytes[lab.memory(tried, trace=trace).worst]
+
+
+def test_only_batches_that_divide_are_offered() -> None:
+    job = a_plan(global_batch=48, microbatch=2).job
+    for microbatch in microbatches_of(job, job.global_batch, job.microbatch):
+        assert job.global_batch % (job.n_replicas * microbatch) == 0
+    for batch in batches_of(job, job.microbatch, job.global_batch, job.global_batch):
+        assert batch % (job.n_replicas * job.microbatch) == 0
+    assert {job.microbatch, 1} <= set(microbatches_of(job, job.global_batch, job.microbatch))
+    assert {24, 48, 96} <= set(batches_of(job, job.microbatch, 48, 48))
+
+
+def test_what_is_no_setting_is_left_out() -> None:
+    base = Setting.of(a_plan(), "gpipe", "pairs")
+    nonsense = {
+        "bandwidth": "2", "latency": 1e9, "microbatch": True, "global_batch": -1, "compression": "zip",
+        "synchronisation": None, "recompute": 1, "schedule": [], "queueing": {}, "colour": "blue",
+    }  # fmt: skip
+    assert with_known(base, nonsense) == base
+    assert with_known(base, base.to_mapping()) == base
+
+
+def test_a_change_is_told_with_its_sign_and_share() -> None:
+    plan = a_plan()
+    base = Answer.of(plan, Setting.of(plan, "gpipe", "pairs"))
+    slower = Answer.of(plan, with_known(base.setting, {"bandwidth": 0.1}))
+    assert told(base, base).endswith("as planned")
+    assert " more (+" in told(slower, base)
+    assert " less (-" in told(base, slower)
+    assert slower.setting.said(base.setting) == "bandwidth × 0.1"
+    by_name = {measure.name: measure for measure in MEASURES}
+    assert by_name["iteration_s"].best([base, slower]) == base.iteration_s
+    assert by_name["tokens_per_s"].best([base, slower]) == base.tokens_per_s
+
+
+@on_a_loop
+async def test_without_a_plan_nothing_can_be_turned() -> None:
+    panel = WhatIfPanel(Bench())
+    assert "No plan yet" in panel.answer.value
+    assert panel.bandwidth.disabled
+    assert panel.pin.disabled
+    assert json.loads(json.dumps(panel.settings()))["setting"] is None
+
+
+@on_a_loop
+async def test_a_slider_is_answered_and_the_newest_wins() -> None:
+    panel = WhatIfPanel(a_bench(a_plan()))
+    await until(shows(panel))
+    assert "as planned" in panel.answer.value
+    for factor in (0.2, 0.5, 2.0, 4.0):
+        panel.bandwidth.value = factor
+    await until(shows(panel))
+    assert panel.last.setting.bandwidth == 4.0
+    assert panel.last.iteration_s == Answer.of(panel._plan, panel.setting).iteration_s
+    assert "bandwidth × 4" in panel.answer.value
+    assert what_if_panel.n_actions(panel._plan) < what_if_panel.CURVE_UP_TO
+    await until(lambda: panel.curves.value.count("<title>") >= 18)
+    panel.back.click()
+    await until(lambda: "as planned" in panel.answer.value)
+    assert panel.back.disabled
+
+
+@on_a_loop
+async def test_a_micro_batch_keeps_the_batches_that_it_divides() -> None:
+    panel = WhatIfPanel(a_bench(a_plan(global_batch=32, microbatch=1, n_stages=4, n_replicas=2)))
+    await until(shows(panel))
+    offered = {value for _, value in panel.controls.global_batch.options}
+    assert {2, 32} <= offered
+    panel.controls.microbatch.value = 4
+    await until(shows(panel))
+    offered = {value for _, value in panel.controls.global_batch.options}
+    assert 2 not in offered, "2 replicas x 4 sequences are 8"
+    assert panel.controls.global_batch.value == 32
+    panel.controls.global_batch.value = 8
+    await until(shows(panel))
+    assert {value for _, value in panel.controls.microbatch.options} == {1, 2, 4}
+
+
+@on_a_loop
+async def test_what_a_schedule_refuses_is_one_calm_line() -> None:
+    bench = a_bench(a_plan(n_stages=8, n_replicas=1))
+    panel = WhatIfPanel(bench)
+    await until(shows(panel))
+    panel.controls.schedule.value = "interleaved-1f1b"
+    await until(lambda: bool(panel.problem.value))
+    assert "8 blocks" in panel.problem.value, "which 16 stages are too many for"
+    assert panel.last is None
+    assert bench.message == "", "said in place"
+    panel.controls.schedule.value = "1f1b"
+    await until(shows(panel))
+    assert panel.problem.value == ""
+    bench.schedule = "interleaved-1f1b"  # the lab itself is turned to what cannot be: other settings are answered
+    panel.controls.schedule.value = "gpipe"
+    await until(shows(panel))
+    assert "gpipe" in panel.answer.value
+
+
+@on_a_loop
+async def test_a_job_of_message_sizes_only_is_refused_in_place() -> None:
+    from dtfm_lab.domain.job import Job
+
+    plan = lab.evaluate(lab.load_topology("lecture-hall"), Job.from_bytes(4, 2, 1e6, 1e5), rank_map=list(range(8)))
+    panel = WhatIfPanel(a_bench(plan))
+    assert "message sizes only" in panel.problem.value
+    assert panel.bandwidth.disabled
+
+
+@on_a_loop
+async def test_pins_are_answered_compared_loaded_renamed_and_removed() -> None:
+    panel = WhatIfPanel(a_bench(a_plan()))
+    await until(shows(panel))
+    panel.pin.click()
+    panel.bandwidth.value = 0.1
+    await until(shows(panel))
+    panel.pin.click()
+    panel.pin.click()
+    assert [pin.name for pin in panel.pins.pins] == ["the plan", "bandwidth × 0.1", "bandwidth × 0.1 (2)"]
+    await until(lambda: all(pin.answer is not None for pin in panel.pins.pins))
+    rows = panel.pins._rows
+    assert "dtfm-pin-best" in rows[0].cells.value
+    assert "+" in rows[1].cells.value
+    rows[1].name.value = "slow"
+    assert panel.pins.pins[1].name == "slow"
+    rows[0].load.click()
+    await until(shows(panel))
+    assert panel.bandwidth.value == 1.0
+    rows[2].remove.click()
+    assert len(panel.pins.table.children) == 3, "a head and two rows"
+    figure = panel._bars()
+    assert list(figure.data[0].x) == [pin.answer.iteration_s for pin in panel.pins.pins]
+    assert figure.layout.title.text.startswith("iteration: ")
+
+
+@on_a_loop
+async def test_the_curve_as_a_figure_goes_through_the_answer() -> None:
+    panel = WhatIfPanel(a_bench(a_plan()))
+    await until(shows(panel))
+    figure = await asyncio.to_thread(panel._curve)
+    ends = [
+        y for trace in figure.data if trace.x is not None for x, y in zip(trace.x, trace.y, strict=True) if x == 1.0
+    ]
+    assert any(y == pytest.approx(panel.last.iteration_s * scale) for y in ends for scale in (1, 1e3))
+
+
+@on_a_loop
+async def test_use_these_takes_over_all_but_the_factors() -> None:
+    bench = a_bench(a_plan())
+    panel = WhatIfPanel(bench)
+    await until(shows(panel))
+    panel.controls.schedule.value, panel.controls.compression.value, panel.latency.value = "1f1b", "int8", 2.0
+    panel.controls.queueing.value = "cards"
+    await until(shows(panel))
+    panel.use.click()
+    assert (bench.schedule, bench.queueing, bench.choices["compression"]) == ("1f1b", "cards", "int8")
+    assert bench.chosen_plan.topology.fingerprint == bench.plan.topology.fingerprint
+    await until(shows(panel))
+    assert panel.setting.beside(panel.base) == {"latency": 2.0}
+    panel.scale.click()
+    scaled = bench.plan.topology.scaled(latency=2.0)
+    assert bench.topology.fingerprint == scaled.fingerprint
+    bench.plan = lab.plan(bench.topology, bench.job, steps=2)
+    assert panel.latency.value == 1.0, "the network is now what was tried"
+
+
+@on_a_loop
+async def test_what_was_not_turned_follows_the_lab_and_what_was_stays() -> None:
+    bench = a_bench(a_plan())
+    panel = WhatIfPanel(bench)
+    panel.controls.compression.value = "fp16"
+    bench.schedule = "zb-h1"
+    assert panel.setting.schedule == "zb-h1"
+    assert panel.setting.compression == "fp16"
+    await until(shows(panel))
+    bench.plan = None
+    assert "No plan yet" in panel.answer.value
+
+
+@on_a_loop
+async def test_a_slow_answer_shows_how_far_it_is_and_can_be_stopped() -> None:
+    plan = a_plan()
+    panel = WhatIfPanel(a_bench(plan))
+    await until(shows(panel))
+    before = panel.last
+    quick = panel._answers.both
+
+    def slow(*given):
+        time.sleep(0.6)
+        return quick(*given)
+
+    panel._answers.both = slow
+    panel.bandwidth.value = 2.0
+    await until(lambda: "<progress" in panel.patience.line.value)
+    assert "actions" in panel.patience.line.value
+    assert panel._bench.busy == ("what-if",)
+    panel.patience.stop.click()
+    await until(lambda: panel.patience.line.value == "")
+    assert panel._bench.busy == ()
+    assert panel.last == before
+    panel.bandwidth.value = 3.0
+    await until(lambda: panel.last.setting.bandwidth == 3.0)
+
+
+@on_a_loop
+async def test_settings_come_back_now_or_with_the_next_plan() -> None:
+    plan = a_plan()
+    panel = WhatIfPanel(a_bench(plan))
+    await until(shows(panel))
+    panel.latency.value, panel.controls.synchronise_every.value = 0.3, 8
+    panel.controls.microbatch.value = panel.controls.microbatch.options[-1][1]
+    await until(shows(panel))
+    panel.pin.click()
+    panel.pins.bars.value = "mfu"
+    kept = json.loads(json.dumps(panel.settings()))
+    other = WhatIfPanel(Bench())
+    other.restore(kept)
+    assert other.setting is None
+    assert other.settings() == kept, "nothing is forgotten until there is a plan"
+    other._bench.plan = plan
+    assert other.settings() == kept
+    await until(shows(other))
+    await until(lambda: all(pin.answer is not None for pin in other.pins.pins))
+    other.restore({"setting": {"bandwidth": "wide", "global_batch": 7}, "pins": 3, "colour": 1, "bars": "x"})
+    assert other.setting.latency == 1.0, "what is not said is as in the lab"
+    assert other.setting.global_batch == plan.job.global_batch

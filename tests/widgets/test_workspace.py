@@ -1,0 +1,164 @@
+"""The whole lab saved and put back: on the same lab, and on another one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import dtfm_lab as lab
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab.files.workspaces import load_workspace, save_workspace
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.what_if_panel import WhatIfPanel
+from dtfm_lab.widgets.workspace import Workspace, put, state_of
+
+
+async def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        await asyncio.sleep(0.01)
+
+
+def on_a_loop(story: Callable) -> Callable:
+    def test(tmp_path: Path) -> None:
+        asyncio.run(story(tmp_path))
+
+    test.__name__, test.__doc__ = story.__name__, story.__doc__
+    return test
+
+
+def filled_bench() -> Bench:
+    bench = Bench()
+    bench.topology = lab.load_topology("lecture-hall").with_link("ada", "grace", latency_s=0.07, one_way=True)
+    bench.job = lab.load_job("tiny")
+    bench.plan = lab.plan(bench.topology, bench.job, steps=3)
+    bench.schedule, bench.queueing, bench.choices = "1f1b", "cards", {"compression": "int8"}
+    bench.predicted = lab.simulate(bench.chosen_plan, "1f1b", queueing="cards")
+    return bench
+
+
+class Remembering:
+    """A panel that is nothing but its settings."""
+
+    def __init__(self, **told: object) -> None:
+        self.told = told
+
+    def settings(self) -> dict:
+        return self.told
+
+    def restore(self, settings: dict) -> None:
+        self.told = settings
+
+
+@on_a_loop
+async def test_what_is_put_back_is_what_was_there(folder: Path) -> None:
+    bench, run = filled_bench(), Remembering(clock="paced", iterations=3)
+    what_if = WhatIfPanel(bench)
+    what_if.latency.value = 2.0
+    what_if.pin.click()
+    panels = {"what_if": what_if, "run": run, "network": object()}
+    path = save_workspace(state_of(bench, panels), folder / "lab.json")
+
+    other, other_run = Bench(), Remembering()
+    other_what_if = WhatIfPanel(other)
+    put(load_workspace(path), other, {"what_if": other_what_if, "run": other_run, "groups": Remembering()})
+    assert other.topology.fingerprint == bench.topology.fingerprint
+    assert other.job == bench.job
+    assert other.plan.cost.total_s == bench.plan.cost.total_s
+    assert other.plan.rank_map == bench.plan.rank_map
+    for what in ("schedule", "queueing", "choices"):
+        assert getattr(other, what) == getattr(bench, what)
+    assert other.predicted.end_s.tobytes() == bench.predicted.end_s.tobytes()
+    assert other.predicted.context == bench.predicted.context
+    assert other_run.told == run.told
+    assert other_what_if.settings() == what_if.settings()
+    await until(lambda: what_if.last is not None and other_what_if.last is not None)
+    assert other_what_if.last == what_if.last
+
+
+@on_a_loop
+async def test_a_measurement_is_compared_anew(folder: Path) -> None:
+    bench = filled_bench()
+    bench.measured = lab.simulate(bench.chosen_plan, "1f1b", queueing="cards")  # stands in for a run: rows like any
+    path = save_workspace(state_of(bench, {}), folder / "lab.json")
+    other = Bench()
+    put(load_workspace(path), other, {})
+    assert other.comparison.iteration_error == 0
+    put(load_workspace(save_workspace(state_of(Bench(), {}), folder / "blank.json")), other, {})
+    assert (other.topology, other.plan, other.predicted, other.measured, other.comparison) == (None,) * 5
+
+
+@on_a_loop
+async def test_the_file_row_saves_restores_and_says_what_came_of_it(folder: Path) -> None:
+    bench = filled_bench()
+    row = Workspace(bench, {})
+    row.path.value = str(folder / "mine")
+    row.save.click()
+    await until(lambda: "saved as" in row.status.value and not row.save.disabled)
+    assert "download" in row.status.value
+    path = folder / "mine.json"
+    assert json.loads(path.read_text())["dtfm_workspace"] == 1
+
+    other = Bench()
+    row = Workspace(other, {})
+    row.path.value = str(path)
+    row.restore.click()
+    await until(lambda: "restored lecture-hall, its plan" in row.status.value)
+    assert other.plan.cost.total_s == bench.plan.cost.total_s
+
+    other.plan = None
+    sent = {"name": "sent.json", "content": memoryview(path.read_bytes()), "size": 1, "type": ""}
+    row.upload.value = (sent | {"last_modified": datetime.now(UTC)},)
+    await until(lambda: "from sent.json" in row.status.value)
+    assert other.plan is not None
+    await until(lambda: row.upload.value == ())
+
+
+@on_a_loop
+async def test_what_cannot_be_read_is_one_line_and_nothing_is_lost(folder: Path) -> None:
+    bench = filled_bench()
+    row = Workspace(bench, {})
+    for path, said in ((folder / "none.json", "none.json: no such file"), ("", "wanted one such as lab.json")):
+        row.path.value = str(path)
+        row.restore.click()
+        await until(lambda said=said: said in row.status.value)
+        assert bench.plan is not None
+    row.path.value = str(folder / "no-folder" / "lab.json")
+    row.save.click()
+    await until(lambda: "cannot be written" in row.status.value)
+    await until(lambda: not row.save.disabled)
+
+
+@on_a_loop
+async def test_a_lab_comes_back_with_all_its_panels(folder: Path) -> None:
+    one = lab.Lab("lecture-hall", autosave=False)
+    one.bench.plan = lab.plan(one.topology, one.job, steps=3)
+    await until(lambda: one.predicted is not None and one.what_if_panel.last is not None)
+    one.what_if_panel.bandwidth.value = 0.5
+    one.network_panel.drawing.selected = ["ada"]
+    state = state_of(one.bench, one.panels)
+    path = save_workspace(state, folder / "lab.json")
+
+    other = lab.Lab("volunteers", autosave=False)
+    other.bench.plan = lab.plan(other.topology, other.job, steps=1)
+    other.replanning.switch.value = True  # which must not take the restored network for an edit
+    put(load_workspace(path), other.bench, other.panels)
+    await until(lambda: other.what_if_panel.last is not None)
+    await asyncio.sleep(0.5)  # whatever a panel begins by itself
+    again = state_of(other.bench, other.panels)
+    assert again.topology.fingerprint == state.topology.fingerprint
+    assert again.job == state.job
+    assert again.plan.rank_map == state.plan.rank_map
+    assert again.predicted.end_s.tobytes() == state.predicted.end_s.tobytes()
+    assert (again.schedule, again.queueing, again.choices) == (state.schedule, state.queueing, state.choices)
+    for name, settings in state.settings.items():
+        assert json.loads(json.dumps(again.settings[name])) == json.loads(json.dumps(settings)), name
