@@ -12,6 +12,9 @@ from dtfm_lab.planning import sentences
 from dtfm_lab.runtime.record import Record
 from dtfm_lab.runtime.spec import RunSpec
 
+CAME_BACK = "came back"
+"""how a worker that stood still takes its place again, in ``Fault.how``"""
+
 
 class DeviceRow(NamedTuple):
     """What is said of one device that runs."""
@@ -91,6 +94,12 @@ def fault(lost: Fault) -> str:
         f"{lost.device} {lost.how} in iteration {lost.iteration}; its state came from {lost.state_from}; "
         f"{format_s(lost.lost_s)}"
     )
+
+
+def recovered(lost: Fault) -> str:
+    """``recovered in 0.6 s, state from Tokyo-7``"""
+    how = "came back" if lost.how == CAME_BACK else "recovered"
+    return f"{how} in {format_s(lost.lost_s)}, state from {lost.state_from}"
 
 
 def written(run: Record) -> tuple[str, str]:

@@ -3,160 +3,161 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
-import pandas as pd
+import plotly.graph_objects as go
 
-from dtfm_lab import lab
-from dtfm_lab.compare import Comparison, Refit
-from dtfm_lab.compare.refit import in_units
+from dtfm_lab import figures
+from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.origin import origin
-from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.palette import KIND_NAMES
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.bars import DRAWN
+from dtfm_lab.widgets.as_figure import AsFigure
 from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.refitting import Refitting
+from dtfm_lab.widgets.residuals import tables
+from dtfm_lab.widgets.residuals_view import ResidualsView
+from dtfm_lab.widgets.suspects import SuspectLines
 from dtfm_lab.widgets.tasks import begin
 
-WORST_LINKS = 12
-MOST_SUSPECTS = 6
-MOST_FITTED = 12
-COLUMNS = ["", "predicted", "measured", "error", "relative"]
-FITTED = ["drawn", "fitted", "low", "high"]
+CSS = (Path(__file__).parent / "compare.css").read_text(encoding="utf-8")
+ARROW = " -> "
+REMEMBERED = ("table", "sort_by", "descending")
+BESIDE_ZERO = "left of 0: predicted too early or too short; right: too late or too long"
 
 
 class ComparePanel:
-    """Shows ``bench.comparison``, and refits it when told to."""
+    """Shows ``bench.comparison``; what is clicked is selected on the bench, and refits when told to."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, plan_again: Callable[[], None] | None = None) -> None:
         self._bench = bench
-        self._plan: Plan | None = None
-        self.summary, self.blame = w.HTML(), w.HTML()
-        self.stages, self.kinds, self.links = w.HTML(), w.HTML(), w.HTML()
-        self.refit = w.Button(
-            description="Refit",
-            icon="wrench",
-            layout=w.Layout(width="105px", display="none"),
-            tooltip="Fit latencies, bandwidths and computations to what was measured, and predict anew",
-        )
-        self.fitted = w.HTML()
-        tables = w.HBox([self.stages, self.kinds, self.links], layout=w.Layout(flex_flow="row wrap"))
-        self.view = w.VBox([self.summary, self.blame, self.refit, self.fitted, tables])
-        self.refit.on_click(lambda _: self._press())
+        self._devices_of: dict[str, tuple[str, ...]] = {}
+        self.summary = w.HTML()
+        self.suspects = SuspectLines(self.select)
+        self.residuals = ResidualsView(self._choose, title="Residuals")
+        self.refitting = Refitting(bench, plan_again)
+        self.refit = self.refitting.button
+        self.as_figure = AsFigure(self._residuals_figure, bench, self._complain)
+        self.blame_as_figure = AsFigure(self._blame_figure, bench, self._complain)
+        self._figures = w.HBox([w.HTML(), self.as_figure.button, w.HTML(), self.blame_as_figure.button])
+        self._figures.children[0].value = markup.line("Residuals:")
+        self._figures.children[2].value = markup.line("Who is to blame:")
+        outputs = [self.as_figure.output, self.blame_as_figure.output]
+        self.trouble = w.HTML()
+        parts = [self.summary, self.suspects.view, self.residuals, self._figures, self.trouble, *outputs]
+        self.view = w.VBox([w.HTML(f"<style>{CSS}</style>"), *parts, self.refitting.view])
         bench.observe(lambda _: self._show(), "comparison")
+        bench.observe(lambda _: self._mark(), ["selected", "selected_link"])
+        self.residuals.observe(lambda _: self._mark(), "table")
         self._show()
+
+    def settings(self) -> dict[str, Any]:
+        """Which table is shown, and in what order."""
+        return {name: getattr(self.residuals, name) for name in REMEMBERED}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """As it was; what is unknown or not possible is left as it is."""
+        if not isinstance(values, dict):
+            return
+        for name in REMEMBERED:
+            if name in values and self._is_possible(name, values[name]):
+                setattr(self.residuals, name, values[name])
+
+    def redo(self) -> None:
+        """What the button Refit does."""
+        self.refitting.redo()
+
+    def select(self, of: str, name: str) -> None:
+        """A "link" ("a -> b"), a "device", a "card" (a device's) or a "stage" on the bench."""
+        if of == "link":
+            self._bench.selected_link = tuple(name.split(ARROW, 1))
+        elif of == "stage":
+            self._bench.selected = self._devices_of.get(name, ())
+        else:
+            self._bench.selected = (name,)
 
     def _show(self) -> None:
         comparison = self._bench.comparison
-        self.blame.value = self.fitted.value = ""
-        self.refit.layout.display = "none" if comparison is None else ""
+        self.suspects.clear()
+        self.trouble.value = ""
+        self.residuals.tables = []
+        for part in (self.residuals, self._figures):
+            part.layout.display = "none" if comparison is None else ""
+        for made in (self.as_figure, self.blame_as_figure):
+            if made.output.outputs:
+                made.button.click()  # puts it away: it is of another comparison
+        self.refitting.follow(comparison, None if comparison is None else self._bench.chosen_plan)
         if comparison is None:
             self.summary.value = markup.line("Nothing measured yet: run the plan first.")
-            self.stages.value = self.kinds.value = self.links.value = ""
             return
-        self._plan = self._bench.chosen_plan
-        context = comparison.measured.context
-        self.summary.value = markup.line(
-            f"predicted {format_s(comparison.predicted_iteration_s)}, measured "
-            f"<b>{format_s(comparison.measured.iteration_s)}</b> (median of {comparison.measured.n_iterations}, "
-            f"{escape(origin(context))}): <b>error {comparison.iteration_error:+.2%}</b>; "
-            f"{context.late_messages} late messages, {context.overruns} overruns. Errors are predicted less measured.",
-            "figure",
-        )
-        begin(self._tell(comparison), self._complain)
-        self.stages.value = markup.table(COLUMNS, _rows(comparison.stages, "stage {}"), "Computing, per stage")
-        names = {str(kind): KIND_NAMES[kind] for kind in DRAWN}
-        kinds = comparison.kinds[comparison.kinds.index.isin(names)].rename(index=names)
-        self.kinds.value = markup.table(COLUMNS, _rows(kinds, "{}"), "One action, per kind")
-        self.links.value = _links(comparison)
+        by_stage = comparison.rows.groupby("stage")["device"].unique()
+        self._devices_of = {str(stage): tuple(names) for stage, names in by_stage.items()}
+        self.summary.value = markup.line(_summary(comparison), "figure")
+        begin(self.suspects.tell(comparison, lambda: comparison is self._bench.comparison), self._complain)
+        begin(self._tabulate(comparison), self._complain)
 
-    async def _tell(self, comparison: Comparison) -> None:
-        """Suspects first, one line each, then since when."""
-        lines = await asyncio.to_thread(_blamed, comparison)
+    async def _tabulate(self, comparison: Comparison) -> None:
+        self.residuals.caption = "comparing action by action"
+        found = await asyncio.to_thread(tables, comparison)
         if comparison is self._bench.comparison:
-            self.blame.value = lines
+            with self.residuals.hold_sync():
+                self.residuals.tables = found
+                self.residuals.caption = BESIDE_ZERO + _noise(comparison)
+            self._mark()
 
-    def _press(self) -> None:
-        if self._bench.comparison is not None and not self.refit.disabled:
-            begin(self._refit(self._bench.comparison), self._complain)
+    def _choose(self, row: str) -> None:
+        of = {"links": "link", "messages": "link", "devices": "device", "stages": "stage"}.get(self.residuals.table)
+        if of is not None:
+            self.select(of, row)
 
-    async def _refit(self, comparison: Comparison) -> None:
-        if self._plan is None:
-            return
-        self.refit.disabled = True
-        self.fitted.value = markup.line("fitting links and computations")
-        try:
-            found = await asyncio.to_thread(comparison.refit, self._plan, lab.simulate)
-        finally:
-            self.refit.disabled = False
-        if comparison is self._bench.comparison:
-            self.fitted.value = _fitted(found)
+    def _mark(self) -> None:
+        """Of what is selected anywhere, the rows that stand for it."""
+        chosen, link = self._bench.selected, self._bench.selected_link
+        match self.residuals.table:
+            case "links" | "messages":
+                self.residuals.selected = [ARROW.join(link)] if link else []
+            case "devices":
+                self.residuals.selected = list(chosen)
+            case "stages":
+                by_stage = self._devices_of.items()
+                self.residuals.selected = [stage for stage, names in by_stage if set(names) <= set(chosen)]
+            case _:
+                self.residuals.selected = []
+
+    def _is_possible(self, name: str, value: object) -> bool:
+        match name:
+            case "descending":
+                return isinstance(value, bool)
+            case "sort_by":
+                return value in self.residuals.traits()["sort_by"].values
+        return value in ("links", "messages", "devices", "stages", "kinds")
+
+    def _residuals_figure(self) -> go.Figure | None:
+        comparison = self._bench.comparison
+        return None if comparison is None else figures.comparison(comparison)
+
+    def _blame_figure(self) -> go.Figure | None:
+        comparison = self._bench.comparison
+        return None if comparison is None else figures.blame(comparison)
 
     def _complain(self, message: str) -> None:
-        self.fitted.value = markup.line(escape(message), "warning")
+        self.trouble.value = markup.line(escape(message), "warning")
 
 
-def _blamed(comparison: Comparison) -> str:
-    """HTML; takes a moment."""
-    sentences = comparison.suspects["sentence"].tolist()
-    lines = [markup.line(escape(sentence), "warning") for sentence in sentences[:MOST_SUSPECTS]]
-    if (more := len(sentences) - MOST_SUSPECTS) > 0:
-        lines.append(markup.line(f"and {more} more, in <code>comparison.suspects</code>"))
-    told = [*lines, markup.line(escape(comparison.verdict)), markup.line(escape(comparison.drift.sentence))]
-    return "".join(told).replace("-&gt;", "→")
-
-
-def _fitted(found: Refit) -> str:
-    """The new error, and the values that were drawn out of their intervals."""
-    off = found.off
-    line = markup.line(
-        f"<b>{escape(found.sentence)}</b>; {len(off)} of {len(found.table)} values drawn out of their 95 % intervals",
-        "figure",
+def _summary(comparison: Comparison) -> str:
+    context = comparison.measured.context
+    return (
+        f"predicted {format_s(comparison.predicted_iteration_s)}, measured "
+        f"<b>{format_s(comparison.measured.iteration_s)}</b> (median of {comparison.measured.n_iterations}, "
+        f"{escape(origin(context))}): <b>error {comparison.iteration_error:+.2%}</b>; "
+        f"{context.late_messages} late messages, {context.overruns} overruns."
     )
-    if not len(off):
-        return line
-    rows = [
-        [_of(row), *(in_units(row.what, getattr(row, column)) for column in FITTED)]
-        for row in off.head(MOST_FITTED).itertuples(index=False)
-    ]
-    more = f" (furthest {MOST_FITTED} of {len(off)})" if len(off) > MOST_FITTED else ""
-    return line + markup.table(["", *FITTED], rows, f"Out of their intervals{more}")
 
 
-def _of(row: Any) -> str:
-    if row.of == "link":
-        return f"{row.name.replace('->', '→')}, {row.what.split('_')[0]}"
-    return f"{row.name}, {KIND_NAMES[Kind(row.kind)]} of stage {row.stage}"
-
-
-def _rows(frame: pd.DataFrame, label: str) -> list[list[str]]:
-    return [
-        [
-            label.format(name),
-            format_s(float(row["predicted_s"])),
-            format_s(float(row["measured_s"])),
-            format_s(float(row["error_s"])),
-            "" if pd.isna(row["relative_error"]) else f"{row['relative_error']:+z.1%}",
-        ]
-        for name, row in frame.iterrows()
-    ]
-
-
-def _links(comparison: Comparison) -> str:
-    links = comparison.links
-    worst = links["arrival_error_s"].abs().sort_values(ascending=False, kind="stable").index[:WORST_LINKS]
-    rows = [
-        [
-            str(name).replace("->", "→"),
-            format_s(float(links.at[name, "predicted_s"])),
-            format_s(float(links.at[name, "measured_s"])),
-            format_s(float(links.at[name, "arrival_error_s"])),
-        ]
-        for name in worst
-    ]
-    caption = "Messages, per link" + (f" (worst {WORST_LINKS} of {len(links)})" if len(links) > WORST_LINKS else "")
-    return markup.table(["", "predicted", "measured", "arrival error"], rows, caption)
+def _noise(comparison: Comparison) -> str:
+    n = comparison.measured.n_iterations
+    return f" · whiskers: 95 % interval over {n} iterations" if n > 1 else " · one iteration, so no interval"

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import warnings
 from html import escape
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import ipywidgets as w
+import plotly.graph_objects as go
 
-from dtfm_lab import lab
+from dtfm_lab import figures, lab
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import RunContext, Trace
 from dtfm_lab.files.losses import losses
 from dtfm_lab.runtime import telling, warm
-from dtfm_lab.runtime.launch import RUN_CLOCKS
+from dtfm_lab.runtime.launch import RUN_CLOCKS, what_runs
 from dtfm_lab.runtime.run import Run
 from dtfm_lab.simulation import simulate
-from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import clocks, markup
+from dtfm_lab.widgets.as_figure import AsFigure
 from dtfm_lab.widgets.bars import ChartRows
 from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.faults import FaultControls
+from dtfm_lab.widgets.faults import Faults
+from dtfm_lab.widgets.loss_view import LossView
 from dtfm_lab.widgets.predictions import Prediction
+from dtfm_lab.widgets.remembered import restore, settings
 from dtfm_lab.widgets.run_options import RunOptions
+from dtfm_lab.widgets.run_progress import RunProgress
 from dtfm_lab.widgets.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.tasks import FRAME_S, begin
 
-CLOCKS = {
-    "virtual": "no waiting: each worker adds its own CPU time and the drawn links' seconds to a logical clock",
-    "paced": "in real time, slowed down so that this machine keeps up: a computation lasts as on the drawn device",
-    "real": "this machine as it is: wall time, loopback instead of the drawn links",
-}
+CSS = (Path(__file__).parent / "run.css").read_text(encoding="utf-8")
 
 
 class RunPanel:
@@ -54,46 +59,73 @@ class RunPanel:
             description="Run", icon="play", button_style="primary", layout=narrow, tooltip="Start real workers"
         )
         self.stop = w.Button(description="Stop", icon="stop", layout=narrow, tooltip="End every worker", disabled=True)
-        self.explain = w.HTML()
-        self.status = w.HTML()
-        self.losses = w.HTML(_losses(None))
+        self.progress = RunProgress()
+        self.explain, self.warned, self.status = w.HTML(), w.HTML(), w.HTML()
+        self.losses = LossView(title="Loss", layout=w.Layout(margin="0 12px 8px 0"))
         self.written = w.HTML()
         self.options = RunOptions()
-        self.faults = FaultControls(self._complain)
-        controls = w.HBox([self.clock, self.iterations, self.start, self.stop])
-        beside = w.VBox([self.faults.view, self.written], layout=w.Layout(max_width="440px"))
-        learning = w.HBox([self.losses, beside])
-        self.view = w.VBox([controls, self.explain, self.status, learning, self.options.view])
+        self.faults = Faults(bench, self._complain)
+        self.as_figure = AsFigure(self._figure, bench, self._complain)
+        self._controls: dict[str, w.ValueWidget] = {"clock": self.clock, "iterations": self.iterations}
+        self.view = self._laid_out()
         self.clock.observe(lambda _: self._explain(), "value")
-        self.start.on_click(lambda _: self._begin())
-        self.stop.on_click(lambda _: self.run and self.run.running and begin(self._stop(), self._complain))
+        self.start.on_click(lambda _: self.redo())
+        self.stop.on_click(lambda _: self._press_stop())
         bench.observe(lambda _: self._planned(), "plan")
         self._explain()
-        self._buttons()
+        self._planned()
+
+    def redo(self) -> None:
+        """What the button Run does."""
+        if not self.start.disabled:
+            self._begin()
+
+    def settings(self) -> dict[str, Any]:
+        """Plain values of the controls."""
+        return settings(self._controls) | {"options": self.options.settings()}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """The controls as they were; what is unknown or not possible is left as it is, and nothing starts."""
+        restore(self._controls, values)
+        self.options.restore(values.get("options") if isinstance(values, dict) else None)
+
+    def _laid_out(self) -> w.VBox:
+        controls = w.HBox([self.clock, self.iterations, self.start, self.stop, self.progress.view])
+        beside = w.VBox([self.faults.log, self.written, self.as_figure.button], layout=w.Layout(width="34%"))
+        losses = w.VBox([self.losses], layout=w.Layout(flex="1 1 420px", min_width="0", overflow="visible"))
+        learning = w.HBox([losses, beside])
+        rows = [controls, self.explain, self.warned, self.status, self.faults.devices, learning, self.as_figure.output]
+        return w.VBox([w.HTML(f"<style>{CSS}</style>"), *rows, self.options.view])
 
     def _begin(self) -> None:
-        self._bench.message = ""
+        self._bench.message = self.warned.value = ""
         try:
             plan = self._bench.chosen_plan
             if plan is None:
                 return
-            self.run = lab.start(
-                plan,
-                self._bench.schedule,
-                iterations=self.iterations.value,
-                clock=self.clock.value,
-                queueing=self._bench.queueing,
-                **self.options.chosen(self.iterations.value),
-            )
+            with warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always", UserWarning)
+                self.run = lab.start(
+                    plan,
+                    self._bench.schedule,
+                    iterations=self.iterations.value,
+                    clock=self.clock.value,
+                    queueing=self._bench.queueing,
+                    **self.options.chosen(self.iterations.value),
+                )
         except LabError as error:
             self._bench.complain("run", str(error))
             return
+        said = dict.fromkeys(str(one.message) for one in heard)
+        self.warned.value = "".join(markup.line(escape(line), "warning") for line in said)
         if RunPanel.newest is not None and RunPanel.newest.running:
             begin(asyncio.to_thread(RunPanel.newest.stop), self._complain)
         RunPanel.newest = self.run
         self._bench.measured = self._bench.comparison = None
         self._expected_s = 0.0
-        self.losses.value, self.written.value = _losses(None), ""
+        self.written.value = ""
+        self.losses.reset(self.run.spec.first_iteration, self.run.spec.iterations)
+        self.progress.begin(self.run.spec.iterations)
         self.faults.watch(self.run)
         self._schedule.chart.reset_measured()
         self._buttons()
@@ -124,43 +156,60 @@ class RunPanel:
             if not running:
                 break
             await asyncio.sleep(FRAME_S)
-        self._buttons()
+        if run is self.run:
+            self._buttons()
         if run.status == "stopped" and not run.losses:
             return
         await self._conclude(run)
 
     async def _conclude(self, run: Run) -> None:
         measured = await asyncio.to_thread(run.trace)
-        self.written.value = _written(run, measured)
         predicted = await asyncio.to_thread(_predicted, run, measured, " from the profile taken before")
+        if run is not self.run:
+            return
+        self.written.value = _written(run, measured)
         self._schedule.show(predicted)
         self._schedule.chart.reset_measured(measured.typical_iteration)
         self._schedule.chart.extend_measured(*ChartRows(measured.context).chart(measured).bars)
         with self._bench.hold_trait_notifications():
             self._bench.measured, self._bench.predicted = measured, predicted.trace
-        self._bench.comparison = await asyncio.to_thread(lab.compare, predicted.trace, measured)
+        comparison = await asyncio.to_thread(lab.compare, predicted.trace, measured)
+        if run is self.run:
+            self._bench.comparison = comparison
 
-    async def _stop(self) -> None:
-        if self.run is not None:
-            await asyncio.to_thread(self.run.stop)
+    def _press_stop(self) -> None:
+        if self.run is not None and self.run.running:
+            self.stop.disabled = True
+            self.progress.stopping()
+            begin(asyncio.to_thread(self.run.stop), self._complain)
 
     def _tell(self, run: Run) -> None:
+        if run is not self.run:
+            return
         pace = telling.pace(run)
         if pace and run.running and self._expected_s:
             pace += f"; an iteration lasts some {self._expected_s:.2g} s"
-        said = [telling.doing(run), pace, telling.counted(run), telling.kept(run), telling.reduced(run.spec)]
+        said = [pace, telling.counted(run), telling.kept(run), telling.reduced(run.spec)]
         self.status.value = markup.line(escape("; ".join(filter(None, said))))
-        self.losses.value = _losses(run)
+        self.losses.follow(run.losses, run.held_out, run.unigram_entropy)
+        if not (self.stop.disabled and run.running):  # it has been told to stop
+            self.progress.show(run)
         self.faults.show()
 
     def _planned(self) -> None:
         self._buttons()
+        self.faults.offer(self._bench.plan)
+        self._explain()
         if self._bench.plan is not None:
-            self.faults.offer([name for stage in self._bench.plan.device_names for name in stage])
             warm.warm_up()  # so that the first run need not wait for torch
 
     def _explain(self) -> None:
-        self.explain.value = markup.line(f"<b>{self.clock.value}</b>: {CLOCKS[self.clock.value]}.")
+        self.explain.value = clocks.explained(self.clock.value, _n_workers(self._bench.plan), _n_cores())
+
+    def _figure(self) -> go.Figure | None:
+        if self.run is None or not self.run.losses:
+            return None
+        return figures.losses(self._bench.measured or self.run.trace())
 
     def _complain(self, message: str) -> None:
         self._bench.complain("run", message)
@@ -172,21 +221,6 @@ class RunPanel:
         self.stop.disabled = not running
 
 
-def _losses(run: Run | None) -> str:
-    """The training loss, and what it should be compared with."""
-    if run is None:
-        return markup.curve([], "training loss", "nats per token", x_label="iteration")
-    return markup.curve(
-        list(run.losses),
-        "training loss",
-        "nats per token",
-        x_label="iteration",
-        first=run.spec.first_iteration,
-        beside=("held-out", run.held_out),
-        reference=("unigram entropy", run.unigram_entropy),
-    )
-
-
 def _written(run: Run, measured: Trace) -> str:
     """What the trained model wrote, and the losses to take along."""
     text = "" if run.text is None else markup.quotation(*telling.written(run))
@@ -196,3 +230,17 @@ def _written(run: Run, measured: Trace) -> str:
 def _predicted(run: Run, like: Trace | RunContext, note: str) -> Prediction:
     plan = run.spec.plan
     return Prediction.of(plan, simulate(plan, like=like), note)
+
+
+def _n_workers(plan: Plan | None) -> int | None:
+    """That this machine would run; None where there is no plan, or none that can run."""
+    if plan is None:
+        return None
+    try:
+        return what_runs(plan, None)[0].job.n_tasklets
+    except LabError:
+        return None
+
+
+def _n_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

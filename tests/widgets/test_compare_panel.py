@@ -1,4 +1,4 @@
-"""The panel that names suspects and refits, on an event loop like the kernel's."""
+"""The panel that names suspects, lists residuals and refits, on an event loop like the kernel's."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from dtfm_lab import lab
+from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 
@@ -17,6 +18,8 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.compare_panel import ComparePanel
+from dtfm_lab.widgets.residuals import tables
+from dtfm_lab.widgets.residuals_view import ResidualsView
 
 
 async def until(holds: Callable[[], bool], patience_s: float = 30.0) -> None:
@@ -36,31 +39,128 @@ def measured_elsewhere(plan: Plan) -> Trace:
     return replace(ran, context=context)
 
 
-def bench_and_panel() -> tuple[Bench, ComparePanel, Plan]:
+def bench_and_panel(plan_again: Callable[[], None] | None = None) -> tuple[Bench, ComparePanel, Plan]:
     plan = lab.evaluate("lecture-hall", "tiny", stages=[[0, 2], [4, 6], [1, 3], [5, 7]])
     bench = Bench()
     bench.plan = plan
-    return bench, ComparePanel(bench), plan
+    return bench, ComparePanel(bench, plan_again), plan
 
 
-def test_suspects_come_first_and_a_refit_shows_the_new_error() -> None:
+def compared(plan: Plan) -> Comparison:
+    return lab.compare(lab.simulate(plan, "gpipe"), measured_elsewhere(plan))
+
+
+def test_suspects_come_first_and_their_links_are_shown() -> None:
     async def story() -> None:
         bench, panel, plan = bench_and_panel()
-        assert panel.refit.layout.display == "none"
-        bench.comparison = lab.compare(lab.simulate(plan, "gpipe"), measured_elsewhere(plan))
-        await until(lambda: panel.blame.value != "")
-        first = bench.comparison.suspects["sentence"][0].replace("->", "→")
-        assert panel.blame.value.startswith('<div class="dtfm-line dtfm-warning"')
-        assert first in panel.blame.value.split("</div>")[0]
-        assert bench.comparison.drift.sentence.split(";")[0].replace("->", "→") in panel.blame.value
-        panel.refit.click()
-        assert panel.refit.layout.display == ""
-        await until(lambda: "as fitted" in panel.fitted.value)
-        assert "+0.00% as fitted" in panel.fitted.value
-        assert ", bandwidth</th>" in panel.fitted.value
-        assert not panel.refit.disabled
+        assert "Nothing measured yet" in panel.summary.value
+        bench.comparison = compared(plan)
+        await until(lambda: panel.suspects.text != "")
+        first = bench.comparison.suspects.iloc[0]
+        assert panel.suspects.text.startswith('<div class="dtfm-line dtfm-warning"')
+        assert first["sentence"].replace("->", "→") in panel.suspects.text.split("</div>")[0]
+        assert bench.comparison.drift.sentence.split(";")[0].replace("->", "→") in panel.suspects.text
+        panel.suspects.suspects.children[0].children[1].click()
+        assert bench.selected_link == tuple(first["name"].split(" -> "))
         bench.comparison = None
-        assert (panel.blame.value, panel.fitted.value) == ("", "")
+        assert (panel.suspects.text, panel.residuals.tables) == ("", [])
+
+    asyncio.run(story())
+
+
+def test_a_row_of_the_residuals_selects_what_it_is_of_and_follows_what_is_selected() -> None:
+    async def story() -> None:
+        bench, panel, plan = bench_and_panel()
+        bench.comparison = compared(plan)
+        await until(lambda: panel.residuals.tables != [])
+        link = panel.residuals.shown["rows"][0]["id"]
+        panel.residuals._answer(panel.residuals, {"kind": "choose", "id": link}, [])
+        assert bench.selected_link == tuple(link.split(" -> "))
+        assert panel.residuals.selected == [link]
+        panel.residuals.table = "stages"
+        panel.residuals._answer(panel.residuals, {"kind": "choose", "id": "1"}, [])
+        assert set(bench.selected) == set(plan.device_names[1])
+        assert panel.residuals.selected == ["1"]
+        panel.residuals.table = "devices"
+        assert set(panel.residuals.selected) == set(plan.device_names[1])
+        panel.residuals.table = "kinds"
+        panel.residuals._answer(panel.residuals, {"kind": "choose", "id": "F"}, [])
+        assert set(bench.selected) == set(plan.device_names[1]), "a kind is nowhere in the network"
+        panel.as_figure.button.click()
+        panel.blame_as_figure.button.click()
+        await until(lambda: panel.as_figure.figure is not None and panel.blame_as_figure.figure is not None)
+
+    asyncio.run(story())
+
+
+def test_residuals_are_the_comparisons_and_messages_of_a_slowed_link_are_short_by_half() -> None:
+    plan = bench_and_panel()[2]
+    comparison = compared(plan)
+    found = {table["key"]: {row["id"]: row for row in table["rows"]} for table in tables(comparison)}
+    assert found["messages"].keys() == set(comparison.links.index)
+    for name, row in found["messages"].items():
+        assert row["error_s"] == pytest.approx(comparison.links.at[name, "error_s"], abs=1e-12)
+        assert found["links"][name]["error_s"] == pytest.approx(comparison.links.at[name, "arrival_error_s"], abs=1e-9)
+    for stage, row in found["stages"].items():
+        assert row["predicted_s"] == pytest.approx(comparison.stages.at[int(stage), "predicted_s"])
+    a, b = (plan.device_names[stage][0] for stage in (0, 1))
+    slowed = {f"{a} -> {b}", f"{b} -> {a}"}
+    assert [found["messages"][name]["relative"] for name in slowed] == pytest.approx([-0.5, -0.5])
+    assert {row["error_s"] for name, row in found["messages"].items() if name not in slowed} == {0.0}
+    worst = [abs(row["error_s"]) for row in found["links"].values()]
+    assert worst == sorted(worst, reverse=True)
+
+
+def test_an_interval_holds_the_error_and_is_unknown_where_one_measurement_is_all_there_is() -> None:
+    plan = bench_and_panel()[2]
+    for table in tables(compared(plan)):
+        for row in table["rows"]:
+            known = row["low_s"] is not None
+            assert known == (row["high_s"] is not None)
+            assert not known or row["low_s"] <= row["error_s"] + 1e-12
+            assert not known or row["error_s"] <= row["high_s"] + 1e-12
+    assert any(row["low_s"] is None for table in tables(compared(plan)) for row in table["rows"])
+
+
+def test_a_refit_shows_the_new_error_and_its_network_can_be_used() -> None:
+    async def story() -> None:
+        again = []
+        bench, panel, plan = bench_and_panel(lambda: again.append(1))
+        bench.topology = plan.topology
+        assert panel.refit.layout.display == "none"
+        bench.comparison = compared(plan)
+        assert panel.refit.layout.display == ""
+        panel.redo()
+        await until(lambda: panel.refitting.found is not None and not panel.refit.disabled)
+        assert "+0.00% as fitted" in panel.refitting.table.value
+        assert ", bandwidth</th>" in panel.refitting.table.value
+        refitting = panel.refitting
+        assert (refitting.use.layout.display, refitting.again.layout.display) == ("", "none")
+        refitting.use.click()
+        a, b = (plan.topology.index(plan.device_names[stage][0]) for stage in (0, 1))
+        drawn, fitted = plan.topology.bandwidth_bytes_per_s[a, b], bench.topology.bandwidth_bytes_per_s[a, b]
+        assert fitted == pytest.approx(drawn / 2)
+        assert refitting.again.layout.display == ""
+        refitting.again.click()
+        assert again == [1]
+        refitting.as_figure.button.click()
+        await until(lambda: refitting.as_figure.figure is not None)
+        bench.comparison = None
+        assert (refitting.table.value, refitting.found, panel.refit.layout.display) == ("", None, "none")
+
+    asyncio.run(story())
+
+
+def test_where_every_link_is_as_drawn_there_is_no_network_to_use() -> None:
+    async def story() -> None:
+        bench, panel, plan = bench_and_panel()
+        ran = lab.simulate(plan, "gpipe")
+        context = replace(ran.context, source="measured", topology_fingerprint=plan.topology.fingerprint)
+        bench.comparison = lab.compare(ran, replace(ran, context=context))
+        panel.refit.click()
+        await until(lambda: panel.refitting.found is not None and not panel.refit.disabled)
+        assert panel.refitting.use.layout.display == "none"
+        assert "Every link is as drawn" in panel.refitting.note.value
 
     asyncio.run(story())
 
@@ -69,10 +169,31 @@ def test_a_refit_of_a_plan_that_did_not_run_is_one_line() -> None:
     async def story() -> None:
         bench, panel, plan = bench_and_panel()
         bench.plan = lab.evaluate(plan.topology, plan.job, stages=[[2, 0], [4, 6], [1, 3], [5, 7]])
-        bench.comparison = lab.compare(lab.simulate(plan, "gpipe"), measured_elsewhere(plan))
+        bench.comparison = compared(plan)
         panel.refit.click()
-        await until(lambda: "wanted the same" in panel.fitted.value)
-        assert "dtfm-warning" in panel.fitted.value
+        await until(lambda: "wanted the same" in panel.refitting.table.value)
+        assert "dtfm-warning" in panel.refitting.table.value
         assert not panel.refit.disabled
 
     asyncio.run(story())
+
+
+def test_what_is_shown_comes_back_and_what_is_not_possible_is_passed_over() -> None:
+    panel = bench_and_panel()[1]
+    panel.restore({"table": "devices", "sort_by": "relative", "descending": False})
+    said = panel.settings()
+    assert said == {"table": "devices", "sort_by": "relative", "descending": False}
+    panel.restore({"table": "chairs", "sort_by": 3, "descending": "yes", "unknown": 1})
+    panel.restore({"sort_by": ["label"], "table": []})
+    assert panel.settings() == said
+
+
+def test_the_picture_shows_the_largest_of_many_rows_and_stays_small() -> None:
+    row = {"predicted_s": 1.0, "measured_s": 2.0, "error_s": -1.0, "low_s": None, "high_s": None, "relative": -0.5}
+    rows = [row | {"id": f"<{i}>", "label": f"<{i}>", "selects": True} for i in range(200)]
+    view = ResidualsView(tables=[{"key": "links", "name": "Links", "noun": "link", "count": 992, "rows": rows}])
+    assert len(view.picture()) < 20_000
+    assert "largest 24 of 992" in view.picture()
+    assert "<0>" not in view.picture()
+    assert view.words() == "Residuals, Links: largest <0>, -50.0% of the measured"
+    assert ResidualsView().picture() == ""

@@ -1,0 +1,151 @@
+"""What would have been right: links and computations as drawn and as fitted, and the network that follows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+import ipywidgets as w
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from dtfm_lab import figures, lab
+from dtfm_lab.compare import Comparison, Refit
+from dtfm_lab.compare.refit import ROUNDING, in_units
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.figures.palette import KIND_NAMES
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.as_figure import AsFigure
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.tasks import begin
+
+MOST_FITTED = 12
+HEAD = ("", "drawn", "fitted", "95 % interval", "times the drawn", "")
+
+
+class Refitting:
+    """A button that fits ``comparison`` to what was measured, what came of it, and a button that uses it."""
+
+    def __init__(self, bench: Bench, plan_again: Callable[[], None] | None = None) -> None:
+        """``plan_again`` starts a search on the bench's network; without it a line says where to."""
+        self._bench, self._plan_again = bench, plan_again
+        self._comparison: Comparison | None = None
+        self._plan: Plan | None = None
+        self.found: Refit | None = None
+        self.button = _button(
+            "Refit", "wrench", "105px", "Fit latencies, bandwidths and computations to what was measured"
+        )
+        self.use = _button(
+            "Use the fitted network", "check", "190px", "Draw the links as fitted, in place of the drawn"
+        )
+        self.again = _button("Plan again", "random", "120px", "Search anew, on the fitted network")
+        self.as_figure = AsFigure(self._figure, bench, self._complain)
+        self.table, self.note = w.HTML(), w.HTML()
+        self._after = w.HBox([self.use, self.again, self.as_figure.button])
+        self.view = w.VBox([self.button, self.table, self._after, self.note, self.as_figure.output])
+        self.button.on_click(lambda _: self.redo())
+        self.use.on_click(lambda _: self._use())
+        self.again.on_click(lambda _: plan_again() if plan_again is not None else None)
+        self.follow(None, None)
+
+    def follow(self, comparison: Comparison | None, plan: Plan | None) -> None:
+        """From now on this is about this comparison, of a run of this plan."""
+        self._comparison, self._plan, self.found = comparison, plan, None
+        self.table.value = self.note.value = ""
+        if self.as_figure.output.outputs:
+            self.as_figure.button.click()  # puts it away: it is of another comparison
+        _show(self.button, shown=comparison is not None)
+        _show(self._after, shown=False)
+
+    def redo(self) -> None:
+        """What the button Refit does."""
+        if self._comparison is not None and self._plan is not None and not self.button.disabled:
+            begin(self._refit(self._comparison, self._plan), self._complain)
+
+    async def _refit(self, comparison: Comparison, plan: Plan) -> None:
+        self.button.disabled = True
+        self.table.value = markup.line("fitting links and computations")
+        try:
+            found = await asyncio.to_thread(comparison.refit, plan, lab.simulate)
+        finally:
+            self.button.disabled = False
+        if comparison is not self._comparison:
+            return
+        self.found = found
+        self.table.value, self.note.value = _fitted(found), ""
+        _show(self._after, shown=True)
+        _show(self.again, shown=False)
+        links_differ = _links_differ(found)
+        _show(self.use, shown=links_differ)
+        if not links_differ:
+            self.note.value = markup.line(
+                "Every link is as drawn: only computations were fitted, the network stays as it is."
+            )
+
+    def _use(self) -> None:
+        if self.found is None:
+            return
+        self._bench.topology = self.found.topology
+        line = "The network is drawn with the fitted links now; the plan is of the one before"
+        self.note.value = markup.line(f"{line}." if self._plan_again else f"{line}: plan again in step 2.")
+        _show(self.again, shown=self._plan_again is not None)
+
+    def _figure(self) -> go.Figure | None:
+        return None if self.found is None else figures.refit(self.found)
+
+    def _complain(self, message: str) -> None:
+        self.table.value = markup.line(escape(message), "warning")
+
+
+def _links_differ(found: Refit) -> bool:
+    links = found.table[found.table["of"] == "link"]
+    return bool((np.abs(links["fitted"] - links["drawn"]) > ROUNDING * links["drawn"].abs()).any())
+
+
+def _fitted(found: Refit) -> str:
+    """The error before and after, and the values furthest from what was drawn; those surely different come first."""
+    off = found.off
+    line = markup.line(
+        f"<b>{escape(found.sentence)}</b>; {len(off)} of {len(found.table)} values drawn out of their 95 % intervals",
+        "figure",
+    )
+    if not len(off):
+        return line
+    head = "".join(f'<th scope="col">{name}</th>' for name in HEAD)
+    rows = "".join(_row(row) for row in off.head(MOST_FITTED).itertuples(index=False))
+    more = f", furthest {MOST_FITTED} of {len(off)}" if len(off) > MOST_FITTED else ""
+    return (
+        f'{line}<div class="dtfm-scroll"><table class="dtfm-fitted">'
+        f"<caption>Drawn out of their intervals{more}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _row(row: Any) -> str:
+    times = row.fitted / row.drawn if row.drawn and pd.notna(row.drawn) else float("nan")
+    cells = [
+        in_units(row.what, row.drawn) if pd.notna(row.drawn) else "unknown",
+        in_units(row.what, row.fitted),
+        f"{in_units(row.what, row.low)} to {in_units(row.what, row.high)}",
+        "" if pd.isna(times) else f"{times:.3g}",
+    ]
+    told = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+    return f'<tr><th scope="row">{escape(_name(row))}</th>{told}<td class="dtfm-soft">{escape(row.note)}</td></tr>'
+
+
+def _name(row: Any) -> str:
+    if row.of == "link":
+        return f"{row.name.replace('->', '→')}, {row.what.split('_')[0]}"
+    return f"{row.name}, {KIND_NAMES[Kind(row.kind)]} of stage {row.stage}"
+
+
+def _button(name: str, icon: str, width: str, tooltip: str) -> w.Button:
+    return w.Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width=width))
+
+
+def _show(widget: w.DOMWidget, *, shown: bool) -> None:
+    widget.layout.display = "" if shown else "none"

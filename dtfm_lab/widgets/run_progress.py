@@ -1,0 +1,77 @@
+"""How far a run is, and how long it will still take."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from html import escape
+
+import ipywidgets as w
+
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.runtime import telling
+from dtfm_lab.runtime.record import Record
+from dtfm_lab.widgets import markup
+
+LOOKS = 40
+"""the last changes of the count, from which the pace is"""
+FEWEST_ITERATIONS = 2
+"""done, before anything is said of what is left"""
+
+
+class RunProgress:
+    """A bar and a line: ``3 of 8 iterations done, some 4 s left``."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._seen: deque[tuple[float, int]] = deque(maxlen=LOOKS)
+        self.bar = w.IntProgress(min=0, max=1, layout=w.Layout(width="130px", visibility="hidden"))
+        self.line = w.HTML()
+        self.view = w.HBox([self.bar, self.line])
+
+    def begin(self, iterations: int) -> None:
+        self._seen.clear()
+        self.bar.value, self.bar.max, self.bar.bar_style = 0, iterations, ""
+        self.bar.layout.visibility = "visible"
+        self._say("starting")
+
+    def show(self, run: Record) -> None:
+        """What a look at it finds."""
+        done, total = len(run.losses), run.spec.iterations
+        if not self._seen or self._seen[-1][1] != done:
+            if self._seen and self._seen[-1][1] > done:
+                self._seen.clear()  # a loss took the run back
+            self._seen.append((self._now_s(), done))
+        self.bar.value = done
+        if not run.running:
+            self.bar.bar_style = {"done": "success", "failed": "danger"}.get(run.status, "warning")
+        left_s = self.left_s(total) if run.status == "running" else None
+        self._say(telling.doing(run) + ("" if left_s is None else f", some {_rounded(left_s)} left"))
+
+    def stopping(self) -> None:
+        self._say("stopping")
+
+    def left_s(self, total: int) -> float | None:
+        """Wall seconds at the pace of the last iterations; None as long as there is none."""
+        if not self._seen:
+            return None
+        (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
+        if last - first < FEWEST_ITERATIONS:
+            return None
+        pace_s = (last_s - first_s) / (last - first)
+        return max(0.0, pace_s * (total - last) - (self._now_s() - last_s))
+
+    def _say(self, text: str) -> None:
+        self.line.value = markup.line(escape(text))
+
+
+def _rounded(seconds: float) -> str:
+    """In steps that do not flicker."""
+    return (
+        format_s(float(f"{seconds:.1g}"))
+        if seconds < 10
+        else f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+    )

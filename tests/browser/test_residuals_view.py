@@ -1,0 +1,58 @@
+"""Residuals alone in a cell: sorted, chosen, and bars on the right side of zero."""
+
+import pytest
+
+expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+
+RESIDUALS = """
+from dtfm_lab.widgets.residuals_view import ResidualsView
+def row(name, predicted_s, measured_s, selects=True):
+    error_s = predicted_s - measured_s
+    return {"id": name, "label": name.replace("->", "→"), "predicted_s": predicted_s, "measured_s": measured_s,
+            "error_s": error_s, "low_s": error_s - 0.01, "high_s": error_s + 0.01, "relative": error_s / measured_s,
+            "selects": selects}
+links = [row("a -> b", 0.1, 0.2), row("b -> c", 0.15, 0.1), row("c -> <b>", 0.3, 0.29)]
+chosen = []
+residuals = ResidualsView(chosen.append, tables=[
+    {"key": "links", "name": "Arrival, per link", "noun": "link", "count": 3, "rows": links},
+    {"key": "kinds", "name": "One action, per kind", "noun": "kind", "count": 1, "rows": [row("F", 1.0, 2.0, False)]},
+])
+residuals
+"""
+
+
+def test_rows_are_sorted_chosen_and_drawn_on_their_side_of_zero(page, open_notebook, ask_kernel, eventually):
+    open_notebook(page, [RESIDUALS])
+    view = page.locator(".dtfm-residuals").first
+    names = view.locator("tbody th")
+    expect(names).to_have_text(["a → b", "b → c", "c → <b>"], timeout=90_000)
+    zero = view.locator(".dtfm-zero").first.bounding_box()["x"]
+    short, long = (view.locator(f".dtfm-{side}").first.bounding_box() for side in ("short", "long"))
+    assert short["x"] + short["width"] <= zero + 1.5
+    assert long["x"] >= zero - 1.5
+    assert short["width"] == pytest.approx(2 * long["width"], rel=0.05)
+    expect(view.locator("tbody tr").first).to_contain_text("−50.0 %")
+
+    view.get_by_role("button", name="measured", exact=True).click()
+    expect(names).to_have_text(["c → <b>", "a → b", "b → c"])
+    eventually(page, "(residuals.sort_by, residuals.descending)", ("measured_s", True))
+    view.get_by_role("button", name="measured").first.click()
+    expect(names).to_have_text(["b → c", "a → b", "c → <b>"])
+    expect(view.locator("th[aria-sort=ascending]")).to_contain_text("measured")
+
+    view.locator("tbody tr").nth(1).click()
+    eventually(page, "chosen", ["a -> b"])
+    view.get_by_role("button", name="a → b").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    eventually(page, "chosen[1:]", ["c -> <b>"])
+    ask_kernel(page, "residuals.selected = ['c -> <b>']")
+    expect(view.get_by_role("button", name="c → <b>")).to_have_attribute("aria-pressed", "true")
+
+    view.get_by_role("tab", name="One action, per kind").click()
+    eventually(page, "residuals.table", "kinds")
+    view.locator("tbody tr").first.click()
+    page.wait_for_timeout(200)
+    assert ask_kernel(page, "print(len(chosen))") == "2", "a kind is nowhere in the network"
+    ask_kernel(page, "residuals.tables = []")
+    expect(view).to_contain_text("Nothing to compare yet")

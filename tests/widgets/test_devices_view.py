@@ -1,0 +1,206 @@
+"""What a run's devices are said to do, and how that and the losses travel to the page; no worker starts here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dtfm_lab import lab
+from dtfm_lab.runtime.record import Record
+from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.simulation import build
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.devices_view import DevicesView
+from dtfm_lab.widgets.doings import KILL, LONG_S, PAUSE, RESUME, SLOW, Doings
+from dtfm_lab.widgets.faults import Faults
+from dtfm_lab.widgets.loss_view import LossView
+from dtfm_lab.widgets.run_progress import RunProgress
+
+PLAN = lab.evaluate("lecture-hall", "tiny", stages=[[0, 2], [4, 6], [1, 3], [5, 7]])
+FIRST, SECOND, LAST = (PLAN.device_names[stage][0] for stage in (0, 1, 3))
+PREDICTED = lab.simulate(PLAN, "gpipe")
+RECOVERED = {"event": "recovered", "iteration": 0, "how": "was killed by SIGKILL", "state_from": "ada", "lost_s": 1.3}
+
+
+class Clock:
+    """Goes on when told to."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def running() -> Record:
+    orders = build(PLAN, "gpipe").orders
+    record = Record(RunSpec(plan=PLAN, schedule="gpipe", orders=orders, iterations=4, clock="virtual"))
+    record.absorb({"event": "ready", "torch": "2"})
+    record.absorb({"event": "profile", "rows": [], "time_scale": 1.0, "stretched": 0})
+    return record
+
+
+def spans(until_s: float) -> dict[str, Any]:
+    """All that a prediction says is over by then, as the event of a run that goes as predicted."""
+    frame = PREDICTED.to_frame()
+    rows = [
+        [0, int(PREDICTED.replica[i]), list(PREDICTED.actions[PREDICTED.action[i]]), row.start_s, row.end_s]
+        for i, row in enumerate(frame.itertuples())
+        if row.end_s <= until_s
+    ]
+    return {"event": "spans", "rows": rows}
+
+
+def sent(view: DevicesView | LossView) -> list[tuple[dict[str, Any], int]]:
+    """What goes to the page from now on, with the bytes of its buffers."""
+    heard: list[tuple[dict[str, Any], int]] = []
+    view.send = lambda content, buffers=(): heard.append((content, sum(map(len, buffers))))  # type: ignore[method-assign]
+    return heard
+
+
+def test_the_first_stage_computes_while_the_others_wait_and_whom_they_wait_for_is_told_after_a_while() -> None:
+    clock = Clock()
+    doings = Doings(running(), clock)
+    found = doings.look()
+    assert (found[FIRST].does, found[SECOND].does, found[LAST].does) == ("computing", "waiting", "waiting")
+    assert found[SECOND].waits_for == ""
+    clock.now_s = LONG_S
+    found = doings.look()
+    assert found[SECOND].waits_for == FIRST
+    assert found[FIRST].iteration == 0
+    assert found[FIRST].may == (KILL, PAUSE, SLOW)
+
+
+def test_a_worker_stands_at_the_first_action_that_is_not_over() -> None:
+    """At any moment of a run that goes as predicted: computing where the prediction says that it computes."""
+    run = running()
+    frame = PREDICTED.to_frame()
+    forward = frame[(frame["device"] == LAST) & (frame["kind"] == "F")].iloc[0]
+    moment_s = (forward["start_s"] + forward["end_s"]) / 2
+    run.absorb(spans(moment_s))
+    assert Doings(run).look()[LAST].does == "computing"
+    run.absorb(spans(PREDICTED.iteration_s + 1))
+    assert {doing.does for doing in Doings(run).look().values()} == {"waiting"}, "all is done, the next has not begun"
+
+
+def test_a_killed_device_is_replaced_and_recovers_and_seconds_are_told() -> None:
+    clock, run = Clock(), running()
+    doings = Doings(run, clock)
+    doings.disturbed(FIRST, KILL)
+    assert doings.look()[FIRST].condition == "killed"
+    assert doings.look()[FIRST].may == ()
+    run.absorb({"event": "lost", "device": FIRST, "iteration": 0, "how": "was killed by SIGKILL"})
+    doings.look()
+    clock.now_s = 0.44
+    assert doings.look()[FIRST].said == "being replaced, 0.4 s"
+    run.absorb(RECOVERED | {"device": FIRST})
+    found = doings.look()[FIRST]
+    assert (found.condition, found.said) == ("recovered", "recovered in 1.3 s, state from ada")
+    doings.disturbed(FIRST, KILL)
+    assert doings.look()[FIRST].condition == "killed", "a second time"
+
+
+def test_a_paused_device_can_be_resumed_even_when_another_has_taken_its_place() -> None:
+    run = running()
+    doings = Doings(run)
+    run.conditions[FIRST] = "paused"
+    doings.disturbed(FIRST, PAUSE)
+    found = doings.look()[FIRST]
+    assert (found.does, found.may) == ("", (KILL, RESUME, SLOW))
+    run.absorb(RECOVERED | {"device": FIRST, "how": "stood still"})
+    assert RESUME in doings.look()[FIRST].may
+    doings.disturbed(FIRST, RESUME)
+    run.absorb(RECOVERED | {"device": FIRST, "how": "came back"})
+    found = doings.look()[FIRST]
+    assert found.said == "came back in 1.3 s, state from ada"
+    assert RESUME not in found.may
+
+
+def test_when_a_run_is_over_nothing_can_be_done_and_nobody_does_anything() -> None:
+    run = running()
+    run.absorb({"event": "stopped"})
+    assert {(doing.does, doing.may) for doing in Doings(run).look().values()} == {("", ())}
+
+
+def test_only_states_that_changed_travel_and_a_late_view_is_sent_all() -> None:
+    view = DevicesView()
+    heard = sent(view)
+    view.show({"ada": {"said": ""}, "alan": {"said": ""}})
+    view.show({"ada": {"said": ""}, "alan": {"said": "2 x slower"}})
+    view.show({"ada": {"said": ""}, "alan": {"said": "2 x slower"}})
+    assert [list(content["states"]) for content, _ in heard] == [["ada", "alan"], ["alan"]]
+    view._answer(view, {"kind": "hello"}, [])
+    assert heard[-1][0] == {"kind": "states", "all": True, "states": view.states}
+
+
+def test_a_message_that_is_none_does_nothing() -> None:
+    done = []
+    view = DevicesView(lambda *act: done.append(act))
+    for content in ({}, {"kind": "act"}, {"kind": "act", "device": 3, "do": "kill"}, {"kind": "act", "device": "ada"}):
+        view._answer(view, content, [])
+    assert done == []
+    view._answer(view, {"kind": "act", "device": "ada", "do": "kill"}, [])
+    assert done == [("ada", "kill")]
+
+
+def test_devices_are_selected_here_as_elsewhere() -> None:
+    bench = Bench()
+    faults = Faults(bench, lambda _: None)
+    faults.offer(PLAN)
+    assert [device["name"] for device in faults.devices.devices[:4]] == [names[0] for names in PLAN.device_names]
+    bench.selected = (FIRST, "not-of-this-plan")
+    assert faults.devices.selected == [FIRST]
+    assert bench.selected == (FIRST, "not-of-this-plan"), "what is not here stays selected elsewhere"
+    faults.devices.selected = [SECOND]
+    assert bench.selected == (SECOND,)
+    assert "svg" in faults.devices.picture()
+    assert "8 devices, 4 a pipeline" in faults.devices.words()
+    faults.act(FIRST, KILL)
+    assert faults.devices.states == {}, "nothing runs"
+    faults.offer(None)
+    assert (faults.devices.devices, faults.devices.picture()) == ([], "")
+
+
+def test_of_a_plan_that_is_too_large_the_part_that_would_run_is_shown() -> None:
+    faults = Faults(Bench(), lambda _: None)
+    faults.offer(lab.evaluate("worldwide", "gpt3-xl", stages=[list(range(8 * s, 8 * s + 8)) for s in range(8)]))
+    assert len(faults.devices.devices) == 8
+    assert "all 8 stages, pipeline 0 of 8" in faults.devices.caption
+
+
+def test_of_losses_only_the_new_travel_and_a_lost_worker_takes_some_back() -> None:
+    view = LossView()
+    heard = sent(view)
+    losses = [5.0 - 1e-4 * i for i in range(10_000)]
+    view.follow(losses[:9_998])
+    view.follow(losses, [(8, 3.5)], 3.1)
+    view.follow(losses, [(8, 3.5)], 3.1)
+    assert [(content["from"], n_bytes) for content, n_bytes in heard] == [(0, 9_998 * 8), (9_998, 2 * 8)]
+    assert heard[-1][0]["held_out"] == [[8, 3.5]]
+    view.follow([*losses[:20], 7.0], [(8, 3.5)], 3.1)
+    assert (heard[-1][0], heard[-1][1]) == ({"kind": "losses", "from": 20}, 8)
+    view._answer(view, {"kind": "hello"}, [])
+    assert (heard[-1][0]["from"], heard[-1][1]) == (0, 21 * 8)
+    assert view.words() == "Loss: 5.000 to 7.000 nats per token in 21 iterations, held-out 3.500, unigram entropy 3.100"
+    view.follow(losses)
+    assert len(view.picture()) < 20_000
+
+
+def test_what_is_left_is_told_at_the_pace_of_the_last_iterations() -> None:
+    clock, run = Clock(), running()
+    progress = RunProgress(clock)
+    progress.begin(4)
+    for done in range(3):
+        clock.now_s = 2.0 * done
+        progress.show(run)
+        run.absorb({"event": "iteration", "iteration": done, "loss": 1.0, "late_messages": 0, "overruns": 0})
+    assert progress.left_s(4) == pytest.approx(4.0)
+    clock.now_s += 1.0
+    assert progress.left_s(4) == pytest.approx(3.0)
+    assert "2 of 4 iterations done, some 4 s left" in progress.line.value
+    run.absorb({"event": "stopped"})
+    progress.show(run)
+    assert "stopped after 3 of 4 iterations" in progress.line.value

@@ -1,0 +1,169 @@
+"""The panel that trains for real, on an event loop like the kernel's; the chart beside it is a plain one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dtfm_lab import lab
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.plan import Plan
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.clocks import CLOCKS, explained, on_this_machine
+from dtfm_lab.widgets.gantt import GanttView
+from dtfm_lab.widgets.predictions import Prediction
+from dtfm_lab.widgets.run_panel import RunPanel
+
+PLAN = lab.evaluate("lecture-hall", "tiny", stages=[[0, 2], [4, 6]])
+
+
+class Chart:
+    """Where a run's predictions and measured bars go."""
+
+    def __init__(self) -> None:
+        self.chart = GanttView()
+        self.shown: list[Prediction] = []
+
+    def show(self, prediction: Prediction) -> None:
+        self.shown.append(prediction)
+
+
+async def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        await asyncio.sleep(0.02)
+
+
+def panel_of(plan: Plan = PLAN) -> tuple[Bench, RunPanel]:
+    bench = Bench()
+    panel = RunPanel(bench, Chart())  # type: ignore[arg-type]
+    bench.plan = plan
+    return bench, panel
+
+
+def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_of_it_is_told() -> None:
+    pytest.importorskip("torch")
+
+    async def story() -> None:
+        bench, panel = panel_of()
+        devices = panel.faults.devices
+        assert [device["name"] for device in devices.devices] == ["ada", "edsger", "barbara", "john"]
+        panel.iterations.value = 5_000
+        panel.start.click()
+        assert panel.start.disabled
+        assert devices.running
+        await until(lambda: len(panel.run.losses) > 0)
+        for _ in range(2):
+            devices._answer(devices, {"kind": "act", "device": "ada", "do": "slow"}, [])
+        assert devices.states["ada"]["said"] == "4 x slower"
+        devices._answer(devices, {"kind": "act", "device": "ada", "do": "resume"}, [])
+        assert devices.states["ada"]["condition"] == ""
+        devices._answer(devices, {"kind": "act", "device": "john", "do": "kill"}, [])
+        assert devices.states["john"]["condition"] == "killed"
+        await until(lambda: devices.states["john"]["condition"] == "recovered")
+        assert devices.states["john"]["said"].endswith(", state from edsger")
+        assert "john was killed by SIGKILL in iteration" in panel.faults.log.value
+        devices._answer(devices, {"kind": "act", "device": "john", "do": "pause"}, [])
+        assert devices.states["john"]["said"] == "paused, 0.0 s"
+        await until(lambda: "john stood still in iteration" in panel.faults.log.value)
+        devices._answer(devices, {"kind": "act", "device": "nobody", "do": "kill"}, [])
+        assert bench.message.startswith("no device of this run named 'nobody'")
+        again = len(panel.run.losses)
+        await until(lambda: len(panel.run.losses) > again)
+        assert panel.losses.training[0] == panel.run.losses[0]
+        panel.stop.click()
+        assert "stopping" in panel.progress.line.value
+        await until(lambda: not panel.run.running, patience_s=5)
+        await until(lambda: bench.comparison is not None)
+        assert [fault.device for fault in bench.measured.context.faults] == ["john", "john"]
+        assert not devices.running
+        assert devices.states["ada"]["may"] == ()
+        assert "stopped after" in panel.progress.line.value
+        assert 'download="losses.csv"' in panel.written.value
+        panel.as_figure.button.click()
+        await until(lambda: panel.as_figure.figure is not None)
+        assert panel.as_figure.figure.data[0].y[0] == bench.measured.context.losses[0]
+
+    asyncio.run(story())
+
+
+def test_what_a_resumed_run_warns_of_is_a_line_in_place(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+
+    async def story() -> None:
+        bench, panel = panel_of()
+        panel.restore({"iterations": 2, "options": {"checkpoint_folder": str(tmp_path / "kept"), "sample_bytes": 0}})
+        panel.redo()
+        await until(lambda: bench.comparison is not None)
+        assert panel.warned.value == ""
+        other = tmp_path / "other.txt"
+        other.write_text("It is a truth universally acknowledged. " * 500)
+        panel.restore({"options": {"resume_from": str(tmp_path / "kept"), "checkpoint_folder": "", "text": str(other)}})
+        panel.redo()
+        assert bench.message == ""
+        assert "text" in panel.warned.value
+        assert "dtfm-warning" in panel.warned.value
+        panel.stop.click()
+        await until(lambda: not panel.run.running)
+
+    asyncio.run(story())
+
+
+def test_a_run_that_cannot_begin_is_one_line_and_leaves_the_button() -> None:
+    async def story() -> None:
+        bench, panel = panel_of()
+        panel.options.text.value = "nowhere.txt"
+        panel.redo()
+        assert bench.step == "run"
+        assert "nowhere.txt: no such file" in bench.message
+        assert not panel.start.disabled
+        assert panel.run is None
+        panel.as_figure.button.click()
+        await until(lambda: bench.message == "there is nothing to draw as a figure yet")
+
+    asyncio.run(story())
+
+
+def test_without_a_plan_nothing_starts() -> None:
+    panel = RunPanel(Bench(), Chart())  # type: ignore[arg-type]
+    assert panel.start.disabled
+    panel.redo()
+    assert panel.run is None
+
+
+def test_settings_come_back_and_what_is_not_possible_is_passed_over() -> None:
+    panel = RunPanel(Bench(), Chart())  # type: ignore[arg-type]
+    panel.clock.value, panel.iterations.value = "paced", 12
+    panel.options.sample_bytes.value = 0
+    said = panel.settings()
+    other = RunPanel(Bench(), Chart())  # type: ignore[arg-type]
+    other.restore(said)
+    assert other.settings() == said
+    for nonsense in (
+        {"clock": "sundial", "iterations": 10**9, "options": {"text": 3, "sample_bytes": -1}, "unknown": 1},
+        {"clock": None, "iterations": "many", "options": None},
+        {},
+    ):
+        other.restore(nonsense)
+        assert other.settings() == said | {"options": other.options.settings()}
+    assert other.options.sample_bytes.value == 0
+
+
+def test_every_clock_is_explained_and_what_few_cores_mean_for_it() -> None:
+    for clock in CLOCKS:
+        text = explained(clock, 8, 2)
+        assert f"<b>{clock}</b>" in text
+        assert text.count('aria-current="true"') == 1
+        assert "8 workers share 2 cores" in text
+        assert "4 workers on 8 cores" in on_this_machine(clock, 4, 8)
+    assert on_this_machine("real", None, 2) == ""
+    with pytest.raises(LabError, match="clock"):
+        lab.start(PLAN, "gpipe", clock="model")
