@@ -12,7 +12,7 @@ from dtfm_lab.domain.trace import RunContext, Span, Trace
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.figures.bars import PALEST
 from dtfm_lab.figures.palette import EDGES, KIND_COLORS, legend_name, paler
-from dtfm_lab.widgets.gantt import FIRST_MESSAGE, NO_BAR, NO_MESSAGES, NO_PATH, Bars, CriticalPath, Messages
+from dtfm_lab.widgets.gantt_columns import FIRST_MESSAGE, NO_BAR, NO_MESSAGES, NO_PATH, Bars, CriticalPath, Messages
 
 DRAWN = (*PASSES, *SENDS, Kind.PACK, Kind.REDUCE, Kind.STEP)
 """what gets bars, as the legend lists it; receives mirror the sends and are left out"""
@@ -62,6 +62,16 @@ class ChartRows:
         """A device's first row has its stages and its name."""
         network = ["network"] if self._with_network else []
         return [label for name in self.names for label in (name, *network)]
+
+    @property
+    def devices(self) -> list[str]:
+        """Of each row."""
+        return [name for group in self._devices for name in group for _ in range(self.rows_per_device)]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(positions, replicas)"""
+        return self._n_positions, self._n_replicas
 
     @property
     def names(self) -> list[str]:

@@ -2,6 +2,8 @@
 
 import traitlets
 
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.widgets.pictures.candidates import table_svg
 from dtfm_lab.widgets.view import STATIC, View
 
 
@@ -20,3 +22,14 @@ class CandidatesView(View):
     caption = traitlets.Unicode("").tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
     """computed for a plan or choices that have changed since"""
+
+    def picture(self) -> str:
+        return table_svg(self.rows, self.chosen, self.title) if self.rows else ""
+
+    def words(self) -> str:
+        told = [
+            f"{row['name']} {format_s(row['iteration_s'])}" + ("" if row["fits"] else ", which does not fit")
+            for row in self.rows
+            if "iteration_s" in row
+        ]
+        return f"{self.title}: {'; '.join(told) or 'none computed yet'}"

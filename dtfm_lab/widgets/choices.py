@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import suppress
+from html import escape
 from typing import Any
 
 import ipywidgets as w
+from traitlets import TraitError
 
 from dtfm_lab.domain.job import COMPRESSIONS, Job
 from dtfm_lab.domain.synchronisation import synchronisations
+from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.bench import Bench
 
 QUEUES = {"one link a pair": "pairs", "one card a device": "cards"}
 MOST_ITERATIONS = 10_000
 TRIED = ("synchronisation", "synchronise_every", "compression", "recompute")
-"""fields of a job"""
+"""fields of a job that have a control here; ``bench.choices`` may hold others, which stay as they are"""
 
 
 class Choices:
-    """Sets ``bench.choices`` and ``bench.queueing``; begins with what the job says."""
+    """Sets ``bench.choices`` and ``bench.queueing``, and follows them; begins with what the job says."""
 
-    def __init__(self, bench: Bench, changed: Callable[[], None]) -> None:
-        self._bench, self._changed = bench, changed
-        self._taken: tuple[Any, ...] = ()
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._job: Job | None = None
         self._filling = False
         self.queueing = _choice(QUEUES, "Messages", "230px", "Who waits: messages of a pair of devices, or of a card")
         self.synchronisation = _choice(
@@ -47,33 +50,77 @@ class Choices:
             layout=w.Layout(width="175px", margin="2px 2px 2px 12px"),
             tooltip="Keep a stage's input only and run its forward again before the backward: less memory, more time",
         )
-        self.view = w.HBox([self.queueing, self.synchronisation, self.every, self.compression, self.recompute])
-        self._controls = dict(
-            zip(TRIED, (self.synchronisation, self.every, self.compression, self.recompute), strict=True)
+        self.others = w.HTML()
+        self.as_planned = w.Button(
+            description="As planned",
+            icon="undo",
+            tooltip="Try these no longer: take what the plan says",
+            layout=w.Layout(width="120px"),
         )
+        controls = (self.queueing, self.synchronisation, self.every, self.compression, self.recompute)
+        self._tried = w.HBox([self.others, self.as_planned], layout=w.Layout(display="none", align_items="center"))
+        self.view = w.VBox([w.HBox(controls, layout=w.Layout(flex_flow="row wrap")), self._tried])
+        self._controls = dict(zip(TRIED, controls[1:], strict=True))
         self._take()
         bench.observe(lambda _: self._take(), ["job", "plan"])
-        for control in (self.queueing, *self._controls.values()):
+        bench.observe(lambda _: self._follow(), ["choices", "queueing"])
+        for control in controls:
             control.observe(lambda _: self._set(), "value")
+        self.as_planned.on_click(lambda _: self._forget())
+        self._follow()
 
     def _take(self) -> None:
         """Follow the job where it says something new; a new shape or batch leaves what is being tried out."""
-        job: Job | None = self._bench.job or (self._bench.plan.job if self._bench.plan is not None else None)
-        if job is None or self._taken == (said := tuple(getattr(job, field) for field in TRIED)):
+        job = self._bench.job or (self._bench.plan.job if self._bench.plan is not None else None)
+        before, self._job = self._job, job
+        if job is None:
+            self._job = before
             return
-        self._taken = said
+        kept = {
+            field: value
+            for field, value in self._bench.choices.items()
+            if field not in TRIED and (before is None or getattr(before, field) == getattr(job, field))
+        }
+        said = {field: getattr(job, field) for field in TRIED}
+        if before is not None and said == {field: getattr(before, field) for field in TRIED}:
+            said = {field: control.value for field, control in self._controls.items()}
+        self._bench.choices = kept | said
+        self._follow()
+
+    def _follow(self) -> None:
+        """Somebody else may have set what is tried out."""
         self._filling = True
-        for field, control in self._controls.items():
-            control.value = getattr(job, field)
-        self._filling = False
-        self._set()
+        try:
+            for field, control in self._controls.items():
+                if field in self._bench.choices:
+                    with suppress(TraitError):  # what no control can show is for the job to refuse
+                        control.value = self._bench.choices[field]
+            if self._bench.queueing in QUEUES.values():
+                self.queueing.value = self._bench.queueing
+        finally:
+            self._filling = False
+        others = {field: value for field, value in self._bench.choices.items() if field not in TRIED}
+        self._tried.layout.display = "" if others else "none"
+        told = [f"{field.replace('_', ' ')} {value}{self._planned(field, value)}" for field, value in others.items()]
+        self.others.value = markup.line("also tried: " + escape(", ".join(told))) if told else ""
+
+    def _planned(self, field: str, value: object) -> str:
+        said = getattr(self._bench.plan.job if self._bench.plan is not None else self._job, field, value)
+        return "" if said == value else f" (planned with {said})"
 
     def _set(self) -> None:
         if self._filling:
             return
-        self._bench.queueing = self.queueing.value
+        own = {field: control.value for field, control in self._controls.items()}
+        with self._bench.hold_trait_notifications():
+            self._bench.queueing = self.queueing.value
+            self._bench.choices = self._others() | own
+
+    def _forget(self) -> None:
         self._bench.choices = {field: control.value for field, control in self._controls.items()}
-        self._changed()
+
+    def _others(self) -> dict[str, Any]:
+        return {field: value for field, value in self._bench.choices.items() if field not in TRIED}
 
 
 def _choice(options: Any, name: str, width: str, tooltip: str) -> w.Dropdown:

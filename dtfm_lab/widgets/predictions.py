@@ -17,19 +17,22 @@ from dtfm_lab.widgets.bars import Chart, ChartRows
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """A trace and what is shown of it."""
+    """A trace of a plan and what is shown of it."""
 
+    plan: Plan
     trace: Trace
     chart: Chart
     rows: ChartRows
     caption: str
+    memory: MemoryReport
     lacking: str
     """who lacks memory, how much and what would fit; empty where all fits"""
 
     @classmethod
     def of(cls, plan: Plan, trace: Trace, note: str = "") -> Prediction:
         rows = ChartRows(trace.context)
-        return cls(trace, rows.chart(trace), rows, told(trace, note), lacking(plan, trace))
+        report = memory(plan, trace=trace)
+        return cls(plan, trace, rows.chart(trace), rows, told(trace, note), report, lacking(plan, trace, report))
 
 
 def told(trace: Trace, note: str = "") -> str:
@@ -66,8 +69,7 @@ def idle(trace: Trace) -> tuple[float, str, float]:
     return sum(causes.values()) / whole_s, largest, causes[largest] / whole_s
 
 
-def lacking(plan: Plan, trace: Trace) -> str:
-    report = memory(plan, trace=trace)
+def lacking(plan: Plan, trace: Trace, report: MemoryReport) -> str:
     if report.fits:
         return ""
     # advice goes by the order alone, which may fit where messages that wait for their turn do not

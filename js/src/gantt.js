@@ -1,65 +1,84 @@
-// Who does what when: predicted bars and, as they come in, measured ones below them.
+// Who does what when: predicted bars and below them, row by row, measured ones as they come in, or those of
+// another schedule.
 import { cleanUps, frame, h, oncePerFrame, onTraits, typed } from "./shared/dom.js";
 import { sharpCanvas, tooltip } from "./shared/canvas.js";
-import { GREY } from "./shared/theme.js";
-import { Bars, barUnder, counterpart, lanesOf } from "./gantt/bars.js";
-import { layout } from "./gantt/layout.js";
+import { Bars, barUnder, COLUMNS, counterpart, joined, LATE, NO_BARS } from "./gantt/bars.js";
+import { holding } from "./gantt/holding.js";
+import { extraHeight } from "./gantt/layout.js";
+import { minimap } from "./gantt/minimap.js";
 import { navigation } from "./gantt/navigate.js";
-import { FADED, MOST_ARROWS, paintMessages, paintPath } from "./gantt/overlays.js";
-import { axisUnit, paintAxis, paintBars, paintRows } from "./gantt/paint.js";
-import { named, times, waited } from "./gantt/words.js";
+import { offer, picture, unpacked } from "./gantt/save.js";
+import { scene, stripsOf, UPPER } from "./gantt/scene.js";
+import { BAR_TRAITS, extent, readRest, readUpper, TEXT_TRAITS } from "./gantt/state.js";
+import { bytes, heldAt } from "./gantt/strips.js";
+import { describe, moment } from "./gantt/words.js";
 
-const COLUMNS = {
-  start: Float32Array, end: Float32Array, row: Uint16Array, kind: Uint8Array, microbatch: Int16Array, stage: Uint16Array,
-};
-const NAMES = Object.keys(COLUMNS);
-const MESSAGES = {
-  source: Uint16Array, target: Uint16Array, leaves: Float32Array, arrives: Float32Array, kind: Uint8Array,
-  microbatch: Int16Array,
-};
-const PATH = { row: Uint16Array, start: Float32Array, end: Float32Array, bar: Int32Array };
-const [PREDICTED, MEASURED] = [0, 1];
+const STREAMED = { ...COLUMNS, ...LATE };
 const HINT = "Click, then scroll to zoom (or Ctrl + scroll) · drag to pan · double-click for all";
-const KEYS = "Keys: + - 0 and the arrows, P for the critical path, M for messages.";
+const KEYS = "Keys: + - 0 and the arrows, P for the critical path, M for messages, comma and full stop from bar to bar, Esc.";
+const RESTED = 160; // milliseconds without a move
+const PNG_RATIO = 2;
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
-  let predicted = new Bars();
-  let measured = new Bars();
-  let columns = {};
-  let messages = { leaves: [] };
-  let path = { bar: [] };
-  let lanes = null;
+  let state = { upper: NO_BARS, lower: NO_BARS };
+  let parts = []; // of the lower bars, as they came
+  let streaming = ""; // what they are: "measured" or "second"
   let pointer = null;
   let place = null;
+  let isNew = true;
+  let version = 0;
+  let paints = 0;
+  let rest = 0;
+  let moving = false;
 
   const title = h("strong");
   const legend = h("div", { class: "dtfm-legend" });
   const hint = h("span", { class: "dtfm-hint", title: `${HINT}. ${KEYS}` }, HINT);
   const box = h("div", { class: "dtfm-box" });
-  const empty = h("div", { class: "dtfm-empty" }, "No schedule yet");
+  const empty = h("div", { class: "dtfm-empty" });
+  const busy = h("div", { class: "dtfm-busy", role: "status", hidden: true });
   const caption = h("div", { class: "dtfm-caption", "aria-live": "polite" });
   const tangle = h("span", { class: "dtfm-tangle", "aria-live": "polite" });
   const pathToggle = toggle("show_path", "Critical path", "What the iteration's length is made of (P)");
   const messagesToggle = toggle("show_messages", "Messages", "Arrows from sender to receiver (M)");
+  const zooms = h("span", { class: "dtfm-zooms", role: "group", "aria-label": "Zoom" },
+    ...[["−", "Zoom out (-)", () => view.zoom(1 / 0.6)], ["+", "Zoom in (+)", () => view.zoom(0.6)], ["All", "Show the whole iteration (0)", () => view.reset()]]
+      .map(([text, help, onclick]) => h("button", { type: "button", title: help, "aria-label": help, onclick }, text)));
   const root = frame("dtfm-gantt", "Schedule");
-  root.append(
-    h("div", { class: "dtfm-heading" }, title, h("span", { class: "dtfm-grow" }), tangle, messagesToggle, pathToggle),
-    legend, box, h("div", { class: "dtfm-foot" }, caption, hint));
+  const heading = h("div", { class: "dtfm-heading" }, title, h("span", { class: "dtfm-grow" }), tangle, messagesToggle, pathToggle, zooms);
+  root.append(heading, legend, box);
   el.append(root);
 
+  const paintScene = scene();
   const { draw: drawAll } = sharpCanvas(box, paint, cleanUp);
   const { draw: drawPointer } = sharpCanvas(box, paintPointer, cleanUp); // so that a hover repaints no bars
-  const draw = () => { drawAll(); drawPointer(); };
-  box.append(empty);
+  box.append(empty, busy);
   const tip = tooltip(box);
-  const view = navigation(root, box, whole, () => place, draw, cleanUp);
+  const held = holding((half) => (half === UPPER ? state.upper : state.lower), about, drawPointer);
+  const view = navigation(root, box, () => extentNow().whole, () => place, { changed: moved, clicked }, cleanUp);
+  const overview = minimap(() => place && { state, left: place.left, right: place.right, whole: extentNow().whole }, () => version, view, cleanUp);
+  root.append(overview.element, held.element, h("div", { class: "dtfm-foot" }, caption, hint));
+  cleanUp.add(() => clearTimeout(rest));
+
+  function draw() { drawAll(); drawPointer(); overview.draw(); }
+
+  function moved(isMoving) {
+    moving = isMoving;
+    clearTimeout(rest);
+    if (moving) rest = setTimeout(() => { moving = false; if (root.dataset.hurried) drawAll(); }, RESTED);
+    draw();
+  }
+
   box.addEventListener("pointermove", (event) => { pointer = { x: event.offsetX, y: event.offsetY }; drawPointer(); });
   box.addEventListener("pointerleave", () => { pointer = null; drawPointer(); });
   root.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     const button = { p: pathToggle, m: messagesToggle }[event.key.toLowerCase()];
-    if (!button || button.hidden || event.ctrlKey || event.metaKey || event.altKey) return;
-    button.click();
+    if (button && !button.hidden) button.click();
+    else if (event.key === "," || event.key === ".") step(event.key === "," ? -1 : 1);
+    else if (event.key === "Escape" && held.isHolding()) held.hold(null);
+    else return;
     event.preventDefault();
     event.stopPropagation();
   });
@@ -71,50 +90,29 @@ function render({ model, el }) {
     }, text);
   }
 
-  function whole() {
-    const [first, last] = [Math.min(predicted.first, measured.first), Math.max(predicted.last, measured.last)];
-    return last > first ? [first, last] : [0, 1];
-  }
-
-  const rowLabels = () => {
-    const labels = model.get("rows");
-    const n = Math.max(labels.length, predicted.rows.length, measured.rows.length);
-    return Array.from({ length: n }, (_, row) => labels[row] ?? `row ${row}`);
-  };
-  const kinds = () => model.get("kinds").map(({ name, color, shades, edge, message }) => (
-    { name, color: color || GREY, shades: shades?.length ? shades : [color || GREY], edge: edge || "", message: !!message }));
-  const shownUnit = () => axisUnit(whole()[1] - whole()[0], model.get("time_unit"));
-  const perPipeline = () => model.get("devices_per_pipeline");
+  function extentNow() { return extent(state.upper, state.lower, model.get("time_unit")); }
+  const nothing = () => !state.upper.count && !state.lower.count;
+  const brand = () => getComputedStyle(box).getPropertyValue("--jp-brand-color1").trim() || "#1976d2";
 
   function paint(context, width, height, theme) {
     place = null;
-    if (!predicted.count && !measured.count) return;
-    context.font = theme.font;
-    const labels = rowLabels();
-    const split = measured.count > 0;
-    const shown = kinds();
-    place = layout(context, width, height, labels, view.visible(), split, lanes);
-    const unit = shownUnit();
-    const withPath = model.get("show_path") && path.bar.length > 0;
-    paintRows(context, place, labels, theme);
-    paintAxis(context, place, unit, theme);
-    context.save();
-    context.beginPath();
-    context.rect(place.left, place.top, place.right - place.left, place.bottom - place.top);
-    context.clip();
-    context.globalAlpha = withPath ? FADED : 1;
-    paintBars(context, place, predicted, shown, perPipeline(), PREDICTED, null);
-    if (split) paintBars(context, place, measured, shown, perPipeline(), MEASURED, theme.text);
-    context.globalAlpha = 1;
-    const inSight = model.get("show_messages") ? paintMessages(context, place, messages, theme.text) : 0;
-    tangle.textContent = inSight > MOST_ARROWS ? `${inSight.toLocaleString("en-US")} messages in sight: zoom in to see them` : "";
-    if (withPath) paintPath(context, place, path, columns, shown, perPipeline());
-    context.restore();
+    if (nothing()) return;
+    const look = { width, height, theme: { ...theme, brand: brand() }, ratio: window.devicePixelRatio || 1, span: view.visible(), moving };
+    const painted = paintScene(context, look, { ...state, unit: extentNow().unit });
+    place = painted.place;
+    root.dataset.hurried = painted.hurried ? "true" : "";
+    tangle.textContent = painted.tangle ? `${painted.tangle.toLocaleString("en-US")} messages in sight: zoom in to see them` : "";
+    root.dataset.paints = String(++paints);
+    if (isNew) root.dataset.painted = String(performance.now());
+    isNew = false;
+    overview.draw();
   }
 
-  function paintPointer(context, width, height, theme) {
+  function paintPointer(context, _width, _height, theme) {
     tip.hide();
-    if (!pointer || !place || view.dragging()) return;
+    if (!place) return;
+    held.outline(context, place, theme);
+    if (!pointer || view.dragging()) return;
     const { x, y } = pointer;
     if (x < place.left || x > place.right) return;
     context.strokeStyle = theme.softText;
@@ -123,93 +121,145 @@ function render({ model, el }) {
     context.moveTo(Math.round(x) + 0.5, place.top);
     context.lineTo(Math.round(x) + 0.5, place.bottom);
     context.stroke();
-    const spot = place.under(y);
-    if (!spot) return;
-    const bars = [predicted, measured][spot.half];
-    const bar = barUnder(bars, spot.row, spot.lane, lanes, place.time(x), 1.5 / place.scale);
-    if (bar) tip.show(describe(bar, spot), x, y);
+    const words = wordsAt(x, y);
+    if (words.length) tip.show(words.join("\n"), x, y);
   }
 
-  function describe(bar, { row, half }) {
-    const unit = shownUnit();
-    const names = rowLabels().map((label, at) => model.get("names")[at] ?? label);
-    const several = perPipeline() > 0;
-    const head = `${names[row]} · ${named(bar, kinds(), several)}`;
-    const other = measured.count ? counterpart(half === PREDICTED ? measured : predicted, row, bar) : null;
-    const [forecast, fact] = half === PREDICTED ? [bar, other] : [other, bar];
-    const why = forecast ? waited(forecast.id, { columns, messages, kinds: kinds(), names, several, unit }) : "";
-    const lines = measured.count
-      ? [head, `predicted ${forecast ? times(forecast, unit) : "–"}`, `measured ${fact ? times(fact, unit) : "–"}`]
-      : [`${head} · ${times(bar, unit)}`];
-    return [...lines, why].filter(Boolean).join("\n");
+  function barAt(x, y) {
+    const spot = place?.under(y);
+    if (!spot || x < place.left || x > place.right) return null;
+    const bars = spot.half === UPPER ? state.upper : state.lower;
+    const bar = barUnder(bars, spot.row, spot.lane, state.lanes, place.time(x), 1.5 / place.scale);
+    return bar && { bar, half: spot.half };
   }
 
-  const read = (types, prefix) => Object.fromEntries(
-    Object.entries(types).map(([name, type]) => [name, typed(model.get(prefix + name), type)]));
+  function wordsAt(x, y) {
+    const found = barAt(x, y);
+    if (found) return about(found);
+    const at = place.strips.findIndex((_, number) => y >= place.strip(number)[0] && y <= place.strip(number)[1]);
+    if (place.strips[at] !== "memory") return [];
+    const { time, held, otherTime, otherHeld, device } = state.memory;
+    const now = place.time(x);
+    const lines = [`${device} · ${bytes(heldAt(time, held, now) ?? 0)} at ${moment(now, extentNow().unit)}`];
+    if (otherTime.length) lines.push(`${model.get("lower_name")} ${bytes(heldAt(otherTime, otherHeld, now) ?? 0)}`);
+    return lines;
+  }
 
-  function loadPredicted() {
-    columns = read(COLUMNS, "");
-    columns.after = typed(model.get("after"), Int32Array);
-    predicted = new Bars();
-    predicted.append(columns);
-    messages = read(MESSAGES, "message_");
-    messages.reach = latestSoFar(messages.arrives);
-    path = read(PATH, "path_");
-    path.reach = latestSoFar(path.end);
+  function about({ bar, half }) {
+    const other = state.halves ? counterpart(half === UPPER ? state.lower : state.upper, bar) : null;
+    const [upper, lower] = half === UPPER ? [bar, other] : [other, bar];
+    return describe({ upper, lower }, { ...state, several: state.perPipeline > 0, unit: extentNow().unit });
+  }
+
+  function clicked(event) {
+    const found = barAt(event.offsetX, event.offsetY);
+    const row = place?.under(event.offsetY)?.row;
+    if (row === undefined) return;
+    if (found) held.hold(found);
+    choose(state.devices[row], event.shiftKey);
+  }
+
+  function choose(device, more) {
+    if (device === undefined) return;
+    const before = model.get("selected");
+    const kept = more ? before.filter((name) => name !== device) : [];
+    model.set("selected", more && before.includes(device) ? kept : [...kept, device]);
+    model.save_changes();
+  }
+
+  /** Hold the next bar of the row, or the one before. */
+  function step(by) {
+    if (nothing() || !place) return;
+    const found = held.neighbour(by, place.shown[0], place.from);
+    if (!found) return;
+    const { bar } = found;
+    held.hold(found);
+    choose(state.devices[bar.row], false);
+    const [from, to] = view.visible();
+    if (bar.start < from || bar.end > to) view.look(bar.start - (to - from) / 2, bar.start + (to - from) / 2);
+  }
+
+  function loadUpper() {
+    state = { ...state, ...readUpper(model) };
     view.reset();
-    showTexts();
+    changed();
   }
 
-  function receive(message, buffers) {
-    if (message.kind !== "measured") return;
-    if (message.reset) measured = new Bars();
-    measured.append(Object.fromEntries(NAMES.map((name, index) => [name, typed(buffers[index], COLUMNS[name])])));
+  function loadLower() {
+    const columns = joined(parts, STREAMED);
+    parts = [columns];
+    state.lower = columns.start.length ? new Bars(columns) : NO_BARS;
+    changed();
+  }
+
+  function changed() {
+    isNew = true;
     showTexts();
-    draw();
+    held.follow();
   }
 
   function showTexts() {
-    const [shown, { length: nMessages }] = [kinds(), messages.leaves];
-    lanes = lanesOf(shown.length, predicted, measured);
+    version++;
+    state = { ...state, ...readRest(model, state) };
+    const { upper, lower, kinds, path, messages, arranged, perPipeline } = state;
+    const isMeasured = streaming === "measured";
     title.textContent = model.get("title");
     caption.textContent = model.get("caption");
-    box.style.height = `${model.get("height")}px`;
-    root.setAttribute("aria-label", `${model.get("title")}: ${predicted.count} predicted and ${measured.count} measured bars`);
-    root.dataset.predicted = String(predicted.count);
-    root.dataset.measured = String(measured.count);
-    root.dataset.path = String(path.bar.length);
-    root.dataset.messages = String(nMessages);
-    empty.hidden = predicted.count + measured.count > 0;
-    hint.hidden = !empty.hidden;
-    for (const [button, trait, there] of [[pathToggle, "show_path", path.bar.length], [messagesToggle, "show_messages", nMessages]]) {
+    empty.textContent = model.get("empty_words");
+    busy.textContent = model.get("busy");
+    busy.hidden = !model.get("busy");
+    empty.hidden = !nothing() || !busy.hidden;
+    box.style.height = `${model.get("height") + (nothing() ? 0 : extraHeight(arranged, stripsOf(state).length, state.ends.length > 0, state.halves !== null))}px`;
+    root.setAttribute("aria-label", `${model.get("title")}: ${upper.count} ${model.get("upper_name")} and ${lower.count} ${model.get("lower_name")} bars`);
+    root.setAttribute("aria-busy", String(!busy.hidden));
+    for (const [name, count] of Object.entries({
+      predicted: upper.count, measured: isMeasured ? lower.count : 0, second: isMeasured ? 0 : lower.count, path: path.bar.length,
+      messages: messages.leaves.length,
+    })) root.dataset[name] = String(count);
+    for (const element of [hint, legend, zooms, overview.element]) element.hidden = nothing();
+    for (const [button, trait, there] of [[pathToggle, "show_path", path.bar.length], [messagesToggle, "show_messages", messages.leaves.length]]) {
       button.hidden = !there;
       button.setAttribute("aria-pressed", String(model.get(trait)));
     }
-    const used = shown.filter((_, kind) => predicted.has(kind) || measured.has(kind));
-    legend.hidden = !empty.hidden;
     legend.replaceChildren(
-      ...used.map(({ name, shades, edge }) => swatch("dtfm-swatch", shades[0], name, edge)),
-      ...(perPipeline() ? [h("span", {}, "paler: a device's later stages")] : []),
-      ...(measured.count ? [swatch("dtfm-swatch dtfm-swatch-measured", "transparent", "outlined, lower half: measured")] : []),
+      ...used().map(({ name, shades, edge }) => swatch("dtfm-swatch", shades[0], name, edge)),
+      ...(perPipeline ? [h("span", {}, "paler: a device's later stages")] : []),
+      ...(state.halves ? [swatch("dtfm-swatch dtfm-swatch-lower", "transparent", `outlined, lower half: ${state.halves[1]}`)] : []),
+      ...(state.mostLate > 0 ? [swatch("dtfm-swatch dtfm-swatch-later", "transparent", "ends later"), swatch("dtfm-swatch dtfm-swatch-earlier", "transparent", "earlier, by over 1 % of the iteration")] : []),
     );
     draw();
   }
 
-  const reload = oncePerFrame(loadPredicted, cleanUp); // the columns change together
-  const [ofMessages, ofPath] = [[MESSAGES, "message_"], [PATH, "path_"]].map(([types, prefix]) => Object.keys(types).map((name) => prefix + name));
-  onTraits(model, [...NAMES, "after", ...ofMessages, ...ofPath], reload, cleanUp);
-  onTraits(model, ["title", "caption", "height", "rows", "names", "kinds", "time_unit", "devices_per_pipeline", "show_path", "show_messages"],
-    showTexts, cleanUp);
+  const used = () => state.kinds.filter((_, kind) => state.upper.has(kind) || state.lower.has(kind));
+
+  const reloadUpper = oncePerFrame(loadUpper, cleanUp); // the columns change together
+  const reloadLower = oncePerFrame(loadLower, cleanUp);
+  const reloadTexts = oncePerFrame(showTexts, cleanUp);
+
+  function receive(message, buffers) {
+    if (message.kind === "below") {
+      if (message.reset) parts = [];
+      streaming = message.what;
+      parts.push(Object.fromEntries(Object.entries(STREAMED).map(([name, type], at) => [name, typed(buffers[at], type)])));
+      reloadLower();
+    } else if (message.kind === "file") {
+      unpacked(buffers[0], message.type).then((blob) => offer(blob, message.name));
+    } else if (message.kind === "png" && !nothing()) {
+      const [width, height] = [box.clientWidth, box.clientHeight];
+      const shown = { title: model.get("title"), caption: model.get("caption"), legend: used(), below: state.halves?.[1], width, height, ratio: PNG_RATIO };
+      const keep = (context, theme) => paintScene(context, { width, height, theme, ratio: PNG_RATIO, span: view.visible(), moving: false },
+        { ...state, unit: extentNow().unit });
+      picture(shown, keep).then((blob) => offer(blob, message.name)).then(draw);
+    }
+  }
+
+  onTraits(model, BAR_TRAITS, reloadUpper, cleanUp);
+  onTraits(model, TEXT_TRAITS, reloadTexts, cleanUp);
   model.on("msg:custom", receive);
   cleanUp.add(() => model.off("msg:custom", receive));
-  loadPredicted();
-  model.send({ kind: "hello" }); // Python answers with everything measured so far
+  loadUpper();
+  model.send({ kind: "hello" }); // Python answers with the lower bars so far
   return cleanUp.run;
-}
-
-function latestSoFar(times) {
-  let latest = -Infinity;
-  return times.map((time) => (latest = Math.max(latest, time)));
 }
 
 function swatch(className, color, text, edge = "") {

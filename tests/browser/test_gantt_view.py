@@ -34,7 +34,7 @@ def test_measured_bars_stream_in_below_the_predicted_ones(page, open_notebook, a
 
 
 WAITING = """
-from dtfm_lab.widgets.gantt import CriticalPath, Messages
+from dtfm_lab.widgets.gantt_columns import CriticalPath, Messages
 gantt.set_predicted(
     [0, .1, .2], [.1, .2, .4], [0, 0, 1], [0, 0, 1], [0, 1, 0],
     rows=["ada", "bob"], names=["S0 · ada", "S1 · bob"], kinds=[*kinds, {"name": "activation", "color": "#56B4E9"}],
@@ -121,3 +121,78 @@ def test_the_wheel_scrolls_the_page_until_the_chart_has_the_focus(page, open_not
     page.mouse.wheel(0, -200)
     page.wait_for_function("() => window.zooms.length === 2")
     assert page.evaluate("window.zooms") == [False, True]
+
+
+WITH_DEVICES = "gantt.set_predicted(*predicted.T, rows=['ada', 'bob'], devices=['ada', 'bob'], kinds=kinds)"
+
+
+def test_a_click_holds_a_bar_and_selects_its_device(page, open_notebook, ask_kernel, eventually):
+    open_notebook(page, [GANTT, WITH_DEVICES])
+    page.wait_for_selector(".dtfm-gantt[data-predicted='4']", timeout=90_000)
+    chart = page.locator(".dtfm-gantt").first
+    box, held = chart.locator(".dtfm-box"), chart.locator(".dtfm-pinned")
+    size = box.bounding_box()
+    expect(held).to_be_hidden()
+    box.click(position={"x": size["width"] * 0.75, "y": size["height"] * 0.6})
+    eventually(page, "gantt.selected", ["bob"])
+    expect(held).to_contain_text("bob · backward 0 · 200.0 to 400.0 ms (200 ms)")
+    page.keyboard.press(",")
+    expect(held).to_contain_text("bob · forward 0 · 100.0 to 200.0 ms (100 ms)")
+    page.keyboard.press("Escape")
+    expect(held).to_be_hidden()
+    ask_kernel(page, "gantt.selected = ['ada']")
+    box.click(position={"x": size["width"] * 0.75, "y": size["height"] * 0.6}, modifiers=["Shift"])
+    eventually(page, "gantt.selected", ["ada", "bob"])
+
+
+def test_another_trace_goes_below_with_its_end_and_what_differs(page, open_notebook, ask_kernel):
+    open_notebook(page, [GANTT, WITH_DEVICES])
+    page.wait_for_selector(".dtfm-gantt[data-predicted='4']", timeout=90_000)
+    ask_kernel(
+        page, "from dtfm_lab.widgets.gantt_columns import Bars; other = Bars.of(*(predicted + [0, .1, 0, 0, 0]).T)"
+    )
+    ask_kernel(page, "gantt.set_second(other, 'another')")
+    page.wait_for_selector(".dtfm-gantt[data-second='4'][data-measured='0']")
+    chart = page.locator(".dtfm-gantt").first
+    expect(chart.locator(".dtfm-legend")).to_contain_text("lower half: another")
+    box = chart.locator(".dtfm-box")
+    box.hover(position={"x": box.bounding_box()["width"] * 0.75, "y": 330})
+    expect(page.get_by_role("tooltip")).to_contain_text("ends +100 ms against predicted")
+    ask_kernel(page, "gantt.set_second(None)")
+    page.wait_for_selector(".dtfm-gantt[data-second='0']")
+
+
+def test_files_come_out_of_the_page(page, open_notebook, ask_kernel, tmp_path):
+    open_notebook(page, [GANTT, WITH_DEVICES])
+    page.wait_for_selector(".dtfm-gantt[data-predicted='4']", timeout=90_000)
+    with page.expect_download() as png:
+        ask_kernel(page, "gantt.ask_png('chart.png')")
+    assert png.value.suggested_filename == "chart.png"
+    png.value.save_as(tmp_path / "chart.png")
+    assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
+    with page.expect_download() as svg:
+        ask_kernel(page, "gantt.offer('chart.svg', 'image/svg+xml', gantt.svg().encode())")
+    svg.value.save_as(tmp_path / "chart.svg")
+    assert (tmp_path / "chart.svg").read_text().startswith("<svg")
+
+
+def test_buttons_and_the_overview_move_the_window_and_new_bars_are_painted(page, open_notebook, ask_kernel):
+    open_notebook(page, [GANTT, WITH_DEVICES])
+    page.wait_for_selector(".dtfm-gantt[data-predicted='4'][data-painted]", timeout=90_000)
+    chart = page.locator(".dtfm-gantt").first
+    box, overview = chart.locator(".dtfm-box"), chart.locator(".dtfm-minimap")
+    size = box.bounding_box()
+    first_bar = {"x": size["width"] * 0.15, "y": size["height"] * 0.2}
+    tip = page.get_by_role("tooltip")
+    for _ in range(3):
+        chart.get_by_role("button", name="Zoom in (+)").click()
+    box.hover(position=first_bar)
+    expect(tip).to_contain_text("ada · forward 1")
+    overview.click(position={"x": 40 + size["width"] * 0.05, "y": 10})
+    box.hover(position=first_bar)
+    expect(tip).to_contain_text("ada · forward 0")
+    chart.get_by_role("button", name="Show the whole iteration (0)").click()
+    painted = float(chart.get_attribute("data-painted"))
+    ask_kernel(page, "gantt.set_predicted(*predicted[:3].T, rows=['ada', 'bob'], kinds=kinds)")
+    page.wait_for_selector(".dtfm-gantt[data-predicted='3']")
+    page.wait_for_function("(before) => +document.querySelector('.dtfm-gantt').dataset.painted > before", arg=painted)

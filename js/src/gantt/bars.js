@@ -1,106 +1,145 @@
-// Bars by row and kind. Kinds that overlap in time within a row, as a send does with the next
-// forward, get lanes of their own, the same in every row; kinds that take turns share one.
+// Bars in columns, by row and kind. Kinds that overlap in time within a row, as a send does with the
+// next forward, get lanes of their own, the same in every row; kinds that take turns share one.
 
 const OVERLAP = 0.05; // share of the shorter bar; less is rounding or the jitter of a clock
 
-export class Bars {
-  rows = []; // of Map: kind -> Strip
-  count = 0;
-  first = Infinity;
-  last = -Infinity;
-  overlapping = new Set(); // "low,high" of two kinds
-  together = new Set(); // the same for kinds that share a row
+export const COLUMNS = {
+  start: Float32Array, end: Float32Array, row: Uint16Array, kind: Uint8Array, microbatch: Int16Array, stage: Uint16Array,
+};
+/** Of the lower halves only: by how many seconds a bar ends after its counterpart; not a number where it has none. */
+export const LATE = { late: Float32Array };
 
-  /** Columns of equal length; of one kind and row, usually but not always in order of start. */
-  append({ start, end, row, kind, microbatch, stage }) {
-    const late = new Set();
-    for (let bar = 0; bar < start.length; bar++) {
-      const strips = this.rowAt(row[bar]);
-      if (!strips.has(kind[bar])) this.begin(strips, kind[bar]);
-      const strip = strips.get(kind[bar]);
-      if (start[bar] < strip.start[strip.length - 1]) late.add(strip);
-      strip.push(start[bar], end[bar], microbatch[bar], stage[bar], this.count + bar);
-      this.noteOverlaps(strips, kind[bar], start[bar], end[bar]);
+export class Bars {
+  /** Columns of equal length, in any order. */
+  constructor(columns) {
+    this.given = columns;
+    const { start, end, row, kind } = columns;
+    this.count = start.length;
+    this.first = Infinity;
+    this.last = -Infinity;
+    this.nRows = 0;
+    this.nKinds = 0;
+    for (let bar = 0; bar < this.count; bar++) {
+      if (row[bar] >= this.nRows) this.nRows = row[bar] + 1;
+      if (kind[bar] >= this.nKinds) this.nKinds = kind[bar] + 1;
       if (start[bar] < this.first) this.first = start[bar];
       if (end[bar] > this.last) this.last = end[bar];
     }
-    this.count += start.length;
-    for (const strip of late) strip.sort();
+    this.begins = new Uint32Array(this.nRows * this.nKinds + 1); // of the strip of (row, kind)
+    this.id = sortedByStrip(columns, this.nKinds, this.begins);
+    for (const [name, column] of Object.entries(columns)) this[name] = gathered(column, this.id);
+    this.reach = new Float32Array(this.count); // the latest end of a strip so far
+    for (let strip = 0; strip + 1 < this.begins.length; strip++) {
+      let latest = -Infinity;
+      for (let at = this.begins[strip]; at < this.begins[strip + 1]; at++)
+        this.reach[at] = latest = Math.max(latest, this.end[at]);
+    }
+    this.noteMeetings();
   }
 
-  rowAt(row) {
-    while (this.rows.length <= row) this.rows.push(new Map());
-    return this.rows[row];
-  }
-
-  begin(strips, kind) {
-    for (const other of strips.keys()) this.together.add(pair(kind, other));
-    strips.set(kind, new Strip());
-  }
-
-  noteOverlaps(strips, kind, start, end) {
-    for (const [other, strip] of strips) {
-      if (other === kind) continue;
-      const last = strip.length - 1;
-      const shared = Math.min(end, strip.end[last]) - Math.max(start, strip.start[last]);
-      if (shared > OVERLAP * Math.min(end - start, strip.end[last] - strip.start[last]))
-        this.overlapping.add(pair(kind, other));
+  /** Which kinds share rows, and which of them overlap in time. */
+  noteMeetings() {
+    const n = this.nKinds;
+    this.together = new Uint8Array(n * n);
+    this.overlapping = new Uint8Array(n * n);
+    for (let row = 0; row < this.nRows; row++) {
+      const here = [];
+      for (let kind = 0; kind < n; kind++) if (this.begins[row * n + kind] < this.begins[row * n + kind + 1]) here.push(kind);
+      for (const [position, one] of here.entries()) {
+        for (const other of here.slice(position + 1)) {
+          this.together[one * n + other] = this.together[other * n + one] = 1;
+          if (this.overlapping[one * n + other] || !this.overlap(row * n + one, row * n + other)) continue;
+          this.overlapping[one * n + other] = this.overlapping[other * n + one] = 1;
+        }
+      }
     }
   }
 
-  /** Everything known about a bar; `id` counts bars in the order in which they came. */
-  bar(row, kind, index) {
-    const { start, end, microbatch, stage, id } = this.rows[row].get(kind);
-    return { kind, start: start[index], end: end[index], microbatch: microbatch[index], stage: stage[index], id: id[index] };
+  overlap(one, other) {
+    const { start, end, begins } = this;
+    for (let a = begins[one], b = begins[other]; a < begins[one + 1] && b < begins[other + 1];) {
+      const shared = Math.min(end[a], end[b]) - Math.max(start[a], start[b]);
+      if (shared > 0 && shared > OVERLAP * Math.min(end[a] - start[a], end[b] - start[b])) return true;
+      if (end[a] < end[b]) a++;
+      else b++;
+    }
+    return false;
   }
 
-  has(kind) { return this.rows.some((strips) => strips.has(kind)); }
-}
-
-const pair = (one, other) => [Math.min(one, other), Math.max(one, other)].join();
-
-/** The bars of one kind in one row, in order of start; messages to several others may overlap. */
-class Strip {
-  start = [];
-  end = [];
-  reach = []; // the latest end so far
-  microbatch = [];
-  stage = [];
-  id = [];
-
-  get length() { return this.start.length; }
-
-  push(start, end, microbatch, stage, id) {
-    this.reach.push(this.length ? Math.max(this.reach[this.length - 1], end) : end);
-    this.start.push(start);
-    this.end.push(end);
-    this.microbatch.push(microbatch);
-    this.stage.push(stage);
-    this.id.push(id);
+  /** Where the bars of a kind in a row begin and end in the columns; equal where there are none. */
+  strip(row, kind) {
+    if (row >= this.nRows || kind >= this.nKinds) return [0, 0];
+    const at = row * this.nKinds + kind;
+    return [this.begins[at], this.begins[at + 1]];
   }
 
-  sort() {
-    const order = this.start.map((_, index) => index).sort((one, other) => this.start[one] - this.start[other]);
-    for (const column of ["start", "end", "microbatch", "stage", "id"]) this[column] = order.map((index) => this[column][index]);
-    let latest = -Infinity;
-    this.reach = this.end.map((end) => (latest = Math.max(latest, end)));
+  /** Everything known about one bar; `id` counts bars in the order in which they came. */
+  bar(at) {
+    const { start, end, row, kind, microbatch, stage, id, late } = this;
+    return {
+      row: row[at], kind: kind[at], start: start[at], end: end[at], microbatch: microbatch[at], stage: stage[at], id: id[at],
+      late: late ? late[at] : NaN,
+    };
   }
 
-  /** The first bar that ends at or after a time. */
-  indexAt(time) { return firstAtLeast(this.reach, time); }
-
-  /** The bar that began last of those under a time; -1 for none. */
-  under(time, slack) {
+  /** The bar of a row and kind that began last of those under a time; -1 for none. */
+  under(row, kind, time, slack) {
+    const [begin, end] = this.strip(row, kind);
     let found = -1;
-    for (let index = this.indexAt(time - slack); index < this.length && this.start[index] <= time + slack; index++)
-      if (this.end[index] >= time - slack) found = index;
+    for (let at = firstAtLeast(this.reach, time - slack, begin, end); at < end && this.start[at] <= time + slack; at++)
+      if (this.end[at] >= time - slack) found = at;
     return found;
   }
+
+  has(kind) {
+    for (let row = 0; row < this.nRows; row++) {
+      const [begin, end] = this.strip(row, kind);
+      if (begin < end) return true;
+    }
+    return false;
+  }
 }
 
-/** Where the first value at or above another is, in a column that never falls. */
-export function firstAtLeast(column, value) {
-  let [low, high] = [0, column.length];
+const empty = (types) => Object.fromEntries(Object.entries(types).map(([name, Type]) => [name, new Type(0)]));
+export const NO_BARS = new Bars(empty(COLUMNS));
+
+/** Where each bar comes from: by row and kind (fills `begins`), then by start. */
+function sortedByStrip({ start, row, kind }, nKinds, begins) {
+  const n = start.length;
+  for (let bar = 0; bar < n; bar++) begins[row[bar] * nKinds + kind[bar] + 1]++;
+  for (let strip = 1; strip < begins.length; strip++) begins[strip] += begins[strip - 1];
+  const next = begins.slice();
+  const order = new Uint32Array(n);
+  const late = new Set(); // strips whose bars did not come in order
+  for (let bar = 0; bar < n; bar++) {
+    const strip = row[bar] * nKinds + kind[bar];
+    const at = next[strip]++;
+    if (at > begins[strip] && start[order[at - 1]] > start[bar]) late.add(strip);
+    order[at] = bar;
+  }
+  for (const strip of late) order.subarray(begins[strip], begins[strip + 1]).sort((one, other) => start[one] - start[other] || one - other);
+  return order;
+}
+
+function gathered(column, order) {
+  const moved = new column.constructor(order.length);
+  for (let at = 0; at < order.length; at++) moved[at] = column[order[at]];
+  return moved;
+}
+
+/** Columns after each other. */
+export function joined(parts, types) {
+  return Object.fromEntries(Object.entries(types).map(([name, Type]) => {
+    const whole = new Type(parts.reduce((sum, part) => sum + part[name].length, 0));
+    let at = 0;
+    for (const part of parts) { whole.set(part[name], at); at += part[name].length; }
+    return [name, whole];
+  }));
+}
+
+/** Where the first value at or above another is, in a stretch of a column that never falls. */
+export function firstAtLeast(column, value, begin = 0, end = column.length) {
+  let [low, high] = [begin, end];
   while (low < high) {
     const middle = (low + high) >> 1;
     if (column[middle] < value) low = middle + 1;
@@ -114,44 +153,44 @@ export function firstAtLeast(column, value) {
  * first lane where it overlaps nobody.
  */
 export function lanesOf(nKinds, ...charts) {
-  const any = (which, a, b) => charts.some((bars) => bars[which].has(pair(a, b)));
+  const any = (which, a, b) => charts.some((bars) => a < bars.nKinds && b < bars.nKinds && bars[which][a * bars.nKinds + b]);
   const [lanes, families] = [[], []]; // a family: kinds that share rows
   for (let kind = 0; kind < nKinds; kind++) {
     let lane = 0;
     while (lanes.some((taken, other) => taken === lane && any("overlapping", kind, other))) lane++;
     lanes.push(lane);
     const mine = families.filter((family) => family.some((other) => any("together", kind, other)));
-    const joined = [...mine.flat(), kind];
-    families.splice(0, families.length, ...families.filter((family) => !mine.includes(family)), joined);
+    const merged = [...mine.flat(), kind];
+    families.splice(0, families.length, ...families.filter((family) => !mine.includes(family)), merged);
   }
   const counts = [];
   for (const family of families)
     for (const kind of family) counts[kind] = 1 + Math.max(...family.map((other) => lanes[other]));
-  return {
-    of: (kind) => lanes[kind] ?? 0,
-    count: (kind) => counts[kind] ?? 1,
-    /** In a row of which any bar is known. */
-    countIn: (row) => Math.max(1, ...charts.flatMap((bars) => [...(bars.rows[row]?.keys() ?? [])].map((kind) => counts[kind] ?? 1))),
-  };
+  const inRow = []; // how many lanes a row has
+  for (const bars of charts)
+    for (let row = 0; row < bars.nRows; row++)
+      for (let kind = 0; kind < Math.min(nKinds, bars.nKinds); kind++)
+        if (bars.strip(row, kind)[0] < bars.strip(row, kind)[1]) inRow[row] = Math.max(inRow[row] ?? 1, counts[kind]);
+  return { of: (kind) => lanes[kind] ?? 0, count: (kind) => counts[kind] ?? 1, countIn: (row) => inRow[row] ?? 1 };
 }
 
 /** The bar of a row and lane under a time, or null. */
 export function barUnder(bars, row, lane, lanes, time, slack) {
-  for (const [kind, strip] of bars.rows[row] ?? []) {
+  for (let kind = 0; kind < bars.nKinds; kind++) {
     if (lanes.of(kind) !== lane) continue;
-    const index = strip.under(time, slack);
-    if (index >= 0) return bars.bar(row, kind, index);
+    const at = bars.under(row, kind, time, slack);
+    if (at >= 0) return bars.bar(at);
   }
   return null;
 }
 
 /** The bar of the same row for the same action: same kind, stage and microbatch, nearest in time. */
-export function counterpart(bars, row, { kind, microbatch, stage, start }) {
-  const strip = bars.rows[row]?.get(kind);
+export function counterpart(bars, { row, kind, microbatch, stage, start }) {
+  const [begin, end] = bars.strip(row, kind);
   let nearest = -1;
-  for (let index = 0; index < (strip?.length ?? 0); index++) {
-    if (strip.microbatch[index] !== microbatch || strip.stage[index] !== stage) continue;
-    if (nearest < 0 || Math.abs(strip.start[index] - start) < Math.abs(strip.start[nearest] - start)) nearest = index;
+  for (let at = begin; at < end; at++) {
+    if (bars.microbatch[at] !== microbatch || bars.stage[at] !== stage) continue;
+    if (nearest < 0 || Math.abs(bars.start[at] - start) < Math.abs(bars.start[nearest] - start)) nearest = at;
   }
-  return nearest < 0 ? null : bars.bar(row, kind, nearest);
+  return nearest < 0 ? null : bars.bar(nearest);
 }

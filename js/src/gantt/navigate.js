@@ -1,10 +1,14 @@
-// Zoom and pan by wheel, drag and keyboard.
+// Zoom and pan by wheel, drag, buttons and keyboard.
 
 const DEEPEST = 1e5; // times
+const STILL = 4; // pixels: a press that moves less is a click
 
-/** `whole()` is all of the time there is; `changed()` asks for a repaint. `span` is null for all. */
-export function navigation(root, box, whole, place, changed, cleanUp) {
-  let span = null;
+/**
+ * `whole()` is all of the time there is; `changed(moving)` asks for a repaint; `clicked(event)` hears of presses that did
+ * not drag.
+ */
+export function navigation(root, box, whole, place, { changed, clicked }, cleanUp) {
+  let span = null; // null for all
   let grabbed = null;
 
   function look(from, to) {
@@ -12,7 +16,7 @@ export function navigation(root, box, whole, place, changed, cleanUp) {
     const length = Math.min(last - first, Math.max((last - first) / DEEPEST, to - from));
     const start = Math.min(last - length, Math.max(first, from));
     span = length >= (last - first) * 0.9999 ? null : [start, start + length];
-    changed();
+    changed(true);
   }
 
   function zoom(factor, around) {
@@ -27,7 +31,7 @@ export function navigation(root, box, whole, place, changed, cleanUp) {
   }
 
   const visible = () => span ?? whole();
-  const reset = () => { span = null; changed(); };
+  const reset = () => { span = null; changed(false); };
 
   // A wheel that is on its way down the notebook must not be caught by a chart it happens to cross.
   const wheel = (event) => {
@@ -35,7 +39,7 @@ export function navigation(root, box, whole, place, changed, cleanUp) {
     if (!wanted || !place()) return;
     event.preventDefault();
     event.stopPropagation();
-    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) shift(event.deltaX / 800);
+    if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) shift((event.deltaX || event.deltaY) / 800);
     else zoom(Math.exp(event.deltaY * 0.002), place().time(event.offsetX));
   };
   box.addEventListener("wheel", wheel, { passive: false });
@@ -44,16 +48,24 @@ export function navigation(root, box, whole, place, changed, cleanUp) {
   box.addEventListener("pointerdown", (event) => {
     root.focus({ preventScroll: true });
     if (event.button !== 0 || !place()) return;
-    grabbed = { x: event.clientX, span: visible(), scale: place().scale };
+    grabbed = { x: event.clientX, y: event.clientY, span: visible(), scale: place().scale, dragged: false };
     box.setPointerCapture(event.pointerId);
-    box.classList.add("dtfm-dragging");
   });
   box.addEventListener("pointermove", (event) => {
     if (!grabbed) return;
-    const moved = (event.clientX - grabbed.x) / grabbed.scale;
+    const pixels = event.clientX - grabbed.x;
+    if (!grabbed.dragged && Math.hypot(pixels, event.clientY - grabbed.y) < STILL) return;
+    grabbed.dragged = true;
+    box.classList.add("dtfm-dragging");
+    const moved = pixels / grabbed.scale;
     look(grabbed.span[0] - moved, grabbed.span[1] - moved);
   });
-  const release = () => { grabbed = null; box.classList.remove("dtfm-dragging"); };
+  const release = (event) => {
+    const wasClick = grabbed && !grabbed.dragged && event.type === "pointerup";
+    grabbed = null;
+    box.classList.remove("dtfm-dragging");
+    if (wasClick) clicked(event);
+  };
   box.addEventListener("pointerup", release);
   box.addEventListener("pointercancel", release);
   box.addEventListener("dblclick", reset);
@@ -71,5 +83,5 @@ export function navigation(root, box, whole, place, changed, cleanUp) {
     event.stopPropagation();
   });
 
-  return { visible, reset, dragging: () => grabbed !== null };
+  return { visible, look, zoom, reset, isWhole: () => span === null, dragging: () => Boolean(grabbed?.dragged) };
 }

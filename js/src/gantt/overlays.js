@@ -1,7 +1,7 @@
-// What is drawn over the bars: the critical path, and messages as arrows.
+// What is drawn over the bars: numbers, the critical path, messages as arrows, and where iterations end.
 import { CRIMSON, inkOn } from "../shared/theme.js";
 import { firstAtLeast } from "./bars.js";
-import { fill, numbered, shadeOf } from "./paint.js";
+import { shadeOf } from "./raster.js";
 
 export const FADED = 0.3; // how much of a bar off the critical path is left
 export const MOST_ARROWS = 400; // in sight at once; more are a tangle
@@ -10,10 +10,27 @@ const NARROWEST = 1.5; // pixels of a bar on the path
 const WIDE = 5; // pixels of a bar that gets an outline
 const SAME = 0.75; // pixels: nearer points of the path are one
 const HEAD = 5; // pixels of an arrow's head
+const SEVEN = 7; // numbers that a raster writes of each
+
+/** Microbatch numbers on the bars that a raster found wide enough. */
+export function paintNumbers(context, numbers, kinds, size) {
+  context.font = context.font.replace(/^\d+px/, `${size}px`);
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  let ink = null;
+  for (let at = 0; at < numbers.length; at += SEVEN) {
+    const [x, y, width, height, number] = [numbers[at], numbers[at + 1], numbers[at + 2], numbers[at + 3], numbers[at + 4]];
+    if (number > 99 && width < 23) continue;
+    const wanted = kinds[numbers[at + 5]].inks[numbers[at + 6]];
+    if (wanted !== ink) context.fillStyle = ink = wanted;
+    context.fillText(number, x + width / 2, y + height / 2 + 0.5);
+  }
+}
 
 /** The bars of the path in full colour and outlined, and a line that follows it from row to row. */
 export function paintPath(context, place, path, columns, kinds, perPipeline) {
-  const boxes = []; // of bars, five numbers each, as in paint.js
+  const boxes = []; // x, y, width, height of those with an outline
+  const numbers = []; // as a raster writes them
   const line = [];
   const add = (command, x, y) => {
     const last = line.at(-1);
@@ -24,7 +41,7 @@ export function paintPath(context, place, path, columns, kinds, perPipeline) {
   for (let at = first; at < path.bar.length; at++) {
     const bar = path.bar[at];
     const [from, to] = [place.x(path.start[at]), place.x(path.end[at])];
-    const entry = bar < 0 ? null : kinds[columns.kind[bar]];
+    const entry = bar < 0 || !place.isShown(path.row[at]) ? null : kinds[columns.kind[bar]];
     const [y, height] = entry ? place.band(path.row[at], 0, columns.kind[bar]) : [place.middle(path.row[at]), 0];
     const wide = entry !== null && to - from > WIDE;
     add(line.length ? "lineTo" : "moveTo", from, y + height / 2);
@@ -32,18 +49,21 @@ export function paintPath(context, place, path, columns, kinds, perPipeline) {
     add(wide ? "moveTo" : "lineTo", to, y + height / 2); // an outline says enough
     if (!entry || path.end[at] < place.from) continue;
     const left = Math.max(place.left, from);
-    const box = [left, y, Math.max(NARROWEST, Math.min(place.right, to) - left), height, columns.microbatch[bar]];
-    const color = entry.shades[shadeOf(columns.stage[bar], entry.shades.length, perPipeline)];
-    fill(context, box, color);
-    numbered(context, box, inkOn(color));
-    if (wide) boxes.push(box);
+    const width = Math.max(NARROWEST, Math.min(place.right, to) - left);
+    const shade = shadeOf(columns.stage[bar], entry.shades.length, perPipeline);
+    context.fillStyle = entry.shades[shade];
+    context.fillRect(left, y, width, height);
+    if (width >= 15 && height >= 11 && columns.microbatch[bar] >= 0)
+      numbers.push(left, y, width, height, columns.microbatch[bar], columns.kind[bar], shade);
+    if (wide) boxes.push([left, y, width, height]);
   }
+  paintNumbers(context, numbers, kinds, 11);
   context.lineJoin = "round";
   for (const [width, color] of [[4, CASING], [2, CRIMSON]]) {
     context.strokeStyle = color;
     context.lineWidth = width;
     context.beginPath();
-    for (const [left, y, w, height] of boxes) context.rect(left, y, w, height);
+    for (const box of boxes) context.rect(...box);
     for (const { command, x, y } of line) context[command](x, y);
     context.stroke();
   }
@@ -54,9 +74,10 @@ export function paintPath(context, place, path, columns, kinds, perPipeline) {
 export function paintMessages(context, place, messages, color) {
   const { source, target, leaves, arrives, reach } = messages;
   const seen = [];
+  let count = 0;
   for (let at = firstAtLeast(reach, place.from); at < leaves.length && leaves[at] <= place.to; at++)
-    if (arrives[at] >= place.from) seen.push(at);
-  if (seen.length > MOST_ARROWS) return seen.length;
+    if (arrives[at] >= place.from && ++count <= MOST_ARROWS) seen.push(at);
+  if (count > MOST_ARROWS) return count;
   context.strokeStyle = context.fillStyle = color;
   context.lineWidth = 1.25;
   for (const at of seen) {
@@ -75,5 +96,31 @@ export function paintMessages(context, place, messages, color) {
     context.lineTo(baseX + dy * HEAD * 0.5, baseY - dx * HEAD * 0.5);
     context.fill();
   }
-  return seen.length;
+  return count;
 }
+
+/** Where each iteration ends: a line down all rows, a label on top, and a bar between two of them. */
+export function paintEnds(context, place, ends, theme) {
+  const y = place.top - 10;
+  const inSight = ends.filter(({ at }) => at >= place.from && at <= place.to * 1.0001)
+    .map((end) => ({ ...end, x: Math.min(place.right, place.x(end.at)) })).sort((one, other) => one.x - other.x);
+  context.lineWidth = 1.5;
+  context.strokeStyle = context.fillStyle = theme.text;
+  if (inSight.length > 1) context.fillRect(inSight[0].x, place.top - 3, inSight.at(-1).x - inSight[0].x, 2);
+  let room = place.right + 10; // labels end where the one to their right begins
+  for (const { x, text, dashed } of inSight.reverse()) {
+    context.setLineDash(dashed ? [4, 3] : []);
+    context.beginPath();
+    context.moveTo(Math.round(x) + 0.5, place.top - 3);
+    context.lineTo(Math.round(x) + 0.5, place.bottom);
+    context.stroke();
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    const right = Math.min(room, x + 6 + context.measureText(text).width / 2);
+    context.fillText(text, right, y);
+    room = right - context.measureText(text).width - 14;
+  }
+  context.setLineDash([]);
+}
+
+export const inksOf = (shades) => shades.map(inkOn);

@@ -1,0 +1,173 @@
+"""What leaves the chart: pictures that stand alone, traces for viewers, and how two charts are laid on each other."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab import lab
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.files.chrome import chrome_events
+from dtfm_lab.simulation import simulate
+from dtfm_lab.widgets.aligned import difference, lateness_s
+from dtfm_lab.widgets.bars import ChartRows
+from dtfm_lab.widgets.candidates import CandidatesView
+from dtfm_lab.widgets.gantt import GanttView
+from dtfm_lab.widgets.gantt_columns import NO_BARS, Bars
+from dtfm_lab.widgets.gantt_exports import GanttExports
+from dtfm_lab.widgets.row_order import arranged
+
+SVG = "{http://www.w3.org/2000/svg}"
+SMALL_BYTES = 60_000
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return lab.plan(lab.load_topology("lecture-hall"), lab.load_job("tiny", n_stages=4, n_replicas=2), steps=1)
+
+
+def drawn(plan: Plan, schedule: str = "1f1b") -> GanttView:
+    trace = simulate(plan, schedule)
+    rows = ChartRows(trace.context)
+    chart = rows.chart(trace)
+    view = GanttView(title="<one> & iteration", caption="a < b")
+    view.set_predicted(
+        *chart.bars, rows=rows.labels, kinds=rows.legend, devices=rows.devices, after=chart.after, path=chart.path
+    )
+    return view
+
+
+def crowd(n: int, n_rows: int = 64) -> GanttView:
+    rng = np.random.default_rng(0)
+    start, row = np.sort(rng.random(n)), np.arange(n) % n_rows
+    view = GanttView()
+    kinds = [{"name": "forward", "color": "#0072B2"}, {"name": "backward", "color": "#E69F00"}]
+    labels = [f"S{i} · a device with a long name {i}" for i in range(n_rows)]
+    view.set_predicted(
+        start, start + 0.5 * n_rows / n, row, np.arange(n) // n_rows % 2, np.arange(n) % 99, rows=labels, kinds=kinds
+    )
+    return view
+
+
+@pytest.mark.parametrize("n", [200, 10_000, 200_000])
+def test_the_picture_is_small_whatever_the_number_of_bars(n):
+    view = crowd(n)
+    for picture in (view.picture(), view.svg(most_bars=100)):
+        ElementTree.fromstring(picture)
+        assert len(picture) < SMALL_BYTES
+
+
+def test_a_picture_of_two_traces_has_both_their_ends_and_names(plan):
+    view = drawn(plan)
+    other = ChartRows(simulate(plan, "gpipe").context).chart(simulate(plan, "gpipe"))
+    view.set_second(other.bars, "gpipe")
+    texts = {element.text for element in ElementTree.fromstring(view.picture()).iter(f"{SVG}text")}
+    assert {"<one> & iteration", "a < b", "lower half: gpipe"} <= texts
+    assert {end["text"] for end in view.ends} <= texts
+    assert "gpipe" in view.words()
+
+
+def test_nothing_to_draw_is_no_picture_and_a_word():
+    assert (GanttView().picture(), GanttView().words()) == ("", "Schedule: No schedule yet")
+    assert CandidatesView().picture() == ""
+
+
+def test_the_table_of_schedules_has_a_picture_and_words():
+    rows = [
+        {"name": "gpipe", "iteration_s": 2.0, "bubble": 0.5, "memory": "1 GiB of 2 GiB on <ada>", "fits": True},
+        {"name": "1f1b", "problem": "cannot be"},
+        {"name": "zb-h1"},
+    ]
+    view = CandidatesView(rows=rows, title="Schedules")
+    texts = [element.text for element in ElementTree.fromstring(view.picture()).iter(f"{SVG}text")]
+    assert "cannot be" in texts
+    assert view.words() == "Schedules: gpipe 2 s"
+
+
+def test_the_trace_that_is_offered_is_the_one_that_is_saved(plan):
+    trace = simulate(plan, "1f1b")
+    exports = GanttExports(drawn(plan), lambda: trace, print)
+    assert json.loads(exports.chrome_trace())["traceEvents"] == chrome_events(trace)
+    assert GanttExports(GanttView(), lambda: None, print).chrome_trace() == ""
+
+
+def test_files_travel_packed_and_only_where_there_is_something(plan):
+    view, sent = drawn(plan), []
+    view.send = lambda content, buffers=(): sent.append((content, buffers))
+    view.offer("a.svg", "image/svg+xml", b"<svg/>")
+    exports = GanttExports(view, lambda: None, print)
+    exports.png.click()
+    assert sent[0][0] == {"kind": "file", "name": "a.svg", "type": "image/svg+xml"}
+    assert gzip.decompress(sent[0][1][0]) == b"<svg/>"
+    assert sent[1][0] == {"kind": "png", "name": "iteration.png"}
+    assert not exports.svg.disabled
+    view.clear()
+    assert exports.svg.disabled
+
+
+some_bars = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(-1, 3), st.integers(0, 2)), max_size=30
+)
+
+
+@given(some_bars, st.floats(-5, 5), st.randoms(use_true_random=False))
+def test_every_bar_of_a_shifted_copy_is_late_by_the_shift(actions, shift_s, random):
+    start = np.arange(len(actions), dtype=float)
+    row, kind, microbatch, stage = np.array(actions, dtype=int).reshape(-1, 4).T
+    upper = Bars.of(start, start + 1, row, kind, microbatch, stage)
+    mixed = list(range(len(actions)))
+    random.shuffle(mixed)
+    lower = Bars.of(
+        *(np.asarray(c)[mixed] for c in (start + shift_s, start + 1 + shift_s, row, kind, microbatch, stage))
+    )
+    assert lateness_s(upper, lower) == pytest.approx(np.full(len(actions), shift_s), abs=1e-5)
+
+
+def test_what_the_other_schedule_does_not_do_has_no_lateness(plan):
+    upper = Bars.of([0.0], [1.0], [0], [0], [0])
+    lower = Bars.of([0.0, 1.0], [1.5, 2.0], [0, 0], [0, 0], [0, 1])
+    assert lateness_s(upper, lower)[0] == 0.5
+    assert np.isnan(lateness_s(upper, lower)[1])
+    assert np.isnan(lateness_s(NO_BARS, lower)).all()
+    assert difference(upper, lower) == (1.0, 0, 0.5)
+    assert difference(upper, Bars.of([0.0], [3.0], [1], [0], [0])) == (2.0, -1, 0.0)
+
+
+def test_measured_bars_come_with_how_much_later_they_end():
+    view, sent = GanttView(), []
+    view.send = lambda content, buffers=(): sent.append((content, buffers))
+    view.set_predicted([0, 1], [1, 2], [0, 0], [0, 0], [0, 1], rows=["ada"], kinds=[{"name": "forward"}])
+    view.reset_measured(3)
+    view.extend_measured([0.5], [1.5], [0], [0], [0])
+    assert view.ends == [], "the iteration is not whole yet"
+    view.extend_measured([1.5], [2.75], [0], [0], [1])
+    late_s = [np.frombuffer(buffers[-1], "<f4").tolist() for _, buffers in sent]
+    assert late_s == [[], [0.5], [0.75]]
+    assert [end["text"] for end in view.ends] == ["predicted 2 s", "measured 2.75 s (+750 ms, +37.5%)"]
+    view.set_second(Bars.of([0], [4], [0], [0], [0]), "pinned")
+    assert (sent[-1][0]["what"], len(view.lower.start), view.n_measured) == ("second", 1, 2)
+    view.set_second(None)
+    assert (sent[-1][0]["what"], len(view.lower.start)) == ("measured", 2)
+
+
+@pytest.mark.parametrize("by", ["stage", "pipeline", "region"])
+@pytest.mark.parametrize("network", [True, False])
+def test_every_order_draws_every_device_once_and_counts_its_groups(plan, by, network):
+    rows = ChartRows(simulate(plan, "gpipe").context)
+    regions = dict.fromkeys(rows.devices[::4], "north")
+    order, groups = arranged(rows, by, regions, network=network)
+    assert len(set(order)) == len(order) == (len(rows.labels) if network else len(rows.labels) // 2)
+    assert sum(group["count"] for group in groups) == len(order)
+    if by == "region":
+        assert [group["label"] for group in groups] == ["no region", "north"]
+        assert {rows.devices[row] for row in order[-groups[1]["count"] :]} == set(regions)
+    if by == "pipeline":
+        assert [group["label"] for group in groups] == ["pipeline 0", "pipeline 1"]
