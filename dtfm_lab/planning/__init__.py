@@ -2,6 +2,7 @@
 
 from dtfm_lab.planning import planners as _registered  # noqa: F401
 from dtfm_lab.planning.bounds import lower_bound_s
+from dtfm_lab.planning.carrying import carried_over
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.difference import Difference, diff
 from dtfm_lab.planning.evaluate import evaluate, reshaped
@@ -18,6 +19,7 @@ __all__ = [
     "PlanStep",
     "Planner",
     "Problem",
+    "carried_over",
     "diff",
     "evaluate",
     "explain",

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from threading import Event, Thread
 from typing import Any
 
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.cost import PairCosts
+from dtfm_lab.planning.errands import Errands
 from dtfm_lab.planning.solver import cp_solver
 
 UNITS = 2e9
@@ -85,7 +85,7 @@ class Question:
     """Which placement with a data-parallel cost from ``low_s`` to ``high_s`` is the cheapest below ``limit_s``?
 
     Of its hops the dearest is known to cost ``hops_s[0]`` at least, the second dearest ``hops_s[1]``, ...
-    Runs in a thread of its own for ``effort`` units of the solver's deterministic time, about seconds.
+    Runs as an errand for ``effort`` units of the solver's deterministic time, about seconds.
     """
 
     def __init__(
@@ -97,46 +97,37 @@ class Question:
         hint: IntArray,
         effort: float,
         seed: int,
-        hops_s: tuple[float, ...] = (),
+        hops_s: tuple[float, ...],
+        errands: Errands,
     ) -> None:
         self._unit_s = limit_s / _n_units(problem)
         self._limit_s = limit_s
         model, self._counts = _model(problem, low_s, high_s, limit_s, hint, hops_s)
         self._solver = cp_solver(effort, seed)
-        self._status: Any = None
-        self._done = Event()
-        """not ``Thread.is_alive``: an interrupt within ``join`` makes Python 3.11 take a running thread for ended"""
-        self._thread = Thread(target=self._run, args=(model,), name="constraint solver", daemon=True)
-        self._thread.start()
-
-    def _run(self, model: Any) -> None:
-        try:
-            self._status = self._solver.solve(model)
-        finally:
-            self._done.set()
+        self._solving = errands.run(lambda: self._solver.solve(model), "constraint solver")
 
     def wait(self, seconds: float) -> bool:
         """Whether the answer is there by then."""
-        return self._done.wait(seconds)
+        return self._solving.wait(seconds)
 
     def close(self) -> None:
         """Stop at once; nothing of it runs on."""
-        while not self._done.wait(0.01):
+        while not self._solving.wait(0.01):
             self._solver.stop_search()  # in vain before the search proper begins
-        self._thread.join()
+        self._solving.join()
 
     @property
     def answer(self) -> Answer:
         from ortools.sat.python import cp_model
 
-        assert self._status is not None, "asked before the solver was done"
-        if self._status == cp_model.INFEASIBLE:
+        status = self._solving.result
+        if status == cp_model.INFEASIBLE:
             return Answer(self._limit_s, None, True)
         bound_s = min(max(0.0, self._solver.best_objective_bound * self._unit_s), self._limit_s)
-        if self._status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return Answer(bound_s, None, False)
         counts = np.array([[self._solver.value(n) for n in row] for row in self._counts])
-        return Answer(bound_s, counts, self._status == cp_model.OPTIMAL)
+        return Answer(bound_s, counts, status == cp_model.OPTIMAL)
 
 
 def _model(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from dtfm_lab.planning.cost import (
     group_costs,
     hop_costs,
 )
+from dtfm_lab.planning.errands import Errands
 from dtfm_lab.planning.path import path_cost, shortest_path
 
 REORDER_UP_TO = 48
@@ -35,6 +36,8 @@ class Problem:
     """no placement costs less"""
     start: IntArray | None = None
     """(S, D) a placement to begin with"""
+    errands: Errands = field(default_factory=Errands)
+    """where threads of a planner's own are started, so that their CPU time counts as the search's"""
 
     @property
     def n_devices(self) -> int:

@@ -27,12 +27,12 @@ class RaisedBound:
     """Seconds that no placement undercuts; what the planner proves itself counts too, and then stands alone.
 
     A timed search spends ``SHARE`` of its time on it. One that counts steps gives the k-th turn after its generation
-    k x k, counted from 1, so that equal steps prove equal bounds.
+    k x k, counted from 1, so that equal steps prove equal bounds. One that is not ``raising`` spends none.
     """
 
-    def __init__(self, problem: Problem, timed: bool) -> None:
+    def __init__(self, problem: Problem, timed: bool, raising: bool = True) -> None:
         self.bound_s = problem.bound_s
-        self._problem, self._timed = problem, timed
+        self._problem, self._timed, self._raising = problem, timed, raising
         self._steps: Iterator[float] | None = None
         self._turns = 0
         self._spent_s = 0.0
@@ -41,7 +41,7 @@ class RaisedBound:
         """The bound after one more generation, or after a look at it when it is not whole."""
         if found.bound_s is not None:
             self.bound_s = max(self.bound_s, found.bound_s)
-        elif found.whole and self.bound_s < found.best_s:
+        elif self._raising and found.whole and self.bound_s < found.best_s:
             self._rise(found.best_s, generation, elapsed_s)
         self.bound_s = min(self.bound_s, found.best_s)
         return self.bound_s
@@ -55,7 +55,9 @@ class RaisedBound:
         ready.join()
         if self._steps is None:
             problem = self._problem
-            self._steps = rising_bounds(problem.pair, problem.n_stages, problem.n_replicas, best_s, MOST_EFFORT)
+            self._steps = rising_bounds(
+                problem.pair, problem.n_stages, problem.n_replicas, best_s, MOST_EFFORT, problem.bound_s
+            )
         self._turns += 1
         began = time.perf_counter()
         for bound_s in islice(self._steps, None if self._timed else STEPS_A_TURN):

@@ -45,7 +45,12 @@ class _Range:
 
 
 def rising_bounds(
-    pair: PairCosts, n_stages: int, n_replicas: int, upper_s: float, most_effort: float = 5.0
+    pair: PairCosts,
+    n_stages: int,
+    n_replicas: int,
+    upper_s: float,
+    most_effort: float = 5.0,
+    known_s: float | None = None,
 ) -> Iterator[float]:
     """Seconds that no placement undercuts, after each of many short steps; never falls.
 
@@ -56,9 +61,10 @@ def rising_bounds(
 
     Ends when nothing below ``upper_s``, the cost of a known placement, is left, when more effort is of no use,
     or at once with more devices than 256. Equal arguments give equal steps. No question to the solver takes more than
-    ``most_effort`` of its deterministic time, about seconds; a step is a question or less.
+    ``most_effort`` of its deterministic time, about seconds; a step is a question or less. ``known_s`` is what
+    ``bound_of_pairs`` says, for who has asked it already.
     """
-    bound_s = min(upper_s, bound_of_pairs(pair, n_stages, n_replicas))
+    bound_s = min(upper_s, bound_of_pairs(pair, n_stages, n_replicas) if known_s is None else known_s)
     yield bound_s
     if bound_s >= upper_s or n_stages == 1 or not bound_s > 0 or len(pair.hop_s) > DEVICES_UP_TO:
         return

@@ -17,6 +17,7 @@ from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.bounds import lower_bound_s
 from dtfm_lab.planning.cost import PairCosts, pair_costs, price_placement
+from dtfm_lab.planning.errands import Errands
 from dtfm_lab.planning.problem import Planner, Problem, canonical_order, planners
 from dtfm_lab.planning.raised import RaisedBound
 
@@ -86,6 +87,8 @@ def search(
     steps: int | None = None,
     seconds: float | None = None,
     start: Plan | None = None,
+    errands: Errands | None = None,
+    raising: bool = True,
 ) -> Iterator[PlanStep]:
     """Improving placements of the job, one step a generation, at least one.
 
@@ -100,6 +103,10 @@ def search(
         is proven best ends the search early.
     start
         A plan of the same shape to improve on, its devices found by name.
+    errands
+        Where the search is to run threads of its own, for who counts their CPU time.
+    raising
+        Whether a share of the time goes to raising the bound; not where every tenth of a second counts.
 
     Raises
     ------
@@ -115,7 +122,7 @@ def search(
     begin = None if start is None else _start(topology, job, start)
     if steps is None and seconds is None:
         seconds = DEFAULT_SECONDS
-    return _steps(topology, job, planner, run, seed, steps, seconds, begin)
+    return _steps(topology, job, planner, run, seed, steps, seconds, begin, errands or Errands(), raising)
 
 
 def plan(
@@ -186,6 +193,8 @@ def _steps(
     steps: int | None,
     seconds: float | None,
     start: IntArray | None,
+    errands: Errands,
+    raising: bool,
 ) -> Iterator[PlanStep]:
     """Runs the planner on the devices in canonical order and names them as the topology does."""
     began = time.perf_counter()
@@ -198,8 +207,9 @@ def _steps(
         n_replicas=job.n_replicas,
         bound_s=lower_bound_s(topology, job),
         start=None if start is None else np.argsort(order)[start],
+        errands=errands,
     )
-    bound = RaisedBound(problem, timed=steps is None)
+    bound = RaisedBound(problem, timed=steps is None, raising=raising)
     generation, waited_s, held_s = 0, 0.0, 0.0
     for found in run(problem, np.random.default_rng(seed)):
         bound_s = bound.after(found, generation, time.perf_counter() - began - held_s)

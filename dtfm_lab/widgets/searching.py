@@ -1,28 +1,55 @@
-"""A search that runs beside the kernel's event loop and can be paused, stepped and stopped."""
+"""A search that runs beside the kernel's event loop and can be paused, stepped, slowed and stopped."""
 
 from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Generator, Iterator
+from typing import NamedTuple
 
 from dtfm_lab.planning import PlanStep
 
+HEED_S = 0.05
+"""how soon a search that lingers heeds another pace"""
+
+
+class Pace(NamedTuple):
+    """For how many seconds a step stays on the screen before the search goes on."""
+
+    improved_s: float = 0.0
+    """a step that improved the best"""
+    other_s: float = 0.0
+    """any other"""
+
+
+SPEEDS = {
+    "slow motion": Pace(1.0, 0.1),
+    "slow": Pace(0.4, 0.02),
+    "to watch": Pace(0.15),
+    "fast": Pace(0.03),
+    "full speed": Pace(),
+}
+"""slowest first"""
+
 
 class BackgroundSearch:
-    """Runs a stream of PlanSteps on a thread; whoever watches calls ``drain``.
+    """Runs a stream of PlanSteps, of one planner or several, on a thread; whoever watches calls ``drain``.
 
-    A thread and not a process: steps are small numpy work, and the interpreter hands the kernel its
-    turn every few milliseconds. Of thousands of steps between two looks, those that improved wait to be
-    seen, and the newest.
+    A thread and not a process: planners spend their time in compiled code that needs no interpreter, and the
+    interpreter hands the kernel its turn every few milliseconds. Of thousands of steps between two looks, those
+    that improved wait to be seen, and of each planner the newest, and the newest that knows a median.
+
+    A pause takes effect between two steps: some 50 ms apart, a tenth of a second where a planner waits for a solver.
     """
 
-    def __init__(self, steps: Iterator[PlanStep], linger_s: float = 0.0) -> None:
-        """``linger_s``: how long each improvement stays before the search goes on, for slow motion."""
-        self._linger_s = linger_s
-        self._unseen: list[PlanStep] = []
-        self._told = False
-        """whether the newest of them improved"""
+    def __init__(self, steps: Iterator[PlanStep], pace: Pace = SPEEDS["full speed"]) -> None:
+        self.pace = pace
+        """may be changed while it runs"""
+        self._unseen: dict[int, PlanStep] = {}
+        """by number, in the order of their coming"""
+        self._passing: dict[tuple[str, str], int] = {}
+        """(planner, what for) -> the number of a step that is to be seen only while it is the newest"""
         self._looking = threading.Lock()
         self._go = threading.Event()
         self._go.set()
@@ -58,26 +85,29 @@ class BackgroundSearch:
         self._go.set()
 
     def drain(self) -> list[PlanStep]:
-        """The steps since the last call that improved best or bound, and the newest.
+        """The steps since the last call that improved best or bound, and the newest, in the order of their coming.
 
         Raises what the search raised, once they are all out.
         """
         with self._looking:
-            steps, self._unseen = self._unseen, []
-        if not steps and self.error is not None:
+            unseen, self._unseen, self._passing = self._unseen, {}, {}
+        if not unseen and self.error is not None:
             error, self.error = self.error, None
             raise error
-        return steps
+        return [step for _, step in sorted(unseen.items())]
 
     def _work(self, steps: Iterator[PlanStep]) -> None:
-        best_s, bound_s, generation = math.inf, -math.inf, -1
+        best_s: dict[str, float] = {}
+        bound_s: dict[str, float] = {}
+        generation = -1
         try:
-            for step in steps:
-                better = step.best_s < best_s
-                self._show(step, told=better or step.bound_s > bound_s)
-                best_s, bound_s = step.best_s, step.bound_s
-                if better:
-                    self._stopped.wait(self._linger_s)
+            for number, step in enumerate(steps):
+                better = step.best_s < best_s.get(step.planner, math.inf)
+                raised = step.bound_s > bound_s.get(step.planner, -math.inf)
+                self._show(number, step, told=better or raised)
+                best_s[step.planner], bound_s[step.planner] = step.best_s, step.bound_s
+                if any(self.pace):
+                    self._linger(better)
                 if self._once.is_set() and step.generation != generation:
                     self._once.clear()
                     self._go.clear()
@@ -92,9 +122,21 @@ class BackgroundSearch:
             if isinstance(steps, Generator):
                 steps.close()  # a solver that is at work for it ends, too
 
-    def _show(self, step: PlanStep, *, told: bool) -> None:
+    def _linger(self, better: bool) -> None:
+        began = time.monotonic()
+        while not self._stopped.is_set():
+            left_s = began + (self.pace.improved_s if better else self.pace.other_s) - time.monotonic()
+            if left_s <= 0:
+                return
+            self._stopped.wait(min(left_s, HEED_S))
+
+    def _show(self, number: int, step: PlanStep, *, told: bool) -> None:
         with self._looking:
-            if self._unseen and not self._told:
-                self._unseen.pop()
-            self._unseen.append(step)
-            self._told = told
+            self._unseen[number] = step
+            uses = ["newest"] if step.median_s is None else ["newest", "median"]
+            for use in uses:
+                before = self._passing.pop((step.planner, use), None)
+                if before is not None and before not in self._passing.values():
+                    del self._unseen[before]
+            if not told:
+                self._passing.update({(step.planner, use): number for use in uses})

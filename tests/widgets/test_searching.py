@@ -13,7 +13,7 @@ from dtfm_lab.planning import PlanStep, planners
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.searching import BackgroundSearch
+from dtfm_lab.widgets.searching import SPEEDS, BackgroundSearch, Pace
 
 
 def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
@@ -56,6 +56,42 @@ def test_looks_between_the_steps_lose_nothing_and_keep_the_order(a_step: PlanSte
     assert generations == sorted(set(generations))
     assert set(range(0, 20_000, 100)) <= set(generations)
     assert generations[-1] == 19_999
+
+
+def test_of_several_planners_each_has_its_improvements_and_its_newest(a_step: PlanStep) -> None:
+    def steps() -> Iterator[PlanStep]:
+        for i in range(3_000):
+            yield replace(a_step, planner="ab"[i % 2], generation=i, best_s=9.0 - (i >= 700), bound_s=1.0)
+
+    search = BackgroundSearch(steps())
+    until(lambda: not search.running)
+    seen = [(step.planner, step.generation) for step in search.drain()]
+    assert seen == [("a", 0), ("b", 1), ("a", 700), ("b", 701), ("a", 2_998), ("b", 2_999)]
+
+
+def test_a_median_is_seen_though_the_newest_step_is_a_look_without_one(a_step: PlanStep) -> None:
+    def steps() -> Iterator[PlanStep]:
+        for i in range(1_000):
+            yield replace(a_step, generation=i, best_s=9.0, bound_s=1.0, median_s=None if i % 10 else 9.5)
+
+    search = BackgroundSearch(steps())
+    until(lambda: not search.running)
+    assert [step.generation for step in search.drain()] == [0, 990, 999]
+
+
+def test_the_pace_is_heeded_at_once_in_both_directions(a_step: PlanStep) -> None:
+    def steps() -> Iterator[PlanStep]:
+        for i in range(10**9):
+            yield replace(a_step, generation=i, best_s=9.0 - i * 1e-9)
+
+    search = BackgroundSearch(steps(), Pace(improved_s=3600.0))
+    until(lambda: bool(search.drain()))
+    search.pace = SPEEDS["full speed"]
+    until(lambda: any(step.generation > 50 for step in search.drain()))
+    search.pace = Pace(improved_s=3600.0)
+    until(lambda: not search.drain())
+    search.stop()
+    until(lambda: not search.running, 5.0)
 
 
 def test_a_step_goes_on_for_one_generation_and_holds(a_step: PlanStep) -> None:

@@ -3,21 +3,27 @@
 Few groups: every chain of them is tried. Few classes of interchangeable devices: the solver works on counts
 (``counting``). Otherwise the usual search goes on, beside it the bound that rises (``rising``): that proves less, and
 says how much.
+
+Whatever may take long is an errand, so that somebody who watches, pauses or stops is heard every tenth of a second.
+What the solver is being asked at that moment nothing interrupts but a stop of a question on counts: it is thought
+through to its end, some seconds at most, and the answer kept for when the search goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.bounds import least_hop_sum_s
 from dtfm_lab.planning.counting import Question, counted
+from dtfm_lab.planning.errands import Errand
 from dtfm_lab.planning.exhaustive import candidate_groups, exhaustive
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
 from dtfm_lab.planning.rising import DEVICES_UP_TO, least_hops_s, rising_bounds
@@ -38,6 +44,8 @@ PROVEN = 1e-9
 LOOK_S = 0.1
 """how often somebody who watches hears that the solver is still at it"""
 
+T = TypeVar("T")
+
 
 _Range: TypeAlias = tuple[float, float, float, float, tuple[float, ...]]
 """bound, least and most data-parallel cost, effort to spend, and what the dearest hops cost at least"""
@@ -47,11 +55,13 @@ _Range: TypeAlias = tuple[float, float, float, float, tuple[float, ...]]
 def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
     """Placements that end with the best, proven; ends there, or when nothing more can be proved."""
     best, best_s, evaluations = _begin(problem, rng)
-    yield Generation(best, best_s, evaluations, operator="structure", bound_s=problem.bound_s)
+    first = Generation(best, best_s, evaluations, operator="structure", bound_s=problem.bound_s)
+    yield first
     if best_s <= problem.bound_s:
         return
     hops_s = least_hop_sum_s(problem.pair.hop_s, problem.n_stages, problem.n_replicas)
-    few = candidate_groups(problem.pair, problem.n_replicas, best_s - hops_s)
+    looking = problem.errands.run(lambda: candidate_groups(problem.pair, problem.n_replicas, best_s - hops_s))
+    few = yield from _meanwhile(looking, first)
     if few is not None:
         yield from _every_chain(problem, *few, best, best_s, evaluations)
     elif len(np.unique(problem.classes)) <= CLASSES_UP_TO:
@@ -76,11 +86,14 @@ def _begin(problem: Problem, rng: np.random.Generator) -> tuple[IntArray, float,
 def _every_chain(
     problem: Problem, groups: IntArray, group_s: FloatArray, best: IntArray, best_s: float, evaluations: int
 ) -> Iterator[Generation]:
-    for found in exhaustive(problem.pair, problem.n_stages, groups, group_s, best_s):
+    chains = exhaustive(problem.pair, problem.n_stages, groups, group_s, best_s)
+    look = Generation(best, best_s, evaluations, operator="every chain", bound_s=problem.bound_s)
+    while (found := (yield from _meanwhile(problem.errands.run(lambda: next(chains, None)), look))) is not None:
         if found.grid is not None:
             best, best_s = found.grid, min(best_s, problem.cost(found.grid))
         bound_s = best_s if found.done else problem.bound_s
-        yield Generation(best, best_s, evaluations, operator="every chain", bound_s=bound_s)
+        look = Generation(best, best_s, evaluations, operator="every chain", bound_s=bound_s)
+        yield look
 
 
 def _by_counts(
@@ -91,10 +104,12 @@ def _by_counts(
     The least bound of all ranges bounds the whole.
     """
     counts = counted(problem.pair, problem.classes, problem.n_stages, problem.n_replicas)
-    ranges = []
-    for one in _ranges(problem, best_s):
+    ranges: list[_Range] = []
+    cheap = _ranges(problem, best_s)
+    look = Generation(best, best_s, evaluations, operator="solver", bound_s=problem.bound_s, whole=False)
+    while (one := (yield from _meanwhile(problem.errands.run(lambda: next(cheap, None)), look))) is not None:
         ranges.append(one)
-        yield Generation(best, best_s, evaluations, operator="solver", bound_s=problem.bound_s, whole=False)
+        yield look
     heapify(ranges)
     if not ranges:
         yield Generation(best, best_s, evaluations, operator="solver", bound_s=best_s)
@@ -102,7 +117,7 @@ def _by_counts(
     while ranges:
         bound_s, low_s, high_s, effort, hops_s = heappop(ranges)
         hint = counts.counts(best)
-        question = Question(counts, low_s, high_s, best_s, hint, effort, seed, hops_s)
+        question = Question(counts, low_s, high_s, best_s, hint, effort, seed, hops_s, problem.errands)
         try:
             while not question.wait(LOOK_S):
                 yield Generation(best, best_s, evaluations, operator="solver", bound_s=bound_s, whole=False)
@@ -148,14 +163,28 @@ def _from_both_sides(
         if steps >= HEAD_START and found.whole:
             if bounds is None:
                 bounds = rising_bounds(problem.pair, problem.n_stages, problem.n_replicas, min(best_s, found.best_s))
-            if (risen_s := next(bounds, None)) is None:
+            look = _beside(found, problem, best_s, bound_s, evaluations)
+            risen_s = yield from _meanwhile(problem.errands.run(partial(next, bounds, None)), look)
+            if risen_s is None:
                 return
             bound_s = max(bound_s, risen_s)
-        assert problem.start is not None
-        if found.best_s > best_s:
-            found = replace(found, best=problem.start, best_s=best_s)
         steps += not found.waited_s  # how long kernels take to compile must not decide what is proved
-        yield replace(found, bound_s=min(bound_s, found.best_s), evaluations=evaluations + found.evaluations)
+        yield _beside(found, problem, best_s, bound_s, evaluations)
+
+
+def _beside(found: Generation, problem: Problem, best_s: float, bound_s: float, evaluations: int) -> Generation:
+    """A generation of the usual search with what was known and proved beside it."""
+    assert problem.start is not None
+    if found.best_s > best_s:
+        found = replace(found, best=problem.start, best_s=best_s)
+    return replace(found, bound_s=min(bound_s, found.best_s), evaluations=evaluations + found.evaluations)
+
+
+def _meanwhile(errand: Errand[T], look: Generation) -> Generator[Generation, None, T]:
+    """The same look again and again until the errand is done; its result."""
+    while not errand.wait(LOOK_S):
+        yield replace(look, whole=False)
+    return errand.result
 
 
 _: Planner = exact

@@ -1,56 +1,55 @@
-// One named series of a search, as rows of (evaluations, seconds of search, best cost, lower bound).
+// One named series of a search, in columns.
 import { BLUE, CATEGORIES, SKY } from "../shared/theme.js";
 
+export const COLUMNS = ["evaluations", "seconds", "best", "bound", "median"];
+
 export class Curve {
-  evaluations = [];
-  seconds = [];
-  best = [];
-  bound = [];
+  #columns = Object.fromEntries(COLUMNS.map((name) => [name, []]));
 
-  get length() { return this.evaluations.length; }
-  get hasBound() { return this.bound.some((value) => isFinite(value)); }
-  get lastEvaluations() { return this.evaluations[this.length - 1]; }
-  get lastBest() { return this.best[this.length - 1]; }
+  get length() { return this.#columns.best.length; }
+  column(name) { return this.#columns[name]; }
+  last(name) { return this.#columns[name][this.length - 1]; }
+  has(name) { return isFinite(this.last(name)); }
 
-  /** A row that neither improves on its predecessor nor is the newest says nothing: it is replaced. */
-  append(values, columns) {
-    for (let at = 0; at < values.length; at += columns) {
-      if (this.newestIsProvisional()) this.dropNewest();
-      this.evaluations.push(values[at]);
-      this.seconds.push(values[at + 1]);
-      this.best.push(values[at + 2]);
-      this.bound.push(values[at + 3] > 0 ? values[at + 3] : NaN);
-    }
+  /** Forgets the newest `drop` rows and takes new ones, row by row in `values`. */
+  change(drop, values) {
+    COLUMNS.forEach((name, index) => {
+      const column = this.#columns[name];
+      column.length = Math.max(0, column.length - drop);
+      for (let at = index; at < values.length; at += COLUMNS.length)
+        column.push(index > 2 && !(values[at] > 0) ? NaN : values[at]);
+    });
   }
 
-  newestIsProvisional() {
-    const last = this.length - 1;
-    return last > 0 && this.best[last] === this.best[last - 1] && Object.is(this.bound[last], this.bound[last - 1]);
-  }
-
-  dropNewest() {
-    for (const column of [this.evaluations, this.seconds, this.best, this.bound]) column.pop();
-  }
-
-  /** What was known after so many evaluations. */
-  rowAt(evaluations) {
+  /** What was known after so many evaluations, or seconds. */
+  rowAt(against, value) {
+    const across = this.#columns[against];
     let [low, high] = [0, this.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (this.evaluations[middle] <= evaluations) low = middle + 1;
+      if (across[middle] <= value) low = middle + 1;
       else high = middle;
     }
-    const at = low - 1;
-    if (at < 0) return null;
-    return { evaluations: this.evaluations[at], seconds: this.seconds[at], best: this.best[at], bound: this.bound[at] };
+    if (low === 0) return null;
+    return Object.fromEntries(COLUMNS.map((name) => [name, this.#columns[name][low - 1]]));
   }
 }
 
-/** The first series is the one that is watched; it must stand out in the dark, too. */
-export function seriesColor(index, theme) {
-  if (index > 0) return CATEGORIES[index % CATEGORIES.length];
-  return isDark(theme.surface) ? SKY : BLUE;
+/** The one whose bound has risen highest: it holds for all that search the same. */
+export function bestBounded(curves) {
+  const bounded = [...curves.values()].filter((curve) => curve.has("bound"));
+  return bounded.reduce((best, curve) => (best && best.last("bound") >= curve.last("bound") ? best : curve), null);
 }
+
+/** The first series is the one that is watched; it must stand out in the dark, too: there the two blues change places. */
+export function seriesColor(index, theme) {
+  const color = CATEGORIES[index % CATEGORIES.length];
+  if (!isDark(theme.surface)) return color;
+  return color === BLUE ? SKY : color === SKY ? BLUE : color;
+}
+
+/** A bound belongs to nobody where several search. */
+export const boundColor = (curves, theme) => (curves.size > 1 ? theme.softText : seriesColor(0, theme));
 
 function isDark(color) {
   const hex = /^#([0-9a-f]{3}|[0-9a-f]{6})$/i.exec(color)?.[1];

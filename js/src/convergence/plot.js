@@ -1,18 +1,21 @@
 // Axes and step lines of the convergence curve, on a 2D context.
-import { compact, logTicks, seconds, tickLabel, ticks } from "../shared/axis.js";
-import { seriesColor } from "./curve.js";
+import { compact, figures, logTicks, seconds, tickLabel, ticks } from "../shared/axis.js";
+import { bestBounded, boundColor, seriesColor } from "./curve.js";
 
 const MOST_MARKS = 40; // improvements; of more, the line itself says enough
 
 export const plotArea = (width, height) => ({ left: 64, top: 14, right: width - 84, bottom: height - 38 });
 
-export function paintPlot(context, area, curves, logarithmic, theme) {
-  const view = scales(area, [...curves.values()], logarithmic);
+/** `axis`: what is across, whether its scale is logarithmic, and its label. */
+export function paintPlot(context, area, curves, axis, theme) {
+  const view = scales(area, [...curves.values()], axis);
   paintAxes(context, area, view, theme);
   context.save();
   context.beginPath();
   context.rect(area.left - 4, area.top - 4, area.right - area.left + 4, area.bottom - area.top + 8);
   context.clip();
+  const bounded = bestBounded(curves);
+  if (bounded) paintBound(context, bounded, curves.size === 1, view, boundColor(curves, theme));
   let index = 0;
   for (const curve of curves.values()) paintCurve(context, curve, view, seriesColor(index++, theme));
   context.restore();
@@ -20,7 +23,7 @@ export function paintPlot(context, area, curves, logarithmic, theme) {
   return {
     top: area.top,
     contains: (x) => x >= area.left && x <= area.right,
-    evaluationsAt: view.evaluationsAt,
+    valueAt: view.valueAt,
     cursor(x) {
       context.strokeStyle = theme.softText;
       context.lineWidth = 1;
@@ -29,25 +32,30 @@ export function paintPlot(context, area, curves, logarithmic, theme) {
   };
 }
 
-function scales(area, curves, logarithmic) {
-  const finite = curves.flatMap((curve) => [...curve.best, ...curve.bound].filter(isFinite));
-  let [low, high] = [Math.min(...finite), Math.max(...finite)];
-  if (!finite.length) [low, high] = [0, 1];
+function scales(area, curves, { against, logarithmic, label }) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const curve of curves)
+    for (const name of ["best", "bound", "median"])
+      for (const value of curve.column(name))
+        if (isFinite(value)) [low, high] = [Math.min(low, value), Math.max(high, value)];
+  if (low > high) [low, high] = [0, 1];
   const margin = (high - low || Math.abs(high) || 1) * 0.08;
   [low, high] = [Math.max(0, low - margin), high + margin];
 
-  const first = Math.min(...curves.map((curve) => curve.evaluations[0]));
-  const last = Math.max(...curves.map((curve) => curve.lastEvaluations));
-  const from = logarithmic ? Math.max(1, first) : Math.min(0, first);
-  const to = logarithmic ? Math.max(last * 1.12, from + 1) : last + Math.max(1, last * 0.05); // room to see the end
+  const counted = against === "evaluations";
+  const first = Math.min(...curves.map((curve) => curve.column(against)[0]));
+  const last = Math.max(...curves.map((curve) => curve.last(against)));
+  const from = logarithmic ? Math.max(counted ? 1 : 1e-3, first) : 0;
+  const room = counted ? Math.max(1, last * 0.05) : Math.max(1e-3, last * 0.03); // to see the end
+  const to = logarithmic ? Math.max(last * 1.12, from * 2) : last + room;
   const across = area.right - area.left;
   const warp = logarithmic ? (value) => Math.log(Math.max(value, from)) : (value) => value;
   const unwarp = logarithmic ? Math.exp : (value) => value;
   return {
-    low, high, from, to, logarithmic,
-    x: (evaluations) => area.left + ((warp(evaluations) - warp(from)) / (warp(to) - warp(from))) * across,
+    low, high, from, to, end: last, logarithmic, against, label, counted,
+    x: (value) => area.left + ((warp(value) - warp(from)) / (warp(to) - warp(from))) * across,
     y: (cost) => area.bottom - ((cost - low) / (high - low)) * (area.bottom - area.top),
-    evaluationsAt: (x) => unwarp(warp(from) + ((x - area.left) / across) * (warp(to) - warp(from))),
+    valueAt: (x) => unwarp(warp(from) + ((x - area.left) / across) * (warp(to) - warp(from))),
   };
 }
 
@@ -70,12 +78,12 @@ function paintAxes(context, area, view, theme) {
 
   context.textAlign = "center";
   const marks = view.logarithmic ? logTicks(view.from, view.to) : ticks(view.from, view.to, (area.right - area.left) / 90);
-  for (const mark of marks.filter((value) => Number.isInteger(value))) {
+  for (const mark of marks.filter((value) => !view.counted || Number.isInteger(value))) {
     const x = Math.round(view.x(mark)) + 0.5;
     line(context, x, area.bottom, x, area.bottom + 4);
-    context.fillText(compact(mark), x, area.bottom + 13);
+    context.fillText(view.counted ? compact(mark) : figures(mark), x, area.bottom + 13);
   }
-  context.fillText("placements priced", (area.left + area.right) / 2, area.bottom + 29);
+  context.fillText(view.label, (area.left + area.right) / 2, area.bottom + 29);
   context.save();
   context.translate(11, (area.top + area.bottom) / 2);
   context.rotate(-Math.PI / 2);
@@ -83,47 +91,65 @@ function paintAxes(context, area, view, theme) {
   context.restore();
 }
 
-function paintCurve(context, curve, view, color) {
-  const best = steps(curve, curve.best, view);
-  const bound = steps(curve, curve.bound, view);
-  if (bound.length) {
+/** Dashed; one search alone has the gap above it shaded. */
+function paintBound(context, curve, shaded, view, color) {
+  const bound = steps(curve, "bound", view);
+  if (shaded) {
     context.fillStyle = color;
     context.globalAlpha = 0.12;
-    fillBetween(context, best, bound);
+    fillBetween(context, steps(curve, "best", view), bound);
     context.globalAlpha = 1;
   }
   context.strokeStyle = color;
-  context.lineWidth = 2;
-  stroke(context, best);
   context.lineWidth = 1.5;
   context.setLineDash([6, 5]);
-  stroke(context, bound);
+  stroke(context, shaded ? bound : untilTheEnd(bound, view));
   context.setLineDash([]);
+}
+
+function paintCurve(context, curve, view, color) {
+  context.strokeStyle = color;
+  context.globalAlpha = 0.85;
+  context.lineWidth = 1.25;
+  stroke(context, steps(curve, "median", view));
+  context.globalAlpha = 1;
+  context.lineWidth = 2;
+  const best = steps(curve, "best", view);
+  stroke(context, best);
+  context.globalAlpha = 0.35; // who has ended keeps what it found
+  stroke(context, untilTheEnd(best.slice(-1), view));
+  context.globalAlpha = 1;
   paintImprovements(context, curve, view, color);
 }
 
 function paintImprovements(context, curve, view, color) {
-  const improved = curve.best.map((_, row) => row).filter((row) => row === 0 || curve.best[row] < curve.best[row - 1]);
+  const best = curve.column("best");
+  const improved = [];
+  for (let row = 0; row < best.length; row++) if (row === 0 || best[row] < best[row - 1]) improved.push(row);
   if (improved.length > MOST_MARKS) return;
   context.fillStyle = color;
   for (const row of improved) {
     context.beginPath();
-    context.arc(view.x(curve.evaluations[row]), view.y(curve.best[row]), 3.5, 0, 2 * Math.PI);
+    context.arc(view.x(curve.column(view.against)[row]), view.y(best[row]), 3, 0, 2 * Math.PI);
     context.fill();
   }
 }
 
 /** Corners of a staircase: a value holds until the next row, and nothing is known after the last. */
-function steps(curve, values, view) {
+function steps(curve, name, view) {
+  const [across, values] = [curve.column(view.against), curve.column(name)];
   const points = [];
   for (let row = 0; row < curve.length; row++) {
     if (!isFinite(values[row])) continue;
-    const x = view.x(curve.evaluations[row]);
+    const x = view.x(across[row]);
     if (points.length) points.push([x, points[points.length - 1][1]]);
     points.push([x, view.y(values[row])]);
   }
   return points;
 }
+
+/** The same, its last value held as long as anybody searches. */
+const untilTheEnd = (points, view) => [...points, ...points.slice(-1).map(([, y]) => [view.x(view.end), y])];
 
 function fillBetween(context, upper, lower) {
   const start = lower[0][0]; // no gap to shade before there is a bound
@@ -139,16 +165,20 @@ function stroke(context, points) {
   context.stroke();
 }
 
-/** Best and bound at the right edge, pushed apart where they would cover each other. */
+/** Best, bound and median at the right edge, pushed apart where they would cover each other. */
 function paintLastValues(context, area, curves, view, theme) {
   const labels = [];
+  const all = [...curves.values()];
   let index = 0;
-  for (const curve of curves.values()) {
-    const color = seriesColor(index++, theme);
-    labels.push({ text: seconds(curve.lastBest), y: view.y(curve.lastBest), color, bold: true });
-    const bound = curve.bound[curve.length - 1];
-    if (isFinite(bound)) labels.push({ text: seconds(bound), y: view.y(bound), color, bold: false });
+  for (const curve of all)
+    labels.push({ text: seconds(curve.last("best")), y: view.y(curve.last("best")), color: seriesColor(index++, theme), bold: true });
+  const bounded = bestBounded(curves);
+  if (bounded) {
+    const bound = bounded.last("bound");
+    labels.push({ text: seconds(bound), y: view.y(bound), color: boundColor(curves, theme), bold: false });
   }
+  if (curves.size === 1 && all[0].has("median") && all[0].last("median") !== all[0].last("best"))
+    labels.push({ text: seconds(all[0].last("median")), y: view.y(all[0].last("median")), color: seriesColor(0, theme), bold: false });
   labels.sort((one, other) => one.y - other.y);
   for (let at = 1; at < labels.length; at++) labels[at].y = Math.max(labels[at].y, labels[at - 1].y + 15);
   for (let at = labels.length - 1, floor = area.bottom; at >= 0; at--, floor -= 15)

@@ -1,0 +1,186 @@
+"""The planner's controls: what they begin, show while it runs, keep and bring back."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from dataclasses import replace
+
+import pytest
+from plan_widgets import JOB, irregular, on_a_loop, until
+
+import dtfm_lab as lab
+from dtfm_lab.domain.job import Job
+from dtfm_lab.planning import planners
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.job_controls import nearest_shape
+from dtfm_lab.widgets.plan_panel import PlanPanel
+from dtfm_lab.widgets.watching import SHOWN_S
+
+SETTLED_S = 0.5
+
+
+def a_panel(**traits: object) -> tuple[Bench, PlanPanel]:
+    bench = Bench(topology=irregular())
+    panel = PlanPanel(bench, JOB)
+    panel.speed.value = "full speed"
+    for name, value in traits.items():
+        getattr(panel, name).value = value
+    return bench, panel
+
+
+@on_a_loop
+async def test_a_pause_settles_within_half_a_second_whatever_the_planner():
+    _, panel = a_panel(seconds=600)
+    for planner in planners:
+        panel.planner.value = planner
+        panel.redo()
+        await until(lambda planner=planner: planner in panel.curve.points)
+        panel.pause.click()
+        began = time.monotonic()
+        search = panel.search
+        while time.monotonic() < began + SETTLED_S:
+            await until(lambda: True)
+            search.drain()
+        seen = panel.curve.caption
+        for _ in range(20):
+            await until(lambda: True)
+            assert search.drain() == []
+        assert panel.curve.caption == seen
+        panel.stop.click()
+        await until(lambda: panel.search is None)
+
+
+@on_a_loop
+async def test_so_many_generations_are_searched_and_no_more():
+    bench, panel = a_panel(budget="generations", generations=3)
+    assert panel.seconds.layout.display == "none"
+    panel.redo()
+    await until(lambda: bench.plan is not None)
+    assert bench.plan.generation == 2, "counted from 0"
+    panel.budget.value = "seconds"
+    assert panel.generations.layout.display == "none"
+
+
+@on_a_loop
+async def test_equal_seeds_and_generations_give_equal_plans_with_or_without_a_watcher():
+    bench, panel = a_panel(budget="generations", generations=2, seed=5)
+    panel.redo()
+    await until(lambda: bench.plan is not None)
+    alone = lab.plan(bench.topology, JOB, seed=5, steps=2)
+    assert bench.plan.stages == alone.stages
+
+
+@on_a_loop
+async def test_the_best_so_far_is_shown_on_the_map_a_few_times_a_second_until_the_plan_speaks():
+    bench, panel = a_panel(seconds=1)
+    shown: list[tuple[float, dict]] = []
+    bench.observe(lambda change: shown.append((time.monotonic(), change["new"])), "shown_stages")
+    panel.redo()
+    await until(lambda: bench.plan is not None and panel.search is None)
+    assert shown[0][1].keys() == set(bench.topology.names)
+    assert sorted(shown[0][1].values()) == sorted(list(range(4)) * 4)
+    times = [at for at, stages in shown if stages]
+    assert all(b - a >= SHOWN_S for a, b in itertools.pairwise(times))
+    assert shown[-1][1] == {}
+
+
+@on_a_loop
+async def test_the_speed_is_heeded_while_a_search_runs():
+    bench, panel = a_panel(seconds=0.5, speed="slow motion")
+    panel.redo()
+    await until(lambda: "evolutionary" in panel.curve.points)
+    began = time.monotonic()
+    panel.speed.value = "full speed"
+    await until(lambda: bench.plan is not None)
+    assert time.monotonic() - began < 10, "in slow motion it would take longer than anybody waits"
+
+
+@on_a_loop
+async def test_the_median_of_the_population_is_drawn():
+    bench, panel = a_panel(seconds=0.5, planner="dtfm")
+    panel.redo()
+    await until(lambda: bench.plan is not None)
+    rows = panel.curve.points["dtfm"]
+    assert (rows[-1, 4] >= rows[-1, 2]).all()
+
+
+@on_a_loop
+async def test_the_same_is_drawn_as_a_figure():
+    _, panel = a_panel(seconds=0.2)
+    panel.figure.button.click()
+    await until(lambda: "nothing to draw" in panel._bench.message)
+    panel.redo()
+    await until(lambda: panel.search is None)
+    panel.figure.button.click()
+    await until(lambda: panel.figure.figure is not None)
+    assert "evolutionary" in panel.figure.figure.data[0].name
+
+
+def test_settings_are_plain_and_come_back():
+    _, panel = a_panel(planner="dtfm", seed=7, budget="generations", generations=9, batch=64)
+    panel.shape.value = (8, 2)
+    panel.curve.against = "seconds"
+    panel.mode.value = "Race"
+    panel.race.seconds.value = 12
+    panel.race.planners["exact"].value = True
+    kept = json.loads(json.dumps(panel.settings()))
+    _, other = a_panel()
+    other.restore(kept)
+    assert other.settings() == panel.settings()
+    assert other.shape.value == (8, 2)
+    assert other.search is None
+    assert other.race.search is None
+
+
+def test_settings_that_are_not_possible_are_passed_over():
+    _, panel = a_panel()
+    before = panel.settings()
+    for odd in (
+        {},
+        {"job": 3, "search": [], "race": None, "mode": "walk"},
+        {"job": {"job": "nobody's", "shape": [3, 3], "batch": -1}},
+        {"search": {"planner": "luck", "seconds": -2, "seed": "x", "budget": 4, "against": "hope"}},
+        {"race": {"planners": 5, "seconds": 1e9}, "unknown": 1},
+    ):
+        panel.restore(odd)
+        assert panel.settings() == before
+
+
+@pytest.mark.parametrize(
+    ("wanted", "n_devices", "kept"),
+    [
+        ((8, 8), 64, (8, 8)),
+        ((8, 8), 71, (8, 8)),
+        ((8, 8), 72, None),
+        ((8, 8), 63, (7, 8)),
+        ((2, 2), 3, (1, 2)),
+        ((1, 1), 0, None),
+    ],
+)
+def test_a_plans_shape_stays_near_when_devices_come_and_go(wanted, n_devices, kept):
+    job = replace(lab.load_job("dtfm-gpt3-xl"), n_stages=1, n_replicas=1)
+    assert nearest_shape(job, wanted, n_devices) == kept
+
+
+def test_a_device_that_is_gone_changes_the_shape_as_little_as_can_be():
+    topology = irregular(64)
+    job = Job.from_bytes(8, 8, 1e9, 5e8)
+    bench = Bench(topology=topology)
+    panel = PlanPanel(bench, job)
+    bench.plan = lab.plan(topology, bench.job, seed=0, steps=1)
+    bench.topology = topology.subset(topology.names[:63])
+    assert panel.shape.value in ((7, 8), (8, 7))
+    assert panel.shape.label.endswith("7 idle")
+    bench.plan = lab.plan(bench.topology, bench.job, seed=0, steps=1)
+    bench.topology = topology
+    assert panel.shape.value == (8, 8), "room for one more pipeline or group is not left idle"
+    bench.plan = lab.plan(bench.topology, bench.job, seed=0, steps=1)
+    bench.topology = topology.subset(topology.names[:63])
+    bench.plan = lab.plan(bench.topology, bench.job, seed=0, steps=1)
+    bench.topology = irregular(60)
+    assert panel.shape.value == (bench.plan.job.n_stages, bench.plan.job.n_replicas)

@@ -1,0 +1,149 @@
+"""A race is fair, ends, and is told as it stands."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+from plan_widgets import JOB, irregular, on_a_loop, until
+
+import dtfm_lab as lab
+from dtfm_lab.planning import planners
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.plan_panel import PlanPanel
+from dtfm_lab.widgets.race_panel import RacePanel
+from dtfm_lab.widgets.racing import TURN_S, race
+
+SLACK_S = 0.25
+"""for the longest single step of any planner, on a crowded machine"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm() -> None:
+    for planner in planners:
+        list(lab.search("volunteers", planner=planner, seconds=0.1))
+
+
+def test_at_any_moment_all_have_used_the_same_cpu_time():
+    used: dict[str, float] = {}
+    for step in race(irregular(), JOB, ["evolutionary", "dtfm", "random"], seed=0, cpu_s=0.3):
+        used[step.planner] = step.seconds
+        if len(used) == 3 and max(used.values()) < 0.3:
+            assert max(used.values()) - min(used.values()) <= TURN_S + SLACK_S
+    assert all(0.3 <= used_s <= 0.3 + SLACK_S for used_s in used.values())
+
+
+def test_a_solver_of_its_own_counts_as_its_planners():
+    topology, job = lab.load_topology("worldwide"), lab.load_job("dtfm-gpt3-xl")
+    began_s = time.process_time()
+    last = {step.planner: step for step in race(topology, job, ["exact", "random"], seed=0, cpu_s=0.6)}
+    spent_s = time.process_time() - began_s
+    told_s = sum(step.seconds for step in last.values())
+    assert told_s == pytest.approx(spent_s, rel=0.3)
+    assert last["exact"].seconds <= 0.6 + 3 * SLACK_S
+
+
+def test_a_proven_best_leaves_early_and_the_rest_go_on():
+    topology, job = lab.load_topology("spot"), lab.load_job("dtfm-gpt3-xl")
+    last = {step.planner: step for step in race(topology, job, ["evolutionary", "dtfm"], seed=0, cpu_s=0.5)}
+    assert last["evolutionary"].best_s == pytest.approx(31.634, abs=1e-3)
+    assert last["evolutionary"].gap == pytest.approx(0, abs=1e-9)
+    assert last["dtfm"].best_s > 37
+    assert last["evolutionary"].seconds < 0.5 <= last["dtfm"].seconds
+
+
+def test_each_search_is_the_one_it_would_be_alone():
+    raced = [
+        (step.generation, step.best_s)
+        for step in itertools.islice(race(irregular(), JOB, ["random", "dtfm"], seed=3, cpu_s=0.3), 50)
+        if step.planner == "dtfm"
+    ]
+    alone = {}
+    for step in lab.search(irregular(), JOB, planner="dtfm", seed=3, steps=raced[-1][0] + 2):
+        alone.setdefault(step.generation, set()).add(step.best_s)
+    assert all(best_s in alone[generation] for generation, best_s in raced)
+
+
+def a_panel() -> tuple[Bench, RacePanel]:
+    bench = Bench(topology=irregular(), job=JOB)
+    panel = RacePanel(bench, lambda: panel.buttons())
+    panel.speed.value = "full speed"
+    return bench, panel
+
+
+@on_a_loop
+async def test_the_winners_plan_is_taken_over_by_its_button():
+    bench, panel = a_panel()
+    panel.seconds.value = 0.3
+    panel.start.click()
+    assert panel.start.disabled
+    await until(lambda: panel.search is None)
+    assert bench.plan is None, "nobody has chosen yet"
+    assert bench.shown_stages == {}
+    assert set(panel.curve.points) == set(panel.chosen) == set(panel.standings.takes)
+    winner = panel.standings.leader
+    panel.standings.takes[winner.planner].click()
+    assert bench.plan.cost.total_s == pytest.approx(winner.best_s)
+    assert bench.plan.planner == winner.planner
+    assert panel.curve.caption.startswith("over after 0.3 CPU s each")
+    assert winner.planner in panel.curve.caption
+
+
+@on_a_loop
+async def test_a_race_pauses_goes_on_and_stops_as_one():
+    _, panel = a_panel()
+    panel.seconds.value = 600
+    panel.start.click()
+    await until(lambda: len(panel.standings.newest) == len(panel.chosen))
+    panel.pause.click()
+    assert panel.pause.description == "Resume"
+    assert "paused" in panel.curve.caption
+    panel.pause.click()
+    assert panel.pause.description == "Pause"
+    panel.stop.click()
+    await until(lambda: panel.search is None)
+    assert not panel.start.disabled
+    assert panel.pause.disabled
+
+
+@on_a_loop
+async def test_the_same_is_drawn_as_a_figure():
+    _, panel = a_panel()
+    panel.seconds.value = 0.2
+    panel.start.click()
+    await until(lambda: panel.search is None)
+    panel.figure.button.click()
+    await until(lambda: panel.figure.figure is not None)
+    names = " ".join(trace.name for trace in panel.figure.figure.data)
+    assert all(name in names for name in panel.chosen)
+
+
+def test_nothing_races_without_a_network_or_without_planners():
+    bench = Bench()
+    panel = RacePanel(bench, lambda: None)
+    assert panel.start.disabled
+    bench.topology, bench.job = irregular(), JOB
+    panel.buttons()
+    assert not panel.start.disabled
+    for box in panel.planners.values():
+        box.value = False
+    assert panel.start.disabled
+
+
+@on_a_loop
+async def test_nobody_searches_while_others_race():
+    bench = Bench(topology=irregular(), job=JOB)
+    panel = PlanPanel(bench, JOB)
+    panel.race.speed.value = "full speed"
+    panel.race.start.click()
+    assert panel.plan.disabled
+    assert panel.mode.disabled
+    assert bench.busy == ("plan",)
+    panel.race.stop.click()
+    await until(lambda: panel.race.search is None)
+    assert not panel.plan.disabled
+    assert bench.busy == ()

@@ -1,0 +1,159 @@
+"""Every edit is followed by a new plan, the newest edit only, and what changed is told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from plan_widgets import JOB, irregular, on_a_loop, until
+
+import dtfm_lab as lab
+from dtfm_lab.domain.job import Job
+from dtfm_lab.planning import carried_over
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab.widgets import replanning as module
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.moves import told
+from dtfm_lab.widgets.replanning import Replanning, replanned
+
+
+def a_bench(n: int = 16) -> tuple[Bench, Replanning]:
+    topology = irregular(n)
+    bench = Bench(topology=topology, job=JOB, plan=lab.plan(topology, JOB, seed=0, steps=3))
+    return bench, Replanning(bench)
+
+
+def slower(bench: Bench, latency_s: float = 0.5):
+    """The same network, one link of the plan's slow."""
+    first, second = bench.plan.stages[0][0], bench.plan.stages[0][1]
+    return bench.topology.with_link(first, second, latency_s=latency_s)
+
+
+@on_a_loop
+async def test_an_edit_replans_from_the_current_plan_and_tells_what_changed():
+    bench, replanning = a_bench()
+    replanning.switch.value = True
+    before, bench.topology = bench.plan, slower(bench)
+    await until(lambda: bench.plan is not before)
+    assert not bench.plan_is_stale
+    carried = carried_over(before, bench.topology, JOB)
+    assert bench.plan.cost.total_s <= carried.cost.total_s * (1 + 1e-9)
+    assert "network itself" in replanning.line.value
+    assert replanning.last.difference.before is before
+
+
+@on_a_loop
+async def test_off_or_without_a_plan_nothing_happens():
+    bench, replanning = a_bench()
+    before, bench.topology = bench.plan, slower(bench)
+    await asyncio.sleep(0.3)
+    assert bench.plan is before
+    assert replanning.line.value == ""
+    empty = Bench()
+    other = Replanning(empty)
+    other.switch.value = True
+    empty.topology, empty.job = irregular(), JOB
+    await asyncio.sleep(0.3)
+    assert empty.plan is None
+
+
+@on_a_loop
+async def test_switched_on_it_catches_up():
+    bench, replanning = a_bench()
+    before, bench.topology = bench.plan, slower(bench)
+    replanning.switch.value = True
+    await until(lambda: bench.plan is not before)
+    assert not bench.plan_is_stale
+
+
+@on_a_loop
+async def test_of_many_edits_in_a_row_only_the_newest_is_planned_for():
+    bench, replanning = a_bench()
+    replanning.switch.value = True
+    plans = []
+    bench.observe(lambda change: plans.append(change["new"]), "plan")
+    for i in range(25):
+        bench.topology = slower(bench, 0.2 + i / 100)
+        await asyncio.sleep(0.004)
+    newest = bench.topology
+    await until(lambda: not bench.plan_is_stale)
+    assert plans[-1].topology is newest
+    assert len(plans) <= 2
+
+
+@on_a_loop
+async def test_a_device_that_is_gone_is_replaced_by_the_bench():
+    bench, replanning = a_bench(18)
+    replanning.switch.value = True
+    gone, before = bench.plan.stages[1][2], bench.plan
+    bench.topology = bench.topology.subset([name for name in bench.topology.names if name != gone])
+    await until(lambda: bench.plan is not before)
+    assert f"{gone} left" in replanning.line.value
+    assert len(bench.plan.idle_devices) == 1
+
+
+@on_a_loop
+async def test_what_does_not_fit_is_one_calm_line_until_it_fits_again():
+    bench, replanning = a_bench()
+    replanning.switch.value = True
+    before, whole = bench.plan, bench.topology
+    bench.topology = whole.subset(whole.names[:15])
+    await until(lambda: "Not replanned: 4 stages x 4 replicas need 16 devices" in replanning.line.value)
+    await asyncio.sleep(0.2)
+    assert bench.plan is before
+    assert bench.message == ""
+    bench.topology = whole
+    assert "Not replanned" not in replanning.line.value, "taken back"
+    bench.topology = whole.subset(whole.names[:15])
+    bench.job = Job.from_bytes(3, 5, 1e9, 5e8)
+    await until(lambda: bench.plan is not before)
+    assert len(bench.plan.stages) == 3
+
+
+@on_a_loop
+async def test_a_plan_of_a_network_that_has_changed_meanwhile_is_brought_up_to_date():
+    bench, replanning = a_bench()
+    old = bench.plan
+    replanning.switch.value = True
+    bench.topology = slower(bench)
+    await until(lambda: not bench.plan_is_stale)
+    bench.plan = old  # as by a search that began before the edit
+    await until(lambda: not bench.plan_is_stale)
+
+
+def test_nobody_moves_for_nothing():
+    topology = irregular()
+    before = lab.plan(topology, JOB, seed=0, steps=10)
+    hardly = topology.with_link(0, 1, latency_s=float(topology.latency_s[0, 1]) * 1.0001)
+    again = replanned(before, hardly, JOB, threading.Event())
+    if again.plan.cost.total_s > before.cost.total_s * (1 - 1e-3):
+        assert told(again.difference).endswith("no device moved")
+
+
+def test_the_stages_keep_their_numbers_where_they_can():
+    before = lab.plan(irregular(), JOB, seed=0, steps=3)
+    after = replanned(before, before.topology.with_link(0, 1, latency_s=0.4), JOB, threading.Event()).plan
+    kept, turned = (
+        sum(len(set(a) & set(b)) for a, b in zip(before.stages, stages, strict=True))
+        for stages in (after.stages, after.stages[::-1])
+    )
+    assert kept >= turned
+
+
+def test_what_is_given_up_says_nothing():
+    given_up = threading.Event()
+    given_up.set()
+    plan = lab.plan(irregular(), JOB, seed=0, steps=1)
+    assert replanned(plan, irregular(seed=1), JOB, given_up) is None
+
+
+def test_settings_come_back():
+    _, replanning = a_bench()
+    replanning.restore({"on": True})
+    assert replanning.settings() == {"on": True}
+    replanning.restore({"on": "perhaps", "other": 1})
+    assert replanning.settings() == {"on": True}
+    assert module.BUDGET_S < 0.3
