@@ -1,14 +1,17 @@
-# make lab: set up and open the lab.   make test: set up and pass the tests.
+# make lab: set up and open the lab.   make app: the lab alone, as a page.   make test: set up and pass the tests.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
 
-.PHONY: lab test lint bench js js-check clean
+.PHONY: lab app test lint bench bench-ui js js-check clean
 
 lab: $(VENV)/.lab
 	$(BIN)/dtfm-lab lab -- $(ARGS)
+
+app: $(VENV)/.lab
+	$(BIN)/dtfm-lab app $(ARGS)
 
 test: $(VENV)/.dev lint
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest --nbmake tests notebooks $(ARGS)
@@ -29,6 +32,9 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/pipelining.py
 	$(BIN)/python benchmarks/starting.py
 	$(BIN)/python benchmarks/soak.py
+
+bench-ui: $(VENV)/.dev
+	$(BIN)/python benchmarks/interface $(ARGS)
 
 # The built widgets are committed, so that neither a clone nor a wheel needs Node.
 js:

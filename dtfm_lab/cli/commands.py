@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import sys
+import webbrowser
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -230,3 +231,24 @@ def open_lab(arguments: tuple[str, ...]) -> None:
     # JupyterLab refuses to run as root unless told; in a container there is nobody else
     as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *where, *as_root, *arguments])
+
+
+@cli.command("app")
+@click.argument("network", required=False)
+@click.option("--ip", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 lets others visit.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8866, show_default=True, help="Or one near it.")
+@click.option("--browser/--no-browser", default=True, show_default=True, help="Open it in a browser.")
+def serve_app(network: str | None, ip: str, port: int, browser: bool) -> None:
+    """Serve the lab alone as a page, on NETWORK or a blank canvas, until Ctrl-C. Each visitor gets a kernel."""
+    if importlib.util.find_spec("voila") is None:
+        raise MissingExtra("the page needs voila, which is not installed: pip install 'dtfm_lab[app]'")
+    if network is not None:
+        lab.load_topology(network)  # a mistake is said here, not to every visitor
+    from dtfm_lab.cli import app
+
+    def listening(address: str) -> None:
+        err.print(f"the lab is at {address} (Ctrl-C ends it)", soft_wrap=True, highlight=False)
+        if browser:
+            webbrowser.open(address)
+
+    app.serve(network, ip=ip, port=port, listening=listening)

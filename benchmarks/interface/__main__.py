@@ -1,0 +1,76 @@
+"""How the lab feels, in JupyterLab and a headless Chromium on this machine: each figure beside what is wanted of it.
+
+``opening``: from the kernel's being ready until the lab is on the page. ``gesture``: from the release of the mouse in
+the page until the kernel has taken the edit in. ``pause``: from the click until the last generation was counted, for
+each planner. ``live``: a search at full speed that is watched, beside the same search unwatched in a fresh process.
+``gantt``: from the call in Python until the chart is painted, and frames a second under a turning wheel and a dragging
+mouse. ``replan``: from an edit until the new plan is there. ``whatif``: from a slider's move until the answer is there.
+``processes``: what is left when a kernel is shut down or restarted in the middle of a search or of a real run.
+``weights``: of the JavaScript, and of the notebooks saved after a run. ``memory``: of kernel and page before and after
+searching and editing.
+
+Clocks: the page and the kernel read the same machine's. Any load beside this slows everything: see the first line.
+Exits with 1 where a figure is missed or could not be measured.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "tests" / "browser")]
+
+from charts import gantt
+from desk import Desk, Figure, opened_desk
+from edits import gesture, opening, replan, whatif
+from lasting import memory, processes
+from machine import described
+from searches import live, pause
+from weights import weights
+
+PARTS: dict[str, Callable[[Desk], list[Figure]]] = {
+    "opening": opening,
+    "gesture": gesture,
+    "pause": pause,
+    "live": live,
+    "gantt": gantt,
+    "replan": replan,
+    "whatif": whatif,
+    "processes": processes,
+    "weights": weights,
+}
+
+
+@click.command(help=__doc__)
+@click.option("--only", default="", help="Some of the parts, with commas between them.")
+@click.option("--minutes", default=1.0, show_default=True, help="Of search, for memory; 10 are the full proof.")
+@click.option("--edits", default=1000, show_default=True, help="Of the network, for memory.")
+def main(only: str, minutes: float, edits: int) -> None:
+    parts = PARTS | {"memory": lambda desk: memory(desk, minutes, edits)}
+    chosen = [name.strip() for name in only.split(",") if name.strip()] or list(parts)
+    if unknown := [name for name in chosen if name not in parts]:
+        raise click.UsageError(f"no part named {unknown[0]!r}; known: {', '.join(parts)}")
+    print(described(), flush=True)
+    missed = 0
+    for name in chosen:
+        # Of each part's own: what one leaves in a kernel or a browser must not weigh on the next.
+        with tempfile.TemporaryDirectory(prefix="dtfm-interface-", ignore_cleanup_errors=True) as root:
+            try:
+                with opened_desk(Path(root)) as desk:
+                    for figure in parts[name](desk):
+                        print(figure, flush=True)
+                        missed += not figure.kept
+            except Exception:
+                print(f"{name}: could not be measured\n{traceback.format_exc(limit=-4)}", file=sys.stderr)
+                missed += 1
+    print(described())
+    sys.exit(bool(missed))
+
+
+if __name__ == "__main__":
+    main()

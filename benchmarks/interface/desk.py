@@ -1,0 +1,153 @@
+"""A page of JupyterLab, the kernel behind it, and what can be counted of both."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from playwright.sync_api import CDPSession, Locator, Page, sync_playwright
+from serving import CURRENT_KERNEL, PATIENCE_MS, Jupyter, ask, chromium, fresh_page, jupyter_server
+
+LAB_OPEN = ".dtfm-lab .dtfm-editor canvas"
+COUNT_FRAMES = """() => {
+    window.counted ??= requestAnimationFrame(function count() { window.frames += 1; requestAnimationFrame(count); });
+    window.frames = 0;
+}"""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table."""
+
+    name: str
+    value: float
+    unit: str
+    wanted: float
+    at_least: bool = False
+    """whether the value must not be below what is wanted; else it must be below it"""
+    note: str = ""
+
+    @property
+    def kept(self) -> bool:
+        return self.value >= self.wanted if self.at_least else self.value < self.wanted
+
+    def __str__(self) -> str:
+        wanted = f"{'>=' if self.at_least else '<'} {self.wanted:g} {self.unit}"
+        verdict = "" if self.kept else "  MISSED"
+        note = f"  ({self.note})" if self.note else ""
+        return f"{self.name:46}{self.value:10.3g} {self.unit:11} wanted {wanted:16}{verdict}{note}"
+
+
+@dataclass
+class Desk:
+    """One notebook at a time; the lab in it is ``bench``, as in the tests."""
+
+    jupyter: Jupyter
+    page: Page
+    cdp: CDPSession
+
+    def open(self, cells: Sequence[str]) -> None:
+        """A notebook in a kernel of its own that is ready; nothing is run yet."""
+        self.jupyter.end_sessions()
+        self.jupyter.open(self.page, cells)
+        self.page.wait_for_function(f"() => {CURRENT_KERNEL}?.status === 'idle'", timeout=PATIENCE_MS)
+
+    def open_lab(self, network: str) -> None:
+        self.open([f"import dtfm_lab as lab\nbench = lab.Lab({network!r})\nbench"])
+        self.jupyter.run_all(self.page)
+        self.page.locator(LAB_OPEN).first.wait_for(timeout=PATIENCE_MS)
+        self.settle()
+
+    def ask(self, code: str) -> Any:
+        """What the code prints, read as JSON; None where it prints nothing."""
+        printed = ask(self.page, code)
+        return json.loads(printed.splitlines()[-1]) if printed else None
+
+    def until(self, expression: str, patience_s: float = 60.0) -> None:
+        """Until the expression holds in the kernel."""
+        deadline = time.monotonic() + patience_s
+        while not self.ask(f"import json; print(json.dumps(bool({expression})))"):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{expression} does not hold after {patience_s:g} s")
+            self.page.wait_for_timeout(50)
+
+    def button(self, name: str) -> Locator:
+        """The first of this name that can be pressed."""
+        words = re.compile(rf"^\s*{name}\s*$")
+        return self.page.locator(".dtfm-lab button.jupyter-button:visible:enabled", has_text=words).first
+
+    def settle(self, seconds: float = 1.0) -> None:
+        self.page.wait_for_timeout(seconds * 1000)
+
+    def number(self, selector: str, *names: str) -> float:
+        """A data attribute that counts, under whichever of these names it goes; 0 where it is missing."""
+        return self.page.eval_on_selector(
+            selector, "(found, names) => Number(names.map((name) => found.dataset[name]).find(Boolean) ?? 0)", names
+        )
+
+    @property
+    def kernel_id(self) -> str:
+        (session,) = self.jupyter.api("sessions")
+        return session["kernel"]["id"]
+
+    @property
+    def kernel(self) -> psutil.Process:
+        return psutil.Process(self.ask("import os; print(os.getpid())"))
+
+    def heap_bytes(self) -> float:
+        """Of the page's JavaScript, after a collection."""
+        for _ in range(2):
+            self.cdp.send("HeapProfiler.collectGarbage")
+        return self.cdp.send("Runtime.getHeapUsage")["usedSize"]
+
+
+@dataclass
+class Rates:
+    """What came by in some seconds."""
+
+    page_frames: float
+    drawn: float
+    received_bytes: float
+
+
+class Counting:
+    """Counts from when it is made: ``rates()`` are per second since then."""
+
+    def __init__(self, desk: Desk, selector: str, *drawn_names: str) -> None:
+        self._desk, self._selector, self._names = desk, selector, drawn_names
+        self._received = 0
+        desk.cdp.on("Network.webSocketFrameReceived", self._receive)
+        desk.cdp.send("Network.enable")
+        desk.page.evaluate(COUNT_FRAMES)
+        self._drawn = desk.number(selector, *drawn_names)
+        self._began_ms = desk.page.evaluate("performance.now()")
+
+    def rates(self) -> Rates:
+        ended_ms, frames = self._desk.page.evaluate("[performance.now(), window.frames]")
+        drawn = self._desk.number(self._selector, *self._names) - self._drawn
+        self._desk.cdp.send("Network.disable")
+        self._desk.cdp.remove_listener("Network.webSocketFrameReceived", self._receive)
+        seconds = (ended_ms - self._began_ms) / 1000
+        return Rates(frames / seconds, drawn / seconds, self._received / seconds)
+
+    def _receive(self, event: dict[str, Any]) -> None:
+        frame = event["response"]
+        length = len(frame["payloadData"])
+        self._received += length if frame["opcode"] == 1 else length * 3 // 4  # binary comes as base64
+
+
+@contextmanager
+def opened_desk(root: Path) -> Iterator[Desk]:
+    with jupyter_server(root) as jupyter, sync_playwright() as playwright:
+        browser = chromium(playwright)
+        with fresh_page(browser) as page:
+            yield Desk(jupyter, page, page.context.new_cdp_session(page))
+            jupyter.end_sessions()
+        browser.close()

@@ -1,0 +1,132 @@
+"""The lab on the page, and what follows a person's edits and moves."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from desk import LAB_OPEN, Desk, Figure
+
+OPENINGS, GESTURES, REPLANS, MOVES = 3, 20, 10, 20
+SHOWN = f"""async (cell) => {{
+    const began = performance.now();
+    window.jupyterapp.commands.execute("notebook:run-all-cells");
+    const painted = () => {{
+        const canvas = document.querySelector("{LAB_OPEN}");
+        return canvas && canvas.getBoundingClientRect().width > 0 && document.querySelector(".dtfm-lab .dtfm-gantt");
+    }};
+    while (!painted()) await new Promise(requestAnimationFrame);
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    return (performance.now() - began) / 1000;
+}}"""
+STAMPED = """
+import time, json
+stamps = []
+bench.network_panel.drawing.observe(lambda _: stamps.append(time.time()), "document")
+"""
+REPLANNING = """
+import time, json, copy
+plans = []
+began_s = 0.0
+bench.replanning.switch.value = True
+bench.bench.observe(lambda _: plans.append(time.time()), "plan")
+def edit(number):
+    global began_s
+    plans.clear()
+    document = copy.deepcopy(bench.network_panel.drawing.document)
+    between = document["between"][number % len(document["between"])]
+    between["latency_ms"] = between["latency_ms"] * 1.3 + number
+    began_s = time.time()
+    bench.network_panel.drawing.document = document
+"""
+ASKING = """
+import time, json
+answers = []
+moved_s = 0.0
+panel = bench.what_if_panel
+panel.answer.observe(lambda _: answers.append(time.time()), "value")
+def move(factor):
+    global moved_s
+    answers.clear()
+    moved_s = time.time()
+    panel.bandwidth.value = factor
+"""
+
+
+def opening(desk: Desk) -> list[Figure]:
+    seconds = []
+    for _ in range(OPENINGS):
+        desk.open(["import dtfm_lab as lab\nbench = lab.Lab('lecture-hall')\nbench"])
+        seconds.append(desk.page.evaluate(SHOWN))
+    note = f"median of {OPENINGS} fresh kernels, worst {max(seconds):.1f} s"
+    return [Figure("lab visible after the kernel is ready", float(np.median(seconds)), "s", 3, note=note)]
+
+
+def gesture(desk: Desk) -> list[Figure]:
+    """Devices are put on the canvas, one by one, all over it."""
+    desk.open_lab("lecture-hall")
+    desk.ask(STAMPED)
+    page = desk.page
+    page.evaluate(
+        """() => addEventListener("pointerup",
+        () => { window.released_s = (performance.timeOrigin + performance.now()) / 1000; }, true)"""
+    )
+    page.locator(".dtfm-toolbar").first.get_by_role("button", name="Add device", exact=True).click()
+    stage = page.locator(".dtfm-editor .dtfm-stage").first
+    box = stage.bounding_box()
+    delays_ms = []
+    for number in range(GESTURES):
+        before = desk.ask("print(len(stamps))")
+        column, row = number % 10, number // 10
+        page.mouse.click(
+            box["x"] + box["width"] * (0.05 + 0.09 * column), box["y"] + box["height"] * (0.46 + 0.08 * row)
+        )
+        released_s = page.evaluate("window.released_s")
+        desk.until(f"len(stamps) > {before}", patience_s=10)
+        delays_ms.append(1000 * (desk.ask(f"print(stamps[{before}])") - released_s))
+    note = f"median of {GESTURES}, worst {max(delays_ms):.0f} ms; until the lab has taken the edit in"
+    return [Figure("gesture to the Python trait", float(np.median(delays_ms)), "ms", 50, note=note)]
+
+
+def replan(desk: Desk) -> list[Figure]:
+    """64 devices; the latency between two regions changes."""
+    desk.open_lab("worldwide")
+    desk.ask("bench.bench.plan = lab.plan(bench.topology, bench.job, seed=0, seconds=2)")
+    desk.ask(REPLANNING)
+    desk.settle(2)
+    seconds = []
+    for number in range(REPLANS):
+        desk.ask(f"edit({number})")
+        desk.until("plans", patience_s=10)
+        seconds.append(desk.ask("print(plans[0] - began_s)"))
+        desk.settle(0.7)
+    note = f"median of {REPLANS} edits, worst {max(seconds):.2f} s; 64 devices"
+    return [Figure("edit to the new plan", float(np.median(seconds)), "s", 0.3, note=note)]
+
+
+def whatif(desk: Desk) -> list[Figure]:
+    """The bandwidth slider goes up and down; every place is new to the panel."""
+    desk.open_lab("lecture-hall")
+    desk.ask("bench.bench.plan = lab.plan(bench.topology, bench.job, seed=0, seconds=1)")
+    desk.ask(ASKING)
+    desk.until("panel.last is not None", patience_s=30)
+    desk.settle(2)
+    desk.page.evaluate(
+        """() => {
+            window.answered_ms = 0;
+            new MutationObserver(() => { window.answered_ms = performance.timeOrigin + performance.now(); })
+                .observe(document.querySelector(".dtfm-what-if-right .widget-html"),
+                         { subtree: true, childList: true, characterData: true });
+        }"""
+    )
+    factors = np.geomspace(0.31, 2.9, MOVES)
+    kernel_ms, page_ms = [], []
+    for factor in factors:
+        desk.ask(f"move({factor})")
+        desk.until("answers", patience_s=10)
+        moved_s, answered_s = desk.ask("print(json.dumps([moved_s, answers[0]]))")
+        kernel_ms.append(1000 * (answered_s - moved_s))
+        time.sleep(0.2)
+        page_ms.append(desk.page.evaluate("window.answered_ms") - 1000 * moved_s)
+    note = f"median of {MOVES} moves, worst {max(kernel_ms):.0f} ms; on the page after {np.median(page_ms):.0f} ms"
+    return [Figure("what-if answer", float(np.median(kernel_ms)), "ms", 100, note=note)]

@@ -1,0 +1,155 @@
+"""What hours would do: memory after much searching and editing, and processes after kernels end."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+import psutil
+from desk import Desk, Figure
+
+MARK = "DTFM_LAB_INTERFACE_BENCH"
+"""in the environment of everything that the kernel starts, however far it wanders"""
+SEARCHES_WARM, EDITS_WARM = 3, 120
+"""before memory is first read: compiled code, the threads' arenas, the history's hundred documents"""
+GROWTH_WANTED = 10.0
+"""percent"""
+GONE_WITHIN_S = 10.0
+TIDYING = """
+import ctypes, gc
+gc.collect()
+getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)(0)
+"""
+EDITING = """
+import asyncio, copy, json
+edited = 0
+async def edit(n_edits):
+    global edited
+    edited = 0
+    drawing = bench.network_panel.drawing
+    for number in range(n_edits):
+        document = copy.deepcopy(drawing.document)
+        device = document["devices"][number % len(document["devices"])]
+        device["memory_gib"] = 16 + number % 7
+        drawing.document = document
+        edited += 1
+        await asyncio.sleep(0.03)
+"""
+
+
+def memory(desk: Desk, minutes: float, n_edits: int) -> list[Figure]:
+    desk.open_lab("worldwide")
+    desk.ask(EDITING)
+    kernel = desk.kernel
+    for _ in range(SEARCHES_WARM):
+        _search(desk, 5)
+    _edit(desk, EDITS_WARM)
+    before = _resident_bytes(desk, kernel), desk.heap_bytes()
+    _search(desk, 60 * minutes)
+    between = _resident_bytes(desk, kernel), desk.heap_bytes()
+    _edit(desk, n_edits)
+    after = _resident_bytes(desk, kernel), desk.heap_bytes()
+    return [
+        Figure(
+            f"memory of the {name} grows",
+            100 * (now - then) / then,
+            "%",
+            GROWTH_WANTED,
+            note=f"{then / 1e6:.0f} MB, {searched / 1e6:.0f} after {minutes:g} min of search, "
+            f"{now / 1e6:.0f} after {n_edits:,} edits",
+        )
+        for name, then, searched, now in zip(("kernel", "page"), before, between, after, strict=True)
+    ]
+
+
+def _resident_bytes(desk: Desk, kernel: psutil.Process) -> int:
+    """What the kernel holds; what it has freed and the C library has kept is given back first, where that is glibc."""
+    desk.ask(TIDYING)
+    return kernel.memory_info().rss
+
+
+def _search(desk: Desk, seconds: float) -> None:
+    desk.ask(
+        "panel = bench.plan_panel; panel.planner.value = 'evolutionary'; panel.speed.value = 'full speed'; "
+        f"panel.seconds.value = {seconds}"
+    )
+    desk.button("Plan").click()
+    desk.until("panel.search is not None", patience_s=10)
+    desk.until("panel.search is None", patience_s=seconds + 60)
+    desk.settle(3)
+
+
+def _edit(desk: Desk, n_edits: int) -> None:
+    desk.ask(f"editing = asyncio.get_running_loop().create_task(edit({n_edits}))")
+    desk.until("editing.done()", patience_s=60 + n_edits)
+    desk.ask("editing.result()")
+    desk.settle(3)
+
+
+def processes(desk: Desk) -> list[Figure]:
+    """Each case in a kernel of its own, which is ended in the middle of what it does."""
+    figures = []
+    for doing in ("search", "run"):
+        for how in ("shut down", "restarted"):
+            mark = secrets.token_hex(8)
+            desk.open(
+                [
+                    f"import os\nos.environ[{MARK!r}] = {mark!r}\n"
+                    "import dtfm_lab as lab\nbench = lab.Lab('lecture-hall')\nbench"
+                ]
+            )
+            desk.jupyter.run_all(desk.page)
+            desk.settle()
+            kernel = desk.kernel
+            _busy(desk, doing)
+            n_before = len(_descendants(kernel, mark))
+            if how == "shut down":
+                desk.jupyter.end_sessions()
+            else:
+                desk.jupyter.api(f"kernels/{desk.kernel_id}/restart", method="POST")
+            began_s = time.monotonic()
+            while (left := _alive(kernel, mark)) and time.monotonic() - began_s < GONE_WITHIN_S:
+                time.sleep(0.1)
+            note = f"{n_before} beside the kernel before, gone after {time.monotonic() - began_s:.1f} s"
+            note = f"left: {'; '.join(left)}" if left else note
+            figures.append(Figure(f"processes left: kernel {how} in a {doing}", len(left), "", 1, note=note))
+            desk.page.goto("about:blank")
+    return figures
+
+
+def _busy(desk: Desk, doing: str) -> None:
+    if doing == "search":
+        desk.ask("bench.plan_panel.seconds.value = 600; bench.plan_panel.planner.value = 'random'")
+        desk.button("Plan").click()
+        desk.until("bench.plan_panel.search is not None")
+        desk.settle()
+        return
+    desk.ask("bench.bench.plan = lab.plan(bench.topology, bench.job, seed=0, seconds=0.5)")
+    desk.ask("bench.run_panel.iterations.value = 10_000")
+    desk.button("Run").click()
+    desk.until("bench.run_panel.run is not None and len(bench.run_panel.run.losses) > 1")
+
+
+def _descendants(kernel: psutil.Process, mark: str) -> list[psutil.Process]:
+    """Of this kernel, also those that left its tree; not the kernel itself."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != kernel.pid and process.environ().get(MARK) == mark:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+    return found
+
+
+def _alive(kernel: psutil.Process, mark: str) -> list[str]:
+    """The kernel, if the same process still runs, and all that it started."""
+    found = [*([kernel] if kernel.is_running() else []), *_descendants(kernel, mark)]
+    lines = []
+    for process in found:
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE:
+                lines.append(f"{process.pid} {' '.join(process.cmdline())[:80]}")
+        except psutil.NoSuchProcess:
+            continue
+    return lines

@@ -1,0 +1,115 @@
+"""A search that is watched: what a pause takes, and what watching costs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+from desk import Counting, Desk, Figure
+
+NETWORK, PLANNER = "worldwide", "evolutionary"
+BEFORE_PAUSE_S, AFTER_PAUSE_S = 1.5, 1.5
+WATCHED_S, MARGIN_S, SKIPPED = 12.0, 1.0, 0.2
+MARKING = """
+import time, json
+marks = []
+curve = bench.plan_panel.curve
+def mark(_):
+    newest = max((rows[-1] for rows in curve.points.values() if len(rows)), key=lambda row: row[0], default=None)
+    if newest is not None:
+        marks.append((time.time(), time.process_time(), float(newest[0])))
+curve.observe(mark, "caption")
+"""
+UNWATCHED = """
+import json, sys, time
+import dtfm_lab as lab
+topology = lab.load_topology(sys.argv[1])
+bench = lab.Lab(topology)
+steps = lab.search(topology, bench.job, planner=sys.argv[2], seed=0, seconds=float(sys.argv[3]))
+print(json.dumps([(time.process_time(), step.evaluations) for step in steps]))
+"""
+
+
+def pause(desk: Desk) -> list[Figure]:
+    desk.open_lab(NETWORK)
+    desk.ask(MARKING)
+    desk.page.evaluate(
+        """() => addEventListener("click",
+        () => { window.clicked_s = (performance.timeOrigin + performance.now()) / 1000; }, true)"""
+    )
+    settled_s: dict[str, float] = {}
+    unready = []
+    for planner in desk.ask("print(json.dumps(list(bench.plan_panel.planner.options)))"):
+        _begin(desk, planner, seconds=600)
+        desk.settle(BEFORE_PAUSE_S)
+        desk.button("Pause").click()
+        clicked_s = desk.page.evaluate("window.clicked_s")
+        desk.settle(AFTER_PAUSE_S)
+        if desk.ask("print(json.dumps(bench.plan_panel.search is None))"):
+            unready.append(planner)  # it had proved its best before anybody could pause it
+        else:
+            settled_s[planner] = max(0.0, desk.ask("print(marks[-1][0] if marks else 0.0)") - clicked_s)
+        desk.ask("bench.plan_panel.search and bench.plan_panel.search.stop()")
+        desk.until("bench.plan_panel.search is None")
+    note = ", ".join(f"{planner} {seconds:.2f}" for planner, seconds in settled_s.items())
+    if unready:
+        note += f"; over before: {', '.join(unready)}"
+    return [Figure("pause settles, slowest planner", max(settled_s.values()), "s", 0.5, note=note)]
+
+
+def live(desk: Desk) -> list[Figure]:
+    desk.open_lab(NETWORK)
+    desk.ask(MARKING)
+    desk.page.locator(".dtfm-convergence").first.scroll_into_view_if_needed()
+    _begin(desk, PLANNER, WATCHED_S)
+    desk.settle(MARGIN_S)
+    counting = Counting(desk, ".dtfm-convergence", "paints", "drawn")
+    desk.settle(WATCHED_S - 2 * MARGIN_S)
+    rates = counting.rates()
+    desk.until("bench.plan_panel.search is None")
+    watched = np.array([(cpu_s, priced) for _, cpu_s, priced in desk.ask("print(json.dumps(marks))")])
+    share, pace = _same_work(watched, _unwatched())
+    what = f"{PLANNER} on {NETWORK}"
+    return [
+        Figure("live: curve drawn", rates.drawn, "frames/s", 12, at_least=True, note=what),
+        Figure("live: page", rates.page_frames, "frames/s", 50, at_least=True, note=what),
+        Figure("live: websocket", rates.received_bytes / 1000, "KB/s", 40, note=what),
+        Figure(
+            "live: evaluations per CPU second, of unwatched",
+            share,
+            "",
+            0.8,
+            at_least=True,
+            note=f"{pace:,.0f} watched",
+        ),
+    ]
+
+
+def _begin(desk: Desk, planner: str, seconds: float) -> None:
+    desk.ask(
+        f"panel = bench.plan_panel; panel.planner.value = {planner!r}; panel.speed.value = 'full speed'; "
+        f"panel.seconds.value = {seconds}; marks.clear()"
+    )
+    desk.button("Plan").click()
+    desk.until("panel.search is not None and marks", patience_s=20)
+
+
+def _unwatched() -> np.ndarray:
+    """(n, 2) CPU seconds and evaluations of the same search in a fresh process, without a view."""
+    command = [sys.executable, "-c", UNWATCHED, NETWORK, PLANNER, str(WATCHED_S)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    return np.array(json.loads(ended.stdout))
+
+
+def _same_work(watched: np.ndarray, unwatched: np.ndarray) -> tuple[float, float]:
+    """CPU seconds that the same evaluations took unwatched, of those that they took watched; and the watched pace.
+
+    A search begins slowly, with bounds and first groups, so the same stretch is compared: that in which both were,
+    less its first part.
+    """
+    most = min(watched[-1, 1], unwatched[-1, 1])
+    stretch = most * SKIPPED, most
+    cpu_s = [np.diff(np.interp(stretch, marks[:, 1], marks[:, 0]))[0] for marks in (watched, unwatched)]
+    return float(cpu_s[1] / cpu_s[0]), float(most * (1 - SKIPPED) / cpu_s[0])

@@ -1,0 +1,82 @@
+"""The Lab alone as a page, without a notebook around it: Voila serves it, and starts a kernel for each visitor."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tornado.web import RequestHandler
+from voila.app import Voila
+
+TEMPLATES = Path(__file__).parent / "page"
+TITLE = "dtfm_lab"
+EXTENSIONS = (
+    "@jupyter-widgets/jupyterlab-manager",
+    "@voila-dashboards/widgets-manager8",
+    "anywidget",
+    "jupyterlab-plotly",
+)
+"""of JupyterLab's, that the page loads; others want parts of it that Voila does not have"""
+IDLE_S, LOOK_EVERY_S = 600, 60
+"""a kernel that no page has talked to for so long is ended; a page that is closed ends its own at once"""
+
+
+def serve(network: str | None, *, ip: str, port: int, listening: Callable[[str], None]) -> None:
+    """Serve the Lab on this network, a blank canvas if None, until interrupted; kernels end with it.
+
+    ``listening`` is called once, with the address to open, which holds the token that lets a visitor in.
+    Where the port is taken, one near it is.
+    """
+    with tempfile.TemporaryDirectory(prefix="dtfm-lab-") as folder:
+        notebook = Path(folder) / f"{TITLE}.ipynb"
+        notebook.write_text(json.dumps(_notebook(network)))
+        page = LabPage(listening)
+        page.initialize([
+            str(notebook),
+            "--token",
+            f"--Voila.ip={ip}",
+            f"--Voila.port={port}",
+            "--Voila.log_level=ERROR",
+            f"--MappingKernelManager.cull_idle_timeout={IDLE_S}",
+            f"--MappingKernelManager.cull_interval={LOOK_EVERY_S}",
+            *(f"--VoilaConfiguration.extension_allowlist={name}" for name in EXTENSIONS),
+        ])  # fmt: skip
+        page.start()
+
+
+def _notebook(network: str | None) -> dict[str, object]:
+    """One cell. Kernels begin in the notebook's folder, but a visitor's files belong where the server was started."""
+    source = f"import os\nos.chdir({os.getcwd()!r})\nimport dtfm_lab as lab\nlab.Lab({network!r})"
+    code = {"cell_type": "code", "id": "lab", "metadata": {}, "execution_count": None, "outputs": []}
+    python = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return {
+        "cells": [code | {"source": source}],
+        "metadata": {"kernelspec": python, "title": TITLE},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+class LabPage(Voila):
+    """Voila under a template of ours: its own asks other machines for fonts."""
+
+    def __init__(self, listening: Callable[[str], None]) -> None:
+        super().__init__()
+        self._listening = listening
+
+    def setup_template_dirs(self) -> None:
+        super().setup_template_dirs()
+        self.template_paths.insert(0, str(TEMPLATES))
+        self.voila_configuration.prelaunch_hook = _give_cookie
+
+    def launch_browser(self) -> None:
+        """Voila would first open a file that asks for fonts, without the token."""
+        self._listening(self.display_url)
+
+
+def _give_cookie(visit: RequestHandler, **_: object) -> None:
+    """Without this cookie a page that is closed may not end its kernel; tornado sends it when asked what it is."""
+    _ = visit.xsrf_token

@@ -1,0 +1,218 @@
+"""JupyterLab, the page of the Lab and a Chromium on this machine, for tests and for benchmarks/interface."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Playwright
+
+REPOSITORY = Path(__file__).parents[2]
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+VIEWPORT = {"width": 1440, "height": 1000}
+PATIENCE_MS = 90_000  # a cold JupyterLab and kernel on a small machine
+CURRENT_KERNEL = "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel"
+
+
+@dataclass(frozen=True)
+class Jupyter:
+    """A JupyterLab server on this machine, which serves Notebook 7 too."""
+
+    url: str
+    token: str
+    folder: Path
+    """what it serves; notebooks are written here"""
+    pid: int
+
+    def api(self, path: str, method: str = "GET") -> list | dict | None:
+        request = urllib.request.Request(f"{self.url}/api/{path}", method=method)
+        request.add_header("Authorization", f"token {self.token}")
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            body = answer.read()
+        return json.loads(body) if body else None
+
+    def end_sessions(self) -> None:
+        """Kernels outlive their page; the next notebook must not find an old one."""
+        for session in self.api("sessions"):
+            self.api(f"sessions/{session['id']}", method="DELETE")
+
+    def open(self, page: Page, cells: Sequence[str], name: str = "test.ipynb", ui: str = "lab/tree") -> None:
+        """Write a notebook of these code cells and open it; ``ui`` is "notebooks" for Notebook 7."""
+        (self.folder / name).write_text(json.dumps(notebook(cells)))
+        page.goto(f"{self.url}/{ui}/{name}?token={self.token}&reset")
+        page.wait_for_function(f"() => {CURRENT_KERNEL}?.connectionStatus === 'connected'", timeout=PATIENCE_MS)
+
+    def run_all(self, page: Page) -> None:
+        page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
+
+
+@contextmanager
+def jupyter_server(root: Path) -> Iterator[Jupyter]:
+    """JupyterLab with a home of its own in this folder, so that nobody's settings or extensions matter."""
+    folder, config = root / "notebooks", root / "config"
+    folder.mkdir()
+    (config / "labconfig").mkdir(parents=True)
+    # The news pop-up covers buttons, and asks a server far away.
+    disabled = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
+    (config / "labconfig" / "page_config.json").write_text(json.dumps(disabled))
+    port, token = free_port(), secrets.token_hex(16)
+    command = [sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
+    command += ["--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"]
+    command += ["--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True"]
+    command += ["--LabApp.news_url=None", "--LabApp.collaborative=False"]
+    log = root / "jupyterlab.log"
+    with log.open("w") as output:
+        server = subprocess.Popen(command, env=own_environment(root), cwd=root, stdout=output, stderr=subprocess.STDOUT)
+    jupyter = Jupyter(f"http://127.0.0.1:{port}", token, folder, server.pid)
+    try:
+        _wait_until_up(jupyter, server, log)
+        yield jupyter
+    finally:
+        _end(server, signal.SIGTERM)
+
+
+@contextmanager
+def app_server(root: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Popen]]:
+    """``dtfm-lab app`` in this folder: the address to open, and the process."""
+    command = [sys.executable, "-c", "from dtfm_lab.cli import main; main()", "app", "--no-browser"]
+    command += [f"--port={free_port()}", *arguments]
+    log = root / "app.log"
+    with log.open("w") as output:
+        server = subprocess.Popen(command, env=own_environment(root), cwd=root, stdout=output, stderr=output)
+    try:
+        deadline = time.monotonic() + PATIENCE_MS / 1000
+        while not (said := re.search(r"the lab is at (\S+)", log.read_text())):
+            if time.monotonic() > deadline or server.poll() is not None:
+                raise RuntimeError(f"the page did not start:\n{log.read_text()[-2000:]}")
+            time.sleep(0.1)
+        yield said[1], server
+    finally:
+        _end(server, signal.SIGINT)
+
+
+def own_environment(root: Path) -> dict[str, str]:
+    return os.environ | {
+        "HOME": str(root),
+        "JUPYTER_CONFIG_DIR": str(root / "config"),
+        "JUPYTER_DATA_DIR": str(root / "data"),
+        "JUPYTER_RUNTIME_DIR": str(root / "runtime"),
+        "IPYTHONDIR": str(root / "ipython"),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])),
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _wait_until_up(jupyter: Jupyter, server: subprocess.Popen, log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            jupyter.api("status")
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
+
+
+def _end(server: subprocess.Popen, politely: signal.Signals) -> None:
+    if server.poll() is None:
+        server.send_signal(politely)
+    try:
+        server.wait(15)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def chromium(playwright: Playwright) -> Browser:
+    """The machine's Chromium, or else playwright's own."""
+    return playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM_FLAGS)
+
+
+@contextmanager
+def fresh_page(browser: Browser, **options: object) -> Iterator[Page]:
+    """A page that nobody used before. Afterwards: nothing was asked of another machine, and no script failed."""
+    context = browser.new_context(**({"viewport": VIEWPORT} | options))
+    page = context.new_page()
+    outside, errors = [], []
+    page.on("request", lambda sent: outside.append(sent.url) if leaves_the_machine(sent.url) else None)
+    page.on("pageerror", lambda error: None if _is_notebook_7s(error) else errors.append(str(error)))
+    try:
+        yield page
+    finally:
+        context.close()
+    assert outside == [], f"asked of other machines: {outside}"
+    assert errors == [], f"failed on the page: {errors}"
+
+
+def _is_notebook_7s(error: Exception) -> bool:
+    """Notebook 7.6 fails to read a setting's schema on an empty notebook too: nobody else's script is in the stack."""
+    frames = [line for line in (getattr(error, "stack", None) or "").splitlines() if line.strip().startswith("at ")]
+    return bool(frames) and all("/static/notebook/" in frame or "Promise.all" in frame for frame in frames)
+
+
+def leaves_the_machine(url: str) -> bool:
+    return url.startswith(("http:", "https:", "ws:", "wss:")) and "//127.0.0.1:" not in url
+
+
+def notebook(cells: Sequence[str]) -> dict:
+    def cell(index: int, source: str) -> dict:
+        kind = {"cell_type": "code", "execution_count": None, "outputs": []}
+        return {**kind, "id": f"cell-{index}", "metadata": {}, "source": source}
+
+    python = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    return {
+        "cells": [cell(index, source) for index, source in enumerate(cells)],
+        "metadata": python,
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+def ask(page: Page, code: str) -> str:
+    """Run code in the open notebook's kernel; what it printed. Raises RuntimeError with what the kernel raised."""
+    printed, error = page.evaluate(
+        f"""async (code) => {{
+            const future = {CURRENT_KERNEL}.requestExecute({{ code }});
+            let printed = "";
+            let error = null;
+            future.onIOPub = (message) => {{
+                const {{ header, content }} = message;
+                if (header.msg_type === "stream") printed += content.text;
+                if (header.msg_type === "error") error = `${{content.ename}}: ${{content.evalue}}`;
+            }};
+            await future.done;
+            return [printed, error];
+        }}""",
+        code,
+    )
+    if error is not None:
+        raise RuntimeError(error)
+    return printed.strip()

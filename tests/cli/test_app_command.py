@@ -1,0 +1,26 @@
+"""``dtfm-lab app``: mistakes are said before anything is served. What it serves is looked at in tests/browser."""
+
+import importlib.util
+
+import pytest
+
+
+def test_a_network_that_nobody_knows_is_refused(shell):
+    pytest.importorskip("voila", reason="the page needs voila")
+    status, _, line = shell("app", "atlantis", "--no-browser")
+    assert status == 2
+    assert "'atlantis'" in line
+    assert "lecture-hall" in line
+
+
+def test_without_voila_it_says_what_to_install(shell, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    status, _, line = shell("app")
+    assert status == 2
+    assert "pip install 'dtfm_lab[app]'" in line
+
+
+def test_a_port_is_a_number_of_a_port(shell):
+    status, _, line = shell("app", "--port", "70000")
+    assert status == 2
+    assert "70000 is not in the range 1<=x<=65535" in line

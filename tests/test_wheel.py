@@ -1,0 +1,92 @@
+"""What pip installs: whole, small, and enough to work without the repository, without Node and without a network."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("hatchling", reason="the wheel is built by hatchling")
+
+REPOSITORY = Path(__file__).parents[1]
+STATIC = "dtfm_lab/widgets/static/"
+SCRIPTS_BYTES = 700_000
+"""all JavaScript together, minified"""
+
+WORK = """
+from pathlib import Path
+import dtfm_lab as lab
+from dtfm_lab.widgets.view import View
+
+def views(widget):
+    inside = [view for child in getattr(widget, "children", ()) for view in views(child)]
+    return [widget] if isinstance(widget, View) else inside
+
+here = Path(lab.__file__).parent
+bench = lab.Lab("lecture-hall")
+assert len(views(bench)) > 3
+for view in views(bench):
+    assert view.keys and view._esm
+plan = lab.plan(bench.topology, bench.job, seconds=0.2, seed=0)
+assert lab.simulate(plan).iteration_s > 0
+print(here)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built with an empty PATH: nothing but Python."""
+    folder = tmp_path_factory.mktemp("wheel")
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--wheel-dir", str(folder)]
+    pip(["wheel", *options, str(REPOSITORY)])
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def pip(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PATH": ""}, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_the_wheel_holds_all_that_the_repository_shows(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
+    for folder in ("dtfm_lab", "topologies"):
+        for path in (REPOSITORY / folder).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                name = path.relative_to(REPOSITORY).as_posix()
+                inside = name if folder == "dtfm_lab" else f"dtfm_lab/{name}"
+                assert inside in sizes, f"{inside} is not in the wheel"
+                assert sizes[inside] == path.stat().st_size
+    licences = [name for name in sizes if name.endswith(("licenses/LICENSE", f"{STATIC}LICENSES.txt"))]
+    assert len(licences) == 2, licences
+    assert not [name for name in sizes if name.startswith(("tests/", "benchmarks/", "js/"))]
+
+
+def test_every_canvas_is_there_built_and_all_together_are_small(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        scripts = {
+            entry.filename.removeprefix(STATIC).removesuffix(".js"): entry.file_size
+            for entry in archive.infolist()
+            if entry.filename.startswith(STATIC) and entry.filename.endswith(".js")
+        }
+    assert set(scripts) == {path.stem for path in (REPOSITORY / "js" / "src").glob("*.js")}
+    assert sum(scripts.values()) < SCRIPTS_BYTES, scripts
+
+
+def test_the_lab_works_from_the_installed_files(wheel, tmp_path):
+    target = tmp_path / "installed"
+    pip(["install", "--no-deps", "--no-index", "--quiet", "--target", str(target), str(wheel)])
+    found = subprocess.run(
+        [sys.executable, "-c", WORK],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(target), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert found.returncode == 0, found.stderr
+    assert Path(found.stdout.strip()) == target / "dtfm_lab"
