@@ -1,0 +1,81 @@
+"""The world map without a browser: what it sends to the page, and its picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dtfm_lab as lab
+from dtfm_lab.figures.world import land_rings
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab.widgets.documents import document_of
+from dtfm_lab.widgets.drawing import Drawing
+from dtfm_lab.widgets.filling import filled
+from dtfm_lab.widgets.map_editor import MapEditor
+from dtfm_lab.widgets.map_view import MapView
+
+
+def editor(name: str) -> MapEditor:
+    return MapEditor(Drawing(document_of(lab.load_topology(name))))
+
+
+def test_the_outline_arrives_as_whole_tenths_of_degrees() -> None:
+    tenths = np.frombuffer(MapView().land, "<i2")
+    rings, at = [], 0
+    while at < len(tenths):
+        count = int(tenths[at])
+        rings.append(tenths[at + 1 : at + 1 + 2 * count].reshape(count, 2) / 10)
+        at += 1 + 2 * count
+    assert len(rings) == len(land_rings())
+    for sent, ring in zip(rings, land_rings(), strict=True):
+        np.testing.assert_allclose(sent, ring, atol=1e-9)
+
+
+def test_regions_are_placed_by_their_names_as_these_change() -> None:
+    map_editor = editor("worldwide")
+    document = map_editor.canvas.document
+    assert set(map_editor.canvas.places) == {region["name"] for region in document["regions"]}
+    assert map_editor.canvas.places["Tokyo"] == [139.7, 35.7]
+    renamed = [{**region, "name": region["name"].replace("Tokyo", "rack 7")} for region in document["regions"]]
+    map_editor.canvas.drawing.document = {**document, "regions": renamed}
+    assert "rack 7" not in map_editor.canvas.places
+    assert len(map_editor.canvas.places) == 7
+
+
+def test_new_devices_are_what_is_chosen_while_the_drawing_offers_it() -> None:
+    map_editor = editor("volunteers")
+    map_editor.canvas.gpus = ["RTX 4090", "T4"]
+    assert map_editor.canvas.gpu == "RTX 4090"
+    map_editor.gpu.value = "T4"
+    assert map_editor.canvas.gpu == "T4"
+    map_editor.canvas.gpus = ["A100", "T4"]
+    assert map_editor.canvas.gpu == "T4"
+    map_editor.canvas.gpus = ["A100"]
+    assert map_editor.canvas.gpu == "A100"
+
+
+@pytest.mark.parametrize("name", ["worldwide", "ten-cities", "regional", "volunteers"])
+def test_the_picture_stands_alone_small_and_with_every_region(name: str) -> None:
+    canvas = editor(name).canvas
+    picture = canvas.picture()
+    assert picture.startswith("<svg xmlns=")
+    assert len(picture) < 60_000
+    assert "http" not in picture.replace("http://www.w3.org/2000/svg", "")
+    assert all(f">{region['name']}<" in picture for region in canvas.document["regions"])
+
+
+def test_filled_pairs_are_dotted_in_the_picture() -> None:
+    canvas = editor("regional").canvas
+    assert "stroke-dasharray" not in canvas.picture()
+    canvas.document = {**canvas.document, "between": [], "fill": "distance"}
+    canvas.filled = filled(canvas.document)
+    assert canvas.picture().count("stroke-dasharray") == 6
+
+
+def test_a_network_in_no_known_place_has_words_and_no_picture() -> None:
+    canvas = editor("spot").canvas
+    assert canvas.picture() == ""
+    assert canvas.words() == "World map of spot: 0 devices in 0 cities, 64 in no known place"
+    assert MapView().words() == "World map of untitled: 0 devices in 0 cities"

@@ -1,0 +1,249 @@
+"""The matrix of links without a browser: cells picked in Python, fields typed into, and the drawing after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dtfm_lab as lab
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab.widgets.documents import document_of, topology_of
+from dtfm_lab.widgets.drawing import Drawing
+from dtfm_lab.widgets.link_edits import Change, change_inside, change_pair, set_links
+from dtfm_lab.widgets.link_origins import Origin, spoken
+from dtfm_lab.widgets.matrix_editor import REGIONS, MatrixEditor
+from dtfm_lab.widgets.matrix_view import CAPPED
+
+NAMES = ["a0", "a1", "b0", "b1", "loose"]
+speeds = st.tuples(st.sampled_from([1.0, 7.0, 40.0]), st.sampled_from([0.1, 1.0, 10.0]))
+pairs = st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)).filter(lambda pair: pair[0] != pair[1])
+
+
+def line(speed: tuple[float, float]) -> dict[str, float]:
+    return {"latency_ms": speed[0], "bandwidth_gbps": speed[1]}
+
+
+def document(
+    links: dict[tuple[str, str], tuple[float, float]] | None = None, between: list[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """Two devices in each of Tokyo and Lisbon, and a loose one."""
+    regions = ["Tokyo", "Tokyo", "Lisbon", "Lisbon", ""]
+    where = enumerate(zip(NAMES, regions, strict=True))
+    drawn = [{"name": n, "region": r, "gpu": "T4", "x": 9.0 * i, "y": 0.0} for i, (n, r) in where]
+    return {
+        "name": "five",
+        "devices": drawn,
+        "regions": [{"name": "Tokyo", **line((2, 10))}, {"name": "Lisbon", **line((3, 5))}],
+        "between": between or [],
+        "links": [{"source": a, "target": b, **line(s), "one_way": True} for (a, b), s in (links or {}).items()],
+        "default": line((50, 0.5)),
+    }
+
+
+def meant(drawn: dict[str, Any]) -> dict[tuple[str, str], tuple[float, float]]:
+    """{(source, target): (ms, Gbit/s)} of the topology that a document draws."""
+    latency, bandwidth = topology_of(drawn).to_matrices()
+    return {
+        (a, b): (round(latency.loc[a, b], 9), round(bandwidth.loc[a, b], 9)) for a in NAMES for b in NAMES if a != b
+    }
+
+
+def editor_of(drawn: dict[str, Any]) -> MatrixEditor:
+    """An editor whose drawing is understood at once, as the network's panel does it."""
+    editor = MatrixEditor(Drawing(drawn))
+    editor.show(topology_of(drawn))
+    editor.canvas.drawing.observe(lambda change: editor.show(topology_of(change["new"])), "document")
+    return editor
+
+
+documents = st.builds(
+    document,
+    st.dictionaries(pairs, speeds, max_size=6),
+    st.lists(
+        st.one_of(
+            st.builds(lambda s: {"regions": ["Tokyo", "Lisbon"], **line(s)}, speeds),
+            st.builds(lambda s: {"from": "Lisbon", "to": "Tokyo", **line(s)}, speeds),
+        ),
+        max_size=2,
+        unique_by=lambda one: "regions" in one,
+    ),
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(documents, st.booleans())
+def test_what_is_said_of_each_link_is_what_the_topology_has(drawn: dict[str, Any], by_distance: bool) -> None:
+    drawn = {**drawn, "fill": "distance" if by_distance else "default"}
+    topology, said = topology_of(drawn), spoken(drawn, NAMES)
+    off = ~np.eye(len(NAMES), dtype=bool)
+    np.testing.assert_allclose(said.latency_ms[off], topology.latency_s[off] * 1e3)
+    np.testing.assert_allclose(said.bandwidth_gbps[off], topology.bandwidth_bytes_per_s[off] * 8e-9)
+    assert (said.origin[off] > Origin.NOWHERE).all()
+    assert (said.origin[~off] == Origin.NOWHERE).all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(documents, st.dictionaries(pairs, speeds, max_size=5))
+def test_setting_links_changes_these_and_no_others(drawn: dict[str, Any], new: dict[Any, Any]) -> None:
+    assert meant(set_links(drawn, new)) == {**meant(drawn), **new}
+
+
+@settings(deadline=None, max_examples=40)
+@given(documents, speeds, st.booleans(), st.booleans())
+def test_a_pair_of_regions_changes_as_a_whole(
+    drawn: dict[str, Any], speed: tuple[float, float], both_ways: bool, by_distance: bool
+) -> None:
+    drawn = {**drawn, "fill": "distance" if by_distance else "default"}
+    latency_ms, gbps = speed
+    after = change_pair(
+        drawn, "Tokyo", "Lisbon", Change(latency_ms=latency_ms, bandwidth_gbps=gbps), both_ways=both_ways
+    )
+    there = {(a, b) for a in ("a0", "a1") for b in ("b0", "b1")}
+    changed = there | ({(b, a) for a, b in there} if both_ways else set())
+    assert meant(after) == {pair: speed if pair in changed else was for pair, was in meant(drawn).items()}
+    assert not {(link["source"], link["target"]) for link in after["links"]} & changed
+
+
+@settings(deadline=None, max_examples=40)
+@given(documents, st.sampled_from([1.0, 40.0]))
+def test_a_latency_for_a_region_leaves_every_bandwidth(drawn: dict[str, Any], latency_ms: float) -> None:
+    after = change_inside(drawn, "Tokyo", Change(latency_ms=latency_ms))
+    inside = {("a0", "a1"), ("a1", "a0")}
+    assert meant(after) == {p: (latency_ms, was[1]) if p in inside else was for p, was in meant(drawn).items()}
+
+
+def test_links_that_agree_both_ways_share_a_line() -> None:
+    drawn = set_links(document(), {("a0", "b0"): (9.0, 1.0), ("b0", "a0"): (9.0, 1.0)})
+    assert drawn["links"] == [{"source": "a0", "target": "b0", **line((9, 1)), "one_way": False}]
+    (there, back) = set_links(drawn, {("b0", "a0"): (9.0, 2.0)})["links"]
+    assert there["one_way"]
+    assert back["one_way"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"latency_ms": -1.0}, "latency is -1 ms; wanted 0 or more"),
+        ({"bandwidth_gbps": 0.0}, "bandwidth is 0 Gbit/s; wanted more than 0"),
+        ({"bandwidth_gbps": float("nan")}, "bandwidth is nan Gbit/s"),
+    ],
+)
+def test_a_change_that_no_link_can_have_is_refused(change: dict[str, float], told: str) -> None:
+    with pytest.raises(lab.LabError, match=told):
+        Change(**change)
+
+
+def test_the_page_gets_numbers_region_by_region() -> None:
+    topology = lab.Topology.from_matrices(
+        np.arange(16).reshape(4, 4), np.full((4, 4), 0.5), names=list("wxyz"), regions=["Lima", "Oslo", "Lima", "Oslo"]
+    )
+    canvas = editor_of(document_of(topology)).canvas
+    assert canvas.names == ["w", "y", "x", "z"]
+    assert canvas.blocks == [["Lima", 2], ["Oslo", 2]]
+    assert canvas.values().tolist() == [[0, 2, 1, 3], [8, 0, 9, 11], [4, 6, 0, 7], [12, 14, 13, 0]]
+    assert "12 links: 1 to 14 ms" in canvas.words()
+
+
+def test_a_card_that_caps_is_told() -> None:
+    canvas = editor_of(document_of(lab.load_topology("volunteers"))).canvas
+    assert (np.frombuffer(canvas.origin, "u1") >= CAPPED).any()
+    assert not (np.frombuffer(editor_of(document()).canvas.origin, "u1") >= CAPPED).any()
+
+
+def test_typing_a_latency_changes_the_picked_link_both_ways_or_one_way() -> None:
+    editor = editor_of(document())
+    before = meant(document())
+    editor.canvas.picked = [0, 2, 0, 2]
+    assert (editor.latency_ms.value, editor.bandwidth_gbps.value) == ("50", "0.5")
+    editor.latency_ms.value = "12.5"
+    once = {**before, ("a0", "b0"): (12.5, 0.5), ("b0", "a0"): (12.5, 0.5)}
+    assert meant(editor.canvas.document) == once
+    editor.both_ways.value = False
+    editor.bandwidth_gbps.value = "2"
+    assert meant(editor.canvas.document) == {**once, ("a0", "b0"): (12.5, 2.0)}
+    assert editor.canvas.drawing.can_undo
+
+
+def test_a_rectangle_is_edited_in_one_step_and_shows_the_range_where_links_differ() -> None:
+    editor = editor_of(document({("a0", "b0"): (7.0, 1.0)}))
+    editor.canvas.picked = [1, 3, 0, 2]
+    assert (editor.latency_ms.value, editor.latency_ms.placeholder) == ("", "7 – 50")
+    editor.latency_ms.value = "20"
+    changed = {(a, b): meant(editor.canvas.document)[a, b] for a in ("a0", "a1") for b in ("b0", "b1")}
+    assert {ms for ms, _ in changed.values()} == {20.0}
+    assert changed["a0", "b0"] == (20.0, 1.0)
+    assert changed["a1", "b1"] == (20.0, 0.5)
+    editor.canvas.drawing.undo()
+    assert not editor.canvas.drawing.can_undo
+
+
+def test_a_pair_of_regions_is_written_as_one_line() -> None:
+    editor = editor_of(document())
+    editor.canvas.picked = [0, 2, 1, 3]
+    editor.scope.value = REGIONS
+    editor.bandwidth_gbps.value = "0.25"
+    assert editor.canvas.document["between"] == [{"regions": ["Tokyo", "Lisbon"], **line((50, 0.25))}]
+    editor.canvas.picked = [0, 0, 1, 1]
+    editor.latency_ms.value = "4"
+    assert editor.canvas.document["regions"][0] == {"name": "Tokyo", **line((4, 10))}
+
+
+@pytest.mark.parametrize("entry", ["fast", "-3", "nan"])
+def test_an_entry_that_cannot_be_is_refused_in_place(entry: str) -> None:
+    editor = editor_of(document())
+    editor.canvas.picked = [0, 2, 0, 2]
+    editor.latency_ms.value = entry
+    assert "wanted" in editor.told.value
+    assert editor.canvas.document == document()
+
+
+def test_a_device_without_a_region_has_no_pair_of_regions() -> None:
+    editor = editor_of(document())
+    editor.canvas.picked = [0, 4, 0, 4]
+    editor.scope.value = REGIONS
+    editor.latency_ms.value = "3"
+    assert "without a region" in editor.told.value
+    assert editor.canvas.document == document()
+
+
+def test_a_link_selected_elsewhere_is_picked_unless_it_is_among_those_picked() -> None:
+    canvas = editor_of(document()).canvas
+    canvas.drawing.selected_link = ["b1", "a0"]
+    assert canvas.picked_links() == [("b1", "a0")]
+    canvas.picked = [2, 0, 3, 1]
+    canvas.drawing.selected_link = ["b0", "a1"]
+    assert canvas.picked == [2, 0, 3, 1]
+    canvas.drawing.selected_link = ["gone", "a1"]
+    assert canvas.picked == [2, 0, 3, 1]
+
+
+def test_a_hidden_matrix_gets_its_numbers_when_it_is_shown() -> None:
+    editor = MatrixEditor(Drawing(document()))
+    editor.canvas.leave()
+    editor.show(topology_of(document()))
+    assert editor.canvas.latency_ms == b""
+    assert editor.canvas.topology is not None
+    editor.canvas.follow()
+    assert len(editor.canvas.latency_ms) == 4 * 25
+    editor.show(None)
+    assert editor.canvas.names == []
+    assert editor.canvas.picture() == ""
+    assert editor.canvas.words() == "Matrix of links: no link yet"
+
+
+@pytest.mark.parametrize("n", [2, 24, 256])
+def test_the_picture_is_small_whatever_the_network(n: int) -> None:
+    rng = np.random.default_rng(0)
+    topology = lab.Topology.from_matrices(rng.uniform(1, 300, (n, n)), rng.uniform(0.1, 9, (n, n)))
+    editor = MatrixEditor(Drawing(document()))
+    editor.show(topology)
+    picture = editor.canvas.picture()
+    assert picture.startswith("<svg xmlns=")
+    assert "image/png;base64" in picture
+    assert len(picture) < 60_000
