@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -11,6 +12,7 @@ from dtfm_lab.domain.errors import LabError
 FRAME_S = 0.066
 """between two looks at what a search or a run has produced"""
 
+logger = logging.getLogger(__name__)
 _running: set[asyncio.Task[None]] = set()
 
 
@@ -22,6 +24,9 @@ def begin(work: Coroutine[Any, Any, None], complain: Callable[[str], None]) -> a
             await work
         except LabError as error:
             complain(str(error))
+        except Exception as error:  # a mistake of ours: said where the person looks, and whole in the log
+            logger.exception("work that a button started has failed")
+            complain(f"this should not have happened: {type(error).__name__}: {error}")
 
     task = asyncio.get_running_loop().create_task(guarded())
     _running.add(task)

@@ -112,9 +112,8 @@ async def test_a_drawing_that_is_not_valid_is_said_and_nothing_is_lost() -> None
     editor = bench.network_panel.editor
     broken = editor.document | {"default": {"latency_ms": -5, "bandwidth_gbps": 0.1}}
     editor.document = broken
-    assert "latency_ms" in editor.problem
-    assert bench.topology is None
-    assert bench.plan_panel.plan.disabled
+    assert "latency (ms) is -5" in editor.problem
+    assert len(bench.topology) == 8, "the network before stays in force"
     editor.document = broken | {"default": {"latency_ms": 5, "bandwidth_gbps": 0.1}}
     assert editor.problem == ""
     assert len(bench.topology) == 8
@@ -278,35 +277,6 @@ async def test_a_choice_that_real_runs_cannot_play_is_refused_in_one_line_until_
 
 
 @on_a_loop
-async def test_devices_are_disturbed_by_buttons_and_what_became_of_them_is_told() -> None:
-    pytest.importorskip("torch")
-    bench = await planned("lecture-hall", n_stages=4, n_replicas=2)
-    panel, faults = bench.run_panel, bench.run_panel.faults
-    assert set(faults.device.options) == {d.name for d in bench.topology.devices}
-    assert all(button.disabled for button in faults.buttons)
-    panel.iterations.value = 500
-    panel.start.click()
-    assert panel.start.disabled
-    await until(lambda: len(panel.run.losses) > 0)
-    faults.device.value = "alan"
-    faults.slow.click()
-    faults.slow.click()
-    assert "alan is 4 x slower" in faults.log.value
-    faults.resume.click()
-    assert "alan" not in faults.log.value
-    faults.device.value = "grace"
-    faults.kill.click()
-    await until(lambda: "grace was killed by SIGKILL in iteration" in faults.log.value)
-    again = len(panel.run.losses)
-    await until(lambda: len(panel.run.losses) > again)
-    panel.stop.click()
-    await until(lambda: bench.comparison is not None)
-    assert bench.measured.context.faults[0].device == "grace"
-    assert all(button.disabled for button in faults.buttons)
-    assert 'download="losses.csv"' in panel.written.value
-
-
-@on_a_loop
 async def test_a_killed_worker_that_nobody_can_replace_is_told_and_the_lab_can_run_again() -> None:
     pytest.importorskip("torch")
     bench = await planned("lecture-hall", n_stages=8, n_replicas=1)
@@ -359,6 +329,6 @@ async def test_files_are_saved_opened_and_refused_in_words() -> None:
 def test_a_reader_without_widgets_is_told_what_was_here() -> None:
     bundle = lab.Lab("lecture-hall")._repr_mimebundle_()
     assert bundle["text/plain"] == "dtfm_lab.Lab on lecture-hall (8 devices) with job small: run the cell to use it"
-    assert bundle["text/html"] == f"<em>{bundle['text/plain']}</em>"
+    assert bundle["image/svg+xml"].startswith("<svg")
     assert "application/vnd.jupyter.widget-view+json" in bundle
     assert "a blank canvas" in lab.Lab()._repr_mimebundle_()["text/plain"]
