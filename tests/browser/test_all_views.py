@@ -6,7 +6,10 @@ expect = pytest.importorskip("playwright.sync_api", reason="the browser tests ne
 
 VIEWS = """
 import numpy as np
-from dtfm_lab.widgets import CandidatesView, ConvergenceView, GanttView, GroupsView, TopologyEditor
+from dtfm_lab.widgets import (
+    CandidatesView, ConvergenceView, DevicesView, GanttView, GroupsView, LossView, MapView, MatrixView, ResidualsView,
+    TopologyEditor,
+)
 
 document = {
     "name": "flat",
@@ -14,7 +17,11 @@ document = {
     "regions": [], "between": [], "links": [], "default": {"latency_ms": 50.0, "bandwidth_gbps": 1.0},
 }
 editor = TopologyEditor(document=document, gpus=["T4"])
+world = MapView(document=document)
+matrix = MatrixView(document=document)
 curve = ConvergenceView()
+devices = DevicesView(devices=[{"name": "ada", "stage": 0, "stages": "0", "pipeline": 0, "region": ""}])
+losses, residuals = LossView(), ResidualsView()
 groups = GroupsView(
     groups=[{"stage": s, "devices": [f"d{s}"], "cost_s": 1.0} for s in range(3)],
     weights=[[0, 1, 2], [1, 0, 1], [2, 1, 0]],
@@ -26,11 +33,11 @@ gantt.set_predicted([0, 1], [1, 2], [0, 1], [0, 0], [0, 1], rows=["ada", "bob"],
     {"name": "forward", "color": "#0072B2", "shades": ["#0072B2"], "edge": "", "message": False},
 ])
 """
-SHOWN = ["editor", "curve", "groups", "table", "gantt"]
+SHOWN = ["editor", "world", "matrix", "curve", "groups", "table", "gantt", "devices", "losses", "residuals"]
 
 
 def test_every_view_follows_the_theme(page, open_notebook, set_theme):
-    open_notebook(page, [VIEWS, *SHOWN, "curve.extend([[1, .1, 9, 2]])"])
+    open_notebook(page, [VIEWS, *SHOWN, "curve.extend([[1, .1, 9, 2, 9]])"])
     page.wait_for_selector(".dtfm-gantt[data-predicted='2']", timeout=90_000)
     colours = "() => [...document.querySelectorAll('.dtfm')].map((view) => getComputedStyle(view).backgroundColor)"
     label = "() => document.querySelector('.dtfm-stage')._cyreg.cy.getElementById('device:ada').style('color')"
