@@ -7,6 +7,7 @@ import difflib
 import json
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -39,16 +40,24 @@ class Section(BaseModel):
     @classmethod
     def _known_keys(cls, data: Any) -> Any:
         if isinstance(data, dict):
-            fields = cls.model_fields | {field.alias: field for field in cls.model_fields.values() if field.alias}
-            known = {field.alias or name for name, field in cls.model_fields.items()}
+            truths = _truths(cls)
             for key, value in data.items():
-                if isinstance(value, bool) and key in fields and not _holds_truth(fields[key].annotation):
-                    raise ValueError(f"{key} is {value}; wanted no truth value (in YAML, yes as text needs quotes)")
-                if key not in fields:
+                if key not in truths:
+                    known = {field.alias or name for name, field in cls.model_fields.items()}
                     near = difflib.get_close_matches(str(key), sorted(known), n=1)
                     hint = f"did you mean {near[0]!r}? " if near else ""
                     raise ValueError(f"unknown key {shortened(key)}; {hint}known: {', '.join(sorted(known))}")
+                if (value is True or value is False) and not truths[key]:
+                    raise ValueError(f"{key} is {value}; wanted no truth value (in YAML, yes as text needs quotes)")
         return data
+
+
+@cache  # a network may have tens of thousands of sections
+def _truths(kind: type[Section]) -> dict[str, bool]:
+    """Every key that a section may have, by name and by alias, and whether it may hold a truth value."""
+    named = [(name, field) for name, field in kind.model_fields.items()]
+    named += [(field.alias, field) for field in kind.model_fields.values() if field.alias]
+    return {name: _holds_truth(field.annotation) for name, field in named}
 
 
 class _Loader(yaml.SafeLoader):

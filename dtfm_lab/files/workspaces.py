@@ -8,7 +8,7 @@ import math
 import os
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,9 +16,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.domain.checks import plain
+from dtfm_lab.domain.device import shortened
+from dtfm_lab.domain.errors import FileError, JobError, LabError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.links import QUEUEING
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Action
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.trace import RunContext, Trace
@@ -121,6 +125,7 @@ def workspace_from_mapping(data: dict[str, Any], *, where: str = "workspace") ->
     require_version(data, "dtfm_workspace", where)
     try:
         file = parse(WorkspaceFile, data, where)
+        _check_choices(file)
     except FileError:
         raise
     except LabError as error:  # a job or a context that checks itself
@@ -162,6 +167,18 @@ def load_workspace(path: str | os.PathLike[str]) -> WorkspaceState:
     """Raises FileError in one line for what is no workspace, of a newer version, or damaged."""
     path = Path(path)
     return workspace_from_mapping(read_mapping(path), where=path.name)
+
+
+def _check_choices(file: WorkspaceFile) -> None:
+    """Names that there are; whether the plan's job allows their values is for the job to say. A schedule may be one
+    of a person's own."""
+    plain("the chosen schedule", file.schedule)
+    if file.queueing not in QUEUEING:
+        raise unknown("queueing", file.queueing, QUEUEING)
+    known = [each.name for each in fields(Job)]
+    for choice in file.choices:
+        if choice not in known:
+            raise JobError(f"choices: {shortened(choice)} is no field of a job; wanted one such as recompute")
 
 
 def _network(section: dict[str, Any], where: str) -> Topology:

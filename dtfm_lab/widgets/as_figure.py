@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import ipywidgets as w
 import plotly.graph_objects as go
-from IPython.display import display
+import plotly.io as pio
 
 from dtfm_lab import figures
 from dtfm_lab.widgets.bench import Bench
@@ -37,8 +37,7 @@ class AsFigure:
 
     def _press(self) -> None:
         if self.output.outputs:
-            self.output.outputs = ()
-            self._name()
+            self.put_away()
         elif not self.button.disabled:
             begin(self._draw(), self._complain)
 
@@ -52,8 +51,17 @@ class AsFigure:
             self._complain("there is nothing to draw as a figure yet")
             return
         self.figure = figures.theme(made, dark=self._bench is not None and self._bench.dark)
-        with self.output:
-            display(self.figure)
+        # not ``display`` inside the output: what a task displays is not captured, the cell is long over
+        data = pio.renderers["plotly_mimetype"].to_mimebundle(self.figure.to_dict())
+        words = figures.alt_text(self.figure)
+        self.output.outputs = (
+            {"output_type": "display_data", "data": {**data, "text/plain": words}, "metadata": {}},
+        )
+        self._name()
+
+    def put_away(self) -> None:
+        """Hide the figure, where one is shown."""
+        self.output.outputs = ()
         self._name()
 
     def _name(self) -> None:

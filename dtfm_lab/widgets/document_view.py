@@ -20,7 +20,7 @@ class DocumentView(View):
     ``follow``: its traits would travel to the page at every edit.
     """
 
-    document = traitlets.Dict().tag(sync=True)
+    document = traitlets.Dict().tag(sync=True, echo_update=False)  # a page need not hear again what it drew
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """names of the selected devices"""
     selected_link = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -39,6 +39,13 @@ class Drawing(traitlets.HasTraits):
         self._travelling = False
         self.observe(self._record, "document")
 
+    @traitlets.validate("document")
+    def _share(self, proposal: dict[str, Any]) -> Document:
+        """What did not change is the document's before, so that a history of large networks stays small."""
+        before: Document = self._trait_values.get("document", {})
+        new: Document = proposal["value"]
+        return {key: _shared(value, before[key]) if key in before else value for key, value in new.items()}
+
     def undo(self) -> None:
         self._travel(self._before, self._after)
 
@@ -55,6 +62,7 @@ class Drawing(traitlets.HasTraits):
         self._before.clear()
         self._after.clear()
         self._tell()
+        self.selected, self.selected_link = [], []
 
     def _record(self, change: dict[str, Any]) -> None:
         if not self._travelling:
@@ -75,3 +83,15 @@ class Drawing(traitlets.HasTraits):
 
     def _tell(self) -> None:
         self.can_undo, self.can_redo = bool(self._before), bool(self._after)
+
+
+def _shared(new: Any, before: Any) -> Any:
+    """``new``, made of the parts of ``before`` where they are equal: beginning and end of a list, or all of it."""
+    if new == before:
+        return before
+    if not isinstance(new, list) or not isinstance(before, list):
+        return new
+    most = min(len(new), len(before))
+    head = next((i for i in range(most) if new[i] != before[i]), most)
+    tail = next((i for i in range(most - head) if new[-1 - i] != before[-1 - i]), most - head)
+    return [*before[:head], *new[head : len(new) - tail], *before[len(before) - tail :]]

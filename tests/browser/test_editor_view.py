@@ -63,6 +63,13 @@ class EditorPage:
         node = self.stage.evaluate("(stage, id) => stage._cyreg.cy.getElementById(id).renderedPosition()", element)
         return self.at(node["x"] + dx, node["y"] + dy)
 
+    def middle(self, line):
+        """Where a line is in the middle, from the stage's corner."""
+        return self.stage.evaluate(
+            "(stage, id) => { const { x, y } = stage._cyreg.cy.getElementById(id).renderedMidpoint(); return [x, y]; }",
+            line,
+        )
+
     def click(self, element, dx=0, dy=0, **options):
         self.page.mouse.click(*self.place(element, dx, dy), **options)
         self.page.wait_for_timeout(150)
@@ -123,14 +130,56 @@ def test_arrow_keys_move_what_is_selected(page, editor, eventually):
 def test_dragging_from_device_to_device_links_them_and_the_panel_edits_the_link(page, editor, eventually):
     editor.tool("Link")
     editor.drag(editor.place("device:bob"), editor.place("device:gus"))
-    link = {"source": "bob", "target": "gus", "latency_ms": 50, "bandwidth_gbps": 1, "one_way": False}
+    link = {"source": "bob", "target": "gus", "one_way": False, "latency_ms": 50, "bandwidth_gbps": 1}
     eventually(page, "editor.document['links'][1:]", [link])
+    eventually(page, "editor.selected_link", ["bob", "gus"])
     editor.enter("bandwidth", "0.25")
-    page.locator(".dtfm-side [name=one-way]").check()
-    page.get_by_role("button", name="Swap direction").click()
-    swapped = {"source": "gus", "target": "bob", "latency_ms": 50, "bandwidth_gbps": 0.25, "one_way": True}
-    eventually(page, "editor.document['links'][1:]", [swapped])
-    eventually(page, "len(messages)", 4)
+    eventually(page, "editor.document['links'][1:]", [{**link, "bandwidth_gbps": 0.25}])
+    eventually(page, "len(messages)", 2)
+
+
+def test_another_value_for_the_way_back_makes_two_directions_and_one_button_joins_them(page, editor, eventually):
+    page.mouse.click(*editor.at(*editor.middle("link:" + '["ada","eve"]')))
+    assert page.locator(".dtfm-side [name=back-latency]").get_attribute("placeholder") == "same"
+    editor.enter("back-latency", "80")
+    there = {"source": "ada", "target": "eve", "one_way": True, "latency_ms": 45, "bandwidth_gbps": 0.1}
+    back = {"source": "eve", "target": "ada", "one_way": True, "latency_ms": 80, "bandwidth_gbps": 0.1}
+    eventually(page, "editor.document['links']", [there, back])
+    assert page.locator(".dtfm-side h4").first.inner_text() == "Link ada → eve"
+    assert page.locator(".dtfm-side [name=back-latency]").input_value() == "80"
+    page.get_by_role("button", name="Same both ways").click()
+    eventually(page, "[(link['latency_ms'], link['one_way']) for link in editor.document['links']]", [(45, False)])
+    page.get_by_role("button", name="As elsewhere").click()
+    eventually(page, "editor.document['links']", [])
+
+
+def test_two_devices_show_their_link_also_where_it_is_not_drawn_and_a_value_draws_it(page, editor, eventually):
+    editor.click("device:bob")
+    page.keyboard.down("Shift")
+    editor.click("device:gus")
+    page.keyboard.up("Shift")
+    side = page.locator(".dtfm-side")
+    expect(side).to_contain_text("Link bob – gus")
+    expect(side).to_contain_text("From the default; a number that you type makes it its own.")
+    eventually(page, "editor.selected_link", ["bob", "gus"])
+    editor.enter("back-bandwidth", "0.5")
+    drawn = {"source": "gus", "target": "bob", "one_way": True, "latency_ms": 50, "bandwidth_gbps": 0.5}
+    eventually(page, "editor.document['links'][1:]", [drawn])
+    expect(side).to_contain_text("Link bob → gus")
+
+
+def test_a_link_that_another_view_selects_is_shown_drawn_or_not(page, editor, ask_kernel, eventually):
+    side = page.locator(".dtfm-side")
+    ask_kernel(page, "editor.selected_link = ['eve', 'ada']")
+    expect(side).to_contain_text("Link eve – ada")
+    eventually(page, "editor.selected_link", ["eve", "ada"])
+    ask_kernel(page, "editor.selected_link = ['bob', 'eve']")
+    expect(side).to_contain_text("Link bob – eve")
+    peek = "() => document.querySelector('.dtfm-stage')._cyreg.cy.edges('.peek').length"
+    assert page.evaluate(peek) == 1
+    editor.click("device:gus")
+    assert page.evaluate(peek) == 0
+    eventually(page, "(editor.selected, editor.selected_link)", (["gus"], []))
 
 
 def test_dragging_from_region_to_region_gives_the_pair_its_own_conditions(page, editor, eventually):
@@ -141,13 +190,106 @@ def test_dragging_from_region_to_region_gives_the_pair_its_own_conditions(page, 
     eventually(page, "editor.document['between'][0]['latency_ms']", 67)
 
 
-def test_two_selected_regions_are_connected_by_a_button(page, editor, eventually):
+def test_two_selected_regions_show_their_pair_and_one_way_may_differ(page, editor, eventually):
     editor.click("region:Zurich", dy=14)
     page.keyboard.down("Shift")
     editor.click("region:Lisbon", dx=-12)
     page.keyboard.up("Shift")
-    page.get_by_role("button", name="Connect regions").click()
-    eventually(page, "[sorted(pair['regions']) for pair in editor.document['between']]", [["Lisbon", "Zurich"]])
+    expect(page.locator(".dtfm-side")).to_contain_text("Region pair Zurich – Lisbon")
+    editor.enter("latency", "30")
+    eventually(page, "[pair['regions'] for pair in editor.document['between']]", [["Zurich", "Lisbon"]])
+    editor.enter("back-latency", "60")
+    eventually(page, "[(pair['from'], pair['to'], pair['latency_ms']) for pair in editor.document['between']]", [
+        ("Zurich", "Lisbon", 30), ("Lisbon", "Zurich", 60),
+    ])  # fmt: skip
+
+
+def test_a_region_is_duplicated_with_its_devices_their_links_and_its_pairs(page, editor, eventually):
+    editor.click("region:Zurich", dy=14)
+    page.keyboard.press("Control+d")
+    eventually(page, "[(one['name'], one['region']) for one in editor.document['devices'][4:]]", [
+        ("ada-2", "Zurich 2"), ("bob-2", "Zurich 2"),
+    ])  # fmt: skip
+    eventually(page, "editor.document['regions'][2]['bandwidth_gbps']", 10)
+    eventually(page, "[(link['source'], link['target']) for link in editor.document['links']]", [
+        ("ada", "eve"), ("ada-2", "eve"),
+    ])  # fmt: skip
+    page.keyboard.press("Control+z")
+    eventually(page, "editor.document == document", True)
+
+
+def test_searching_counts_and_enter_selects_what_is_found(page, editor, eventually):
+    editor.click("device:ada")
+    page.keyboard.press("/")
+    page.keyboard.type("t4")
+    expect(page.locator(".dtfm-count")).to_have_text("3 devices")
+    page.keyboard.press("Enter")
+    eventually(page, "sorted(editor.selected)", ["ada", "eve", "gus"])
+    page.keyboard.press("Escape")
+    page.keyboard.type("lisbon")
+    expect(page.locator(".dtfm-count")).to_have_text("2 devices")
+
+
+def test_the_legend_selects_all_of_a_gpu_and_a_double_click_all_of_a_region(page, editor, eventually):
+    page.get_by_role("button", name="A100").click()
+    eventually(page, "editor.selected", ["bob"])
+    page.mouse.dblclick(*editor.place("region:Lisbon", dx=-12))
+    eventually(page, "sorted(editor.selected)", ["eve", "gus"])
+
+
+def test_a_network_is_drawn_by_keyboard_alone(page, open_notebook, eventually):
+    open_notebook(page, [EMPTY_EDITOR])
+    editor = EditorPage(page)
+    page.locator(".dtfm-editor").focus()
+    for key in ("d", "Enter", "Enter", "l", "Control+a", "Enter", "Escape", "n"):
+        page.keyboard.press(key)
+        page.wait_for_timeout(80)
+    eventually(page, "[(link['source'], link['target']) for link in editor.document['links']]", [
+        ("device-1", "device-2"),
+    ])  # fmt: skip
+    eventually(page, "editor.selected", ["device-1"])
+    assert editor.stage.is_visible()
+
+
+def test_a_file_that_is_dropped_on_the_canvas_is_opened_and_a_broken_one_is_said(page, editor, eventually):
+    drop = """(stage, [name, text]) => {
+        const transfer = new DataTransfer();
+        transfer.items.add(new File([text], name));
+        for (const kind of ["dragenter", "dragover", "drop"])
+            stage.dispatchEvent(new DragEvent(kind, { bubbles: true, cancelable: true, dataTransfer: transfer }));
+    }"""
+    text = "dtfm_topology: 1\ndefault: {latency_ms: 5, bandwidth_gbps: 1}\ndevices: [{name: one}, {name: two}]\n"
+    editor.stage.evaluate(drop, ["mine.yaml", text])
+    eventually(page, "[one['name'] for one in editor.document['devices']]", ["one", "two"])
+    editor.stage.evaluate(drop, ["mine.yaml", "a: ["])
+    expect(page.locator(".dtfm-status.dtfm-problem")).to_contain_text("mine.yaml: line 1, column 5: broken YAML")
+    eventually(page, "len(editor.document['devices'])", 2)
+
+
+def test_a_price_and_cards_are_typed_and_taken_away_again(page, editor, eventually):
+    editor.click("device:ada")
+    for field, key, text in (("price", "price_per_hour", "1.5"), ("uplink", "uplink_gbps", "0.05")):
+        editor.enter(field, text)
+        eventually(page, f"device('ada').get('{key}')", float(text))
+        editor.enter(field, "")
+        eventually(page, f"device('ada').get('{key}')", None)
+    assert page.get_by_label("Price (per hour)").get_attribute("placeholder") == "unknown"
+
+
+def test_of_many_links_those_of_what_is_selected_are_drawn(page, open_notebook, eventually):
+    many = (
+        "import numpy as np\nfrom dtfm_lab.domain.topology import Topology\n"
+        "from dtfm_lab.widgets.documents import document_of\nfrom dtfm_lab.widgets.editor import TopologyEditor\n"
+        "a = np.random.default_rng(0).uniform(1, 90, (24, 24))\n"
+        "editor = TopologyEditor(document=document_of(Topology.from_matrices(a + a.T, a + a.T)))\neditor"
+    )
+    open_notebook(page, [many])
+    editor = EditorPage(page)
+    drawn = "() => document.querySelector('.dtfm-stage')._cyreg.cy.edges('.link').length"
+    assert page.evaluate(drawn) == 0
+    editor.click("device:device-3")
+    eventually(page, "editor.selected", ["device-3"])
+    assert page.evaluate(drawn) == 23
 
 
 def test_a_narrower_editor_still_shows_everything_unless_a_person_moved_the_view(page, editor):

@@ -1,6 +1,10 @@
-"""What the editor draws is what the planner plans on."""
+"""What is drawn is what the planner plans on, and what was not edited stays what it was."""
 
 from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,35 +13,189 @@ import dtfm_lab as lab
 from dtfm_lab.domain.topology import Topology
 
 documents = pytest.importorskip("dtfm_lab.widgets.documents", reason="needs the lab extra")
+mistakes = pytest.importorskip("dtfm_lab.widgets.mistakes", reason="needs the lab extra")
+measured_times = pytest.importorskip("dtfm_lab.widgets.measured_times", reason="needs the lab extra")
 
 
 @pytest.mark.parametrize("name", lab.topology_names())
-def test_a_shipped_network_survives_the_canvas(name: str) -> None:
+def test_a_shipped_network_survives_the_canvas_whole(name: str) -> None:
     topology = lab.load_topology(name)
-    drawn = documents.topology_of(documents.document_of(topology), topology.devices)
+    document = documents.document_of(topology)
+    drawn = documents.topology_of(document)
     np.testing.assert_array_equal(drawn.latency_s, topology.latency_s)
     np.testing.assert_array_equal(drawn.bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s)
     assert drawn.fingerprint == topology.fingerprint
+    assert (drawn.name, drawn.description) == (topology.name, topology.description)
+    assert mistakes.is_document(document)
+    assert mistakes.mistake_in(document) == ""
 
 
 def test_an_asymmetric_network_survives_the_canvas() -> None:
     rng = np.random.default_rng(0)
     topology = Topology.from_matrices(rng.uniform(1, 90, (6, 6)), rng.uniform(0.1, 5, (6, 6)), regions=list("aabbcc"))
-    drawn = documents.topology_of(documents.document_of(topology), topology.devices)
+    drawn = documents.topology_of(documents.document_of(topology))
     np.testing.assert_allclose(drawn.latency_s, topology.latency_s, rtol=1e-15)
     np.testing.assert_allclose(drawn.bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s, rtol=1e-15)
 
 
-def test_a_device_that_changes_its_gpu_takes_that_gpus_numbers() -> None:
-    topology = lab.load_topology("raspberry-pi")
-    document = documents.document_of(topology)
+def test_cards_and_one_way_pairs_are_drawn_as_such_not_link_by_link() -> None:
+    cards = documents.document_of(lab.load_topology("volunteers"))
+    assert cards["links"] == []
+    assert all(device["uplink_gbps"] <= device["downlink_gbps"] for device in cards["devices"])
+    pairs = documents.document_of(lab.load_topology("campus"))
+    assert pairs["links"] == []
+    assert any("from" in pair for pair in pairs["between"])
+
+
+def test_an_uplink_caps_what_the_default_says_and_no_link_of_its_own() -> None:
+    document = documents.document_of(lab.load_topology("lecture-hall"))
+    document["devices"][0]["uplink_gbps"] = 0.01
+    ada, alan, barbara = (device["name"] for device in document["devices"][:3])
+    own = {"source": ada, "target": barbara, "latency_ms": 1.0, "bandwidth_gbps": 5.0, "one_way": True}
+    drawn = documents.topology_of(document | {"links": [own]})
+    gbps = drawn.bandwidth_bytes_per_s * 8 / 1e9
+    capped, free = gbps[drawn.index(ada), drawn.index(alan)], gbps[drawn.index(ada), drawn.index(barbara)]
+    assert (round(capped, 6), round(free, 6)) == (0.01, 5.0)
+
+
+def test_a_device_that_changes_its_gpu_takes_that_gpus_numbers_and_has_its_own_back_afterwards() -> None:
+    document = documents.document_of(lab.load_topology("raspberry-pi"))
     pi = next(device for device in document["devices"] if device["name"] == "raspberry")
-    pi["gpu"] = "A100"
-    assert documents.topology_of(document, topology.devices).devices[-1].peak_flop_per_s == 312e12
-    pi["gpu"] = "V100"
-    assert documents.topology_of(document, topology.devices).devices[-1].peak_flop_per_s == 125e12
+    own = documents.topology_of(document).devices[-1].peak_flop_per_s
+    before = pi["gpu"]
+    for gpu, peak_flop_per_s in (("A100", 312e12), ("V100", 125e12), (before, own)):
+        pi["gpu"] = gpu
+        assert documents.topology_of(document).devices[-1].peak_flop_per_s == peak_flop_per_s
+
+
+def test_a_renamed_device_and_a_copy_keep_hardware_and_price() -> None:
+    topology = lab.load_topology("volunteers")
+    document = documents.document_of(topology)
+    document["devices"].append(document["devices"][0] | {"name": "copy"})
+    document["devices"][1]["name"] = "renamed"
+    drawn = documents.topology_of(document)
+    unnamed = [dataclasses.replace(device, name="x") for device in (*topology.devices, topology.devices[0])]
+    assert [dataclasses.replace(device, name="x", position=None) for device in drawn.devices] == unnamed
+
+
+def test_a_price_that_is_typed_is_taken_and_a_new_device_costs_what_its_gpu_costs() -> None:
+    document = documents.document_of(lab.load_topology("islands"))
+    price = document["devices"][0]["price_per_hour"]
+    assert price > 0
+    document["devices"][1]["price_per_hour"] = 9.5
+    document["devices"].append({"name": "new", "region": "", "gpu": "A10", "x": 0.0, "y": 0.0})
+    drawn = documents.topology_of(document)
+    assert [drawn.devices[i].price_per_hour for i in (0, 1, -1)] == [price, 9.5, price]
+
+
+def timed() -> Topology:
+    """Three devices whose six links were all timed at two sizes."""
+    topology = Topology.from_matrices(np.full((3, 3), 7.0), np.full((3, 3), 0.3), names=["a", "b", "c"])
+    message_s = 0.02 * np.arange(1, 19).reshape(3, 3, 2)
+    return dataclasses.replace(topology, message_bytes=np.array([1e3, 1e6]), message_s=message_s)
+
+
+def test_measured_message_times_stay_with_links_that_stay_what_they_were() -> None:
+    known = timed()
+    document = documents.document_of(known)
+    whole = documents.topology_of(document, known)
+    assert whole.fingerprint == known.fingerprint
+    assert measured_times.times_lost(whole, known, document) == 0
+    link = {"source": "a", "target": "b", "latency_ms": 9.0, "bandwidth_gbps": 0.3, "one_way": True}
+    edited = document | {"links": [link]}
+    drawn = documents.topology_of(edited, known)
+    assert np.isnan(drawn.message_s[0, 1]).all()
+    np.testing.assert_array_equal(drawn.message_s[1, 0], known.message_s[1, 0])
+    assert measured_times.times_lost(drawn, known, edited) == 1
+    assert documents.topology_of(document, known).fingerprint == known.fingerprint, "an edit taken back loses nothing"
+
+
+def test_measured_message_times_follow_a_renamed_device_and_no_copy() -> None:
+    known = timed()
+    document = copy.deepcopy(documents.document_of(known))
+    document["devices"][0]["name"] = "alpha"
+    document["devices"].append(document["devices"][1] | {"name": "copy"})
+    drawn = documents.topology_of(document, known)
+    np.testing.assert_array_equal(drawn.message_s[0, 1], known.message_s[0, 1])
+    assert np.isnan(drawn.message_s[3]).all()
+    document["devices"] = document["devices"][:2]
+    fewer = documents.topology_of(document, known)
+    assert measured_times.times_lost(fewer, known, document) == 0, "who is gone has lost nothing"
+
+
+def test_pairs_that_nothing_speaks_of_are_filled_by_distance_only_where_that_is_wanted() -> None:
+    document = documents.empty_document() | {
+        "devices": [
+            {"name": city, "region": city, "gpu": "T4", "x": 0.0, "y": 0.0} for city in ("London", "Tokyo", "Paris")
+        ],
+        "regions": [{"name": city, "latency_ms": 1.0, "bandwidth_gbps": 1.0} for city in ("London", "Tokyo", "Paris")],
+        "between": [{"from": "London", "to": "Paris", "latency_ms": 3.0, "bandwidth_gbps": 2.0}],
+    }
+    plain = documents.topology_of(document)
+    assert plain.latency_s[0, 1] == pytest.approx(0.02)
+    drawn = documents.topology_of(document | {"fill": "distance"})
+    assert drawn.latency_s[0, 1] == drawn.latency_s[1, 0] > 0.05
+    assert drawn.latency_s[0, 2] == pytest.approx(0.003), "what is drawn stays"
+
+
+def broken(**parts: Any) -> dict[str, Any]:
+    document = copy.deepcopy(documents.document_of(lab.load_topology("lecture-hall")))
+    for part, change in parts.items():
+        one = document[part] if isinstance(document[part], dict) else document[part][0]
+        one |= change
+    return document
+
+
+LINK = {"source": "ada", "target": "grace", "latency_ms": 1.0, "bandwidth_gbps": 1.0, "one_way": False}
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        (broken(default={"latency_ms": -5}), r"all other pairs: latency \(ms\) is -5; wanted 0 or more"),
+        (
+            broken(regions={"bandwidth_gbps": 0}),
+            r"inside region front: bandwidth \(Gbit/s\) is 0; wanted a number above",
+        ),
+        (broken(devices={"price_per_hour": -1}), "device ada: price per hour is -1; wanted 0 or more"),
+        (broken(devices={"region": "attic"}), "device ada: there is no region attic; wanted one that is drawn"),
+        (broken(devices={"name": "alan"}), "2 devices are named alan; wanted names of their own"),
+        (broken() | {"links": [LINK | {"latency_ms": "soon"}]}, "link ada – grace: latency .* is 'soon'; wanted 0 or"),
+        (broken() | {"links": [LINK | {"target": "bob"}]}, "link ada – grace|link ada – bob: there is no device bob"),
+    ],
+)
+def test_a_mistake_is_told_by_the_thing_the_value_found_and_the_value_wanted(document: Any, says: str) -> None:
+    with pytest.raises(lab.LabError, match=says) as refused:
+        documents.topology_of(document)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        {},
+        {"devices": []},
+        broken() | {"devices": [{"name": "ada"}]},
+        broken() | {"devices": "ada"},
+        broken() | {"links": [LINK | {"source": 3}]},
+        broken() | {"between": [{"latency_ms": 1, "bandwidth_gbps": 1}]},
+        broken() | {"between": [{"regions": ["front"], "latency_ms": 1, "bandwidth_gbps": 1}]},
+        broken(default={"latency_ms": "x"}),
+    ],
+)
+def test_what_cannot_be_drawn_is_no_document(value: Any) -> None:
+    assert not mistakes.is_document(value)
 
 
 def test_an_empty_canvas_says_how_to_begin() -> None:
     with pytest.raises(lab.LabError, match="the canvas is empty: press D"):
         documents.topology_of(documents.empty_document())
+
+
+def test_a_drawing_offers_its_own_gpus_first() -> None:
+    document = documents.empty_document()
+    assert documents.gpus_of(document)[0] == "laptop"
+    document["devices"] = [{"name": "a", "region": "", "gpu": "abacus", "x": 0.0, "y": 0.0}]
+    assert documents.gpus_of(document)[:1] == ["abacus"]

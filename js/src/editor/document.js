@@ -1,5 +1,6 @@
 // The topology document as a value: every edit is a function that returns a new one.
 // Devices and regions are known by their names, so renaming one rewrites what refers to it.
+import { endsOf } from "./lines.js";
 
 /** The document with every part there, so that nothing below needs to ask. */
 export function complete(document) {
@@ -12,23 +13,12 @@ export function complete(document) {
 
 export const named = (things, name) => things.find((thing) => thing.name === name);
 
-export const samePair = ([a, b], [c, d]) => (a === c && b === d) || (a === d && b === c);
-
 /** "device-1", "device-2", ...: the first that nobody has. */
-export function freeName(things, stem) {
+export function freeName(things, stem, first = 1, gap = "-") {
   const taken = new Set(things.map((thing) => thing.name));
-  let number = 1;
-  while (taken.has(`${stem}-${number}`)) number++;
-  return `${stem}-${number}`;
-}
-
-/** Two names at once: what joins a pair of devices when nothing more special is said. */
-export function conditionsBetween(document, source, target) {
-  const regions = [source, target].map((name) => named(document.devices, name)?.region ?? "");
-  const inside = regions[0] && regions[0] === regions[1] ? named(document.regions, regions[0]) : null;
-  const pair = document.between.find((one) => samePair(one.regions, regions));
-  const { latency_ms, bandwidth_gbps } = inside ?? pair ?? document.default;
-  return { latency_ms, bandwidth_gbps };
+  let number = first;
+  while (taken.has(`${stem}${gap}${number}`)) number++;
+  return `${stem}${gap}${number}`;
 }
 
 export function addDevice(document, { region, gpu, x, y }) {
@@ -36,22 +26,24 @@ export function addDevice(document, { region, gpu, x, y }) {
   return [{ ...document, devices: [...document.devices, { name, region, gpu, x, y }] }, name];
 }
 
+/** `change` is {key: value}; undefined takes a key away. */
 export function changeDevices(document, names, change) {
   const chosen = new Set(names);
-  return { ...document, devices: document.devices.map((device) => (chosen.has(device.name) ? { ...device, ...change } : device)) };
+  const changed = (device) => Object.fromEntries(Object.entries({ ...device, ...change }).filter(([, value]) => value !== undefined));
+  return { ...document, devices: document.devices.map((device) => (chosen.has(device.name) ? changed(device) : device)) };
 }
 
 /** `places` maps a name to its {x, y}. */
 export function moveDevices(document, places) {
-  return { ...document, devices: document.devices.map((device) => ({ ...device, ...places.get(device.name) })) };
+  return { ...document, devices: document.devices.map((device) => (places.has(device.name) ? { ...device, ...places.get(device.name) } : device)) };
 }
 
 export function renameDevice(document, from, to) {
   const name = (one) => (one === from ? to : one);
   return {
     ...document,
-    devices: document.devices.map((device) => ({ ...device, name: name(device.name) })),
-    links: document.links.map((link) => ({ ...link, source: name(link.source), target: name(link.target) })),
+    devices: document.devices.map((device) => (device.name === from ? { ...device, name: to } : device)),
+    links: document.links.map((link) => (endsOf(link).includes(from) ? { ...link, source: name(link.source), target: name(link.target) } : link)),
   };
 }
 
@@ -60,8 +52,8 @@ export function renameRegion(document, from, to) {
   return {
     ...document,
     regions: document.regions.map((region) => ({ ...region, name: name(region.name) })),
-    devices: document.devices.map((device) => ({ ...device, region: name(device.region) })),
-    between: document.between.map((pair) => ({ ...pair, regions: pair.regions.map(name) })),
+    devices: document.devices.map((device) => (device.region === from ? { ...device, region: to } : device)),
+    between: document.between.map((pair) => (pair.regions ? { ...pair, regions: pair.regions.map(name) } : { ...pair, from: name(pair.from), to: name(pair.to) })),
   };
 }
 
@@ -87,7 +79,7 @@ export function removeRegions(document, names) {
     ...document,
     regions: document.regions.filter((region) => !gone.has(region.name)),
     devices: document.devices.map((device) => (gone.has(device.region) ? { ...device, region: "" } : device)),
-    between: document.between.filter((pair) => !pair.regions.some((region) => gone.has(region))),
+    between: document.between.filter((pair) => !endsOf(pair).some((region) => gone.has(region))),
   };
 }
 
@@ -100,48 +92,13 @@ export function removeDevices(document, names) {
   };
 }
 
-/** May a link be drawn from one device to another? Each direction holds one link at most. */
-export function linkFits(document, source, target) {
-  if (source === target) return false;
-  return !document.links.some((link) =>
-    (link.source === source && link.target === target) || (!link.one_way && link.source === target && link.target === source));
-}
-
-/** A new link says what was true before, so that drawing it changes nothing until it is edited. */
-export function addLink(document, source, target) {
-  const returns = document.links.some((link) => link.source === target && link.target === source);
-  const link = { source, target, ...conditionsBetween(document, source, target), one_way: returns };
-  return { ...document, links: [...document.links, link] };
-}
-
-export const findLink = (document, { source, target }) =>
-  document.links.find((link) => link.source === source && link.target === target);
-
-export function changeLinks(document, ends, change) {
-  const chosen = new Set(ends.map((end) => findLink(document, end)));
-  return { ...document, links: document.links.map((link) => (chosen.has(link) ? { ...link, ...change } : link)) };
-}
-
-export function removeLinks(document, ends) {
-  const gone = new Set(ends.map((end) => findLink(document, end)));
-  return { ...document, links: document.links.filter((link) => !gone.has(link)) };
-}
-
-export const findPair = (document, regions) => document.between.find((pair) => samePair(pair.regions, regions));
-
-export function connectRegions(document, regions) {
-  if (findPair(document, regions)) return document;
-  return { ...document, between: [...document.between, { regions, ...document.default }] };
-}
-
-export function changePairs(document, pairs, change) {
-  const chosen = new Set(pairs.map((regions) => findPair(document, regions)));
-  return { ...document, between: document.between.map((pair) => (chosen.has(pair) ? { ...pair, ...change } : pair)) };
-}
-
-export function removePairs(document, pairs) {
-  const gone = new Set(pairs.map((regions) => findPair(document, regions)));
-  return { ...document, between: document.between.filter((pair) => !gone.has(pair)) };
+/** The names of devices whose own name, GPU or region holds the text, whatever its case. */
+export function matches(document, text) {
+  const wanted = text.trim().toLowerCase();
+  if (!wanted) return [];
+  return document.devices
+    .filter((device) => [device.name, device.gpu, device.region].some((word) => String(word).toLowerCase().includes(wanted)))
+    .map((device) => device.name);
 }
 
 /** Deep equality of JSON values, whatever the order of their keys. */

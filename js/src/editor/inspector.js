@@ -1,95 +1,137 @@
 // What the side panel says of a selection, and what each of its fields does to the document.
+import { duplicateDevices, duplicateRegions } from "./copies.js";
 import * as docs from "./document.js";
+import * as lines from "./lines.js";
 
 const NO_REGION = "";
 
-/** `edit(document, chosen)` makes a change; `chosen` says what to select after it, if not the same. */
-export function describe(document, chosen, gpus, edit) {
+/**
+ * `edit(document, chosen)` makes a change; `chosen` says what to select after it, if not the same. `peek` is the
+ * way [a, b] that is looked at without being drawn, `facing` the way from which a pair was looked at, or null.
+ */
+export function describe(document, chosen, { peek, facing, gpus, filled }, edit) {
   const { devices, regions, links, pairs } = chosen;
   const sections = [];
+  const faced = (ends) => (ends && facing && lines.samePair(ends, facing) ? facing : ends);
+  const link = faced(links.length === 1 ? links[0].ends : peek);
+  const pair = faced(pairs.length === 1 ? pairs[0].ends : regions.length === 2 ? regions : null);
+  if (links.length > 1) sections.push(linesSection(document, "link", links, edit));
+  else if (link) sections.push(lineSection(document, "link", link, filled, edit));
+  if (pairs.length > 1) sections.push(linesSection(document, "pair", pairs, edit));
+  else if (pair) sections.push(lineSection(document, "pair", pair, filled, edit));
   if (devices.length) sections.push(deviceSection(document, devices, gpus, edit));
   if (regions.length) sections.push(regionSection(document, regions, edit));
-  if (links.length) sections.push(linkSection(document, links, edit));
-  if (pairs.length) sections.push(pairSection(document, pairs, edit));
-  const subject = JSON.stringify(chosen);
+  const subject = JSON.stringify([chosen, peek]);
   return (sections.length ? sections : [defaultSection(document, edit)]).map((section) => ({ ...section, subject }));
 }
 
 function deviceSection(document, names, gpus, edit) {
   const devices = names.map((name) => docs.named(document.devices, name));
   const known = [...new Set([...gpus, ...devices.map((device) => device.gpu)])].filter(Boolean);
-  const change = (key) => (value) => edit(docs.changeDevices(document, names, { [key]: value }));
+  const change = (part) => edit(docs.changeDevices(document, names, part));
+  const own = (name, label, key, what, wanted, holds, placeholder) => ({
+    name, label, kind: "number", half: true, placeholder, values: devices.map((device) => device[key] ?? ""),
+    take: (text) => (text === "" ? change({ [key]: undefined }) : refuseNumber(text, what, wanted, holds) ?? change({ [key]: Number(text) })),
+  });
   const fields = [
-    { name: "gpu", label: "GPU", kind: "choice", values: devices.map((device) => device.gpu), options: known.map((gpu) => [gpu, gpu]), take: change("gpu") },
+    {
+      name: "gpu", label: "GPU", kind: "choice", values: devices.map((device) => device.gpu), options: known.map((gpu) => [gpu, gpu]),
+      take: (gpu) => change({ gpu, price_per_hour: undefined }), // another GPU costs what another GPU costs
+    },
     {
       name: "region", label: "Region", kind: "choice", values: devices.map((device) => device.region),
-      options: [[NO_REGION, "(none)"], ...document.regions.map(({ name }) => [name, name])], take: change("region"),
+      options: [[NO_REGION, "(none)"], ...document.regions.map(({ name }) => [name, name])], take: (region) => change({ region }),
     },
+    {
+      ...own("price", "Price (per hour)", "price_per_hour", "Price", "a number per hour, 0 or more", (value) => value >= 0, "unknown"),
+      half: false, values: devices.map((device) => priceOf(document, device)),
+    },
+    own("uplink", "Uplink (Gbit/s)", "uplink_gbps", "Uplink", "a number of Gbit/s above 0", (value) => value > 0, "no cap"),
+    own("downlink", "Downlink (Gbit/s)", "downlink_gbps", "Downlink", "a number of Gbit/s above 0", (value) => value > 0, "no cap"),
   ];
-  if (names.length > 1) return { title: `${names.length} devices`, fields };
+  const duplicate = { label: "Duplicate", hint: "Copies with new names and the same links (Ctrl+D)", press: () => duplicated(duplicateDevices(document, names), "devices", edit) };
+  if (names.length > 1) return { title: `${names.length} devices`, fields, actions: [duplicate] };
   const rename = (to) => refuseName(document.devices, names[0], to, "device")
     ?? edit(docs.renameDevice(document, names[0], to), { devices: [to] });
-  return { title: "Device", fields: [{ name: "device-name", label: "Name", kind: "text", values: names, take: rename }, ...fields] };
+  return { title: "Device", fields: [{ name: "device-name", label: "Name", kind: "text", values: names, take: rename }, ...fields], actions: [duplicate] };
 }
+
+/** Its own price, else that of another device of its GPU. */
+const priceOf = (document, device) =>
+  device.price_per_hour ?? document.devices.find((one) => one.gpu === device.gpu && one.price_per_hour)?.price_per_hour ?? "";
+
+const duplicated = ([document, names], kind, edit) => edit(document, { [kind]: names });
 
 function regionSection(document, names, edit) {
   const regions = names.map((name) => docs.named(document.regions, name));
+  const members = document.devices.filter((device) => names.includes(device.region)).map((device) => device.name);
+  const actions = [
+    { label: "Select devices", hint: "All devices of it (double click on the box)", press: () => edit(document, { devices: members }) },
+    { label: "Duplicate", hint: "With its devices and its pairs (Ctrl+D)", press: () => duplicated(duplicateRegions(document, names), "regions", edit) },
+  ];
   const fields = conditionFields(regions, (change) => edit(docs.changeRegions(document, names, change)));
-  const notes = ["Latency and bandwidth between devices inside the region."];
-  if (names.length === 1) {
-    const rename = (to) => refuseName(document.regions, names[0], to, "region")
-      ?? edit(docs.renameRegion(document, names[0], to), { regions: [to] });
-    return { title: "Region", notes, fields: [{ name: "region-name", label: "Name", kind: "text", values: names, take: rename }, ...fields] };
-  }
-  const connect = { label: "Connect regions", hint: "Give this pair of regions its own latency and bandwidth", press: () => edit(docs.connectRegions(document, names), { pairs: [names] }) };
-  const connectable = names.length === 2 && !docs.findPair(document, names);
-  return { title: `${names.length} regions`, notes, fields, actions: connectable ? [connect] : [] };
+  const notes = [`Latency and bandwidth between the ${members.length === 1 ? "one device" : `${members.length} devices`} inside.`];
+  if (names.length > 1) return { title: `${names.length} regions`, notes, fields, actions };
+  const rename = (to) => refuseName(document.regions, names[0], to, "region")
+    ?? edit(docs.renameRegion(document, names[0], to), { regions: [to] });
+  return { title: "Region", notes, fields: [{ name: "region-name", label: "Name", kind: "text", values: names, take: rename }, ...fields], actions };
 }
 
-function linkSection(document, ends, edit) {
-  const links = ends.map((end) => docs.findLink(document, end));
-  const change = (part) => edit(docs.changeLinks(document, ends, part));
-  const returns = links.some(({ source, target }) => docs.findLink(document, { source: target, target: source }));
-  const oneWay = {
-    name: "one-way", label: "One way", kind: "flag", values: links.map((link) => Boolean(link.one_way)),
-    take: (value) => (!value && returns ? "The way back has a link of its own; delete that first." : change({ one_way: value })),
-  };
-  const fields = [...conditionFields(links, change), oneWay];
-  if (links.length > 1) return { title: `${links.length} links`, fields };
-  const [{ source, target, one_way }] = links;
-  const swap = {
-    label: "Swap direction",
-    press: () => edit(docs.changeLinks(document, ends, { source: target, target: source }), { links: [{ source: target, target: source }] }),
-  };
+/** One link or one pair of regions, in both directions, whether it is drawn or not. */
+function lineSection(document, kind, ends, filled, edit) {
+  const [a, b] = ends;
+  const [there, back] = [[a, b], [b, a]].map((way) => lines.conditionsOf(document, kind, way, filled));
+  const even = there.latency_ms === back.latency_ms && there.bandwidth_gbps === back.bandwidth_gbps;
+  const joined = even && there.line === back.line;
+  const chosen = kind === "link" ? { links: [ends] } : { pairs: [ends] };
+  const set = (way, both) => (change) => edit(lines.setConditions(document, kind, way, change, both, filled), chosen);
+  const title = `${kind === "link" ? "Link" : "Region pair"} ${a} ${joined ? "–" : "→"} ${b}`;
+  const origin = (way) => (way.line ? [] : [`${capital(way.origin)}; a number that you type makes it its own.`]);
+  const backFields = conditionFields(joined ? [] : [back], set([b, a], false), "back-", "same");
+  const actions = [];
+  if (!joined) actions.push({ label: "Same both ways", hint: `As from ${a} to ${b}`, press: () => edit(lines.evenOut(document, kind, ends, filled), chosen) });
+  if (there.line || back.line) actions.push({ label: "As elsewhere", hint: "Take its own numbers away, in both directions", press: () => edit(lines.clear(document, kind, ends), kind === "link" ? { devices: ends } : { regions: ends }) });
   return {
-    title: "Link", fields, actions: one_way && !returns ? [swap] : [],
-    notes: [one_way ? `From ${source} to ${target}.` : `Between ${source} and ${target}, both ways.`],
+    title,
+    fields: [
+      ...conditionFields([there], set([a, b], joined)), ...notesOf(origin(there)),
+      { kind: "heading", label: joined ? "Way back, if it differs" : `${b} → ${a}` }, ...backFields, ...(joined ? [] : notesOf(origin(back))),
+    ],
+    actions,
+    notes: kind === "pair" ? [`Between devices of ${a} and devices of ${b}.`] : [],
   };
 }
 
-function pairSection(document, pairs, edit) {
-  const found = pairs.map((regions) => docs.findPair(document, regions));
-  const fields = conditionFields(found, (change) => edit(docs.changePairs(document, pairs, change)));
-  if (pairs.length > 1) return { title: `${pairs.length} region pairs`, fields };
-  return { title: "Region pair", fields, notes: [`Between devices of ${pairs[0][0]} and devices of ${pairs[0][1]}.`] };
+const notesOf = (texts) => texts.map((label) => ({ kind: "note", label }));
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** Several lines that are drawn: each keeps its directions. */
+function linesSection(document, kind, chosen, edit) {
+  const selected = lines.linesOf(document, kind).filter((line) => lines.isChosen(line, chosen));
+  const fields = conditionFields(selected, (change) => edit(lines.changeLines(document, kind, chosen, change)));
+  return { title: `${chosen.length} ${kind === "link" ? "links" : "region pairs"}`, fields };
 }
 
 function defaultSection(document, edit) {
-  const fields = conditionFields([document.default], (change) => edit({ ...document, default: { ...document.default, ...change } }));
-  const notes = document.devices.length
-    ? ["Used wherever no link, region or region pair says otherwise.", "Click a thing to edit it. Shift-click or shift-drag selects several."]
-    : ["Press D and click to add devices. L links two by dragging. G makes a region of the selected ones."];
-  return { title: "All other pairs", fields, notes };
+  const fields = [
+    { name: "network-name", label: "Name of the network", kind: "text", values: [document.name], take: (name) => (name ? edit({ ...document, name }) : "A network needs a name.") },
+    { kind: "heading", label: "All other pairs" },
+    ...conditionFields([document.default], (change) => edit({ ...document, default: { ...document.default, ...change } })),
+  ];
+  const notes = ["Used wherever no link, region or region pair says otherwise."];
+  if (document.devices.length)
+    notes.push("Click a thing to edit it. Shift-click or shift-drag selects several.", "N and Shift+N go from device to device, / searches, arrows move.");
+  return { title: "Network", fields, notes };
 }
 
-function conditionFields(things, change) {
+function conditionFields(things, change, prefix = "", placeholder = undefined) {
   return [
     {
-      name: "latency", label: "Latency (ms)", kind: "number", values: things.map((thing) => thing.latency_ms),
+      name: `${prefix}latency`, label: "Latency (ms)", kind: "number", half: true, placeholder, values: things.map((thing) => thing.latency_ms),
       take: (text) => refuseNumber(text, "Latency", "a number of ms, 0 or more", (value) => value >= 0) ?? change({ latency_ms: Number(text) }),
     },
     {
-      name: "bandwidth", label: "Bandwidth (Gbit/s)", kind: "number", values: things.map((thing) => thing.bandwidth_gbps),
+      name: `${prefix}bandwidth`, label: "Bandwidth (Gbit/s)", kind: "number", half: true, placeholder, values: things.map((thing) => thing.bandwidth_gbps),
       take: (text) => refuseNumber(text, "Bandwidth", "a number of Gbit/s above 0", (value) => value > 0) ?? change({ bandwidth_gbps: Number(text) }),
     },
   ];

@@ -7,15 +7,16 @@ const MIXED = "(mixed)";
 /**
  * `show(sections)` with sections of {title, subject, notes, fields, actions}; `subject` names what
  * is edited. A field is
- * {name, label, kind: "text" | "number" | "choice" | "flag", values, options, take(value)}:
- * `values` are those of everything selected, `take` applies one and returns a refusal or nothing.
+ * {name, label, kind: "text" | "number" | "choice", half, values, placeholder, options, take(value)}:
+ * `values` are those of everything selected, `take` applies one and returns a refusal or nothing; two
+ * that are `half` share a row. Between fields may stand {kind: "heading" | "note", label}.
  */
 export function sidePanel(element) {
   let shown = null;
 
   function show(sections) {
-    const shape = JSON.stringify(sections.map(({ title, notes, fields = [], actions = [] }) => [
-      title.replace(/\d+/g, "#"), notes, fields.map(({ name, kind, options }) => [name, kind, options]), actions.map(({ label }) => label)]));
+    const shape = JSON.stringify(sections.map(({ title, notes = [], fields = [], actions = [] }) => [
+      title.split(" ")[0].replace(/\d+/g, "#"), notes.length, fields.map(({ name, kind, options }) => [name, kind, options]), actions.map(({ label }) => label)]));
     if (shown?.shape !== shape) shown = build(sections, shape);
     shown.sections.forEach((held, at) => held.update(sections[at]));
   }
@@ -33,11 +34,12 @@ export function sidePanel(element) {
 
 function section({ notes = [], fields = [], actions = [] }) {
   const title = h("h4");
-  const inputs = fields.map(({ kind }) => (kind === "choice" ? choiceField() : kind === "flag" ? flagField() : textField(kind)));
+  const inputs = fields.map(makeField);
+  const texts = notes.map(() => h("p"));
   const refusal = h("p", { class: "dtfm-refusal", role: "alert", hidden: true });
   const buttons = actions.map(() => h("button", { type: "button" }));
-  const element = h("section", {}, title, ...inputs.map((input) => input.element), refusal,
-    ...(buttons.length ? [h("div", { class: "dtfm-actions" }, ...buttons)] : []), ...notes.map((note) => h("p", {}, note)));
+  const element = h("section", {}, title, h("div", { class: "dtfm-fields" }, ...inputs.map((input) => input.element)), refusal,
+    ...(buttons.length ? [h("div", { class: "dtfm-actions" }, ...buttons)] : []), ...texts);
 
   let subject = null;
 
@@ -56,15 +58,28 @@ function section({ notes = [], fields = [], actions = [] }) {
       const fresh = subject !== now.subject; // an entry refused for one thing says nothing of the next
       subject = now.subject;
       title.textContent = now.title;
+      texts.forEach((text, at) => { text.textContent = now.notes[at]; });
       (now.fields ?? []).forEach((field, at) => inputs[at].update(field, attempt, fresh));
       (now.actions ?? []).forEach(({ label, press, hint }, at) => {
         buttons[at].textContent = label;
         buttons[at].title = hint ?? "";
         buttons[at].onclick = press;
       });
-      if (!inputs.some((input) => input.control.getAttribute("aria-invalid") === "true")) refusal.hidden = true;
+      if (!inputs.some((input) => input.control?.getAttribute("aria-invalid") === "true")) refusal.hidden = true;
     },
   };
+}
+
+function makeField({ kind, half }) {
+  const field = kind === "choice" ? choiceField() : kind === "heading" || kind === "note" ? wording(kind) : textField(kind);
+  if (half) field.element.classList.add("dtfm-half");
+  return field;
+}
+
+/** A line of text between fields. */
+function wording(kind) {
+  const element = h(kind === "heading" ? "h5" : "p");
+  return { element, update({ label }) { element.textContent = label; } };
 }
 
 const agreed = (values) => (values.every((value) => value === values[0]) ? values[0] : undefined);
@@ -94,7 +109,7 @@ function textField(kind) {
       standing = text;
       label.textContent = field.label;
       control.name = field.name;
-      control.placeholder = value === undefined ? MIXED : "";
+      control.placeholder = value === undefined && field.values.length ? MIXED : field.placeholder ?? "";
       if (changed || !typing) restore();
       control.onchange = () => {
         if (control.value.trim() === standing && standing !== "") return attempt(control, () => null) && restore();
@@ -120,23 +135,6 @@ function choiceField() {
       control.replaceChildren(...options);
       control.value = value ?? MIXED;
       control.onchange = () => attempt(control, field.take, control.value);
-    },
-  };
-}
-
-function flagField() {
-  const control = h("input", { type: "checkbox" });
-  const label = h("span");
-  return {
-    control,
-    element: h("label", { class: "dtfm-flag" }, control, label),
-    update(field, attempt) {
-      const value = agreed(field.values);
-      label.textContent = value === undefined ? `${field.label} ${MIXED}` : field.label;
-      control.name = field.name;
-      control.checked = Boolean(value);
-      control.indeterminate = value === undefined;
-      control.onchange = () => attempt(control, field.take, control.checked);
     },
   };
 }

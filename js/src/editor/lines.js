@@ -1,0 +1,115 @@
+// Lines: a link joins two devices, a pair two regions, both ways or one; and what rules where nothing is drawn.
+
+const KINDS = {
+  link: { list: "links", make: ([source, target], oneWay) => ({ source, target, one_way: oneWay }) },
+  pair: { list: "between", make: ([from, to], oneWay) => (oneWay ? { from, to } : { regions: [from, to] }) },
+};
+
+export const linesOf = (document, kind) => document[KINDS[kind].list];
+
+const withLines = (document, kind, lines) => ({ ...document, [KINDS[kind].list]: lines });
+
+/** Both names; of a line of one way, where it comes from first. */
+export const endsOf = (line) => line.regions ?? (line.from === undefined ? [line.source, line.target] : [line.from, line.to]);
+
+export const isOneWay = (line) => !line.regions && (line.from !== undefined || Boolean(line.one_way));
+
+/** Whether two pairs of names are the same pair, either way round. */
+export const samePair = ([a, b], [c, d]) => (a === c && b === d) || (a === d && b === c);
+
+const joins = (line, ends) => samePair(endsOf(line), ends);
+
+const leads = (line, [a, b]) => { const [c, d] = endsOf(line); return a === c && b === d; };
+
+const conditions = ({ latency_ms, bandwidth_gbps }) => ({ latency_ms, bandwidth_gbps });
+
+/** The line that rules the way from a to b: its own, else the last of both ways; as files are read. */
+export function lineOf(document, kind, ends) {
+  const joining = linesOf(document, kind).filter((line) => joins(line, ends));
+  return joining.filter((line) => isOneWay(line) && leads(line, ends)).at(-1) ?? joining.filter((line) => !isOneWay(line)).at(-1) ?? null;
+}
+
+/**
+ * {latency_ms, bandwidth_gbps, line, origin} of the way from a to b: `line` is its own or null, `origin` says in
+ * words where the numbers come from if it has none. `filled` are pairs of regions that a rule has filled.
+ */
+export function conditionsOf(document, kind, ends, filled) {
+  const line = lineOf(document, kind, ends);
+  if (line) return { ...conditions(line), line, origin: "" };
+  if (kind === "link") return capped(document, ends, betweenDevices(document, ends, filled));
+  const rule = filled.find((one) => joins(one, ends));
+  if (rule) return { ...conditions(rule), line, origin: `by distance, ≈ ${Math.round(rule.distance_km).toLocaleString("en-US")} km` };
+  return { ...conditions(document.default), line, origin: "from the default" };
+}
+
+function betweenDevices(document, ends, filled) {
+  const [a, b] = ends.map((name) => document.devices.find((device) => device.name === name)?.region || "");
+  const inside = a && a === b ? document.regions.find((region) => region.name === a) : null;
+  if (inside) return { ...conditions(inside), line: null, origin: `from inside ${a}` };
+  if (!a || !b || a === b) return { ...conditions(document.default), line: null, origin: "from the default" };
+  const pair = conditionsOf(document, "pair", [a, b], filled);
+  return pair.line ? { ...pair, line: null, origin: `from the regions ${a} – ${b}` } : pair;
+}
+
+/** Network cards cap what regions and the default say. */
+function capped(document, [a, b], found) {
+  const device = (name) => document.devices.find((one) => one.name === name) ?? {};
+  const cards = [[device(a).uplink_gbps ?? Infinity, `the uplink of ${a}`], [device(b).downlink_gbps ?? Infinity, `the downlink of ${b}`]];
+  const [gbps, card] = cards[0][0] <= cards[1][0] ? cards[0] : cards[1];
+  return gbps < found.bandwidth_gbps ? { ...found, bandwidth_gbps: gbps, origin: `${found.origin}, capped by ${card}` } : found;
+}
+
+/** Numbers of its own for the way from a to b, and with `both` for the way back; else that stays what it was. */
+export function setConditions(document, kind, ends, change, both, filled) {
+  const [a, b] = ends;
+  const there = { ...conditions(conditionsOf(document, kind, ends, filled)), ...change };
+  const line = lineOf(document, kind, [b, a]);
+  const back = both ? there : line && conditions(line);
+  return rewritten(document, kind, ends, there, back);
+}
+
+/** The way back becomes as the way there. */
+export function evenOut(document, kind, ends, filled) {
+  const there = conditions(conditionsOf(document, kind, ends, filled));
+  return rewritten(document, kind, ends, there, there);
+}
+
+function rewritten(document, kind, ends, there, back) {
+  const [a, b] = ends;
+  const { make } = KINDS[kind];
+  const lines = linesOf(document, kind);
+  const held = lines.find((line) => joins(line, ends));
+  const even = back && there.latency_ms === back.latency_ms && there.bandwidth_gbps === back.bandwidth_gbps;
+  const order = held && leads(held, [b, a]) ? [[b, a], [a, b]] : [[a, b], [b, a]];
+  const numbers = (way) => (way[0] === a ? there : back);
+  const fresh = even
+    ? [{ ...make(order[0], false), ...there }]
+    : order.filter(numbers).map((way) => ({ ...make(way, true), ...numbers(way) }));
+  const at = held ? lines.indexOf(held) : lines.length;
+  const kept = (line) => !joins(line, ends);
+  return withLines(document, kind, [...lines.slice(0, at).filter(kept), ...fresh, ...lines.slice(at).filter(kept)]);
+}
+
+/** Nothing is said of this pair any more, in either direction. */
+export const clear = (document, kind, ends) => withLines(document, kind, linesOf(document, kind).filter((line) => !joins(line, ends)));
+
+/** `chosen` are {ends, oneWay}; each names exactly one line. */
+export const isChosen = (line, chosen) => chosen.some(({ ends, oneWay }) => oneWay === isOneWay(line) && (oneWay ? leads(line, ends) : joins(line, ends)));
+
+export function changeLines(document, kind, chosen, change) {
+  return withLines(document, kind, linesOf(document, kind).map((line) => (isChosen(line, chosen) ? { ...line, ...change } : line)));
+}
+
+export function removeLines(document, kind, chosen) {
+  return chosen.length ? withLines(document, kind, linesOf(document, kind).filter((line) => !isChosen(line, chosen))) : document;
+}
+
+/** May a link be drawn from one device to another? Each direction holds one link at most. */
+export const linkFits = (document, ends) => ends[0] !== ends[1] && !lineOf(document, "link", ends);
+
+/** A new line says what was true before, so that drawing it changes nothing until it is edited. */
+export function addLine(document, kind, ends, filled) {
+  if (lineOf(document, kind, ends)) return document;
+  const [there, back] = [ends, [ends[1], ends[0]]].map((way) => conditions(conditionsOf(document, kind, way, filled)));
+  return rewritten(document, kind, ends, there, back);
+}

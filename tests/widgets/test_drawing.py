@@ -1,0 +1,98 @@
+"""One drawing: what it remembers, and what its views make of it."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from typing import Any
+
+import pytest
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab.widgets.document_view import DocumentView
+from dtfm_lab.widgets.documents import empty_document
+from dtfm_lab.widgets.drawing import MOST_KEPT, Drawing
+
+
+def device(name: str, x: float = 0.0) -> dict[str, Any]:
+    return {"name": name, "region": "", "gpu": "T4", "x": x, "y": 0.0}
+
+
+def with_devices(*names: str) -> dict[str, Any]:
+    return empty_document() | {"devices": [device(name) for name in names]}
+
+
+def test_undo_and_redo_walk_through_what_was_drawn() -> None:
+    drawing = Drawing(with_devices())
+    for names in ("a", "ab", "abc"):
+        drawing.document = with_devices(*names)
+    drawing.undo()
+    drawing.undo()
+    assert [one["name"] for one in drawing.document["devices"]] == ["a"]
+    assert (drawing.can_undo, drawing.can_redo) == (True, True)
+    drawing.redo()
+    assert drawing.document == with_devices("a", "b")
+    drawing.document = with_devices("z")
+    assert not drawing.can_redo, "an edit ends the way forward"
+
+
+def test_of_many_edits_the_last_can_be_undone() -> None:
+    drawing = Drawing(with_devices())
+    for i in range(MOST_KEPT + 20):
+        drawing.document = empty_document() | {"devices": [device("a", x=i)]}
+    for _ in range(MOST_KEPT):
+        drawing.undo()
+    assert not drawing.can_undo
+    assert drawing.document["devices"][0]["x"] == 19
+
+
+def test_another_network_begins_a_history_of_its_own_with_nothing_selected() -> None:
+    drawing = Drawing(with_devices("a"))
+    drawing.document, drawing.selected, drawing.selected_link = with_devices("a", "b"), ["b"], ["a", "b"]
+    drawing.begin(with_devices("c"))
+    assert (drawing.can_undo, drawing.selected, drawing.selected_link) == (False, [], [])
+
+
+def test_a_history_of_a_large_network_holds_what_did_not_change_once() -> None:
+    names = [f"d{i}" for i in range(100)]
+    links = [
+        {"source": a, "target": b, "latency_ms": 1.0, "bandwidth_gbps": 1.0, "one_way": False}
+        for a in names
+        for b in names
+        if a < b
+    ]
+    drawing = Drawing(with_devices(*names) | {"links": links})
+    for i in range(5):  # as they come from a page: everything is new
+        drawing.document = copy.deepcopy(drawing.document | {"name": str(i)})
+        moved = copy.deepcopy(drawing.document)
+        moved["links"][70]["latency_ms"] = float(i)
+        del moved["links"][3]
+        drawing.document = moved
+    before, now = drawing._before[-1]["links"], drawing.document["links"]
+    fresh = [link for link in now if not any(link is old for old in before)]
+    assert len(fresh) < 80
+    assert sys.getrefcount(now[-1]) > 5, "one link, in every document"
+
+
+def test_a_view_that_has_left_stays_as_it_is_until_it_follows_again() -> None:
+    drawing = Drawing(with_devices("a"))
+    view = DocumentView(drawing)
+    view.leave()
+    drawing.document = with_devices("a", "b")
+    assert (view.following, len(view.document["devices"])) == (False, 1)
+    view.follow()
+    assert len(view.document["devices"]) == 2
+    view.document = with_devices("c")
+    assert drawing.document == with_devices("c")
+    assert drawing.can_undo
+
+
+def test_a_page_asks_for_undo_and_redo() -> None:
+    view = DocumentView(document=with_devices("a"))
+    view.document = with_devices("b")
+    view._answer(view, {"kind": "undo"}, [])
+    assert view.document == with_devices("a")
+    assert (view.can_undo, view.can_redo) == (False, True)
+    view._answer(view, {"kind": "redo"}, [])
+    assert view.document == with_devices("b")

@@ -1,0 +1,265 @@
+"""The network panel without a browser: one drawing, three views, and a bench that keeps what was valid."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dtfm_lab as lab
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.widgets import documents
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.editor import TopologyEditor
+from dtfm_lab.widgets.network_panel import NetworkPanel
+from dtfm_lab.widgets.network_row import BLANK
+
+
+def panel_of(network: str | Topology | None) -> NetworkPanel:
+    return NetworkPanel(Bench(), lab.load_topology(network) if isinstance(network, str) else network)
+
+
+def bench_of(panel: NetworkPanel) -> Any:
+    return panel._bench
+
+
+async def until(holds: Callable[[], bool], patience_s: float = 20.0) -> None:
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        await asyncio.sleep(0.02)
+
+
+def test_a_half_typed_value_leaves_the_network_in_force_and_says_what_is_wrong() -> None:
+    panel = panel_of("lecture-hall")
+    before = bench_of(panel).topology
+    panel.editor.document = panel.editor.document | {"default": {"latency_ms": -5, "bandwidth_gbps": 0.1}}
+    assert bench_of(panel).topology is before
+    assert panel.editor.problem == (
+        "all other pairs: latency (ms) is -5; wanted 0 or more. Until then the network before stays in force."
+    )
+    panel.drawing.undo()
+    assert panel.editor.problem == ""
+    assert panel.editor.summary.startswith("8 devices, 56 directed links")
+
+
+def test_an_empty_canvas_is_no_network_and_no_mistake() -> None:
+    panel = panel_of("lecture-hall")
+    panel.choose.value = BLANK
+    assert (bench_of(panel).topology, panel.editor.problem) == (None, "")
+    panel.drawing.undo()
+    assert bench_of(panel).topology is None, "what was opened before is another history"
+
+
+def test_moving_devices_changes_no_link_and_keeps_their_places() -> None:
+    panel = panel_of("volunteers")
+    before = bench_of(panel).topology
+    document = json.loads(json.dumps(panel.drawing.document))
+    document["devices"][0] |= {"x": -3.0, "y": 4.0}
+    panel.editor.document = document
+    after = bench_of(panel).topology
+    assert after.fingerprint == before.fingerprint
+    assert after.devices[0].position == (-3.0, 4.0)
+
+
+def test_only_the_view_that_is_shown_follows_the_drawing() -> None:
+    panel = panel_of("worldwide")
+    assert (panel.map, panel.matrix) == (None, None), "made when they are wanted"
+    panel.shown.value = "map"
+    assert (panel.editor.following, panel.map.canvas.following) == (False, True)
+    panel.shown.value = "matrix"
+    panel.drawing.document = panel.drawing.document | {"default": {"latency_ms": 5.0, "bandwidth_gbps": 3.0}}
+    assert panel.map.canvas.document["default"]["latency_ms"] == 67
+    assert panel.matrix.canvas.document == panel.drawing.document
+    panel.shown.value = "canvas"
+    assert panel.editor.document["default"]["latency_ms"] == 5
+    assert [view.layout.display for view in (panel.editor, panel.map.view)] == ["", "none"]
+
+
+def test_what_is_selected_is_selected_everywhere_as_far_as_it_is_drawn() -> None:
+    panel = panel_of("lecture-hall")
+    bench = bench_of(panel)
+    panel.editor.selected, panel.editor.selected_link = ["ada", "grace"], ["ada", "grace"]
+    assert (bench.selected, bench.selected_link) == (("ada", "grace"), ("ada", "grace"))
+    bench.selected, bench.selected_link = ("alan", "nobody"), ("john", "ada")
+    assert (panel.editor.selected, panel.editor.selected_link) == (["alan"], ["john", "ada"])
+    assert bench.selected == ("alan", "nobody"), "the bench keeps what another view knows"
+    bench.selected_link = ("john", "nobody")
+    assert panel.editor.selected_link == []
+
+
+def test_the_placement_that_is_looked_at_is_marked_before_the_plan() -> None:
+    panel = panel_of("lecture-hall")
+    bench = bench_of(panel)
+    names = bench.topology.names
+    job = lab.load_job("tiny", n_stages=4, n_replicas=2)
+    bench.plan = lab.evaluate(bench.topology, job, stages=[[0, 1], [2, 3], [4, 5], [6, 7]])
+    assert panel.editor.highlight["stages"][names[2]] == 1
+    bench.shown_stages = {names[2]: 3}
+    assert panel.editor.highlight == {"stages": {names[2]: 3}}
+    bench.shown_stages = {}
+    assert panel.editor.highlight["stages"][names[2]] == 1
+    panel.editor.document = panel.editor.document | {"devices": panel.editor.document["devices"][:7]}
+    assert panel.editor.highlight == {}, "a device of the plan is gone"
+
+
+def test_pairs_are_filled_by_distance_where_that_is_chosen_and_the_rule_is_said() -> None:
+    panel = panel_of("ten-cities")
+    document = panel.drawing.document
+    panel.drawing.document = document | {"between": document["between"][:3]}
+    before = bench_of(panel).topology.fingerprint
+    panel.fill.value = "distance"
+    assert len(panel.editor.filled) == 45 - 3
+    assert "42 filled" in panel._note.value
+    assert bench_of(panel).topology.fingerprint != before
+    panel.drawing.undo()
+    assert (panel.fill.value, panel.editor.filled, panel._note.value) == ("default", [], "")
+
+
+def test_settings_bring_the_drawing_back_as_it_was_and_what_is_impossible_is_ignored() -> None:
+    panel = panel_of("volunteers")
+    panel.shown.value = "map"
+    settings = json.loads(json.dumps(panel.settings()))
+    other = panel_of(None)
+    other.restore(settings)
+    assert bench_of(other).topology.fingerprint == bench_of(panel).topology.fingerprint
+    assert (other.shown.value, other.choose.value, other.drawing.can_undo) == ("map", None, False)
+    for broken in ({}, {"document": 3, "view": "globe"}, {"document": {"devices": "all"}}, {"measured": [], "old": 1}):
+        other.restore(broken)
+    assert bench_of(other).topology.fingerprint == bench_of(panel).topology.fingerprint
+    other.restore(panel_of(None).settings())
+    assert (bench_of(other).topology, other.shown.value) == (None, "canvas")
+
+
+def test_settings_keep_measured_message_times() -> None:
+    topology = Topology.from_matrices(np.full((2, 2), 7.0), np.full((2, 2), 0.3), names=["a", "b"])
+    message_s = np.full((2, 2, 2), 0.5)
+    timed = Topology(
+        topology.devices,
+        topology.latency_s,
+        topology.bandwidth_bytes_per_s,
+        message_bytes=np.array([1e3, 1e6]),
+        message_s=message_s,
+    )
+    panel, other = panel_of(timed), panel_of(None)
+    assert bench_of(panel).topology.fingerprint == timed.fingerprint
+    other.restore(json.loads(json.dumps(panel.settings())))
+    assert bench_of(other).topology.fingerprint == timed.fingerprint
+    other.drawing.document = other.drawing.document | {"default": {"latency_ms": 1.0, "bandwidth_gbps": 0.3}}
+    assert bench_of(other).topology.message_s is None
+    assert "2 of them had measured message times, which an edit has dropped" in other.editor.summary
+
+
+def test_a_file_that_is_dropped_is_opened_and_a_broken_one_is_one_line_that_leaves_the_drawing(tmp_path: Path) -> None:
+    panel = panel_of("lecture-hall")
+    data = lab.save_topology(lab.load_topology("islands"), tmp_path / "mine.yaml").read_bytes()
+    panel.editor._answer(panel.editor, {"kind": "files", "names": ["mine.yaml"]}, [memoryview(data)])
+    assert (len(bench_of(panel).topology), panel.choose.value) == (32, None)
+    for name, text, says in (
+        ("mine.txt", b"x", "mine.txt: ends in '.txt'; wanted a topology file"),
+        ("../mine.yaml", b"a: [", "mine.yaml: line 1, column 5: broken YAML"),
+        ("mine.json", b"{}", "mine.json: no key 'dtfm_topology'"),
+        ("bad\0name.yaml", b"", "cannot be written: embedded null byte"),
+    ):
+        panel.editor._answer(panel.editor, {"kind": "files", "names": [name]}, [memoryview(text)])
+        assert says in bench_of(panel).message
+        assert "/" not in bench_of(panel).message
+        assert len(bench_of(panel).topology) == 32
+
+
+def test_two_matrices_are_dropped_together(tmp_path: Path) -> None:
+    lab.save_topology(lab.load_topology("lecture-hall"), tmp_path / "hall.latency_ms.csv")
+    names = ["hall.bandwidth_gbps.csv", "hall.latency_ms.csv"]
+    panel = panel_of(None)
+    panel.files.take([(name, (tmp_path / name).read_bytes()) for name in names])
+    assert len(bench_of(panel).topology) == 8
+
+
+def test_an_editor_alone_opens_what_is_dropped_on_it(tmp_path: Path) -> None:
+    data = lab.save_topology(lab.load_topology("islands"), tmp_path / "mine.yaml").read_bytes()
+    editor = TopologyEditor()
+    editor._answer(editor, {"kind": "files", "names": ["mine.yaml"]}, [memoryview(data)])
+    assert (len(editor.document["devices"]), editor.gpus[0]) == (32, "A10")
+    editor._answer(editor, {"kind": "files", "names": ["mine.yaml"]}, [memoryview(b"a: 1")])
+    assert "no key 'dtfm_topology'" in editor.problem
+
+
+def test_a_large_file_is_read_and_written_while_the_page_goes_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        rng = np.random.default_rng(0)
+        large = Topology.from_matrices(rng.uniform(1, 90, (49, 49)), rng.uniform(1, 9, (49, 49)), name="large")
+        panel = panel_of(large)
+        sent: list[tuple[str, str]] = []
+        panel.files._download = lambda name, text: sent.append((name, text))
+        panel.files.download.click()
+        assert panel.files.save.disabled
+        assert panel.editor.summary == "writing large.yaml …"
+        await until(lambda: bool(sent))
+        assert not panel.files.save.disabled
+        name, text = sent[0]
+        other = panel_of(None)
+        other.files.take([(name, text.encode())])
+        assert other.editor.summary == "reading large.yaml …"
+        await until(lambda: bench_of(other).topology is not None)
+        assert bench_of(other).topology.fingerprint == large.fingerprint
+
+    asyncio.run(story())
+
+
+def test_a_network_of_many_links_of_its_own_is_shown_the_way_to_the_matrix() -> None:
+    rng = np.random.default_rng(0)
+    panel = panel_of(Topology.from_matrices(rng.uniform(1, 90, (40, 40)), rng.uniform(1, 9, (40, 40))))
+    assert "the matrix shows them all" in panel._note.value
+    assert panel.shown.value == "canvas", "nobody switches but the person"
+    assert panel_of("worldwide")._note.value == ""
+
+
+@pytest.mark.parametrize("view", ["canvas", "map", "matrix"])
+def test_every_view_has_a_figure_that_stands_alone(view: str) -> None:
+    panel = panel_of("worldwide")
+    panel.shown.value = view
+    assert len(panel._make_figure().data) > 0
+    assert panel_of(None)._make_figure() is None
+
+
+@pytest.mark.parametrize("network", ["lecture-hall", "worldwide", None])
+def test_a_reader_without_widgets_sees_the_network(network: str | None) -> None:
+    editor = panel_of(network).editor
+    bundle, _ = editor._repr_mimebundle_()
+    assert bundle["image/svg+xml"].startswith("<svg")
+    assert len(bundle["image/svg+xml"]) < 60_000
+    n = len(lab.load_topology(network)) if network else 0
+    assert f"{n} devices" in bundle["text/plain"]
+
+
+def test_a_network_that_another_panel_made_is_drawn_and_can_be_undone() -> None:
+    bench = Bench()
+    panel = NetworkPanel(bench, lab.load_topology("lecture-hall"))
+    before = bench.topology
+    bench.topology = faster = before.scaled(bandwidth=2.0)
+    assert bench.topology.fingerprint == faster.fingerprint, "to the bit"
+    assert documents.topology_of(panel.drawing.document, faster).fingerprint == faster.fingerprint
+    panel.drawing.undo()
+    assert bench.topology.fingerprint == before.fingerprint
+    panel.drawing.redo()
+    assert bench.topology.fingerprint == faster.fingerprint
+
+
+def test_what_is_no_longer_drawn_is_no_longer_selected() -> None:
+    bench = Bench()
+    panel = NetworkPanel(bench, lab.load_topology("lecture-hall"))
+    panel.drawing.selected, panel.drawing.selected_link = ["ada", "grace"], ["ada", "grace"]
+    document = panel.drawing.document
+    panel.drawing.document = document | {"devices": [d for d in document["devices"] if d["name"] != "ada"]}
+    assert panel.drawing.selected == ["grace"]
+    assert bench.selected == ("grace",)
+    assert panel.drawing.selected_link == []
