@@ -29,7 +29,10 @@ import time, json, copy
 plans = []
 began_s = 0.0
 bench.replanning.switch.value = True
-bench.bench.observe(lambda _: plans.append(time.time()), "plan")
+def planned(change):
+    if change["new"] is not None and not bench.bench.plan_is_stale:
+        plans.append(time.time())
+bench.bench.observe(planned, "plan")
 def edit(number):
     global began_s
     plans.clear()

@@ -22,17 +22,13 @@ getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)(0)
 """
 EDITING = """
 import asyncio, copy, json
-edited = 0
 async def edit(n_edits):
-    global edited
-    edited = 0
     drawing = bench.network_panel.drawing
     for number in range(n_edits):
         document = copy.deepcopy(drawing.document)
-        device = document["devices"][number % len(document["devices"])]
-        device["memory_gib"] = 16 + number % 7
+        between = document["between"][number % len(document["between"])]
+        between["latency_ms"] = 20.5 + number % 101  # another network, not another drawing of it
         drawing.document = document
-        edited += 1
         await asyncio.sleep(0.03)
 """
 

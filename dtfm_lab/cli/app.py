@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from tornado.netutil import bind_sockets
 from tornado.web import RequestHandler
 from voila.app import Voila
+
+from dtfm_lab.domain.errors import LabError
 
 TEMPLATES = Path(__file__).parent / "page"
 TITLE = "dtfm_lab"
@@ -28,8 +32,9 @@ def serve(network: str | None, *, ip: str, port: int, listening: Callable[[str],
     """Serve the Lab on this network, a blank canvas if None, until interrupted; kernels end with it.
 
     ``listening`` is called once, with the address to open, which holds the token that lets a visitor in.
-    Where the port is taken, one near it is.
+    Where the port is taken, one near it is. Raises a LabError where ``ip`` is no address of this machine.
     """
+    _refuse_unusable(ip)
     with tempfile.TemporaryDirectory(prefix="dtfm-lab-") as folder:
         notebook = Path(folder) / f"{TITLE}.ipynb"
         notebook.write_text(json.dumps(_notebook(network)))
@@ -44,12 +49,27 @@ def serve(network: str | None, *, ip: str, port: int, listening: Callable[[str],
             f"--MappingKernelManager.cull_interval={LOOK_EVERY_S}",
             *(f"--VoilaConfiguration.extension_allowlist={name}" for name in EXTENSIONS),
         ])  # fmt: skip
+        if hasattr(signal, "SIGHUP"):  # a terminal that is closed: kernels and files end as after Ctrl-C
+            signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))
         page.start()
 
 
+def _refuse_unusable(ip: str) -> None:
+    try:
+        probes = bind_sockets(0, ip)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise LabError(f"no page can be served on {ip!r} ({why}); wanted an address of this machine") from None
+    for probe in probes:
+        probe.close()
+
+
 def _notebook(network: str | None) -> dict[str, object]:
-    """One cell. Kernels begin in the notebook's folder, but a visitor's files belong where the server was started."""
-    source = f"import os\nos.chdir({os.getcwd()!r})\nimport dtfm_lab as lab\nlab.Lab({network!r})"
+    """One cell. Kernels begin in the notebook's folder, but a visitor's files belong where the server was started.
+
+    Nothing is saved unasked: visitors share that folder, and one would be offered what another drew.
+    """
+    source = f"import os\nos.chdir({os.getcwd()!r})\nimport dtfm_lab as lab\nlab.Lab({network!r}, autosave=False)"
     code = {"cell_type": "code", "id": "lab", "metadata": {}, "execution_count": None, "outputs": []}
     python = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return {

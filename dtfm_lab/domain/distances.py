@@ -8,7 +8,7 @@ of logarithms; one way, as that code charges its latencies to each message.
 - bandwidth = 78 Mbit / latency, at most 1.05 Gbit/s: what one stream carries whose window is 9.75 MB.
 
 Over the 45 pairs the rule's latency is off by 15 % at the median and by 43 % at most (Seoul to Europe takes a
-long way round), its bandwidth by 12 % and 67 %.
+long way round), its bandwidth by 12 % and 66 %.
 """
 
 from __future__ import annotations

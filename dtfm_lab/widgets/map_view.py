@@ -50,5 +50,6 @@ class MapView(DocumentView):
         on_map = [device for device in devices if device["region"] in self.places]
         cities = len({device["region"] for device in on_map})
         lost = len(devices) - len(on_map)
-        told = f"World map of {self.document.get('name') or 'a network'}: {len(on_map)} devices in {cities} cities"
+        where = f"{len(on_map)} device{'s' * (len(on_map) != 1)} in {cities} {'city' if cities == 1 else 'cities'}"
+        told = f"World map of {self.document.get('name') or 'a network'}: {where}"
         return f"{told}, {lost} in no known place" if lost else told

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -117,21 +119,37 @@ class MatrixEditor:
         return list(dict.fromkeys((region_of.get(a, ""), region_of.get(b, "")) for a, b in links))
 
     def _typed(self, quantity: str, text: str) -> None:
-        if self._telling or not text.strip():
+        links = self.canvas.picked_links()
+        if self._telling or not text.strip() or not links:
             return
         try:
             change = Change(**{quantity: _number(text)})
-            document, count = self._edited(self.canvas.picked_links(), change)
+            document, count = self._edited(links, change)
         except LabError as error:
             self.told.value = f'<div class="dtfm-line dtfm-warning" role="alert">{escape(str(error))}</div>'
             return
-        self.told.value = f'<div class="dtfm-line" role="status">{escape(count)} changed</div>'
         if document != self._drawing.document:
             self._drawing.document = document
+        told = f"{count} changed{self._capped(links, change)}"
+        self.told.value = f'<div class="dtfm-line" role="status">{escape(told)}</div>'
+
+    def _capped(self, links: Sequence[Pair], change: Change) -> str:
+        """Why some of the selected links are slower now than what was typed."""
+        topology = self.canvas.topology
+        if change.bandwidth_gbps is None or topology is None:
+            return ""
+        at = [(topology.index(a), topology.index(b)) for a, b in links]
+        slowest = min(to_gbps(topology.bandwidth_bytes_per_s[i, j]) for i, j in at)
+        if slowest >= change.bandwidth_gbps * (1 - 1e-9):
+            return ""
+        return f"; a network card lets {slowest:.4g} Gbit/s through"
 
     def _edited(self, links: Sequence[Pair], change: Change) -> tuple[Document, str]:
         """The document after it, and what changed in words."""
         document = self._drawing.document
+        drawn = Counter(device["name"] for device in document["devices"])
+        if lost := next((name for pair in links for name in pair if drawn[name] != 1), None):
+            raise TopologyError(f"device {lost} is drawn {drawn[lost]} times; wanted once, before its links are edited")
         if self.scope.value == LINKS:
             topology = self.canvas.topology
             assert topology is not None, "links are selected of nothing"
@@ -171,6 +189,8 @@ def _plain(value: float) -> float:
 
 
 def _number(text: str) -> float:
+    if re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+", text.strip()):
+        raise TopologyError(f"{text.strip()!r} may be thousands or thousandths; wanted it without a comma")
     try:
         return float(text.strip().replace(",", "."))
     except ValueError:

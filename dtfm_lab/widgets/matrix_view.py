@@ -97,7 +97,7 @@ class MatrixView(DocumentView):
         grid = np.ix_(order, order)
         latency_ms, gbps = to_ms(self._topology.latency_s[grid]), to_gbps(self._topology.bandwidth_bytes_per_s[grid])
         np.fill_diagonal(gbps, 0.0)
-        said = spoken(self.document, names)
+        said = spoken(self.drawing.document, names)  # ours may follow later than the topology does
         capped = (said.origin != Origin.NOWHERE) & (gbps < said.bandwidth_gbps * (1 - 1e-9))
         with self.hold_sync(), self.hold_trait_notifications():
             if names != self.names:

@@ -1,5 +1,5 @@
 // The world map. The document is the truth, Python holds it; every gesture makes a new one and sends it once.
-import { cleanUps, frame, h, onTraits, typed } from "./shared/dom.js";
+import { cleanUps, frame, h, onResize, onTraits, typed } from "./shared/dom.js";
 import { sharpCanvas, tooltip } from "./shared/canvas.js";
 import { readTheme, stageColor } from "./shared/theme.js";
 import { complete, removeDevices, removeRegions, same } from "./editor/document.js";
@@ -7,16 +7,21 @@ import { gpuLook } from "./editor/style.js";
 import { cameraOf, millerY } from "./map/camera.js";
 import { landPath, paintLand } from "./map/land.js";
 import { paintCities, spread } from "./map/cities.js";
-import { freeCities, regionsOf, sceneOf, target, under } from "./map/scene.js";
+import { freeCities, regionsOf, sceneOf, standing, target, under } from "./map/scene.js";
+import { overhang } from "./map/clusters.js";
+import { finder } from "./map/find.js";
 import { linesBetween } from "./map/lines.js";
 import { addDevice, moveDevices, moveRegion } from "./map/edits.js";
 import { gestures } from "./map/gestures.js";
 import { paintBox, paintDragged, paintGroups, paintLines, paintNumbers, paintTarget, paintTray } from "./map/paint.js";
 import { searchField } from "./map/search.js";
+import { toolbar } from "./map/toolbar.js";
+import { fitting } from "./shared/text.js";
 import { count, describe, legendOf } from "./map/words.js";
 
+const own = (things, name) => (Object.hasOwn(things, name) ? things[name] : undefined); // "constructor" is a name too
+const LONGEST = 140; // pixels of a region's name
 const CLOSE = 16; // pixels a degree where a flight to a city ends
-const STEP = 60; // pixels that an arrow key pans
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
@@ -43,13 +48,18 @@ function render({ model, el }) {
 
   const pen = h("canvas").getContext("2d");
   pen.font = `600 ${readTheme(el).font}`;
-  const nameWidth = (name) => pen.measureText(name).width;
-  const placeOf = (name) => model.get("places")[name] ?? cityOf.get(name) ?? null;
+  const shown = (name) => fitting(pen, name, LONGEST);
+  const nameWidth = (name) => pen.measureText(shown(name)).width;
+  const placeOf = (name) => own(model.get("places"), name) ?? cityOf.get(name) ?? null;
   const stages = () => model.get("highlight").stages ?? {};
-  const chosen = () => new Set(model.get("selected"));
+  /** Selected and drawn: an undo may have taken some of them away. */
+  const chosen = () => {
+    const selected = new Set(model.get("selected"));
+    return new Set(present.devices.map(({ name }) => name).filter((name) => selected.has(name)));
+  };
   const gpuColor = (gpu) => gpuLook(gpu, model.get("gpus")).color;
   const look = ({ name, gpu }) => {
-    const stage = stages()[name];
+    const stage = own(stages(), name);
     return stage === undefined ? { color: gpuColor(gpu) } : { color: stageColor(stage), stage };
   };
 
@@ -83,6 +93,7 @@ function render({ model, el }) {
   };
   /** Lines to other regions were those of the place that was left. */
   const moved = (next, words) => {
+    if (next === present) return;
     const lost = present.between.length - next.between.length;
     edit(next);
     say(lost > 0 ? `${words}; ${count(lost, "line")} of the region left behind went with it` : words);
@@ -93,7 +104,10 @@ function render({ model, el }) {
     pinned: ({ a, b }) => { pinned = { a, b }; say(`${a} – ${b}`); },
     missed: () => say("No city is near: let go close to one, or zoom in; the field above finds cities by name"),
     added: add,
-    devicesMoved: (names, city) => moved(moveDevices(present, names, city), `${count(names.length, "device")} moved to ${city}`),
+    devicesMoved: (names, city) => {
+      const n = present.devices.filter(({ name, region }) => names.includes(name) && region !== city).length;
+      moved(moveDevices(present, names, city), `${count(n, "device")} moved to ${city}`);
+    },
     regionMoved: (from, city, hadPlace) => moved(moveRegion(present, from, city, hadPlace), `${from || "no region"} moved to ${city}`),
     emptied: (region) => { choose([]); bare = region; say(`${region}: a region without devices`); refresh(); },
   };
@@ -101,18 +115,7 @@ function render({ model, el }) {
     scene: () => scene, cities: () => cities, camera, selected: chosen, tool: () => tool,
   }, tell, draw, cleanUp);
 
-  function find(text) {
-    const wanted = text.trim().toLowerCase();
-    if (!wanted) return null;
-    const region = regions.find(({ name }) => name.toLowerCase() === wanted);
-    if (region) return { name: region.name, place: region.place, devices: region.devices };
-    const city = cities.find(({ name }) => name.toLowerCase() === wanted) ?? null;
-    const device = present.devices.find(({ name }) => name.toLowerCase() === wanted);
-    if (device) return { name: device.region, place: placeOf(device.region), devices: [device] };
-    if (city) return { ...city, devices: [] };
-    const begins = wanted.length > 2 && cities.filter(({ name }) => name.toLowerCase().startsWith(wanted));
-    return begins && begins.length === 1 ? { ...begins[0], devices: [] } : null;
-  }
+  const find = (text) => finder({ text, regions, cities, devices: present.devices, placeOf, standing: (place) => standing(regions, place) });
   const flyTo = (place) => camera.fly(place[0], millerY(place[1]), Math.max(CLOSE, camera.scale));
   const search = searchField(cities, find, {
     fly(found) {
@@ -121,8 +124,8 @@ function render({ model, el }) {
       say(found.place ? `${found.name}` : `${found.name || "no region"} stands in no known place`);
     },
     add: (found) => { flyTo(found.place); add(found.name); },
-    move: (found) => tell.devicesMoved(model.get("selected"), found.name),
-    movable: () => model.get("selected").length > 0,
+    move: (found) => tell.devicesMoved([...chosen()], found.name),
+    movable: () => chosen().size > 0,
     leave: () => root.focus({ preventScroll: true }),
   });
 
@@ -136,35 +139,27 @@ function render({ model, el }) {
     }
   }
   const remove = () => {
-    const n = model.get("selected").length;
-    const words = n ? `${count(n, "device")} deleted` : `${bare} deleted`;
-    edit(n ? removeDevices(present, model.get("selected")) : removeRegions(present, [bare]), []);
+    const gone = [...chosen()];
+    const words = gone.length ? `${count(gone.length, "device")} deleted` : `${bare} deleted`;
+    edit(gone.length ? removeDevices(present, gone) : removeRegions(present, [bare]), []);
     bare = null;
     say(words);
   };
-  const some = () => model.get("selected").length > 0 || bare !== null;
-  const always = () => true;
-  const buttons = [
-    ["Select", "V", "Select, drag to another city, Shift and drag for a box", () => use("select"), always, "select"],
-    ["Add device", "D", "Click near a city: a device comes into its region", () => use("add"), always, "add"],
-    null,
-    ["Delete", "Del", "Delete the selected devices", remove, some],
-    ["Undo", "Ctrl+Z", "Undo", () => model.send({ kind: "undo" }), () => model.get("can_undo")],
-    ["Redo", "Ctrl+Y", "Redo", () => model.send({ kind: "redo" }), () => model.get("can_redo")],
-    null,
-    ["Fit", "F", "Show all devices", fit, always],
-    ["+", "+", "Zoom in", () => camera.zoom(1.5), always],
-    ["−", "-", "Zoom out", () => camera.zoom(1 / 1.5), always],
-  ].map((one) => one && { key: one[1], run: one[3], possible: one[4], tool: one[5], element: h("button", {
-    type: "button", title: `${one[2]} (${one[1]})`, "aria-label": one[0].length > 1 ? one[0] : one[2], onclick: () => { one[3](); refresh(); } }, one[0]) });
-  const bar = h("div", { class: "dtfm-toolbar", role: "toolbar", "aria-label": "Map tools" },
-    ...buttons.map((one) => one?.element ?? h("i")), h("span", { class: "dtfm-grow" }), search.element);
+  const can = (what) => (what === "remove" ? chosen().size > 0 || bare !== null : model.get(`can_${what}`));
+  const bar = toolbar(root, {
+    select: () => use("select"), add: () => use("add"), drop: () => { hand.cancel(); use("select"); choose([]); }, remove,
+    undo: () => model.send({ kind: "undo" }), redo: () => model.send({ kind: "redo" }), all: () => choose(present.devices.map(({ name }) => name)),
+    fit, closer: () => camera.zoom(1.5), wider: () => camera.zoom(1 / 1.5), pan: camera.pan,
+  }, () => tool, can, search);
 
   function use(next) { tool = next; say(""); refresh(); }
 
   /** The document or the places changed: regions and lines are worked out anew. */
   function understand() {
     regions = regionsOf(present, placeOf);
+    const drawn = new Set(regions.map(({ name }) => name));
+    if (bare !== null && !regions.some(({ name, devices }) => name === bare && !devices.length)) bare = null;
+    if (pinned && !(drawn.has(pinned.a) && drawn.has(pinned.b))) pinned = null;
     lines = linesBetween(present, model.get("filled"), regions.filter(({ place, name }) => place && name).map(({ name }) => name));
     refresh();
   }
@@ -172,7 +167,7 @@ function render({ model, el }) {
   function layout(width, height) {
     const link = linkRegions();
     const wanted = new Set([...(link ?? []), ...(pinned ? [pinned.a, pinned.b] : [])]);
-    return sceneOf({ document: present, regions, lines, camera, width, height, nameWidth, chosen: wanted });
+    return sceneOf({ document: present, regions, lines, camera, width, height, nameWidth, shown, chosen: wanted });
   }
 
   function paint(context, width, height, theme) {
@@ -221,12 +216,7 @@ function render({ model, el }) {
   }
 
   function refresh() {
-    for (const one of buttons) {
-      if (!one) continue;
-      one.element.disabled = !one.possible();
-      if (one.tool) one.element.setAttribute("aria-pressed", String(one.tool === tool));
-    }
-    search.update();
+    bar.update();
     const devices = present.devices.length;
     const placed = regions.filter(({ place, devices: own }) => place && own.length);
     empty.hidden = placed.length > 0;
@@ -242,7 +232,7 @@ function render({ model, el }) {
 
   function tellStatus() {
     const problem = model.get("problem");
-    const selected = model.get("selected").length;
+    const selected = chosen().size;
     const on = regions.filter(({ place, devices }) => place && devices.length);
     const inventory = `${count(present.devices.length, "device")} in ${count(on.length, "place")}`;
     status.textContent = problem || [note, selected ? `${selected} selected` : "", model.get("summary") || inventory].filter(Boolean).join(" · ");
@@ -264,24 +254,6 @@ function render({ model, el }) {
   const outOfSight = (names) => [...new Set(names)].map(placeOf).filter(Boolean).some(([longitude, latitude]) => {
     const [x, y] = camera.toScreen(camera.turned(longitude), millerY(latitude));
     return x < 0 || y < 0 || x > box.clientWidth || y > box.clientHeight;
-  });
-
-  const KEYS = {
-    v: () => use("select"), d: () => use("add"), f: fit, 0: fit, "+": () => camera.zoom(1.5), "=": () => camera.zoom(1.5), "-": () => camera.zoom(1 / 1.5),
-    delete: () => { if (some()) remove(); }, backspace: () => { if (some()) remove(); }, "/": () => { search.input.focus(); search.input.select(); },
-    escape: () => { hand.cancel(); use("select"); choose([]); },
-    arrowleft: (far) => camera.pan(far, 0), arrowright: (far) => camera.pan(-far, 0), arrowup: (far) => camera.pan(0, far), arrowdown: (far) => camera.pan(0, -far),
-  };
-  root.addEventListener("keydown", (event) => {
-    if (/^(INPUT|SELECT)$/.test(event.target.tagName) || event.altKey) return;
-    const key = event.key.toLowerCase();
-    const held = { z: event.shiftKey ? "redo" : "undo", y: "redo" }[key];
-    let action = KEYS[key];
-    if (event.ctrlKey || event.metaKey) action = held ? () => model.send({ kind: held }) : key === "a" ? () => choose(present.devices.map(({ name }) => name)) : null;
-    if (!action) return;
-    event.preventDefault();
-    event.stopPropagation();
-    action(STEP * (event.shiftKey ? 3 : 1));
   });
 
   const follow = () => {
@@ -307,26 +279,13 @@ function render({ model, el }) {
     return group ? [group.x, group.y - group.radius - 8] : place ? camera.toScreen(camera.turned(place[0]), millerY(place[1])) : null;
   };
   box.append(empty);
-  root.append(bar, box, legend, status);
+  root.append(bar.element, box, legend, status);
   el.append(root);
   resize();
   understand();
-  const shown = new ResizeObserver(() => { if (!camera.touched) fit(); });
-  shown.observe(box);
-  cleanUp.add(() => shown.disconnect());
+  onResize(box, () => { if (!camera.touched) fit(); }, cleanUp);
   fit();
   return cleanUp.run;
-}
-
-/** Pixels by which clusters reach beyond their cities on each side, with room for the eye. */
-function overhang(groups, below) {
-  const most = (values) => Math.max(...values);
-  return [
-    most(groups.map(({ home }) => -home[0])) - most(groups.map(({ x, half }) => half[0] - x)),
-    most(groups.map(({ home }) => -home[1])) - most(groups.map(({ y, radius }) => radius + 18 - y)),
-    most(groups.map(({ x, half }) => x + half[0])) - most(groups.map(({ home }) => home[0])),
-    most(groups.map(({ y, radius }) => y + radius)) - most(groups.map(({ home }) => home[1])) + below,
-  ].map((reach, side) => Math.max(24, (side < 2 ? -reach : reach) + 14));
 }
 
 export default { render };

@@ -108,6 +108,22 @@ def test_a_city_is_found_by_name_and_gets_a_device_without_a_mouse(page, world, 
     eventually(page, "device('device-1')['region']", "Nairobi")
 
 
+def test_a_city_is_found_in_any_spelling_and_is_the_region_that_stands_there(page, world, eventually):
+    for typed, number, region in (("reykjavik", 1, "Reykjavík"), ("boardman", 2, "Oregon")):
+        page.locator(".dtfm-map .dtfm-find input").fill(typed)
+        page.get_by_role("button", name="Add here", exact=True).click()
+        eventually(page, f"device('device-{number}')['region']", region)
+
+
+def test_what_is_selected_but_no_longer_drawn_is_left_alone(page, world, ask_kernel, eventually):
+    ask_kernel(page, "world.drawing.selected = ['amy', 'somebody', 'constructor']")
+    expect(page.locator(".dtfm-map .dtfm-caption")).to_contain_text("1 selected")
+    world.drag(world.place("amy"), world.place("Virginia"))
+    assert ask_kernel(page, "print(len(messages))") == "0", "it is there already"
+    page.keyboard.press("Delete")
+    eventually(page, "(len(world.document['devices']), len(messages))", (23, 1))
+
+
 def test_the_wheel_scrolls_the_page_until_the_map_has_the_focus(page, world):
     page.mouse.move(*world.place("Denver"))
     before = world.place("Denver")

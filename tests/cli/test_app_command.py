@@ -24,3 +24,21 @@ def test_a_port_is_a_number_of_a_port(shell):
     status, _, line = shell("app", "--port", "70000")
     assert status == 2
     assert "70000 is not in the range 1<=x<=65535" in line
+
+
+@pytest.mark.parametrize("ip", ["203.0.113.5", "no.such.host.invalid"])
+def test_an_address_of_another_machine_is_refused(shell, ip):
+    pytest.importorskip("voila", reason="the page needs voila")
+    status, _, line = shell("app", "lecture-hall", "--no-browser", "--ip", ip)
+    assert status == 2
+    assert line.count("\n") == 1
+    assert f"no page can be served on '{ip}'" in line
+    assert "wanted an address of this machine" in line
+
+
+def test_what_a_visitor_draws_is_kept_for_nobody_else():
+    pytest.importorskip("voila", reason="the page needs voila")
+    from dtfm_lab.cli.app import _notebook
+
+    (cell,) = _notebook("worldwide")["cells"]
+    assert cell["source"].endswith("lab.Lab('worldwide', autosave=False)")

@@ -74,6 +74,17 @@ def test_filled_pairs_are_dotted_in_the_picture() -> None:
     assert canvas.picture().count("stroke-dasharray") == 6
 
 
+def test_one_is_said_as_one_and_a_long_name_is_cut() -> None:
+    region = {"name": f"Tokyo ({'x' * 180})", "latency_ms": 1.0, "bandwidth_gbps": 1.0}
+    devices = [{"name": name, "region": where, "gpu": "T4"} for name, where in (("a", region["name"]), ("b", ""))]
+    canvas = MapView(Drawing({**Drawing().document, "name": "<b>", "devices": devices, "regions": [region]}))
+    assert canvas.words() == "World map of <b>: 1 device in 1 city, 1 in no known place"
+    picture = canvas.picture()
+    assert "<b>" not in picture
+    assert "x" * 30 not in picture
+    assert ">1 device in no known place<" in picture
+
+
 def test_a_network_in_no_known_place_has_words_and_no_picture() -> None:
     canvas = editor("spot").canvas
     assert canvas.picture() == ""

@@ -88,6 +88,27 @@ def test_what_is_said_of_each_link_is_what_the_topology_has(drawn: dict[str, Any
     assert (said.origin[~off] == Origin.NOWHERE).all()
 
 
+cards = st.dictionaries(st.sampled_from(["uplink_gbps", "downlink_gbps"]), st.sampled_from([0.05, 0.4, 20.0]))
+
+
+@settings(deadline=None, max_examples=40)
+@given(documents, st.lists(cards, min_size=5, max_size=5), st.sets(st.integers(0, 4), min_size=4, max_size=4))
+def test_a_latency_for_picked_links_leaves_every_bandwidth_and_other_link(
+    drawn: dict[str, Any], own: list[dict[str, float]], corners: set[int]
+) -> None:
+    drawn["devices"] = [{**device, **card} for device, card in zip(drawn["devices"], own, strict=True)]
+    before, editor = meant(drawn), editor_of(drawn)
+    top, bottom, left, right = sorted(corners)
+    editor.canvas.picked = [top, left, bottom, right]
+    picked = set(editor.canvas.picked_links())
+    picked |= {(b, a) for a, b in picked}
+    editor.latency_ms.value = "123"
+    after = meant(editor.canvas.drawing.document)
+    assert after == {pair: (123.0, was[1]) if pair in picked else was for pair, was in before.items()}
+    editor.canvas.drawing.undo()
+    assert meant(editor.canvas.drawing.document) == before
+
+
 @settings(deadline=None, max_examples=40)
 @given(documents, st.dictionaries(pairs, speeds, max_size=5))
 def test_setting_links_changes_these_and_no_others(drawn: dict[str, Any], new: dict[Any, Any]) -> None:
@@ -194,7 +215,43 @@ def test_a_pair_of_regions_is_written_as_one_line() -> None:
     assert editor.canvas.document["regions"][0] == {"name": "Tokyo", **line((4, 10))}
 
 
-@pytest.mark.parametrize("entry", ["fast", "-3", "nan"])
+def test_where_numbers_come_from_is_told_of_the_newest_drawing() -> None:
+    drawing = Drawing(document())
+    editors: list[MatrixEditor] = []
+    drawing.observe(lambda change: editors[0].show(topology_of(change["new"])), "document")  # before any view hears
+    editors.append(MatrixEditor(drawing))
+    editors[0].show(topology_of(document()))
+    drawing.document = set_links(document(), {("a0", "b0"): (50.0, 0.5)})
+    origin = np.frombuffer(editors[0].canvas.origin, "u1").reshape(5, 5)
+    assert origin[0, 2] == Origin.LINK
+    assert origin[2, 0] == Origin.DEFAULT
+
+
+def test_a_bandwidth_that_a_card_does_not_let_through_is_told() -> None:
+    drawn = document()
+    drawn["devices"][0]["uplink_gbps"] = 0.4
+    editor = editor_of(drawn)
+    editor.canvas.picked = [0, 2, 1, 3]
+    editor.scope.value = REGIONS
+    editor.bandwidth_gbps.value = "2"
+    assert "a network card lets 0.4 Gbit/s through" in editor.told.value
+    editor.bandwidth_gbps.value = "0.25"
+    assert "card" not in editor.told.value
+
+
+def test_links_of_a_network_that_is_no_longer_drawn_are_not_edited() -> None:
+    editor = MatrixEditor(Drawing(document()))
+    editor.show(topology_of(document()))
+    renamed = document()
+    renamed["devices"][0]["name"] = "a1"
+    editor.canvas.drawing.document = renamed
+    editor.canvas.picked = [1, 2, 1, 2]
+    editor.latency_ms.value = "5"
+    assert "device a1 is drawn 2 times; wanted once" in editor.told.value
+    assert editor.canvas.drawing.document == renamed
+
+
+@pytest.mark.parametrize("entry", ["fast", "-3", "nan", "1,000"])
 def test_an_entry_that_cannot_be_is_refused_in_place(entry: str) -> None:
     editor = editor_of(document())
     editor.canvas.picked = [0, 2, 0, 2]

@@ -47,7 +47,7 @@ def matrix_picture(
     every = -(-n // MOST_CELLS)
     image = base64.b64encode(_png(shade[::every, ::every])).decode()
     named = [(name, 1) for name in names] if n <= NAMED_UP_TO else [(name or "no region", k) for name, k in blocks]
-    left = 12 + 7 * max(len(_shortened(label)) for label, _ in named)
+    left = 12 + 7 * max(len(shortened(label)) for label, _ in named)
     edges = [at / n * SIDE_PX for at in accumulate(count for _, count in blocks)][:-1]
     lines = "".join(f"M{left + at:.1f} {TOP}v{SIDE_PX}M{left} {TOP + at:.1f}h{SIDE_PX}" for at in edges[:MOST_BORDERS])
     light, dark = (low, high) if light_is_low else (high, low)
@@ -63,19 +63,20 @@ def matrix_picture(
     )
 
 
+def shortened(label: str) -> str:
+    """A name, cut where it is too long for a picture."""
+    return label if len(label) <= LONGEST else label[: LONGEST - 1] + "…"
+
+
 def _labels(named: Sequence[tuple[str, int]], n: int, left: float) -> str:
     """Beside the middles of their rows, so many that none covers another."""
     ends = [*accumulate((count for _, count in named), initial=0)]
     middles = [(a + b) / 2 / n * SIDE_PX for a, b in pairwise(ends)]
     seldom = max(1, -(-len(named) * LABEL_PX // SIDE_PX))
     return "".join(
-        f'<text x="{left - 6}" y="{TOP + middle + 4:.0f}" text-anchor="end">{escape(_shortened(label))}</text>'
+        f'<text x="{left - 6}" y="{TOP + middle + 4:.0f}" text-anchor="end">{escape(shortened(label))}</text>'
         for middle, (label, _) in list(zip(middles, named, strict=True))[::seldom]
     )
-
-
-def _shortened(label: str) -> str:
-    return label if len(label) <= LONGEST else label[: LONGEST - 1] + "…"
 
 
 def _png(shade: npt.NDArray[np.uint8]) -> bytes:

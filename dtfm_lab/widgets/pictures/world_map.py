@@ -16,6 +16,7 @@ from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.figures.palette import BLUE, LINE_GREY, ink_on, stage_color
 from dtfm_lab.figures.spread import apart
 from dtfm_lab.figures.world import View, flight, land_rings, plane, view_of
+from dtfm_lab.widgets.pictures.link_matrix import shortened
 
 WIDTH_PX = 860
 MOST_NAMED = 40
@@ -49,18 +50,18 @@ def map_picture(document: dict[str, Any], filled: list[dict[str, Any]], stages: 
     homes = (points - (view.west, view.north)) * scale * (1, -1)
     radii = np.array([8 + min(len(members[name]), 64) ** 0.5 for name in known])
     named = len(known) <= MOST_NAMED
-    middles = _apart(list(known), homes, radii) if named else homes
+    middles = _apart([shortened(name) for name in known], homes, radii) if named else homes
     by_rule = {frozenset(pair["regions"]) for pair in filled}
     drawn = [
         f'<path d="{_land(view)}" fill="{LINE_GREY}" fill-opacity=".24"/>',
         *_lines(known, points, view, scale, by_rule),
         *(
-            _disc(name if named else "", home, middle, radius, members[name], stages)
+            _disc(shortened(name) if named else "", home, middle, radius, members[name], stages)
             for name, home, middle, radius in zip(known, homes, middles, radii, strict=True)
         ),
     ]
     if lost := sum(len(inside) for name, inside in members.items() if name not in known):
-        told = f"{lost} devices in no known place"
+        told = f"{lost} device{'s' * (lost != 1)} in no known place"
         drawn.append(f'<text x="8" y="{height + 16}" font-size="12" fill="{LINE_GREY}">{told}</text>')
         height += 24
     title = escape(str(document.get("name", "")))

@@ -137,3 +137,14 @@ export function tray(regions, width, height, dot, nameWidth) {
     return { groups, top, more: lost.length - groups.length };
   }
 }
+
+/** Pixels by which clusters reach beyond their cities on each side, with room for the eye. */
+export function overhang(groups, below) {
+  const most = (values) => Math.max(...values);
+  return [
+    most(groups.map(({ home }) => -home[0])) - most(groups.map(({ x, half }) => half[0] - x)),
+    most(groups.map(({ home }) => -home[1])) - most(groups.map(({ y, radius }) => radius + 18 - y)),
+    most(groups.map(({ x, half }) => x + half[0])) - most(groups.map(({ home }) => home[0])),
+    most(groups.map(({ y, radius }) => y + radius)) - most(groups.map(({ home }) => home[1])) + below,
+  ].map((reach, side) => Math.max(24, (side < 2 ? -reach : reach) + 14));
+}

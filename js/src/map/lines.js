@@ -1,4 +1,5 @@
 // What joins two regions on the map: which line of the document says so, and the way along the globe.
+import { endsOf } from "../editor/lines.js";
 import { millerY } from "./camera.js";
 
 const POINTS = 40;
@@ -10,11 +11,11 @@ const key = (a, b) => `${a}\u0000${b}`;
 /** Lines {a, b, there, back, kind: "line" | "filled" | "default", distance_km, gbps} between these regions. */
 export function linesBetween(document, filled, names) {
   const said = new Map();
-  for (const line of document.between) {
-    const oneWay = !line.regions || line.one_way;
-    const [a, b] = line.regions ?? [line.from, line.to];
-    said.set(key(a, b), { line, oneWay });
-    if (!oneWay && !said.get(key(b, a))?.oneWay) said.set(key(b, a), { line, oneWay });
+  const oneWay = (line) => !line.regions;
+  for (const line of [...document.between].sort((one, other) => oneWay(one) - oneWay(other))) { // one way overrules both
+    const [a, b] = endsOf(line);
+    said.set(key(a, b), line);
+    if (!oneWay(line)) said.set(key(b, a), line);
   }
   const rule = new Map(filled.map((line) => [key(...line.regions), line]));
   const lines = [];
@@ -22,7 +23,7 @@ export function linesBetween(document, filled, names) {
     for (let two = one + 1; two < names.length; two++) {
       const [a, b] = [names[one], names[two]];
       const guess = rule.get(key(a, b)) ?? rule.get(key(b, a));
-      const [there, back] = [said.get(key(a, b))?.line, said.get(key(b, a))?.line].map((line) => line ?? guess ?? document.default);
+      const [there, back] = [said.get(key(a, b)), said.get(key(b, a))].map((line) => line ?? guess ?? document.default);
       const kind = said.has(key(a, b)) || said.has(key(b, a)) ? "line" : guess ? "filled" : "default";
       lines.push({ a, b, there, back, kind, distance_km: guess?.distance_km, gbps: Math.min(there.bandwidth_gbps, back.bandwidth_gbps) });
     }

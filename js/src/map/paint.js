@@ -1,5 +1,6 @@
 // Draws a scene: lines, clusters, counts, names, the tray.
 import { figures } from "../shared/axis.js";
+import { fitting } from "../shared/text.js";
 import { inkOn, GREEN, VERMILLION } from "../shared/theme.js";
 import { halo } from "./cities.js";
 import { TRAY_HEAD } from "./clusters.js";
@@ -95,7 +96,7 @@ export function paintGroups(context, scene, theme, { look, isChosen, aimed, poin
   context.font = `600 ${theme.font}`;
   context.textAlign = "center";
   context.textBaseline = "alphabetic";
-  for (const { x, y, radius, name, named } of scene.groups) if (named || name === pointed || name === aimed) halo(context, name, x, y - radius - 4, theme, theme.text);
+  for (const { x, y, radius, name, named } of scene.groups) if (named || name === pointed || name === aimed) halo(context, scene.shown(name), x, y - radius - 4, theme, theme.text);
 }
 
 function paintDots(context, dots, size, theme, look, isChosen) {
@@ -161,15 +162,16 @@ export function paintTray(context, scene, theme, { look, isChosen }) {
   context.textAlign = "left";
   context.textBaseline = "middle";
   context.fillStyle = theme.softText;
-  const rest = more ? `, and ${more} more regions` : "";
-  context.fillText(`In no known place: drag them onto the map, or name their region after a city${rest}`, 10, top + TRAY_HEAD / 2 + 2);
+  const rest = more ? `, and ${more} more region${more === 1 ? "" : "s"}` : "";
+  const hint = `In no known place: drag them onto the map, or name their region after a city${rest}`;
+  context.fillText(fitting(context, hint, scene.width - 20), 10, top + TRAY_HEAD / 2 + 2);
   for (const { x, y, name, devices, counted, bubble } of groups) {
     const all = devices.every((device) => isChosen(device.name));
     context.font = `600 ${theme.font}`;
     context.textAlign = "left";
     context.textBaseline = "middle";
     context.fillStyle = all ? VERMILLION : theme.text;
-    context.fillText(name || "no region", x, y + 0.5);
+    context.fillText(scene.shown(name || "no region"), x, y + 0.5);
     if (counted) paintCount(context, ...bubble, 11, devices, theme, look, isChosen);
   }
   paintDots(context, scene.dots.filter(({ group }) => group.tray), Math.min(scene.dot, 16), theme, look, isChosen);

@@ -1,6 +1,6 @@
 // Everything that stands on the map at one moment, in screen pixels, and what is under the pointer.
 import { clusters, dotSize, tray } from "./clusters.js";
-import { linesBetween, routes, widths, worthDrawing } from "./lines.js";
+import { routes, widths, worthDrawing } from "./lines.js";
 import { millerY } from "./camera.js";
 
 const NEAR_LINE = 6; // pixels
@@ -20,8 +20,8 @@ export function regionsOf(document, placeOf) {
   });
 }
 
-/** `chosen` are names of regions whose lines are always drawn. */
-export function sceneOf({ document, regions, lines, camera, width, height, nameWidth, chosen }) {
+/** `chosen` are names of regions whose lines are always drawn; `shown(name)` is as much of a name as there is room for. */
+export function sceneOf({ document, regions, lines, camera, width, height, nameWidth, shown, chosen }) {
   const dot = dotSize(document.devices.length, camera.scale);
   const groups = clusters(regions, camera, width, height, dot, nameWidth);
   const lost = tray(regions, width, height, Math.min(dot, 16), nameWidth);
@@ -33,7 +33,7 @@ export function sceneOf({ document, regions, lines, camera, width, height, nameW
   const dots = [...groups, ...lost.groups].flatMap((group) => group.slots.map(([dx, dy], at) => ({
     device: group.devices[at], group, x: group.x + dx, y: group.y + dy,
   })));
-  return { width, height, dot, groups, byName, lost, arcs, dots, left: joined.length - drawn.length };
+  return { width, height, dot, groups, byName, lost, arcs, dots, shown };
 }
 
 /** {kind: "device" | "region" | "line", ...} under a point, or null. */
@@ -81,7 +81,7 @@ export function target(scene, cities, camera, x, y) {
 }
 
 /** Cities where no region stands. */
-export function freeCities(cities, groups) {
-  const taken = groups.map(({ place }) => place);
-  return cities.filter(({ place: [x, y] }) => !taken.some(([tx, ty]) => Math.abs(x - tx) < SAME_PLACE && Math.abs(y - ty) < SAME_PLACE));
-}
+export const freeCities = (cities, groups) => cities.filter(({ place }) => !standing(groups, place));
+
+/** The region or group that stands where a place is, if any does. */
+export const standing = (regions, [x, y]) => regions.find(({ place }) => place && Math.abs(x - place[0]) < SAME_PLACE && Math.abs(y - place[1]) < SAME_PLACE);

@@ -1,5 +1,6 @@
 // A field that flies to a city, a region or a device, and can put a device there or bring the selected ones.
 import { h } from "../shared/dom.js";
+import { mayBecome } from "./find.js";
 
 /** `find(text)` is {name, place, devices} or null; `act` is {fly(found), add(found), move(found), leave()}. */
 export function searchField(cities, find, act) {
@@ -22,7 +23,7 @@ export function searchField(cities, find, act) {
   function update() {
     const found = find(input.value);
     const text = input.value.trim();
-    none.hidden = !text || found !== null || cities.some(({ name }) => name.toLowerCase().startsWith(text.toLowerCase()));
+    none.hidden = !text || found !== null || mayBecome(text, cities);
     add.hidden = !found?.place;
     move.hidden = !found?.place || !act.movable();
   }

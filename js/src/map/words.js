@@ -11,7 +11,7 @@ export const count = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many}
 export function describe(hit, { document, lines, stages }) {
   if (hit.kind === "device") {
     const device = document.devices.find(({ name }) => name === hit.name);
-    const stage = stages[hit.name];
+    const stage = Object.hasOwn(stages, hit.name) ? stages[hit.name] : undefined;
     return [hit.name, device?.gpu, device?.region || "no region", stage === undefined ? "" : `stage ${stage}`].filter(Boolean).join(" · ");
   }
   if (hit.kind === "region") {

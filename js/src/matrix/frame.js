@@ -2,6 +2,7 @@
 
 const NAMED = 9; // pixels a cell from which devices have their names
 const WIDEST = 128; // pixels for a name
+const MOST_NAMES = 0.25; // of the width, for names beside rows
 const CORNER = 74; // pixels for what the axes mean
 const SCALE = 78; // pixels for the colour bar
 
@@ -36,7 +37,7 @@ export function viewOf(count, changed) {
 /** Sizes and conversions for one painting. */
 export function placeOf(context, width, height, names, blocks, view, theme) {
   context.font = theme.font.replace("12px", "11px");
-  const measure = (text) => Math.min(WIDEST, context.measureText(text).width);
+  const measure = (text) => Math.min(WIDEST, width * MOST_NAMES, context.measureText(text).width);
   const widest = (texts) => Math.ceil(Math.max(24, ...texts.map(measure))) + 10;
   const roughly = (Math.min(width - SCALE, height) - 60) / view.span;
   const named = roughly >= NAMED;
@@ -58,12 +59,4 @@ export function placeOf(context, width, height, names, blocks, view, theme) {
     beside: (px, py) => px < left && py >= top && py < top + side,
     above: (px, py) => py < top && px >= left && px < left + side,
   };
-}
-
-/** Cuts a name to so many pixels. */
-export function fitting(context, text, wide) {
-  if (context.measureText(text).width <= wide) return text;
-  let length = text.length - 1;
-  while (length > 1 && context.measureText(`${text.slice(0, length)}…`).width > wide) length--;
-  return `${text.slice(0, length)}…`;
 }

@@ -2,7 +2,7 @@
 import { figures } from "../shared/axis.js";
 import { inkOn, VERMILLION } from "../shared/theme.js";
 import { shadeOf } from "./cells.js";
-import { fitting } from "./frame.js";
+import { fitting } from "../shared/text.js";
 
 const WRITTEN = 34; // pixels a cell from which its number stands in it
 
