@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import ipywidgets as w
@@ -62,7 +63,7 @@ class Against:
             self.control.value = value
 
     def offer(self, at_hand: Prediction | None) -> None:
-        """Schedules other than the one at hand, and pinned predictions of as many stages and replicas."""
+        """Every schedule on the plan at hand, and pinned predictions of as many stages and replicas."""
         self._at_hand = at_hand
         self.pin.disabled = at_hand is None
         options: list[tuple[str, Any]] = [("measured bars", MEASURED)]
@@ -75,23 +76,26 @@ class Against:
             self.control.options = options
             self.control.value = chosen if chosen in values else MEASURED
 
-    def computed(self) -> Second | None:
-        """The second prediction for the one at hand, None for measured bars. Heavy; raises LabError."""
+    def asked(self) -> Callable[[], Second] | None:
+        """What makes the second prediction that is chosen now, for the one at hand; None for measured bars.
+
+        To be called on whatever thread: it is heavy, and raises LabError.
+        """
         at_hand, chosen = self._at_hand, self.chosen
         if at_hand is None or chosen == MEASURED:
             return None
         if chosen.startswith(PINNED):
             name = chosen.removeprefix(PINNED)
-            return Second(name, self._pins[name])
-        name, context = chosen.removeprefix(SCHEDULE), at_hand.trace.context
-        # what follows a run is predicted from its profile, and so is what it is compared with
-        like = None if context.clock == "model" else context
-        trace = simulate(at_hand.plan, name, like=like, queueing=context.queueing)
-        return Second(name, Prediction.of(at_hand.plan, trace))
+            return partial(Second, name, self._pins[name])
+        return partial(_played, at_hand, chosen.removeprefix(SCHEDULE))
 
     def _keep(self) -> None:
         at_hand = self._at_hand
         if at_hand is None:
+            return
+        known = next((name for name, pin in self._pins.items() if pin is at_hand), None)
+        if known is not None:
+            self.choose(PINNED + known)
             return
         label = f"{at_hand.trace.context.schedule}, {format_s(at_hand.trace.iteration_s)}"
         number = 1
@@ -102,6 +106,15 @@ class Against:
             del self._pins[next(iter(self._pins))]
         self.offer(at_hand)
         self.choose(PINNED + name)
+
+
+def _played(at_hand: Prediction, schedule: str) -> Second:
+    """Another schedule under what the one at hand was predicted from."""
+    context = at_hand.trace.context
+    # what follows a run is predicted from its profile, and so is what it is compared with
+    like = None if context.clock == "model" else context
+    trace = simulate(at_hand.plan, schedule, like=like, queueing=context.queueing)
+    return Second(schedule, Prediction.of(at_hand.plan, trace))
 
 
 def _alike(one: Prediction, other: Prediction) -> bool:

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.widgets.gantt_columns import Bars
 
-MOST_TURNS = 127
-"""bars of one action in a row that are told apart, by their order"""
+MICROBATCH_BITS = 23
 
 
 class Difference(NamedTuple):
@@ -30,12 +29,10 @@ def lateness_s(upper: Bars, lower: Bars) -> npt.NDArray[np.float32]:
 
     The same action is the same row, kind, stage and micro-batch; of several, the first goes with the first.
     """
-    known, sought = _keys(upper), _keys(lower)
-    if not len(known) or not len(sought):
-        return np.full(len(sought), np.nan, dtype="<f4")
-    order = np.argsort(known)
-    at = order[np.minimum(np.searchsorted(known[order], sought), len(known) - 1)]
-    return np.where(known[at] == sought, lower.end - upper.end[at], np.nan).astype("<f4")
+    late_s = np.full(len(lower.start), np.nan, dtype="<f4")
+    _, above, below = np.intersect1d(*_keys(upper, lower), assume_unique=True, return_indices=True)
+    late_s[below] = lower.end[below] - upper.end[above]
+    return late_s
 
 
 def difference(upper: Bars, lower: Bars) -> Difference:
@@ -58,13 +55,24 @@ def signed_share(share: float) -> str:
     return ("\u2212" if share < 0 else "+") + f"{abs(share):.1%}"
 
 
-def _keys(bars: Bars) -> npt.NDArray[np.int64]:
-    """A number for each bar, the same for the same action."""
-    key = np.zeros(len(bars.start), dtype=np.int64)
-    for column, bits in ((bars.row, 16), (bars.kind, 8), (bars.stage, 16), (bars.microbatch.astype(np.int64) + 1, 16)):
-        key = (key << bits) | column.astype(np.int64)
-    order = np.lexsort((bars.start, key))
-    first = np.flatnonzero(np.diff(key[order], prepend=-1))
-    turn = np.empty(len(key), dtype=np.int64)
-    turn[order] = np.arange(len(key)) - np.repeat(first, np.diff(np.append(first, len(key))))
-    return (key << 7) | np.minimum(turn, MOST_TURNS)
+def _keys(upper: Bars, lower: Bars) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """A number for each bar of either chart: none twice in one of them, the same in both for the same action."""
+    action, start = (
+        np.concatenate(pair) for pair in zip(*((_actions(b), b.start) for b in (upper, lower)), strict=True)
+    )
+    side = np.repeat([0, 1], [len(upper.start), len(lower.start)])
+    order = np.lexsort((start, side, action))
+    at = np.arange(len(order))
+    another = np.diff(action[order], prepend=-1) != 0
+    begins = another | (np.diff(side[order], prepend=0) != 0)
+    key = np.empty(len(order), dtype=np.int64)
+    key[order] = (np.cumsum(another) << 32) | (at - np.maximum.accumulate(np.where(begins, at, 0)))
+    return key[: len(upper.start)], key[len(upper.start) :]
+
+
+def _actions(bars: Bars) -> npt.NDArray[np.int64]:
+    """A number for each row, kind, stage and micro-batch."""
+    row, kind, stage, microbatch = (
+        column.astype(np.int64) for column in (bars.row, bars.kind, bars.stage, bars.microbatch)
+    )
+    return (((row << 8 | kind) << 16 | stage) << MICROBATCH_BITS) | (microbatch + 1)

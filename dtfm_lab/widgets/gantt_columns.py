@@ -35,7 +35,7 @@ class Bars(NamedTuple):
         stage: npt.ArrayLike | None = None,
     ) -> Bars:
         given = np.zeros(np.size(start)) if stage is None else stage
-        return cls(*_typed((start, end, row, kind, microbatch, given), ("<f4", "<f4", "<u2", "<u1", "<i2", "<u2")))
+        return cls(*_typed((start, end, row, kind, microbatch, given), ("<f4", "<f4", "<u2", "<u1", "<i4", "<u2")))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Bars]) -> Bars:
@@ -65,7 +65,7 @@ class Messages(NamedTuple):
 
     @classmethod
     def of(cls, *columns: npt.ArrayLike) -> Messages:
-        return cls(*_typed(columns, ("<u2", "<u2", "<f4", "<f4", "<u1", "<i2")))
+        return cls(*_typed(columns, ("<u2", "<u2", "<f4", "<f4", "<u1", "<i4")))
 
 
 class CriticalPath(NamedTuple):

@@ -30,6 +30,8 @@ from dtfm_lab.widgets.watching import Clock, Placing, as_steps, rows, watch
 CSS = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 MODES = ("Search", "Race")
 BUDGETS = ("seconds", "generations")
+SHORT_S = 0.1
+"""told to three digits; longer ones to a tenth of a second, so that the words keep still"""
 
 
 class PlanPanel:
@@ -155,8 +157,13 @@ class PlanPanel:
                 seconds = clock.read(search.pace) if search.running else self._last.seconds
                 self.curve.tell({self._last.planner: rows(steps)}, told(self._last, seconds))
 
+        def tick() -> None:
+            if search.paused:
+                clock.hold()
+            self._buttons()  # a step ends in a pause of its own
+
         try:
-            await watch(search, show, self._buttons)  # a step ends in a pause of its own
+            await watch(search, show, tick)
             if self._last is not None:
                 last = self._last
                 self._bench.plan = await asyncio.to_thread(lambda: last.plan)
@@ -241,7 +248,8 @@ class PlanPanel:
 def told(step: PlanStep, seconds: float) -> str:
     """How far a search has come after so many seconds, in words."""
     priced = f"{step.evaluations:,} placement{'s' * (step.evaluations != 1)} priced"
+    spent = f"{seconds:.1f} s" if seconds >= SHORT_S else format_s(seconds)
     return (
-        f"generation {step.generation}, {priced} in {seconds:.1f} s: {format_s(step.best_s)}, "
+        f"generation {step.generation}, {priced} in {spent}: {format_s(step.best_s)}, "
         f"{gap_words(step.best_s, step.bound_s)}"
     )

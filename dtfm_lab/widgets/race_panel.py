@@ -145,7 +145,7 @@ class RacePanel:
         used_s = max(step.seconds for step in self.standings.newest.values())
         state = "paused after" if search.paused else "after" if search.running else "over after"
         ties = [s.planner for s in self.standings.newest.values() if s.best_s <= leader.best_s * (1 + PROVEN)]
-        who = f"{' and '.join(ties)} lead{'s' if len(ties) == 1 else ''}"
+        who = f"{_listed(ties)} lead{'s' if len(ties) == 1 else ''}"
         return f"{state} {used_s:.1f} CPU s each at most: {who} with {format_s(leader.best_s)}, " + gap_words(
             leader.best_s, bound_s
         )
@@ -155,7 +155,8 @@ class RacePanel:
 
     def _drawn(self) -> go.Figure | None:
         newest = dict(self.standings.newest)
-        steps = {name: as_steps(self.curve.points[name], newest[name]) for name in newest}
+        points = dict(self.curve.points)
+        steps = {name: as_steps(points[name], newest[name]) for name in newest if name in points}
         return figures.convergence(steps, against=self.curve.against) if steps else None
 
     def _toggle(self) -> None:
@@ -174,3 +175,8 @@ class RacePanel:
     @property
     def _controls(self) -> dict[str, w.ValueWidget]:
         return {"seed": self.seed, "seconds": self.seconds, "speed": self.speed}
+
+
+def _listed(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``"""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -17,6 +17,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.planning import Difference, PlanStep, carried_over, diff, search
+from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.moves import told
@@ -144,10 +145,15 @@ class Replanning:
 def replanned(plan: Plan, topology: Topology, job: Job, given_up: threading.Event) -> Replanned | None:
     """The best that a short search from ``plan`` finds, where it is worth moving for; None where it is given up.
 
+    Where nobody moves, the placement stays whoever's it was. Where an edit changes nothing that placements are
+    priced by, as a name for a region does, nothing is searched: it is no reason to give up a placement made by hand.
+
     Raises PlanError where the job does not fit the network.
     """
     began = time.perf_counter()
     start = carried_over(plan, topology, job)
+    if _costs_alike(plan, start):
+        return _kept(plan, start, plan.lower_bound_s)
     best: PlanStep | None = None
     for step in search(topology, job, PLANNER, seed=plan.seed or 0, seconds=BUDGET_S, start=start, raising=False):
         if given_up.is_set():
@@ -158,10 +164,27 @@ def replanned(plan: Plan, topology: Topology, job: Job, given_up: threading.Even
     assert best is not None, "a search yields at least one step"
     after = _turned(plan, best).plan
     if after.cost.total_s > start.cost.total_s * (1 - WORTH_MOVING):
-        found = {name: getattr(after, name) for name in ("planner", "seed", "generation", "evaluations", "seconds")}
-        after = replace(start, lower_bound_s=min(after.lower_bound_s, start.cost.total_s), **found)
-    difference = diff(plan, after)
+        return _kept(plan, start, min(after.lower_bound_s, start.cost.total_s))
+    return _replanned(plan, after)
+
+
+def _kept(plan: Plan, start: Plan, bound_s: float) -> Replanned:
+    """The placement of ``plan``, brought along; it is still the work of whoever made it."""
+    made = {name: getattr(plan, name) for name in ("planner", "seed", "generation", "evaluations", "seconds")}
+    return _replanned(plan, replace(start, lower_bound_s=bound_s, **made))
+
+
+def _replanned(before: Plan, after: Plan) -> Replanned:
+    difference = diff(before, after)
     return Replanned(after, difference, told(difference))
+
+
+def _costs_alike(plan: Plan, start: Plan) -> bool:
+    """Whether the devices are where they were, and every placement of them costs what it did; names do not count."""
+    if not np.array_equal(plan.placement.devices, start.placement.devices):
+        return False
+    before, after = (pair_costs(one.topology, one.job) for one in (plan, start))
+    return np.array_equal(before.group_s, after.group_s) and np.array_equal(before.hop_s, after.hop_s)
 
 
 def _turned(before: Plan, step: PlanStep) -> PlanStep:

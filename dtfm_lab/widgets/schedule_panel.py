@@ -42,7 +42,7 @@ class SchedulePanel:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._asked = self._answered = 0
-        self._predicting = self._stopped = False
+        self._predicting = self._comparing = self._stopped = False
         self._shown: Prediction | None = None
         self._second: Second | None = None
         self.schedule = w.Dropdown(
@@ -77,10 +77,9 @@ class SchedulePanel:
     def show(self, prediction: Prediction) -> None:
         """Draw a prediction in the upper halves."""
         self._shown = prediction
+        self._second = None
         self.against.offer(prediction)
-        if self.against.chosen == MEASURED:
-            self._second = None
-        else:
+        if self.against.chosen != MEASURED:
             self._begin_second()
         self._draw()
 
@@ -208,25 +207,49 @@ class SchedulePanel:
             begin(self._compute_second(), self._complain)
 
     async def _compute_second(self) -> None:
-        """What is compared with the prediction at hand, for that very one."""
-        shown, chosen = self._shown, self.against.chosen
-        self._second = second = None
-        if chosen != MEASURED and shown is not None:
-            try:
-                second = await self._patiently(chosen.partition(": ")[2], self.against.computed, meanwhile=self._draw)
-            except LabError as error:
-                self._complain(f"cannot compare: {error}")
-            if self._shown is not shown or self.against.chosen != chosen:
-                return  # somebody else draws
-            if second is None:
-                self.against.choose(MEASURED)
-        self._second = second
+        """What is compared with the prediction at hand, for that very one; of many choices in a row, the last."""
+        if self._comparing:
+            return  # it looks again at what is chosen
+        self._comparing = True
+        try:
+            while not await self._seconded():
+                pass
+        finally:
+            self._comparing = False
         self._draw()
 
+    async def _seconded(self) -> bool:
+        """Whether the second is what is chosen, for what is shown, now that it has been computed."""
+        shown, chosen = self._shown, self.against.chosen
+        self._second = second = None
+        work = self.against.asked()
+        if work is None:
+            return True
+
+        def outdated() -> bool:
+            return self._shown is not shown or self.against.chosen == MEASURED
+
+        try:
+            second = await self._patiently(chosen.partition(": ")[2], work, meanwhile=self._draw, outdated=outdated)
+        except LabError as error:
+            if not outdated() and self.against.chosen == chosen:
+                self._complain(f"cannot compare: {error}")
+        if outdated() or self.against.chosen != chosen:
+            return False
+        if second is None:
+            self.against.choose(MEASURED)
+        self._second = second
+        return True
+
     async def _patiently(
-        self, what: str, work: Callable[[], Result], meanwhile: Callable[[], None] = lambda: None
+        self,
+        what: str,
+        work: Callable[[], Result],
+        meanwhile: Callable[[], None] = lambda: None,
+        outdated: Callable[[], bool] = lambda: False,
     ) -> Result | None:
-        """What a function returns; where it takes long the chart says so, and a person may stop it: None."""
+        """What a function returns; where it takes long the chart says so. None where a person stops it, or once it is
+        ``outdated``."""
         self._stopped = False
 
         def slow() -> None:
@@ -235,7 +258,7 @@ class SchedulePanel:
             meanwhile()
 
         try:
-            return await patiently(work, slow=slow, stopped=lambda: self._stopped)
+            return await patiently(work, slow=slow, stopped=lambda: self._stopped or outdated())
         finally:
             self.chart.busy = ""
             self._buttons()

@@ -68,7 +68,8 @@ class BackgroundSearch:
         return self.running and not self._go.is_set()
 
     def pause(self) -> None:
-        self._go.clear()
+        if not self._stopped.is_set():  # who was told to end must not be held before it does
+            self._go.clear()
 
     def resume(self) -> None:
         self._once.clear()

@@ -78,6 +78,10 @@ class Clock:
         """By a step that has just come."""
         self._told_s, self._at = seconds, time.monotonic()
 
+    def hold(self) -> None:
+        """No time goes by while a search is paused."""
+        self._at = time.monotonic()
+
     def read(self, pace: Pace) -> float:
         """It stands still while a step stays on the screen for long, which costs no budget."""
         return self._told_s + (0.0 if any(pace) else time.monotonic() - self._at)

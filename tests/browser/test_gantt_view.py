@@ -162,6 +162,24 @@ def test_another_trace_goes_below_with_its_end_and_what_differs(page, open_noteb
     page.wait_for_selector(".dtfm-gantt[data-second='0']")
 
 
+SEVERAL = """
+twice = np.array([[0, .1, 0, 0, -1], [.1, .2, 0, 0, -1], [.3, .4, 0, 0, -1]])
+gantt.set_predicted(*twice.T, rows=['ada'], kinds=kinds)
+gantt.set_second(Bars.of(*(twice + [.09, .09, 0, 0, 0]).T), 'another')
+"""
+
+
+def test_of_several_bars_of_one_action_the_first_goes_with_the_first(page, open_notebook, ask_kernel):
+    open_notebook(page, [GANTT, "from dtfm_lab.widgets.gantt_columns import Bars" + SEVERAL])
+    page.wait_for_selector(".dtfm-gantt[data-predicted='3'][data-second='3']", timeout=90_000)
+    box = page.locator(".dtfm-gantt .dtfm-box").first
+    size = box.bounding_box()
+    box.hover(position={"x": size["width"] * 0.34, "y": size["height"] * 0.2})
+    tip = page.get_by_role("tooltip")
+    expect(tip).to_contain_text("predicted 100.0 to 200.0 ms (100 ms)")
+    expect(tip).to_contain_text("another 190.0 to 290.0 ms (100 ms), ends +90 ms against predicted")
+
+
 def test_files_come_out_of_the_page(page, open_notebook, ask_kernel, tmp_path):
     open_notebook(page, [GANTT, WITH_DEVICES])
     page.wait_for_selector(".dtfm-gantt[data-predicted='4']", timeout=90_000)

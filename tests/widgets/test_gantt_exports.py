@@ -141,6 +141,21 @@ def test_what_the_other_schedule_does_not_do_has_no_lateness(plan):
     assert difference(upper, Bars.of([0.0], [3.0], [1], [0], [0])) == (2.0, -1, 0.0)
 
 
+def test_actions_of_many_bars_and_many_micro_batches_are_told_apart():
+    n, last = 300, 999_999
+    start = np.arange(n, dtype=float)
+    upper = Bars.of([*start, 0], [*(start + 1), 1], [0] * n + [1], [0] * (n + 1), [-1] * n + [last])
+    lower = Bars.of([*start, 0], [*(start + 1.5), 3], [0] * n + [1], [0] * (n + 1), [-1] * n + [last])
+    assert lateness_s(upper, lower).tolist() == [0.5] * n + [2.0]
+    assert upper.microbatch[-1] == last
+
+
+def test_a_very_short_iteration_is_drawn_in_its_own_unit():
+    view = GanttView()
+    view.set_predicted([0], [4e-7], [0], [0], [0], rows=["ada"], kinds=[{"name": "forward"}])
+    assert "0.1 µs" in view.svg()
+
+
 def test_measured_bars_come_with_how_much_later_they_end():
     view, sent = GanttView(), []
     view.send = lambda content, buffers=(): sent.append((content, buffers))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 
 import pytest
 from plan_widgets import JOB, irregular, on_a_loop, until
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
-from dtfm_lab.planning import carried_over
+from dtfm_lab.planning import carried_over, evaluate
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -157,3 +158,27 @@ def test_settings_come_back():
     replanning.restore({"on": "perhaps", "other": 1})
     assert replanning.settings() == {"on": True}
     assert module.BUDGET_S < 0.3
+
+
+@pytest.mark.parametrize("edit", ["region", "name"])
+def test_an_edit_that_no_placement_is_priced_by_leaves_a_plan_made_by_hand(edit):
+    topology = irregular()
+    names = topology.names
+    by_hand = evaluate(topology, JOB, stages=[names[first : first + 4] for first in range(0, 16, 4)])
+    first, *others = topology.devices
+    again = replanned(
+        by_hand, replace(topology, devices=(replace(first, **{edit: "x"}), *others)), JOB, threading.Event()
+    )
+    assert again.plan.placement.devices.tolist() == by_hand.placement.devices.tolist()
+    assert (again.plan.planner, again.plan.cost.total_s) == (by_hand.planner, by_hand.cost.total_s)
+
+
+def test_a_placement_that_stays_is_still_the_work_of_who_made_it():
+    topology = irregular()
+    best = lab.plan(topology, JOB, seed=0, seconds=1)
+    by_hand = evaluate(topology, JOB, stages=best.stages)
+    hardly = topology.with_link(0, 1, latency_s=float(topology.latency_s[0, 1]) * (1 + 1e-9))
+    again = replanned(by_hand, hardly, JOB, threading.Event()).plan
+    assert again.stages == by_hand.stages
+    assert again.planner == "given"
+    assert again.lower_bound_s <= again.cost.total_s

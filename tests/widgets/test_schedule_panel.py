@@ -16,7 +16,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab import lab
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.widgets import schedule_panel
+from dtfm_lab.widgets import against, schedule_panel
 from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.schedule_panel import SchedulePanel
 
@@ -104,6 +104,73 @@ async def test_a_pinned_prediction_is_kept_and_compared_with_what_comes_after() 
     await until(lambda: bench.predicted.context.schedule == "1f1b" and panel.chart.upper_name == "1f1b")
     assert panel.chart.lower.end.max() == pytest.approx(before.iteration_s)
     assert panel.against.chosen.startswith("pinned: gpipe, ")
+
+
+@on_a_loop
+async def test_of_many_choices_to_compare_with_the_last_is_drawn_and_few_are_played() -> None:
+    _, panel = await shown()
+    played = []
+
+    def slowly(plan, schedule, **options):
+        played.append(schedule)
+        time.sleep(0.2)
+        return simulate(plan, schedule, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(against, "simulate", slowly)
+        for _ in range(5):
+            for name in ("1f1b", "zb-h1", "gpipe", "adaptive-1f1b"):
+                panel.against.choose(f"schedule: {name}")
+                await asyncio.sleep(0.005)
+        await until(lambda: panel.chart.lower_name == "adaptive-1f1b")
+    assert len(played) <= 3
+    assert panel.chart.busy == ""
+
+
+@on_a_loop
+async def test_a_choice_to_compare_with_made_while_another_is_played_is_drawn_under_the_new_prediction() -> None:
+    bench, panel = await shown()
+    panel.against.choose("schedule: 1f1b")
+    await until(lambda: bool(panel.chart.ends))
+
+    def slowly(plan, schedule, **options):
+        time.sleep(0.4)
+        return simulate(plan, schedule, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(against, "simulate", slowly)
+        before, panel.choices.compression.value = bench.predicted, "int8"
+        await until(lambda: bench.predicted is not before)
+        panel.against.choose("schedule: zb-h1")
+        await until(lambda: panel.chart.lower_name == "zb-h1")
+    assert panel.chart.upper_name == "gpipe"
+    assert panel.chart.ends[0]["at"] == pytest.approx(bench.predicted.iteration_s)
+
+
+@on_a_loop
+async def test_measured_bars_are_back_at_once_whatever_is_still_played() -> None:
+    _, panel = await shown()
+
+    def slowly(plan, schedule, **options):
+        time.sleep(0.6)
+        return simulate(plan, schedule, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(against, "simulate", slowly)
+        panel.against.choose("schedule: zb-h1")
+        await until(lambda: panel.chart.busy == "playing zb-h1 …")
+        panel.against.choose("measured")
+        await until(lambda: panel.chart.busy == "", patience_s=0.5)
+    assert panel.chart.lower_name == "measured"
+
+
+@on_a_loop
+async def test_a_prediction_is_pinned_once() -> None:
+    _, panel = await shown()
+    for _ in range(3):
+        panel.against.pin.click()
+    pins = [value for _, value in panel.against.control.options if value.startswith("pinned: ")]
+    assert pins == [panel.against.chosen]
 
 
 @on_a_loop

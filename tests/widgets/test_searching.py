@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -141,6 +142,14 @@ def test_a_stop_ends_a_search_that_is_about_to_hold(a_step: PlanStep) -> None:
         search.step()
         search.stop()
         until(lambda search=search: not search.running)
+
+
+def test_a_pause_after_a_stop_holds_nothing(a_step: PlanStep) -> None:
+    search = BackgroundSearch(itertools.repeat(a_step))
+    search.stop()
+    search.pause()
+    assert not search.paused
+    until(lambda: not search.running)
 
 
 def test_an_error_comes_after_the_steps_before_it(a_step: PlanStep) -> None:

@@ -134,7 +134,7 @@ def _rows(place: Place, labels: Sequence[str], order: Sequence[int]) -> list[str
 
 
 def _axis(place: Place, until_s: float) -> list[str]:
-    unit, per_second = ("ms", 1e3) if until_s < 1 else ("s", 1.0)
+    unit, per_second = ("s", 1.0) if until_s >= 1 else ("ms", 1e3) if until_s >= 1e-3 else ("µs", 1e6)
     rough = until_s * per_second / 8
     power = 10.0 ** np.floor(np.log10(rough))
     step = power * next(lead for lead in (1, 2, 5, 10) if lead >= rough / power - 1e-9)

@@ -4,7 +4,7 @@
 const OVERLAP = 0.05; // share of the shorter bar; less is rounding or the jitter of a clock
 
 export const COLUMNS = {
-  start: Float32Array, end: Float32Array, row: Uint16Array, kind: Uint8Array, microbatch: Int16Array, stage: Uint16Array,
+  start: Float32Array, end: Float32Array, row: Uint16Array, kind: Uint8Array, microbatch: Int32Array, stage: Uint16Array,
 };
 /** Of the lower halves only: by how many seconds a bar ends after its counterpart; not a number where it has none. */
 export const LATE = { late: Float32Array };
@@ -73,13 +73,22 @@ export class Bars {
     return [this.begins[at], this.begins[at + 1]];
   }
 
-  /** Everything known about one bar; `id` counts bars in the order in which they came. */
+  /** Everything known about one bar; `id` counts bars in the order in which they came, `turn` those of its action. */
   bar(at) {
     const { start, end, row, kind, microbatch, stage, id, late } = this;
     return {
       row: row[at], kind: kind[at], start: start[at], end: end[at], microbatch: microbatch[at], stage: stage[at], id: id[at],
-      late: late ? late[at] : NaN,
+      late: late ? late[at] : NaN, turn: this.turn(at),
     };
+  }
+
+  /** How many bars of the same action begin before. */
+  turn(at) {
+    const [begin] = this.strip(this.row[at], this.kind[at]);
+    let before = 0;
+    for (let other = begin; other < at; other++)
+      if (this.microbatch[other] === this.microbatch[at] && this.stage[other] === this.stage[at]) before++;
+    return before;
   }
 
   /** The bar of a row and kind that began last of those under a time; -1 for none. */
@@ -184,13 +193,10 @@ export function barUnder(bars, row, lane, lanes, time, slack) {
   return null;
 }
 
-/** The bar of the same row for the same action: same kind, stage and microbatch, nearest in time. */
-export function counterpart(bars, { row, kind, microbatch, stage, start }) {
+/** The bar of the same row for the same action: same kind, stage and microbatch; of several the first goes with the first. */
+export function counterpart(bars, { row, kind, microbatch, stage, turn }) {
   const [begin, end] = bars.strip(row, kind);
-  let nearest = -1;
-  for (let at = begin; at < end; at++) {
-    if (bars.microbatch[at] !== microbatch || bars.stage[at] !== stage) continue;
-    if (nearest < 0 || Math.abs(bars.start[at] - start) < Math.abs(bars.start[nearest] - start)) nearest = at;
-  }
-  return nearest < 0 ? null : bars.bar(nearest);
+  for (let at = begin, left = turn; at < end; at++)
+    if (bars.microbatch[at] === microbatch && bars.stage[at] === stage && left-- === 0) return bars.bar(at);
+  return null;
 }

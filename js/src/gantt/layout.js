@@ -5,6 +5,7 @@ const EDGE = 6;
 const MARKS = 20; // room for the labels of the iterations' ends
 const RIGHT = 14;
 const WIDEST_LABELS = 180;
+const LABELS_SHARE = 0.35; // of a narrow page that labels take at most
 const HEADING = 17;
 const TWO_HALVES = [[16, 10], [32, 6], [48, 3]]; // up to so many rows, pixels that the second half adds to each
 export const STRIP = 58;
@@ -38,7 +39,7 @@ export function extraHeight(arranged, nStrips, marked, split) {
  * half into as many lanes as its kinds that overlap need.
  */
 export function layout({ width, height, labelWidth, span, split, lanes, arranged, nStrips, marked }) {
-  const left = Math.min(WIDEST_LABELS, Math.ceil(Math.max(nStrips ? 66 : 24, labelWidth)) + 16);
+  const left = Math.min(WIDEST_LABELS, Math.round(LABELS_SHARE * width), Math.ceil(Math.max(nStrips ? 66 : 24, labelWidth)) + 16);
   const right = Math.max(left + 40, width - RIGHT);
   const top = marked ? MARKS : EDGE;
   const bottom = height - AXIS;

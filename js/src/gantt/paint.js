@@ -42,9 +42,12 @@ export function paintRows(context, place, labels, lit, theme) {
   context.font = theme.font;
 }
 
-/** The whole chart decides the unit, so that zooming does not change it. */
-export const axisUnit = (wholeSeconds, unit) =>
-  unit === "s" && wholeSeconds < 1 ? { name: "ms", perSecond: 1000 } : { name: unit, perSecond: 1 };
+/** The whole chart decides the unit and how fine a moment is told, so that zooming does not change them. */
+export function axisUnit(wholeSeconds, unit) {
+  const [name, perSecond, decimals] = unit !== "s" || wholeSeconds >= 1 ? [unit, 1, 5] : wholeSeconds >= 1e-3 ? ["ms", 1e3, 3] : ["\u00b5s", 1e6, 3];
+  const power = Math.floor(Math.log10(wholeSeconds * perSecond || 1));
+  return { name, perSecond, decimals: Math.max(0, Math.min(perSecond > 1 ? 6 : 3, decimals - power)) };
+}
 
 export function paintAxis(context, place, unit, theme) {
   context.textBaseline = "middle";

@@ -101,7 +101,7 @@ export class Raster {
           if (digits && right - left >= numbered && microbatch[at] >= 0)
             numbers.push(place.left + left / ratio, top, (right - left) / ratio, height, microbatch[at], kind, shade);
         } else {
-          [left, right] = [Math.max(0, Math.floor(from)), Math.min(width, Math.max(Math.ceil(to), Math.floor(from) + 1))];
+          [left, right] = [Math.max(0, Math.min(width - 1, Math.floor(from))), Math.min(width, Math.max(Math.ceil(to), Math.floor(from) + 1))];
           const [r, g, b] = [color & 255, (color >> 8) & 255, (color >> 16) & 255];
           for (let x = left; x < right; x++) {
             const part = Math.max(0.02, Math.min(to, x + 1) - Math.max(from, x));

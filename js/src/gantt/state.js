@@ -8,7 +8,7 @@ import { axisUnit } from "./paint.js";
 
 const MESSAGES = {
   source: Uint16Array, target: Uint16Array, leaves: Float32Array, arrives: Float32Array, kind: Uint8Array,
-  microbatch: Int16Array,
+  microbatch: Int32Array,
 };
 const PATH = { row: Uint16Array, start: Float32Array, end: Float32Array, bar: Int32Array };
 const MEMORY = { time: Float32Array, held: Float32Array, other_time: Float32Array, other_held: Float32Array };

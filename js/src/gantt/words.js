@@ -9,7 +9,9 @@ function times({ start, end }, unit) {
 }
 
 export function moment(time, unit, named = true) {
-  return `${(time * unit.perSecond).toFixed(unit.name === "ms" ? 1 : 3)}${named ? ` ${unit.name}` : ""}`;
+  const { decimals } = unit;
+  const told = (time * unit.perSecond).toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+  return `${told}${named ? ` ${unit.name}` : ""}`;
 }
 
 /** "forward 3", "forward 3 of stage 5" where devices hold several. */
