@@ -55,6 +55,8 @@ def format_s(seconds: float) -> str:
     """Seconds as a person reads them: ``3.44 s``, ``12.1 ms``, ``840 µs``; rounding noise as ``0 s``."""
     if abs(seconds) < 1e-9:
         return "0 s"
+    if abs(seconds) >= 9999.5:  # four figures would need an exponent
+        return f"{seconds:,.0f} s"
     if abs(seconds) >= 1:
         return f"{seconds:.4g} s"
     if abs(seconds) >= 1e-3:

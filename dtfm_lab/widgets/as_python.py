@@ -10,6 +10,7 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.pins import Pin
 from dtfm_lab.widgets.python_nouns import SEARCH_S, indent, job_code, keywords, plan_code, topology_code, written
+from dtfm_lab.widgets.staleness import of_trace
 from dtfm_lab.widgets.what_if import FACTORS, Setting
 
 
@@ -131,7 +132,9 @@ def _run(bench: Bench, measured: Trace, options: Mapping[str, Any]) -> list[str]
         told["workers"] = (len(context.devices), len(context.devices[0]))
     told |= {name: value for name, value in options.items() if value not in (None, "", 0) and name not in told}
     name = "plan" if bench.plan is None else _name(bench, bench.plan)
-    hurt = [f"# {fault.device} {fault.how} in iteration {fault.iteration}" for fault in context.faults]
+    stale = of_trace(bench, measured)
+    hurt = [f"# measured before: {stale}"] if stale else []
+    hurt += [f"# {fault.device} {fault.how} in iteration {fault.iteration}" for fault in context.faults]
     given = [f"    {option}={written(value)}," for option, value in told.items()]
     made = ["\n".join([*hurt, "measured = lab.run(", f"    {name},", *given, ")"])]
     if bench.comparison is not None:

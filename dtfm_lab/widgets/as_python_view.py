@@ -9,6 +9,7 @@ from typing import Any
 import traitlets
 
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.figures.network import count
 from dtfm_lab.widgets.pictures.as_python import code_svg
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.view import STATIC, View
@@ -63,4 +64,4 @@ class AsPythonView(View):
 
     def words(self) -> str:
         lines = self.code.count("\n")
-        return f"the lab as {lines} lines of Python" if lines else "the lab as Python, not written yet"
+        return f"the lab as {count(lines, 'line')} of Python" if lines else "the lab as Python, not written yet"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
 from platformdirs import user_state_path
 
-from dtfm_lab.domain.errors import LabError
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.tasks import begin
 
@@ -30,38 +30,51 @@ def autosave_path() -> Path:
 class Autosave:
     """Writes a while after ``changed()``; what an earlier lab wrote waits beside it until restored or forgotten.
 
-    ``write`` and ``read`` take a path; ``write`` is called on the loop and returns the work that a thread can do.
-    Nothing is written before the first change, so that opening a lab and looking at it costs nobody their state.
+    ``write`` and ``read`` take a path; ``write`` is called on the loop and returns the work that a thread can do,
+    ``read`` is a coroutine and may raise a LabError. Nothing is written before the first change, so that opening a
+    lab and looking at it costs nobody their state.
     """
 
-    def __init__(self, path: Path, write: Callable[[Path], Callable[[], Any]], read: Callable[[Path], Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        write: Callable[[Path], Callable[[], Any]],
+        read: Callable[[Path], Coroutine[Any, Any, None]],
+    ) -> None:
         self._path, self._write, self._read = path, write, read
         self._before = path.with_name(f"{path.stem}-before{path.suffix}")
-        self._pending = False
+        self._wanted = self._writing = False
         self._line = w.HTML()
         self.restore = w.Button(description="Restore", icon="history", layout=w.Layout(width="105px"))
         self.forget = w.Button(description="Forget", icon="trash", layout=w.Layout(width="105px"))
-        self.restore.on_click(lambda _: self._take())
+        self.restore.on_click(lambda _: begin(self._take(), self._complain))
         self.forget.on_click(lambda _: self._drop())
-        self.view = w.HBox([self._line, self.restore, self.forget], layout=w.Layout(display="none"))
+        self.view = w.HBox([self._line], layout=w.Layout(display="none"))
         self._offer()
 
     def changed(self) -> None:
         """Write soon; without an event loop (a plain script) nothing is written."""
-        if self._pending:
+        self._wanted = True
+        if self._writing:
             return
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             return
-        self._pending = True
-        begin(self._later(), self._complain)
+        self._writing = True
+        begin(self._keep_up(), self._complain)
 
-    async def _later(self) -> None:
+    async def _keep_up(self) -> None:
+        """Write until nothing has changed since, one after the other."""
         try:
-            await asyncio.sleep(DELAY_S)
+            while self._wanted:
+                await asyncio.sleep(DELAY_S)
+                self._wanted = False
+                await self._save()
         finally:
-            self._pending = False
+            self._writing = False
+
+    async def _save(self) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             await asyncio.to_thread(self._write(self._path))
@@ -77,20 +90,25 @@ class Autosave:
             return
         when = datetime.fromtimestamp(kept.st_mtime).strftime("%d %B, %H:%M")
         self._line.value = markup.line(f"The lab of {when} was kept.")
+        self.view.children = [self._line, self.restore, self.forget]
         self.view.layout.display = ""
 
-    def _take(self) -> None:
+    async def _take(self) -> None:
+        self.restore.disabled = self.forget.disabled = True
         try:
-            self._read(self._before)
-        except (LabError, OSError) as error:
-            self._complain(str(error))
-            return
+            await self._read(self._before)
+        finally:
+            self.restore.disabled = self.forget.disabled = False
         self.view.layout.display = "none"
 
     def _drop(self) -> None:
-        self._before.unlink(missing_ok=True)
+        try:
+            self._before.unlink(missing_ok=True)
+        except OSError as error:
+            self._complain(f"autosave: {error.strerror or error}: {self._before}")
+            return
         self.view.layout.display = "none"
 
     def _complain(self, message: str) -> None:
-        self._line.value = markup.line(message, "warning")
+        self._line.value = markup.line(escape(message), "warning")
         self.view.layout.display = ""

@@ -26,6 +26,8 @@ class Bench(traitlets.HasTraits):
     """fields of the plan's job that are tried out: what predictions and runs take instead"""
     predicted = traitlets.Instance(Trace, allow_none=True)
     measured = traitlets.Instance(Trace, allow_none=True)
+    ran = traitlets.Instance(Plan, allow_none=True)
+    """the plan, with what was tried out, of which ``measured`` is; there may be another one by now"""
     comparison = traitlets.Instance(Comparison, allow_none=True)
     message = traitlets.Unicode("")
     """what went wrong last, one line; empty if nothing did"""

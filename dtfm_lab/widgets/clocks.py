@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import NamedTuple
 
+from dtfm_lab.figures.network import count
 from dtfm_lab.widgets import markup
 
 
@@ -56,20 +57,16 @@ def on_this_machine(clock: str, workers: int | None, cores: int) -> str:
     if workers is None:
         return ""
     if workers <= cores:
-        return f"Here: {_counted(workers, 'worker')} on {_counted(cores, 'core')}, none waits for another's."
+        return f"Here: {count(workers, 'worker')} on {count(cores, 'core')}, none waits for another's."
     what = {
         "virtual": "each counts its own CPU time, so waiting for a core does not count",
         "paced": "time is slowed down until their work fits, and what is late all the same is counted",
         "real": "waiting for a core counts as computing, and the prediction cannot know of it",
     }[clock]
-    return f"Here: {_counted(workers, 'worker')} share {_counted(cores, 'core')}: {what}."
+    return f"Here: {count(workers, 'worker')} share {count(cores, 'core')}: {what}."
 
 
 def _row(name: str, words: ClockWords, *, chosen: bool) -> str:
     current = ' aria-current="true"' if chosen else ""
     cells = "".join(f"<td>{escape(cell)}</td>" for cell in words[1:])
     return f'<tr{current}><th scope="row">{escape(name)}</th>{cells}</tr>'
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}{'' if n == 1 else 's'}"

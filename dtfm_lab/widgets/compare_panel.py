@@ -13,8 +13,12 @@ import plotly.graph_objects as go
 
 from dtfm_lab import figures
 from dtfm_lab.compare import Comparison
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.origin import origin
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.network import count
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.as_figure import AsFigure
 from dtfm_lab.widgets.bench import Bench
@@ -33,13 +37,19 @@ BESIDE_ZERO = "left of 0: predicted too early or too short; right: too late or t
 class ComparePanel:
     """Shows ``bench.comparison``; what is clicked is selected on the bench, and refits when told to."""
 
-    def __init__(self, bench: Bench, plan_again: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        plan_again: Callable[[], None] | None = None,
+        draw: Callable[[Topology], None] | None = None,
+    ) -> None:
+        """``plan_again`` and ``draw``: see ``Refitting``."""
         self._bench = bench
         self._devices_of: dict[str, tuple[str, ...]] = {}
         self.summary = w.HTML()
         self.suspects = SuspectLines(self.select)
         self.residuals = ResidualsView(self._choose, title="Residuals")
-        self.refitting = Refitting(bench, plan_again)
+        self.refitting = Refitting(bench, plan_again, draw)
         self.refit = self.refitting.button
         self.as_figure = AsFigure(self._residuals_figure, bench, self._complain)
         self.blame_as_figure = AsFigure(self._blame_figure, bench, self._complain)
@@ -90,7 +100,7 @@ class ComparePanel:
         for made in (self.as_figure, self.blame_as_figure):
             if made.output.outputs:
                 made.button.click()  # puts it away: it is of another comparison
-        self.refitting.follow(comparison, None if comparison is None else self._bench.chosen_plan)
+        self.refitting.follow(comparison, None if comparison is None else self._plan())
         if comparison is None:
             self.summary.value = markup.line("Nothing measured yet: run the plan first.")
             return
@@ -108,6 +118,13 @@ class ComparePanel:
                 self.residuals.tables = found
                 self.residuals.caption = BESIDE_ZERO + _noise(comparison)
             self._mark()
+
+    def _plan(self) -> Plan | None:
+        """What ran, or what may have where nobody says."""
+        try:
+            return self._bench.ran or self._bench.chosen_plan
+        except LabError:
+            return None
 
     def _choose(self, row: str) -> None:
         of = {"links": "link", "messages": "link", "devices": "device", "stages": "stage"}.get(self.residuals.table)
@@ -154,7 +171,7 @@ def _summary(comparison: Comparison) -> str:
         f"predicted {format_s(comparison.predicted_iteration_s)}, measured "
         f"<b>{format_s(comparison.measured.iteration_s)}</b> (median of {comparison.measured.n_iterations}, "
         f"{escape(origin(context))}): <b>error {comparison.iteration_error:+.2%}</b>; "
-        f"{context.late_messages} late messages, {context.overruns} overruns."
+        f"{count(context.late_messages, 'late message')}, {count(context.overruns, 'overrun')}."
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import traitlets
 
+from dtfm_lab.figures.network import count
 from dtfm_lab.widgets.pictures.devices import picture
 from dtfm_lab.widgets.view import STATIC, View
 
@@ -62,7 +63,7 @@ class DevicesView(View):
             return "Devices: no plan yet"
         told = [f"{name} {state['said']}" for name, state in self.states.items() if state.get("said")]
         pipelines = len({device["pipeline"] for device in self.devices})
-        shape = f"{len(self.devices)} devices, {len(self.devices) // pipelines} a pipeline"
+        shape = f"{count(len(self.devices), 'device')}, {len(self.devices) // pipelines} a pipeline"
         return "; ".join(filter(None, [f"{self.title}: {shape}", self.caption, *told]))
 
     def _send_all(self) -> None:

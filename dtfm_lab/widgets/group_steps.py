@@ -9,6 +9,7 @@ import numpy as np
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s, to_gbps, to_ms
 from dtfm_lab.figures.lettered import Lettered, lettered
+from dtfm_lab.figures.network import count
 from dtfm_lab.planning.path import EXACT_UP_TO, path_cost, shortest_path
 from dtfm_lab.planning.search import PROVEN
 
@@ -41,11 +42,11 @@ def told(plan: Plan, letter: str) -> Told:
 def _graph(plan: Plan, _groups: Lettered) -> Told:
     topology, n = plan.topology, len(plan.topology)
     apart = ~np.eye(n, dtype=bool)
-    numbers = f"{_count(n, 'device')}, no link."
+    numbers = f"{count(n, 'device')}, no link."
     if n > 1:
         latency, speed = to_ms(topology.latency_s[apart]), to_gbps(topology.bandwidth_bytes_per_s[apart])
         numbers = (
-            f"{_count(n, 'device')} and {n * (n - 1):,} directed links: {_range(latency, 'ms')} and "
+            f"{count(n, 'device')} and {n * (n - 1):,} directed links: {_range(latency, 'ms')} and "
             f"{_range(speed, 'Gbit/s')}."
         )
     return Told(
@@ -60,17 +61,17 @@ def _groups(plan: Plan, groups: Lettered) -> Told:
     s, d = plan.placement.devices.shape
     cost = plan.cost
     if d == 1:
-        numbers = f"{_count(s, 'group')} of one device: there are no gradients to average."
+        numbers = f"{count(s, 'group')} of one device: there are no gradients to average."
     else:
         slowest = int(cost.group_s.argmax())
         alike = int((cost.group_s >= cost.group_s[slowest] * (1 - 1e-9)).sum()) - 1
-        others = f" ({_count(alike, 'other')} {'takes' if alike == 1 else 'take'} as long)" if alike else ""
+        others = f" ({count(alike, 'other')} {'takes' if alike == 1 else 'take'} as long)" if alike else ""
         numbers = (
-            f"{_count(s, 'group')} of {_count(d, 'device')}. Group {groups.letter(slowest)} synchronises in "
+            f"{count(s, 'group')} of {count(d, 'device')}. Group {groups.letter(slowest)} synchronises in "
             f"{format_s(cost.data_parallel_s)}, the slowest{others}: it sets the data-parallel cost."
         )
     if idle := len(plan.idle_devices):
-        numbers += f" {_count(idle, 'device')} {'stays' if idle == 1 else 'stay'} idle."
+        numbers += f" {count(idle, 'device')} {'stays' if idle == 1 else 'stay'} idle."
     return Told(
         "Balanced groups",
         "Devices gather into groups of one size. All of a group will hold the same layers and average their gradients; "
@@ -86,8 +87,8 @@ def _nodes(plan: Plan, _groups: Lettered) -> Told:
     return Told(
         "Coarsened graph",
         "Each group becomes one node, and between two nodes there is one edge.",
-        f"{_count(n, 'device')} and {_count(n * (n - 1) // 2, 'pair')} of them become {_count(s, 'node')} and "
-        f"{_count(s * (s - 1) // 2, 'edge')}.",
+        f"{count(n, 'device')} and {count(n * (n - 1) // 2, 'pair')} of them become {count(s, 'node')} and "
+        f"{count(s * (s - 1) // 2, 'edge')}.",
         "equation 3",
     )
 
@@ -125,7 +126,7 @@ def _path(plan: Plan, groups: Lettered) -> Told:
         letters = [groups.letter(stage) for stage in range(s)]
         shown = " ".join(letters if s <= SHOWN_IN_PATH else [*letters[: SHOWN_IN_PATH - 2], "…", letters[-1]])
         path_s = format_s(cost.pipeline_s)
-        numbers = f"{shown}: {path_s} in {_count(s - 1, 'hop')}"
+        numbers = f"{shown}: {path_s} in {count(s - 1, 'hop')}"
         if s <= EXACT_UP_TO:
             shortest_s = path_cost(cost.weights_s, shortest_path(cost.weights_s))
             if cost.pipeline_s > shortest_s * (1 + 1e-9):
@@ -141,10 +142,6 @@ def _path(plan: Plan, groups: Lettered) -> Told:
 
 def _joined(groups: Lettered, a: int, b: int) -> str:
     return "–".join(sorted((groups.letter(a), groups.letter(b)), key=lambda letter: (len(letter), letter)))
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def _range(values: FloatArray, unit: str) -> str:

@@ -82,9 +82,9 @@ class GroupsPanel:
 
     def restore(self, settings: dict[str, Any]) -> None:
         """A hop that was selected waits for a plan that has it."""
-        if settings.get("step") in STEPS:
+        if settings.get("step") in list(STEPS):
             self.step.value = settings["step"]
-        if settings.get("figure") in FIGURES.values():
+        if settings.get("figure") in list(FIGURES.values()):
             self.what.value = settings["figure"]
         edge = settings.get("edge")
         if isinstance(edge, int) and not isinstance(edge, bool):
@@ -112,13 +112,13 @@ class GroupsPanel:
         """The step in words."""
         plan, letter = self._bench.plan, self.step.value
         if plan is None:
-            self.told.value = f'<div class="dtfm-told dtfm-told-none">{NO_PLAN}.</div>'
+            self.told.value = f'<div class="dtfm-step-told dtfm-step-told-none">{NO_PLAN}.</div>'
             return
         words = told(plan, letter)
         self.told.value = (
-            f'<div class="dtfm-told" role="status"><b>({letter}) {escape(words.title)}</b> {escape(words.happens)} '
-            f'<span class="dtfm-told-numbers">{escape(words.numbers)}</span> '
-            f'<span class="dtfm-told-source">DT-FM, {escape(words.source)}</span></div>'
+            f'<div class="dtfm-step-told" role="status"><b>({letter}) {escape(words.title)}</b> '
+            f'{escape(words.happens)} <span class="dtfm-step-told-numbers">{escape(words.numbers)}</span> '
+            f'<span class="dtfm-step-told-source">DT-FM, {escape(words.source)}</span></div>'
         )
 
     def _selected_here(self) -> None:

@@ -108,7 +108,7 @@ class HandMoves:
             explanation = await self._explained(plan)
             places = (await asyncio.to_thread(offers, explanation, device))["groups"]
             partner = next((place["partner"] for place in places if place["stage"] == content.get("stage")), None)
-        if partner is not None:
+        if isinstance(partner, str):
             await self._exchange(plan, device, partner)
 
     def _move_chosen(self) -> None:

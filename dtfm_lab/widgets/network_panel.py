@@ -112,7 +112,7 @@ class NetworkPanel:
                     known = topology_from_mapping(measured)
             self.choose.value = None if document["devices"] else BLANK
             self._begin(document, known)
-        if settings.get("view") in VIEWS:
+        if settings.get("view") in list(VIEWS):
             self.shown.value = settings["view"]
 
     def _begin(self, document: Document, known: Topology | None) -> None:

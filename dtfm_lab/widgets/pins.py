@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
+from itertools import count
 from typing import Any
 
 import ipywidgets as w
@@ -16,6 +17,8 @@ from dtfm_lab.widgets.what_if_measures import MEASURES, Measure
 COLUMNS = ("tokens_per_s", "mfu", "bubble", "communication_s", "peak_bytes", "price_per_million_tokens")
 MOST_LETTERS = 60
 """of a name"""
+MOST_RESTORED = 100
+"""rows"""
 
 
 @dataclass(frozen=True)
@@ -73,10 +76,7 @@ class Pins:
 
     def add(self, setting: Setting, answer: Answer | None, base: Setting) -> None:
         """At the end, under a name that says what it is."""
-        said = setting.said(base) or "the plan"
-        taken = {pin.name for pin in self._pins}
-        names = (said[:MOST_LETTERS], *(f"{said[: MOST_LETTERS - 5]} ({number})" for number in range(2, 999)))
-        name = next(name for name in names if name not in taken)
+        name = _free(setting.said(base) or "the plan", self._pins)
         self.pins = (*self._pins, Pin(name, setting, answer))
         self._changed()
 
@@ -99,12 +99,11 @@ class Pins:
 
     def restored(self, given: object, base: Setting) -> None:
         """The pins that ``settings`` told; what is none of them is left out."""
-        pins = []
-        for one in given if isinstance(given, list | tuple) else []:
+        pins: list[Pin] = []
+        for one in given[:MOST_RESTORED] if isinstance(given, list | tuple) else []:
             setting = one.get("setting") if isinstance(one, Mapping) else None
             if isinstance(setting, Mapping):
-                name = str(one.get("name") or "pinned")[:MOST_LETTERS]
-                pins.append(Pin(name, with_known(base, setting)))
+                pins.append(Pin(_free(str(one.get("name") or "pinned"), pins), with_known(base, setting)))
         self.pins = tuple(pins)
 
     def _row(self, number: int) -> _Row:
@@ -115,8 +114,9 @@ class Pins:
         )
 
     def _rename(self, number: int, name: str) -> None:
-        named = replace(self._pins[number], name=name.strip()[:MOST_LETTERS] or "pinned")
-        self.pins = (*self._pins[:number], named, *self._pins[number + 1 :])
+        before, after = self._pins[:number], self._pins[number + 1 :]
+        named = replace(self._pins[number], name=_free(name.strip() or "pinned", [*before, *after]))
+        self.pins = (*before, named, *after)
 
     def _click(self, number: int) -> None:
         self._load(self._pins[number].setting)
@@ -176,6 +176,13 @@ class _Row:
         self.name.value, self.name.tooltip = name, name
         self._filling = False
         self.cells.value = cells
+
+
+def _free(name: str, others: Sequence[Pin]) -> str:
+    """The name, with a number behind it where another pin has it: a figure and the code tell pins apart by it."""
+    taken, name = {pin.name for pin in others}, name[:MOST_LETTERS]
+    numbered = (f"{name[: MOST_LETTERS - 6]} ({number})" for number in count(2))
+    return name if name not in taken else next(other for other in numbered if other not in taken)
 
 
 def _bar(answer: Answer, measure: Measure, answers: list[Answer], base: Answer | None) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -15,8 +17,10 @@ import plotly.graph_objects as go
 from dtfm_lab import figures, lab
 from dtfm_lab.compare import Comparison, Refit
 from dtfm_lab.compare.refit import ROUNDING, in_units
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.domain.topology import Topology
 from dtfm_lab.figures.palette import KIND_NAMES
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.as_figure import AsFigure
@@ -30,9 +34,16 @@ HEAD = ("", "drawn", "fitted", "95 % interval", "times the drawn", "")
 class Refitting:
     """A button that fits ``comparison`` to what was measured, what came of it, and a button that uses it."""
 
-    def __init__(self, bench: Bench, plan_again: Callable[[], None] | None = None) -> None:
-        """``plan_again`` starts a search on the bench's network; without it a line says where to."""
+    def __init__(
+        self,
+        bench: Bench,
+        plan_again: Callable[[], None] | None = None,
+        draw: Callable[[Topology], None] | None = None,
+    ) -> None:
+        """``plan_again`` starts a search on the bench's network; without it a line says where to. ``draw`` puts a
+        network onto the bench where there is a drawing of it."""
         self._bench, self._plan_again = bench, plan_again
+        self._draw = draw or partial(setattr, bench, "topology")
         self._comparison: Comparison | None = None
         self._plan: Plan | None = None
         self.found: Refit | None = None
@@ -63,14 +74,22 @@ class Refitting:
 
     def redo(self) -> None:
         """What the button Refit does."""
-        if self._comparison is not None and self._plan is not None and not self.button.disabled:
-            begin(self._refit(self._comparison, self._plan), self._complain)
+        if self._comparison is None or self.button.disabled:
+            return
+        if self._plan is None:
+            self._complain("The plan of this run is not there any more: run again, and refit that.")
+            return
+        begin(self._refit(self._comparison, self._plan), self._complain)
 
     async def _refit(self, comparison: Comparison, plan: Plan) -> None:
         self.button.disabled = True
         self.table.value = markup.line("fitting links and computations")
         try:
             found = await asyncio.to_thread(comparison.refit, plan, lab.simulate)
+        except LabError:
+            if comparison is self._comparison:
+                raise
+            return
         finally:
             self.button.disabled = False
         if comparison is not self._comparison:
@@ -87,9 +106,9 @@ class Refitting:
             )
 
     def _use(self) -> None:
-        if self.found is None:
+        if self.found is None or self._plan is None:
             return
-        self._bench.topology = self.found.topology
+        self._draw(_with_fitted_links(self._bench.topology, self._plan, self.found))
         line = "The network is drawn with the fitted links now; the plan is of the one before"
         self.note.value = markup.line(f"{line}." if self._plan_again else f"{line}: plan again in step 2.")
         _show(self.again, shown=self._plan_again is not None)
@@ -99,6 +118,26 @@ class Refitting:
 
     def _complain(self, message: str) -> None:
         self.table.value = markup.line(escape(message), "warning")
+
+
+def _with_fitted_links(drawn: Topology | None, plan: Plan, found: Refit) -> Topology:
+    """What is drawn now, with the links that the fit has changed, as far as their ends are still drawn."""
+    before, fitted = plan.topology, found.topology
+    if drawn is None or not set(fitted.names) & set(drawn.names):
+        drawn = before
+    changed = ~np.isclose(fitted.latency_s, before.latency_s, rtol=ROUNDING, atol=0.0)
+    changed |= ~np.isclose(fitted.bandwidth_bytes_per_s, before.bandwidth_bytes_per_s, rtol=ROUNDING, atol=0.0)
+    latency_s, bandwidth = drawn.latency_s.copy(), drawn.bandwidth_bytes_per_s.copy()
+    message_s = None if drawn.message_s is None else drawn.message_s.copy()
+    at = {name: i for i, name in enumerate(drawn.names)}
+    for i, j in np.argwhere(changed).tolist():
+        here, there = at.get(fitted.names[i]), at.get(fitted.names[j])
+        if i == j or here is None or there is None:
+            continue
+        latency_s[here, there], bandwidth[here, there] = fitted.latency_s[i, j], fitted.bandwidth_bytes_per_s[i, j]
+        if message_s is not None:
+            message_s[here, there] = np.nan
+    return replace(drawn, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth, message_s=message_s)
 
 
 def _links_differ(found: Refit) -> bool:

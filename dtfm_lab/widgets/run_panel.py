@@ -49,6 +49,9 @@ class RunPanel:
     def __init__(self, bench: Bench, schedule: SchedulePanel) -> None:
         self._bench, self._schedule = bench, schedule
         self.run: Run | None = None
+        self._concluding = False
+        self._plan: Plan | None = None
+        """what ``run`` runs, or runs a part of"""
         self._expected_s = 0.0
         self.clock = w.Dropdown(options=list(RUN_CLOCKS), description="Clock", layout=w.Layout(width="190px"))
         self.iterations = w.BoundedIntText(
@@ -121,7 +124,8 @@ class RunPanel:
         if RunPanel.newest is not None and RunPanel.newest.running:
             begin(asyncio.to_thread(RunPanel.newest.stop), self._complain)
         RunPanel.newest = self.run
-        self._bench.measured = self._bench.comparison = None
+        self._plan, self._concluding = plan, False
+        self._bench.measured = self._bench.comparison = self._bench.ran = None
         self._expected_s = 0.0
         self.written.value = ""
         self.losses.reset(self.run.spec.first_iteration, self.run.spec.iterations)
@@ -156,11 +160,17 @@ class RunPanel:
             if not running:
                 break
             await asyncio.sleep(FRAME_S)
-        if run is self.run:
-            self._buttons()
         if run.status == "stopped" and not run.losses:
+            self._buttons()
             return
-        await self._conclude(run)
+        self._concluding = run is self.run
+        self._buttons()
+        try:
+            await self._conclude(run)
+        finally:
+            if run is self.run:
+                self._concluding = False
+                self._buttons()
 
     async def _conclude(self, run: Run) -> None:
         measured = await asyncio.to_thread(run.trace)
@@ -173,6 +183,7 @@ class RunPanel:
         self._schedule.chart.extend_measured(*ChartRows(measured.context).chart(measured).bars)
         with self._bench.hold_trait_notifications():
             self._bench.measured, self._bench.predicted = measured, predicted.trace
+            self._bench.ran = self._plan
         comparison = await asyncio.to_thread(lab.compare, predicted.trace, measured)
         if run is self.run:
             self._bench.comparison = comparison
@@ -219,6 +230,7 @@ class RunPanel:
         running = self.run is not None and self.run.running
         self.start.disabled = running or self._bench.plan is None
         self.stop.disabled = not running
+        self._bench.at_work("run", running or self._concluding)
 
 
 def _written(run: Run, measured: Trace) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.network import count
 from dtfm_lab.widgets import staleness
 from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.section import State
@@ -19,9 +20,9 @@ def states(bench: Bench) -> dict[str, State]:
     return {
         "network": State(_network(bench)),
         "plan": State("" if plan is None else f"{format_s(plan.cost.total_s)}, gap {plan.gap:.1%}", of_plan),
-        "groups": State("" if plan is None else f"{plan.job.n_stages} groups of {plan.job.n_replicas}", of_plan),
+        "groups": State(_grouped(bench), of_plan),
         "schedule": State(_predicted(bench), staleness.of_trace(bench, bench.predicted)),
-        "what-if": State("" if plan is None else "move a slider", of_plan),
+        "what-if": State("", of_plan),
         "run": State("" if measured is None else f"measured {format_s(measured.iteration_s)}", of_run),
         "compare": State(_compared(bench), of_run if bench.comparison is not None else ""),
     }
@@ -29,7 +30,12 @@ def states(bench: Bench) -> dict[str, State]:
 
 def _network(bench: Bench) -> str:
     topology = bench.topology
-    return "" if topology is None else f"{topology.name}, {len(topology)} devices"
+    return "" if topology is None else f"{topology.name}, {count(len(topology), 'device')}"
+
+
+def _grouped(bench: Bench) -> str:
+    plan = bench.plan
+    return "" if plan is None else f"{count(plan.job.n_stages, 'group')} of {plan.job.n_replicas}"
 
 
 def _predicted(bench: Bench) -> str:

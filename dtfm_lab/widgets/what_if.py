@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from dtfm_lab import lab
+from dtfm_lab.domain.checks import MOST
 from dtfm_lab.domain.job import COMPRESSIONS, Job
 from dtfm_lab.domain.links import QUEUEING
 from dtfm_lab.domain.plan import Plan
@@ -109,7 +111,7 @@ def with_known(setting: Setting, given: Mapping[str, Any]) -> Setting:
         elif what == "recompute":
             if isinstance(value, bool):
                 known[what] = value
-        elif what in OF_THE_JOB and isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        elif what in OF_THE_JOB and isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST:
             known[what] = value
     return replace(setting, **known)
 
@@ -130,8 +132,8 @@ def rounded(factor: float) -> float:
 def microbatches_of(job: Job, global_batch: int, also: int) -> list[int]:
     """Sequences of a micro-batch that this batch allows and ``also``, the fewest first."""
     a_replica, over = divmod(global_batch, job.n_replicas)
-    least = -(-a_replica // _most_microbatches(job))
-    fitting = [] if over else [n for n in range(max(least, 1), a_replica + 1) if a_replica % n == 0]
+    most = _most_microbatches(job)
+    fitting = [] if over else [n for n in _divisors(a_replica) if a_replica // n <= most]
     return sorted({*fitting, also})
 
 
@@ -150,6 +152,11 @@ def batches_of(job: Job, microbatch: int, base: int, also: int) -> list[int]:
 
 def everies_of(also: int) -> list[int]:
     return sorted({*EVERY, also})
+
+
+def _divisors(n: int) -> set[int]:
+    small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
+    return {*small, *(n // d for d in small)}
 
 
 def n_actions(plan: Plan) -> int:

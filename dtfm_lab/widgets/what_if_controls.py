@@ -99,6 +99,7 @@ class SettingControls:
         if self._job is None or self.base is None:
             return
         with self._quietly():
+            _offer_too(self.schedule, setting.schedule)
             for what in (*FACTORS, "schedule", "synchronisation", "compression", "queueing", "recompute"):
                 self._by_field[what].value = getattr(setting, what)
             _offer(self.synchronise_every, everies_of(setting.synchronise_every), _iterations)
@@ -161,6 +162,12 @@ def _offer(control: w.SelectionSlider, values: list[int], said: Callable[[int], 
     with control.hold_trait_notifications():
         control.options = options
         control.index = values.index(kept) if kept in values else 0
+
+
+def _offer_too(menu: w.Dropdown, name: str) -> None:
+    """A name that was registered after the menu was made, or is of no schedule here, which the answer then says."""
+    if name not in menu.options:
+        menu.options = [*menu.options, name]
 
 
 def _sequences(n: int) -> str:

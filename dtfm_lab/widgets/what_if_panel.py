@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -12,10 +13,12 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.topology import Topology
 from dtfm_lab.simulation.kernels import choice
 from dtfm_lab.widgets import markup, what_if_markup
 from dtfm_lab.widgets.as_figure import AsFigure
 from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.choices import TRIED
 from dtfm_lab.widgets.pins import Pins
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.what_if import FACTORS, Answer, Setting, n_actions, with_known
@@ -35,11 +38,12 @@ class WhatIfPanel:
     """Asks ``lab.simulate`` about ``bench.plan`` under other settings; takes over what a person wants taken over.
 
     Sets ``bench.schedule``, ``bench.queueing`` and ``bench.choices`` when told to, and ``bench.topology`` by a
-    button of its own. ``last`` is the newest answer.
+    button of its own, through ``draw`` where there is a drawing of it. ``last`` is the newest answer.
     """
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, draw: Callable[[Topology], None] | None = None) -> None:
         self._bench = bench
+        self._draw = draw or partial(setattr, bench, "topology")
         self.last: Answer | None = None
         self._asked = self._answered = self._number = self._looked = 0
         self._working = self._stopped = False
@@ -165,9 +169,10 @@ class WhatIfPanel:
     def _ask(self) -> None:
         """Answer what is turned to now; while an answer is under way, that is done right after it."""
         self._asked += 1
+        self._stopped = False  # what was stopped is not what is asked now
         self._buttons()
         if self.setting is not None and not self._working:
-            self._working, self._stopped = True, False
+            self._working = True
             begin(self._work(), self._complain)
 
     async def _work(self) -> None:
@@ -277,12 +282,16 @@ class WhatIfPanel:
 
     def _use(self) -> None:
         """All but the factors, which are the network's."""
-        setting = self.setting
-        if setting is None or self.last is None:
+        setting, plan = self.setting, self._plan
+        if setting is None or plan is None or self.last is None:
             return
         with self._bench.hold_trait_notifications():
             self._bench.schedule, self._bench.queueing = setting.schedule, setting.queueing
-            self._bench.choices = {**self._bench.choices, **setting.of_the_job}
+            self._bench.choices = {
+                what: value
+                for what, value in (self._bench.choices | setting.of_the_job).items()
+                if what in TRIED or value != getattr(plan.job, what)  # the batch as planned is no choice
+            }
 
     def _scale(self) -> None:
         setting, network = self.setting, self._bench.topology
@@ -293,8 +302,8 @@ class WhatIfPanel:
         except LabError as error:
             self._complain(str(error))
             return
-        self._scaled_to = scaled.fingerprint
-        self._bench.topology = scaled
+        self._draw(scaled)
+        self._scaled_to = "" if self._bench.topology is None else self._bench.topology.fingerprint
 
     def _back(self) -> None:
         if self.base is not None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
@@ -12,17 +16,26 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.figures.network import count
+from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.as_python import cells
+from dtfm_lab.widgets.as_python_view import AsPythonView
+from dtfm_lab.widgets.autosave import Autosave, autosave_path
 from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.compare_panel import ComparePanel
 from dtfm_lab.widgets.desk import Desk
+from dtfm_lab.widgets.documents import document_of
 from dtfm_lab.widgets.groups_panel import GroupsPanel
 from dtfm_lab.widgets.network_panel import NetworkPanel
 from dtfm_lab.widgets.plan_panel import PlanPanel
+from dtfm_lab.widgets.replanning import Replanning
 from dtfm_lab.widgets.run_panel import RunPanel
 from dtfm_lab.widgets.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.section import Section
 from dtfm_lab.widgets.states import WATCHED, states
+from dtfm_lab.widgets.what_if_panel import WhatIfPanel
+from dtfm_lab.widgets.workspace import Workspace, put, state_of
 
 
 class Lab(w.VBox):
@@ -34,12 +47,16 @@ class Lab(w.VBox):
         A name, a file or a Topology; None begins with a blank canvas.
     job
         A name, a file or a Job; None takes one that fits the network.
+    autosave
+        Keep what is on the screen in the user's own state folder as it changes, and offer it after a restart.
 
     The nouns behind the screen are attributes: ``topology``, ``job``, ``plan``, ``predicted``,
     ``measured`` and ``comparison``, None while there is none.
     """
 
-    def __init__(self, topology: Topology | str | None = None, job: Job | str | None = None) -> None:
+    def __init__(
+        self, topology: Topology | str | None = None, job: Job | str | None = None, *, autosave: bool = True
+    ) -> None:
         network = lab.load_topology(topology) if isinstance(topology, str) else topology
         if isinstance(job, str):
             job = lab.load_job(job)
@@ -49,17 +66,38 @@ class Lab(w.VBox):
         self.network_panel = NetworkPanel(self.bench, network)
         self.plan_panel = PlanPanel(self.bench, job)
         self.groups_panel = GroupsPanel(self.bench)
+        self.replanning = Replanning(self.bench)
         self.schedule_panel = SchedulePanel(self.bench)
+        self.what_if_panel = WhatIfPanel(self.bench, self._draw)
         self.run_panel = RunPanel(self.bench, self.schedule_panel)
-        self.compare_panel = ComparePanel(self.bench)
+        self.compare_panel = ComparePanel(self.bench, self.plan_panel.redo, self._draw)
+        self.panels = {
+            "network": self.network_panel,
+            "plan": self.plan_panel,
+            "replanning": self.replanning,
+            "groups": self.groups_panel,
+            "schedule": self.schedule_panel,
+            "what_if": self.what_if_panel,
+            "run": self.run_panel,
+            "compare": self.compare_panel,
+        }
+        self.workspace = Workspace(self.bench, self.panels)
+        self.as_python = AsPythonView(self._cells)
+        self.autosave = Autosave(autosave_path(), self._write, self._read) if autosave else None
         self.sections = self._sections()
         self.desk = Desk()
         self.desk.observe(lambda change: self.bench.set_trait("dark", change["new"]), "dark")
         self.bench.observe(lambda _: self._complain(), ["message", "step"])
         self.bench.observe(lambda _: self._tell(), [*WATCHED, "busy"])
         self._tell()
-        super().__init__([w.HTML(f"<style>{markup.CSS}</style>"), self.desk, *self.sections])
+        kept = [] if self.autosave is None else [self.autosave.view]
+        head = [w.HTML(f"<style>{markup.CSS}</style>"), self.workspace.view, *kept, self.desk]
+        super().__init__([*head, *self.sections, self.as_python])
         self.add_class("dtfm-lab")
+        if self.autosave is not None:
+            self.bench.observe(lambda _: self.autosave.changed(), WATCHED)
+            self.network_panel.drawing.observe(lambda _: self.autosave.changed(), "document")
+            self.what_if_panel.pins.table.observe(lambda _: self.autosave.changed(), "children")
 
     def _sections(self) -> list[Section]:
         steps = [
@@ -67,10 +105,31 @@ class Lab(w.VBox):
             ("plan", "who holds which stage: watch the communication cost fall", self.plan_panel, "Plan again"),
             ("groups", "the coarsened graph and the path through it", self.groups_panel, ""),
             ("schedule", "one iteration, predicted; measured bars come below", self.schedule_panel, "Predict again"),
+            ("what-if", "other links, batches and schedules, at once; nothing is changed", self.what_if_panel, ""),
             ("run", "real torch workers on this machine, links as slow as drawn", self.run_panel, "Run again"),
             ("compare", "where the prediction was wrong", self.compare_panel, ""),
         ]
-        return [Section(number, *step) for number, step in enumerate(steps, 1)]
+        sections = [Section(number, *step) for number, step in enumerate(steps, 1)]
+        sections[0].children = [*sections[0].children, self.replanning.view]
+        return sections
+
+    def _draw(self, topology: Topology) -> None:
+        """Another network in place of the drawn one: a step that the drawing can undo, unless messages were timed."""
+        if topology.message_s is not None:  # which no drawing holds
+            self.network_panel.show(topology)
+        else:
+            self.network_panel.drawing.document = document_of(topology)
+
+    def _cells(self) -> list[str]:
+        options = self.run_panel.options.chosen(self.run_panel.iterations.value)
+        what_if = self.what_if_panel
+        return cells(self.bench, what_if=what_if.setting, pins=what_if.pins.pins, run=options)
+
+    def _write(self, path: Path) -> Callable[[], object]:
+        return partial(save_workspace, state_of(self.bench, self.panels), path)
+
+    async def _read(self, path: Path) -> None:
+        put(await asyncio.to_thread(load_workspace, path), self.bench, self.panels)
 
     @property
     def topology(self) -> Topology | None:
@@ -122,7 +181,7 @@ class Lab(w.VBox):
         bundle = super()._repr_mimebundle_(**options)
         if bundle is not None:
             network, job = self.topology, self.job
-            what = f"{network.name} ({len(network)} devices)" if network else "a blank canvas"
+            what = f"{network.name} ({count(len(network), 'device')})" if network else "a blank canvas"
             line = f"dtfm_lab.Lab on {what}{f' with job {job.name}' if job else ''}: run the cell to use it"
             bundle["text/plain"] = line
             if picture := self.network_panel.editor.picture():

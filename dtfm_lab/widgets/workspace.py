@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import logging
+import os
 import tempfile
 from collections.abc import Coroutine, Mapping, Sequence
 from html import escape
@@ -16,8 +18,9 @@ import ipywidgets as w
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_bytes
-from dtfm_lab.files.reading import write_bytes
+from dtfm_lab.files.reading import reason_of, write_bytes
 from dtfm_lab.files.workspaces import WorkspaceState, load_workspace, save_workspace
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.bench import Bench
@@ -26,6 +29,10 @@ from dtfm_lab.widgets.tasks import begin
 MOST_DOWNLOADED = 4_000_000
 """bytes that a link on the page may carry; a larger file is on the disk"""
 ENDING = ".json"
+ENDS_IN_NOUNS = {"plan": "a search", "run": "a run"}
+"""steps at work whose end sets a plan or a measurement"""
+
+logger = logging.getLogger(__name__)
 
 
 def state_of(bench: Bench, panels: Mapping[str, Any]) -> WorkspaceState:
@@ -44,12 +51,28 @@ def state_of(bench: Bench, panels: Mapping[str, Any]) -> WorkspaceState:
 
 
 def put(state: WorkspaceState, bench: Bench, panels: Mapping[str, Any]) -> None:
-    """Make it so: first what a panel draws, then the noun that is made of it (to the bit, where that is not what the
-    panel made), then what is made of that.
+    """Make it so, all or nothing. Call it on the event loop; what was measured is compared anew, on a thread.
 
-    Call it on the event loop. Nothing long is started; what was measured is compared anew.
+    Raises LabError, and leaves everything as it was, while a search or a run goes on, whose end would mix with what
+    is put back; and where something of the state cannot be shown.
     """
-    bench.plan = bench.predicted = bench.measured = bench.comparison = None  # nobody shall plan the old for the new
+    for step, what in ENDS_IN_NOUNS.items():
+        if step in bench.busy:
+            raise LabError(f"{what} is going on; wait for its end or stop it, then restore")
+    before = state_of(bench, panels)
+    try:
+        _put(state, bench, panels)
+    except Exception as error:
+        logger.exception("a workspace could not be put back")
+        _put(before, bench, panels)
+        raise LabError(f"cannot be put back, so nothing was changed: {reason_of(error)}") from None
+
+
+def _put(state: WorkspaceState, bench: Bench, panels: Mapping[str, Any]) -> None:
+    """First what a panel draws, then the noun that is made of it (to the bit, where that is not what the panel made),
+    then what is made of that."""
+    bench.plan = None  # nobody shall plan the old for the new
+    bench.predicted = bench.measured = bench.comparison = bench.ran = None
     _restore("network", state, panels)
     if _fingerprint(bench.topology) != _fingerprint(state.topology):
         bench.topology = state.topology
@@ -62,10 +85,18 @@ def put(state: WorkspaceState, bench: Bench, panels: Mapping[str, Any]) -> None:
             _restore(name, state, panels)
     bench.schedule, bench.queueing, bench.choices = state.schedule, state.queueing, dict(state.choices)
     bench.predicted, bench.measured = state.predicted, state.measured
+    with contextlib.suppress(LabError):  # choices that the job does not allow
+        bench.ran = None if state.measured is None else bench.chosen_plan
     bench.message = ""
     if state.predicted is not None and state.measured is not None:
-        with contextlib.suppress(LabError):  # a prediction that was made anew since is of something else
-            bench.comparison = lab.compare(state.predicted, state.measured)
+        begin(_compare(bench, state.predicted, state.measured), lambda line: bench.complain("compare", line))
+
+
+async def _compare(bench: Bench, predicted: Trace, measured: Trace) -> None:
+    with contextlib.suppress(LabError):  # a prediction that was made anew since is of something else
+        comparison = await asyncio.to_thread(lab.compare, predicted, measured)
+        if bench.measured is measured and bench.comparison is None:
+            bench.comparison = comparison
 
 
 def _fingerprint(topology: Topology | None) -> str:
@@ -74,8 +105,12 @@ def _fingerprint(topology: Topology | None) -> str:
 
 def _restore(name: str, state: WorkspaceState, panels: Mapping[str, Any]) -> None:
     restore = getattr(panels.get(name), "restore", None)
-    if restore is not None and name in state.settings:
+    if restore is None or name not in state.settings:
+        return
+    try:
         restore(dict(state.settings[name]))
+    except Exception:  # controls are the least of a workspace: what is wrong with them must not cost the rest
+        logger.warning("settings of %s could not be put back", name, exc_info=True)
 
 
 class Workspace:
@@ -102,7 +137,7 @@ class Workspace:
         self.status = w.HTML()
         self.view = w.HBox([self.path, self.save, self.restore, self.upload, self.status])
         self.save.on_click(lambda _: self._begin(self._save()))
-        self.restore.on_click(lambda _: self._begin(self._load(Path(self.path.value.strip()))))
+        self.restore.on_click(lambda _: self._begin(self._load()))
         self.upload.observe(lambda change: self._sent(change["new"]), "value")
 
     def _sent(self, files: Sequence[Mapping[str, Any]]) -> None:
@@ -110,14 +145,17 @@ class Workspace:
             self._begin(self._take(files[0]))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        self.save.disabled = self.restore.disabled = True
+        self._allow(False)
         begin(self._alone(work), self._complain)
 
     async def _alone(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         finally:
-            self.save.disabled = self.restore.disabled = False
+            self._allow(True)
+
+    def _allow(self, allowed: bool) -> None:
+        self.save.disabled = self.restore.disabled = self.upload.disabled = not allowed
 
     async def _save(self) -> None:
         self._tell("saving…")
@@ -128,10 +166,10 @@ class Workspace:
         left = "".join(f"; {line}" for line in state.left_out)
         self._tell(f"saved as {path}, {size}{left}", link)
 
-    async def _load(self, path: Path) -> None:
+    async def _load(self, path: Path | None = None) -> None:
+        """From the file that is named in the row, where none is given."""
         self._tell("reading…")
-        if not path.name:
-            raise FileError("no file name; wanted one such as lab.json")
+        path = self._named() if path is None else path
         state = await asyncio.to_thread(load_workspace, path)
         put(state, self._bench, self._panels)
         self._tell(f"restored {_what(state)} from {path.name}")
@@ -141,9 +179,13 @@ class Workspace:
         name = Path(str(file["name"])).name or "workspace.json"
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, name if name.lower().endswith(ENDING) else f"{name}{ENDING}")
-            await asyncio.to_thread(write_bytes, path, bytes(file["content"]))
-            await self._load(path)
-        self.upload.value = ()
+            try:
+                await asyncio.to_thread(write_bytes, path, bytes(file["content"]))
+                await self._load(path)
+            except LabError as error:  # where it lay meanwhile is of no use to anybody
+                raise FileError(str(error).replace(f"{folder}{os.sep}", "")) from None
+            finally:
+                self.upload.value = ()
 
     def _named(self) -> Path:
         name = self.path.value.strip()

@@ -63,10 +63,10 @@ def test_a_person_steps_through_drags_a_device_and_takes_it_back(page, open_note
     ask_kernel(page, PLAN)
     page.get_by_role("button", name="(a) graph").click()
     eventually(page, "panel.groups.step", "a")
-    expect(page.locator(".dtfm-told")).to_contain_text("8 devices and 56 directed links")
+    expect(page.locator(".dtfm-step-told")).to_contain_text("8 devices and 56 directed links")
     page.get_by_role("button", name="Next").click()
     eventually(page, "panel.groups.step", "b")
-    expect(page.locator(".dtfm-told")).to_contain_text("sets the data-parallel cost")
+    expect(page.locator(".dtfm-step-told")).to_contain_text("sets the data-parallel cost")
 
     first, other = ask_kernel(page, "print(plan.stages[0][0], plan.stages[2][1])").split()
     start = middle(page, f'[data-device="{first}"] circle')

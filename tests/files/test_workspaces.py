@@ -143,3 +143,22 @@ def test_a_damaged_byte_raises_nothing_but_a_file_error(
     path.write_bytes(text)
     with contextlib.suppress(FileError):
         load_workspace(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("choices", {"foo": 1}, "choices: 'foo' is no field of a job"),
+        ("queueing", "trains", "no queueing named 'trains'; known: cards, pairs"),
+        ("schedule", "two\nlines", "wanted text without control characters"),
+    ],
+)
+def test_a_choice_that_there_is_not_is_refused_in_one_line(
+    state: WorkspaceState, field: str, value: object, said: str
+) -> None:
+    data = workspace_to_mapping(state) | {field: value}
+    with pytest.raises(FileError) as refused:
+        workspaces.workspace_from_mapping(data, where="lab.json")
+    assert str(refused.value).startswith("lab.json: ")
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)

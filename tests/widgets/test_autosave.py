@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,11 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(autosave, "DELAY_S", 0.02)
 
 
-def saver(path: Path, text: str = "one", read=lambda path: None) -> Autosave:
+async def nothing(_path: Path) -> None:
+    """What reads nothing."""
+
+
+def saver(path: Path, text: str = "one", read=nothing) -> Autosave:
     return Autosave(path, lambda where: lambda: where.write_text(text), read)
 
 
@@ -34,7 +39,7 @@ async def written(path: Path) -> str:
 def test_many_changes_in_a_row_are_written_once(tmp_path) -> None:
     async def story() -> None:
         writes = []
-        kept = Autosave(tmp_path / "lab.json", lambda path: lambda: writes.append(path), lambda path: None)
+        kept = Autosave(tmp_path / "lab.json", lambda path: lambda: writes.append(path), nothing)
         for _ in range(5):
             kept.changed()
         await asyncio.sleep(0.2)
@@ -50,10 +55,15 @@ def test_the_next_lab_offers_what_was_kept_until_it_is_restored(tmp_path) -> Non
         assert first.view.layout.display == "none", "nothing was kept yet"
         first.changed()
         await written(path)
-        second = saver(path, read=lambda where: seen.append(where.read_text()))
+
+        async def read(where: Path) -> None:
+            seen.append(where.read_text())
+
+        second = saver(path, read=read)
         assert second.view.layout.display == ""
         assert not path.exists(), "opening another lab overwrites nothing"
         second.restore.click()
+        await asyncio.sleep(0.05)
         assert seen == ["one"]
         assert second.view.layout.display == "none"
 
@@ -75,14 +85,57 @@ def test_a_lab_that_nobody_touched_leaves_what_was_kept_before(tmp_path) -> None
 
 
 def test_a_damaged_file_is_one_line_and_no_error(tmp_path) -> None:
-    (tmp_path / "lab.json").write_text("{")
+    async def story() -> None:
+        (tmp_path / "lab.json").write_text("{")
 
-    def read(path: Path) -> None:
-        raise FileError(f"{path.name}: not JSON")
+        async def read(path: Path) -> None:
+            raise FileError(f"{path.name}: not <b>JSON</b>")
 
-    kept = saver(tmp_path / "lab.json", read=read)
-    kept.restore.click()
-    assert "not JSON" in kept.view.children[0].value
+        kept = saver(tmp_path / "lab.json", read=read)
+        kept.restore.click()
+        await asyncio.sleep(0.05)
+        assert "not &lt;b&gt;JSON" in kept.view.children[0].value, "a file writes no HTML into the page"
+        assert not kept.restore.disabled
+
+    asyncio.run(story())
+
+
+def test_a_change_while_one_is_written_is_written_after_it(tmp_path) -> None:
+    async def story() -> None:
+        at_once, most, texts = 0, 0, []
+
+        def write(_path: Path):
+            def work() -> None:
+                nonlocal at_once, most
+                at_once += 1
+                most = max(most, at_once)
+                time.sleep(0.1)
+                texts.append("written")
+                at_once -= 1
+
+            return work
+
+        kept = Autosave(tmp_path / "lab.json", write, nothing)
+        for _ in range(3):
+            kept.changed()
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)
+        assert len(texts) >= 2, "the last change is not lost"
+        assert most == 1, "two never write one file at once"
+
+    asyncio.run(story())
+
+
+def test_nothing_is_offered_where_there_is_no_room_to_keep_it(tmp_path) -> None:
+    async def story() -> None:
+        (tmp_path / "file").write_text("no folder")
+        kept = saver(tmp_path / "file" / "lab.json")
+        kept.changed()
+        await asyncio.sleep(0.2)
+        assert kept.view.children[0].value.count("autosave: ") == 1
+        assert len(kept.view.children) == 1, "nothing to restore, nothing to forget"
+
+    asyncio.run(story())
 
 
 def test_a_script_without_an_event_loop_writes_nothing(tmp_path) -> None:

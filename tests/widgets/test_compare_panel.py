@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from dtfm_lab import lab
@@ -147,6 +148,39 @@ def test_a_refit_shows_the_new_error_and_its_network_can_be_used() -> None:
         await until(lambda: refitting.as_figure.figure is not None)
         bench.comparison = None
         assert (refitting.table.value, refitting.found, panel.refit.layout.display) == ("", None, "none")
+
+    asyncio.run(story())
+
+
+def test_a_refit_is_of_the_plan_that_ran_and_leaves_later_edits() -> None:
+    async def story() -> None:
+        bench, panel, plan = bench_and_panel()
+        edited = plan.topology.with_link(*plan.stages[0], latency_s=0.5)
+        bench.topology, bench.ran = edited, plan
+        bench.plan = lab.evaluate(edited, plan.job, stages=[[2, 0], [4, 6], [1, 3], [5, 7]])
+        bench.comparison = compared(plan)
+        panel.refit.click()
+        await until(lambda: panel.refitting.found is not None)
+        panel.refitting.use.click()
+        a, b = (plan.topology.index(plan.device_names[stage][0]) for stage in (0, 1))
+        half = plan.topology.bandwidth_bytes_per_s[a, b] / 2
+        assert bench.topology.bandwidth_bytes_per_s[a, b] == pytest.approx(half)
+        others = np.ones((8, 8), dtype=bool)
+        others[a, b] = others[b, a] = False
+        for what in ("latency_s", "bandwidth_bytes_per_s"):
+            now, then = getattr(bench.topology, what), getattr(edited, what)
+            assert (now == then)[others].all(), "what the fit found as it was drawn stays to the bit"
+
+    asyncio.run(story())
+
+
+def test_a_refit_without_its_plan_is_one_line() -> None:
+    async def story() -> None:
+        bench, panel, plan = bench_and_panel()
+        bench.choices = {"microbatch": 7}  # which the job does not allow
+        bench.comparison = compared(plan)
+        panel.refit.click()
+        assert "run again" in panel.refitting.table.value
 
     asyncio.run(story())
 

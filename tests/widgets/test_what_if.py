@@ -6,8 +6,11 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dtfm_lab as lab
 from dtfm_lab.domain.plan import Plan
@@ -197,6 +200,8 @@ async def test_pins_are_answered_compared_loaded_renamed_and_removed() -> None:
     assert "+" in rows[1].cells.value
     rows[1].name.value = "slow"
     assert panel.pins.pins[1].name == "slow"
+    rows[2].name.value = "slow"
+    assert panel.pins.pins[2].name == "slow (2)", "names tell pins apart"
     rows[0].load.click()
     await until(shows(panel))
     assert panel.bandwidth.value == 1.0
@@ -228,6 +233,7 @@ async def test_use_these_takes_over_all_but_the_factors() -> None:
     await until(shows(panel))
     panel.use.click()
     assert (bench.schedule, bench.queueing, bench.choices["compression"]) == ("1f1b", "cards", "int8")
+    assert "global_batch" not in bench.choices, "the batch as planned is no choice, and follows the next plan's"
     assert bench.chosen_plan.topology.fingerprint == bench.plan.topology.fingerprint
     await until(shows(panel))
     assert panel.setting.beside(panel.base) == {"latency": 2.0}
@@ -273,7 +279,10 @@ async def test_a_slow_answer_shows_how_far_it_is_and_can_be_stopped() -> None:
     assert panel._bench.busy == ()
     assert panel.last == before
     panel.bandwidth.value = 3.0
-    await until(lambda: panel.last.setting.bandwidth == 3.0)
+    await until(lambda: "<progress" in panel.patience.line.value)
+    panel.patience.stop.click()
+    panel.bandwidth.value = 4.0  # at once, while the stopped one is still under way
+    await until(lambda: panel.last.setting.bandwidth == 4.0)
 
 
 @on_a_loop
@@ -298,3 +307,24 @@ async def test_settings_come_back_now_or_with_the_next_plan() -> None:
     other.restore({"setting": {"bandwidth": "wide", "global_batch": 7}, "pins": 3, "colour": 1, "bars": "x"})
     assert other.setting.latency == 1.0, "what is not said is as in the lab"
     assert other.setting.global_batch == plan.job.global_batch
+
+
+@given(st.integers(1, 5000), st.integers(1, 16))
+def test_micro_batches_are_those_that_divide_the_batch(a_replica: int, replicas: int) -> None:
+    job = replace(
+        lab.load_job("tiny", n_stages=1, n_replicas=1), n_replicas=replicas, global_batch=replicas, microbatch=1
+    )
+    assert microbatches_of(job, a_replica * replicas, 1) == [n for n in range(1, a_replica + 1) if a_replica % n == 0]
+
+
+@on_a_loop
+async def test_numbers_beyond_a_jobs_are_passed_over_at_once() -> None:
+    panel = WhatIfPanel(a_bench(a_plan()))
+    base, began = panel.base, time.monotonic()
+    for most in (10**9, 10**12, 10**40, float("inf")):
+        panel.restore(
+            {"setting": {"microbatch": 1, "global_batch": most}, "pins": [{"setting": {"microbatch": most}}] * 999}
+        )
+    assert time.monotonic() - began < 20
+    assert panel.setting.schedule == base.schedule
+    assert len(panel.pins.pins) <= 100

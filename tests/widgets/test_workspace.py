@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import dtfm_lab as lab
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.what_if_panel import WhatIfPanel
@@ -92,7 +94,9 @@ async def test_a_measurement_is_compared_anew(folder: Path) -> None:
     path = save_workspace(state_of(bench, {}), folder / "lab.json")
     other = Bench()
     put(load_workspace(path), other, {})
+    await until(lambda: other.comparison is not None)
     assert other.comparison.iteration_error == 0
+    assert other.ran.placement.devices.tolist() == bench.plan.placement.devices.tolist()
     put(load_workspace(save_workspace(state_of(Bench(), {}), folder / "blank.json")), other, {})
     assert (other.topology, other.plan, other.predicted, other.measured, other.comparison) == (None,) * 5
 
@@ -162,3 +166,103 @@ async def test_a_lab_comes_back_with_all_its_panels(folder: Path) -> None:
     assert (again.schedule, again.queueing, again.choices) == (state.schedule, state.queueing, state.choices)
     for name, settings in state.settings.items():
         assert json.loads(json.dumps(again.settings[name])) == json.loads(json.dumps(settings)), name
+
+
+@on_a_loop
+async def test_nothing_is_restored_into_a_search_or_a_run(folder: Path) -> None:
+    save_workspace(state_of(filled_bench(), {}), folder / "lab.json")
+    bench = Bench()
+    row = Workspace(bench, {})
+    row.path.value = str(folder / "lab")  # the ending goes without saying, as when it was saved
+    for step, said in (("plan", "a search is going on"), ("run", "a run is going on")):
+        bench.at_work(step, True)
+        row.restore.click()
+        await until(lambda said=said: said in row.status.value)
+        assert bench.topology is None
+        bench.at_work(step, False)
+    row.restore.click()
+    await until(lambda: bench.plan is not None)
+
+
+class Stubborn(Remembering):
+    def restore(self, settings: dict) -> None:
+        raise TypeError("unhashable type: 'list'")
+
+
+@on_a_loop
+async def test_settings_that_a_panel_cannot_take_cost_nothing_else(folder: Path) -> None:
+    state = state_of(filled_bench(), {"network": Remembering(view=["x"]), "run": Remembering(clock="paced")})
+    path, bench, run = save_workspace(state, folder / "lab.json"), Bench(), Remembering()
+    put(load_workspace(path), bench, {"network": Stubborn(), "run": run})
+    assert bench.plan is not None
+    assert run.told == {"clock": "paced"}
+
+
+@on_a_loop
+async def test_what_nobody_can_show_leaves_the_lab_as_it_was(folder: Path) -> None:
+    bench = filled_bench()
+    before = bench.plan
+
+    def refuse(change: dict) -> None:
+        if change["new"] == "zb-h1":
+            raise RuntimeError("cannot draw that")
+
+    state = state_of(bench, {})
+    bench.observe(refuse, "schedule")
+    with pytest.raises(LabError, match="so nothing was changed: cannot draw that"):
+        put(replace(state, schedule="zb-h1", plan=None), bench, {})
+    assert (bench.plan, bench.schedule) == (before, "1f1b")
+    assert bench.predicted is state.predicted
+
+
+@on_a_loop
+async def test_a_schedule_that_is_unknown_here_is_one_line_in_its_place(folder: Path) -> None:
+    one = lab.Lab("lecture-hall", autosave=False)
+    one.bench.plan = lab.plan(one.topology, one.job, steps=1)
+    put(replace(state_of(one.bench, {}), schedule="mine", predicted=None), one.bench, one.panels)
+    await until(lambda: "no pipeline schedule named 'mine'" in one.bench.message)
+    await until(lambda: "no pipeline schedule named" in one.what_if_panel.problem.value)
+    one.what_if_panel.controls.schedule.value = "1f1b"
+    await until(lambda: one.what_if_panel.last is not None)
+    one.bench.schedule = "gpipe"
+    await until(lambda: one.predicted is not None)
+
+
+@on_a_loop
+async def test_a_network_that_a_button_makes_is_drawn_and_can_be_undone(folder: Path) -> None:
+    one = lab.Lab("lecture-hall", autosave=False)
+    one.bench.plan = lab.plan(one.topology, one.job, steps=1)
+    before = one.topology
+    await until(lambda: one.what_if_panel.last is not None)
+    one.what_if_panel.latency.value = 2.0
+    await until(lambda: one.what_if_panel.last.setting.latency == 2.0)
+    one.what_if_panel.scale.click()
+    scaled = before.scaled(latency=2.0).fingerprint
+    assert one.topology.fingerprint == scaled
+    drawing = one.network_panel.drawing
+    first, *others = drawing.document["devices"]
+    drawing.document = drawing.document | {"devices": [first | {"x": first["x"] + 5}, *others]}
+    assert one.topology.fingerprint == scaled, "the next edit begins with it"
+    drawing.undo()
+    drawing.undo()
+    assert one.topology.fingerprint == before.fingerprint
+
+
+@on_a_loop
+async def test_a_drawing_that_is_not_valid_yet_and_a_pin_are_kept_as_well(folder: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dtfm_lab.widgets.autosave.DELAY_S", 0.02)
+        patch.setattr("dtfm_lab.widgets.workbench.autosave_path", lambda: folder / "lab.json")
+        one = lab.Lab("lecture-hall")
+        one.bench.plan = lab.plan(one.topology, one.job, steps=1)
+        await until(lambda: one.what_if_panel.last is not None)
+        one.what_if_panel.pin.click()
+        drawing = one.network_panel.drawing
+        drawing.document = drawing.document | {"default": {"latency_ms": -1.0, "bandwidth_gbps": 0.1}}
+
+        def kept() -> dict:
+            path = folder / "lab.json"
+            return load_workspace(path).settings if path.exists() else {"network": {}, "what_if": {}}
+
+        await until(lambda: kept()["network"].get("document", {}).get("default", {}).get("latency_ms") == -1.0)
+        assert len(kept()["what_if"]["pins"]) == 1
