@@ -14,6 +14,7 @@ from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.figures.layout import cluster
 from dtfm_lab.figures.links import NO_REGION
 from dtfm_lab.figures.spread import apart
+from dtfm_lab.figures.strokes import spaced
 from dtfm_lab.figures.theme import bare, literal
 from dtfm_lab.figures.world import POINTS, View, flight, land, plane, view_of
 
@@ -26,6 +27,10 @@ ROOMY, TIGHT = 1.4, 1.15
 ROOM_UP_TO = 12
 """regions"""
 ROUNDS = 8
+POINTS_PX = 32
+"""between two points of a line, near enough for words to show all along it"""
+COAST_PX = 1.2
+"""by which a coast may be off"""
 GROUND = "rgba(128, 128, 128, 0.16)"
 
 
@@ -59,14 +64,20 @@ class Atlas:
 
     def route(self, a: str, b: str) -> FloatArray:
         """(n, 2) between two regions' clusters, from rim to rim; pieces are parted by a row of NaN."""
-        way = self.way(self.regions[a], self.regions[b], straight=not {a, b} <= set(self.homes))
+        way = self._way(self.regions[a], self.regions[b], straight=not {a, b} <= set(self.homes))
         inside = np.zeros(len(way), dtype=bool)
         for region in (a, b):
             inside |= np.linalg.norm((way - self.regions[region]) / self.px(self.radii_px[region]), axis=1) < 1
-        return way[~inside] if (~inside).sum() > 1 else way
+        return self._drawn(way[~inside] if (~inside).sum() > 1 else way)
 
     def way(self, start: FloatArray, end: FloatArray, *, straight: bool = False) -> FloatArray:
         """(n, 2) between two points as a flight would go; pieces are parted by a row of NaN."""
+        return self._drawn(self._way(start, end, straight=straight))
+
+    def _drawn(self, way: FloatArray) -> FloatArray:
+        return spaced(way, self.px(POINTS_PX))
+
+    def _way(self, start: FloatArray, end: FloatArray, *, straight: bool) -> FloatArray:
         pieces = [np.linspace(start, end, POINTS)] if straight else flight(start, end)
         return np.vstack([part for piece in pieces for part in (piece, np.full((1, 2), np.nan))][:-1])
 
@@ -135,15 +146,15 @@ def mapped(figure: go.Figure, atlas: Atlas) -> go.Figure:
             rim = centre + (home - centre) / far
             for axis, along in enumerate(leaders):
                 along += [float(home[axis]), float(rim[axis]), None]
-        (x0, y0), (x1, y1) = (centre - half).tolist(), (centre + half).tolist()
+        (x0, y0), (x1, y1) = (centre - half).round(2).tolist(), (centre + half).round(2).tolist()
         corners = {"x0": x0, "y0": y0, "x1": x1, "y1": y1}
         shapes.append({"type": "circle", **corners, "line": {"width": 0}, "fillcolor": GROUND, "layer": "below"})
-        at = {"x": float(centre[0]), "y": y1, "yanchor": "bottom", "borderpad": 0, "bgcolor": "rgba(0, 0, 0, 0)"}
+        at = {"x": round(float(centre[0]), 2), "y": y1, "yanchor": "bottom", "borderpad": 0, "bgcolor": "rgba(0, 0, 0, 0)"}
         names.append({"text": f"<b>{literal(region or NO_REGION)}</b>", "showarrow": False, **at})
     look = {"line": {"width": 1, "color": "#808080"}, "hoverinfo": "skip", "showlegend": False}
     marks = {"opacity": 1, "size": [6, 0, 0] * (len(leaders[0]) // 3), "color": "#808080"}
     leader = go.Scatter(x=leaders[0], y=leaders[1], mode="lines+markers", name="true places", marker=marks, **look)
-    figure = go.Figure([land(atlas.world), *([leader] if leaders[0] else []), *figure.data])
+    figure = go.Figure([land(atlas.world, float(atlas.px(COAST_PX)[0])), *([leader] if leaders[0] else []), *figure.data])
     bare(figure).update_layout(shapes=shapes, annotations=names)
     view = atlas.view
     figure.update_xaxes(range=[view.west, view.east], constrain="domain")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -49,25 +50,23 @@ def bubble(trace: Trace) -> go.Figure:
         figure.add_trace(
             go.Bar(
                 orientation="h",
-                x=(seconds * scale).tolist(),
-                y=at,
+                x=(seconds * scale).to_numpy(np.float32),
+                y=np.array(at, dtype=np.float32),
                 width=0.85,
                 name=says,
-                text=None if crowded else [f"{share:.0%}" for share in shares[cause]],
+                customdata=shares[cause].to_numpy(np.float32),
+                texttemplate=None if crowded else "%{customdata:.0%}",
                 textposition="inside",
                 insidetextanchor="middle",
                 textangle=0,
-                hovertext=[
-                    f"{literal(device)} · {says} · {format_s(s)} ({share:.1%})"
-                    for device, s, share in zip(frame["device"], seconds, shares[cause], strict=True)
-                ],
-                hoverinfo="text",
+                hovertemplate=f"stage %{{y}} · {says} · %{{x:.4~r}} {unit} (%{{customdata:.1%}})"
+                "<extra></extra>",
                 marker={"color": color, "line": {"width": 0.8 if edge else 0, "color": edge}},
             )
         )
     names = [f"{stage} · {literal(device)}" for stage, device in zip(frame["stage"], frame["device"], strict=True)]
     figure.update_yaxes(
-        tickvals=at, ticktext=names, tickfont_size=9 if crowded else 11, range=[at[-1] + 0.6, -0.6],
+        tickvals=np.array(at, dtype=np.float32), ticktext=names, tickfont_size=9 if crowded else 11, range=[at[-1] + 0.6, -0.6],
         showgrid=False, zeroline=False,
     )  # fmt: skip
     figure.update_xaxes(title_text=f"time of an iteration ({unit})", range=[0, iteration_s * scale * 1.005 or 1.0])

@@ -14,6 +14,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.layout import open_ellipse
 from dtfm_lab.figures.palette import FAINT, VERMILLION, ink_on, stage_color
+from dtfm_lab.figures.strokes import worded
 from dtfm_lab.figures.theme import bare, described, literal, quality, titled
 from dtfm_lab.figures.weight_matrix import weight_matrix
 
@@ -114,24 +115,19 @@ def _label(figure: go.Figure, node: dict[str, Any], stage: int, place: FloatArra
 def _lines(
     name: str, graph: nx.Graph[int], pairs: Iterable[tuple[int, int]], places: FloatArray, line: dict[str, object]
 ) -> list[go.Scatter]:
-    """One trace for all, with hover along each line."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    hover: list[str | None] = []
+    """One trace for all, with words along each line."""
+    ways, words = [], []
     for a, b in pairs:
-        points = np.linspace(places[a], places[b], 9)
         edge = graph.edges[a, b]
         text = f"stage {a} – stage {b}: {format_s(edge['weight'])}"
         matching = sorted(edge.get("matching", []), key=lambda pair: -pair[2])
         if matching:
             text += ", the slowest pair there and back<br>" + _some(f"{i} – {j}: {format_s(s)}" for i, j, s in matching)
-        x += [*points[:, 0].tolist(), None]
-        y += [*points[:, 1].tolist(), None]
-        hover += [text] * len(points) + [None]
-    if not x:
+        ways.append(np.linspace(places[a], places[b], 9))
+        words.append(text)
+    if not ways:
         return []
-    look = {"line": line, "hovertext": hover, "hoverinfo": "text", "showlegend": False}
-    return [go.Scatter(x=x, y=y, mode="lines", name=name, **look)]
+    return [go.Scatter(**worded(ways, words), mode="lines", name=name, line=line, showlegend=False)]
 
 
 def _some(words: Iterable[str]) -> str:

@@ -34,11 +34,16 @@ def devices(
         task = {int(device): (s, r) for (s, r), device in np.ndenumerate(plan.placement.devices)}
     everyone = range(len(topology))
     colors = [stage_color(task[i][0]) if i in task else BLUE if plan is None else GREY for i in everyone]
-    words = [_words(device) for device in topology.devices]
+    words = [_name(device) for device in topology.devices]
     if plan is not None:
         words = [w + _task(task.get(i)) for i, w in enumerate(words)]
+    hardware = [_hardware(device) for device in topology.devices]
+    if len(set(hardware)) == 1:
+        said = {"hovertemplate": f"%{{hovertext}}<br>{hardware[0]}<extra></extra>"}
+    else:
+        words, said = [f"{w}<br>{h}" for w, h in zip(words, hardware, strict=True)], {"hoverinfo": "text"}
     shown = [strong is None or i in strong for i in everyone]
-    x, y = places.T.tolist()
+    x, y = places.T.astype(np.float32)
     marks = go.Scatter(
         x=x,
         y=y,
@@ -54,16 +59,17 @@ def devices(
             "line": {"width": 1, "color": "#444444"},
         },
         hovertext=words,
-        hoverinfo="text",
+        **said,
     )
     return [_names(topology, places, marker_px), marks] if named else [marks]
 
 
-def _words(device: Device) -> str:
-    return (
-        f"{literal(device.name)}{' · ' + literal(device.region) if device.region else ''}<br>"
-        f"{literal(device.gpu)}, {device.peak_flop_per_s / TERA:.4g} TFLOP/s, {device.memory_bytes / GiB:.4g} GiB"
-    )
+def _name(device: Device) -> str:
+    return f"{literal(device.name)}{' · ' + literal(device.region) if device.region else ''}"
+
+
+def _hardware(device: Device) -> str:
+    return f"{literal(device.gpu)}, {device.peak_flop_per_s / TERA:.4g} TFLOP/s, {device.memory_bytes / GiB:.4g} GiB"
 
 
 def _task(task: tuple[int, int] | None) -> str:
@@ -82,8 +88,8 @@ def _names(topology: Topology, places: FloatArray, marker_px: float) -> go.Scatt
             elif dy > 0:
                 positions[i] = "top center"
     return go.Scatter(
-        x=places[:, 0].tolist(),
-        y=places[:, 1].tolist(),
+        x=places[:, 0].astype(np.float32),
+        y=places[:, 1].astype(np.float32),
         showlegend=False,
         mode="markers+text",
         name="names",

@@ -14,6 +14,7 @@ from dtfm_lab.figures.lettered import Lettered, lettered
 from dtfm_lab.figures.network import count
 from dtfm_lab.figures.palette import CHEAP_TO_DEAR, FAINT, VERMILLION, ink_on, stage_color
 from dtfm_lab.figures.panels import Panel, Room
+from dtfm_lab.figures.strokes import strokes
 from dtfm_lab.figures.theme import bare, literal, quality
 from dtfm_lab.planning.path import EXACT_UP_TO, path_cost, shortest_path
 
@@ -39,15 +40,13 @@ def coarsened(plan: Plan, room: Room) -> Panel:
     radius_px -= node_px / 2
     places = circle(s, 1.0)
     colors = [stage_color(stage) for stage in groups.order]
-    x: list[float | None] = []
-    y: list[float | None] = []
+    ways = []
     rim = node_px / 2 / radius_px
     for a, b in combinations(range(s), 2):
         inwards = (places[b] - places[a]) * rim / np.linalg.norm(places[b] - places[a])
-        (x0, y0), (x1, y1) = (places[a] + inwards).tolist(), (places[b] - inwards).tolist()
-        x, y = [*x, x0, x1, None], [*y, y0, y1, None]
+        ways.append(np.array([places[a] + inwards, places[b] - inwards]))
     line = {"width": 1, "color": FAINT if s <= NODES_WITH_DEVICES else "rgba(128, 128, 128, 0.12)"}
-    edges = go.Scatter(x=x, y=y, mode="lines", name="edges", line=line, hoverinfo="skip")
+    edges = go.Scatter(**strokes(ways), mode="lines", name="edges", line=line, hoverinfo="skip")
     whole = s <= NODES_WITH_DEVICES
     marker = {"size": node_px, "color": colors, "opacity": 0.3 if whole else 1, "line": {"width": 1, "color": OUTLINE}}
     words = [f"group {groups.letter(stage)}: {count(d, 'device')}" for stage in groups.order]
@@ -87,8 +86,8 @@ def _dots(plan: Plan, groups: Lettered, places: FloatArray, node_px: float, radi
     colors = np.repeat([stage_color(stage) for stage in groups.order], d).tolist()
     letters = np.repeat([groups.letter(stage) for stage in groups.order], d)
     return go.Scatter(
-        x=spots[:, 0].tolist(),
-        y=spots[:, 1].tolist(),
+        x=spots[:, 0].astype(np.float32),
+        y=spots[:, 1].astype(np.float32),
         mode="markers",
         name="devices",
         marker={

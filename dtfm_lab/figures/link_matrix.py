@@ -51,16 +51,15 @@ def link_matrix(topology: Topology, of: str = "bandwidth", *, plan: Plan | None 
     unit = "Gbit/s" if of == "bandwidth" else "ms"
     logs = _logs(values)
     apart = ~np.eye(n, dtype=bool)
-    digits = 3 if n <= WRITTEN_UP_TO else 4
     names = [_category(name) for name in sorted_.names]
     shown = [literal(name) for name in names]
     heat = go.Heatmap(
         x=shown,
         y=shown,
-        z=[[round(float(logs[i, j]), 7) if i != j else None for j in range(n)] for i in range(n)],
-        text=[[f"{values[i, j]:.{digits}g}" if i != j else "" for j in range(n)] for i in range(n)],
+        z=np.where(apart, logs, np.nan).astype(np.float32),
+        text=_written(values) if n <= WRITTEN_UP_TO else values.astype(np.float32),
         texttemplate="%{text}" if n <= WRITTEN_UP_TO else None,
-        hovertemplate=f"%{{y}} → %{{x}}: %{{text}} {unit}<extra></extra>",
+        hovertemplate=f"%{{y}} → %{{x}}: %{{text{'' if n <= WRITTEN_UP_TO else ':.4~g'}}} {unit}<extra></extra>",
         hoverongaps=False,
         xgap=1 if n <= NAMED_UP_TO else 0,
         ygap=1 if n <= NAMED_UP_TO else 0,
@@ -118,6 +117,11 @@ def _logs(values: FloatArray) -> FloatArray:
     usable = values[np.isfinite(values) & (values > 0)]
     low, high = (usable.min(), usable.max()) if usable.size else (1.0, 1.0)
     return np.log10(np.clip(values, low, high))
+
+
+def _written(values: FloatArray) -> list[list[str]]:
+    """Into the cells, but for the diagonal."""
+    return [[f"{value:.3g}" if i != j else "" for j, value in enumerate(row)] for i, row in enumerate(values)]
 
 
 def _colorbar(logs: FloatArray, unit: str) -> dict[str, object]:

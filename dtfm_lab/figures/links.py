@@ -14,6 +14,7 @@ from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 from dtfm_lab.figures.layout import bent
 from dtfm_lab.figures.palette import FAINT
+from dtfm_lab.figures.strokes import worded
 from dtfm_lab.figures.theme import literal
 
 CLASSES = 5
@@ -73,7 +74,7 @@ def _line(topology: Topology, a: list[int], b: list[int], points: FloatArray, na
 
 
 def _drawn(lines: Iterable[Line]) -> list[go.Scatter]:
-    """A trace a class of bandwidth, fastest first, hover in the middle of each line."""
+    """A trace a class of bandwidth, fastest first, words all along each line."""
     lines = list(lines)
     classes = _classes(np.array([line.gbps for line in lines]))
     grouped = defaultdict(list)
@@ -81,25 +82,14 @@ def _drawn(lines: Iterable[Line]) -> list[go.Scatter]:
         grouped[its_class].append(line)
     traces = []
     for at, (_, some) in enumerate(sorted(grouped.items(), reverse=True)):
-        x: list[float | None] = []
-        y: list[float | None] = []
-        hover: list[str | None] = []
-        for line in some:
-            points = [(None, None) if np.isnan(px) else (px, py) for px, py in line.points.tolist()]
-            x += [*(px for px, _ in points), None]
-            y += [*(py for _, py in points), None]
-            hover += [line.text] * len(line.points) + [None]
         low, high = min(line.gbps for line in some), max(line.gbps for line in some)
         share = 1 - at / max(1, len(grouped) - 1)
         traces.append(
             go.Scatter(
-                x=x,
-                y=y,
+                **worded([line.points for line in some], [line.text for line in some]),
                 mode="lines",
                 name=f"{low:.3g} Gbit/s" if f"{low:.3g}" == f"{high:.3g}" else f"{low:.3g} to {high:.3g} Gbit/s",
                 line={"width": THIN_PX + (WIDE_PX - THIN_PX) * share, "color": FAINT},
-                hovertext=hover,
-                hoverinfo="text",
             )
         )
     return traces

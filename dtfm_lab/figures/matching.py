@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -11,6 +12,7 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray, format_s
 from dtfm_lab.figures.palette import BLUE, VERMILLION, stage_color
+from dtfm_lab.figures.strokes import strokes, worded
 from dtfm_lab.figures.theme import LEGEND_BELOW, WORDLESS, bare, described, literal, titled
 from dtfm_lab.planning.cost import bottleneck_matching
 
@@ -90,19 +92,22 @@ def _candidates(plan: Plan, left: IntArray, right: IntArray, pair_s: FloatArray)
     names = [literal(name) for name in plan.topology.names]
     n = len(left)
     rows = [(i, j) for i in range(n) for j in range(n) if i != j]
-    hover: list[str | None] = []
-    for i, j in rows if n <= NAMED_UP_TO else []:
-        words = f"{names[left[i]]} – {names[right[j]]}: {format_s(float(pair_s[left[i], right[j]]))}, not matched"
-        hover += [words, words, words, None]
+    ways = [np.array([(0.0, i), (0.33, i + 0.33 * (j - i)), (1.0, j)]) for i, j in rows]
+    drawn: dict[str, Any] = {**strokes(ways), "hoverinfo": "skip"}
+    if n <= NAMED_UP_TO:
+        drawn = worded(
+            ways,
+            [
+                f"{names[left[i]]} – {names[right[j]]}: {format_s(float(pair_s[left[i], right[j]]))}, not matched"
+                for i, j in rows
+            ],
+        )
     return go.Scatter(
-        x=[0.0, 0.33, 1.0, None] * len(rows),
-        y=[y for i, j in rows for y in (i, i + 0.33 * (j - i), j, None)],
+        **drawn,
         mode="lines",
         name=f"other {n * (n - 1):,} candidates",
         showlegend=n > 1,
         line={"width": 1, "color": CANDIDATE if n <= FEW_PAIRS else MANY_CANDIDATES},
-        hovertext=hover or None,
-        hoverinfo="text" if hover else "skip",
     )
 
 
@@ -122,8 +127,7 @@ def _matched(plan: Plan, left: IntArray, right: IntArray, pairs_s: FloatArray) -
             labels = [f"<b>{label}</b>" for label in labels]
         if rows:
             yield go.Scatter(
-                x=[0.0, 0.5, 1.0, None] * len(rows),
-                y=[y for row in rows for y in (row, row, row, None)],
+                **worded([np.array([(0.0, row), (0.5, row), (1.0, row)]) for row in rows], words),
                 mode="lines+markers+text",
                 name=name,
                 line={"width": width if n <= FEW_PAIRS else width / 2, "color": color},
@@ -132,8 +136,6 @@ def _matched(plan: Plan, left: IntArray, right: IntArray, pairs_s: FloatArray) -
                 # unseen, it keeps the words off the line
                 marker={"size": 2 * width, "color": "rgba(0, 0, 0, 0)"},
                 textfont={"size": 12 if n <= FEW_PAIRS else 10, **({"color": color} if rows is slowest else {})},
-                hovertext=[w for word in words for w in (word, word, word, None)],
-                hoverinfo="text",
             )
 
 

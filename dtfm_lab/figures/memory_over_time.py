@@ -13,13 +13,14 @@ from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, format_bytes
 from dtfm_lab.figures.palette import BLUE, CRIMSON, GREEN, ORANGE, PURPLE, SKY, VERMILLION
+from dtfm_lab.figures.strokes import strokes
 from dtfm_lab.figures.theme import LEGEND_BELOW, described, literal, titled, with_headings
 from dtfm_lab.simulation.memory import MemoryReport
 
 MOST_DEVICES = 8
 PANEL_PX = 132
 HEADING_PX = 40
-MOST_POINTS = 3_000
+MOST_POINTS = 160
 """of a curve; a panel is some 400 pixels wide"""
 IN_SIGHT = 2.0
 """limits up to so many times the highest peak are drawn; further up they would press the curves flat"""
@@ -174,15 +175,18 @@ def _drawn(curve: Curve, axes: Axes, *, first: bool) -> list[go.Scatter]:
     """The bands, then what is over the limit, and the limit, where that is in sight."""
     x = np.append(curve.time, axes.until) * axes.x_scale
     unit, per_unit = axes.y_unit
+    # of what never changes both ends tell all
+    ends = {name: slice(None) if np.ptp(of) else slice(None, None, len(of)) for name, of in curve.bands.items()}
     traces = [
         go.Scatter(
-            x=x,
-            y=np.append(of, of[-1]) / per_unit,
+            x=x.astype(np.float32)[ends[name]],
+            y=(np.append(of, of[-1]) / per_unit).astype(np.float32)[ends[name]],
             mode="lines",
             name=name,
             legendgroup=name,
             showlegend=first,
             stackgroup="held",
+            stackgaps="interpolate",
             line={"width": 0, "shape": "hv"},
             fillcolor=BANDS[name],
             hovertemplate=f"{name} %{{y:.3g}} {unit}<extra></extra>",
@@ -197,8 +201,7 @@ def _drawn(curve: Curve, axes: Axes, *, first: bool) -> list[go.Scatter]:
         steps = np.repeat(np.maximum(held, limit), 2)[:-1]
         traces.append(
             go.Scatter(
-                x=[*np.repeat(x, 2)[1:], x[-1], x[0]],
-                y=[*steps, limit, limit],
+                **strokes([np.column_stack([[*np.repeat(x, 2)[1:], x[-1], x[0]], [*steps, limit, limit]])]),
                 mode="lines",
                 name="over the limit",
                 showlegend=False,

@@ -12,18 +12,21 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, SENDS, Action, Kind, Lane
 from dtfm_lab.domain.trace import RunContext, Trace
+from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.figures.bars import Hover
 from dtfm_lab.figures.palette import CONTENT, CRIMSON, EDGES, KIND_COLORS
 from dtfm_lab.figures.rows import Rows
+from dtfm_lab.figures.strokes import packed, strokes
 from dtfm_lab.figures.theme import WORDLESS
 
 MOST_ARROWS = 600
 """more would hide the bars"""
 CASING = "rgba(255, 255, 255, 0.9)"
 """around a line: it stands out from any bar"""
-Point = tuple[float, float] | tuple[None, None]
-"""seconds, and pixels from the top; none where a line is broken"""
-GAP: Point = (None, None)
+Point = tuple[float, float]
+"""seconds, and pixels from the top"""
+GAP: Point = (np.nan, np.nan)
+"""where a line is broken"""
 
 
 class Trip(NamedTuple):
@@ -60,25 +63,24 @@ def arrows(
     sides: Sequence[Sequence[Trip]], contexts: Sequence[RunContext], rows: Rows, unit: str, whole_s: float
 ) -> list[go.Scatter]:
     """A trace for each kind of message, in its colour, from the sender's row to the receiver's."""
-    x: dict[Kind, list[float | None]] = defaultdict(list)
-    y: dict[Kind, list[float | None]] = defaultdict(list)
+    ways: dict[Kind, list[FloatArray]] = defaultdict(list)
     words: dict[Kind, list[str]] = defaultdict(list)
-    for side, (trips, context) in enumerate(zip(sides, contexts, strict=True)):
-        hover = Hover(context, unit, whole_s)
+    told: dict[Kind, list[tuple[float, ...]]] = defaultdict(list)
+    hovers = [Hover(context, unit, whole_s) for context in contexts]
+    for side, (trips, hover) in enumerate(zip(sides, hovers, strict=True)):
         for trip in trips:
             kind = trip.send.kind
             (left_s, top), (arrived_s, bottom) = _ends(trip, rows, side)
-            x[kind] += [left_s * hover.scale, arrived_s * hover.scale, None]
-            y[kind] += [top, bottom, None]
-            number = "" if trip.send.microbatch is None else f" {trip.send.microbatch}"
+            ways[kind].append(np.array([(left_s * hover.scale, top), (arrived_s * hover.scale, bottom)]))
             there = hover.device(trip.receive.stage, trip.receiver)
             here = hover.device(trip.send.stage, trip.sender)
-            text = f"{CONTENT[kind]}{number} · {here} → {there} · {hover.time(trip.send_start_s, trip.receive_end_s)}"
-            words[kind] += [text, text, WORDLESS]
+            words[kind] += [f"{here} → {there}"] * 2 + [WORDLESS]
+            times = [hover.scale * s for s in (trip.send_start_s, trip.receive_end_s)]
+            number = -1 if trip.send.microbatch is None else trip.send.microbatch
+            told[kind] += [(*times, times[1] - times[0], number)] * 3
     return [
         go.Scatter(
-            x=x[kind],
-            y=y[kind],
+            **strokes(ways[kind]),
             mode="lines+markers",
             name=CONTENT[kind],
             showlegend=not {Lane.SEND, Lane.RECEIVE} & set(rows.lanes),
@@ -86,16 +88,18 @@ def arrows(
             marker={
                 "symbol": "arrow",
                 "angleref": "previous",
-                "size": [0, 8, 0] * (len(x[kind]) // 3),
+                "size": np.tile([0, 8, 0], len(ways[kind])),
                 "color": color,
                 "opacity": 1,
                 "line": {"width": 0},
             },
             hovertext=words[kind],
-            hoverinfo="text",
+            customdata=np.array(told[kind], dtype=np.float32),
+            hovertemplate=f"{CONTENT[kind]}{' %{customdata[3]}' if told[kind][0][3] >= 0 else ''} · %{{hovertext}} · "
+            f"{hovers[0].time('customdata[0]', 'customdata[1]', hovers[0].took('customdata[2]'))}<extra></extra>",
         )
         for kind in SENDS
-        if kind in x
+        if kind in ways
     ]
 
 
@@ -111,32 +115,33 @@ def critical_path(
     for side, (trace, path) in paths.items():
         for row, start_s, end_s in path[["row", "start_s", "end_s"]].itertuples(index=False):
             action, replica = trace.actions[trace.action[row]], int(trace.replica[row])
-            drawn = action.lane in rows.lanes
-            strip = rows.strip(action, replica, side) if drawn else rows.first(action.stage, replica, side)
-            if drawn:
+            shown = action.lane in rows.lanes
+            strip = rows.strip(action, replica, side) if shown else rows.first(action.stage, replica, side)
+            if shown:
                 bars.append((trace.start_s[row], trace.end_s[row], strip.middle, strip.height))
             # a receive's own stretch is the way from the send's end to here
             points += [] if action.kind in RECEIVES else [(start_s, strip.middle)]
             # no line through a computation, where its number stands
-            points += [GAP] if drawn and action.kind in COMPUTE else []
+            points += [GAP] if shown and action.kind in COMPUTE else []
             points.append((end_s, strip.middle))
         points.append(GAP)
     start_s, end_s, middle, height = np.array(bars).reshape(-1, 4).T
     outlines = go.Bar(
         orientation="h",
-        base=start_s * scale,
-        x=(end_s - start_s) * scale,
-        y=middle,
-        width=height,
+        base=packed(start_s * scale),
+        x=((end_s - start_s) * scale).astype(np.float32),
+        y=middle.astype(np.float32),
+        width=height.astype(np.float32),
         name="on the critical path",
         showlegend=False,
         hoverinfo="skip",
         marker={"color": "rgba(0, 0, 0, 0)", "line": {"width": 2, "color": CRIMSON}},
     )
+    along, across = (np.array(points, dtype=float) * (scale, 1)).T
     lines = [
         go.Scatter(
-            x=[None if at_s is None else at_s * scale for at_s, _ in points],
-            y=[px for _, px in points],
+            x=along.astype(np.float32),
+            y=across.astype(np.float32),
             mode="lines",
             name="critical path",
             legendgroup="critical path",

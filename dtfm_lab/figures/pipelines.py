@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import combinations, pairwise
 
-import numpy as np
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.palette import VERMILLION, YELLOW, YELLOW_EDGE, stage_color
+from dtfm_lab.figures.strokes import worded
 from dtfm_lab.figures.theme import literal
 
 Way = Callable[[int, int], FloatArray]
@@ -53,17 +53,5 @@ def group_lines(plan: Plan, way: Way, stage: int) -> go.Scatter:
 
 
 def _line(ways: list[tuple[FloatArray, str]], name: str, look: dict[str, object], *, legend: bool) -> go.Scatter:
-    x: list[float | None] = []
-    y: list[float | None] = []
-    hover: list[str | None] = []
-    for points, words in ways:
-        for px, py in points.tolist():
-            lifted = bool(np.isnan(px))
-            x.append(None if lifted else px)
-            y.append(None if lifted else py)
-            hover.append(words)
-        x, y, hover = [*x, None], [*y, None], [*hover, None]
-    return go.Scatter(
-        x=x, y=y, mode="lines", name=name, legendgroup=name, showlegend=legend, line=look,
-        hovertext=hover, hoverinfo="text",
-    )  # fmt: skip
+    drawn = worded([points for points, _ in ways], [words for _, words in ways])
+    return go.Scatter(**drawn, mode="lines", name=name, legendgroup=name, showlegend=legend, line=look)

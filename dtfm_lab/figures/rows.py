@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dtfm_lab.domain.schedule import ACROSS_STAGES, Action, Kind, Lane
+import numpy as np
+
+from dtfm_lab.domain.schedule import ACROSS_STAGES, LANE, Action, Kind, Lane
 from dtfm_lab.figures.theme import literal
 
 LANE_PX = {Lane.COMPUTE: 24, Lane.SEND: 18, Lane.RECEIVE: 18}
@@ -70,6 +72,10 @@ class Rows:
             top += 0 if action.kind in (Kind.SEND_F, Kind.RECV_F) else height
         return Strip(top + height / 2, height)
 
+    def named(self, kind: Kind) -> bool:
+        """Whether bars of this kind stand just where the axis names their device."""
+        return self._n_sides == 1 and LANE[kind] is self._lanes[0] is Lane.COMPUTE
+
     def first(self, stage: int, replica: int, side: int) -> Strip:
         """Of the topmost lane of the device that holds this stage."""
         return self._whole(stage, replica, self._lanes[0], side)
@@ -93,7 +99,7 @@ class Rows:
         crowded = min(self._lane_px.values()) < LANE_PX[Lane.SEND]
         return {
             "range": [self.height_px, -2],
-            "tickvals": places,
+            "tickvals": np.array(places, dtype=np.float32),
             "ticktext": labels,
             "tickfont_size": 9 if crowded else 11,
             "showgrid": False,

@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.places import Place
 from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.figures.strokes import outline, strokes
 
 LAND = "rgba(128, 128, 128, 0.24)"
 WORTH_TURNING = 60.0
@@ -28,6 +29,8 @@ NORTH = 78.0
 """no need to see further, unless somebody is there"""
 POINTS = 65
 """of a line: so many that one cut off at a cluster's rim ends there"""
+SPECK = 3
+"""points of a ring that has no inside"""
 BOW = 0.12
 """height of a line's bow against its width"""
 
@@ -58,10 +61,9 @@ def land_rings() -> tuple[FloatArray, ...]:
     return tuple(np.array(ring) for ring in json.loads(text)["rings"])
 
 
-def land(view: View) -> go.Scatter:
-    """What of the land lies in the view, repeated every 360 degrees."""
-    x: list[float | None] = []
-    y: list[float | None] = []
+def land(view: View, tolerance: float) -> go.Scatter:
+    """What of the land lies in the view, repeated every 360 degrees, as exactly as the tolerance, in degrees, wants."""
+    rings = []
     for turn in (-360.0, 0.0, 360.0):
         for ring in land_rings():
             longitudes, latitudes = ring[:, 0] + turn, ring[:, 1]
@@ -70,10 +72,12 @@ def land(view: View) -> go.Scatter:
             if latitudes.max() < view.south or latitudes.min() > view.north:
                 continue
             # to press a polygon flat against an edge is to cut it off there
-            x += [*longitudes.clip(view.west, view.east).tolist(), None]
-            y += [*latitudes.clip(view.south, view.north).tolist(), None]
+            pressed = [longitudes.clip(view.west, view.east), latitudes.clip(view.south, view.north)]
+            drawn = outline(np.column_stack(pressed), tolerance)
+            if len(drawn) > SPECK:
+                rings.append(drawn)
     look = {"fill": "toself", "fillcolor": LAND, "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-    return go.Scatter(x=x, y=y, mode="lines", name="land", **look)
+    return go.Scatter(**strokes(rings), mode="lines", name="land", **look)
 
 
 def plane(places: Sequence[Place]) -> FloatArray:

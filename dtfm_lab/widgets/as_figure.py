@@ -54,9 +54,7 @@ class AsFigure:
         # not ``display`` inside the output: what a task displays is not captured, the cell is long over
         data = pio.renderers["plotly_mimetype"].to_mimebundle(self.figure.to_dict())
         words = figures.alt_text(self.figure)
-        self.output.outputs = (
-            {"output_type": "display_data", "data": {**data, "text/plain": words}, "metadata": {}},
-        )
+        self.output.outputs = ({"output_type": "display_data", "data": {**data, "text/plain": words}, "metadata": {}},)
         self._name()
 
     def put_away(self) -> None:

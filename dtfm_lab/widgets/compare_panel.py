@@ -16,7 +16,6 @@ from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.origin import origin
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.network import count
 from dtfm_lab.widgets import markup
@@ -41,15 +40,14 @@ class ComparePanel:
         self,
         bench: Bench,
         plan_again: Callable[[], None] | None = None,
-        draw: Callable[[Topology], None] | None = None,
     ) -> None:
-        """``plan_again`` and ``draw``: see ``Refitting``."""
+        """``plan_again``: see ``Refitting``."""
         self._bench = bench
         self._devices_of: dict[str, tuple[str, ...]] = {}
         self.summary = w.HTML()
         self.suspects = SuspectLines(self.select)
         self.residuals = ResidualsView(self._choose, title="Residuals")
-        self.refitting = Refitting(bench, plan_again, draw)
+        self.refitting = Refitting(bench, plan_again)
         self.refit = self.refitting.button
         self.as_figure = AsFigure(self._residuals_figure, bench, self._complain)
         self.blame_as_figure = AsFigure(self._blame_figure, bench, self._complain)

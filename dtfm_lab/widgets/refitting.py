@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from html import escape
 from typing import Any
 
@@ -38,12 +37,9 @@ class Refitting:
         self,
         bench: Bench,
         plan_again: Callable[[], None] | None = None,
-        draw: Callable[[Topology], None] | None = None,
     ) -> None:
-        """``plan_again`` starts a search on the bench's network; without it a line says where to. ``draw`` puts a
-        network onto the bench where there is a drawing of it."""
+        """``plan_again`` starts a search on the bench's network; without it a line says where to."""
         self._bench, self._plan_again = bench, plan_again
-        self._draw = draw or partial(setattr, bench, "topology")
         self._comparison: Comparison | None = None
         self._plan: Plan | None = None
         self.found: Refit | None = None
@@ -108,7 +104,7 @@ class Refitting:
     def _use(self) -> None:
         if self.found is None or self._plan is None:
             return
-        self._draw(_with_fitted_links(self._bench.topology, self._plan, self.found))
+        self._bench.topology = _with_fitted_links(self._bench.topology, self._plan, self.found)
         line = "The network is drawn with the fitted links now; the plan is of the one before"
         self.note.value = markup.line(f"{line}." if self._plan_again else f"{line}: plan again in step 2.")
         _show(self.again, shown=self._plan_again is not None)

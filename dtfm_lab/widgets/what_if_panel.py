@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -13,7 +12,6 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.simulation.kernels import choice
 from dtfm_lab.widgets import markup, what_if_markup
 from dtfm_lab.widgets.as_figure import AsFigure
@@ -38,12 +36,11 @@ class WhatIfPanel:
     """Asks ``lab.simulate`` about ``bench.plan`` under other settings; takes over what a person wants taken over.
 
     Sets ``bench.schedule``, ``bench.queueing`` and ``bench.choices`` when told to, and ``bench.topology`` by a
-    button of its own, through ``draw`` where there is a drawing of it. ``last`` is the newest answer.
+    button of its own. ``last`` is the newest answer.
     """
 
-    def __init__(self, bench: Bench, draw: Callable[[Topology], None] | None = None) -> None:
+    def __init__(self, bench: Bench) -> None:
         self._bench = bench
-        self._draw = draw or partial(setattr, bench, "topology")
         self.last: Answer | None = None
         self._asked = self._answered = self._number = self._looked = 0
         self._working = self._stopped = False
@@ -302,7 +299,7 @@ class WhatIfPanel:
         except LabError as error:
             self._complain(str(error))
             return
-        self._draw(scaled)
+        self._bench.topology = scaled
         self._scaled_to = "" if self._bench.topology is None else self._bench.topology.fingerprint
 
     def _back(self) -> None:

@@ -25,7 +25,6 @@ from dtfm_lab.widgets.autosave import Autosave, autosave_path
 from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.compare_panel import ComparePanel
 from dtfm_lab.widgets.desk import Desk
-from dtfm_lab.widgets.documents import document_of
 from dtfm_lab.widgets.groups_panel import GroupsPanel
 from dtfm_lab.widgets.network_panel import NetworkPanel
 from dtfm_lab.widgets.plan_panel import PlanPanel
@@ -68,9 +67,9 @@ class Lab(w.VBox):
         self.groups_panel = GroupsPanel(self.bench)
         self.replanning = Replanning(self.bench)
         self.schedule_panel = SchedulePanel(self.bench)
-        self.what_if_panel = WhatIfPanel(self.bench, self._draw)
+        self.what_if_panel = WhatIfPanel(self.bench)
         self.run_panel = RunPanel(self.bench, self.schedule_panel)
-        self.compare_panel = ComparePanel(self.bench, self.plan_panel.redo, self._draw)
+        self.compare_panel = ComparePanel(self.bench, self.plan_panel.redo)
         self.panels = {
             "network": self.network_panel,
             "plan": self.plan_panel,
@@ -112,13 +111,6 @@ class Lab(w.VBox):
         sections = [Section(number, *step) for number, step in enumerate(steps, 1)]
         sections[0].children = [*sections[0].children, self.replanning.view]
         return sections
-
-    def _draw(self, topology: Topology) -> None:
-        """Another network in place of the drawn one: a step that the drawing can undo, unless messages were timed."""
-        if topology.message_s is not None:  # which no drawing holds
-            self.network_panel.show(topology)
-        else:
-            self.network_panel.drawing.document = document_of(topology)
 
     def _cells(self) -> list[str]:
         options = self.run_panel.options.chosen(self.run_panel.iterations.value)
