@@ -19,22 +19,22 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.figures.network import count
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.as_python import cells
-from dtfm_lab.widgets.as_python_view import AsPythonView
-from dtfm_lab.widgets.autosave import Autosave, autosave_path
 from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.compare_panel import ComparePanel
-from dtfm_lab.widgets.desk import Desk
-from dtfm_lab.widgets.groups_panel import GroupsPanel
-from dtfm_lab.widgets.network_panel import NetworkPanel
-from dtfm_lab.widgets.plan_panel import PlanPanel
-from dtfm_lab.widgets.replanning import Replanning
-from dtfm_lab.widgets.run_panel import RunPanel
-from dtfm_lab.widgets.schedule_panel import SchedulePanel
-from dtfm_lab.widgets.section import Section
-from dtfm_lab.widgets.states import WATCHED, states
-from dtfm_lab.widgets.what_if_panel import WhatIfPanel
-from dtfm_lab.widgets.workspace import Workspace, put, state_of
+from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
+from dtfm_lab.widgets.desk.as_python import cells
+from dtfm_lab.widgets.desk.as_python_view import AsPythonView
+from dtfm_lab.widgets.desk.autosave import Autosave, autosave_path
+from dtfm_lab.widgets.desk.desk_view import Desk
+from dtfm_lab.widgets.desk.section import Section
+from dtfm_lab.widgets.desk.states import WATCHED, states
+from dtfm_lab.widgets.desk.workspace import Workspace, put, state_of
+from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
+from dtfm_lab.widgets.network.network_panel import NetworkPanel
+from dtfm_lab.widgets.planner.plan_panel import PlanPanel
+from dtfm_lab.widgets.planner.replanning import Replanning
+from dtfm_lab.widgets.running.run_panel import RunPanel
+from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
+from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 
 
 class Lab(w.VBox):

@@ -6,7 +6,7 @@ expect = pytest.importorskip("playwright.sync_api", reason="the browser tests ne
 
 CONVERGENCE = """
 import numpy as np
-from dtfm_lab.widgets.convergence import ConvergenceView
+from dtfm_lab.widgets.planner.convergence import ConvergenceView
 curve = ConvergenceView(title="Search")
 curve
 """
@@ -43,7 +43,7 @@ def test_a_long_search_is_read_on_a_logarithmic_axis(page, open_notebook):
 PANEL = """
 import time
 from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.plan_panel import PlanPanel
+from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 import dtfm_lab as lab
 bench = Bench(topology=lab.load_topology("volunteers"))
 panel = PlanPanel(bench, lab.load_job("dtfm-gpt3-xl", n_stages=4, n_replicas=6))

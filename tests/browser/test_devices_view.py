@@ -5,8 +5,8 @@ import pytest
 expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
 
 DEVICES = """
-from dtfm_lab.widgets.devices_view import DevicesView
-from dtfm_lab.widgets.faults import ACTIONS
+from dtfm_lab.widgets.running.devices_view import DevicesView
+from dtfm_lab.widgets.running.faults import ACTIONS
 done = []
 names = ["ada", "alan", "grace", "edsger"]
 devices = DevicesView(lambda *act: done.append(act), actions=ACTIONS, hint="Nothing runs yet", devices=[

@@ -6,9 +6,9 @@ expect = pytest.importorskip("playwright.sync_api", reason="the browser tests ne
 
 MAP = """
 from dtfm_lab import load_topology
-from dtfm_lab.widgets.documents import document_of
-from dtfm_lab.widgets.drawing import Drawing
-from dtfm_lab.widgets.map_editor import MapEditor
+from dtfm_lab.widgets.network.documents import document_of
+from dtfm_lab.widgets.network.drawing import Drawing
+from dtfm_lab.widgets.network.map_editor import MapEditor
 
 editor = MapEditor(Drawing(document_of(load_topology("volunteers"))))
 world = editor.canvas

@@ -6,9 +6,9 @@ expect = pytest.importorskip("playwright.sync_api", reason="the browser tests ne
 
 MATRIX = """
 from dtfm_lab import load_topology
-from dtfm_lab.widgets.documents import document_of, topology_of
-from dtfm_lab.widgets.drawing import Drawing
-from dtfm_lab.widgets.matrix_editor import MatrixEditor
+from dtfm_lab.widgets.network.documents import document_of, topology_of
+from dtfm_lab.widgets.network.drawing import Drawing
+from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 
 document = document_of(load_topology("lecture-hall"))
 editor = MatrixEditor(Drawing(document))
@@ -100,9 +100,9 @@ def test_256_devices_are_drawn_pointed_at_and_zoomed(page, open_notebook):
     big = """
 import numpy as np
 from dtfm_lab import Topology
-from dtfm_lab.widgets.matrix_editor import MatrixEditor
-from dtfm_lab.widgets.documents import document_of
-from dtfm_lab.widgets.drawing import Drawing
+from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
+from dtfm_lab.widgets.network.documents import document_of
+from dtfm_lab.widgets.network.drawing import Drawing
 regions = [["Oslo", "Lima", "Perth", "Delhi"][at // 64] for at in range(256)]
 apart = np.not_equal.outer(regions, regions)
 topology = Topology.from_matrices(np.where(apart, 80.0, 2.0), np.where(apart, 0.5, 10.0), regions=regions)

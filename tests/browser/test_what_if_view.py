@@ -10,11 +10,11 @@ CELL = """
 import ipywidgets as w
 import dtfm_lab as lab
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.as_python import cells
-from dtfm_lab.widgets.as_python_view import AsPythonView
+from dtfm_lab.widgets.desk.as_python import cells
+from dtfm_lab.widgets.desk.as_python_view import AsPythonView
 from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.what_if_panel import WhatIfPanel
-from dtfm_lab.widgets.workspace import Workspace
+from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
+from dtfm_lab.widgets.desk.workspace import Workspace
 
 bench = Bench()
 panel = WhatIfPanel(bench)

@@ -15,11 +15,11 @@ from dtfm_lab.domain.topology import Topology
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.as_python import cells
 from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.pins import Pin
-from dtfm_lab.widgets.python_nouns import job_code, plan_code, topology_code
-from dtfm_lab.widgets.what_if import Answer, Setting
+from dtfm_lab.widgets.desk.as_python import cells
+from dtfm_lab.widgets.desk.python_nouns import job_code, plan_code, topology_code
+from dtfm_lab.widgets.what_if.pins import Pin
+from dtfm_lab.widgets.what_if.what_if_setting import Answer, Setting
 
 
 def ran(code: list[str]) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import SENDS, Kind, Lane
 from dtfm_lab.domain.synchronisation import synchronisations
 from dtfm_lab.simulation import schedules, simulate
-from dtfm_lab.widgets.bars import DRAWN, KIND_INDEX, ChartRows
-from dtfm_lab.widgets.gantt import GanttView
-from dtfm_lab.widgets.gantt_columns import FIRST_MESSAGE, NO_BAR
+from dtfm_lab.widgets.schedule.bars import DRAWN, KIND_INDEX, ChartRows
+from dtfm_lab.widgets.schedule.gantt import GanttView
+from dtfm_lab.widgets.schedule.gantt_columns import FIRST_MESSAGE, NO_BAR
 
 
 @pytest.fixture(scope="module")

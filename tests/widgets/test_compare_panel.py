@@ -18,9 +18,9 @@ from dtfm_lab.domain.trace import Trace
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.compare_panel import ComparePanel
-from dtfm_lab.widgets.residuals import tables
-from dtfm_lab.widgets.residuals_view import ResidualsView
+from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
+from dtfm_lab.widgets.comparing.residuals import tables
+from dtfm_lab.widgets.comparing.residuals_view import ResidualsView
 
 
 async def until(holds: Callable[[], bool], patience_s: float = 30.0) -> None:

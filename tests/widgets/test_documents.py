@@ -12,9 +12,9 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab.domain.topology import Topology
 
-documents = pytest.importorskip("dtfm_lab.widgets.documents", reason="needs the lab extra")
-mistakes = pytest.importorskip("dtfm_lab.widgets.mistakes", reason="needs the lab extra")
-measured_times = pytest.importorskip("dtfm_lab.widgets.measured_times", reason="needs the lab extra")
+documents = pytest.importorskip("dtfm_lab.widgets.network.documents", reason="needs the lab extra")
+mistakes = pytest.importorskip("dtfm_lab.widgets.network.mistakes", reason="needs the lab extra")
+measured_times = pytest.importorskip("dtfm_lab.widgets.network.measured_times", reason="needs the lab extra")
 
 
 @pytest.mark.parametrize("name", lab.topology_names())

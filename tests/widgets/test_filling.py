@@ -10,7 +10,7 @@ import pytest
 from dtfm_lab.domain.distances import link_between
 from dtfm_lab.domain.places import find_place
 
-filling = pytest.importorskip("dtfm_lab.widgets.filling", reason="needs the lab extra")
+filling = pytest.importorskip("dtfm_lab.widgets.network.filling", reason="needs the lab extra")
 
 
 def document(*regions: str, between: tuple[dict[str, Any], ...] = (), fill: str = "distance") -> dict[str, Any]:

@@ -20,14 +20,14 @@ from dtfm_lab.planning import evaluate, explain
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets import group_stepper
 from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.group_scene import groups_of, matching_of, network_of
-from dtfm_lab.widgets.group_steps import STEPS, told
-from dtfm_lab.widgets.groups import GroupsView
-from dtfm_lab.widgets.groups_panel import GroupsPanel
-from dtfm_lab.widgets.moving import change, exchanged, offers
-from dtfm_lab.widgets.why_here import Subject, why
+from dtfm_lab.widgets.groups import group_stepper
+from dtfm_lab.widgets.groups.group_scene import groups_of, matching_of, network_of
+from dtfm_lab.widgets.groups.group_steps import STEPS, told
+from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
+from dtfm_lab.widgets.groups.groups_view import GroupsView
+from dtfm_lab.widgets.groups.moving import change, exchanged, offers
+from dtfm_lab.widgets.groups.why_here import Subject, why
 
 LARGEST_PICTURE = 60_000
 """bytes; a saved notebook keeps one of each view"""

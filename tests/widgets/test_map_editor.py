@@ -10,11 +10,11 @@ from dtfm_lab.figures.world import land_rings
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.documents import document_of
-from dtfm_lab.widgets.drawing import Drawing
-from dtfm_lab.widgets.filling import filled
-from dtfm_lab.widgets.map_editor import MapEditor
-from dtfm_lab.widgets.map_view import MapView
+from dtfm_lab.widgets.network.documents import document_of
+from dtfm_lab.widgets.network.drawing import Drawing
+from dtfm_lab.widgets.network.filling import filled
+from dtfm_lab.widgets.network.map_editor import MapEditor
+from dtfm_lab.widgets.network.map_view import MapView
 
 
 def editor(name: str) -> MapEditor:

@@ -17,11 +17,11 @@ import dtfm_lab as lab
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.domain.topology import Topology
-from dtfm_lab.widgets import documents
 from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.editor import TopologyEditor
-from dtfm_lab.widgets.network_panel import NetworkPanel
-from dtfm_lab.widgets.network_row import BLANK
+from dtfm_lab.widgets.network import documents
+from dtfm_lab.widgets.network.editor import TopologyEditor
+from dtfm_lab.widgets.network.network_panel import NetworkPanel
+from dtfm_lab.widgets.network.network_row import BLANK
 
 
 def panel_of(network: str | Topology | None) -> NetworkPanel:

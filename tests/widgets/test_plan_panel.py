@@ -17,9 +17,9 @@ from dtfm_lab.planning import planners
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.job_controls import nearest_shape
-from dtfm_lab.widgets.plan_panel import PlanPanel
-from dtfm_lab.widgets.watching import SHOWN_S
+from dtfm_lab.widgets.planner.job_controls import nearest_shape
+from dtfm_lab.widgets.planner.plan_panel import PlanPanel
+from dtfm_lab.widgets.planner.watching import SHOWN_S
 
 SETTLED_S = 0.5
 

@@ -14,9 +14,9 @@ from dtfm_lab.planning import planners
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.plan_panel import PlanPanel
-from dtfm_lab.widgets.race_panel import RacePanel
-from dtfm_lab.widgets.racing import TURN_S, race
+from dtfm_lab.widgets.planner.plan_panel import PlanPanel
+from dtfm_lab.widgets.planner.race_panel import RacePanel
+from dtfm_lab.widgets.planner.racing import TURN_S, race
 
 SLACK_S = 0.25
 """for the longest single step of any planner, on a crowded machine"""

@@ -15,10 +15,10 @@ from dtfm_lab.planning import carried_over, evaluate
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets import replanning as module
 from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.moves import told
-from dtfm_lab.widgets.replanning import Replanning, replanned
+from dtfm_lab.widgets.planner import replanning as module
+from dtfm_lab.widgets.planner.moves import told
+from dtfm_lab.widgets.planner.replanning import Replanning, replanned
 
 
 def a_bench(n: int = 16) -> tuple[Bench, Replanning]:

@@ -16,10 +16,10 @@ from dtfm_lab.domain.plan import Plan
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.clocks import CLOCKS, explained, on_this_machine
-from dtfm_lab.widgets.gantt import GanttView
-from dtfm_lab.widgets.predictions import Prediction
-from dtfm_lab.widgets.run_panel import RunPanel
+from dtfm_lab.widgets.running.clocks import CLOCKS, explained, on_this_machine
+from dtfm_lab.widgets.running.run_panel import RunPanel
+from dtfm_lab.widgets.schedule.gantt import GanttView
+from dtfm_lab.widgets.schedule.predictions import Prediction
 
 PLAN = lab.evaluate("lecture-hall", "tiny", stages=[[0, 2], [4, 6]])
 

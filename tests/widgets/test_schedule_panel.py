@@ -16,9 +16,9 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab import lab
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.widgets import against, schedule_panel
 from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.schedule_panel import SchedulePanel
+from dtfm_lab.widgets.schedule import against, schedule_panel
+from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 
 
 async def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:

@@ -11,7 +11,7 @@ import dtfm_lab as lab
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.states import states
+from dtfm_lab.widgets.desk.states import states
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from dtfm_lab.domain.plan import Plan
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets import what_if_panel
 from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.what_if import Answer, Setting, batches_of, microbatches_of, with_known
-from dtfm_lab.widgets.what_if_measures import MEASURES, told
-from dtfm_lab.widgets.what_if_panel import WhatIfPanel
+from dtfm_lab.widgets.what_if import what_if_panel
+from dtfm_lab.widgets.what_if.what_if_measures import MEASURES, told
+from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
+from dtfm_lab.widgets.what_if.what_if_setting import Answer, Setting, batches_of, microbatches_of, with_known
 
 
 async def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:

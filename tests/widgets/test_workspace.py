@@ -19,8 +19,8 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.what_if_panel import WhatIfPanel
-from dtfm_lab.widgets.workspace import Workspace, put, state_of
+from dtfm_lab.widgets.desk.workspace import Workspace, put, state_of
+from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 
 
 async def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
@@ -251,7 +251,7 @@ async def test_a_network_that_a_button_makes_is_drawn_and_can_be_undone(folder: 
 @on_a_loop
 async def test_a_drawing_that_is_not_valid_yet_and_a_pin_are_kept_as_well(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dtfm_lab.widgets.autosave.DELAY_S", 0.02)
+        patch.setattr("dtfm_lab.widgets.desk.autosave.DELAY_S", 0.02)
         patch.setattr("dtfm_lab.widgets.workbench.autosave_path", lambda: folder / "lab.json")
         one = lab.Lab("lecture-hall")
         one.bench.plan = lab.plan(one.topology, one.job, steps=1)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.figures.palette import CRIMSON, ink_on
-from dtfm_lab.widgets.gantt_columns import Bars, CriticalPath
+from dtfm_lab.widgets.schedule.gantt_columns import Bars, CriticalPath
 
 WIDTH = 1000
 LABELS = 190

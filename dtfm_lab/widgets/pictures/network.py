@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from dtfm_lab.figures.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
-from dtfm_lab.widgets.drawing import Document
+from dtfm_lab.widgets.network.drawing import Document
 
 WIDTH, HEIGHT = 900, 460
 MARGIN_PX, LEGEND_PX, PADDING_PX, NAME_PX, RADIUS_PX = 46, 26, 20, 8, 9

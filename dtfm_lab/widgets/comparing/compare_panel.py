@@ -1,0 +1,178 @@
+"""Step 6: the prediction beside the measurement: who is to blame, since when, and what would have been right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as w
+import plotly.graph_objects as go
+
+from dtfm_lab import figures
+from dtfm_lab.compare import Comparison
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.origin import origin
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.network import count
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.as_figure import AsFigure
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.comparing.refitting import Refitting
+from dtfm_lab.widgets.comparing.residuals import tables
+from dtfm_lab.widgets.comparing.residuals_view import ResidualsView
+from dtfm_lab.widgets.comparing.suspects import SuspectLines
+from dtfm_lab.widgets.tasks import begin
+
+CSS = (Path(__file__).parent / "compare.css").read_text(encoding="utf-8")
+ARROW = " -> "
+REMEMBERED = ("table", "sort_by", "descending")
+BESIDE_ZERO = "left of 0: predicted too early or too short; right: too late or too long"
+
+
+class ComparePanel:
+    """Shows ``bench.comparison``; what is clicked is selected on the bench, and refits when told to."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        plan_again: Callable[[], None] | None = None,
+    ) -> None:
+        """``plan_again``: see ``Refitting``."""
+        self._bench = bench
+        self._devices_of: dict[str, tuple[str, ...]] = {}
+        self.summary = w.HTML()
+        self.suspects = SuspectLines(self.select)
+        self.residuals = ResidualsView(self._choose, title="Residuals")
+        self.refitting = Refitting(bench, plan_again)
+        self.refit = self.refitting.button
+        self.as_figure = AsFigure(self._residuals_figure, bench, self._complain)
+        self.blame_as_figure = AsFigure(self._blame_figure, bench, self._complain)
+        self._figures = w.HBox([w.HTML(), self.as_figure.button, w.HTML(), self.blame_as_figure.button])
+        self._figures.children[0].value = markup.line("Residuals:")
+        self._figures.children[2].value = markup.line("Who is to blame:")
+        outputs = [self.as_figure.output, self.blame_as_figure.output]
+        self.trouble = w.HTML()
+        parts = [self.summary, self.suspects.view, self.residuals, self._figures, self.trouble, *outputs]
+        self.view = w.VBox([w.HTML(f"<style>{CSS}</style>"), *parts, self.refitting.view])
+        bench.observe(lambda _: self._show(), "comparison")
+        bench.observe(lambda _: self._mark(), ["selected", "selected_link"])
+        self.residuals.observe(lambda _: self._mark(), "table")
+        self._show()
+
+    def settings(self) -> dict[str, Any]:
+        """Which table is shown, and in what order."""
+        return {name: getattr(self.residuals, name) for name in REMEMBERED}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """As it was; what is unknown or not possible is left as it is."""
+        if not isinstance(values, dict):
+            return
+        for name in REMEMBERED:
+            if name in values and self._is_possible(name, values[name]):
+                setattr(self.residuals, name, values[name])
+
+    def redo(self) -> None:
+        """What the button Refit does."""
+        self.refitting.redo()
+
+    def select(self, of: str, name: str) -> None:
+        """A "link" ("a -> b"), a "device", a "card" (a device's) or a "stage" on the bench."""
+        if of == "link":
+            self._bench.selected_link = tuple(name.split(ARROW, 1))
+        elif of == "stage":
+            self._bench.selected = self._devices_of.get(name, ())
+        else:
+            self._bench.selected = (name,)
+
+    def _show(self) -> None:
+        comparison = self._bench.comparison
+        self.suspects.clear()
+        self.trouble.value = ""
+        self.residuals.tables = []
+        for part in (self.residuals, self._figures):
+            part.layout.display = "none" if comparison is None else ""
+        for made in (self.as_figure, self.blame_as_figure):
+            if made.output.outputs:
+                made.button.click()  # puts it away: it is of another comparison
+        self.refitting.follow(comparison, None if comparison is None else self._plan())
+        if comparison is None:
+            self.summary.value = markup.line("Nothing measured yet: run the plan first.")
+            return
+        by_stage = comparison.rows.groupby("stage")["device"].unique()
+        self._devices_of = {str(stage): tuple(names) for stage, names in by_stage.items()}
+        self.summary.value = markup.line(_summary(comparison), "figure")
+        begin(self.suspects.tell(comparison, lambda: comparison is self._bench.comparison), self._complain)
+        begin(self._tabulate(comparison), self._complain)
+
+    async def _tabulate(self, comparison: Comparison) -> None:
+        self.residuals.caption = "comparing action by action"
+        found = await asyncio.to_thread(tables, comparison)
+        if comparison is self._bench.comparison:
+            with self.residuals.hold_sync():
+                self.residuals.tables = found
+                self.residuals.caption = BESIDE_ZERO + _noise(comparison)
+            self._mark()
+
+    def _plan(self) -> Plan | None:
+        """What ran, or what may have where nobody says."""
+        try:
+            return self._bench.ran or self._bench.chosen_plan
+        except LabError:
+            return None
+
+    def _choose(self, row: str) -> None:
+        of = {"links": "link", "messages": "link", "devices": "device", "stages": "stage"}.get(self.residuals.table)
+        if of is not None:
+            self.select(of, row)
+
+    def _mark(self) -> None:
+        """Of what is selected anywhere, the rows that stand for it."""
+        chosen, link = self._bench.selected, self._bench.selected_link
+        match self.residuals.table:
+            case "links" | "messages":
+                self.residuals.selected = [ARROW.join(link)] if link else []
+            case "devices":
+                self.residuals.selected = list(chosen)
+            case "stages":
+                by_stage = self._devices_of.items()
+                self.residuals.selected = [stage for stage, names in by_stage if set(names) <= set(chosen)]
+            case _:
+                self.residuals.selected = []
+
+    def _is_possible(self, name: str, value: object) -> bool:
+        match name:
+            case "descending":
+                return isinstance(value, bool)
+            case "sort_by":
+                return value in self.residuals.traits()["sort_by"].values
+        return value in ("links", "messages", "devices", "stages", "kinds")
+
+    def _residuals_figure(self) -> go.Figure | None:
+        comparison = self._bench.comparison
+        return None if comparison is None else figures.comparison(comparison)
+
+    def _blame_figure(self) -> go.Figure | None:
+        comparison = self._bench.comparison
+        return None if comparison is None else figures.blame(comparison)
+
+    def _complain(self, message: str) -> None:
+        self.trouble.value = markup.line(escape(message), "warning")
+
+
+def _summary(comparison: Comparison) -> str:
+    context = comparison.measured.context
+    return (
+        f"predicted {format_s(comparison.predicted_iteration_s)}, measured "
+        f"<b>{format_s(comparison.measured.iteration_s)}</b> (median of {comparison.measured.n_iterations}, "
+        f"{escape(origin(context))}): <b>error {comparison.iteration_error:+.2%}</b>; "
+        f"{count(context.late_messages, 'late message')}, {count(context.overruns, 'overrun')}."
+    )
+
+
+def _noise(comparison: Comparison) -> str:
+    n = comparison.measured.n_iterations
+    return f" · whiskers: 95 % interval over {n} iterations" if n > 1 else " · one iteration, so no interval"

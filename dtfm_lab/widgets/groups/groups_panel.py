@@ -1,0 +1,210 @@
+"""Step 3: from network to plan in the paper's five steps, why it is so, and devices moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as w
+import plotly.graph_objects as go
+
+from dtfm_lab import figures
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.planning import Explanation, explain
+from dtfm_lab.widgets.as_figure import AsFigure
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.groups.group_scene import matching_of
+from dtfm_lab.widgets.groups.group_stepper import Stepper
+from dtfm_lab.widgets.groups.group_steps import STEPS, told
+from dtfm_lab.widgets.groups.groups_view import NO_EDGE, NO_GROUP, GroupsView
+from dtfm_lab.widgets.groups.hand_moves import HandMoves
+from dtfm_lab.widgets.groups.why_here import Subject, why
+from dtfm_lab.widgets.tasks import begin
+
+CSS = (Path(__file__).parent / "groups_panel.css").read_text(encoding="utf-8")
+NO_PLAN = "No plan yet: press Plan"
+SETTLED_S = 0.06
+"""without another plan or selection, before words and prices are worked out"""
+HEIGHT = 430
+FIGURES = {
+    "this step": "step",
+    "all five steps": "five",
+    "coarsened graph": "coarse",
+    "matching of the hop": "matching",
+}
+
+
+class GroupsPanel:
+    """Shows ``bench.plan`` step by step; a device moved by hand makes it another plan."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._explaining: tuple[Plan, asyncio.Task[Explanation]] | None = None
+        self._asked = 0
+        self._following = False
+        self._wanted_edge = NO_EDGE
+        self.groups = GroupsView(height=HEIGHT, hint=NO_PLAN, can_move=True)
+        self.stepper = Stepper(self.groups.step, self._complain)
+        self.step = self.stepper.step
+        self.hand = HandMoves(bench, self.groups, self._explained, self._complain)
+        self.told = w.HTML()
+        self.why = w.HTML()
+        self.what = w.Dropdown(
+            options=list(FIGURES.items()), layout=w.Layout(width="165px"), tooltip="What is drawn as a figure"
+        )
+        self.as_figure = AsFigure(self._figure, bench, self._complain)
+        self.view = w.VBox(
+            [
+                w.HTML(f"<style>{CSS}</style>", layout=w.Layout(display="none")),
+                self.stepper.view,
+                self.told,
+                self.groups,
+                w.HBox([self.hand.view, w.HBox([self.what, self.as_figure.button])]),
+                self.hand.note,
+                self.why,
+                self.as_figure.output,
+            ]
+        )
+        self.view.add_class("dtfm-groups-panel")
+        w.link((self.step, "value"), (self.groups, "step"))
+        self.step.observe(lambda _: self._tell(), "value")
+        self.groups.observe(lambda _: self._selected_here(), "selected")
+        self.groups.observe(lambda _: self._edge_selected(), ["selected_edge", "other_edge"])
+        self.groups.observe(lambda _: self._ask(), ["selected", "selected_group", "selected_edge"])
+        bench.observe(lambda _: self._follow(), "selected")
+        bench.observe(lambda _: self._show(), "plan")
+        self._show()
+
+    def settings(self) -> dict[str, Any]:
+        return {"step": self.step.value, "edge": self.groups.selected_edge, "figure": self.what.value}
+
+    def restore(self, settings: dict[str, Any]) -> None:
+        """A hop that was selected waits for a plan that has it."""
+        if settings.get("step") in list(STEPS):
+            self.step.value = settings["step"]
+        if settings.get("figure") in list(FIGURES.values()):
+            self.what.value = settings["figure"]
+        edge = settings.get("edge")
+        if isinstance(edge, int) and not isinstance(edge, bool):
+            self._wanted_edge = edge
+            self._select_wanted()
+
+    def _show(self) -> None:
+        plan = self._bench.plan
+        self.groups.title = "Groups" if plan is None else f"{plan.job.name} on {plan.topology.name}"
+        self._following = True  # what the plan no longer has is not unselected elsewhere
+        self.groups.show(plan)
+        self._following = False
+        self._select_wanted()
+        self._follow()
+        self.stepper.enable(plan is not None)
+        self._tell()
+        self.hand.take(plan)
+        self._ask()
+
+    def _select_wanted(self) -> None:
+        if 0 <= self._wanted_edge < len(self.groups.matchings):
+            self.groups.selected_edge, self._wanted_edge = self._wanted_edge, NO_EDGE
+
+    def _tell(self) -> None:
+        """The step in words."""
+        plan, letter = self._bench.plan, self.step.value
+        if plan is None:
+            self.told.value = f'<div class="dtfm-step-told dtfm-step-told-none">{NO_PLAN}.</div>'
+            return
+        words = told(plan, letter)
+        self.told.value = (
+            f'<div class="dtfm-step-told" role="status"><b>({letter}) {escape(words.title)}</b> '
+            f'{escape(words.happens)} <span class="dtfm-step-told-numbers">{escape(words.numbers)}</span> '
+            f'<span class="dtfm-step-told-source">DT-FM, {escape(words.source)}</span></div>'
+        )
+
+    def _selected_here(self) -> None:
+        if not self._following and set(self.groups.selected) != set(self._bench.selected):
+            self._bench.selected = tuple(self.groups.selected)
+
+    def _follow(self) -> None:
+        """Select here what is selected elsewhere, as far as the plan has it."""
+        known = set() if self._bench.plan is None else set(self._bench.plan.topology.names)
+        names = [name for name in self._bench.selected if name in known]
+        if set(names) == set(self.groups.selected):
+            return
+        self._following = True
+        group = self.groups.selected_group
+        if group != NO_GROUP and set(names) != set(self.groups.groups[group]["devices"]):
+            self.groups.selected_group = NO_GROUP
+        self.groups.selected = names
+        self._following = False
+
+    def _edge_selected(self) -> None:
+        """Its slowest pair is the selected link."""
+        plan, edge, other = self._bench.plan, self.groups.selected_edge, self.groups.other_edge
+        pairs: list[list[Any]] = []
+        if plan is not None and len(other) == 2 and all(0 <= stage < plan.job.n_stages for stage in other):
+            pairs = self.groups.other_matching = matching_of(plan, *other)
+        elif 0 <= edge < len(self.groups.matchings):
+            pairs = self.groups.matchings[edge]
+        if pairs:
+            self._bench.selected_link = tuple(pairs[0][:2])
+
+    @property
+    def _subject(self) -> Subject:
+        """What was selected last, as far as can be told: a link that follows a hop is that hop's."""
+        groups = self.groups
+        if groups.selected_group != NO_GROUP:
+            return Subject(group=groups.selected_group)
+        of_the_hop = groups.selected_edge != NO_EDGE and set(groups.selected) <= set(self._bench.selected_link)
+        if groups.selected and not of_the_hop:
+            return Subject(device=groups.selected[-1])
+        return Subject(hop=groups.selected_edge)
+
+    def _ask(self) -> None:
+        """Words and prices for what is selected now, soon; none where no event loop could work them out."""
+        self._asked += 1
+        if self._bench.plan is None:
+            self.why.value = ""
+            return
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        begin(self._answer(self._asked), self._complain)
+
+    async def _answer(self, asked: int) -> None:
+        await asyncio.sleep(SETTLED_S)
+        plan = self._bench.plan
+        if asked != self._asked or plan is None:
+            return
+        explanation = await self._explained(plan)
+        answer = await asyncio.to_thread(why, explanation, self._subject)
+        if asked != self._asked or self._bench.plan is not plan:
+            return
+        lines = "".join(f"<p>{escape(line)}</p>" for line in answer.lines)
+        self.why.value = f'<div class="dtfm-why" role="status"><b>{escape(answer.title)}</b>{lines}</div>'
+        if len(self.groups.selected) == 1:
+            await self.hand.price(plan, self.groups.selected[0])
+
+    async def _explained(self, plan: Plan) -> Explanation:
+        """Once a plan, on a thread, whoever asks."""
+        if self._explaining is None or self._explaining[0] is not plan:
+            self._explaining = plan, asyncio.ensure_future(asyncio.to_thread(explain, plan))
+        return await self._explaining[1]
+
+    def _figure(self) -> go.Figure | None:
+        plan, other = self._bench.plan, self.groups.other_edge
+        if plan is None:
+            return None
+        match self.what.value:
+            case "five":
+                return figures.five_steps(plan)
+            case "coarse":
+                return figures.coarse_graph(plan)
+            case "matching":
+                hop = max(self.groups.selected_edge, 0)
+                return figures.matching(plan, (other[0], other[1]) if len(other) == 2 else hop)
+        return figures.step(plan, self.step.value)
+
+    def _complain(self, message: str) -> None:
+        self._bench.complain("groups", message)

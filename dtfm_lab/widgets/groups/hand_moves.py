@@ -1,0 +1,145 @@
+"""Moving devices by hand: prices while one is dragged or selected, the plan after a drop, undo and redo."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from html import escape
+from typing import Any
+
+import ipywidgets as w
+
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.planning import Explanation
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.groups.groups_view import GroupsView
+from dtfm_lab.widgets.groups.moving import Moves, change, exchanged, from_to, offers
+from dtfm_lab.widgets.groups.why_here import named
+from dtfm_lab.widgets.tasks import begin
+
+
+class HandMoves:
+    """Answers the view's drags; ``view`` holds the same for those who do not drag, ``note`` says what was done."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        groups: GroupsView,
+        explained: Callable[[Plan], Awaitable[Explanation]],
+        complain: Callable[[str], None],
+    ) -> None:
+        self._bench, self._groups, self._explained, self._complain = bench, groups, explained, complain
+        self._moves = Moves()
+        self._made: Plan | None = None
+        """the plan of the last move, undo or redo"""
+        self.move_to = w.Dropdown(
+            description="Move to",
+            layout=w.Layout(width="430px", max_width="100%"),
+            style={"description_width": "60px"},
+        )
+        self.move = _button("Move", "exchange", "Exchange the selected device with the one named")
+        self.undo = _button("Undo", "undo", "Take back the last move by hand")
+        self.redo = _button("Redo", "repeat", "Make it again")
+        self.note = w.HTML()
+        self.view = w.HBox([self.move_to, self.move, self.undo, self.redo])
+        self.move.on_click(lambda _: self._move_chosen())
+        self.undo.on_click(lambda _: self._undo())
+        self.redo.on_click(lambda _: self._redo())
+        groups.on_msg(self._gesture)
+        groups.observe(lambda _: self.offer(), ["offers", "selected"])
+
+    def take(self, plan: Plan | None) -> None:
+        """Another plan is shown: one that was not made here leaves nothing to go back to."""
+        if plan is None or plan is not self._made:
+            self._moves.forget()
+            self.note.value = ""
+        self.undo.disabled, self.redo.disabled = not self._moves.can_undo, not self._moves.can_redo
+        self.offer()
+
+    async def price(self, plan: Plan, device: str) -> None:
+        """Prices of the device's other places into the view's ``offers``, worked out on a thread."""
+        if self._groups.offers.get("device") == device or device not in plan.topology.names:
+            return
+        explanation = await self._explained(plan)
+        priced = await asyncio.to_thread(offers, explanation, device)
+        if self._bench.plan is plan:
+            self._groups.offers = priced
+
+    def offer(self) -> None:
+        """The places of the selected device, cheapest first, as choices."""
+        plan, offered, selected = self._bench.plan, self._groups.offers, self._groups.selected
+        if plan is None or len(selected) != 1 or offered.get("device") != selected[0]:
+            hint = "select one device" if len(selected) != 1 else "working out the prices"
+            self._choices([("no plan yet" if plan is None else hint, None)], usable=False)
+            return
+        places = [
+            (
+                f"{named(plan, place['stage'])}, for {place['partner']}: {format_s(place['cost_s'])}, "
+                f"{change(place['change_s'], offered['now_s'])}",
+                place["partner"],
+            )
+            for place in offered["groups"]
+        ]
+        self._choices(places or [("there is no other place", None)], usable=bool(places))
+
+    def _choices(self, options: list[tuple[str, str | None]], *, usable: bool) -> None:
+        self.move_to.options = options
+        self.move_to.index = 0
+        self.move_to.disabled = self.move.disabled = not usable
+
+    def _gesture(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        plan, device, kind = self._bench.plan, content.get("device"), content.get("kind")
+        if kind == "undo":
+            self._undo()
+        elif kind == "redo":
+            self._redo()
+        elif plan is not None and isinstance(device, str):
+            if kind == "lift":
+                begin(self.price(plan, device), self._complain)
+            elif kind == "drop":
+                begin(self._drop(plan, device, content), self._complain)
+
+    async def _drop(self, plan: Plan, device: str, content: dict[str, Any]) -> None:
+        """Onto a device, or into a group: there with the cheapest partner."""
+        partner = content.get("partner")
+        if partner is None:
+            explanation = await self._explained(plan)
+            places = (await asyncio.to_thread(offers, explanation, device))["groups"]
+            partner = next((place["partner"] for place in places if place["stage"] == content.get("stage")), None)
+        if isinstance(partner, str):
+            await self._exchange(plan, device, partner)
+
+    def _move_chosen(self) -> None:
+        plan, selected, partner = self._bench.plan, self._groups.selected, self.move_to.value
+        if plan is not None and len(selected) == 1 and partner is not None:
+            begin(self._exchange(plan, selected[0], partner), self._complain)
+
+    async def _exchange(self, plan: Plan, device: str, partner: str) -> None:
+        made = await asyncio.to_thread(exchanged, plan, device, partner)
+        if self._bench.plan is not plan:
+            return  # somebody else was faster: what was priced no longer holds
+        self._moves.made(plan)
+        self._put(made, f"By hand, {device} and {partner} exchanged: {from_to(plan, made)}.")
+
+    def _undo(self) -> None:
+        plan = self._bench.plan
+        if plan is not None and self._moves.can_undo:
+            before = self._moves.undo(plan)
+            self._put(before, f"Undone: {from_to(plan, before)}.")
+
+    def _redo(self) -> None:
+        plan = self._bench.plan
+        if plan is not None and self._moves.can_redo:
+            after = self._moves.redo(plan)
+            self._put(after, f"By hand again: {from_to(plan, after)}.")
+
+    def _put(self, plan: Plan, line: str) -> None:
+        self._made = plan
+        self._bench.plan = plan
+        self.note.value = markup.line(escape(line))
+
+
+def _button(text: str, icon: str, tooltip: str) -> w.Button:
+    return w.Button(description=text, icon=icon, tooltip=tooltip, disabled=True, layout=w.Layout(width="84px"))

@@ -1,0 +1,159 @@
+"""Between a Topology and the document that is drawn: names, screen units (ms, Gbit/s), places.
+
+A document is plain JSON::
+
+    name, description, default: {latency_ms, bandwidth_gbps}, fill: "default" | "distance"
+    devices   {name, region, gpu, x, y}, and where there are any: price_per_hour, uplink_gbps, downlink_gbps,
+              hardware {gpu, peak_tflops, memory_gib} (holds while it names the device's GPU), measured_as
+    regions   {name, latency_ms, bandwidth_gbps}
+    between   {regions: [a, b], latency_ms, bandwidth_gbps}, or one way with "from" and "to" for "regions"
+    links     {source, target, latency_ms, bandwidth_gbps, one_way}
+
+A device without hardware or price of its own takes those of another of its GPU, else the table's. ``measured_as``
+is the name that a device had when its messages were timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dtfm_lab.domain.device import Device
+from dtfm_lab.domain.errors import LabError, TopologyError
+from dtfm_lab.domain.hardware import HARDWARE, hardware_fields
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.units import TERA, GiB
+from dtfm_lab.files import topology_from_mapping, topology_to_mapping
+from dtfm_lab.widgets.network.drawing import Document
+from dtfm_lab.widgets.network.filling import filled
+from dtfm_lab.widgets.network.measured_times import with_times
+from dtfm_lab.widgets.network.mistakes import mistake_in
+from dtfm_lab.widgets.network.placing import places_of
+
+CARDS = ("uplink_gbps", "downlink_gbps")
+
+
+def empty_document(name: str = "drawn") -> Document:
+    """A blank canvas: links as over an ordinary internet connection."""
+    return {
+        "name": name,
+        "devices": [],
+        "regions": [],
+        "between": [],
+        "links": [],
+        "default": {"latency_ms": 20.0, "bandwidth_gbps": 0.1},
+    }
+
+
+def document_of(topology: Topology) -> Document:
+    """What is drawn of a topology: all of it but times by message size, which ``topology_of`` brings back."""
+    mapping = topology_to_mapping(topology, short=True)
+    default = mapping.get("default", empty_document()["default"])
+    links = [
+        {
+            "source": (link.get("between") or (link["from"], link["to"]))[0],
+            "target": (link.get("between") or (link["from"], link["to"]))[1],
+            "latency_ms": link["latency_ms"],
+            "bandwidth_gbps": link["bandwidth_gbps"],
+            "one_way": "from" in link,
+        }
+        for link in mapping["links"]
+    ]
+    return {
+        "name": topology.name,
+        **({"description": topology.description} if topology.description else {}),
+        "devices": _drawn_devices(topology, mapping["devices"]),
+        "regions": [{**default, **region} for region in mapping["regions"]],
+        "between": mapping["between"],
+        "links": links,
+        "default": default,
+    }
+
+
+def topology_of(document: Document, known: Topology | None = None) -> Topology:
+    """The topology that a document draws.
+
+    Times by message size are those of the ``known`` topology, on the links that are what they were in it.
+    Raises TopologyError in one line that names the thing, the value found and the value wanted.
+    """
+    if not document["devices"]:
+        raise TopologyError("the canvas is empty: press D and click to add a device")
+    mapping = {
+        "dtfm_topology": 1,
+        "name": document.get("name") or "drawn",
+        "description": document.get("description", ""),
+        "default": document["default"],
+        "regions": document["regions"],
+        "devices": _sections(document["devices"]),
+        "between": [*map(_between, filled(document)), *map(_between, document["between"])],
+        "links": [_link(link) for link in document["links"]],
+    }
+    try:
+        topology = topology_from_mapping(mapping, where=mapping["name"])
+    except LabError as error:
+        raise TopologyError(mistake_in(document) or str(error)) from None
+    return topology if known is None else with_times(topology, known, document)
+
+
+def gpus_of(document: Document) -> list[str]:
+    """What a device may be: the drawing's own kinds first, then the table."""
+    own = dict.fromkeys(device["gpu"] for device in document["devices"]) or {"laptop": None}
+    return list(own | dict.fromkeys(HARDWARE))
+
+
+def _drawn_devices(topology: Topology, sections: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    priced = any(device.price_per_hour for device in topology.devices)
+    unusual = {device.gpu for device in topology.devices if not _is_usual(device)}
+    drawn = []
+    for device, section, (x, y) in zip(topology.devices, sections, places_of(topology), strict=True):
+        shown: dict[str, Any] = {"name": device.name, "region": device.region, "gpu": device.gpu, "x": x, "y": y}
+        shown |= {"price_per_hour": device.price_per_hour} if priced else {}
+        shown |= {card: section[card] for card in CARDS if card in section}
+        shown |= {"hardware": _hardware(device)} if device.gpu in unusual else {}
+        shown |= {} if topology.message_s is None else {"measured_as": device.name}
+        drawn.append(shown)
+    return drawn
+
+
+def _is_usual(device: Device) -> bool:
+    """Whether the table says all of its hardware."""
+    numbers = {"peak_flop_per_s": device.peak_flop_per_s, "memory_bytes": device.memory_bytes}
+    return hardware_fields(device.gpu) == numbers
+
+
+def _hardware(device: Device) -> dict[str, Any]:
+    tflops, gib = device.peak_flop_per_s / TERA, device.memory_bytes / GiB
+    return {"gpu": device.gpu, "peak_tflops": tflops, "memory_gib": gib}
+
+
+def _sections(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Devices as a file says them."""
+    hardware: dict[str, Any] = {}
+    prices: dict[str, float] = {}
+    for device in drawn:
+        if own := device.get("hardware"):
+            hardware.setdefault(own["gpu"], own)
+        if device.get("price_per_hour"):
+            prices.setdefault(device["gpu"], device["price_per_hour"])
+    sections = []
+    for device in drawn:
+        gpu, own = device["gpu"], device.get("hardware")
+        section = {"name": device["name"], "gpu": gpu, "position": (device["x"], device["y"])}
+        section |= {"region": device["region"]} if device["region"] else {}
+        section |= {card: device[card] for card in CARDS if device.get(card) is not None}
+        own = own if own and own["gpu"] == gpu else hardware.get(gpu)
+        section |= {key: own[key] for key in ("peak_tflops", "memory_gib")} if own else {}
+        price = device.get("price_per_hour")
+        section["price_per_hour"] = prices.get(gpu, 0.0) if price is None else price
+        sections.append(section)
+    return sections
+
+
+def _between(pair: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: pair[key] for key in ("regions", "from", "to", "latency_ms", "bandwidth_gbps") if key in pair}
+
+
+def _link(link: Mapping[str, Any]) -> dict[str, Any]:
+    source, target = link["source"], link["target"]
+    ends = {"from": source, "to": target} if link.get("one_way") else {"between": [source, target]}
+    return {**ends, "latency_ms": link["latency_ms"], "bandwidth_gbps": link["bandwidth_gbps"]}

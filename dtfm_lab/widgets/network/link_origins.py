@@ -1,0 +1,103 @@
+"""Which line of a drawing says what a link is: the most particular one that speaks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.widgets.network.filling import ends_of, filled
+
+Document = dict[str, Any]
+Speed = tuple[float, float]
+"""latency_ms, bandwidth_gbps"""
+
+
+class Origin(IntEnum):
+    """Where the numbers of a link come from, from the most general line to the most particular."""
+
+    NOWHERE = 0
+    """a device with itself, or one that is not drawn"""
+    DEFAULT = 1
+    DISTANCE = 2
+    """the rule that fills pairs of regions"""
+    PAIR = 3
+    """a line between two regions"""
+    REGION = 4
+    """the inside of a region"""
+    LINK = 5
+    """a line of its own"""
+
+
+class Spoken(NamedTuple):
+    """What the lines of a document say, before network cards cap it."""
+
+    latency_ms: FloatArray
+    """(N, N), from row to column"""
+    bandwidth_gbps: FloatArray
+    origin: npt.NDArray[np.uint8]
+    """(N, N) of Origin"""
+
+
+def spoken(document: Document, names: Sequence[str]) -> Spoken:
+    """Of devices in this order; NaN and NOWHERE for those that the document does not draw."""
+    n = len(names)
+    latency_ms, gbps, origin = np.full((n, n), np.nan), np.full((n, n), np.nan), np.zeros((n, n), np.uint8)
+    region_of = {device["name"]: device["region"] for device in document["devices"]}
+    drawn = [i for i, name in enumerate(names) if name in region_of]
+    members: dict[str, list[int]] = {}
+    for i in drawn:
+        members.setdefault(region_of[names[i]], []).append(i)
+
+    def say(rows: list[int], columns: list[int], line: dict[str, Any], why: Origin) -> None:
+        grid = np.ix_(rows, columns)
+        latency_ms[grid], gbps[grid], origin[grid] = line["latency_ms"], line["bandwidth_gbps"], why
+
+    say(drawn, drawn, document["default"], Origin.DEFAULT)
+    for line in filled(document):
+        a, b = (members.get(region, []) for region in line["regions"])
+        say(a, b, line, Origin.DISTANCE)
+        say(b, a, line, Origin.DISTANCE)
+    for line in sorted(document["between"], key=lambda line: "regions" not in line):  # one way last
+        a, b = (members.get(region, []) for region in ends_of(line))
+        say(a, b, line, Origin.PAIR)
+        if "regions" in line:
+            say(b, a, line, Origin.PAIR)
+    for region in document["regions"]:
+        inside = members.get(region["name"], [])
+        say(inside, inside, region, Origin.REGION)
+    at = {names[i]: i for i in drawn}
+    for (source, target), speed in link_speeds(document).items():
+        if source in at and target in at:
+            i, j = at[source], at[target]
+            (latency_ms[i, j], gbps[i, j]), origin[i, j] = speed, Origin.LINK
+    np.fill_diagonal(origin, Origin.NOWHERE)
+    return Spoken(latency_ms, gbps, origin)
+
+
+def link_speeds(document: Document) -> dict[tuple[str, str], Speed]:
+    """{(source, target): speed} of lines of their own; one way overrules both ways."""
+    speeds: dict[tuple[str, str], Speed] = {}
+    for link in sorted(document["links"], key=lambda link: bool(link.get("one_way"))):
+        speed = (link["latency_ms"], link["bandwidth_gbps"])
+        speeds[link["source"], link["target"]] = speed
+        if not link.get("one_way"):
+            speeds[link["target"], link["source"]] = speed
+    return speeds
+
+
+def pair_speed(document: Document, source: str, target: str) -> tuple[Speed, Origin]:
+    """What holds from one region to another, links of their own aside."""
+    found: tuple[dict[str, Any], Origin] = (document["default"], Origin.DEFAULT)
+    two_way = [line for line in document["between"] if set(line.get("regions", ())) == {source, target}]
+    one_way = [line for line in document["between"] if (line.get("from"), line.get("to")) == (source, target)]
+    by_rule = [line for line in filled(document) if set(line["regions"]) == {source, target}]
+    for lines, why in ((by_rule, Origin.DISTANCE), (two_way, Origin.PAIR), (one_way, Origin.PAIR)):
+        if lines:
+            found = lines[-1], why
+    line, why = found
+    return (line["latency_ms"], line["bandwidth_gbps"]), why

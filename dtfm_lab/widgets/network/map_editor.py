@@ -1,0 +1,37 @@
+"""The world map with its controls."""
+
+from __future__ import annotations
+
+import ipywidgets as w
+
+from dtfm_lab.widgets.network.drawing import Drawing
+from dtfm_lab.widgets.network.map_view import MapView
+
+HINT = (
+    "Drag a device, or a region by its name, to another city; Shift and drag selects; "
+    "once clicked, the wheel zooms and arrows pan."
+)
+
+
+class MapEditor:
+    """``view`` shows a drawing on the map of the world; ``canvas`` is the map alone."""
+
+    def __init__(self, drawing: Drawing) -> None:
+        self.canvas = MapView(drawing)
+        self.gpu = w.Dropdown(
+            description="New devices", tooltip="What a device that is added on the map is",
+            layout=w.Layout(width="230px"), style={"description_width": "84px"},
+        )  # fmt: skip
+        self._offer()
+        self.canvas.observe(lambda _: self._offer(), "gpus")
+        self.gpu.observe(lambda change: setattr(self.canvas, "gpu", change["new"] or ""), "value")
+        self.view = w.VBox([self.canvas, w.HBox([self.gpu, w.HTML(f'<div class="dtfm-line dtfm-note">{HINT}</div>')])])
+
+    def _offer(self) -> None:
+        """The same kinds as everywhere; what was chosen stays, if it still is one of them."""
+        kinds = tuple(self.canvas.gpus)
+        if kinds == self.gpu.options:
+            return
+        chosen = self.gpu.value
+        self.gpu.options = kinds
+        self.gpu.value = chosen if chosen in kinds else next(iter(kinds), None)

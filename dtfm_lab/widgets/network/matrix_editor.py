@@ -1,0 +1,201 @@
+"""The matrix of links with fields that edit what is selected in it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import ipywidgets as w
+import numpy as np
+
+from dtfm_lab.domain.errors import LabError, TopologyError
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.units import to_gbps, to_ms
+from dtfm_lab.widgets.network.drawing import Document, Drawing
+from dtfm_lab.widgets.network.link_edits import Change, Pair, change_inside, change_pair, set_links
+from dtfm_lab.widgets.network.matrix_view import BANDWIDTH, LATENCY, MatrixView
+
+LINKS, REGIONS = "links", "regions"
+NOTHING = "Click a cell: a link, from its row to its column. Drag, or Shift and click, for many; Enter edits."
+
+
+class MatrixEditor:
+    """``view`` shows a drawing's links as a matrix and edits them; ``canvas`` is the matrix alone.
+
+    A number that is typed holds at once, for the selected links or for all links between their regions.
+    """
+
+    def __init__(self, drawing: Drawing) -> None:
+        self._drawing = drawing
+        self._telling = False
+        self.canvas = MatrixView(drawing)
+        self.shows = w.ToggleButtons(
+            options=[("Latency", LATENCY), ("Bandwidth", BANDWIDTH)],
+            tooltips=["Milliseconds, one way (key L)", "Gbit/s (key B)"],
+            style=w.ToggleButtonsStyle(button_width="104px"),
+        )
+        self.what = w.HTML()
+        self.latency_ms = self._field("Latency", "one way, in milliseconds")
+        self.bandwidth_gbps = self._field("Bandwidth", "in Gbit/s")
+        self.both_ways = w.Checkbox(
+            True, description="both ways", indent=False, layout=w.Layout(width="auto"),
+            tooltip="The way back becomes the same",
+        )  # fmt: skip
+        self.scope = w.RadioButtons(
+            options=[("only these links", LINKS), ("their regions, all links", REGIONS)], layout=w.Layout(width="auto")
+        )
+        self.told = w.HTML()
+        fields = [
+            w.HBox([self.latency_ms, w.Label("ms")]),
+            w.HBox([self.bandwidth_gbps, w.Label("Gbit/s")]),
+            self.both_ways,
+            self.scope,
+        ]
+        self._fields = w.VBox(fields)
+        side = w.VBox(
+            [self.shows, self.what, self._fields, self.told],
+            layout=w.Layout(flex="0 0 236px", width="236px", overflow="hidden"),
+        )
+        grown = w.VBox([self.canvas], layout=w.Layout(flex="1 1 0", min_width="0"))
+        self.view = w.HBox([grown, side], layout=w.Layout(grid_gap="10px", width="100%"))
+        w.link((self.shows, "value"), (self.canvas, "shows"))
+        self.canvas.observe(lambda _: self._tell(), ["picked", "latency_ms", "bandwidth_gbps", "names"])
+        self.canvas.observe(lambda _: setattr(self.told, "value", ""), "picked")
+        self.scope.observe(lambda _: self._tell(), "value")
+        self.latency_ms.observe(lambda change: self._typed("latency_ms", change["new"]), "value")
+        self.bandwidth_gbps.observe(lambda change: self._typed("bandwidth_gbps", change["new"]), "value")
+        self.canvas.on_msg(self._asked)
+        self._tell()
+
+    def show(self, topology: Topology | None) -> None:
+        """What the drawing means; None while it means nothing."""
+        self.canvas.show(topology)
+
+    @staticmethod
+    def _field(name: str, tooltip: str) -> w.Text:
+        return w.Text(
+            description=name, tooltip=f"{name} {tooltip}", continuous_update=False, layout=w.Layout(width="178px"),
+            style={"description_width": "74px"},
+        )  # fmt: skip
+
+    def _asked(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        if content.get("kind") == "edit":
+            field = self.latency_ms if self.canvas.shows == LATENCY else self.bandwidth_gbps
+            field.focus()
+
+    def _tell(self) -> None:
+        """Show what is selected: its numbers, or the two ends of their range."""
+        links = self.canvas.picked_links()
+        topology = self.canvas.topology
+        there = bool(links) and topology is not None and set(self.canvas.names) <= set(topology.names)
+        self._fields.layout.display = "" if there else "none"
+        self.what.value = f'<div class="dtfm-line">{escape(self._described(links) if there else NOTHING)}</div>'
+        if not there or topology is None:
+            return
+        rows, columns = zip(*((topology.index(a), topology.index(b)) for a, b in links), strict=True)
+        self._telling = True
+        try:
+            _fill(self.latency_ms, to_ms(topology.latency_s[rows, columns]))
+            _fill(self.bandwidth_gbps, to_gbps(topology.bandwidth_bytes_per_s[rows, columns]))
+        finally:
+            self._telling = False
+
+    def _described(self, links: Sequence[Pair]) -> str:
+        if self.scope.value == REGIONS:
+            return "; ".join(
+                f"inside {a or 'no region'}" if a == b else f"all from {a or 'no region'} to {b or 'no region'}"
+                for a, b in self._regions(links)[:4]
+            ) + (" …" if len(self._regions(links)) > 4 else "")
+        if len(links) == 1:
+            return f"{links[0][0]} → {links[0][1]}"
+        sources, targets = (len(set(ends)) for ends in zip(*links, strict=True))
+        return f"{len(links)} links: from {sources} to {targets} device{'s' * (targets > 1)}"
+
+    def _regions(self, links: Sequence[Pair]) -> list[Pair]:
+        region_of = {device["name"]: device["region"] for device in self._drawing.document["devices"]}
+        return list(dict.fromkeys((region_of.get(a, ""), region_of.get(b, "")) for a, b in links))
+
+    def _typed(self, quantity: str, text: str) -> None:
+        links = self.canvas.picked_links()
+        if self._telling or not text.strip() or not links:
+            return
+        try:
+            change = Change(**{quantity: _number(text)})
+            document, count = self._edited(links, change)
+        except LabError as error:
+            self.told.value = f'<div class="dtfm-line dtfm-warning" role="alert">{escape(str(error))}</div>'
+            return
+        if document != self._drawing.document:
+            self._drawing.document = document
+        told = f"{count} changed{self._capped(links, change)}"
+        self.told.value = f'<div class="dtfm-line" role="status">{escape(told)}</div>'
+
+    def _capped(self, links: Sequence[Pair], change: Change) -> str:
+        """Why some of the selected links are slower now than what was typed."""
+        topology = self.canvas.topology
+        if change.bandwidth_gbps is None or topology is None:
+            return ""
+        at = [(topology.index(a), topology.index(b)) for a, b in links]
+        slowest = min(to_gbps(topology.bandwidth_bytes_per_s[i, j]) for i, j in at)
+        if slowest >= change.bandwidth_gbps * (1 - 1e-9):
+            return ""
+        return f"; a network card lets {slowest:.4g} Gbit/s through"
+
+    def _edited(self, links: Sequence[Pair], change: Change) -> tuple[Document, str]:
+        """The document after it, and what changed in words."""
+        document = self._drawing.document
+        drawn = Counter(device["name"] for device in document["devices"])
+        if lost := next((name for pair in links for name in pair if drawn[name] != 1), None):
+            raise TopologyError(f"device {lost} is drawn {drawn[lost]} times; wanted once, before its links are edited")
+        if self.scope.value == LINKS:
+            topology = self.canvas.topology
+            assert topology is not None, "links are selected of nothing"
+            wanted = dict.fromkeys([*links, *((b, a) for a, b in links)] if self.both_ways.value else links)
+            at = [(topology.index(a), topology.index(b)) for a, b in wanted]
+            rows, columns = zip(*at, strict=True)
+            latency_ms, gbps = (
+                to_ms(topology.latency_s[rows, columns]),
+                to_gbps(topology.bandwidth_bytes_per_s[rows, columns]),
+            )
+            now = zip(map(_plain, latency_ms), map(_plain, gbps), strict=True)
+            speeds = {pair: change.of(speed) for pair, speed in zip(wanted, now, strict=True)}
+            return set_links(document, speeds), _count(len(speeds), "link")
+        pairs = self._regions(links)
+        if any("" in pair for pair in pairs):
+            raise TopologyError("a device without a region is selected; wanted only these links, or a region for it")
+        done: set[Pair] = set()
+        for a, b in pairs:
+            if a == b:
+                document = change_inside(document, a, change)
+            elif (b, a) not in done or not self.both_ways.value:
+                document = change_pair(document, a, b, change, both_ways=self.both_ways.value)
+            done.add((a, b))
+        return document, _count(len({frozenset(pair) for pair in pairs}), "pair of regions", "pairs of regions")
+
+
+def _fill(field: w.Text, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+    low, high = float(values.min()), float(values.max())
+    near = high - low <= 1e-9 * high
+    field.value = f"{low:.6g}" if near else ""
+    field.placeholder = "" if near else f"{low:.4g} – {high:.4g}"
+
+
+def _plain(value: float) -> float:
+    """Without the last bits that come of having been seconds and bytes."""
+    return float(f"{value:.12g}")
+
+
+def _number(text: str) -> float:
+    if re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+", text.strip()):
+        raise TopologyError(f"{text.strip()!r} may be thousands or thousandths; wanted it without a comma")
+    try:
+        return float(text.strip().replace(",", "."))
+    except ValueError:
+        raise TopologyError(f"{text.strip()!r} is no number; wanted one such as 12.5") from None
+
+
+def _count(n: int, one: str, many: str = "") -> str:
+    return f"{n} {one if n == 1 else many or one + 's'}"

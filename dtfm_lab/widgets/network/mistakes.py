@@ -1,0 +1,98 @@
+"""What is wrong with a drawing, in words: the thing, the value found, the value wanted."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeGuard
+
+from dtfm_lab.domain.device import as_number, shortened
+from dtfm_lab.widgets.network.drawing import Document
+
+PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "devices": (("name", "region", "gpu"), ("x", "y")),
+    "regions": (("name",), ("latency_ms", "bandwidth_gbps")),
+    "between": ((), ("latency_ms", "bandwidth_gbps")),
+    "links": (("source", "target"), ("latency_ms", "bandwidth_gbps")),
+}
+"""the texts and the numbers without which a part cannot be drawn"""
+OWN_NUMBERS = {
+    "price_per_hour": "price per hour",
+    "uplink_gbps": "uplink (Gbit/s)",
+    "downlink_gbps": "downlink (Gbit/s)",
+}
+"""of a device, where it has any"""
+
+
+def is_document(value: Any) -> TypeGuard[Document]:
+    """Whether it can be drawn, valid or not: a mapping with all parts, names where names belong."""
+    if not isinstance(value, dict) or not _is_section(value.get("default"), (), ("latency_ms", "bandwidth_gbps")):
+        return False
+    parts_hold = all(
+        isinstance(value.get(part), list) and all(_is_section(one, texts, numbers) for one in value[part])
+        for part, (texts, numbers) in PARTS.items()
+    )
+    return parts_hold and all(_has_ends(pair) for pair in value["between"])
+
+
+def mistake_in(document: Document) -> str:
+    """The first mistake; empty where there is none that a person drew."""
+    return next(_mistakes(document), "")
+
+
+def _mistakes(document: Document) -> Iterator[str]:
+    for part, noun in (("devices", "device"), ("regions", "region")):
+        for name, count in Counter(one["name"] for one in document[part]).items():
+            if not str(name).strip():
+                yield f"a {noun} has an empty name; wanted a name of its own"
+            if count > 1:
+                yield f"{count} {noun}s are named {name}; wanted names of their own"
+    devices = {device["name"] for device in document["devices"]}
+    regions = {region["name"] for region in document["regions"]}
+    for device in document["devices"]:
+        who = f"device {device['name']}"
+        if device["region"] and device["region"] not in regions:
+            yield f"{who}: there is no region {device['region']}; wanted one that is drawn, or none"
+        for key, what in OWN_NUMBERS.items():
+            if device.get(key) is not None:
+                yield from _number(who, what, device[key], zero=key == "price_per_hour")
+    yield from _conditions("all other pairs", document["default"])
+    for region in document["regions"]:
+        yield from _conditions(f"inside region {region['name']}", region)
+    for pair in document["between"]:
+        a, b = pair.get("regions") or (pair["from"], pair["to"])
+        for name in (a, b):
+            if name not in regions:
+                yield f"region pair {a} – {b}: there is no region {name}; wanted two that are drawn"
+        yield from _conditions(f"region pair {a} – {b}", pair)
+    for link in document["links"]:
+        who = f"link {link['source']} – {link['target']}"
+        for name in (link["source"], link["target"]):
+            if name not in devices:
+                yield f"{who}: there is no device {name}; wanted two that are drawn"
+        yield from _conditions(who, link)
+
+
+def _conditions(who: str, line: Mapping[str, Any]) -> Iterator[str]:
+    yield from _number(who, "latency (ms)", line["latency_ms"], zero=True)
+    yield from _number(who, "bandwidth (Gbit/s)", line["bandwidth_gbps"], zero=False)
+
+
+def _number(who: str, what: str, value: Any, *, zero: bool) -> Iterator[str]:
+    number = as_number(value)
+    if number is None or not math.isfinite(number) or number < 0 or (number == 0 and not zero):
+        yield f"{who}: {what} is {shortened(value)}; wanted {'0 or more' if zero else 'a number above 0'}"
+
+
+def _is_section(value: Any, texts: tuple[str, ...], numbers: tuple[str, ...]) -> bool:
+    return (
+        isinstance(value, dict)
+        and all(isinstance(value.get(key), str) for key in texts)
+        and all(as_number(value.get(key)) is not None for key in numbers)
+    )
+
+
+def _has_ends(pair: dict[str, Any]) -> bool:
+    ends = pair.get("regions") or [pair.get("from"), pair.get("to")]
+    return isinstance(ends, list) and len(ends) == 2 and all(isinstance(end, str) for end in ends)

@@ -1,0 +1,270 @@
+"""Step 1: one drawing of the network, as a canvas, on the map of the world, or as a matrix."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from html import escape
+from typing import Any
+
+import ipywidgets as w
+import plotly.graph_objects as go
+
+from dtfm_lab import figures
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.topology import Topology
+from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_mapping
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.as_figure import AsFigure
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.network.document_view import DocumentView
+from dtfm_lab.widgets.network.documents import document_of, empty_document, gpus_of, topology_of
+from dtfm_lab.widgets.network.drawing import Document, Drawing
+from dtfm_lab.widgets.network.editor import TopologyEditor
+from dtfm_lab.widgets.network.filling import BY_DISTANCE, RULE, filled
+from dtfm_lab.widgets.network.map_editor import MapEditor
+from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
+from dtfm_lab.widgets.network.measured_times import times_lost
+from dtfm_lab.widgets.network.mistakes import is_document
+from dtfm_lab.widgets.network.network_row import BLANK, NetworkRow
+
+VIEWS = {"canvas": "Canvas", "map": "Map", "matrix": "Matrix"}
+MANY_DEVICES, MANY_LINKS = 32, 150
+"""above both, a canvas shows less than a matrix"""
+
+
+class NetworkPanel:
+    """Keeps ``bench.topology`` what is drawn; while that is not valid, what was valid before stays in force."""
+
+    def __init__(self, bench: Bench, topology: Topology | None) -> None:
+        self._bench = bench
+        self._known: Topology | None = None
+        self._gpus: list[str] = []
+        self._accepted: tuple[Document, Topology] | None = None
+        self._problem, self._summary = "", ""
+        self._linking = False
+        self.drawing = Drawing(empty_document())
+        self.editor = TopologyEditor(self.drawing)
+        self.map: MapEditor | None = None
+        self.matrix: MatrixEditor | None = None
+        shipped = topology is not None and topology.name in topology_names()
+        chosen = topology.name if topology is not None and shipped else BLANK
+        self.files = NetworkRow(bench, chosen, show=self.show, say=self._say, download=self.editor.download)
+        self.choose, self.path = self.files.choose, self.files.path
+        self.open, self.save = self.files.open, self.files.save
+        self.editor.take_files = self.files.take
+        self.shown = w.ToggleButtons(
+            options=[(label, view) for view, label in VIEWS.items()],
+            tooltips=["Drawn by hand", "Regions in their cities", "Every directed link; for large networks"],
+            style={"button_width": "76px"},
+            layout=w.Layout(width="auto"),
+        )
+        self.fill = w.Dropdown(
+            options=[("as the default says", "default"), ("by distance", BY_DISTANCE)],
+            description="Other pairs",
+            tooltip="Links between regions of which nothing in the drawing speaks",
+            layout=w.Layout(width="260px"),
+        )
+        self.figure = AsFigure(self._make_figure, bench, lambda line: bench.complain("network", line))
+        self._note = w.HTML()
+        self._place = w.VBox([self.editor])
+        controls = w.HBox([self.shown, self.fill, self.figure.button])
+        self.view = w.VBox([self.files.view, controls, self._note, self._place, self.figure.output])
+        self.show(topology)
+        self.drawing.observe(lambda _: self._accept(), "document")
+        self.drawing.observe(lambda _: self._select_on_bench(), ["selected", "selected_link"])
+        self.shown.observe(lambda _: self._switch(), "value")
+        self.fill.observe(self._choose_fill, "value")
+        bench.observe(lambda _: self._select_in_drawing(), ["selected", "selected_link"])
+        bench.observe(lambda _: self._tell(), ["plan", "shown_stages"])
+        bench.observe(lambda change: self._follow(change["new"]), "topology")
+
+    @property
+    def canvas(self) -> DocumentView:
+        """The view that is shown."""
+        if self.shown.value == "map" and self.map is not None:
+            return self.map.canvas
+        if self.shown.value == "matrix" and self.matrix is not None:
+            return self.matrix.canvas
+        return self.editor
+
+    def show(self, topology: Topology | None, document: Document | None = None) -> None:
+        """Put a network on the canvas; None clears it. What was drawn before cannot be undone to.
+
+        ``document`` is ``document_of(topology)``, where that is there already: of hundreds of devices it takes a while.
+        """
+        if document is None:
+            document = empty_document() if topology is None else document_of(topology)
+        self._begin(document, topology)
+
+    def settings(self) -> dict[str, Any]:
+        settings: dict[str, Any] = {"document": self.drawing.document, "view": self.shown.value}
+        if self._known is not None and self._known.message_s is not None:
+            settings["measured"] = topology_to_mapping(self._known, short=True)
+        return settings
+
+    def restore(self, settings: dict[str, Any]) -> None:
+        document = settings.get("document")
+        if is_document(document):
+            known = None
+            if isinstance(measured := settings.get("measured"), dict):
+                with contextlib.suppress(LabError):
+                    known = topology_from_mapping(measured)
+            self.choose.value = None if document["devices"] else BLANK
+            self._begin(document, known)
+        if settings.get("view") in list(VIEWS):
+            self.shown.value = settings["view"]
+
+    def _begin(self, document: Document, known: Topology | None) -> None:
+        self._known, self._gpus = known, gpus_of(document)
+        self._accepted = None
+        self.drawing.begin(document)
+        self._accept()
+
+    def _follow(self, topology: Topology | None) -> None:
+        """Draw what another panel made of the network, as a fit or a what-if; it can be undone."""
+        drawn = None if self._accepted is None else self._accepted[1]
+        if topology is None or (drawn is not None and drawn.fingerprint == topology.fingerprint):
+            return
+        document = document_of(topology)
+        self._known, self._gpus = topology, gpus_of(document)
+        self._accepted = (document, topology)
+        self.drawing.document = document
+
+    def _accept(self) -> None:
+        """Take what is drawn as the network, or say why it is none."""
+        document = self.drawing.document
+        self._forget_the_gone(document)
+        try:
+            topology = self._topology_of(document)
+        except LabError as error:
+            if document["devices"]:
+                kept = "" if self._bench.topology is None else " Until then the network before stays in force."
+                self._problem, self._summary = f"{error}.{kept}", ""
+            else:  # no mistake: an empty canvas says itself how to begin
+                self._problem, self._summary, self._accepted = "", "", None
+                self._bench.topology = None
+        else:
+            self._accepted = (document, topology)
+            self._problem, self._summary = "", self._words(topology, document)
+            self._bench.topology = topology
+        self._tell()
+
+    def _forget_the_gone(self, document: Document) -> None:
+        """Nothing stays selected that is no longer drawn, whoever took it away."""
+        drawn, drawing = {device["name"] for device in document["devices"]}, self.drawing
+        if not drawn.issuperset(drawing.selected):
+            drawing.selected = [name for name in drawing.selected if name in drawn]
+        if not drawn.issuperset(drawing.selected_link):
+            drawing.selected_link = []
+
+    def _topology_of(self, document: Document) -> Topology:
+        """As ``topology_of``, and at once where devices were only moved."""
+        if self._accepted is not None:
+            before, topology = self._accepted
+            if _unplaced(before) == _unplaced(document):
+                places = [(drawn["x"], drawn["y"]) for drawn in document["devices"]]
+                moved = (
+                    replace(device, position=place) for device, place in zip(topology.devices, places, strict=True)
+                )
+                return replace(topology, devices=tuple(moved))
+        return topology_of(document, self._known)
+
+    def _words(self, topology: Topology, document: Document) -> str:
+        n = len(topology)
+        words = f"{n} device{'s' * (n != 1)}, {n * (n - 1):,} directed links, all with a latency and a bandwidth"
+        if lost := times_lost(topology, self._known, document):
+            words += f"; {lost:,} of them had measured message times, which an edit has dropped"
+        if self._known is not None and self._known.message_s is not None and topology.message_s is not None:
+            words += "; message times as measured where nothing was edited"
+        return words
+
+    def _tell(self) -> None:
+        """Everything that the shown view says beside the drawing itself."""
+        document, canvas = self.drawing.document, self.canvas
+        pairs = filled(document)
+        with canvas.hold_sync():
+            canvas.gpus, canvas.filled = self._gpus, pairs
+            canvas.problem, canvas.summary = self._problem, self._summary
+            canvas.highlight = self._highlight()
+        if self.matrix is not None and canvas is self.matrix.canvas:
+            self.matrix.show(self._bench.topology)
+        self.fill.value = BY_DISTANCE if document.get("fill") == BY_DISTANCE else "default"
+        notes = [f"{escape(RULE)} {len(pairs)} filled."] if self.fill.value == BY_DISTANCE else []
+        n_links = len(document["links"])
+        if len(document["devices"]) > MANY_DEVICES and n_links > MANY_LINKS and canvas is self.editor:
+            notes.append(f"{n_links:,} links have numbers of their own: the matrix shows them all.")
+        self._note.value = markup.line("<br>".join(notes))
+
+    def _highlight(self) -> dict[str, Any]:
+        plan = self._bench.plan
+        stages = dict(self._bench.shown_stages)
+        if not stages and plan is not None:
+            stages = {name: s for s, names in enumerate(plan.stages) for name in names}
+        drawn = {device["name"] for device in self.drawing.document["devices"]}
+        return {"stages": stages} if stages and set(stages) <= drawn else {}
+
+    def _say(self, line: str) -> None:
+        self.canvas.summary = line or self._summary
+
+    def _switch(self) -> None:
+        """Only the view that is shown follows the drawing."""
+        if self.shown.value == "map" and self.map is None:
+            self.map = MapEditor(self.drawing)
+        if self.shown.value == "matrix" and self.matrix is None:
+            self.matrix = MatrixEditor(self.drawing)
+        made = [("canvas", self.editor, self.editor)]
+        made += [("map", self.map.view, self.map.canvas)] if self.map is not None else []
+        made += [("matrix", self.matrix.view, self.matrix.canvas)] if self.matrix is not None else []
+        for name, view, canvas in made:
+            if name != self.shown.value:
+                canvas.leave()
+            view.layout.display = "" if name == self.shown.value else "none"
+        self.canvas.follow()
+        self._place.children = tuple(view for _, view, _ in made)
+        self._tell()
+
+    def _choose_fill(self, change: dict[str, Any]) -> None:
+        document = self.drawing.document
+        if document.get("fill", "default") != change["new"]:
+            self.drawing.document = document | {"fill": change["new"]}
+
+    def _select_on_bench(self) -> None:
+        if self._linking:
+            return
+        self._linking = True
+        try:
+            self._bench.selected = tuple(self.drawing.selected)
+            self._bench.selected_link = tuple(self.drawing.selected_link)
+        finally:
+            self._linking = False
+
+    def _select_in_drawing(self) -> None:
+        """What is selected elsewhere, as far as it is drawn."""
+        if self._linking:
+            return
+        self._linking = True
+        drawn = {device["name"] for device in self.drawing.document["devices"]}
+        try:
+            self.drawing.selected = [name for name in self._bench.selected if name in drawn]
+            link = self._bench.selected_link
+            self.drawing.selected_link = list(link) if drawn.issuperset(link) else []
+        finally:
+            self._linking = False
+
+    def _make_figure(self) -> go.Figure | None:
+        topology, plan = self._bench.topology, self._bench.plan
+        if topology is None:
+            return None
+        if self.shown.value == "map":
+            return figures.network_map(topology)
+        if self.shown.value == "matrix":
+            return figures.link_matrix(topology)
+        return figures.network(topology, plan if plan is not None and not self._bench.plan_is_stale else None)
+
+
+def _unplaced(document: Document) -> dict[str, Any]:
+    """All of a document but where its devices stand."""
+    return document | {
+        "devices": [{key: value for key, value in one.items() if key not in ("x", "y")} for one in document["devices"]]
+    }

@@ -1,0 +1,127 @@
+"""Who leads a race: a row for each planner, and a button that takes its plan over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+
+import ipywidgets as w
+
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.planning import PlanStep
+from dtfm_lab.planning.search import PROVEN
+from dtfm_lab.widgets.planner.convergence import percent
+
+SHOWN_S = 0.5
+"""between two looks at the rows"""
+HEAD = ("", "planner", "best", "gap", "what that means", "CPU", "evaluations", "found at")
+
+
+class Standings:
+    """``newest`` step of each planner, the ``leader`` and the ``bound_s`` that holds for all."""
+
+    def __init__(self, take: Callable[[str], None]) -> None:
+        self._take = take
+        self._found_at_s: dict[str, float] = {}
+        self._due = 0.0
+        self.newest: dict[str, PlanStep] = {}
+        self.takes: dict[str, w.Button] = {}
+        """by planner"""
+        self._rows: dict[str, w.HTML] = {}
+        self.view = w.VBox([])
+        self.view.add_class("dtfm-race-table")
+
+    def begin(self, names: Sequence[str]) -> None:
+        """New rows, in the order of the curves' colours."""
+        self.newest, self._found_at_s, self._due = {}, {}, 0.0
+        self._rows = {name: w.HTML() for name in names}
+        self.takes = {name: _take_button(name) for name in names}
+        for name, button in self.takes.items():
+            button.on_click(lambda _, name=name: self._take(name))
+        head = w.HBox([w.HTML(_row(HEAD, "dtfm-race-head")), w.HTML(layout=w.Layout(width="118px", flex="0 0 auto"))])
+        self.view.children = [head, *(w.HBox([self._rows[name], self.takes[name]]) for name in names)]
+        self._show()
+
+    def hear(self, steps: Iterable[PlanStep]) -> None:
+        """In the order of their coming."""
+        for step in steps:
+            before = self.newest.get(step.planner)
+            if before is None or step.best_s < before.best_s:
+                self._found_at_s[step.planner] = step.seconds
+            self.newest[step.planner] = step
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + SHOWN_S
+            self._show()
+
+    def settle(self) -> None:
+        """Show the last state, whenever the one before was shown."""
+        self._show()
+
+    @property
+    def leader(self) -> PlanStep:
+        """Of equal ones, who was there first."""
+        return min(self.newest.values(), key=lambda step: (step.best_s, self._found_at_s[step.planner]))
+
+    @property
+    def bound_s(self) -> float:
+        """The best that any of them has proved holds for all; no more than what has been found."""
+        proved_s = max((step.bound_s for step in self.newest.values()), default=0.0)
+        return min(proved_s, *(step.best_s for step in self.newest.values()), float("inf"))
+
+    def _show(self) -> None:
+        best_s = self.leader.best_s if self.newest else 0.0
+        for place, (name, row) in enumerate(self._rows.items()):
+            step = self.newest.get(name)
+            self.takes[name].disabled = step is None
+            if step is None:
+                row.value = _row((_mark(place), escape(name), *["–"] * 6))
+                continue
+            bound_s = self.bound_s
+            first = step.best_s <= best_s * (1 + PROVEN)
+            row.value = _row(
+                (
+                    _mark(place),
+                    escape(name),
+                    format_s(step.best_s),
+                    percent(gap) if (gap := max(0.0, (step.best_s - bound_s) / step.best_s)) > PROVEN else "0 %",
+                    _meaning(step.best_s, best_s, bound_s),
+                    f"{step.seconds:.2f} s",
+                    _compact(step.evaluations),
+                    f"{self._found_at_s[name]:.2f} s",
+                ),
+                "dtfm-race-first" if first else "",
+            )
+
+
+def _meaning(own_s: float, best_s: float, bound_s: float) -> str:
+    if own_s > best_s * (1 + PROVEN):
+        return f"{percent(own_s / best_s - 1)} behind the leader"
+    if bound_s > 0 and best_s - bound_s < PROVEN * best_s:
+        return "proven best"
+    return f"nothing below {format_s(bound_s)} exists" if bound_s > 0 else "no bound yet"
+
+
+def _compact(count: int) -> str:
+    for power, letter in ((9, "G"), (6, "M")):
+        if count >= 10**power:
+            return f"{count / 10**power:.3g} {letter}"
+    return f"{count:,}"
+
+
+def _row(cells: Sequence[str], kind: str = "") -> str:
+    return f'<div class="dtfm-race-row {kind}">' + "".join(f"<span>{cell}</span>" for cell in cells) + "</div>"
+
+
+def _mark(place: int) -> str:
+    """In the colour of the curve."""
+    return f'<i class="dtfm-race-mark dtfm-series-{place}"></i>'
+
+
+def _take_button(name: str) -> w.Button:
+    return w.Button(
+        description="Take this plan",
+        disabled=True,
+        tooltip=f"Go on with the plan of {name}",
+        layout=w.Layout(width="118px", flex="0 0 auto"),
+    )

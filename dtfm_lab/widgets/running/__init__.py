@@ -1,0 +1,1 @@
+"""Step 6: real workers, watched and disturbed."""

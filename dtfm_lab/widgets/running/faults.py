@@ -1,0 +1,144 @@
+"""What a person does to a device while it runs, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from html import escape
+
+import ipywidgets as w
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.rehearsal import sentence
+from dtfm_lab.runtime import telling
+from dtfm_lab.runtime.launch import what_runs
+from dtfm_lab.runtime.run import Run
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.running.devices_view import DevicesView
+from dtfm_lab.widgets.running.doings import KILL, PAUSE, RESUME, SLOW, Doings
+
+TIMES_SLOWER = 2.0
+LINES_SHOWN = 8
+ACTIONS = [
+    {"do": KILL, "name": "Kill", "says": "End its worker (SIGKILL), as a power cut would; another takes its place"},
+    {"do": PAUSE, "name": "Pause", "says": "Let it stand still, as a host that no longer answers"},
+    {"do": RESUME, "name": "Resume", "says": "Let it go on, at its own speed"},
+    {"do": SLOW, "name": f"Slow, x{TIMES_SLOWER:g}", "says": f"Let it compute {TIMES_SLOWER:g} times slower than now"},
+]
+NOTHING_RUNS = "Nothing runs yet: press Run, then disturb it here."
+IS_OVER = "The run is over: press Run, then disturb it here."
+IS_GONE = "Its worker is gone, and another takes its place."
+
+
+class Faults:
+    """The devices of ``bench.plan``, or of ``watch``'s run while it goes on; in ``log``, what happened."""
+
+    def __init__(self, bench: Bench, complain: Callable[[str], None]) -> None:
+        self._bench, self._complain = bench, complain
+        self._run: Run | None = None
+        self._doings: Doings | None = None
+        self._following = False
+        self.devices = DevicesView(self.act, actions=ACTIONS, hint=NOTHING_RUNS, layout=w.Layout(margin="4px 0 8px"))
+        self.log = w.HTML()
+        self.devices.observe(lambda _: self._select(), "selected")
+        bench.observe(lambda _: self._follow(), "selected")
+
+    def offer(self, plan: Plan | None) -> None:
+        """Of a plan, as long as nothing runs."""
+        if self._run is not None and self._run.running:
+            return
+        self._run = self._doings = None
+        self.log.value = ""
+        if plan is None:
+            self._draw([], "", NOTHING_RUNS)
+            return
+        try:
+            plan, kept = what_runs(plan, None)
+        except LabError:
+            kept = None  # a job of bytes alone: Run says so
+        regions = {device.name: device.region for device in plan.topology.devices}
+        shown = [
+            _device(name, stage, str(stage), replica, regions[name])
+            for replica, names in enumerate(zip(*plan.device_names, strict=True))
+            for stage, name in enumerate(names)
+        ]
+        self._draw(shown, "" if kept is None else f"of the plan, this machine runs {sentence(kept)}", NOTHING_RUNS)
+
+    def watch(self, run: Run) -> None:
+        """From now on this is about this run."""
+        self._run, self._doings = run, Doings(run)
+        self.log.value = ""
+        spec = run.spec
+        devices = spec.plan.topology.devices
+        shown = [
+            _device(device.name, position, ", ".join(map(str, spec.built.stages_of(position))), replica, device.region)
+            for position, replica in spec.workers
+            for device in [devices[spec.device(position, replica)]]
+        ]
+        self._draw(shown, "", IS_GONE)
+        self.show()
+
+    def show(self) -> None:
+        """What happens now, and what happened so far, the newest last; what did not change is not sent again."""
+        if self._run is None or self._doings is None:
+            return
+        running = self._run.running
+        self.devices.running = running
+        self.devices.hint = IS_GONE if running else IS_OVER
+        self.devices.caption = "click a device, or press Enter on it, to kill, pause or slow it" if running else ""
+        self.devices.show({name: asdict(doing) for name, doing in self._doings.look().items()})
+        said = [telling.fault(fault) for fault in self._run.faults]
+        more = [f"{len(said) - LINES_SHOWN} more before"] if len(said) > LINES_SHOWN else []
+        self.log.value = "".join(markup.line(escape(line)) for line in [*more, *said[-LINES_SHOWN:]])
+
+    def act(self, device: str, do: str) -> None:
+        """Kill, pause, resume or slow it; a LabError is told in one line."""
+        if self._run is None or self._doings is None:
+            return
+        try:
+            self._disturb(self._run, device, do)
+        except LabError as error:
+            self._complain(str(error))
+            return
+        self._doings.disturbed(device, do)
+        self.show()
+
+    def _disturb(self, run: Run, device: str, do: str) -> None:
+        slower = run.slowdowns.get(device, 1.0)
+        match do:
+            case "kill":
+                run.kill(device)
+            case "pause":
+                run.pause(device)
+            case "slow":
+                run.slow(device, slower * TIMES_SLOWER)
+            case "resume":
+                run.resume(device)
+                if slower > 1:
+                    run.slow(device, 1.0)
+
+    def _draw(self, devices: list[dict[str, object]], caption: str, hint: str) -> None:
+        with self.devices.hold_sync():
+            self.devices.devices, self.devices.caption, self.devices.hint = devices, caption, hint
+            self.devices.running = False
+        self.devices.forget()
+        self._follow()
+
+    def _select(self) -> None:
+        if not self._following:
+            self._bench.selected = tuple(self.devices.selected)
+
+    def _follow(self) -> None:
+        """Of what is selected elsewhere, the devices that are here."""
+        here = {device["name"] for device in self.devices.devices}
+        self._following = True
+        try:
+            self.devices.selected = [name for name in self._bench.selected if name in here]
+        finally:
+            self._following = False
+
+
+def _device(name: str, stage: int, stages: str, replica: int, region: str) -> dict[str, object]:
+    return {"name": name, "stage": stage, "stages": stages, "pipeline": replica, "region": region}

@@ -1,0 +1,259 @@
+"""Step 5: train for real, watch the losses fall and the measured bars fill in under the predicted ones."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from html import escape
+from pathlib import Path
+from typing import Any, ClassVar
+
+import ipywidgets as w
+import plotly.graph_objects as go
+
+from dtfm_lab import figures, lab
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import RunContext, Trace
+from dtfm_lab.files.losses import losses
+from dtfm_lab.runtime import telling, warm
+from dtfm_lab.runtime.launch import RUN_CLOCKS, what_runs
+from dtfm_lab.runtime.run import Run
+from dtfm_lab.simulation import simulate
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.as_figure import AsFigure
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.remembered import restore, settings
+from dtfm_lab.widgets.running import clocks
+from dtfm_lab.widgets.running.faults import Faults
+from dtfm_lab.widgets.running.loss_view import LossView
+from dtfm_lab.widgets.running.run_options import RunOptions
+from dtfm_lab.widgets.running.run_progress import RunProgress
+from dtfm_lab.widgets.schedule.bars import ChartRows
+from dtfm_lab.widgets.schedule.predictions import Prediction
+from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
+from dtfm_lab.widgets.tasks import FRAME_S, begin
+
+CSS = (Path(__file__).parent / "run.css").read_text(encoding="utf-8")
+
+
+class RunPanel:
+    """Runs ``bench.plan``, then sets ``bench.measured``, ``bench.predicted`` and ``bench.comparison``.
+
+    One run at a time in a kernel: the panel of a cell that was run again is out of sight, and two runs
+    would disturb each other's times.
+    """
+
+    newest: ClassVar[Run | None] = None
+
+    def __init__(self, bench: Bench, schedule: SchedulePanel) -> None:
+        self._bench, self._schedule = bench, schedule
+        self.run: Run | None = None
+        self._concluding = False
+        self._plan: Plan | None = None
+        """what ``run`` runs, or runs a part of"""
+        self._expected_s = 0.0
+        self.clock = w.Dropdown(options=list(RUN_CLOCKS), description="Clock", layout=w.Layout(width="190px"))
+        self.iterations = w.BoundedIntText(
+            8, min=1, max=10_000, description="Iterations", layout=w.Layout(width="160px")
+        )
+        narrow = w.Layout(width="105px")
+        self.start = w.Button(
+            description="Run", icon="play", button_style="primary", layout=narrow, tooltip="Start real workers"
+        )
+        self.stop = w.Button(description="Stop", icon="stop", layout=narrow, tooltip="End every worker", disabled=True)
+        self.progress = RunProgress()
+        self.explain, self.warned, self.status = w.HTML(), w.HTML(), w.HTML()
+        self.losses = LossView(title="Loss", layout=w.Layout(margin="0 12px 8px 0"))
+        self.written = w.HTML()
+        self.options = RunOptions()
+        self.faults = Faults(bench, self._complain)
+        self.as_figure = AsFigure(self._figure, bench, self._complain)
+        self._controls: dict[str, w.ValueWidget] = {"clock": self.clock, "iterations": self.iterations}
+        self.view = self._laid_out()
+        self.clock.observe(lambda _: self._explain(), "value")
+        self.start.on_click(lambda _: self.redo())
+        self.stop.on_click(lambda _: self._press_stop())
+        bench.observe(lambda _: self._planned(), "plan")
+        self._explain()
+        self._planned()
+
+    def redo(self) -> None:
+        """What the button Run does."""
+        if not self.start.disabled:
+            self._begin()
+
+    def settings(self) -> dict[str, Any]:
+        """Plain values of the controls."""
+        return settings(self._controls) | {"options": self.options.settings()}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """The controls as they were; what is unknown or not possible is left as it is, and nothing starts."""
+        restore(self._controls, values)
+        self.options.restore(values.get("options") if isinstance(values, dict) else None)
+
+    def _laid_out(self) -> w.VBox:
+        controls = w.HBox([self.clock, self.iterations, self.start, self.stop, self.progress.view])
+        beside = w.VBox([self.faults.log, self.written, self.as_figure.button], layout=w.Layout(width="34%"))
+        losses = w.VBox([self.losses], layout=w.Layout(flex="1 1 420px", min_width="0", overflow="visible"))
+        learning = w.HBox([losses, beside])
+        rows = [controls, self.explain, self.warned, self.status, self.faults.devices, learning, self.as_figure.output]
+        return w.VBox([w.HTML(f"<style>{CSS}</style>"), *rows, self.options.view])
+
+    def _begin(self) -> None:
+        self._bench.message = self.warned.value = ""
+        try:
+            plan = self._bench.chosen_plan
+            if plan is None:
+                return
+            with warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always", UserWarning)
+                self.run = lab.start(
+                    plan,
+                    self._bench.schedule,
+                    iterations=self.iterations.value,
+                    clock=self.clock.value,
+                    queueing=self._bench.queueing,
+                    **self.options.chosen(self.iterations.value),
+                )
+        except LabError as error:
+            self._bench.complain("run", str(error))
+            return
+        said = dict.fromkeys(str(one.message) for one in heard)
+        self.warned.value = "".join(markup.line(escape(line), "warning") for line in said)
+        if RunPanel.newest is not None and RunPanel.newest.running:
+            begin(asyncio.to_thread(RunPanel.newest.stop), self._complain)
+        RunPanel.newest = self.run
+        self._plan, self._concluding = plan, False
+        self._bench.measured = self._bench.comparison = self._bench.ran = None
+        self._expected_s = 0.0
+        self.written.value = ""
+        self.losses.reset(self.run.spec.first_iteration, self.run.spec.iterations)
+        self.progress.begin(self.run.spec.iterations)
+        self.faults.watch(self.run)
+        self._schedule.chart.reset_measured()
+        self._buttons()
+        begin(self._watch(self.run), self._complain)
+
+    async def _watch(self, run: Run) -> None:
+        shown_iteration: tuple[int, int] | None = None
+        shown = 0
+        predicted = False
+        rows = ChartRows(run.context())
+        while True:
+            running = run.running  # before looking, so that nothing is missed at the end
+            if run.profile and not predicted:
+                expected = await asyncio.to_thread(_predicted, run, run.context(), " from the profile just taken")
+                self._schedule.show(expected)
+                self._expected_s = expected.trace.iteration_s * run.time_scale
+                predicted = True
+            last = run.spec.first_iteration + run.spec.iterations - 1
+            iteration, n_faults = min(run.last_whole + 1, last), len(run.faults)
+            spans = run.spans_of(iteration)
+            if (iteration, n_faults) != shown_iteration and spans:  # a fault lets an iteration begin anew
+                self._schedule.chart.reset_measured(iteration)
+                shown_iteration, shown = (iteration, n_faults), 0
+            if len(spans) > shown:
+                self._schedule.chart.extend_measured(*rows.bars(spans[shown:]))
+                shown = len(spans)
+            self._tell(run)
+            if not running:
+                break
+            await asyncio.sleep(FRAME_S)
+        if run.status == "stopped" and not run.losses:
+            self._buttons()
+            return
+        self._concluding = run is self.run
+        self._buttons()
+        try:
+            await self._conclude(run)
+        finally:
+            if run is self.run:
+                self._concluding = False
+                self._buttons()
+
+    async def _conclude(self, run: Run) -> None:
+        measured = await asyncio.to_thread(run.trace)
+        predicted = await asyncio.to_thread(_predicted, run, measured, " from the profile taken before")
+        if run is not self.run:
+            return
+        self.written.value = _written(run, measured)
+        self._schedule.show(predicted)
+        self._schedule.chart.reset_measured(measured.typical_iteration)
+        self._schedule.chart.extend_measured(*ChartRows(measured.context).chart(measured).bars)
+        with self._bench.hold_trait_notifications():
+            self._bench.measured, self._bench.predicted = measured, predicted.trace
+            self._bench.ran = self._plan
+        comparison = await asyncio.to_thread(lab.compare, predicted.trace, measured)
+        if run is self.run:
+            self._bench.comparison = comparison
+
+    def _press_stop(self) -> None:
+        if self.run is not None and self.run.running:
+            self.stop.disabled = True
+            self.progress.stopping()
+            begin(asyncio.to_thread(self.run.stop), self._complain)
+
+    def _tell(self, run: Run) -> None:
+        if run is not self.run:
+            return
+        pace = telling.pace(run)
+        if pace and run.running and self._expected_s:
+            pace += f"; an iteration lasts some {self._expected_s:.2g} s"
+        said = [pace, telling.counted(run), telling.kept(run), telling.reduced(run.spec)]
+        self.status.value = markup.line(escape("; ".join(filter(None, said))))
+        self.losses.follow(run.losses, run.held_out, run.unigram_entropy)
+        if not (self.stop.disabled and run.running):  # it has been told to stop
+            self.progress.show(run)
+        self.faults.show()
+
+    def _planned(self) -> None:
+        self._buttons()
+        self.faults.offer(self._bench.plan)
+        self._explain()
+        if self._bench.plan is not None:
+            warm.warm_up()  # so that the first run need not wait for torch
+
+    def _explain(self) -> None:
+        self.explain.value = clocks.explained(self.clock.value, _n_workers(self._bench.plan), _n_cores())
+
+    def _figure(self) -> go.Figure | None:
+        if self.run is None or not self.run.losses:
+            return None
+        return figures.losses(self._bench.measured or self.run.trace())
+
+    def _complain(self, message: str) -> None:
+        self._bench.complain("run", message)
+        self._buttons()
+
+    def _buttons(self) -> None:
+        running = self.run is not None and self.run.running
+        self.start.disabled = running or self._bench.plan is None
+        self.stop.disabled = not running
+        self._bench.at_work("run", running or self._concluding)
+
+
+def _written(run: Run, measured: Trace) -> str:
+    """What the trained model wrote, and the losses to take along."""
+    text = "" if run.text is None else markup.quotation(*telling.written(run))
+    return text + markup.download("Losses as CSV", "losses.csv", losses(measured).to_csv(index=False))
+
+
+def _predicted(run: Run, like: Trace | RunContext, note: str) -> Prediction:
+    plan = run.spec.plan
+    return Prediction.of(plan, simulate(plan, like=like), note)
+
+
+def _n_workers(plan: Plan | None) -> int | None:
+    """That this machine would run; None where there is no plan, or none that can run."""
+    if plan is None:
+        return None
+    try:
+        return what_runs(plan, None)[0].job.n_tasklets
+    except LabError:
+        return None
+
+
+def _n_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

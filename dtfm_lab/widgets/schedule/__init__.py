@@ -1,0 +1,1 @@
+"""Step 4: one iteration as a chart, and what is chosen for it."""

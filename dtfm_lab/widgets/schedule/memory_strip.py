@@ -1,0 +1,79 @@
+"""What one device holds, drawn below the chart on its time axis."""
+
+from __future__ import annotations
+
+import ipywidgets as w
+import numpy as np
+
+from dtfm_lab.simulation.memory import MemoryReport
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.schedule.gantt import NOTHING_HELD, GanttView, Held
+from dtfm_lab.widgets.schedule.predictions import Prediction
+
+FULLEST, NONE = "", " "
+"""choices that are no device's name"""
+MOST_POINTS = 4_000
+
+
+class MemoryStrip:
+    """``control`` says whose memory is shown: the selected device's, or the fullest one's, until a person names one."""
+
+    def __init__(self, bench: Bench, chart: GanttView) -> None:
+        self._bench, self._chart = bench, chart
+        self._shown: tuple[Prediction | None, Prediction | None] = (None, None)
+        self.control = w.Dropdown(
+            options=[("selected or fullest", FULLEST), ("none", NONE)],
+            description="Memory of",
+            layout=w.Layout(width="255px"),
+            style={"description_width": "75px"},
+            tooltip="Whose memory over time is drawn below the rows",
+        )
+        self.control.observe(lambda _: self._draw(), "value")
+        bench.observe(lambda _: self._draw(), "selected")
+
+    def show(self, upper: Prediction | None, lower: Prediction | None = None) -> None:
+        """Of these predictions, the second one's curve dashed; None for no strip."""
+        self._shown = (upper, lower)
+        names = [] if upper is None else [name for group in upper.memory.devices for name in group]
+        options = [("selected or fullest", FULLEST), *((name, name) for name in sorted(names)), ("none", NONE)]
+        if options != list(self.control.options):
+            chosen = self.control.value
+            self.control.options = options
+            self.control.value = chosen if chosen in (FULLEST, NONE, *names) else FULLEST
+        self._draw()
+
+    def _draw(self) -> None:
+        upper, lower = self._shown
+        if upper is None or self.control.value == NONE:
+            self._chart.set_memory(NOTHING_HELD)
+            return
+        position, replica = self._place(upper.memory)
+        other = NOTHING_HELD if lower is None else held(lower, position, replica)
+        self._chart.set_memory(
+            held(upper, position, replica),
+            float(upper.memory.limit_bytes[position, replica]),
+            upper.memory.devices[position][replica],
+            other,
+        )
+
+    def _place(self, report: MemoryReport) -> tuple[int, int]:
+        """(position, replica) of the device to show."""
+        wanted = [self.control.value] if self.control.value != FULLEST else list(self._bench.selected[-1:])
+        for position, group in enumerate(report.devices):
+            for name in wanted:
+                if name in group:
+                    return position, group.index(name)
+        return report.worst
+
+
+def held(prediction: Prediction, position: int, replica: int) -> Held:
+    """What the device of a place holds in the iteration that is drawn."""
+    trace, report = prediction.trace, prediction.memory
+    iteration = int(np.searchsorted(np.unique(trace.iteration), trace.typical_iteration))
+    time, n_bytes = report.timeline(report.devices[position][replica], iteration)
+    if len(time) > MOST_POINTS and time[-1] > 0:  # of each of many short whiles, the moment at which most is held
+        slot = np.minimum((time / time[-1] * MOST_POINTS).astype(np.int64), MOST_POINTS - 1)
+        fullest = np.lexsort((n_bytes, slot))
+        kept = np.sort(fullest[np.flatnonzero(np.diff(slot[fullest], append=MOST_POINTS))])
+        time, n_bytes = time[kept], n_bytes[kept]
+    return Held(time, n_bytes)

@@ -1,0 +1,153 @@
+"""The chart of a prediction and what is laid under it: rows, strips and selection follow the bench."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import ipywidgets as w
+from traitlets import TraitError
+
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.schedule.against import Second
+from dtfm_lab.widgets.schedule.aligned import difference, signed_s
+from dtfm_lab.widgets.schedule.bars import ChartRows, legend
+from dtfm_lab.widgets.schedule.gantt import GanttView
+from dtfm_lab.widgets.schedule.memory_strip import MemoryStrip
+from dtfm_lab.widgets.schedule.predictions import Prediction
+from dtfm_lab.widgets.schedule.row_order import ROWS_BY, arranged
+
+ROW_HEIGHT = {32: 20, 64: 15, 128: 10, 10**9: 6}
+"""pixels, by how many rows there are at most"""
+CHART_MARGIN = 60
+EMPTY_HEIGHT = 160
+
+
+class ScheduleChart:
+    """``view`` is the canvas; ``rows_by``, ``network`` and ``strip.control`` say how it is looked at."""
+
+    def __init__(self, bench: Bench, words: str) -> None:
+        self._bench = bench
+        self._shown: Prediction | None = None
+        self._following = False
+        self.view = GanttView(title="One iteration", height=EMPTY_HEIGHT, empty_words=words)
+        self.rows_by = w.Dropdown(
+            options=[(f"by {name}", name) for name in ROWS_BY],
+            description="Rows",
+            layout=w.Layout(width="175px"),
+            style={"description_width": "45px"},
+            tooltip="In which order the devices' rows are drawn",
+        )
+        self.network = w.Checkbox(
+            True,
+            description="Network lanes",
+            indent=False,
+            layout=w.Layout(width="125px", margin="2px 2px 2px 12px"),
+            tooltip="A row for each device's messages",
+        )
+        self.strip = MemoryStrip(bench, self.view)
+        for control in (self.rows_by, self.network):
+            control.observe(lambda _: self._arrange(), "value")
+        bench.observe(lambda _: self._select(), "selected")
+        self.view.observe(lambda _: self._selected(), "selected")
+
+    def draw(self, prediction: Prediction, second: Second | None) -> None:
+        """A prediction in the upper halves; in the lower ones the second, or else what is measured."""
+        self._shown = prediction
+        context, chart, rows = prediction.trace.context, prediction.chart, prediction.rows
+        contexts = [context] if second is None else [context, second.prediction.trace.context]
+        stages_per_device = max(c.stages_per_device for c in contexts)
+        view = self.view
+        view.set_predicted(
+            *chart.bars,
+            rows=rows.labels,
+            names=[name for name in rows.names for _ in range(rows.rows_per_device)],
+            devices=rows.devices,
+            kinds=legend(stages_per_device),
+            devices_per_pipeline=len(context.devices) if stages_per_device > 1 else 0,
+            after=chart.after,
+            path=chart.path,
+            messages=chart.messages,
+        )
+        view.title = f"One iteration under {context.schedule}"
+        view.caption = prediction.caption
+        if second is None:
+            view.upper_name = "predicted"
+            view.set_second(None)
+        else:
+            view.title += f", and {second.name}"
+            view.caption += f" · {_told(prediction, second)}"
+            view.upper_name = context.schedule
+            view.set_second(second.prediction.chart.bars, second.name)
+        self.strip.show(prediction, None if second is None else second.prediction)
+        self._arrange()
+        self._select()
+
+    def fill(self, measured: Trace) -> None:
+        """Draw a measurement under the prediction, where it is of its shape."""
+        rows = ChartRows(measured.context)
+        if self._shown is not None and rows.shape == self._shown.rows.shape:
+            self.view.reset_measured(measured.typical_iteration)
+            self.view.extend_measured(*rows.chart(measured).bars)
+
+    def clear(self, words: str) -> None:
+        """Nothing but these words."""
+        self._shown = None
+        self.view.clear()
+        self.view.title, self.view.height, self.view.empty_words = "One iteration", EMPTY_HEIGHT, words
+        self.strip.show(None)
+
+    def settings(self) -> dict[str, Any]:
+        return {name: getattr(control, trait) for name, (control, trait) in self._settings().items()}
+
+    def restore(self, settings: dict[str, Any]) -> None:
+        """What is not possible here is ignored."""
+        for name, (control, trait) in self._settings().items():
+            if name in settings:
+                with suppress(TraitError):
+                    setattr(control, trait, settings[name])
+
+    def _settings(self) -> dict[str, tuple[Any, str]]:
+        return {
+            "rows_by": (self.rows_by, "value"),
+            "network": (self.network, "value"),
+            "memory_of": (self.strip.control, "value"),
+            "critical_path": (self.view, "show_path"),
+            "messages": (self.view, "show_messages"),
+        }
+
+    def _arrange(self) -> None:
+        """Put rows into the order that is asked for."""
+        if self._shown is None:
+            return
+        rows, plan = self._shown.rows, self._bench.plan
+        regions = {} if plan is None else {device.name: device.region for device in plan.topology.devices}
+        order, groups = arranged(rows, self.rows_by.value, regions, network=self.network.value)
+        row_px = next(px for most, px in ROW_HEIGHT.items() if len(order) <= most)
+        with self.view.hold_sync():
+            self.view.order, self.view.groups = order, groups
+            self.view.height = max(EMPTY_HEIGHT, len(order) * row_px + CHART_MARGIN)
+        self.network.layout.display = "" if rows.rows_per_device > 1 else "none"
+
+    def _select(self) -> None:
+        self._following = True
+        try:
+            self.view.selected = [name for name in self._bench.selected if name in self.view.devices]
+        finally:
+            self._following = False
+
+    def _selected(self) -> None:
+        if not self._following:
+            self._bench.selected = tuple(self.view.selected)
+
+
+def _told(prediction: Prediction, second: Second) -> str:
+    """How the second one differs."""
+    longer_s, row, most_s = difference(prediction.chart.bars, second.prediction.chart.bars)
+    takes = f"takes {format_s(abs(longer_s))} {'less' if longer_s < 0 else 'more'}" if longer_s else "takes as long"
+    told = f"{second.name}, below, {takes}"
+    if row >= 0 and most_s:
+        told += f"; farthest apart on {prediction.rows.devices[row]}, {signed_s(most_s)}"
+    return told

@@ -1,0 +1,97 @@
+"""All schedules on the plan at hand, computed beside the event loop, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import Any
+
+import ipywidgets as w
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.simulation import schedules
+from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.schedule.candidates import CandidatesView
+from dtfm_lab.widgets.schedule.predictions import Candidate
+from dtfm_lab.widgets.tasks import begin
+
+
+class Comparing:
+    """A button that fills a table, stops while it does, and a table that sets ``bench.schedule``."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._stopped = False
+        self.running = False
+        self.button = w.Button(layout=w.Layout(width="185px"))
+        self.table = CandidatesView(title="All schedules on this plan")
+        self.table.layout.display = "none"
+        self.button.on_click(lambda _: self._press())
+        self.table.observe(lambda _: self._choose(), "chosen")
+        bench.observe(lambda _: self._follow(), "schedule")
+        bench.observe(lambda _: self._outdated(), ["plan", "choices", "queueing"])
+        self._buttons()
+        self._follow()
+
+    def stop(self) -> None:
+        """End after the schedule at hand."""
+        self._stopped = True
+
+    def _press(self) -> None:
+        if self.running:
+            self.stop()
+        elif self._bench.plan is not None:
+            begin(self._compare(), lambda message: self._bench.complain("schedule", message))
+
+    async def _compare(self) -> None:
+        plan, queueing, names = self._bench.chosen_plan, self._bench.queueing, list(schedules)
+        if plan is None:
+            return
+        plan.job.modelled()
+        self.running, self._stopped = True, False
+        self.table.layout.display, self.table.stale = "", False
+        rows: list[dict[str, Any]] = [{"name": name} for name in names]
+        self.table.rows = rows
+        self._buttons()
+        done = 0
+        try:
+            for name in names:
+                self.table.caption = f"{done} of {len(names)} computed; {name} is next"
+                try:
+                    row = asdict(await asyncio.to_thread(Candidate.of, plan, name, queueing))
+                except LabError as error:
+                    row = {"name": name, "problem": str(error)}
+                if self._stopped:
+                    break
+                rows = [row if one["name"] == name else one for one in rows]
+                self.table.rows = rows
+                done += 1
+        finally:
+            self.running = False
+            self._buttons()
+        if done < len(names):
+            self.table.rows = [row for row in rows if len(row) > 1]
+            self.table.caption = f"stopped after {done} of {len(names)}"
+        else:
+            self.table.caption = "same plan, same choices; click a row to see its schedule"
+
+    def _outdated(self) -> None:
+        self.stop()
+        self.table.stale = True
+        self._buttons()
+
+    def _choose(self) -> None:
+        if self.table.chosen in schedules:
+            self._bench.schedule = self.table.chosen
+
+    def _follow(self) -> None:
+        self.table.chosen = self._bench.schedule
+
+    def _buttons(self) -> None:
+        self.button.disabled = self._bench.plan is None
+        if self.running:
+            self.button.description, self.button.icon = "Stop comparing", "stop"
+            self.button.tooltip = "End after the schedule at hand"
+        else:
+            self.button.description, self.button.icon = "Compare schedules", "table"
+            self.button.tooltip = "Iteration, bubble and memory of every schedule on this plan"

@@ -1,0 +1,1 @@
+"""Step 5: other links, batches and schedules at once."""

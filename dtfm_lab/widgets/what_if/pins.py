@@ -1,0 +1,216 @@
+"""Settings that were pinned, side by side: a row each, the best of every column marked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from html import escape
+from itertools import count
+from typing import Any
+
+import ipywidgets as w
+
+from dtfm_lab.widgets.what_if.what_if_measures import MEASURES, Measure
+from dtfm_lab.widgets.what_if.what_if_setting import Answer, Setting, with_known
+
+COLUMNS = ("tokens_per_s", "mfu", "bubble", "communication_s", "peak_bytes", "price_per_million_tokens")
+MOST_LETTERS = 60
+"""of a name"""
+MOST_RESTORED = 100
+"""rows"""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A setting under a name; without an answer and a problem it is yet to be computed."""
+
+    name: str
+    setting: Setting
+    answer: Answer | None = None
+    problem: str = ""
+    """one line, why it cannot be"""
+
+    @property
+    def known(self) -> bool:
+        return self.answer is not None or bool(self.problem)
+
+
+class Pins:
+    """The table; ``load`` is called with the setting of a row that is clicked, ``changed`` when rows come or go."""
+
+    def __init__(self, load: Callable[[Setting], None], changed: Callable[[], None]) -> None:
+        self._load, self._changed = load, changed
+        self._pins: tuple[Pin, ...] = ()
+        self._base: Answer | None = None
+        self._rows: list[_Row] = []
+        self.bars = w.Dropdown(
+            options=[(measure.title, measure.name) for measure in MEASURES],
+            description="Bars",
+            tooltip="What the bars of the table show",
+            style={"description_width": "34px"},
+            layout=w.Layout(width="230px"),
+        )
+        self.table = w.VBox()
+        self.table.add_class("dtfm-pins")
+        self._head = w.HTML()
+        self.bars.observe(lambda _: self._show(), "value")
+
+    @property
+    def measure(self) -> Measure:
+        """What the bars show."""
+        return next(measure for measure in MEASURES if measure.name == self.bars.value)
+
+    @property
+    def pins(self) -> tuple[Pin, ...]:
+        return self._pins
+
+    @pins.setter
+    def pins(self, pins: tuple[Pin, ...]) -> None:
+        fewer = len(pins) != len(self._pins)
+        self._pins = pins
+        if fewer:
+            self._rows = [self._row(number) for number in range(len(pins))]
+            self.table.children = [self._headed(), *(row.view for row in self._rows)] if pins else []
+        self._show()
+
+    def add(self, setting: Setting, answer: Answer | None, base: Setting) -> None:
+        """At the end, under a name that says what it is."""
+        name = _free(setting.said(base) or "the plan", self._pins)
+        self.pins = (*self._pins, Pin(name, setting, answer))
+        self._changed()
+
+    def rest_on(self, base: Answer | None) -> None:
+        """Differences are those to this answer."""
+        self._base = base
+        self._show()
+
+    def forget_answers(self) -> None:
+        """Of another plan."""
+        self.pins = tuple(Pin(pin.name, pin.setting) for pin in self._pins)
+
+    def answered(self, setting: Setting, answer: Answer | None, problem: str = "") -> None:
+        self.pins = tuple(
+            replace(pin, answer=answer, problem=problem) if pin.setting == setting else pin for pin in self._pins
+        )
+
+    def settings(self) -> list[dict[str, Any]]:
+        return [{"name": pin.name, "setting": pin.setting.to_mapping()} for pin in self._pins]
+
+    def restored(self, given: object, base: Setting) -> None:
+        """The pins that ``settings`` told; what is none of them is left out."""
+        pins: list[Pin] = []
+        for one in given[:MOST_RESTORED] if isinstance(given, list | tuple) else []:
+            setting = one.get("setting") if isinstance(one, Mapping) else None
+            if isinstance(setting, Mapping):
+                pins.append(Pin(_free(str(one.get("name") or "pinned"), pins), with_known(base, setting)))
+        self.pins = tuple(pins)
+
+    def _row(self, number: int) -> _Row:
+        return _Row(
+            rename=partial(self._rename, number),
+            load=partial(self._click, number),
+            remove=partial(self._remove, number),
+        )
+
+    def _rename(self, number: int, name: str) -> None:
+        before, after = self._pins[:number], self._pins[number + 1 :]
+        named = replace(self._pins[number], name=_free(name.strip() or "pinned", [*before, *after]))
+        self.pins = (*before, named, *after)
+
+    def _click(self, number: int) -> None:
+        self._load(self._pins[number].setting)
+
+    def _remove(self, number: int) -> None:
+        self.pins = (*self._pins[:number], *self._pins[number + 1 :])
+        self._changed()
+
+    def _headed(self) -> w.HBox:
+        space = w.HTML(layout=w.Layout(width="286px", flex="none"))
+        head = w.HBox([space, self._head])
+        head.add_class("dtfm-pin")
+        head.add_class("dtfm-pin-head")
+        return head
+
+    def _show(self) -> None:
+        by_name, measured = {measure.name: measure for measure in MEASURES}, self.measure
+        columns = [by_name[name] for name in ("iteration_s", *COLUMNS) if name != measured.name][:6]
+        answers = [pin.answer for pin in self._pins if pin.answer is not None]
+        titles = "".join(
+            f"<span>{escape(measure.title.replace('communication', 'comm.'))}</span>" for measure in columns
+        )
+        self._head.value = (
+            f'<div class="dtfm-pin-cells"><span class="dtfm-pin-bar">{escape(measured.title)}</span>{titles}</div>'
+        )
+        for pin, row in zip(self._pins, self._rows, strict=True):
+            row.show(pin.name, self._cells(pin, measured, columns, answers))
+
+    def _cells(self, pin: Pin, measured: Measure, columns: list[Measure], answers: list[Answer]) -> str:
+        if pin.answer is None:
+            said = escape(pin.problem) if pin.problem else "computing…"
+            return f'<div class="dtfm-pin-cells"><span class="dtfm-pin-problem">{said}</span></div>'
+        cells = [_bar(pin.answer, measured, answers, self._base)]
+        cells += [_cell(pin.answer, measure, answers, self._base) for measure in columns]
+        return f'<div class="dtfm-pin-cells">{"".join(cells)}</div>'
+
+
+class _Row:
+    """A name to edit, the numbers, and two buttons."""
+
+    def __init__(self, rename: Callable[[str], None], load: Callable[[], None], remove: Callable[[], None]) -> None:
+        self.name = w.Text(continuous_update=False, layout=w.Layout(width="190px", flex="none"))
+        self.load = w.Button(
+            icon="sliders", tooltip="Turn the sliders back to this", layout=w.Layout(width="40px", flex="none")
+        )
+        self.remove = w.Button(icon="times", tooltip="Remove this row", layout=w.Layout(width="40px", flex="none"))
+        self.cells = w.HTML()
+        self._filling = False
+        self.name.observe(lambda change: None if self._filling else rename(change["new"]), "value")
+        self.load.on_click(lambda _: load())
+        self.remove.on_click(lambda _: remove())
+        self.view = w.HBox([self.name, self.load, self.remove, self.cells])
+        self.view.add_class("dtfm-pin")
+
+    def show(self, name: str, cells: str) -> None:
+        self._filling = True
+        self.name.value, self.name.tooltip = name, name
+        self._filling = False
+        self.cells.value = cells
+
+
+def _free(name: str, others: Sequence[Pin]) -> str:
+    """The name, with a number behind it where another pin has it: a figure and the code tell pins apart by it."""
+    taken, name = {pin.name for pin in others}, name[:MOST_LETTERS]
+    numbered = (f"{name[: MOST_LETTERS - 6]} ({number})" for number in count(2))
+    return name if name not in taken else next(other for other in numbered if other not in taken)
+
+
+def _bar(answer: Answer, measure: Measure, answers: list[Answer], base: Answer | None) -> str:
+    value = measure.of(answer)
+    if value is None:
+        return '<span class="dtfm-pin-bar">unknown</span>'
+    longest = max(number for each in answers if (number := measure.of(each)) is not None)
+    share = 100 * value / longest if longest > 0 else 0.0
+    change = "" if base is None else measure.difference(answer, base)
+    best = ' class="dtfm-pin-best"' if _is_best(answer, measure, answers) else ""
+    return (
+        f'<span class="dtfm-pin-bar"><i style="width:{share:.1f}%"></i><b{best}>{escape(measure.text(value))}</b>'
+        f"<em>{escape(change)}</em></span>"
+    )
+
+
+def _is_best(answer: Answer, measure: Measure, answers: list[Answer]) -> bool:
+    counts = answer.fits or not any(each.fits for each in answers)
+    return counts and measure.of(answer) == measure.best(answers)
+
+
+def _cell(answer: Answer, measure: Measure, answers: list[Answer], base: Answer | None) -> str:
+    value = measure.of(answer)
+    if value is None:
+        return "<span>–</span>"
+    change = "" if base is None else measure.difference(answer, base)
+    if measure.name == "peak_bytes":
+        change = "fits" if answer.fits else f"{answer.n_over:,} do not fit"
+    best = ' class="dtfm-pin-best"' if _is_best(answer, measure, answers) else ""
+    small = f"<small>{escape(change)}</small>" if change else ""
+    return f"<span{best}>{escape(measure.text(value))}{small}</span>"

@@ -1,0 +1,120 @@
+"""What a setting comes to, as HTML that follows JupyterLab's theme."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from dtfm_lab.domain.units import format_bytes, format_s
+from dtfm_lab.widgets.what_if.what_if_measures import MEASURES, Measure, told
+from dtfm_lab.widgets.what_if.what_if_setting import LEAST_FACTOR, MOST_FACTOR, Answer
+
+CSS = (Path(__file__).parent / "what_if.css").read_text(encoding="utf-8")
+TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
+
+Point = tuple[float, float]
+"""factor, seconds"""
+
+
+def answer(now: Answer, base: Answer | None, changed: str, number: int) -> str:
+    """The iteration in large, the rest beside what it was on the base (None: which cannot be); ``changed`` says what
+    differs from that, ``number`` counts the answers."""
+    tone, rest = "", "what the lab is turned to cannot be"
+    head = format_s(now.iteration_s)
+    if base is not None:
+        head, _, rest = told(now, base).partition(", ")
+        if now.iteration_s != base.iteration_s:
+            tone = "better" if now.iteration_s < base.iteration_s else "worse"
+    under = f"with {changed}" if changed else "the plan under what is chosen; move a slider"
+    cells = "".join(_cell(measure, now, base) for measure in MEASURES[1:] if measure.of(now) is not None)
+    return (
+        f'<div class="dtfm-answer" data-answer="{number}"><div class="dtfm-answer-head">'
+        f'<span class="dtfm-answer-time">{escape(head)}</span><span class="dtfm-answer-change {tone}">'
+        f'{escape(rest)}</span></div><div class="dtfm-answer-with">an iteration, {escape(under)}</div>'
+        f'<div class="dtfm-answer-cells" role="list">{cells}</div>{_memory(now)}</div>'
+    )
+
+
+def _cell(measure: Measure, now: Answer, base: Answer | None) -> str:
+    value = measure.of(now)
+    assert value is not None
+    detail = f", chiefly {now.cause}" if measure.name == "bubble" and value > 0 else ""
+    change, was = ("", None) if base is None else (measure.difference(now, base), measure.of(base))
+    better = was is not None and (value > was) == measure.more_is_better
+    tone = "better" if better else "worse"
+    shown = f' <span class="dtfm-answer-change {tone}">{escape(change)}</span>' if change else ""
+    return (
+        f'<div role="listitem"><div class="dtfm-answer-title">{escape(measure.title)}</div>'
+        f"<div>{escape(measure.text(value) + detail)}{shown}</div></div>"
+    )
+
+
+def _memory(now: Answer) -> str:
+    """Whether it fits, and who is the tightest."""
+    has = f"{now.worst} needs {format_bytes(now.peak_bytes)} and has {format_bytes(now.limit_bytes)}"
+    if now.fits:
+        return f'<div class="dtfm-answer-fit">fits in memory: {escape(has)}</div>'
+    does = "1 device does" if now.n_over == 1 else f"{now.n_over:,} devices do"
+    return f'<div class="dtfm-answer-fit dtfm-over">{does} not fit in memory: {escape(has)}</div>'
+
+
+def empty(text: str) -> str:
+    return f'<div class="dtfm-what-if-empty">{escape(text)}</div>'
+
+
+def busy(text: str, share: float) -> str:
+    """Something at work, and about how much of it is done."""
+    return (
+        f'<div class="dtfm-what-if-busy" role="status"><progress max="1" value="{min(share, 0.99):.2f}" '
+        f'aria-label="computing"></progress><span>{escape(text)}</span></div>'
+    )
+
+
+def curve(name: str, points: Sequence[Point], here: Point | None, note: str = "", most_s: float = 0.0) -> str:
+    """Seconds of an iteration over a factor, on a logarithmic axis, where it is marked; from 0 to ``most_s`` up."""
+    width, height = 224.0, 144.0
+    left, right, top, bottom = 50.0, width - 8.0, 22.0, height - 26.0
+    shown = [seconds for _, seconds in (*points, *([here] if here else []))]
+    high = max([most_s, *shown]) or 1.0
+
+    def at(point: Point) -> tuple[float, float]:
+        share = math.log(point[0] / LEAST_FACTOR) / math.log(MOST_FACTOR / LEAST_FACTOR)
+        return left + share * (right - left), bottom - point[1] / (1.05 * high) * (bottom - top)
+
+    ticks = "".join(
+        f'<text x="{at((factor, 0))[0]:.1f}" y="{height - 10:.0f}" text-anchor="middle">{factor:g}</text>'
+        for factor in TICKS
+    )
+    one = at((1.0, 0.0))[0]
+    joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(at, sorted(points)))
+    line = f'<polyline points="{joined}"/>' if len(points) > 1 else ""
+    dots = "".join(
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2"><title>× {factor:g}: {format_s(seconds)}</title></circle>'
+        for factor, seconds in points
+        for x, y in [at((factor, seconds))]
+    )
+    mark = ""
+    if here is not None:
+        x, y = at(here)
+        anchor, shift = ("end", -9) if x > (left + right) / 2 else ("start", 9)
+        above = y - 8 if y - 8 > top + 6 else y + 18
+        mark = (
+            f'<path class="dtfm-here" d="M{x:.1f} {bottom}V{y:.1f}"/><circle class="dtfm-here" cx="{x:.1f}" '
+            f'cy="{y:.1f}" r="5"/><text class="dtfm-here" x="{x + shift:.1f}" y="{above:.1f}" '
+            f'text-anchor="{anchor}">{format_s(here[1])}</text>'
+        )
+    words = f"Seconds of an iteration over the {name} factor" + (
+        f": {format_s(here[1])} at × {here[0]:g}" if here is not None else ""
+    )
+    waiting = "" if points or not note else f'<text x="{(left + right) / 2}" y="80" text-anchor="middle">{note}</text>'
+    return (
+        f'<svg class="dtfm-what-if-curve" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
+        f'role="img" aria-label="{escape(words)}"><text class="dtfm-title" x="{left - 44:g}" y="13">iteration over '
+        f'{escape(name)} ×</text><path class="dtfm-one" d="M{one:.1f} {top}V{bottom}"/>'
+        f'<path class="dtfm-axis" d="M{left} {top}V{bottom}H{right}"/>'
+        f'<text x="{left - 5:g}" y="{at((1, high))[1] + 4:.1f}" text-anchor="end">{format_s(high)}</text>'
+        f'<text x="{left - 5:g}" y="{bottom + 4:g}" text-anchor="end">0 s</text>{ticks}{line}{dots}{mark}'
+        f"{waiting}</svg>"
+    )
