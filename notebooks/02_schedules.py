@@ -129,15 +129,15 @@ print("the same orders:", orders[0] == orders[1])
 # A backward makes two things: the gradient of its inputs, for which the stage before is waiting, and the gradient of
 # its weights, for which nobody is. `zb-h1` splits it into `I` and `W` and fills gaps with `W`. `interleaved-1f1b` gives
 # every device several smaller stages, so that the first work reaches the last device sooner, and pays with messages:
-# $Sv - 1$ hops with $v$ stages a device, instead of $S - 1$.
+# $Sv - 1$ hops with $v$ stages a device, instead of $S - 1$. Lay them beside the 1F1B of section 2, on the same devices.
 
 # %%
 split = lab.simulate(free, "zb-h1", profile=textbook(4))
 interleaved = lab.simulate(free, "interleaved-1f1b", profile=textbook(4, stages_per_device=2))
-lab.figures.side_by_side([lab.simulate(free, "1f1b", profile=textbook(4)), split, interleaved])
+lab.figures.side_by_side([split, interleaved])
 
 # %% [markdown]
-# > **Try it (3).** The same three with `slow`. Which of them loses most, in seconds and in shares? Why?
+# > **Try it (3).** Both, and `1f1b`, with `slow`. Which of them loses most, in seconds and in shares? Why?
 #
 # ## 6. Does it fit?
 #
@@ -183,7 +183,7 @@ adaptive.critical_summary().query("by == 'what'").round(3)
 # easier to see in the small: 1F1B on the slow row of section 3.
 
 # %%
-lab.figures.gantt(lab.simulate(slow, "1f1b", profile=textbook(4)), lanes=["compute"], critical=True, messages=True)
+lab.figures.gantt(lab.simulate(slow, "1f1b", profile=textbook(4)), critical=True)
 
 # %% [markdown]
 # Which link or device would be worth paying for? Each is improved by a tenth, and the iteration played again.

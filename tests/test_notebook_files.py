@@ -5,12 +5,31 @@ from pathlib import Path
 
 import pytest
 
+import dtfm_lab as lab
+
 nbformat = pytest.importorskip("nbformat", reason="notebooks are read by nbformat")
 nbclient = pytest.importorskip("nbclient", reason="notebooks are run by nbclient")
 pytest.importorskip("anywidget", reason="the views need anywidget")
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 SAVED_BYTES = 200_000
+
+SAVED_FIGURE_KB = {
+    "network": 42,
+    "network_map": 45,
+    "plan_map": 48,
+    "link_matrix": 60,
+    "five_steps": 75,
+    "matching": 22,
+    "coarse_graph": 28,
+    "cost_breakdown": 12,
+    "convergence": 20,
+    "gantt": 90,
+    "side_by_side": 60,
+    "bubble": 24,
+    "memory_over_time": 90,
+}
+"""of 64 devices, 8 x 8; a figure of such a plan must leave room for others in its notebook"""
 
 EVERY_VIEW = [
     "import dtfm_lab as lab\nfrom dtfm_lab.widgets.view import View",
@@ -29,6 +48,43 @@ def test_the_repository_keeps_no_output_and_no_state(path):
     assert all(not cell.outputs for cell in kept.cells if cell.cell_type == "code")
     assert "widgets" not in kept.metadata
     assert path.stat().st_size < SAVED_BYTES
+
+
+def saved_kb(figure):
+    """Of a notebook with nothing but this figure in it, as Jupyter writes it down."""
+    data = {"application/vnd.plotly.v1+json": json.loads(figure.to_json())}
+    cell = nbformat.v4.new_code_cell(outputs=[nbformat.v4.new_output("display_data", data)])
+    return len(nbformat.writes(nbformat.v4.new_notebook(cells=[cell])).encode()) / 1000
+
+
+@pytest.fixture(scope="module")
+def figures_of_64():
+    world = lab.load_topology("worldwide")
+    job = lab.load_job("gpt3-xl", n_stages=8, n_replicas=8, global_batch=128, microbatch=1)
+    plan = lab.evaluate(world, job, stages=[list(range(stage, 64, 8)) for stage in range(8)])
+    ahead, early = (lab.simulate(plan, schedule) for schedule in ("gpipe", "1f1b"))
+    search = list(lab.search(world, job, planner="dtfm", seed=0, steps=2000))
+    draw = lab.figures
+    return {
+        "network": draw.network(world, plan),
+        "network_map": draw.network_map(world),
+        "plan_map": draw.plan_map(plan),
+        "link_matrix": draw.link_matrix(world),
+        "five_steps": draw.five_steps(plan),
+        "matching": draw.matching(plan, 0),
+        "coarse_graph": draw.coarse_graph(plan),
+        "cost_breakdown": draw.cost_breakdown(plan),
+        "convergence": draw.convergence(search, diversity=True, log=False),
+        "gantt": draw.gantt(early, lanes=["compute"]),
+        "side_by_side": draw.side_by_side([ahead, early]),
+        "bubble": draw.bubble(early),
+        "memory_over_time": draw.memory_over_time(lab.memory(plan, trace=ahead)),
+    }
+
+
+@pytest.mark.parametrize("name", SAVED_FIGURE_KB)
+def test_a_saved_figure_of_64_devices_is_small(figures_of_64, name):
+    print(name, saved_kb(figures_of_64[name]));assert saved_kb(figures_of_64[name]) < SAVED_FIGURE_KB[name]
 
 
 def test_a_saved_notebook_with_the_lab_and_every_view_is_small():

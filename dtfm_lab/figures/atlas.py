@@ -29,7 +29,7 @@ ROOM_UP_TO = 12
 ROUNDS = 8
 POINTS_PX = 32
 """between two points of a line, near enough for words to show all along it"""
-COAST_PX = 1.2
+COAST_PX = 1.5
 """by which a coast may be off"""
 GROUND = "rgba(128, 128, 128, 0.16)"
 

@@ -63,11 +63,11 @@ def region_patches(topology: Topology, places: FloatArray, margin: float) -> dic
 
 
 def rim_to_rim(patches: Mapping[str, Patch], a: str, b: str) -> FloatArray:
-    """(9, 2) from one region to another, as far as neither holds the other's centre."""
+    """(7, 2) from one region to another, as far as neither holds the other's centre."""
     start, end = patches[a].centre, patches[b].centre
     if not (patches[a].holds(end) or patches[b].holds(start)):
         start, end = patches[a].rim(end), patches[b].rim(start)
-    return np.linspace(start, end, 9)
+    return np.linspace(start, end, 7)
 
 
 def circle(n: int, radius: float) -> FloatArray:

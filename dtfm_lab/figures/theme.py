@@ -39,9 +39,7 @@ def template(dark: bool = False) -> go.layout.Template:
     )
     axis = {
         "gridcolor": grid,
-        "linecolor": soft,
         "zerolinecolor": grid,
-        "tickcolor": soft,
         "tickfont": {"color": soft},
         "title": {"standoff": 8},
         "automargin": True,
@@ -61,7 +59,6 @@ def template(dark: bool = False) -> go.layout.Template:
             "plot_bgcolor": paper,
             "colorway": list(CATEGORIES),
             "hoverlabel": {"bgcolor": paper, "font": {"color": ink}, "align": "left"},
-            "legend": {"font": {"color": ink}},
             "annotationdefaults": {"bgcolor": paper, "borderpad": 2},
             "xaxis": axis,
             "yaxis": {**axis, "ticklabelstandoff": 4},

@@ -17,7 +17,7 @@ from dtfm_lab.simulation.sensitivity import sensitivity
 from dtfm_lab.simulation.simulate import simulate
 
 NAMES = ["<u>x</u>", "a&b", "$x$", "%{y}", "&lt;", "it's", '"q"', "\\frac"]
-OURS = re.compile(r"</?b>|<br>|</?span[^>]*>|<extra></extra>|%\{[xyz](:[^}]*)?\}|%\{text\}")
+OURS = re.compile(r"</?b>|<br>|</?span[^>]*>|<extra></extra>|%\{\w+(\[\d+\])?(:[^}]*)?\}")
 """what figures themselves ask plotly for"""
 
 
@@ -75,7 +75,7 @@ def texts(data):
     """What traces show: their text, hover text, names and categories, not the groups of their legends."""
     found = set()
     for trace in data:
-        for key in ("text", "hovertext", "name", "x", "y", "hovertemplate"):
+        for key in ("text", "hovertext", "meta", "name", "x", "y", "hovertemplate"):
             found |= flat(trace.get(key))
     return found
 

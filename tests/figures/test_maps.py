@@ -4,6 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
+from drawn import lines as lines_of
+from drawn import said_all_along
 from hypothesis import given as for_any
 from hypothesis import strategies as st
 
@@ -12,10 +14,10 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.places import find_place, place_names
 from dtfm_lab.domain.topology import Topology
-from dtfm_lab.figures.atlas import atlas
+from dtfm_lab.figures.atlas import COAST_PX, POINTS_PX, atlas
 from dtfm_lab.figures.layout import cluster
 from dtfm_lab.figures.spread import apart
-from dtfm_lab.figures.world import flight, land_rings, plane, view_of
+from dtfm_lab.figures.world import flight, land, land_rings, plane, view_of
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate
 
@@ -144,7 +146,7 @@ def test_a_map_has_land_names_and_no_network_to_ask():
 
 def test_links_of_a_map_say_both_directions_and_their_classes():
     lines = [t for t in figures.network_map(load_topology("worldwide")).data if "Gbit/s" in t.name]
-    texts = {text for line in lines for text in line.hovertext if text}
+    texts = {text for line in lines for text in said_all_along(line)}
     assert len(texts) == 28
     assert all(text.count("→") == 2 for text in texts)
 
@@ -160,13 +162,13 @@ def test_regions_without_a_place_stand_below_the_map_and_are_named():
     assert "no known place, so below the map: moon" in figure.layout.title.subtitle.text
     places = places_of(figure)
     assert places[8:, 1].max() < places[:8, 1].min()
-    assert min(y for y in figure.data[0].y if y is not None) > places[8:, 1].max()
+    assert np.nanmin(figure.data[0].y) > places[8:, 1].max()
 
 
 def test_a_network_of_no_known_place_is_drawn_as_before_with_a_note(small_plan):
     topology = small_plan.topology
     figure = figures.network_map(topology)
-    assert figure.data == figures.network(topology).data
+    assert figure.to_dict()["data"] == figures.network(topology).to_dict()["data"]
     assert "no region has a known place on Earth" in figure.layout.title.subtitle.text
 
 
@@ -192,7 +194,7 @@ def test_a_pipeline_brought_out_is_strong_and_the_rest_faded(large_plan):
 def test_a_group_brought_out_joins_all_its_members(large_plan):
     figure = figures.plan_map(large_plan, group=3)
     lines = trace(figure, "links within the group of stage 3")
-    assert len(set(filter(None, lines.hovertext))) == 8 * 7 / 2
+    assert len(said_all_along(lines)) == 8 * 7 / 2
     assert "group of stage 3: 8 devices" in figure.layout.title.subtitle.text
 
 
@@ -208,6 +210,24 @@ def test_idle_devices_are_counted_and_grey():
     figure = figures.plan_map(evaluate(topology, job, stages=[[0, 3], [1, 4]]))
     assert "2 devices idle" in figure.layout.title.subtitle.text
     assert list(trace(figure, "devices").text).count(" ") == 2
+
+
+def test_the_land_on_a_map_is_that_of_the_outline_but_for_a_pixel_or_two():
+    where = atlas(load_topology("worldwide"))
+    drawn = lines_of(land(where.world, where.px(COAST_PX)[0]))
+    exact = lines_of(land(where.world, 0.0))
+    assert sum(map(len, drawn)) < 0.8 * sum(map(len, exact))
+    for inland in ("Denver", "Munich", "Delhi", "Moscow"):
+        latitude, longitude = find_place(inland)
+        assert sum(holds((longitude, latitude), ring) for ring in drawn) == 1
+
+
+def test_a_line_on_the_map_has_a_point_wherever_a_mouse_may_be():
+    where = atlas(load_topology("worldwide"))
+    way = where.route("Oregon", "London")
+    steps = np.linalg.norm(np.diff(way, axis=0) / where.px(1.0), axis=1)
+    assert steps.max() < 1.5 * POINTS_PX
+    assert len(way) < 40
 
 
 def test_a_view_is_neither_a_ribbon_nor_a_tower():

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn import lines, said_all_along
 
 from dtfm_lab import figures
 from dtfm_lab.domain.errors import PlanError, UnknownName
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.topology import Topology
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import format_s, to_gbps
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate
 from dtfm_lab.planning.cost import bottleneck_matching
@@ -109,9 +110,10 @@ def test_idle_devices_are_told(small_plan):
 
 def test_a_matching_shows_every_candidate_and_marks_the_slowest_pair(large_plan):
     figure = figures.matching(large_plan, 2)
-    assert trace(figure, "other 56 candidates").x.count(None) == 56
+    candidates = trace(figure, "other 56 candidates")
+    assert len(lines(candidates)) == len(said_all_along(candidates)) == 56
     matched = [t for t in figure.data if t.name.startswith(("matched", "slowest"))]
-    assert sum(t.x.count(None) for t in matched) == 8
+    assert sum(len(lines(t)) for t in matched) == 8
     labels = [label for t in matched for label in t.text if label.strip()]
     assert max(label.count("<b>") for label in labels) == 1, "the slowest stand out"
     assert format_s(large_plan.cost.hop_s[2]) in figure.layout.title.text
@@ -154,10 +156,18 @@ def test_a_single_stage_has_no_edge(small_plan):
 def test_link_matrix_shows_the_logarithm_and_nothing_on_the_diagonal():
     [heat] = figures.link_matrix(load_topology("lecture-hall")).data
     z = [list(row) for row in heat.z]
-    assert all((z[i][j] is None) == (i == j) for i in range(8) for j in range(8))
+    assert all(np.isnan(z[i][j]) == (i == j) for i in range(8) for j in range(8))
     assert 10 ** z[0][1] == pytest.approx(0.3)
     assert (heat.y[0], heat.x[1], heat.text[0][1]) == ("ada", "alan", "0.3")
     assert "%{y} → %{x}: %{text} Gbit/s" in heat.hovertemplate
+
+
+def test_a_large_link_matrix_says_its_values_as_exactly_as_a_small_one(large_plan):
+    topology = large_plan.topology
+    [heat] = figures.link_matrix(topology).data
+    assert heat.texttemplate is None
+    assert "%{text:.4~g} Gbit/s" in heat.hovertemplate
+    np.testing.assert_allclose(heat.text, to_gbps(topology.bandwidth_bytes_per_s), rtol=1e-6)
 
 
 def test_link_matrix_knows_two_properties():
@@ -210,7 +220,9 @@ def test_names_that_are_numbers_stay_names():
 def test_a_curve_of_convergence_only_falls_and_stays_above_the_bound(steps):
     curve, bound = figures.convergence(steps).data
     assert list(curve.y) == sorted(curve.y, reverse=True)
-    assert curve.y[-1] == steps[-1].best_s >= bound.y[0] == steps[-1].bound_s
+    assert curve.y[-1] == pytest.approx(steps[-1].best_s)
+    assert bound.y[0] == pytest.approx(steps[-1].bound_s)
+    assert curve.y[-1] >= bound.y[0]
     assert curve.line.shape == "hv"
     assert bound.line.dash == "dash"
 
@@ -224,7 +236,7 @@ def test_the_bound_is_the_largest_so_far_and_may_rise(steps):
     raised = [replace(step, bound_s=step.bound_s + 0.5 * i) for i, step in enumerate(steps[:4])]
     bound = figures.convergence({"steady": steps, "rising": raised}).data[-1]
     assert list(bound.y) == sorted(bound.y)
-    assert bound.y[-1] == raised[-1].bound_s
+    assert bound.y[-1] == pytest.approx(raised[-1].bound_s)
     assert bound.name == f"lower bound {format_s(raised[-1].bound_s)}"
 
 
@@ -247,7 +259,7 @@ def test_searches_of_different_networks_have_a_bound_each(steps, population):
 def test_the_axis_is_the_one_asked_for_and_has_its_unit(steps, against, title):
     figure = figures.convergence(steps, against=against)
     assert figure.layout.xaxis.title.text == title
-    assert figure.data[0].x[-1] == getattr(steps[-1], against)
+    assert figure.data[0].x[-1] == pytest.approx(getattr(steps[-1], against))
     assert figures.convergence(steps, against=against, log=True).layout.xaxis.type == "log"
     assert figures.convergence(steps, against=against, log=False).layout.xaxis.type is None
 
@@ -259,10 +271,25 @@ def test_an_axis_that_is_none_is_refused(steps):
 
 def test_medians_and_diversity_of_a_population_are_drawn(population):
     figure = figures.convergence({"evo": population}, diversity=True)
-    assert list(trace(figure, "median of evo").y) == [s.median_s for s in population if s.median_s is not None]
+    medians_s = [s.median_s for s in population if s.median_s is not None]
+    assert trace(figure, "median of evo").y == pytest.approx(medians_s)
     diversity = trace(figure, "diversity of evo")
     assert diversity.yaxis == "y2"
     assert figure.layout.yaxis2.title.text == "diversity (0 to 1)"
+
+
+def test_of_a_long_search_only_what_can_be_seen_is_drawn(population):
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=20_000)
+    long = [
+        replace(population[-1], evaluations=i + 1, median_s=float(10 + value))
+        for i, value in enumerate(noise)
+    ]
+    shown = trace(figures.convergence({"long": long}, log=False), "median of long")
+    assert len(shown.y) < 1_000
+    assert (shown.y.min(), shown.y.max()) == pytest.approx((10 + noise.min(), 10 + noise.max()))
+    assert shown.y[-1] == pytest.approx(10 + noise[-1])
+    assert (np.diff(shown.x) >= 0).all()
 
 
 def test_no_population_no_diversity(steps):
