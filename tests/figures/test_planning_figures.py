@@ -281,10 +281,7 @@ def test_medians_and_diversity_of_a_population_are_drawn(population):
 def test_of_a_long_search_only_what_can_be_seen_is_drawn(population):
     rng = np.random.default_rng(0)
     noise = rng.normal(size=20_000)
-    long = [
-        replace(population[-1], evaluations=i + 1, median_s=float(10 + value))
-        for i, value in enumerate(noise)
-    ]
+    long = [replace(population[-1], evaluations=i + 1, median_s=float(10 + value)) for i, value in enumerate(noise)]
     shown = trace(figures.convergence({"long": long}, log=False), "median of long")
     assert len(shown.y) < 1_000
     assert (shown.y.min(), shown.y.max()) == pytest.approx((10 + noise.min(), 10 + noise.max()))
