@@ -286,8 +286,8 @@ print(f"synchronisation {split.cost.data_parallel_s:.2f} s, hops {split.cost.hop
 # %% [markdown]
 # One hop crosses the thin link and is nearly all of the cost.
 #
-# > **Try it (5).** Guess what doubling only the slow direction saves, and only the fast one. Then:
-# > choose rows and columns by name (`annex = [name for name in thin.names if name.startswith("annex")]`, likewise `hall`),
+# > **Try it (5).** Guess what doubling only the slow direction saves, and only the fast one. Then choose rows and
+# > columns by name (`annex = [name for name in thin.names if name.startswith("annex")]`, likewise `hall`),
 # > `gbps.loc[annex, hall] *= 2`, and plan `lab.Topology.from_matrices(latency_ms, gbps)`.
 #
 # ## 9. Your own network

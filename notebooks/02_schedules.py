@@ -129,7 +129,8 @@ print("the same orders:", orders[0] == orders[1])
 # A backward makes two things: the gradient of its inputs, for which the stage before is waiting, and the gradient of
 # its weights, for which nobody is. `zb-h1` splits it into `I` and `W` and fills gaps with `W`. `interleaved-1f1b` gives
 # every device several smaller stages, so that the first work reaches the last device sooner, and pays with messages:
-# $Sv - 1$ hops with $v$ stages a device, instead of $S - 1$. Lay them beside the 1F1B of section 2, on the same devices.
+# $Sv - 1$ hops with $v$ stages a device, instead of $S - 1$. Lay both beside the 1F1B of section 2: same devices, same
+# batch.
 
 # %%
 split = lab.simulate(free, "zb-h1", profile=textbook(4))

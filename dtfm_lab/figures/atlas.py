@@ -149,12 +149,14 @@ def mapped(figure: go.Figure, atlas: Atlas) -> go.Figure:
         (x0, y0), (x1, y1) = (centre - half).round(2).tolist(), (centre + half).round(2).tolist()
         corners = {"x0": x0, "y0": y0, "x1": x1, "y1": y1}
         shapes.append({"type": "circle", **corners, "line": {"width": 0}, "fillcolor": GROUND, "layer": "below"})
-        at = {"x": round(float(centre[0]), 2), "y": y1, "yanchor": "bottom", "borderpad": 0, "bgcolor": "rgba(0, 0, 0, 0)"}
+        at = {"x": round(float(centre[0]), 2), "y": y1, "yanchor": "bottom"}
+        at |= {"borderpad": 0, "bgcolor": "rgba(0, 0, 0, 0)"}
         names.append({"text": f"<b>{literal(region or NO_REGION)}</b>", "showarrow": False, **at})
     look = {"line": {"width": 1, "color": "#808080"}, "hoverinfo": "skip", "showlegend": False}
     marks = {"opacity": 1, "size": [6, 0, 0] * (len(leaders[0]) // 3), "color": "#808080"}
     leader = go.Scatter(x=leaders[0], y=leaders[1], mode="lines+markers", name="true places", marker=marks, **look)
-    figure = go.Figure([land(atlas.world, float(atlas.px(COAST_PX)[0])), *([leader] if leaders[0] else []), *figure.data])
+    ground = land(atlas.world, float(atlas.px(COAST_PX)[0]))
+    figure = go.Figure([ground, *([leader] if leaders[0] else []), *figure.data])
     bare(figure).update_layout(shapes=shapes, annotations=names)
     view = atlas.view
     figure.update_xaxes(range=[view.west, view.east], constrain="domain")

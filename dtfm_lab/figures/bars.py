@@ -69,7 +69,8 @@ def bars(
                 marker=_look(kind, color, hatched=side > 0, outlined=labelled),
             )
             if labelled and kind in PASSES:
-                bar.update(texttemplate="%{customdata[0]}", textposition="inside", textangle=0, insidetextanchor="middle")
+                bar.update(texttemplate="%{customdata[0]}", textposition="inside", textangle=0)
+                bar.update(insidetextanchor="middle")
             named.add(name)
             out.append(bar)
     return out

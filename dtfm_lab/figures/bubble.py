@@ -59,15 +59,14 @@ def bubble(trace: Trace) -> go.Figure:
                 textposition="inside",
                 insidetextanchor="middle",
                 textangle=0,
-                hovertemplate=f"stage %{{y}} · {says} · %{{x:.4~r}} {unit} (%{{customdata:.1%}})"
-                "<extra></extra>",
+                hovertemplate=f"stage %{{y}} · {says} · %{{x:.4~r}} {unit} (%{{customdata:.1%}})<extra></extra>",
                 marker={"color": color, "line": {"width": 0.8 if edge else 0, "color": edge}},
             )
         )
     names = [f"{stage} · {literal(device)}" for stage, device in zip(frame["stage"], frame["device"], strict=True)]
     figure.update_yaxes(
-        tickvals=np.array(at, dtype=np.float32), ticktext=names, tickfont_size=9 if crowded else 11, range=[at[-1] + 0.6, -0.6],
-        showgrid=False, zeroline=False,
+        tickvals=np.array(at, dtype=np.float32), ticktext=names, tickfont_size=9 if crowded else 11,
+        range=[at[-1] + 0.6, -0.6], showgrid=False, zeroline=False,
     )  # fmt: skip
     figure.update_xaxes(title_text=f"time of an iteration ({unit})", range=[0, iteration_s * scale * 1.005 or 1.0])
     mean = pd.Series({cause: float(share.mean()) for cause, share in shares.items()})

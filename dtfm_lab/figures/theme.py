@@ -40,6 +40,7 @@ def template(dark: bool = False) -> go.layout.Template:
     axis = {
         "gridcolor": grid,
         "zerolinecolor": grid,
+        "tickcolor": soft,
         "tickfont": {"color": soft},
         "title": {"standoff": 8},
         "automargin": True,
