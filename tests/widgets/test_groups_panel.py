@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import on_a_loop
 
 from dtfm_lab import Job, Topology
 from dtfm_lab.domain.errors import PlanError
@@ -52,14 +53,6 @@ async def until(holds: Callable[[], bool], patience_s: float = 30.0) -> None:
     while not holds():
         assert time.monotonic() < deadline, "waited in vain"
         await asyncio.sleep(0.01)
-
-
-def on_a_loop(story: Callable) -> Callable:
-    def test() -> None:
-        asyncio.run(story())
-
-    test.__name__, test.__doc__ = story.__name__, story.__doc__
-    return test
 
 
 def panel_of(plan: Plan | None) -> tuple[Bench, GroupsPanel]:

@@ -6,7 +6,8 @@ import itertools
 import time
 
 import pytest
-from plan_widgets import JOB, irregular, on_a_loop, until
+from loops import on_a_loop, until
+from plan_widgets import JOB, irregular
 
 import dtfm_lab as lab
 from dtfm_lab.planning import planners

@@ -7,7 +7,8 @@ import threading
 from dataclasses import replace
 
 import pytest
-from plan_widgets import JOB, irregular, on_a_loop, until
+from loops import on_a_loop, until
+from plan_widgets import JOB, irregular
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job

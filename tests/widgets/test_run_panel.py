@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from loops import until
 
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
@@ -33,13 +32,6 @@ class Chart:
 
     def show(self, prediction: Prediction) -> None:
         self.shown.append(prediction)
-
-
-async def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        await asyncio.sleep(0.02)
 
 
 def panel_of(plan: Plan = PLAN) -> tuple[Bench, RunPanel]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from loops import on_a_loop, until
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -19,21 +19,6 @@ from dtfm_lab.simulation.memory import memory
 from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.schedule import against, schedule_panel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
-
-
-async def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        await asyncio.sleep(0.01)
-
-
-def on_a_loop(story: Callable) -> Callable:
-    def test() -> None:
-        asyncio.run(story())
-
-    test.__name__, test.__doc__ = story.__name__, story.__doc__
-    return test
 
 
 async def shown(topology: str = "lecture-hall", **job) -> tuple[Bench, SchedulePanel]:

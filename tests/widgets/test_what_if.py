@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loops import on_a_loop, until
 
 import dtfm_lab as lab
 from dtfm_lab.domain.plan import Plan
@@ -22,21 +23,6 @@ from dtfm_lab.widgets.what_if import what_if_panel
 from dtfm_lab.widgets.what_if.what_if_measures import MEASURES, told
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 from dtfm_lab.widgets.what_if.what_if_setting import Answer, Setting, batches_of, microbatches_of, with_known
-
-
-async def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        await asyncio.sleep(0.01)
-
-
-def on_a_loop(story: Callable) -> Callable:
-    def test() -> None:
-        asyncio.run(story())
-
-    test.__name__, test.__doc__ = story.__name__, story.__doc__
-    return test
 
 
 def a_plan(network: str = "lecture-hall", **job) -> Plan:

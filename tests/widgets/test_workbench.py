@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 import time
 from collections.abc import Callable
 
 import pytest
+from loops import on_a_loop, until
 
 import dtfm_lab as lab
 from dtfm_lab import simulation
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
-
-
-async def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        await asyncio.sleep(0.02)
 
 
 async def at_rest(read: Callable[[], str], still_s: float = 0.5) -> str:
@@ -34,14 +27,6 @@ async def at_rest(read: Callable[[], str], still_s: float = 0.5) -> str:
 
     await until(still)
     return seen
-
-
-def on_a_loop(story: Callable) -> Callable:
-    def test() -> None:
-        asyncio.run(story())
-
-    test.__name__, test.__doc__ = story.__name__, story.__doc__
-    return test
 
 
 @on_a_loop

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from loops import until
 
 import dtfm_lab as lab
 
@@ -21,13 +21,6 @@ from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.desk.workspace import Workspace, put, state_of
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
-
-
-async def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        await asyncio.sleep(0.01)
 
 
 def on_a_loop(story: Callable) -> Callable:
