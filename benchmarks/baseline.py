@@ -25,8 +25,8 @@ from plain import Matching, bottleneck_by_networkx, bottleneck_by_scipy, cost, c
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.topology import Topology
-from dtfm_lab.planning.bounds import lower_bound_s
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.kernels import cyclic, draw, partition
 from dtfm_lab.planning.planners.dtfm import GENES, POPULATION

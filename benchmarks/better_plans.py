@@ -28,8 +28,8 @@ from machine import described
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.topology import Topology
 
 CLOCKS = ("virtual", "paced")
 CITIES = ("Oregon", "Tokyo", "London", "Ohio")

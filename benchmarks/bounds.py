@@ -16,11 +16,11 @@ import click
 import numpy as np
 
 import dtfm_lab as lab
-from dtfm_lab.domain.topology import Topology
-from dtfm_lab.planning.bounds import bound_of_pairs
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.planning.bounds.bound_search import rising_bounds
+from dtfm_lab.planning.bounds.exhaustive import optimum
+from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs
 from dtfm_lab.planning.cost import pair_costs
-from dtfm_lab.planning.exhaustive import optimum
-from dtfm_lab.planning.rising import rising_bounds
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "planning"))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 
 Links = tuple[np.ndarray, np.ndarray]
 """(N, N) milliseconds and (N, N) Gbit/s, [i, j] from i to j"""

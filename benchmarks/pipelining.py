@@ -22,12 +22,12 @@ import numpy as np
 from machine import described
 
 import dtfm_lab as lab
-from dtfm_lab.domain.model import gpt
+from dtfm_lab.domain.job import gpt
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.topology import Topology
-from dtfm_lab.runtime import launch, warm
-from dtfm_lab.runtime.leader import environment
-from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.runtime.client import launch, preload
+from dtfm_lab.runtime.client.run_process import environment
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
 
 OPPONENT = Path(__file__).parent / "torch_pipelining.py"
@@ -63,7 +63,7 @@ def main(
     print(described())
     columns = ["ours", "torch", "ratio", "p25", "p75", "with crew", "loss error"]
     print(f"{'':28}" + "".join(f"{column:>12}" for column in columns))
-    warm.warm_up()
+    preload.warm_up()
     for model in models:
         for n in workers:
             for name in schedules:

@@ -17,7 +17,7 @@ import numpy as np
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.cost import align, pair_costs, total_costs
 from dtfm_lab.planning.search import PROVEN, PlanStep, search
 

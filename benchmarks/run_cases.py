@@ -14,10 +14,10 @@ import numpy as np
 from instances import asymmetric, cities, geometric, islands, terrible
 
 import dtfm_lab as lab
-from dtfm_lab.domain.model import gpt
+from dtfm_lab.domain.job import MODELS as PRESETS
+from dtfm_lab.domain.job import gpt
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.presets import MODELS as PRESETS
-from dtfm_lab.domain.topology import Topology
 
 MODELS = {
     "virtual": PRESETS["tiny"],

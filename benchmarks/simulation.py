@@ -20,9 +20,9 @@ import click
 import networkx as nx
 import numpy as np
 
-from dtfm_lab.domain.links import QUEUEING, Links
+from dtfm_lab.domain.network import QUEUEING, Links
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.program import lower
+from dtfm_lab.domain.schedule import lower
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import Played, Scene, programs_of

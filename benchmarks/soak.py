@@ -29,8 +29,8 @@ from machine import described
 
 from dtfm_lab.domain.errors import RunError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.runtime import launch, warm
-from dtfm_lab.runtime.run import Run
+from dtfm_lab.runtime.client import launch, preload
+from dtfm_lab.runtime.client.run import Run
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "runtime"))
 from run_helpers import left_behind, small_plan
@@ -94,7 +94,7 @@ def main(each: int, kinds: tuple[str, ...], iterations: int, schedule: str, seed
 
 def undisturbed(plan: Plan, iterations: int) -> Outcome:
     """The second of two, so that torch is loaded."""
-    warm.warm_up()
+    preload.warm_up()
     outcomes = [watched(launch.start(plan, iterations=iterations), None) for _ in range(2)]
     if wrong := [*outcomes[1].wrong, *differences(*outcomes)]:
         raise SystemExit(f"undisturbed runs already differ: {'; '.join(wrong)}")

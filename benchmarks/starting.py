@@ -24,7 +24,7 @@ import numpy as np
 from machine import described
 
 import dtfm_lab as lab
-from dtfm_lab.runtime import warm
+from dtfm_lab.runtime.client import preload
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "runtime"))
 from run_helpers import small_plan
@@ -89,7 +89,7 @@ def fresh(runs: int, reads_s: float = 0.0) -> list[dict[str, float]]:
 def in_this_kernel(runs: int, reads_s: float) -> list[dict[str, float]]:
     plan = small_plan(*SHAPE, dtype="fp32")
     if reads_s:
-        warm.warm_up()
+        preload.warm_up()
         time.sleep(reads_s)
     found = []
     for _ in range(runs):

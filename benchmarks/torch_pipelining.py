@@ -18,10 +18,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
-from dtfm_lab.runtime.learning_rate import learning_rate_at
-from dtfm_lab.runtime.spec import RunSpec
-from dtfm_lab.runtime.stages import build_stages, next_token_loss
-from dtfm_lab.runtime.text import TextBatches
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.worker.batches import TextBatches
+from dtfm_lab.runtime.worker.learning_rate import learning_rate_at
+from dtfm_lab.runtime.worker.stages import build_stages, next_token_loss
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 

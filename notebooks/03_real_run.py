@@ -336,8 +336,8 @@ probed.to_frame()
 # %%
 from IPython.display import Markdown
 
-from dtfm_lab.runtime.export import export, spec_for
-from dtfm_lab.runtime.hosts import hosts_of
+from dtfm_lab.runtime.multihost.export import export, spec_for
+from dtfm_lab.runtime.multihost.hosts import hosts_of
 
 with tempfile.TemporaryDirectory() as folder:
     spec = spec_for(plan, "1f1b")

@@ -8,10 +8,9 @@ import pytest
 
 from dtfm_lab.compare import compare
 from dtfm_lab.domain.errors import FileError, JobError, LabError, PlanError, TraceError
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.model import gpt
+from dtfm_lab.domain.job import Job, gpt
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.files import (
     load_job,
     load_topology,

@@ -47,7 +47,7 @@ class Figure:
 
 @dataclass
 class Desk:
-    """One notebook at a time; the lab in it is ``bench``, as in the tests."""
+    """One notebook at a time; the lab in it is ``the_lab``, as in the tests."""
 
     jupyter: Jupyter
     page: Page

@@ -22,31 +22,31 @@ SHOWN = f"""async (cell) => {{
 STAMPED = """
 import time, json
 stamps = []
-bench.network_panel.drawing.observe(lambda _: stamps.append(time.time()), "document")
+the_lab.network_panel.drawing.observe(lambda _: stamps.append(time.time()), "document")
 """
 REPLANNING = """
 import time, json, copy
 plans = []
 began_s = 0.0
-bench.replanning.switch.value = True
+the_lab.replanning.switch.value = True
 def planned(change):
-    if change["new"] is not None and not bench.bench.plan_is_stale:
+    if change["new"] is not None and not the_lab.lab_state.plan_is_stale:
         plans.append(time.time())
-bench.bench.observe(planned, "plan")
+the_lab.lab_state.observe(planned, "plan")
 def edit(number):
     global began_s
     plans.clear()
-    document = copy.deepcopy(bench.network_panel.drawing.document)
+    document = copy.deepcopy(the_lab.network_panel.drawing.document)
     between = document["between"][number % len(document["between"])]
     between["latency_ms"] = between["latency_ms"] * 1.3 + number
     began_s = time.time()
-    bench.network_panel.drawing.document = document
+    the_lab.network_panel.drawing.document = document
 """
 ASKING = """
 import time, json
 answers = []
 moved_s = 0.0
-panel = bench.what_if_panel
+panel = the_lab.what_if_panel
 panel.answer.observe(lambda _: answers.append(time.time()), "value")
 def move(factor):
     global moved_s
@@ -94,7 +94,7 @@ def gesture(desk: Desk) -> list[Figure]:
 def replan(desk: Desk) -> list[Figure]:
     """64 devices; the latency between two regions changes."""
     desk.open_lab("worldwide")
-    desk.ask("bench.bench.plan = lab.plan(bench.topology, bench.job, seed=0, seconds=2)")
+    desk.ask("the_lab.lab_state.plan = lab.plan(the_lab.topology, the_lab.job, seed=0, seconds=2)")
     desk.ask(REPLANNING)
     desk.settle(2)
     seconds = []
@@ -110,7 +110,7 @@ def replan(desk: Desk) -> list[Figure]:
 def whatif(desk: Desk) -> list[Figure]:
     """The bandwidth slider goes up and down; every place is new to the panel."""
     desk.open_lab("lecture-hall")
-    desk.ask("bench.bench.plan = lab.plan(bench.topology, bench.job, seed=0, seconds=1)")
+    desk.ask("the_lab.lab_state.plan = lab.plan(the_lab.topology, the_lab.job, seed=0, seconds=1)")
     desk.ask(ASKING)
     desk.until("panel.last is not None", patience_s=30)
     desk.settle(2)

@@ -23,7 +23,7 @@ getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)(0)
 EDITING = """
 import asyncio, copy, json
 async def edit(n_edits):
-    drawing = bench.network_panel.drawing
+    drawing = the_lab.network_panel.drawing
     for number in range(n_edits):
         document = copy.deepcopy(drawing.document)
         between = document["between"][number % len(document["between"])]
@@ -66,7 +66,7 @@ def _resident_bytes(desk: Desk, kernel: psutil.Process) -> int:
 
 def _search(desk: Desk, seconds: float) -> None:
     desk.ask(
-        "panel = bench.plan_panel; panel.planner.value = 'evolutionary'; panel.speed.value = 'full speed'; "
+        "panel = the_lab.plan_panel; panel.planner.value = 'evolutionary'; panel.speed.value = 'full speed'; "
         f"panel.seconds.value = {seconds}"
     )
     desk.button("Plan").click()
@@ -115,15 +115,15 @@ def processes(desk: Desk) -> list[Figure]:
 
 def _busy(desk: Desk, doing: str) -> None:
     if doing == "search":
-        desk.ask("bench.plan_panel.seconds.value = 600; bench.plan_panel.planner.value = 'random'")
+        desk.ask("the_lab.plan_panel.seconds.value = 600; the_lab.plan_panel.planner.value = 'random'")
         desk.button("Plan").click()
-        desk.until("bench.plan_panel.search is not None")
+        desk.until("the_lab.plan_panel.search is not None")
         desk.settle()
         return
-    desk.ask("bench.bench.plan = lab.plan(bench.topology, bench.job, seed=0, seconds=0.5)")
-    desk.ask("bench.run_panel.iterations.value = 10_000")
+    desk.ask("the_lab.lab_state.plan = lab.plan(the_lab.topology, the_lab.job, seed=0, seconds=0.5)")
+    desk.ask("the_lab.run_panel.iterations.value = 10_000")
     desk.button("Run").click()
-    desk.until("bench.run_panel.run is not None and len(bench.run_panel.run.losses) > 1")
+    desk.until("the_lab.run_panel.run is not None and len(the_lab.run_panel.run.losses) > 1")
 
 
 def _descendants(kernel: psutil.Process, mark: str) -> list[psutil.Process]:

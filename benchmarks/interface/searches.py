@@ -15,7 +15,7 @@ WATCHED_S, MARGIN_S, SKIPPED = 12.0, 1.0, 0.2
 MARKING = """
 import time, json
 marks = []
-curve = bench.plan_panel.curve
+curve = the_lab.plan_panel.curve
 def mark(_):
     newest = max((rows[-1] for rows in curve.points.values() if len(rows)), key=lambda row: row[0], default=None)
     if newest is not None:
@@ -26,8 +26,8 @@ UNWATCHED = """
 import json, sys, time
 import dtfm_lab as lab
 topology = lab.load_topology(sys.argv[1])
-bench = lab.Lab(topology)
-steps = lab.search(topology, bench.job, planner=sys.argv[2], seed=0, seconds=float(sys.argv[3]))
+the_lab = lab.Lab(topology)
+steps = lab.search(topology, the_lab.job, planner=sys.argv[2], seed=0, seconds=float(sys.argv[3]))
 print(json.dumps([(time.process_time(), step.evaluations) for step in steps]))
 """
 
@@ -41,18 +41,18 @@ def pause(desk: Desk) -> list[Figure]:
     )
     settled_s: dict[str, float] = {}
     unready = []
-    for planner in desk.ask("print(json.dumps(list(bench.plan_panel.planner.options)))"):
+    for planner in desk.ask("print(json.dumps(list(the_lab.plan_panel.planner.options)))"):
         _begin(desk, planner, seconds=600)
         desk.settle(BEFORE_PAUSE_S)
         desk.button("Pause").click()
         clicked_s = desk.page.evaluate("window.clicked_s")
         desk.settle(AFTER_PAUSE_S)
-        if desk.ask("print(json.dumps(bench.plan_panel.search is None))"):
+        if desk.ask("print(json.dumps(the_lab.plan_panel.search is None))"):
             unready.append(planner)  # it had proved its best before anybody could pause it
         else:
             settled_s[planner] = max(0.0, desk.ask("print(marks[-1][0] if marks else 0.0)") - clicked_s)
-        desk.ask("bench.plan_panel.search and bench.plan_panel.search.stop()")
-        desk.until("bench.plan_panel.search is None")
+        desk.ask("the_lab.plan_panel.search and the_lab.plan_panel.search.stop()")
+        desk.until("the_lab.plan_panel.search is None")
     note = ", ".join(f"{planner} {seconds:.2f}" for planner, seconds in settled_s.items())
     if unready:
         note += f"; over before: {', '.join(unready)}"
@@ -68,7 +68,7 @@ def live(desk: Desk) -> list[Figure]:
     counting = Counting(desk, ".dtfm-convergence", "paints", "drawn")
     desk.settle(WATCHED_S - 2 * MARGIN_S)
     rates = counting.rates()
-    desk.until("bench.plan_panel.search is None")
+    desk.until("the_lab.plan_panel.search is None")
     watched = np.array([(cpu_s, priced) for _, cpu_s, priced in desk.ask("print(json.dumps(marks))")])
     share, pace = _same_work(watched, _unwatched())
     what = f"{PLANNER} on {NETWORK}"
@@ -89,7 +89,7 @@ def live(desk: Desk) -> list[Figure]:
 
 def _begin(desk: Desk, planner: str, seconds: float) -> None:
     desk.ask(
-        f"panel = bench.plan_panel; panel.planner.value = {planner!r}; panel.speed.value = 'full speed'; "
+        f"panel = the_lab.plan_panel; panel.planner.value = {planner!r}; panel.speed.value = 'full speed'; "
         f"panel.seconds.value = {seconds}; marks.clear()"
     )
     desk.button("Plan").click()

@@ -13,12 +13,12 @@ from dtfm_lab.cli.options import file_option, json_option, schedule_option
 from dtfm_lab.cli.progress import numbered_progress
 from dtfm_lab.cli.real import shape
 from dtfm_lab.cli.tell import err, print_json, print_table
-from dtfm_lab.domain.links import QUEUEING
+from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.reading import write_text
-from dtfm_lab.planning.tables import plain_rows
-from dtfm_lab.runtime.baselines import BaselineRun, baseline_table
-from dtfm_lab.runtime.launch import RUN_CLOCKS
+from dtfm_lab.planning.explain.tables import plain_rows
+from dtfm_lab.runtime.client.baselines import BaselineRun, baseline_table
+from dtfm_lab.runtime.client.launch import RUN_CLOCKS
 
 
 @cli.command()

@@ -31,7 +31,7 @@ from dtfm_lab.cli.tell_plan import deliver_difference, deliver_explanation, deli
 from dtfm_lab.cli.tell_trace import deliver_trace
 from dtfm_lab.domain.errors import FileError, MissingExtra
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -16,7 +16,7 @@ import psutil
 
 from dtfm_lab.cli.doctor_advice import LAB, advice
 from dtfm_lab.domain.units import format_bytes
-from dtfm_lab.runtime.gpus import PATIENCE_S, NoGpu, driver_gpus
+from dtfm_lab.runtime.client.gpu_inventory import PATIENCE_S, NoGpu, driver_gpus
 
 CUPY = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
 PROBE_S = 90.0
@@ -108,7 +108,7 @@ def _cuda_of_driver() -> str | None:
 
 def _probed() -> dict[str, Any]:
     """What torch and CuPy say of themselves, by a process that loads them."""
-    command = [sys.executable, "-m", "dtfm_lab.runtime.gpu_probe"]
+    command = [sys.executable, "-m", "dtfm_lab.runtime.gpu.gpu_probe"]
     try:
         probe = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S)
         return dict(json.loads(probe.stdout))

@@ -13,9 +13,9 @@ import click
 from dtfm_lab import files, lab
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import COMPRESSIONS
-from dtfm_lab.domain.links import QUEUEING
+from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.synchronisation import synchronisations
+from dtfm_lab.domain.schedule import synchronisations
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation.durations import EFFICIENCY
 from dtfm_lab.simulation.schedules import schedules

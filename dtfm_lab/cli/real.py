@@ -16,11 +16,11 @@ from dtfm_lab.cli.run_display import showing
 from dtfm_lab.cli.tell import err, out
 from dtfm_lab.cli.tell_trace import deliver_trace
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.links import QUEUEING
+from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.files.losses import save_losses
-from dtfm_lab.runtime import telling
-from dtfm_lab.runtime.launch import RUN_CLOCKS, RUNS_ON
-from dtfm_lab.runtime.run import Run
+from dtfm_lab.runtime.client import run_report
+from dtfm_lab.runtime.client.launch import RUN_CLOCKS, RUNS_ON
+from dtfm_lab.runtime.client.run import Run
 
 FAULT = re.compile(r"(kill|pause|resume|slow)\s+(.+?)\s+at\s+(\d+)(?:\s+by\s+(\S+))?")
 FAULT_WANTED = 'wanted such as "kill ada at 2", pause or resume, or "slow ada at 2 by 3"'
@@ -135,4 +135,4 @@ def run_and_tell(
     if losses is not None:
         save_losses(trace, losses)
     if run.text is not None and not as_json:
-        out.print("".join(telling.written(run)))
+        out.print("".join(run_report.written(run)))

@@ -16,8 +16,8 @@ from rich.table import Table
 from dtfm_lab import files
 from dtfm_lab.compare import Comparison, Refit
 from dtfm_lab.compare.refit import in_units
-from dtfm_lab.domain.origin import origin
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.trace import origin
 from dtfm_lab.domain.units import format_bytes, format_s
 
 SUSPECTS_SHOWN = 8

@@ -10,8 +10,8 @@ from dtfm_lab.cli.tell import out, print_json, print_table
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Difference, Explanation
-from dtfm_lab.planning.sentences import counted
-from dtfm_lab.planning.tables import plain_rows
+from dtfm_lab.planning.explain.sentences import counted
+from dtfm_lab.planning.explain.tables import plain_rows
 
 
 def deliver_plan(plan: Plan, output: str | None, as_json: bool) -> None:

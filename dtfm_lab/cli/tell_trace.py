@@ -8,12 +8,11 @@ from pandas import DataFrame
 
 from dtfm_lab import files
 from dtfm_lab.cli.tell import out, print_json, print_table
-from dtfm_lab.domain.chains import CAUSES
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.trace import CAUSES, Trace
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.planning.sentences import counted
-from dtfm_lab.planning.tables import plain_rows
+from dtfm_lab.planning.explain.sentences import counted
+from dtfm_lab.planning.explain.tables import plain_rows
 from dtfm_lab.simulation.memory import MemoryReport
 from dtfm_lab.simulation.schedules import peak_activations
 from dtfm_lab.simulation.sensitivity import TOLD_FROM

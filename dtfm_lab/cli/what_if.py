@@ -12,8 +12,7 @@ from dtfm_lab.cli.options import file_option, json_option, output_option, simula
 from dtfm_lab.cli.progress import numbered_progress
 from dtfm_lab.cli.tell import err
 from dtfm_lab.cli.tell_trace import deliver_schedule, deliver_sensitivity, deliver_simulation, deliver_sweep
-from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.rehearsal import reduced
+from dtfm_lab.domain.plan import Plan, reduced
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.chrome import save_chrome_trace
 from dtfm_lab.files.reading import write_text

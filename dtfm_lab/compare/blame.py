@@ -11,8 +11,7 @@ from dtfm_lab.compare.intervals import half_width
 from dtfm_lab.compare.scene import Scene, owners
 from dtfm_lab.compare.shares import Mask, shares
 from dtfm_lab.compare.waits import waits_of
-from dtfm_lab.domain.causes import weights
-from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.trace import Trace, weights
 from dtfm_lab.domain.units import FloatArray, format_s
 
 NOTABLE = 0.02

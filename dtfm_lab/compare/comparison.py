@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.compare.beside import iteration_error, predicted_by, predicted_iteration_s
+from dtfm_lab.compare.alignment import iteration_error, predicted_by, predicted_iteration_s
 from dtfm_lab.compare.blame import NOBODY, Blame, blame
 from dtfm_lab.compare.drift import Drift, drift
 from dtfm_lab.compare.records import records
 from dtfm_lab.compare.refit import Refit, refit
 from dtfm_lab.compare.scene import ACTION
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.origin import origin
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Lane
-from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.trace import Trace, origin
 from dtfm_lab.domain.units import FloatArray, format_s
 
 SHOWN = 5

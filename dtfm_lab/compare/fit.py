@@ -9,10 +9,10 @@ import numpy as np
 from dtfm_lab.compare.intervals import CONFIDENCE, FEW_ITERATIONS, Estimate, around, estimate
 from dtfm_lab.compare.waits import programs_of
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.messages import message_bytes
+from dtfm_lab.domain.job import message_bytes
+from dtfm_lab.domain.network import LARGEST
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import SENDS, Action, Kind, Lane
-from dtfm_lab.domain.topology import LARGEST
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
 

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.compare.beside import iteration_error
+from dtfm_lab.compare.alignment import iteration_error
 from dtfm_lab.compare.fit import ComputeFit, LinkFit, check_same_plan, fit_computations, fit_links
 from dtfm_lab.compare.intervals import Estimate
-from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.rehearsal import reduced
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan, reduced
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
 from dtfm_lab.domain.units import format_s, to_gbps
 

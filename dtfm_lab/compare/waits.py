@@ -11,8 +11,7 @@ import networkx as nx
 import numpy as np
 
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.program import Programs, lower
-from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Kind
+from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Kind, Programs, lower
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import IntArray
 

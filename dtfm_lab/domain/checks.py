@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from numbers import Integral
 
-from dtfm_lab.domain.device import is_plain, shortened
 from dtfm_lab.domain.errors import JobError
+from dtfm_lab.domain.network import is_plain, shortened
 
 MOST = 10**9
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from dtfm_lab.domain.errors import FileError, UnknownName
-from dtfm_lab.domain.model import ModelSpec, gpt, llama
+from dtfm_lab.domain.job import ModelSpec, gpt, llama
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.files.reading import located, parse
 

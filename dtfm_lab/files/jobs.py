@@ -9,11 +9,9 @@ from typing import Any
 
 import yaml
 
-from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import JobError
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.model import ModelSpec
-from dtfm_lab.domain.presets import JOBS
+from dtfm_lab.domain.job import JOBS, Job, ModelSpec
+from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.files.models import load_model, model_from_section, model_to_section
 from dtfm_lab.files.reading import Section, located, parse, read_mapping, require_version, write_text

@@ -12,8 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from dtfm_lab.domain.errors import FileError, UnknownName
-from dtfm_lab.domain.model import Layer, LayerKind, ModelSpec, estimated_held, gpt, llama
-from dtfm_lab.domain.presets import MODELS
+from dtfm_lab.domain.job import MODELS, Layer, LayerKind, ModelSpec, estimated_held, gpt, llama
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.files.hugging_face import model_from_config
 from dtfm_lab.files.reading import Section, located, parse, read_mapping

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from dtfm_lab.domain.errors import FileError, LabError, PlanError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
-from dtfm_lab.domain.topology import Device, Topology
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_version, write_text
 

@@ -14,8 +14,8 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 
-from dtfm_lab.domain.device import LONGEST_NAME, is_plain, shortened
 from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.domain.network import LONGEST_NAME, is_plain, shortened
 
 T = TypeVar("T")
 

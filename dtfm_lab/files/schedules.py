@@ -13,8 +13,8 @@ import io
 import os
 from pathlib import Path
 
-from dtfm_lab.domain.device import LONGEST_NAME, is_plain, shortened
 from dtfm_lab.domain.errors import FileError, ScheduleError
+from dtfm_lab.domain.network import LONGEST_NAME, is_plain, shortened
 from dtfm_lab.domain.schedule import PASSES, Action, Schedule
 from dtfm_lab.files.reading import read_text, title_of, write_text
 

@@ -21,10 +21,9 @@ from pathlib import Path
 
 import yaml
 
-from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.files.reading import read_mapping, title_of, write_text
 from dtfm_lab.files.topology_arrays import read_arrays, write_arrays
 from dtfm_lab.files.topology_graphs import (

@@ -18,12 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.domain.device import MOST_DEVICES, Device, check_count
 from dtfm_lab.domain.errors import FileError, LabError, TopologyError
-from dtfm_lab.domain.hardware import hardware_fields
-from dtfm_lab.domain.message_times import MOST_TIMES
+from dtfm_lab.domain.network import MOST_DEVICES, MOST_TIMES, Device, Topology, check_count, hardware_fields
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.units import from_gbps, from_ms, to_gbps, to_ms
 from dtfm_lab.files.reading import located, read_bytes, reason_of, title_of, write_bytes
 

@@ -18,9 +18,8 @@ from xml.parsers import expat
 import networkx as nx
 from pydantic import BaseModel, Field
 
-from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import FileError, LabError
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.files.reading import located, parse, read_bytes, reason_of, title_of, write_bytes, write_text
 
 DEEPEST = 50

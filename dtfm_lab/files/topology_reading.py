@@ -17,12 +17,19 @@ from typing import Annotated, Any, NoReturn
 import numpy as np
 from pydantic import Field
 
-from dtfm_lab.domain.device import LONGEST_NAME, MOST_DEVICES, Device, check_count, check_text
 from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.domain.hardware import HARDWARE, hardware_fields
-from dtfm_lab.domain.message_times import check_sizes
+from dtfm_lab.domain.network import (
+    HARDWARE,
+    LONGEST_NAME,
+    MOST_DEVICES,
+    Device,
+    Topology,
+    check_count,
+    check_sizes,
+    check_text,
+    hardware_fields,
+)
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, from_gbps, from_ms
 from dtfm_lab.files.reading import Section, located, parse, require_version
 

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from dtfm_lab.domain.device import check_count, shortened
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology, check_count, shortened
 from dtfm_lab.files.reading import located, read_text, title_of, write_text
 
 MATRICES = ("latency_ms", "bandwidth_gbps")

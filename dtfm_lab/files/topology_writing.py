@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.domain.topology import Device, Topology
+from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, to_gbps, to_ms
 
 Speed = tuple[float, float]

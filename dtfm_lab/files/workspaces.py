@@ -17,14 +17,12 @@ import numpy.typing as npt
 from pydantic import Field
 
 from dtfm_lab.domain.checks import plain
-from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import FileError, JobError, LabError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.links import QUEUEING
+from dtfm_lab.domain.network import QUEUEING, Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Action
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.trace import RunContext, Trace
 from dtfm_lab.files.plans import network_from_mapping, network_to_mapping, plan_from_mapping, plan_to_mapping
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_version, write_text

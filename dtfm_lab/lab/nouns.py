@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from dtfm_lab import files
-from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files.schedules import ENDINGS, load_schedule

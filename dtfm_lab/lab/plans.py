@@ -11,8 +11,8 @@ from pandas import DataFrame
 from dtfm_lab import files, planning
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.lab.nouns import as_plan
 from dtfm_lab.planning import DeviceWorth, Difference, Explanation, PlanStep
 

@@ -13,7 +13,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.lab.nouns import AnySchedule, as_plan, as_schedule
-from dtfm_lab.simulation import fitting
+from dtfm_lab.simulation import memory_advice
 from dtfm_lab.simulation import sensitivity as what_would_help
 from dtfm_lab.simulation import sweeps as what_if
 from dtfm_lab.simulation.durations import EFFICIENCY
@@ -78,7 +78,7 @@ def memory(plan: Plan | str, schedule: AnySchedule | None = None, *, trace: Trac
 
 def advice(plan: Plan | str, schedule: AnySchedule | None = None) -> str:
     """Who lacks memory, how much, and what would fit, in one line; empty where all devices have enough."""
-    return fitting.advice(as_plan(plan), as_schedule(schedule))
+    return memory_advice.advice(as_plan(plan), as_schedule(schedule))
 
 
 def sensitivity(plan: Plan | str, schedule: AnySchedule | None = None, **options: Any) -> DataFrame:

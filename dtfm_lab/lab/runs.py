@@ -14,15 +14,15 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.lab.nouns import AnySchedule, as_plan, as_schedule
 from dtfm_lab.lab.predictions import simulate
-from dtfm_lab.runtime import baselines as measured_baselines
-from dtfm_lab.runtime import launch, scribe, warm
-from dtfm_lab.runtime.baselines import BaselineRun
-from dtfm_lab.runtime.run import Run
+from dtfm_lab.runtime.client import baselines as measured_baselines
+from dtfm_lab.runtime.client import generation_client, launch, preload
+from dtfm_lab.runtime.client.baselines import BaselineRun
+from dtfm_lab.runtime.client.run import Run
 
 
 def warm_up() -> None:
     """Begin to load torch in a process of its own, so that the first run starts at once; returns at once."""
-    warm.warm_up()
+    preload.warm_up()
 
 
 def start(plan: Plan | str, schedule: AnySchedule | None = None, **options: Any) -> Run:
@@ -105,7 +105,7 @@ def write(
     temperature: float = 0.8,
 ) -> str:
     """What the model of a checkpoint writes after a prompt; of a folder of several, that of most iterations."""
-    return scribe.write(checkpoint, prompt, n_bytes, seed=seed, temperature=temperature)
+    return generation_client.write(checkpoint, prompt, n_bytes, seed=seed, temperature=temperature)
 
 
 def compare(predicted: Trace, measured: Trace) -> Comparison:

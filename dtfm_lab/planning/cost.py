@@ -13,8 +13,8 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import CostBreakdown
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.bounds import lower_bound_s
+from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import align, coarsened_weights, pair_costs, price_placement
 from dtfm_lab.planning.path import shortest_path
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning.background_tasks import Errands
 from dtfm_lab.planning.cost import (
     PairCosts,
     align,
@@ -18,7 +19,6 @@ from dtfm_lab.planning.cost import (
     group_costs,
     hop_costs,
 )
-from dtfm_lab.planning.errands import Errands
 from dtfm_lab.planning.path import path_cost, shortest_path
 
 REORDER_UP_TO = 48

@@ -12,14 +12,14 @@ import numpy as np
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.bounds import lower_bound_s
+from dtfm_lab.planning.background_tasks import Errands
+from dtfm_lab.planning.bounds.incremental_bound import RaisedBound
+from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import PairCosts, pair_costs, price_placement
-from dtfm_lab.planning.errands import Errands
 from dtfm_lab.planning.problem import Planner, Problem, canonical_order, planners
-from dtfm_lab.planning.raised import RaisedBound
 
 DEFAULT_SECONDS = 2.0
 PROVEN = 1e-9

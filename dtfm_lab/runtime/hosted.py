@@ -19,9 +19,9 @@ from typing import NoReturn
 
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.files import save_trace
-from dtfm_lab.runtime.export import RunFolder, load_run_folder
-from dtfm_lab.runtime.meeting import Door, come_in, names_of
-from dtfm_lab.runtime.record import Record
+from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.runtime.multihost.export import RunFolder, load_run_folder
+from dtfm_lab.runtime.multihost.rendezvous import Door, come_in, names_of
 
 AS_CREW, AS_WORKER = "--crew", "--worker"
 LEAVE_S = 10.0
@@ -44,7 +44,7 @@ def rank_of(folder: RunFolder, environment: Mapping[str, str]) -> int:
 
 def work(folder: RunFolder, rank: int, local_rank: int) -> NoReturn:
     """Be a worker until the crew says exit; ``local_rank`` counts the workers of this host."""
-    from dtfm_lab.runtime import worker  # with torch, which the first process does not need
+    from dtfm_lab.runtime.worker import worker  # with torch, which the first process does not need
 
     where = f"the crew at {folder.crew_address} port {folder.crew_port}"
     try:
@@ -59,10 +59,10 @@ def work(folder: RunFolder, rank: int, local_rank: int) -> NoReturn:
 
 def lead(folder: RunFolder) -> None:
     """Be the crew of workers that come from elsewhere; commands and events as ``runtime.crew`` has them."""
-    from dtfm_lab.runtime.crew import Crew
-    from dtfm_lab.runtime.pipes import KernelGone, StandardInput, tell
-    from dtfm_lab.runtime.roster import Failed
-    from dtfm_lab.runtime.seats import Seat
+    from dtfm_lab.runtime.coordinator.coordinator import Crew
+    from dtfm_lab.runtime.coordinator.worker_handle import Seat
+    from dtfm_lab.runtime.coordinator.worker_pool import Failed
+    from dtfm_lab.runtime.protocol.json_lines import KernelGone, StandardInput, tell
 
     spec = folder.spec
     commands, crew = StandardInput(), None

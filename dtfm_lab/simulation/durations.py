@@ -6,14 +6,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dtfm_lab.domain.device import Device, as_number, shortened
 from dtfm_lab.domain.errors import JobError, TraceError
-from dtfm_lab.domain.hardware import HARDWARE
-from dtfm_lab.domain.messages import device_gradient_elements
-from dtfm_lab.domain.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT
+from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, device_gradient_elements
+from dtfm_lab.domain.network import HARDWARE, Device, as_number, shortened
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.program import Programs
-from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.domain.schedule import Kind, Programs
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray
 

@@ -9,19 +9,17 @@ from functools import cached_property
 import numpy as np
 
 from dtfm_lab.domain.errors import ScheduleError
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.links import Links
-from dtfm_lab.domain.messages import device_gradient_bytes
+from dtfm_lab.domain.job import Job, device_gradient_bytes
+from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.program import Programs, lower
-from dtfm_lab.domain.schedule import ACROSS_STAGES, Kind, Schedule
+from dtfm_lab.domain.schedule import ACROSS_STAGES, Kind, Programs, Schedule, lower
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.simulation.deadlock import waiting_in_a_circle
 from dtfm_lab.simulation.durations import seconds_of
 from dtfm_lab.simulation.kernels.choice import kernel
 from dtfm_lab.simulation.kernels.events import RECEIVE, SEND
 from dtfm_lab.simulation.structure import Structure, structure
-from dtfm_lab.simulation.stuck import waiting_in_a_circle
 
 
 def programs_of(plan: Plan, schedule: Schedule, *, synchronise: bool = True) -> Programs:

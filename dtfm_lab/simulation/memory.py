@@ -11,16 +11,14 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.program import Programs
+from dtfm_lab.domain.plan import Plan, reduced
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.rehearsal import reduced
-from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.schedule import Programs, Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
+from dtfm_lab.simulation.activation_budget import limits
 from dtfm_lab.simulation.engine import programs_of
-from dtfm_lab.simulation.holdings import Holdings, Rows, Static, holdings, static
-from dtfm_lab.simulation.room import limits
+from dtfm_lab.simulation.memory_intervals import Holdings, Rows, Static, holdings, static
 from dtfm_lab.simulation.schedules import made_for, schedules
 from dtfm_lab.simulation.structure import structure
 

@@ -18,12 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dtfm_lab.domain.device import as_number, shortened
 from dtfm_lab.domain.errors import PlanError
-from dtfm_lab.domain.links import Links
-from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.network import Links, as_number, shortened
+from dtfm_lab.domain.plan import Plan, reduced
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.rehearsal import reduced
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.simulation.durations import EFFICIENCY, analytic
 from dtfm_lab.simulation.engine import Played, Scene, programs_of

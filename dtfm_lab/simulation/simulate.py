@@ -12,11 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.links import Links
-from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.rehearsal import reduced
+from dtfm_lab.domain.network import Links, shortened
+from dtfm_lab.domain.plan import Plan, reduced
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
 from dtfm_lab.simulation.durations import EFFICIENCY, analytic, peak_of

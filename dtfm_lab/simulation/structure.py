@@ -12,8 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dtfm_lab.domain.program import Programs, Step
-from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Kind
+from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Kind, Programs, Step
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.kernels.events import COMPUTATION, RECEIVE, SEND
 

@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.domain.device import as_number, shortened
 from dtfm_lab.domain.errors import LabError, PlanError
-from dtfm_lab.domain.links import QUEUEING
+from dtfm_lab.domain.network import QUEUEING, as_number, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.simulation.memory import memory
+from dtfm_lab.simulation.process_pool import shared_out
 from dtfm_lab.simulation.schedules import peak_activations, schedules
-from dtfm_lab.simulation.sharing import shared_out
 from dtfm_lab.simulation.simulate import simulate
 
 OF_THE_JOB = (

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import plotly.io as pio
 
 from dtfm_lab import figures
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
 
 
@@ -22,9 +22,9 @@ class AsFigure:
     """
 
     def __init__(
-        self, make: Callable[[], go.Figure | None], bench: Bench | None, complain: Callable[[str], None]
+        self, make: Callable[[], go.Figure | None], lab_state: LabState | None, complain: Callable[[str], None]
     ) -> None:
-        self._make, self._bench, self._complain = make, bench, complain
+        self._make, self._lab_state, self._complain = make, lab_state, complain
         self.figure: go.Figure | None = None
         self.button = w.Button(
             description="As figure",
@@ -50,7 +50,7 @@ class AsFigure:
         if made is None:
             self._complain("there is nothing to draw as a figure yet")
             return
-        self.figure = figures.theme(made, dark=self._bench is not None and self._bench.dark)
+        self.figure = figures.theme(made, dark=self._lab_state is not None and self._lab_state.dark)
         # not ``display`` inside the output: what a task displays is not captured, the cell is long over
         data = pio.renderers["plotly_mimetype"].to_mimebundle(self.figure.to_dict())
         words = figures.alt_text(self.figure)

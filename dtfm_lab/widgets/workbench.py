@@ -13,27 +13,27 @@ import ipywidgets as w
 from dtfm_lab import lab
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.figures.network import count
+from dtfm_lab.figures.maps.network import count
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
-from dtfm_lab.widgets.desk.as_python import cells
-from dtfm_lab.widgets.desk.as_python_view import AsPythonView
-from dtfm_lab.widgets.desk.autosave import Autosave, autosave_path
-from dtfm_lab.widgets.desk.desk_view import Desk
-from dtfm_lab.widgets.desk.section import Section
-from dtfm_lab.widgets.desk.states import WATCHED, states
-from dtfm_lab.widgets.desk.workspace import Workspace, put, state_of
 from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.network_panel import NetworkPanel
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 from dtfm_lab.widgets.planner.replanning import Replanning
 from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
+from dtfm_lab.widgets.shell.as_python import cells
+from dtfm_lab.widgets.shell.as_python_view import AsPythonView
+from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
+from dtfm_lab.widgets.shell.desk_view import Desk
+from dtfm_lab.widgets.shell.section import Section
+from dtfm_lab.widgets.shell.states import WATCHED, states
+from dtfm_lab.widgets.shell.workspace import Workspace, put, state_of
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 
 
@@ -61,15 +61,15 @@ class Lab(w.VBox):
             job = lab.load_job(job)
         elif job is None and network is not None:
             job = lab.default_job(network)
-        self.bench = Bench()
-        self.network_panel = NetworkPanel(self.bench, network)
-        self.plan_panel = PlanPanel(self.bench, job)
-        self.groups_panel = GroupsPanel(self.bench)
-        self.replanning = Replanning(self.bench)
-        self.schedule_panel = SchedulePanel(self.bench)
-        self.what_if_panel = WhatIfPanel(self.bench)
-        self.run_panel = RunPanel(self.bench, self.schedule_panel)
-        self.compare_panel = ComparePanel(self.bench, self.plan_panel.redo)
+        self.lab_state = LabState()
+        self.network_panel = NetworkPanel(self.lab_state, network)
+        self.plan_panel = PlanPanel(self.lab_state, job)
+        self.groups_panel = GroupsPanel(self.lab_state)
+        self.replanning = Replanning(self.lab_state)
+        self.schedule_panel = SchedulePanel(self.lab_state)
+        self.what_if_panel = WhatIfPanel(self.lab_state)
+        self.run_panel = RunPanel(self.lab_state, self.schedule_panel)
+        self.compare_panel = ComparePanel(self.lab_state, self.plan_panel.redo)
         self.panels = {
             "network": self.network_panel,
             "plan": self.plan_panel,
@@ -80,21 +80,21 @@ class Lab(w.VBox):
             "run": self.run_panel,
             "compare": self.compare_panel,
         }
-        self.workspace = Workspace(self.bench, self.panels)
+        self.workspace = Workspace(self.lab_state, self.panels)
         self.as_python = AsPythonView(self._cells)
         self.autosave = Autosave(autosave_path(), self._write, self._read) if autosave else None
         self.sections = self._sections()
         self.desk = Desk()
-        self.desk.observe(lambda change: self.bench.set_trait("dark", change["new"]), "dark")
-        self.bench.observe(lambda _: self._complain(), ["message", "step"])
-        self.bench.observe(lambda _: self._tell(), [*WATCHED, "busy"])
+        self.desk.observe(lambda change: self.lab_state.set_trait("dark", change["new"]), "dark")
+        self.lab_state.observe(lambda _: self._complain(), ["message", "step"])
+        self.lab_state.observe(lambda _: self._tell(), [*WATCHED, "busy"])
         self._tell()
         kept = [] if self.autosave is None else [self.autosave.view]
         head = [w.HTML(f"<style>{markup.CSS}</style>"), self.workspace.view, *kept, self.desk]
         super().__init__([*head, *self.sections, self.as_python])
         self.add_class("dtfm-lab")
         if self.autosave is not None:
-            self.bench.observe(lambda _: self.autosave.changed(), WATCHED)
+            self.lab_state.observe(lambda _: self.autosave.changed(), WATCHED)
             self.network_panel.drawing.observe(lambda _: self.autosave.changed(), "document")
             self.what_if_panel.pins.table.observe(lambda _: self.autosave.changed(), "children")
 
@@ -115,45 +115,45 @@ class Lab(w.VBox):
     def _cells(self) -> list[str]:
         options = self.run_panel.options.chosen(self.run_panel.iterations.value)
         what_if = self.what_if_panel
-        return cells(self.bench, what_if=what_if.setting, pins=what_if.pins.pins, run=options)
+        return cells(self.lab_state, what_if=what_if.setting, pins=what_if.pins.pins, run=options)
 
     def _write(self, path: Path) -> Callable[[], object]:
-        return partial(save_workspace, state_of(self.bench, self.panels), path)
+        return partial(save_workspace, state_of(self.lab_state, self.panels), path)
 
     async def _read(self, path: Path) -> None:
-        put(await asyncio.to_thread(load_workspace, path), self.bench, self.panels)
+        put(await asyncio.to_thread(load_workspace, path), self.lab_state, self.panels)
 
     @property
     def topology(self) -> Topology | None:
-        return self.bench.topology
+        return self.lab_state.topology
 
     @property
     def job(self) -> Job | None:
-        return self.bench.job
+        return self.lab_state.job
 
     @property
     def plan(self) -> Plan | None:
-        return self.bench.plan
+        return self.lab_state.plan
 
     @property
     def predicted(self) -> Trace | None:
-        return self.bench.predicted
+        return self.lab_state.predicted
 
     @property
     def measured(self) -> Trace | None:
-        return self.bench.measured
+        return self.lab_state.measured
 
     @property
     def comparison(self) -> Comparison | None:
-        return self.bench.comparison
+        return self.lab_state.comparison
 
     def _complain(self) -> None:
         for section in self.sections:
-            section.complain(self.bench.message if section.name == self.bench.step else "")
+            section.complain(self.lab_state.message if section.name == self.lab_state.step else "")
 
     def _tell(self) -> None:
         """The state of every step, here and in the bar."""
-        known, busy = states(self.bench), self.bench.busy
+        known, busy = states(self.lab_state), self.lab_state.busy
         first = True  # what rests on something stale cannot be mended before that is
         for section in self.sections:
             section.show(known[section.name], can_redo=first and section.name not in busy)

@@ -42,11 +42,11 @@ def test_a_long_search_is_read_on_a_logarithmic_axis(page, open_notebook):
 
 PANEL = """
 import time
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 import dtfm_lab as lab
-bench = Bench(topology=lab.load_topology("volunteers"))
-panel = PlanPanel(bench, lab.load_job("dtfm-gpt3-xl", n_stages=4, n_replicas=6))
+the_lab = LabState(topology=lab.load_topology("volunteers"))
+panel = PlanPanel(the_lab, lab.load_job("dtfm-gpt3-xl", n_stages=4, n_replicas=6))
 panel.seconds.value, panel.speed.value = 60, "full speed"
 panel.view
 """
@@ -84,7 +84,7 @@ def test_a_search_that_runs_is_drawn_pauses_and_ends_with_a_plan(page, open_note
     page.wait_for_timeout(700)
     assert page.locator(".dtfm-convergence .dtfm-caption").first.inner_text() == seen
     page.get_by_role("button", name="Stop").click()
-    eventually(page, "bench.plan is not None", True)
+    eventually(page, "the_lab.plan is not None", True)
 
 
 def test_a_race_is_run_and_a_plan_taken_over(page, open_notebook, eventually):
@@ -95,4 +95,4 @@ def test_a_race_is_run_and_a_plan_taken_over(page, open_notebook, eventually):
     page.locator("button.mod-primary", has_text="Race").click()
     page.get_by_text("over after").first.wait_for(timeout=60_000)
     page.get_by_role("button", name="Take this plan").nth(1).click()
-    eventually(page, "bench.plan.planner", "dtfm")
+    eventually(page, "the_lab.plan.planner", "dtfm")

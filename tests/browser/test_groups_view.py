@@ -18,16 +18,16 @@ groups
 """
 PANEL = """
 import dtfm_lab as lab
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
 topology = lab.load_topology("lecture-hall")
 names = topology.names
 job = lab.load_job("tiny", n_stages=3, n_replicas=2)
-bench = Bench()
-panel = GroupsPanel(bench)
+the_lab = LabState()
+panel = GroupsPanel(the_lab)
 panel.view
 """
-PLAN = "plan = bench.plan = lab.evaluate(topology, job, stages=[names[0:2], names[2:4], names[4:6]])"
+PLAN = "plan = the_lab.plan = lab.evaluate(topology, job, stages=[names[0:2], names[2:4], names[4:6]])"
 
 
 def middle(page, selector):
@@ -77,26 +77,26 @@ def test_a_person_steps_through_drags_a_device_and_takes_it_back(page, open_note
     page.mouse.move(*end, steps=4)
     expect(page.locator(".dtfm-groups .dtfm-tooltip")).to_contain_text(f"with {other}: ")
     page.mouse.up()
-    eventually(page, "bench.plan is not plan", True)
-    eventually(page, f"{first!r} in bench.plan.stages[2] and {other!r} in bench.plan.stages[0]", True)
+    eventually(page, "the_lab.plan is not plan", True)
+    eventually(page, f"{first!r} in the_lab.plan.stages[2] and {other!r} in the_lab.plan.stages[0]", True)
     page.get_by_text(f"By hand, {first} and {other} exchanged").wait_for()
     page.get_by_role("button", name="Undo").click()
-    eventually(page, "bench.plan is plan", True)
+    eventually(page, "the_lab.plan is plan", True)
 
     page.mouse.click(*middle(page, f'[data-device="{first}"] circle'))
-    eventually(page, "bench.selected", (first,))
+    eventually(page, "the_lab.selected", (first,))
     expect(page.locator(".dtfm-why")).to_contain_text(f"{first} serves stage 0")
     expect(page.locator(".dtfm-groups-side h4")).to_have_text(first)
     page.locator(".dtfm-groups-panel button", has_text=re.compile(r"^\s*Move\s*$")).click()
-    eventually(page, "bench.plan is not plan", True)
+    eventually(page, "the_lab.plan is not plan", True)
     page.locator(".dtfm-groups").focus()
     page.keyboard.press("Control+z")
-    eventually(page, "bench.plan is plan", True)
+    eventually(page, "the_lab.plan is plan", True)
 
     page.get_by_role("button", name="(e) path").click()
     page.get_by_role("button", name="Stage 1 to stage 2").locator(".hit").click()
     eventually(page, "panel.groups.selected_edge", 1)
-    eventually(page, "bench.selected_link == tuple(panel.groups.matchings[1][0][:2])", True)
+    eventually(page, "the_lab.selected_link == tuple(panel.groups.matchings[1][0][:2])", True)
     expect(page.locator(".dtfm-why")).to_contain_text("The hop from stage 1 to 2")
 
 

@@ -11,7 +11,7 @@ def test_notebook_7_shows_the_lab_and_plans(page, open_notebook, ask_kernel, eve
     open_notebook(page, ["import dtfm_lab as lab\nbench = lab.Lab('lecture-hall')\nbench"], ui="notebooks")
     page.locator(".dtfm-lab .dtfm-editor canvas").first.wait_for(timeout=90_000)
     page.locator(".dtfm-lab button.jupyter-button", has_text=re.compile(r"^\s*Plan\s*$")).last.click()
-    eventually(page, "bench.plan is not None", True, patience_s=30)
+    eventually(page, "the_lab.plan is not None", True, patience_s=30)
     page.wait_for_selector(".dtfm-lab .dtfm-gantt:not([data-predicted='0'])", timeout=30_000)
     width = page.locator(".dtfm-lab").first.bounding_box()["width"]
     assert width > 900, "the notebook's full width"

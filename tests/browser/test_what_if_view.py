@@ -10,23 +10,23 @@ CELL = """
 import ipywidgets as w
 import dtfm_lab as lab
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.desk.as_python import cells
-from dtfm_lab.widgets.desk.as_python_view import AsPythonView
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.shell.as_python import cells
+from dtfm_lab.widgets.shell.as_python_view import AsPythonView
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
-from dtfm_lab.widgets.desk.workspace import Workspace
+from dtfm_lab.widgets.shell.workspace import Workspace
 
-bench = Bench()
-panel = WhatIfPanel(bench)
-row = Workspace(bench, {"what_if": panel})
-code = AsPythonView(lambda: cells(bench, what_if=panel.setting, pins=panel.pins.pins))
+the_lab = LabState()
+panel = WhatIfPanel(the_lab)
+row = Workspace(the_lab, {"what_if": panel})
+code = AsPythonView(lambda: cells(the_lab, what_if=panel.setting, pins=panel.pins.pins))
 box = w.VBox([w.HTML(f"<style>{markup.CSS}</style>"), row.view, panel.view, code])
 box.add_class("dtfm-lab")
 box
 """
 PLANNED = """
 plan = lab.plan(lab.load_topology("lecture-hall"), lab.load_job("tiny"), steps=3)
-bench.topology, bench.job, bench.plan = plan.topology, plan.job, plan
+the_lab.topology, the_lab.job, the_lab.plan = plan.topology, plan.job, plan
 """
 
 

@@ -11,8 +11,8 @@ from dtfm_lab import lab
 from dtfm_lab.cli import real, run_display
 from dtfm_lab.cli.real import Disturbance, disturb
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.runtime.record import Record
-from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
 
 PLAN = lab.evaluate(

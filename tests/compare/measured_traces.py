@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dtfm_lab.domain.links import Links
+from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files import load_job, load_topology
 from dtfm_lab.planning.evaluate import evaluate

@@ -12,7 +12,7 @@ from measured_traces import lecture_hall_plan, measured, with_factor
 from dtfm_lab.compare import compare
 from dtfm_lab.compare.intervals import estimate
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.rehearsal import rehearse
+from dtfm_lab.domain.plan import rehearse
 from dtfm_lab.domain.schedule import RECEIVES, SENDS
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation.simulate import simulate
@@ -141,7 +141,7 @@ def test_on_real_links_messages_of_two_sizes_give_both():
 
 
 def replace_tied(model):
-    from dtfm_lab.domain.model import gpt
+    from dtfm_lab.domain.job import gpt
 
     return gpt(
         n_layers=model.n_blocks, d_model=model.d_model, n_heads=model.n_heads, seq_len=model.seq_len,

@@ -7,15 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtfm_lab.domain.causes import PATH
-from dtfm_lab.domain.chains import CAUSES
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.model import gpt
+from dtfm_lab.domain.job import Job, gpt
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, PASSES, Action
-from dtfm_lab.domain.topology import Topology
-from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
+from dtfm_lab.domain.trace import CAUSES, PATH, ComputeTime, RunContext, Trace
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.simulate import simulate

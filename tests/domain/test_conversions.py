@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtfm_lab.domain.device import MOST_DEVICES
 from dtfm_lab.domain.errors import LabError, TopologyError
-from dtfm_lab.domain.topology import Device, Topology
+from dtfm_lab.domain.network import MOST_DEVICES, Device, Topology
 
 
 def network(seed: int = 0, n: int = 4) -> Topology:

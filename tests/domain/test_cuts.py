@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.model import LayerKind, gpt
+from dtfm_lab.domain.job import Job, LayerKind, gpt
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.files import load_job, override
 
 cuts = st.lists(st.integers(1, 5), min_size=1, max_size=5).map(tuple)

@@ -3,8 +3,7 @@
 import pytest
 
 from dtfm_lab.domain.errors import UnknownName
-from dtfm_lab.domain.hardware import HARDWARE, hardware_fields
-from dtfm_lab.domain.topology import Device
+from dtfm_lab.domain.network import HARDWARE, Device, hardware_fields
 
 GPUS = sorted(set(HARDWARE) - {"laptop", "Raspberry Pi"})
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import UnknownName
-from dtfm_lab.domain.links import IncomingCard, Links, Passage
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import IncomingCard, Links, Passage, Topology
 
 messages = st.lists(st.tuples(st.integers(0, 2), st.floats(0, 10), st.floats(0, 10), st.booleans()), max_size=12)
 

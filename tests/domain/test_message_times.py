@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.domain.links import QUEUEING, Links
-from dtfm_lab.domain.topology import Device, Topology
+from dtfm_lab.domain.network import QUEUEING, Device, Links, Topology
 
 seeds = st.integers(0, 10_000)
 sizes = st.floats(0, 1e7)

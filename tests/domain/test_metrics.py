@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from dtfm_lab.domain.metrics import metrics
 from dtfm_lab.domain.schedule import Action, Kind
-from dtfm_lab.domain.trace import RunContext, Span, Trace
+from dtfm_lab.domain.trace import RunContext, Span, Trace, metrics
 
 KNOWN = RunContext(
     source="simulated",

@@ -5,12 +5,20 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import JobError, UnknownName
-from dtfm_lab.domain.job import BYTES_PER_ELEMENT, COMPRESSIONS, INT8_BLOCK, Job, compressed_bytes
-from dtfm_lab.domain.messages import device_gradient_bytes, device_gradient_elements, message_bytes
-from dtfm_lab.domain.model import gpt
-from dtfm_lab.domain.presets import JOBS, MODELS
-from dtfm_lab.domain.program import Step, lower
-from dtfm_lab.domain.schedule import SENDS, Action, Kind, Schedule
+from dtfm_lab.domain.job import (
+    BYTES_PER_ELEMENT,
+    COMPRESSIONS,
+    INT8_BLOCK,
+    JOBS,
+    MODELS,
+    Job,
+    compressed_bytes,
+    device_gradient_bytes,
+    device_gradient_elements,
+    gpt,
+    message_bytes,
+)
+from dtfm_lab.domain.schedule import SENDS, Action, Kind, Schedule, Step, lower
 
 SMALL = gpt(n_layers=6, d_model=8, n_heads=2, seq_len=4, vocab_size=10)
 COPY = SMALL.vocab_size * SMALL.d_model

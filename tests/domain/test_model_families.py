@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import JobError, UnknownName
-from dtfm_lab.domain.model import BYTES_PER_ELEMENT, Layer, LayerKind, estimated_held, gpt, llama
-from dtfm_lab.domain.presets import MODELS
+from dtfm_lab.domain.job import BYTES_PER_ELEMENT, MODELS, Layer, LayerKind, estimated_held, gpt, llama
 
 SMALL = {"n_layers": 3, "d_model": 24, "n_heads": 4, "seq_len": 5, "vocab_size": 11}
 CHECKPOINTS = {

@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dtfm_lab.domain.faults import Rehearsed
-from dtfm_lab.domain.origin import origin
-from dtfm_lab.domain.trace import RunContext
+from dtfm_lab.domain.trace import Rehearsed, RunContext, origin
 
 MEASURED = RunContext(source="measured", clock="paced", schedule="1f1b", links="emulated", devices=(("a",), ("b",)))
 

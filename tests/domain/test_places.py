@@ -1,6 +1,6 @@
 import pytest
 
-from dtfm_lab.domain.places import find_place, place_names
+from dtfm_lab.domain.network import find_place, place_names
 from dtfm_lab.files import load_topology
 
 AWS_CITIES = [

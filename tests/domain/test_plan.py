@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
-from dtfm_lab.domain.topology import Topology
 
 
 def made(grid, n_devices=7, group_s=(1.0, 3.0), hop_s=(0.5,), lower_bound_s=2.8) -> Plan:

@@ -8,9 +8,18 @@ from hypothesis import strategies as st
 from test_schedule import shuffled
 
 from dtfm_lab.domain.errors import ScheduleError
-from dtfm_lab.domain.program import Programs, lower
-from dtfm_lab.domain.schedule import COMPUTE, PASSES, RECEIVES, SENDS, Action, Kind, Schedule
-from dtfm_lab.domain.synchronisation import synchronisations
+from dtfm_lab.domain.schedule import (
+    COMPUTE,
+    PASSES,
+    RECEIVES,
+    SENDS,
+    Action,
+    Kind,
+    Programs,
+    Schedule,
+    lower,
+    synchronisations,
+)
 
 REGIONS = ("", "Tokyo", "Seoul")
 TIED = {Kind.SEND_E, Kind.RECV_E}

@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, PlanError, TraceError
-from dtfm_lab.domain.faults import Rehearsed
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.model import LayerKind, gpt
-from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.rehearsal import largest_shape, reduced, rehearse, sentence
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.job import Job, LayerKind, gpt
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan, largest_shape, reduced, rehearse
+from dtfm_lab.domain.trace import Rehearsed
 
 sizes = st.tuples(st.integers(1, 5), st.integers(1, 4))
 
@@ -96,7 +94,7 @@ def test_what_is_no_number_of_workers_is_refused(workers, says):
     ],
 )
 def test_a_part_is_told_in_a_sentence(kept, said):
-    assert sentence(kept) == said
+    assert kept.sentence == said
 
 
 def test_a_part_of_another_plan_is_refused_in_one_line():

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from test_schedule import shuffled
 
 from dtfm_lab.domain.errors import UnknownName
-from dtfm_lab.domain.program import Programs, Step, lower
-from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, SENDS, Action, Kind
-from dtfm_lab.domain.synchronisation import synchronisations
+from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, SENDS, Action, Kind, Programs, Step, lower, synchronisations
 
 names = st.sampled_from(sorted(synchronisations))
 regions = st.lists(st.sampled_from(["", "Tokyo", "Seoul", "Oregon"]), min_size=1, max_size=9).map(tuple)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import LabError, TopologyError, UnknownName
-from dtfm_lab.domain.topology import Device, Topology
+from dtfm_lab.domain.network import Device, Topology
 
 seeds = st.integers(0, 10_000)
 

@@ -9,7 +9,7 @@ import pytest
 
 from dtfm_lab import figures
 from dtfm_lab.compare import compare
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import search
 from dtfm_lab.simulation.memory import memory

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.figures.baselines import baselines
+from dtfm_lab.figures.results.baselines import baselines
 from dtfm_lab.figures.theme import alt_text
-from dtfm_lab.runtime.baselines import COLUMNS, COUNTS, SECONDS
+from dtfm_lab.runtime.client.baselines import COLUMNS, COUNTS, SECONDS
 
 NO_RUN = "job a<b>: its micro-batches, 1 in all, cannot be shared out evenly to 2 of 8 devices or more; wanted another"
 

@@ -7,7 +7,7 @@ import pytest
 
 from dtfm_lab import figures
 from dtfm_lab.compare import compare
-from dtfm_lab.domain.faults import Rehearsed
+from dtfm_lab.domain.trace import Rehearsed
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 

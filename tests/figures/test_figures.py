@@ -15,7 +15,7 @@ from dtfm_lab import figures
 from dtfm_lab.compare import compare
 from dtfm_lab.domain.errors import PlanError, TraceError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate

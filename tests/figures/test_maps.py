@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from dtfm_lab import figures
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.places import find_place, place_names
-from dtfm_lab.domain.topology import Topology
-from dtfm_lab.figures.atlas import COAST_PX, POINTS_PX, atlas
-from dtfm_lab.figures.layout import cluster
-from dtfm_lab.figures.spread import apart
-from dtfm_lab.figures.world import flight, land, land_rings, plane, view_of
+from dtfm_lab.domain.network import Topology, find_place, place_names
+from dtfm_lab.figures.maps.atlas import COAST_PX, POINTS_PX, atlas
+from dtfm_lab.figures.maps.layout import cluster
+from dtfm_lab.figures.maps.spread import apart
+from dtfm_lab.figures.maps.world import flight, land, land_rings, plane, view_of
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate
 

@@ -9,7 +9,7 @@ from drawn import lines, said_all_along
 from dtfm_lab import figures
 from dtfm_lab.domain.errors import PlanError, UnknownName
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import format_s, to_gbps
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate

@@ -164,7 +164,7 @@ def test_a_limit_far_above_does_not_press_the_curves_flat(small_plan):
 
 
 def test_a_long_timeline_keeps_its_peak(small_plan, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("dtfm_lab.figures.memory_over_time"), "MOST_POINTS", 5)
+    monkeypatch.setattr(importlib.import_module("dtfm_lab.figures.timeline.memory_over_time"), "MOST_POINTS", 5)
     report = memory(small_plan, "gpipe")
     figure = figures.memory_over_time(report, devices=["ada"])
     [activations] = [trace for trace in figure.data if trace.name == "activations"]

@@ -8,9 +8,7 @@ import pytest
 import yaml
 
 from dtfm_lab.domain.errors import FileError, JobError, LabError, UnknownName
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.model import gpt, llama
-from dtfm_lab.domain.presets import GPT3_XL, JOBS, MODELS, TINY
+from dtfm_lab.domain.job import GPT3_XL, JOBS, MODELS, TINY, Job, gpt, llama
 from dtfm_lab.files import job_names, load_job, override, save_job
 from dtfm_lab.files.jobs import job_from_mapping
 from dtfm_lab.files.reading import dump, parse

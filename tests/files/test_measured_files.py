@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology, save_topology
 from dtfm_lab.files.plans import plan_from_mapping, plan_to_mapping
 from dtfm_lab.planning.evaluate import evaluate

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import FileError, JobError, LabError, UnknownName
-from dtfm_lab.domain.model import gpt, llama
-from dtfm_lab.domain.presets import JOBS, MODELS
+from dtfm_lab.domain.job import JOBS, MODELS, gpt, llama
 from dtfm_lab.files import load_plan, load_topology, save_plan
 from dtfm_lab.files.hugging_face import model_from_config
 from dtfm_lab.files.jobs import load_job

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.domain.topology import Device, Topology
 from dtfm_lab.domain.trace import ComputeTime, Trace
 from dtfm_lab.files import load_job, load_plan, load_topology, load_trace, save_plan, save_trace
 from dtfm_lab.files.plans import plan_from_mapping, plan_to_mapping

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import FileError, LabError, TopologyError, UnknownName
-from dtfm_lab.domain.hardware import HARDWARE
-from dtfm_lab.domain.topology import Device, Topology
+from dtfm_lab.domain.network import HARDWARE, Device, Topology
 from dtfm_lab.files import (
     load_topology,
     save_topology,

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtfm_lab.domain.device import MOST_DEVICES
 from dtfm_lab.domain.errors import FileError, LabError, TopologyError, UnknownName
-from dtfm_lab.domain.topology import Device, Topology
+from dtfm_lab.domain.network import MOST_DEVICES, Device, Topology
 from dtfm_lab.files import load_topology, save_topology, topology_endings, topology_to_mapping
 from dtfm_lab.files.topology_arrays import LARGEST_BYTES
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 
 KINDS = ("uniform", "jittered", "clustered", "geometric", "thin link", "islands", "one terrible")
 SHAPES = (

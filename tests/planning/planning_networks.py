@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import pair_costs, total_costs
 from dtfm_lab.planning.problem import Problem

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_networks import KINDS, network, optimum_s, renumbered
 
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.presets import JOBS
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.job import JOBS, Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology
-from dtfm_lab.planning import lower_bound_s, rising
-from dtfm_lab.planning.bounds import bound_of_pairs
+from dtfm_lab.planning import lower_bound_s
+from dtfm_lab.planning.bounds import bound_search
+from dtfm_lab.planning.bounds.exhaustive import optimum
+from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs
 from dtfm_lab.planning.cost import pair_costs
-from dtfm_lab.planning.exhaustive import optimum
 
 SHAPES = [(8, 2, 4), (8, 4, 2), (8, 8, 1), (8, 1, 8), (7, 3, 2), (7, 2, 3), (6, 2, 2), (6, 4, 1), (5, 1, 3), (6, 3, 2)]
 
@@ -67,9 +67,9 @@ def test_a_device_that_can_stay_idle_does_not_raise_the_bound():
 def test_a_bound_on_many_devices_stays_valid_with_coarser_levels(monkeypatch):
     topology, job = network("geometric", 8, 3), Job.from_bytes(4, 2, 1e8, 2e8)
     optimum = optimum_s(topology, job)
-    monkeypatch.setattr("dtfm_lab.planning.bounds.WORK", 1)
-    monkeypatch.setattr("dtfm_lab.planning.bounds.MAX_BUDGETS", 3)
-    monkeypatch.setattr("dtfm_lab.planning.bounds._lengths", lambda *_: [1, 3])
+    monkeypatch.setattr("dtfm_lab.planning.bounds.lower_bound.WORK", 1)
+    monkeypatch.setattr("dtfm_lab.planning.bounds.lower_bound.MAX_BUDGETS", 3)
+    monkeypatch.setattr("dtfm_lab.planning.bounds.lower_bound._lengths", lambda *_: [1, 3])
     lower_bound_s.cache_clear()
     assert 0 < lower_bound_s(topology, job) <= optimum
 
@@ -92,9 +92,9 @@ def test_a_bound_that_rises_never_passes_the_optimum(i, loose):
     pair, shape = pair_costs(topology, job), (job.n_stages, job.n_replicas)
     best_s = optimum(pair, *shape)[1]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rising, "candidate_groups", lambda *_: None)  # else all chains would be tried
-        patch.setattr(rising, "EFFORTS", ((0.0, 0, 0.1), (0.05, 2, 0.05)))
-        told = list(islice(rising.rising_bounds(pair, *shape, best_s * loose), 60))
+        patch.setattr(bound_search, "candidate_groups", lambda *_: None)  # else all chains would be tried
+        patch.setattr(bound_search, "EFFORTS", ((0.0, 0, 0.1), (0.05, 2, 0.05)))
+        told = list(islice(bound_search.rising_bounds(pair, *shape, best_s * loose), 60))
     assert told[0] == pytest.approx(bound_of_pairs(pair, *shape))
     assert told == sorted(told)
     assert told[-1] <= best_s * (1 + 1e-8)
@@ -104,19 +104,19 @@ def test_a_bound_that_rises_never_passes_the_optimum(i, loose):
 def test_the_bound_of_irregular_networks_rises(name, least):
     topology, job, best_s = reference(name)
     pair = pair_costs(topology, job)
-    told = islice(rising.rising_bounds(pair, job.n_stages, job.n_replicas, best_s), 1000)
+    told = islice(bound_search.rising_bounds(pair, job.n_stages, job.n_replicas, best_s), 1000)
     assert next(told) < least * best_s
     assert least * best_s < next(bound_s for bound_s in told if bound_s > least * best_s) <= best_s
 
 
 def test_the_placement_known_of_sixteen_devices_in_eight_cities_is_the_best():
     topology, job, best_s = reference("cities16")
-    *_, last = rising.rising_bounds(pair_costs(topology, job), job.n_stages, job.n_replicas, best_s * (1 + 1e-9))
+    *_, last = bound_search.rising_bounds(pair_costs(topology, job), job.n_stages, job.n_replicas, best_s * (1 + 1e-9))
     assert last == pytest.approx(best_s, rel=1e-8)
 
 
 def test_equal_arguments_give_equal_steps():
     topology, job, best_s = reference("thinlink48")
     pair = pair_costs(topology, job)
-    one, other = (list(islice(rising.rising_bounds(pair, 6, 8, best_s), 60)) for _ in range(2))
+    one, other = (list(islice(bound_search.rising_bounds(pair, 6, 8, best_s), 60)) for _ in range(2))
     assert one == other

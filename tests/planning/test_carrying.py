@@ -10,7 +10,7 @@ from planning_networks import KINDS, network
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import carried_over, evaluate, plan, search
 
 JOB = Job.from_bytes(3, 4, 1e9, 5e8)

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_networks import KINDS, network, renumbered
 
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.presets import JOBS
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.job import JOBS, Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate
 from dtfm_lab.planning.cost import align, bottleneck_matching, coarsened_weights, pair_costs, price_placement

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_networks import KINDS, network
 
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.presets import JOBS
+from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import diff, evaluate, price_placement
 

@@ -8,16 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_networks import network
 
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.presets import JOBS
+from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import plan, planners, search
-from dtfm_lab.planning.bounds import bound_of_pairs
+from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs
 from dtfm_lab.planning.cost import coarsened_weights, group_costs, pair_costs
 from dtfm_lab.planning.kernels import cyclic, draw, partition
 from dtfm_lab.planning.path import path_cost, shortest_path
 from dtfm_lab.planning.planners.dtfm import GENES, POPULATION
-from dtfm_lab.planning.population import Individual, diversity
+from dtfm_lab.planning.planners.population import Individual, diversity
 from dtfm_lab.planning.problem import Problem
 
 DTFM = JOBS["dtfm-gpt3-xl"]

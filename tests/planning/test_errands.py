@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from dtfm_lab.planning.errands import Errands
+from dtfm_lab.planning.background_tasks import Errands
 
 
 def busy_until(heard: threading.Event) -> str:

@@ -5,8 +5,7 @@ import pytest
 from planning_networks import network
 
 from dtfm_lab.domain.errors import JobError, PlanError, TopologyError, UnknownName
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.presets import JOBS
+from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.planning import evaluate
 
 TOPOLOGY = network("jittered", 6, 1)

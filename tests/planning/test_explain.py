@@ -12,11 +12,11 @@ from planning_networks import KINDS, network
 
 from dtfm_lab.domain.errors import UnknownName
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.planning import evaluate, explain, plan, price_placement
 from dtfm_lab.planning.cost import pair_costs
-from dtfm_lab.planning.swaps import Swaps
+from dtfm_lab.planning.explain.exchange_costs import Swaps
 
 seeds = st.integers(0, 10_000)
 shapes = st.sampled_from([(7, 3, 2), (8, 2, 4), (7, 2, 3), (6, 6, 1), (5, 1, 4), (9, 4, 2)])

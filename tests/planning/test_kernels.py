@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_networks import KINDS, problem_of
 
-from dtfm_lab.planning.annealing import Annealer, Terrain
 from dtfm_lab.planning.cost import bottleneck_matching, coarsened_weights
 from dtfm_lab.planning.kernels import board as boards
 from dtfm_lab.planning.kernels import draw, grids, groups, matching, order
 from dtfm_lab.planning.path import path_cost, shortest_path
+from dtfm_lab.planning.planners.annealing import Annealer, Terrain
 
 SHAPES = [(6, 2, 3), (6, 3, 2), (9, 3, 2), (5, 1, 4), (5, 4, 1), (2, 1, 1), (1, 1, 1), (12, 4, 3), (24, 5, 4)]
 cases = (st.sampled_from(KINDS), st.sampled_from(SHAPES), st.integers(0, 10_000))

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 from planning_networks import KINDS, problem_of
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.cost import pair_costs
+from dtfm_lab.planning.planners.initial_placements import Structure
+from dtfm_lab.planning.planners.population import Individual, diversity
 from dtfm_lab.planning.planners.variation import recombined
-from dtfm_lab.planning.population import Individual, diversity
 from dtfm_lab.planning.problem import Problem, canonical_order
-from dtfm_lab.planning.starts import Structure
 
 SHAPES = [(6, 2, 3), (6, 3, 2), (9, 3, 2), (5, 1, 4), (5, 4, 1), (2, 1, 1), (12, 4, 3)]
 cases = (st.sampled_from(KINDS), st.sampled_from(SHAPES), st.integers(0, 10_000))

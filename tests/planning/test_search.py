@@ -10,12 +10,11 @@ from bound_networks import reference
 from planning_networks import KINDS, network, optimum_s, renumbered
 
 from dtfm_lab.domain.errors import PlanError, UnknownName
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.presets import JOBS
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.job import JOBS, Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate, plan, planners, search
-from dtfm_lab.planning.warmth import warm
+from dtfm_lab.planning.jit_warmup import warm
 
 DTFM = JOBS["dtfm-gpt3-xl"]
 OPTIMA_S = {

@@ -9,9 +9,8 @@ import pytest
 from planning_networks import network, optimum_s
 
 from dtfm_lab.domain.errors import PlanError, UnknownName
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.presets import JOBS
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.job import JOBS, Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate, explain, plan, planners, worth, worth_table, worths
 

@@ -12,17 +12,17 @@ import numpy as np
 import torch
 from incoming import incoming
 
-from dtfm_lab.domain.links import Passage
+from dtfm_lab.domain.network import Passage
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Schedule
 from dtfm_lab.domain.trace import Span
-from dtfm_lab.runtime.clocks import VirtualClock
-from dtfm_lab.runtime.device_math import DeviceMath
-from dtfm_lab.runtime.execute import Executor
-from dtfm_lab.runtime.profile import ComputeLog
-from dtfm_lab.runtime.spec import RunSpec
-from dtfm_lab.runtime.text import TextBatches
-from dtfm_lab.runtime.transport import Message
+from dtfm_lab.runtime.protocol.profile import ComputeLog
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.worker.batches import TextBatches
+from dtfm_lab.runtime.worker.clocks import VirtualClock
+from dtfm_lab.runtime.worker.device_math import DeviceMath
+from dtfm_lab.runtime.worker.execute import Executor
+from dtfm_lab.runtime.worker.transport import Message
 from dtfm_lab.simulation import build
 
 PATIENCE_S = 20.0

@@ -122,5 +122,5 @@ def without_gpu(monkeypatch: Any, gpus: int = 1) -> Iterator[Notes]:
         patch.setattr(
             torch.Tensor, "record_stream", lambda tensor, stream: notes.append(("used on", stream.name)), raising=False
         )
-        patch.setattr("dtfm_lab.runtime.cuda_processor._repeatably", lambda: None)  # it is for the whole process
+        patch.setattr("dtfm_lab.runtime.gpu.cuda_processor._repeatably", lambda: None)  # it is for the whole process
         yield notes

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dtfm_lab.domain.schedule import ACROSS_STAGES, SENDS, Action, Kind
-from dtfm_lab.runtime.codec import Codec
-from dtfm_lab.runtime.pieces import pieces_of
-from dtfm_lab.runtime.spec import RunSpec
-from dtfm_lab.runtime.stages import DTYPES
+from dtfm_lab.runtime.protocol.gradient_shards import pieces_of
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.worker.codec import Codec
+from dtfm_lab.runtime.worker.stages import DTYPES
 
 
 class Incoming(NamedTuple):

@@ -8,9 +8,9 @@ import time
 import numpy as np
 
 import dtfm_lab as lab
-from dtfm_lab.domain.model import gpt
+from dtfm_lab.domain.job import gpt
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.topology import Topology
 
 
 def even_plan(n_stages: int = 2, n_replicas: int = 2, **fields: object) -> Plan:

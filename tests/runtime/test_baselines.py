@@ -16,8 +16,8 @@ from dtfm_lab import cli
 from dtfm_lab import lab as story
 from dtfm_lab.cli import baselines as command  # noqa: F401  joins the group
 from dtfm_lab.domain.errors import UnknownName
-from dtfm_lab.runtime.baselines import BASELINES, COLUMNS, BaselineRun, baseline_runs, baseline_table
-from dtfm_lab.runtime.launch import start
+from dtfm_lab.runtime.client.baselines import BASELINES, COLUMNS, BaselineRun, baseline_runs, baseline_table
+from dtfm_lab.runtime.client.launch import start
 
 NAMES = ["this plan", "random placement", "file order", "data parallel only"]
 
@@ -121,7 +121,7 @@ def test_all_train_a_stand_in_where_one_has_to(monkeypatch: pytest.MonkeyPatch) 
         asked.append((plan.job.n_stages, schedule, options["stand_in"]))
         raise UnknownName("no run today")
 
-    monkeypatch.setattr("dtfm_lab.runtime.launch.start", note)
+    monkeypatch.setattr("dtfm_lab.runtime.client.launch.start", note)
     plan = small_plan(dtype="fp16")
     with pytest.raises(UnknownName, match="no run today"):
         list(baseline_runs(plan, "gpipe"))

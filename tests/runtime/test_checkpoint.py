@@ -11,12 +11,11 @@ from torch import nn
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.model import gpt
-from dtfm_lab.runtime.checkpoint import read, read_parameters, write
-from dtfm_lab.runtime.learning_rate import WARM_UP, learning_rate_at
-from dtfm_lab.runtime.stages import build_stages, next_token_loss
-from dtfm_lab.runtime.text import TextBatches
+from dtfm_lab.domain.job import Job, gpt
+from dtfm_lab.runtime.worker.batches import TextBatches
+from dtfm_lab.runtime.worker.checkpoint_tensors import read, read_parameters, write
+from dtfm_lab.runtime.worker.learning_rate import WARM_UP, learning_rate_at
+from dtfm_lab.runtime.worker.stages import build_stages, next_token_loss
 
 MODEL = gpt(name="test", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256, tied=False)
 TIED = gpt(name="tied", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256, tied=True)

@@ -9,7 +9,7 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import FileError, LabError
-from dtfm_lab.runtime.checkpoints import (
+from dtfm_lab.runtime.protocol.checkpoint_folders import (
     META,
     Checkpoint,
     check_free,
@@ -21,7 +21,7 @@ from dtfm_lab.runtime.checkpoints import (
     resumable,
     seal,
 )
-from dtfm_lab.runtime.corpus import Corpus
+from dtfm_lab.runtime.protocol.corpus import Corpus
 
 JOB = lab.load_job("tiny")
 CORPUS = Corpus.of(None, 64)

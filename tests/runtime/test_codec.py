@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.job import COMPRESSIONS, INT8_BLOCK, compressed_bytes
-from dtfm_lab.runtime.codec import Codec
+from dtfm_lab.runtime.worker.codec import Codec
 
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
 how = st.sampled_from(COMPRESSIONS)

@@ -18,9 +18,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtfm_lab.runtime import cupy_codec
-from dtfm_lab.runtime.codec import Codec
-from dtfm_lab.runtime.cupy_codec import PER_THREAD, SOURCE, THREADS, grid_for
+from dtfm_lab.runtime.gpu import cupy_codec
+from dtfm_lab.runtime.gpu.cupy_codec import PER_THREAD, SOURCE, THREADS, grid_for
+from dtfm_lab.runtime.worker.codec import Codec
 
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")

@@ -16,7 +16,7 @@ from training_alone import parameters_of, train_alone, train_locally
 
 import dtfm_lab as lab
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.runtime.pieces import CARRIES
+from dtfm_lab.runtime.protocol.gradient_shards import CARRIES
 
 SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b", "zb-h1", "interleaved-1f1b")
 AVERAGES = sorted(CARRIES)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.runtime.corpus import SHIPPED, Corpus
-from dtfm_lab.runtime.text import TextBatches
+from dtfm_lab.runtime.protocol.corpus import SHIPPED, Corpus
+from dtfm_lab.runtime.worker.batches import TextBatches
 
 SEQ = 8
 

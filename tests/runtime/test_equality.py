@@ -19,14 +19,14 @@ from crew_of_threads import train
 from run_helpers import left_behind, small_plan
 from training_alone import parameters_of, train_alone, train_locally
 
-from dtfm_lab.domain.model import gpt
+from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.runtime.device_math import DeviceMath
-from dtfm_lab.runtime.execute import Executor
-from dtfm_lab.runtime.launch import start
-from dtfm_lab.runtime.passes import Batch
-from dtfm_lab.runtime.pieces import CARRIES
-from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.runtime.client.launch import start
+from dtfm_lab.runtime.protocol.gradient_shards import CARRIES
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.worker.autograd_stage import Batch
+from dtfm_lab.runtime.worker.device_math import DeviceMath
+from dtfm_lab.runtime.worker.execute import Executor
 from dtfm_lab.simulation.schedules import schedules
 
 STEPS = 20

@@ -17,11 +17,11 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import save_plan
-from dtfm_lab.runtime.export import export, load_run_folder, spec_for
-from dtfm_lab.runtime.hosts import Host, hosts_file, hosts_of, load_hosts, workers_by_device
-from dtfm_lab.runtime.instructions import torchrun_line
-from dtfm_lab.runtime.shaping import shape_script, shaped_ways
-from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.runtime.multihost.export import export, load_run_folder, spec_for
+from dtfm_lab.runtime.multihost.hosts import Host, hosts_file, hosts_of, load_hosts, workers_by_device
+from dtfm_lab.runtime.multihost.instructions import torchrun_line
+from dtfm_lab.runtime.multihost.traffic_shaping import shape_script, shaped_ways
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 STAGES = [["ada", "alan"], ["barbara", "claude"], ["edsger", "grace"], ["john", "katherine"]]
 

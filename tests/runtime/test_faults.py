@@ -14,8 +14,8 @@ import pytest
 from run_helpers import even_plan, left_behind
 
 from dtfm_lab.domain.errors import RunError, UnknownName
-from dtfm_lab.runtime.launch import start
-from dtfm_lab.runtime.run import Run
+from dtfm_lab.runtime.client.launch import start
+from dtfm_lab.runtime.client.run import Run
 
 
 def under_way(n_stages: int = 2, n_replicas: int = 2, **options: object) -> Run:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from dtfm_lab.domain.errors import LabError, UnknownName
-from dtfm_lab.runtime import gpu_probe, gpus
-from dtfm_lab.runtime.gpus import Gpu, NoGpu, check_runs_on, driver_gpus, listed, visible
+from dtfm_lab.runtime.client import gpu_inventory
+from dtfm_lab.runtime.client.gpu_inventory import Gpu, NoGpu, check_runs_on, driver_gpus, listed, visible
+from dtfm_lab.runtime.gpu import gpu_probe
 
 THREE = [Gpu(f"H{i}", f"GPU-{i}abc", 80 * 2**30, "580.1", "9.0") for i in range(3)]
 ROWS = "\n".join(f"H{i}, GPU-{i}abc, 81920, 580.1, 9.0" for i in range(3))
@@ -20,7 +21,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Put an nvidia-smi of our own, that runs this shell script, where the driver's would be."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(gpus, "cuda_of_torch", lambda: ("2.13.0", "13.0"))
+    monkeypatch.setattr(gpu_inventory, "cuda_of_torch", lambda: ("2.13.0", "13.0"))
 
     def put(script: str) -> None:
         path = tmp_path / "nvidia-smi"
@@ -46,7 +47,7 @@ def test_a_driver_lists_its_gpus(driver):
     ],
 )
 def test_a_driver_without_gpus_says_why(driver, monkeypatch, script, why):
-    monkeypatch.setattr(gpus, "PATIENCE_S", 0.3 if "sleep" in script else 20.0)
+    monkeypatch.setattr(gpu_inventory, "PATIENCE_S", 0.3 if "sleep" in script else 20.0)
     driver(script)
     with pytest.raises(NoGpu, match=why):
         driver_gpus()
@@ -95,14 +96,14 @@ def test_what_cannot_be_on_a_gpu_is_refused_in_one_line(driver, monkeypatch):
     assert "each of 2 workers, 1 is here" in refused(2, "real")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     assert "CUDA_VISIBLE_DEVICES='-1' hides every GPU" in refused()
-    monkeypatch.setattr(gpus, "cuda_of_torch", lambda: ("2.13.0+cpu", None))
+    monkeypatch.setattr(gpu_inventory, "cuda_of_torch", lambda: ("2.13.0+cpu", None))
     assert "torch 2.13.0+cpu is built without CUDA" in refused()
 
 
 def test_what_torch_is_built_for_is_read_without_it():
     import torch
 
-    assert gpus.cuda_of_torch() == (torch.__version__, torch.version.cuda)
+    assert gpu_inventory.cuda_of_torch() == (torch.__version__, torch.version.cuda)
 
 
 def test_a_probe_tells_this_machines_torch(capsys):

@@ -17,10 +17,10 @@ from run_helpers import small_plan
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.runtime.export import export, load_run_folder, spec_for
 from dtfm_lab.runtime.hosted import main, rank_of
-from dtfm_lab.runtime.hosts import Host
-from dtfm_lab.runtime.meeting import CrewClock, CrewConnection, Door, come_in, names_of
+from dtfm_lab.runtime.multihost.export import export, load_run_folder, spec_for
+from dtfm_lab.runtime.multihost.hosts import Host
+from dtfm_lab.runtime.multihost.rendezvous import CrewClock, CrewConnection, Door, come_in, names_of
 
 SECRET = b"of this test"
 

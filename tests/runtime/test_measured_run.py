@@ -9,7 +9,7 @@ import pytest
 from run_helpers import small_plan
 
 import dtfm_lab as lab
-from dtfm_lab.domain.links import Links
+from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.schedule import Kind
 
 

@@ -9,10 +9,9 @@ from training_alone import train_alone
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, TopologyError, TraceError
-from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.rehearsal import reduced
+from dtfm_lab.domain.plan import Plan, reduced
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.runtime.launch import MOST_WORKERS, start, what_runs
+from dtfm_lab.runtime.client.launch import MOST_WORKERS, start, what_runs
 
 
 def check_prediction(plan: Plan, measured: Trace) -> None:

@@ -7,9 +7,9 @@ import torch
 from run_helpers import small_plan
 from torch.utils.flop_counter import FlopCounterMode
 
-from dtfm_lab.runtime.passes import StagePasses
-from dtfm_lab.runtime.stages import build_stages
-from dtfm_lab.runtime.state import TrainingState
+from dtfm_lab.runtime.worker.autograd_stage import StagePasses
+from dtfm_lab.runtime.worker.stages import build_stages
+from dtfm_lab.runtime.worker.training_state import TrainingState
 
 BATCH = [(torch.arange(16)[None], torch.arange(1, 17)[None]), (torch.arange(16, 32)[None], torch.arange(17, 33)[None])]
 STAGES = (0, 1, 2)

@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.job import INT8_BLOCK
-from dtfm_lab.domain.program import lower
-from dtfm_lab.domain.schedule import SENDS, Schedule
-from dtfm_lab.domain.synchronisation import synchronisations
-from dtfm_lab.runtime.pieces import CARRIES, Piece, pieces_of
+from dtfm_lab.domain.schedule import SENDS, Schedule, lower, synchronisations
+from dtfm_lab.runtime.protocol.gradient_shards import CARRIES, Piece, pieces_of
 
 ONE = Schedule.from_orders("one", ["0F0 0B0"])
 

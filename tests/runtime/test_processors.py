@@ -16,8 +16,8 @@ import torch
 from fake_cuda import without_gpu
 
 from dtfm_lab.domain.errors import RunError
-from dtfm_lab.runtime.cuda_processor import CudaProcessor, TakingTurns
-from dtfm_lab.runtime.processors import CpuProcessor, make_processor
+from dtfm_lab.runtime.gpu.cuda_processor import CudaProcessor, TakingTurns
+from dtfm_lab.runtime.worker.processors import CpuProcessor, make_processor
 
 RECEIVE, COMPUTE, SEND = 1, 2, 3
 """streams of a CudaProcessor, in the order in which it makes them"""
@@ -69,7 +69,8 @@ def test_workers_take_gpus_in_turn(monkeypatch):
 
 def test_loading_the_processors_does_not_begin_cuda():
     code = (
-        "import torch, dtfm_lab.runtime.cuda_processor, dtfm_lab.runtime.codec, dtfm_lab.runtime.nccl, sys\n"
+        "import torch, sys, dtfm_lab.runtime.worker.codec\n"
+        "import dtfm_lab.runtime.gpu.cuda_processor, dtfm_lab.runtime.gpu.nccl\n"
         "print(torch.cuda.is_initialized(), 'cupy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split() == [

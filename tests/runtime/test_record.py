@@ -10,11 +10,11 @@ from run_helpers import small_plan
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import RunError
-from dtfm_lab.domain.faults import Fault
-from dtfm_lab.domain.model import gpt
-from dtfm_lab.runtime import telling
-from dtfm_lab.runtime.record import Record
-from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.domain.job import gpt
+from dtfm_lab.domain.trace import Fault
+from dtfm_lab.runtime.client import run_report
+from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
 
 PLAN = small_plan(2, 2)
@@ -48,7 +48,7 @@ def test_a_resumed_run_counts_from_what_its_checkpoint_holds() -> None:
     assert record.losses == [3.0, 2.0]
     assert record.last_whole == 11
     assert set(record.trace().iteration) == {10, 11}
-    assert telling.doing(recorded(first_iteration=10)) == "starting 4 workers"
+    assert run_report.doing(recorded(first_iteration=10)) == "starting 4 workers"
 
 
 def test_what_a_fault_made_void_is_told_once() -> None:
@@ -74,7 +74,7 @@ def test_what_a_fault_made_void_is_told_once() -> None:
     assert trace.context.losses == (5.0, 4.25)
     assert len(trace) == 2 * len(PREDICTED)
     assert trace.context.faults == (Fault(4, "device-2", "was killed by SIGKILL", "device-4", 0.625),)
-    assert telling.fault(trace.context.faults[0]) == (
+    assert run_report.fault(trace.context.faults[0]) == (
         "device-2 was killed by SIGKILL in iteration 4; its state came from device-4; 625 ms"
     )
 
@@ -99,9 +99,11 @@ def test_the_context_says_what_else_is_known() -> None:
     assert (context.stand_in, context.held_out, context.unigram_entropy) == ("mini", ((1, 4.5),), 3.2)
     assert record.checkpoints == ((1, "there/iteration-000001"),)
     assert (record.prompt, record.text) == ("It is", " a \x1btruth\n")
-    assert telling.written(record) == ("It is", " a �truth\n")
-    assert telling.reduced(record.spec) == "model mini is trained in place of small, messages are as long as the job's"
-    assert telling.learnt(record) == "held-out loss 4.5000, unigram entropy 3.2000"
+    assert run_report.written(record) == ("It is", " a �truth\n")
+    assert (
+        run_report.reduced(record.spec) == "model mini is trained in place of small, messages are as long as the job's"
+    )
+    assert run_report.learnt(record) == "held-out loss 4.5000, unigram entropy 3.2000"
 
 
 def test_busy_shares_are_those_of_the_trace() -> None:
@@ -113,7 +115,7 @@ def test_busy_shares_are_those_of_the_trace() -> None:
 
 def test_a_run_in_html_has_a_row_a_device_and_no_markup_of_names() -> None:
     record = recorded(*whole(0, 5.0), {"event": "failed", "message": "a <b> worker"})
-    told = telling.html(record)
+    told = run_report.html(record)
     assert told.count("<tr>") == 1 + 4
     assert "a &lt;b&gt; worker" in told
     said = ("failed after 1 of 4 iterations", "loss 5.0000", *record.ranks)

@@ -14,12 +14,12 @@ from run_helpers import left_behind, small_plan
 
 from dtfm_lab.domain.errors import RunError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.runtime.doorstep import HELLO, Doorstep, call
-from dtfm_lab.runtime.launch import start
-from dtfm_lab.runtime.recovery import recovery
-from dtfm_lab.runtime.run import Run
-from dtfm_lab.runtime.spec import RunSpec
-from dtfm_lab.runtime.state import TrainingState
+from dtfm_lab.runtime.client.launch import start
+from dtfm_lab.runtime.client.run import Run
+from dtfm_lab.runtime.coordinator.recovery import recovery
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.worker.peer_listener import HELLO, Doorstep, call
+from dtfm_lab.runtime.worker.training_state import TrainingState
 from dtfm_lab.simulation import build
 
 Event = dict[str, object]

@@ -11,10 +11,10 @@ from run_helpers import even_plan, small_plan
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, LabError, MissingExtra, ScheduleError, UnknownName
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.domain.topology import Topology
-from dtfm_lab.runtime.launch import start
-from dtfm_lab.runtime.pieces import CARRIES
+from dtfm_lab.runtime.client.launch import start
+from dtfm_lab.runtime.protocol.gradient_shards import CARRIES
 
 
 def test_an_unknown_clock() -> None:

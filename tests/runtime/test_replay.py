@@ -12,9 +12,9 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.schedule import Action, Lane
 from dtfm_lab.domain.trace import Span, Trace
-from dtfm_lab.runtime.launch import start
-from dtfm_lab.runtime.replay import Row, replayed
-from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.runtime.client.launch import start
+from dtfm_lab.runtime.coordinator.replay import Row, replayed
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from run_helpers import small_plan
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.runtime.launch import start
+from dtfm_lab.runtime.client.launch import start
 
 
 def test_two_iterations_and_two_more_are_four(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from run_helpers import left_behind, small_plan
 from test_faults import until
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.runtime import warm
-from dtfm_lab.runtime.launch import start
-from dtfm_lab.runtime.run import Run
+from dtfm_lab.runtime.client import preload
+from dtfm_lab.runtime.client.launch import start
+from dtfm_lab.runtime.client.run import Run
 
 pytest.importorskip("torch", reason="runs need torch")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks runs from a server")
@@ -31,26 +31,26 @@ def short_run() -> Run:
 
 
 @pytest.fixture
-def server() -> warm.Server:
+def server() -> preload.Server:
     """The kernel's, with torch loaded."""
     short_run().wait()
-    living = warm._living_server()
+    living = preload._living_server()
     assert living is not None
     return living
 
 
-def test_runs_are_forked_from_one_server_of_one_thread(server: warm.Server) -> None:
+def test_runs_are_forked_from_one_server_of_one_thread(server: preload.Server) -> None:
     runs = [long_run(), long_run()]
     assert [psutil.Process(run.pid).ppid() for run in runs] == [server.process.pid] * 2
     assert psutil.Process(server.process.pid).num_threads() == 1
-    assert warm._living_server() is server
+    assert preload._living_server() is server
     for run in runs:
         run.stop()
         assert left_behind(run.pid, patience_s=0.5) == []
     until(lambda: psutil.Process(server.process.pid).children() == [])
 
 
-def test_runs_started_from_several_threads_all_end_well(server: warm.Server) -> None:
+def test_runs_started_from_several_threads_all_end_well(server: preload.Server) -> None:
     traces = []
     threads = [threading.Thread(target=lambda: traces.append(short_run().wait())) for _ in range(3)]
     for thread in threads:
@@ -60,45 +60,45 @@ def test_runs_started_from_several_threads_all_end_well(server: warm.Server) -> 
     assert [trace.context.losses for trace in traces] == [traces[0].context.losses] * 3
 
 
-def test_a_server_holds_no_descriptor_of_runs_that_are_over(server: warm.Server) -> None:
+def test_a_server_holds_no_descriptor_of_runs_that_are_over(server: preload.Server) -> None:
     before = psutil.Process(server.process.pid).num_fds()
     for _ in range(3):
         short_run().wait()
     assert psutil.Process(server.process.pid).num_fds() == before
 
 
-def test_a_run_goes_on_without_its_server_and_the_next_gets_another(server: warm.Server) -> None:
+def test_a_run_goes_on_without_its_server_and_the_next_gets_another(server: preload.Server) -> None:
     run = start(small_plan(2, 1), iterations=40)
     until(lambda: len(run.losses) >= 1)
     os.kill(server.process.pid, signal.SIGKILL)
     assert run.wait().n_iterations == 40
     assert left_behind(run.pid) == []
     short_run().wait()
-    assert warm._living_server() is not server
+    assert preload._living_server() is not server
 
 
 def test_a_run_whose_server_dies_before_it_is_ready_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm, "_server", None)
+    monkeypatch.setattr(preload, "_server", None)
     run = short_run()
-    living = warm._living_server()
+    living = preload._living_server()
     assert living is not None
     os.kill(living.process.pid, signal.SIGKILL)
     assert run.wait().n_iterations == 1
 
 
 def test_a_run_that_is_stopped_before_torch_is_loaded_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm, "_server", None)
+    monkeypatch.setattr(preload, "_server", None)
     run = short_run()
     run.stop()
     until(lambda: not run.running)
     assert (run.status, run.error, run.pid) == ("stopped", None, None)
-    other = warm._living_server()
+    other = preload._living_server()
     assert other is not None
     os.kill(other.process.pid, signal.SIGKILL)
     until(lambda: not other.lives)
 
 
-def test_a_server_that_hangs_is_given_up(server: warm.Server) -> None:
+def test_a_server_that_hangs_is_given_up(server: preload.Server) -> None:
     os.kill(server.process.pid, signal.SIGSTOP)
     run = short_run()
     run.stop()
@@ -108,20 +108,20 @@ def test_a_server_that_hangs_is_given_up(server: warm.Server) -> None:
 
 
 def test_an_idle_server_ends_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm, "_server", None)
-    monkeypatch.setenv(warm.IDLE_VARIABLE, "0.1")
-    warm.warm_up()
-    living = warm._living_server()
+    monkeypatch.setattr(preload, "_server", None)
+    monkeypatch.setenv(preload.IDLE_VARIABLE, "0.1")
+    preload.warm_up()
+    living = preload._living_server()
     assert living is not None
     until(lambda: living.process.poll() == 0)
 
 
 def test_a_server_may_be_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm, "_server", None)
-    monkeypatch.setenv(warm.IDLE_VARIABLE, "0")
+    monkeypatch.setattr(preload, "_server", None)
+    monkeypatch.setenv(preload.IDLE_VARIABLE, "0")
     assert short_run().wait().n_iterations == 1
-    assert warm._server is None
-    monkeypatch.setenv(warm.IDLE_VARIABLE, "long")
+    assert preload._server is None
+    monkeypatch.setenv(preload.IDLE_VARIABLE, "long")
     with pytest.raises(LabError, match="DTFM_LAB_WARM_S is 'long'; wanted seconds from 0"):
         short_run()
 
@@ -129,13 +129,13 @@ def test_a_server_may_be_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_interrupt_of_the_kernel_reaches_no_run_and_its_death_all_though_a_fork_of_it_lives_on() -> None:
     script = (
         "import os, sys, time; sys.path.insert(0, sys.argv[1])\n"
-        "from test_server import long_run, until, warm\n"
+        "from test_server import long_run, preload, until\n"
         "run = long_run(); run.pid\n"
         "copy = os.fork()\n"
         "if not copy: os.setsid(); time.sleep(600)\n"
-        "try: print(run.pid, warm._server.process.pid, copy, flush=True); time.sleep(600)\n"
+        "try: print(run.pid, preload._server.process.pid, copy, flush=True); time.sleep(600)\n"
         "except KeyboardInterrupt: n = len(run.losses); until(lambda: len(run.losses) >= n + 2)\n"
-        "print(run.status, warm._server.lives, flush=True); time.sleep(600)"
+        "print(run.status, preload._server.lives, flush=True); time.sleep(600)"
     )
     folder = os.path.dirname(__file__)
     kernel = subprocess.Popen(

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 import dtfm_lab as lab
-from dtfm_lab.domain.presets import SMALL
+from dtfm_lab.domain.job import SMALL
 from dtfm_lab.files import override
 from dtfm_lab.lab import default_job
-from dtfm_lab.runtime.learning_rate import learning_rate_at
-from dtfm_lab.runtime.spec import RunSpec
-from dtfm_lab.runtime.stages import Block, build_stages, next_token_loss
-from dtfm_lab.runtime.text import TextBatches
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.worker.batches import TextBatches
+from dtfm_lab.runtime.worker.learning_rate import learning_rate_at
+from dtfm_lab.runtime.worker.stages import Block, build_stages, next_token_loss
 
 ALONE = override(lab.load_job("small"), n_stages=1, n_replicas=1)
 

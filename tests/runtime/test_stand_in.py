@@ -13,13 +13,13 @@ from training_alone import train_alone
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, LabError
-from dtfm_lab.domain.model import ModelSpec, gpt, llama
+from dtfm_lab.domain.job import ModelSpec, gpt, llama
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.runtime.launch import start
-from dtfm_lab.runtime.spec import RunSpec
-from dtfm_lab.runtime.standing_in import NAME, as_tied, stand_in_for, why_not_trained
+from dtfm_lab.runtime.client.launch import start
+from dtfm_lab.runtime.client.proxy_model import NAME, as_tied, stand_in_for, why_not_trained
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 SMALL = {"n_layers": 4, "d_model": 8, "n_heads": 2, "seq_len": 8, "vocab_size": 256}
 WIDE = {"n_layers": 4, "d_model": 256, "n_heads": 4, "seq_len": 64, "vocab_size": 1000}

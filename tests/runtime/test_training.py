@@ -10,7 +10,7 @@ from run_helpers import lecture_hall_plan
 from training_alone import train_alone
 
 import dtfm_lab as lab
-from dtfm_lab.runtime.launch import start
+from dtfm_lab.runtime.client.launch import start
 
 STEPS = 20
 

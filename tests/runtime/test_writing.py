@@ -13,9 +13,10 @@ import torch
 from test_checkpoint import TIED, Trained, job_of
 
 from dtfm_lab.domain.errors import FileError, LabError
-from dtfm_lab.runtime import scribe, writing
-from dtfm_lab.runtime.checkpoints import Checkpoint, folder_for, prepare, seal
-from dtfm_lab.runtime.writing import model_of, write
+from dtfm_lab.runtime.client import generation_client
+from dtfm_lab.runtime.protocol.checkpoint_folders import Checkpoint, folder_for, prepare, seal
+from dtfm_lab.runtime.worker import generation
+from dtfm_lab.runtime.worker.generation import model_of, write
 
 LOOP = b"one, two, "
 
@@ -76,13 +77,13 @@ def test_what_cannot_be_written_is_refused_in_one_line(
     taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(FileError, match="no such folder"):
-        scribe.write(tmp_path / "away")
+        generation_client.write(tmp_path / "away")
     with pytest.raises(LabError, match="n_bytes is 0; wanted a whole number from 1"):
-        scribe.write(taught, n_bytes=0)
+        generation_client.write(taught, n_bytes=0)
     with pytest.raises(LabError, match="temperature is nan; wanted 0 or more"):
-        scribe.write(taught, temperature=float("nan"))
+        generation_client.write(taught, temperature=float("nan"))
     with pytest.raises(LabError, match="prompt is 5; wanted text"):
-        scribe.write(taught, 5)
+        generation_client.write(taught, 5)
     (whole,) = taught.glob("iteration-*")
     copy = tmp_path / whole.name
     copy.mkdir()
@@ -92,14 +93,14 @@ def test_what_cannot_be_written_is_refused_in_one_line(
     (copy / "stage-1.safetensors").write_bytes(b"\0" * size)
     order = {"folder": str(copy), "prompt": "", "n_bytes": 3, "seed": 0, "temperature": 1.0}
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(order) + "\n"))
-    writing.main()
+    generation.main()
     error = json.loads(capsys.readouterr().out)["error"]
     assert "stage-1.safetensors cannot be read" in error
     assert "\n" not in error
 
 
 def test_the_kernel_writes_without_torch_after_any_prompt(taught: Path) -> None:
-    asked = f"print(len(scribe.write({str(taught)!r}, '--seed\\n\\ud800one, two', 5, temperature=0)))"
+    asked = f"print(len(generation_client.write({str(taught)!r}, '--seed\\n\\ud800one, two', 5, temperature=0)))"
     script = f"import sys; from dtfm_lab.runtime import scribe; {asked}; sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
     assert (done.stdout, done.stderr, done.returncode) == ("5\n", "", 0)

@@ -8,13 +8,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import ScheduleError
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.links import QUEUEING, Links
-from dtfm_lab.domain.model import gpt
+from dtfm_lab.domain.job import Job, gpt
+from dtfm_lab.domain.network import QUEUEING, Links, Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import COMPUTE, PASSES, Action, Kind, Schedule
-from dtfm_lab.domain.synchronisation import synchronisations
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.schedule import COMPUTE, PASSES, Action, Kind, Schedule, synchronisations
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.engine import Played, Scene, programs_of

@@ -11,11 +11,10 @@ import heapq
 from collections import defaultdict
 from collections.abc import Mapping
 
-from dtfm_lab.domain.links import Links, Passage
-from dtfm_lab.domain.messages import message_bytes
+from dtfm_lab.domain.job import message_bytes
+from dtfm_lab.domain.network import Links, Passage
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.program import Programs, Step
-from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action
+from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Programs, Step
 
 Node = tuple[int, int, int]
 """position, replica, and place in that device's program"""

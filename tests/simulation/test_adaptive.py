@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from plans import equal, even, plan_of, uneven
 
 from dtfm_lab.domain.errors import ScheduleError, TraceError
-from dtfm_lab.domain.links import QUEUEING, Links
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import QUEUEING, Links, Topology
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import play, programs_of

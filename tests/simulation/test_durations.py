@@ -11,16 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import cases, plan_of
 
-from dtfm_lab.domain.device import Device
 from dtfm_lab.domain.errors import JobError, TraceError
-from dtfm_lab.domain.hardware import HARDWARE
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.messages import device_gradient_elements
-from dtfm_lab.domain.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, gpt
+from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Job, device_gradient_elements, gpt
+from dtfm_lab.domain.network import HARDWARE, Device, Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.domain.synchronisation import synchronisations
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.schedule import Kind, synchronisations
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.durations import analytic, peak_of, seconds_of

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from plans import Case, cases, node_of, passes_of
 from slow_interpreter import interpret
 
-from dtfm_lab.domain.links import QUEUEING
-from dtfm_lab.domain.schedule import PASSES, SENDS, Kind
-from dtfm_lab.domain.synchronisation import synchronisations
+from dtfm_lab.domain.network import QUEUEING
+from dtfm_lab.domain.schedule import PASSES, SENDS, Kind, synchronisations
 from dtfm_lab.simulation import engine
 from dtfm_lab.simulation.engine import Played, programs_of
 from dtfm_lab.simulation.kernels import choice, events

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from plans import Case, cases, node_of, plan_of, uneven
 from slow_interpreter import interpret
 
-from dtfm_lab.domain.links import Links
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.simulation.sensitivity import gains
 from dtfm_lab.simulation.simulate import simulate
 

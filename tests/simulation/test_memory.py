@@ -8,18 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import JobError, ScheduleError, TraceError, UnknownName
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.model import BYTES_PER_ELEMENT, ModelSpec, gpt
+from dtfm_lab.domain.job import BYTES_PER_ELEMENT, GPT3_XL, MODELS, Job, ModelSpec, gpt
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.presets import GPT3_XL, MODELS
 from dtfm_lab.domain.schedule import Kind, Schedule
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import GB, GiB, format_bytes
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.simulation.fitting import advice, remedies
+from dtfm_lab.simulation.activation_budget import room
 from dtfm_lab.simulation.memory import MemoryReport, memory
-from dtfm_lab.simulation.room import room
+from dtfm_lab.simulation.memory_advice import advice, remedies
 from dtfm_lab.simulation.schedules import peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
 
@@ -372,7 +370,7 @@ def test_torch_keeps_what_a_layer_is_said_to_hold():
     """Without the dropout masks (one width in 17), which real runs have not; of logits and their softmax torch keeps
     the softmax in fp32, where half precision takes the room of both."""
     torch = pytest.importorskip("torch")
-    from dtfm_lab.runtime.stages import Block, Head, next_token_loss
+    from dtfm_lab.runtime.worker.stages import Block, Head, next_token_loss
 
     model = gpt(n_layers=1, d_model=256, n_heads=8, seq_len=128, vocab_size=1000)
     d, t, v = model.d_model, model.seq_len, model.vocab_size

@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import JobError, PlanError, UnknownName
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.model import gpt
+from dtfm_lab.domain.job import Job, gpt
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.sensitivity import WHAT, Gain, gains, sensitivity, sensitivity_table

@@ -13,12 +13,10 @@ from hypothesis import given, settings
 from plans import cases, uneven
 
 from dtfm_lab.domain.errors import JobError, LabError, ScheduleError, TraceError, UnknownName
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.links import QUEUEING, Links
-from dtfm_lab.domain.model import gpt
+from dtfm_lab.domain.job import Job, gpt
+from dtfm_lab.domain.network import QUEUEING, Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, PASSES, SENDS, SYNCHRONISATION, Action, Kind, Schedule
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.domain.trace import Span, Trace
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.durations import analytic

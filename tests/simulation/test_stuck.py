@@ -8,7 +8,7 @@ import pytest
 from plans import equal, plan_of
 
 from dtfm_lab.domain.errors import ScheduleError
-from dtfm_lab.domain.links import Links
+from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.simulation.engine import play
 

@@ -8,12 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import equal, even, plan_of, uneven
 
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.links import QUEUEING, Links
-from dtfm_lab.domain.model import gpt
+from dtfm_lab.domain.job import Job, gpt
+from dtfm_lab.domain.network import QUEUEING, Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import SENDS, Kind
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.engine import Played, play
 from dtfm_lab.simulation.schedules import schedules

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 
 JOB = Job.from_bytes(4, 4, 1e9, 5e8)
 

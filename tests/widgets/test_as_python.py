@@ -10,14 +10,14 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.topology import Topology
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.desk.as_python import cells
-from dtfm_lab.widgets.desk.python_nouns import job_code, plan_code, topology_code
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.shell.as_python import cells
+from dtfm_lab.widgets.shell.python_nouns import job_code, plan_code, topology_code
 from dtfm_lab.widgets.what_if.pins import Pin
 from dtfm_lab.widgets.what_if.what_if_setting import Answer, Setting
 
@@ -119,60 +119,66 @@ def test_a_plan_that_no_search_finds_is_written_as_its_placement() -> None:
         assert again.cost.total_s == kept.cost.total_s
 
 
-def a_bench() -> Bench:
+def a_lab_state() -> LabState:
     topology = lab.load_topology("lecture-hall").with_link("ada", "grace", latency_s=0.07, one_way=True)
-    bench = Bench()
-    bench.topology, bench.job = topology, lab.load_job("tiny", global_batch=32)
-    bench.plan = lab.plan(topology, bench.job, seed=1, steps=3)
-    bench.schedule, bench.queueing, bench.choices = "1f1b", "cards", {"compression": "int8", "recompute": False}
-    bench.predicted = lab.simulate(bench.chosen_plan, "1f1b", queueing="cards")
-    return bench
+    lab_state = LabState()
+    lab_state.topology, lab_state.job = topology, lab.load_job("tiny", global_batch=32)
+    lab_state.plan = lab.plan(topology, lab_state.job, seed=1, steps=3)
+    lab_state.schedule, lab_state.queueing, lab_state.choices = (
+        "1f1b",
+        "cards",
+        {"compression": "int8", "recompute": False},
+    )
+    lab_state.predicted = lab.simulate(lab_state.chosen_plan, "1f1b", queueing="cards")
+    return lab_state
 
 
 def test_the_cells_give_the_numbers_of_the_screen() -> None:
-    bench = a_bench()
-    base = Setting.of(bench.chosen_plan, bench.schedule, bench.queueing)
+    lab_state = a_lab_state()
+    base = Setting.of(lab_state.chosen_plan, lab_state.schedule, lab_state.queueing)
     turned = replace(base, bandwidth=0.5, latency=2.0, global_batch=64, schedule="zb-h1", compression="none")
     pins = [Pin("it's the plan", base), Pin("int8 no more", replace(base, compression="none"))]
-    names = ran(cells(bench, what_if=turned, pins=pins))
-    assert names["plan"].cost.total_s == pytest.approx(bench.plan.cost.total_s, rel=1e-9)
-    assert names["predicted"].iteration_s == pytest.approx(bench.predicted.iteration_s, rel=1e-9)
-    answer = Answer.of(bench.plan, turned)
+    names = ran(cells(lab_state, what_if=turned, pins=pins))
+    assert names["plan"].cost.total_s == pytest.approx(lab_state.plan.cost.total_s, rel=1e-9)
+    assert names["predicted"].iteration_s == pytest.approx(lab_state.predicted.iteration_s, rel=1e-9)
+    answer = Answer.of(lab_state.plan, turned)
     assert names["answer"].iteration_s == pytest.approx(answer.iteration_s, rel=1e-9)
     assert names["what_if"].cost.total_s == pytest.approx(answer.communication_s, rel=1e-9)
     for pin in pins:
-        wanted = Answer.of(bench.plan, pin.setting).iteration_s
+        wanted = Answer.of(lab_state.plan, pin.setting).iteration_s
         assert names["pinned"][pin.name].iteration_s == pytest.approx(wanted, rel=1e-9)
 
 
 def test_there_are_as_many_cells_as_there_is_to_tell() -> None:
-    bench = Bench()
-    assert cells(bench) == ["import dtfm_lab as lab"]
-    bench.topology = lab.load_topology("lecture-hall")
-    assert len(cells(bench)) == 1
-    bench = a_bench()
-    base = Setting.of(bench.chosen_plan, bench.schedule, bench.queueing)
-    assert len(cells(bench, what_if=base)) == 3, "what is turned to is what the lab is turned to"
-    bench.topology = bench.topology.scaled(latency=2.0)
-    drawn = ran([*cells(bench)[:2], cells(bench)[-1]])["drawn"]
-    assert drawn.fingerprint == bench.topology.fingerprint, "what was drawn since stands at the end"
+    lab_state = LabState()
+    assert cells(lab_state) == ["import dtfm_lab as lab"]
+    lab_state.topology = lab.load_topology("lecture-hall")
+    assert len(cells(lab_state)) == 1
+    lab_state = a_lab_state()
+    base = Setting.of(lab_state.chosen_plan, lab_state.schedule, lab_state.queueing)
+    assert len(cells(lab_state, what_if=base)) == 3, "what is turned to is what the lab is turned to"
+    lab_state.topology = lab_state.topology.scaled(latency=2.0)
+    drawn = ran([*cells(lab_state)[:2], cells(lab_state)[-1]])["drawn"]
+    assert drawn.fingerprint == lab_state.topology.fingerprint, "what was drawn since stands at the end"
 
 
 def test_a_run_its_comparison_and_its_refit_are_cells_that_run() -> None:
     pytest.importorskip("torch")
-    bench = Bench()
-    bench.topology, bench.job = lab.load_topology("lecture-hall"), lab.load_job("tiny")
-    bench.plan = lab.evaluate(bench.topology, bench.job, stages=[["ada", "grace"], ["edsger", "barbara"]][:1])
-    bench.job = bench.plan.job
-    bench.measured = lab.run(bench.plan, "1f1b", iterations=2)
-    bench.predicted = lab.simulate(bench.plan, like=bench.measured)
-    bench.comparison = lab.compare(bench.predicted, bench.measured)
-    code = cells(bench, run={"text": None, "sample_bytes": 0, "evaluate_every": 2})
+    lab_state = LabState()
+    lab_state.topology, lab_state.job = lab.load_topology("lecture-hall"), lab.load_job("tiny")
+    lab_state.plan = lab.evaluate(
+        lab_state.topology, lab_state.job, stages=[["ada", "grace"], ["edsger", "barbara"]][:1]
+    )
+    lab_state.job = lab_state.plan.job
+    lab_state.measured = lab.run(lab_state.plan, "1f1b", iterations=2)
+    lab_state.predicted = lab.simulate(lab_state.plan, like=lab_state.measured)
+    lab_state.comparison = lab.compare(lab_state.predicted, lab_state.measured)
+    code = cells(lab_state, run={"text": None, "sample_bytes": 0, "evaluate_every": 2})
     assert "evaluate_every=2" in code[3]
     assert "text" not in code[3], "what is as usual need not be said"
     names = ran(code)
     for what in ("clock", "schedule", "queueing", "n_microbatches", "devices", "topology_fingerprint"):
-        assert getattr(names["measured"].context, what) == getattr(bench.measured.context, what)
+        assert getattr(names["measured"].context, what) == getattr(lab_state.measured.context, what)
     assert names["measured"].n_iterations == 2
     assert names["comparison"].predicted_iteration_s == names["predicted"].iteration_s
     assert names["refit"].sentence

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.widgets.desk import autosave
-from dtfm_lab.widgets.desk.autosave import Autosave, autosave_path
+from dtfm_lab.widgets.shell import autosave
+from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
 
 
 @pytest.fixture(autouse=True)

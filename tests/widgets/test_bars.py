@@ -11,8 +11,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab import lab
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import SENDS, Kind, Lane
-from dtfm_lab.domain.synchronisation import synchronisations
+from dtfm_lab.domain.schedule import SENDS, Kind, Lane, synchronisations
 from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.widgets.schedule.bars import DRAWN, KIND_INDEX, ChartRows
 from dtfm_lab.widgets.schedule.gantt import GanttView

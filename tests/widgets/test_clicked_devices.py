@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from dtfm_lab import lab
-from dtfm_lab.runtime.record import Record
-from dtfm_lab.runtime.spec import RunSpec
+from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.running.device_activity import KILL, LONG_S, PAUSE, RESUME, SLOW, Doings
 from dtfm_lab.widgets.running.devices_view import DevicesView
-from dtfm_lab.widgets.running.doings import KILL, LONG_S, PAUSE, RESUME, SLOW, Doings
 from dtfm_lab.widgets.running.faults import Faults
 from dtfm_lab.widgets.running.loss_view import LossView
 from dtfm_lab.widgets.running.run_progress import RunProgress
@@ -147,15 +147,15 @@ def test_a_message_that_is_none_does_nothing() -> None:
 
 
 def test_devices_are_selected_here_as_elsewhere() -> None:
-    bench = Bench()
-    faults = Faults(bench, lambda _: None)
+    lab_state = LabState()
+    faults = Faults(lab_state, lambda _: None)
     faults.offer(PLAN)
     assert [device["name"] for device in faults.devices.devices[:4]] == [names[0] for names in PLAN.device_names]
-    bench.selected = (FIRST, "not-of-this-plan")
+    lab_state.selected = (FIRST, "not-of-this-plan")
     assert faults.devices.selected == [FIRST]
-    assert bench.selected == (FIRST, "not-of-this-plan"), "what is not here stays selected elsewhere"
+    assert lab_state.selected == (FIRST, "not-of-this-plan"), "what is not here stays selected elsewhere"
     faults.devices.selected = [SECOND]
-    assert bench.selected == (SECOND,)
+    assert lab_state.selected == (SECOND,)
     assert "svg" in faults.devices.picture()
     assert "8 devices, 4 a pipeline" in faults.devices.words()
     faults.act(FIRST, KILL)
@@ -165,7 +165,7 @@ def test_devices_are_selected_here_as_elsewhere() -> None:
 
 
 def test_of_a_plan_that_is_too_large_the_part_that_would_run_is_shown() -> None:
-    faults = Faults(Bench(), lambda _: None)
+    faults = Faults(LabState(), lambda _: None)
     faults.offer(lab.evaluate("worldwide", "gpt3-xl", stages=[list(range(8 * s, 8 * s + 8)) for s in range(8)]))
     assert len(faults.devices.devices) == 8
     assert "all 8 stages, pipeline 0 of 8" in faults.devices.caption

@@ -17,10 +17,10 @@ from dtfm_lab.domain.trace import Trace
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
 from dtfm_lab.widgets.comparing.residuals import tables
 from dtfm_lab.widgets.comparing.residuals_view import ResidualsView
+from dtfm_lab.widgets.lab_state import LabState
 
 
 async def until(holds: Callable[[], bool], patience_s: float = 30.0) -> None:
@@ -40,11 +40,11 @@ def measured_elsewhere(plan: Plan) -> Trace:
     return replace(ran, context=context)
 
 
-def bench_and_panel(plan_again: Callable[[], None] | None = None) -> tuple[Bench, ComparePanel, Plan]:
+def bench_and_panel(plan_again: Callable[[], None] | None = None) -> tuple[LabState, ComparePanel, Plan]:
     plan = lab.evaluate("lecture-hall", "tiny", stages=[[0, 2], [4, 6], [1, 3], [5, 7]])
-    bench = Bench()
-    bench.plan = plan
-    return bench, ComparePanel(bench, plan_again), plan
+    lab_state = LabState()
+    lab_state.plan = plan
+    return lab_state, ComparePanel(lab_state, plan_again), plan
 
 
 def compared(plan: Plan) -> Comparison:
@@ -53,17 +53,17 @@ def compared(plan: Plan) -> Comparison:
 
 def test_suspects_come_first_and_their_links_are_shown() -> None:
     async def story() -> None:
-        bench, panel, plan = bench_and_panel()
+        lab_state, panel, plan = bench_and_panel()
         assert "Nothing measured yet" in panel.summary.value
-        bench.comparison = compared(plan)
+        lab_state.comparison = compared(plan)
         await until(lambda: panel.suspects.text != "")
-        first = bench.comparison.suspects.iloc[0]
+        first = lab_state.comparison.suspects.iloc[0]
         assert panel.suspects.text.startswith('<div class="dtfm-line dtfm-warning"')
         assert first["sentence"].replace("->", "→") in panel.suspects.text.split("</div>")[0]
-        assert bench.comparison.drift.sentence.split(";")[0].replace("->", "→") in panel.suspects.text
+        assert lab_state.comparison.drift.sentence.split(";")[0].replace("->", "→") in panel.suspects.text
         panel.suspects.suspects.children[0].children[1].click()
-        assert bench.selected_link == tuple(first["name"].split(" -> "))
-        bench.comparison = None
+        assert lab_state.selected_link == tuple(first["name"].split(" -> "))
+        lab_state.comparison = None
         assert (panel.suspects.text, panel.residuals.tables) == ("", [])
 
     asyncio.run(story())
@@ -71,22 +71,22 @@ def test_suspects_come_first_and_their_links_are_shown() -> None:
 
 def test_a_row_of_the_residuals_selects_what_it_is_of_and_follows_what_is_selected() -> None:
     async def story() -> None:
-        bench, panel, plan = bench_and_panel()
-        bench.comparison = compared(plan)
+        lab_state, panel, plan = bench_and_panel()
+        lab_state.comparison = compared(plan)
         await until(lambda: panel.residuals.tables != [])
         link = panel.residuals.shown["rows"][0]["id"]
         panel.residuals._answer(panel.residuals, {"kind": "choose", "id": link}, [])
-        assert bench.selected_link == tuple(link.split(" -> "))
+        assert lab_state.selected_link == tuple(link.split(" -> "))
         assert panel.residuals.selected == [link]
         panel.residuals.table = "stages"
         panel.residuals._answer(panel.residuals, {"kind": "choose", "id": "1"}, [])
-        assert set(bench.selected) == set(plan.device_names[1])
+        assert set(lab_state.selected) == set(plan.device_names[1])
         assert panel.residuals.selected == ["1"]
         panel.residuals.table = "devices"
         assert set(panel.residuals.selected) == set(plan.device_names[1])
         panel.residuals.table = "kinds"
         panel.residuals._answer(panel.residuals, {"kind": "choose", "id": "F"}, [])
-        assert set(bench.selected) == set(plan.device_names[1]), "a kind is nowhere in the network"
+        assert set(lab_state.selected) == set(plan.device_names[1]), "a kind is nowhere in the network"
         panel.as_figure.button.click()
         panel.blame_as_figure.button.click()
         await until(lambda: panel.as_figure.figure is not None and panel.blame_as_figure.figure is not None)
@@ -126,10 +126,10 @@ def test_an_interval_holds_the_error_and_is_unknown_where_one_measurement_is_all
 def test_a_refit_shows_the_new_error_and_its_network_can_be_used() -> None:
     async def story() -> None:
         again = []
-        bench, panel, plan = bench_and_panel(lambda: again.append(1))
-        bench.topology = plan.topology
+        lab_state, panel, plan = bench_and_panel(lambda: again.append(1))
+        lab_state.topology = plan.topology
         assert panel.refit.layout.display == "none"
-        bench.comparison = compared(plan)
+        lab_state.comparison = compared(plan)
         assert panel.refit.layout.display == ""
         panel.redo()
         await until(lambda: panel.refitting.found is not None and not panel.refit.disabled)
@@ -139,14 +139,14 @@ def test_a_refit_shows_the_new_error_and_its_network_can_be_used() -> None:
         assert (refitting.use.layout.display, refitting.again.layout.display) == ("", "none")
         refitting.use.click()
         a, b = (plan.topology.index(plan.device_names[stage][0]) for stage in (0, 1))
-        drawn, fitted = plan.topology.bandwidth_bytes_per_s[a, b], bench.topology.bandwidth_bytes_per_s[a, b]
+        drawn, fitted = plan.topology.bandwidth_bytes_per_s[a, b], lab_state.topology.bandwidth_bytes_per_s[a, b]
         assert fitted == pytest.approx(drawn / 2)
         assert refitting.again.layout.display == ""
         refitting.again.click()
         assert again == [1]
         refitting.as_figure.button.click()
         await until(lambda: refitting.as_figure.figure is not None)
-        bench.comparison = None
+        lab_state.comparison = None
         assert (refitting.table.value, refitting.found, panel.refit.layout.display) == ("", None, "none")
 
     asyncio.run(story())
@@ -154,21 +154,21 @@ def test_a_refit_shows_the_new_error_and_its_network_can_be_used() -> None:
 
 def test_a_refit_is_of_the_plan_that_ran_and_leaves_later_edits() -> None:
     async def story() -> None:
-        bench, panel, plan = bench_and_panel()
+        lab_state, panel, plan = bench_and_panel()
         edited = plan.topology.with_link(*plan.stages[0], latency_s=0.5)
-        bench.topology, bench.ran = edited, plan
-        bench.plan = lab.evaluate(edited, plan.job, stages=[[2, 0], [4, 6], [1, 3], [5, 7]])
-        bench.comparison = compared(plan)
+        lab_state.topology, lab_state.ran = edited, plan
+        lab_state.plan = lab.evaluate(edited, plan.job, stages=[[2, 0], [4, 6], [1, 3], [5, 7]])
+        lab_state.comparison = compared(plan)
         panel.refit.click()
         await until(lambda: panel.refitting.found is not None)
         panel.refitting.use.click()
         a, b = (plan.topology.index(plan.device_names[stage][0]) for stage in (0, 1))
         half = plan.topology.bandwidth_bytes_per_s[a, b] / 2
-        assert bench.topology.bandwidth_bytes_per_s[a, b] == pytest.approx(half)
+        assert lab_state.topology.bandwidth_bytes_per_s[a, b] == pytest.approx(half)
         others = np.ones((8, 8), dtype=bool)
         others[a, b] = others[b, a] = False
         for what in ("latency_s", "bandwidth_bytes_per_s"):
-            now, then = getattr(bench.topology, what), getattr(edited, what)
+            now, then = getattr(lab_state.topology, what), getattr(edited, what)
             assert (now == then)[others].all(), "what the fit found as it was drawn stays to the bit"
 
     asyncio.run(story())
@@ -176,9 +176,9 @@ def test_a_refit_is_of_the_plan_that_ran_and_leaves_later_edits() -> None:
 
 def test_a_refit_without_its_plan_is_one_line() -> None:
     async def story() -> None:
-        bench, panel, plan = bench_and_panel()
-        bench.choices = {"microbatch": 7}  # which the job does not allow
-        bench.comparison = compared(plan)
+        lab_state, panel, plan = bench_and_panel()
+        lab_state.choices = {"microbatch": 7}  # which the job does not allow
+        lab_state.comparison = compared(plan)
         panel.refit.click()
         assert "run again" in panel.refitting.table.value
 
@@ -187,10 +187,10 @@ def test_a_refit_without_its_plan_is_one_line() -> None:
 
 def test_where_every_link_is_as_drawn_there_is_no_network_to_use() -> None:
     async def story() -> None:
-        bench, panel, plan = bench_and_panel()
+        lab_state, panel, plan = bench_and_panel()
         ran = lab.simulate(plan, "gpipe")
         context = replace(ran.context, source="measured", topology_fingerprint=plan.topology.fingerprint)
-        bench.comparison = lab.compare(ran, replace(ran, context=context))
+        lab_state.comparison = lab.compare(ran, replace(ran, context=context))
         panel.refit.click()
         await until(lambda: panel.refitting.found is not None and not panel.refit.disabled)
         assert panel.refitting.use.layout.display == "none"
@@ -201,9 +201,9 @@ def test_where_every_link_is_as_drawn_there_is_no_network_to_use() -> None:
 
 def test_a_refit_of_a_plan_that_did_not_run_is_one_line() -> None:
     async def story() -> None:
-        bench, panel, plan = bench_and_panel()
-        bench.plan = lab.evaluate(plan.topology, plan.job, stages=[[2, 0], [4, 6], [1, 3], [5, 7]])
-        bench.comparison = compared(plan)
+        lab_state, panel, plan = bench_and_panel()
+        lab_state.plan = lab.evaluate(plan.topology, plan.job, stages=[[2, 0], [4, 6], [1, 3], [5, 7]])
+        lab_state.comparison = compared(plan)
         panel.refit.click()
         await until(lambda: "wanted the same" in panel.refitting.table.value)
         assert "dtfm-warning" in panel.refitting.table.value

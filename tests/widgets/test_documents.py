@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dtfm_lab as lab
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 
 documents = pytest.importorskip("dtfm_lab.widgets.network.documents", reason="needs the lab extra")
 mistakes = pytest.importorskip("dtfm_lab.widgets.network.mistakes", reason="needs the lab extra")

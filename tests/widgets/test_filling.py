@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from dtfm_lab.domain.distances import link_between
-from dtfm_lab.domain.places import find_place
+from dtfm_lab.domain.network import find_place, link_between
 
 filling = pytest.importorskip("dtfm_lab.widgets.network.filling", reason="needs the lab extra")
 

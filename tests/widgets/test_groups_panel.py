@@ -21,7 +21,6 @@ from dtfm_lab.planning import evaluate, explain
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.groups import group_stepper
 from dtfm_lab.widgets.groups.group_scene import groups_of, matching_of, network_of
 from dtfm_lab.widgets.groups.group_steps import STEPS, told
@@ -29,6 +28,7 @@ from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
 from dtfm_lab.widgets.groups.groups_view import GroupsView
 from dtfm_lab.widgets.groups.moving import change, exchanged, offers
 from dtfm_lab.widgets.groups.why_here import Subject, why
+from dtfm_lab.widgets.lab_state import LabState
 
 LARGEST_PICTURE = 60_000
 """bytes; a saved notebook keeps one of each view"""
@@ -55,11 +55,11 @@ async def until(holds: Callable[[], bool], patience_s: float = 30.0) -> None:
         await asyncio.sleep(0.01)
 
 
-def panel_of(plan: Plan | None) -> tuple[Bench, GroupsPanel]:
-    bench = Bench()
-    panel = GroupsPanel(bench)
-    bench.plan = plan
-    return bench, panel
+def panel_of(plan: Plan | None) -> tuple[LabState, GroupsPanel]:
+    lab_state = LabState()
+    panel = GroupsPanel(lab_state)
+    lab_state.plan = plan
+    return lab_state, panel
 
 
 def gesture(panel: GroupsPanel, **content: object) -> None:
@@ -216,44 +216,44 @@ async def test_play_walks_from_the_first_step_to_the_last_and_stops_when_told() 
 
 def test_a_selection_is_shared_both_ways():
     plan = plan_of(n_idle=1)
-    bench, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan)
     panel.groups.selected = [plan.stages[1][0]]
-    assert bench.selected == (plan.stages[1][0],)
-    bench.selected = (plan.stages[2][1], "of another network")
+    assert lab_state.selected == (plan.stages[1][0],)
+    lab_state.selected = (plan.stages[2][1], "of another network")
     assert panel.groups.selected == [plan.stages[2][1]]
-    assert bench.selected == (plan.stages[2][1], "of another network"), "what is not here stays selected elsewhere"
+    assert lab_state.selected == (plan.stages[2][1], "of another network"), "what is not here stays selected elsewhere"
 
 
 def test_a_hop_selects_its_slowest_pair_as_the_link():
     plan = plan_of()
-    bench, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan)
     panel.groups.selected_edge = 1
     slowest = max(panel.groups.matchings[1], key=lambda pair: pair[2])
-    assert bench.selected_link == tuple(slowest[:2])
+    assert lab_state.selected_link == tuple(slowest[:2])
     assert slowest[2] == pytest.approx(plan.cost.hop_s[1])
 
 
 def test_an_edge_beside_the_path_opens_its_matching():
     plan = plan_of()
-    bench, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan)
     panel.groups.other_edge = [0, 2]
     assert panel.groups.other_matching == matching_of(plan, 0, 2)
-    assert bench.selected_link == tuple(panel.groups.other_matching[0][:2])
+    assert lab_state.selected_link == tuple(panel.groups.other_matching[0][:2])
 
 
 @on_a_loop
 async def test_a_drag_is_priced_and_a_drop_on_a_device_exchanges_the_two() -> None:
     plan = plan_of()
-    bench, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan)
     device, partner = plan.stages[0][0], plan.stages[2][1]
     gesture(panel, kind="lift", device=device)
     await until(lambda: panel.groups.offers.get("device") == device)
     priced_s, _ = panel.groups.offers["devices"][partner]
     gesture(panel, kind="drop", device=device, partner=partner)
-    await until(lambda: bench.plan is not plan)
-    assert bench.plan.cost.total_s == pytest.approx(priced_s, rel=1e-9)
-    assert device in bench.plan.stages[2]
-    assert partner in bench.plan.stages[0]
+    await until(lambda: lab_state.plan is not plan)
+    assert lab_state.plan.cost.total_s == pytest.approx(priced_s, rel=1e-9)
+    assert device in lab_state.plan.stages[2]
+    assert partner in lab_state.plan.stages[0]
     assert "By hand" in panel.hand.note.value
     assert panel.groups.offers == {}, "prices of another plan"
 
@@ -261,30 +261,30 @@ async def test_a_drag_is_priced_and_a_drop_on_a_device_exchanges_the_two() -> No
 @on_a_loop
 async def test_a_drop_on_a_group_takes_the_cheapest_partner_an_idle_one_too() -> None:
     plan = plan_of(n_idle=3)
-    bench, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan)
     device = plan.stages[1][1]
     best = next(place for place in offers(explain(plan), device)["groups"] if place["stage"] == -1)
     gesture(panel, kind="drop", device=device, stage=-1)
-    await until(lambda: bench.plan is not plan)
-    assert bench.plan.cost.total_s == pytest.approx(best["cost_s"])
-    assert device in {bench.plan.topology.names[i] for i in bench.plan.idle_devices}
+    await until(lambda: lab_state.plan is not plan)
+    assert lab_state.plan.cost.total_s == pytest.approx(best["cost_s"])
+    assert device in {lab_state.plan.topology.names[i] for i in lab_state.plan.idle_devices}
 
 
 @on_a_loop
 async def test_moves_by_hand_are_undone_and_made_again_until_a_planner_answers() -> None:
     plan = plan_of()
-    bench, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan)
     device, partner = plan.stages[0][0], plan.stages[3][0]
     gesture(panel, kind="drop", device=device, partner=partner)
-    await until(lambda: bench.plan is not plan)
-    moved = bench.plan
+    await until(lambda: lab_state.plan is not plan)
+    moved = lab_state.plan
     panel.hand.undo.click()
-    assert bench.plan is plan
+    assert lab_state.plan is plan
     assert panel.hand.undo.disabled
     gesture(panel, kind="redo")
-    assert bench.plan is moved
+    assert lab_state.plan is moved
     assert panel.hand.redo.disabled
-    bench.plan = plan_of(seed=1)
+    lab_state.plan = plan_of(seed=1)
     assert panel.hand.undo.disabled, "this plan was not made by hand"
     assert panel.hand.note.value == ""
 
@@ -292,36 +292,36 @@ async def test_moves_by_hand_are_undone_and_made_again_until_a_planner_answers()
 @on_a_loop
 async def test_a_device_is_moved_without_dragging() -> None:
     plan = plan_of()
-    bench, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan)
     device = plan.stages[3][1]
-    bench.selected = (device,)
+    lab_state.selected = (device,)
     await until(lambda: not panel.hand.move.disabled)
     assert len(panel.hand.move_to.options) == 3
     label, partner = panel.hand.move_to.options[0]
     assert label.startswith(f"stage {next(s for s, group in enumerate(plan.stages) if partner in group)}")
     panel.hand.move.click()
-    await until(lambda: bench.plan is not plan)
-    assert partner in bench.plan.stages[3]
+    await until(lambda: lab_state.plan is not plan)
+    assert partner in lab_state.plan.stages[3]
 
 
 @on_a_loop
 async def test_a_move_that_is_not_possible_is_one_calm_line() -> None:
     plan = plan_of()
-    bench, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan)
     gesture(panel, kind="drop", device=plan.stages[0][0], partner="nobody")
-    await until(lambda: bench.message != "")
-    assert bench.step == "groups"
-    assert "nobody" in bench.message
-    assert bench.plan is plan
+    await until(lambda: lab_state.message != "")
+    assert lab_state.step == "groups"
+    assert "nobody" in lab_state.message
+    assert lab_state.plan is plan
 
 
 @on_a_loop
 async def test_why_here_answers_for_the_plan_a_device_a_group_and_a_hop() -> None:
     plan = plan_of()
-    bench, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan)
     await until(lambda: "The plan" in panel.why.value)
     device = plan.stages[1][0]
-    bench.selected = (device,)
+    lab_state.selected = (device,)
     await until(lambda: f"{device} serves stage 1" in panel.why.value)
     panel.groups.selected, panel.groups.selected_group = plan.stages[2], 2
     await until(lambda: "stage 2</b>" in panel.why.value)
@@ -343,10 +343,10 @@ def test_settings_come_back_and_a_hop_waits_for_its_plan():
     _, panel = panel_of(plan_of())
     panel.step.value, panel.groups.selected_edge, panel.what.value = "c", 2, "five"
     kept = panel.settings()
-    bench, other = panel_of(None)
+    lab_state, other = panel_of(None)
     other.restore(kept | {"unknown": 1})
     assert other.groups.step == "c"
-    bench.plan = plan_of()
+    lab_state.plan = plan_of()
     assert other.settings() == kept
     other.restore({"step": "z", "edge": 99, "figure": None})
     assert other.settings() == kept

@@ -1,4 +1,4 @@
-"""The network panel without a browser: one drawing, three views, and a bench that keeps what was valid."""
+"""The network panel without a browser: one drawing, three views, and a lab_state that keeps what was valid."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import dtfm_lab as lab
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.domain.topology import Topology
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network import documents
 from dtfm_lab.widgets.network.editor import TopologyEditor
 from dtfm_lab.widgets.network.network_panel import NetworkPanel
@@ -25,11 +25,11 @@ from dtfm_lab.widgets.network.network_row import BLANK
 
 
 def panel_of(network: str | Topology | None) -> NetworkPanel:
-    return NetworkPanel(Bench(), lab.load_topology(network) if isinstance(network, str) else network)
+    return NetworkPanel(LabState(), lab.load_topology(network) if isinstance(network, str) else network)
 
 
 def bench_of(panel: NetworkPanel) -> Any:
-    return panel._bench
+    return panel._lab_state
 
 
 async def until(holds: Callable[[], bool], patience_s: float = 20.0) -> None:
@@ -87,26 +87,26 @@ def test_only_the_view_that_is_shown_follows_the_drawing() -> None:
 
 def test_what_is_selected_is_selected_everywhere_as_far_as_it_is_drawn() -> None:
     panel = panel_of("lecture-hall")
-    bench = bench_of(panel)
+    lab_state = bench_of(panel)
     panel.editor.selected, panel.editor.selected_link = ["ada", "grace"], ["ada", "grace"]
-    assert (bench.selected, bench.selected_link) == (("ada", "grace"), ("ada", "grace"))
-    bench.selected, bench.selected_link = ("alan", "nobody"), ("john", "ada")
+    assert (lab_state.selected, lab_state.selected_link) == (("ada", "grace"), ("ada", "grace"))
+    lab_state.selected, lab_state.selected_link = ("alan", "nobody"), ("john", "ada")
     assert (panel.editor.selected, panel.editor.selected_link) == (["alan"], ["john", "ada"])
-    assert bench.selected == ("alan", "nobody"), "the bench keeps what another view knows"
-    bench.selected_link = ("john", "nobody")
+    assert lab_state.selected == ("alan", "nobody"), "the lab's state keeps what another view knows"
+    lab_state.selected_link = ("john", "nobody")
     assert panel.editor.selected_link == []
 
 
 def test_the_placement_that_is_looked_at_is_marked_before_the_plan() -> None:
     panel = panel_of("lecture-hall")
-    bench = bench_of(panel)
-    names = bench.topology.names
+    lab_state = bench_of(panel)
+    names = lab_state.topology.names
     job = lab.load_job("tiny", n_stages=4, n_replicas=2)
-    bench.plan = lab.evaluate(bench.topology, job, stages=[[0, 1], [2, 3], [4, 5], [6, 7]])
+    lab_state.plan = lab.evaluate(lab_state.topology, job, stages=[[0, 1], [2, 3], [4, 5], [6, 7]])
     assert panel.editor.highlight["stages"][names[2]] == 1
-    bench.shown_stages = {names[2]: 3}
+    lab_state.shown_stages = {names[2]: 3}
     assert panel.editor.highlight == {"stages": {names[2]: 3}}
-    bench.shown_stages = {}
+    lab_state.shown_stages = {}
     assert panel.editor.highlight["stages"][names[2]] == 1
     panel.editor.document = panel.editor.document | {"devices": panel.editor.document["devices"][:7]}
     assert panel.editor.highlight == {}, "a device of the plan is gone"
@@ -242,24 +242,24 @@ def test_a_reader_without_widgets_sees_the_network(network: str | None) -> None:
 
 
 def test_a_network_that_another_panel_made_is_drawn_and_can_be_undone() -> None:
-    bench = Bench()
-    panel = NetworkPanel(bench, lab.load_topology("lecture-hall"))
-    before = bench.topology
-    bench.topology = faster = before.scaled(bandwidth=2.0)
-    assert bench.topology.fingerprint == faster.fingerprint, "to the bit"
+    lab_state = LabState()
+    panel = NetworkPanel(lab_state, lab.load_topology("lecture-hall"))
+    before = lab_state.topology
+    lab_state.topology = faster = before.scaled(bandwidth=2.0)
+    assert lab_state.topology.fingerprint == faster.fingerprint, "to the bit"
     assert documents.topology_of(panel.drawing.document, faster).fingerprint == faster.fingerprint
     panel.drawing.undo()
-    assert bench.topology.fingerprint == before.fingerprint
+    assert lab_state.topology.fingerprint == before.fingerprint
     panel.drawing.redo()
-    assert bench.topology.fingerprint == faster.fingerprint
+    assert lab_state.topology.fingerprint == faster.fingerprint
 
 
 def test_what_is_no_longer_drawn_is_no_longer_selected() -> None:
-    bench = Bench()
-    panel = NetworkPanel(bench, lab.load_topology("lecture-hall"))
+    lab_state = LabState()
+    panel = NetworkPanel(lab_state, lab.load_topology("lecture-hall"))
     panel.drawing.selected, panel.drawing.selected_link = ["ada", "grace"], ["ada", "grace"]
     document = panel.drawing.document
     panel.drawing.document = document | {"devices": [d for d in document["devices"] if d["name"] != "ada"]}
     assert panel.drawing.selected == ["grace"]
-    assert bench.selected == ("grace",)
+    assert lab_state.selected == ("grace",)
     assert panel.drawing.selected_link == []

@@ -17,7 +17,7 @@ from dtfm_lab.planning import planners
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.job_controls import nearest_shape
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 from dtfm_lab.widgets.planner.watching import SHOWN_S
@@ -25,13 +25,13 @@ from dtfm_lab.widgets.planner.watching import SHOWN_S
 SETTLED_S = 0.5
 
 
-def a_panel(**traits: object) -> tuple[Bench, PlanPanel]:
-    bench = Bench(topology=irregular())
-    panel = PlanPanel(bench, JOB)
+def a_panel(**traits: object) -> tuple[LabState, PlanPanel]:
+    lab_state = LabState(topology=irregular())
+    panel = PlanPanel(lab_state, JOB)
     panel.speed.value = "full speed"
     for name, value in traits.items():
         getattr(panel, name).value = value
-    return bench, panel
+    return lab_state, panel
 
 
 @on_a_loop
@@ -58,32 +58,32 @@ async def test_a_pause_settles_within_half_a_second_whatever_the_planner():
 
 @on_a_loop
 async def test_so_many_generations_are_searched_and_no_more():
-    bench, panel = a_panel(budget="generations", generations=3)
+    lab_state, panel = a_panel(budget="generations", generations=3)
     assert panel.seconds.layout.display == "none"
     panel.redo()
-    await until(lambda: bench.plan is not None)
-    assert bench.plan.generation == 2, "counted from 0"
+    await until(lambda: lab_state.plan is not None)
+    assert lab_state.plan.generation == 2, "counted from 0"
     panel.budget.value = "seconds"
     assert panel.generations.layout.display == "none"
 
 
 @on_a_loop
 async def test_equal_seeds_and_generations_give_equal_plans_with_or_without_a_watcher():
-    bench, panel = a_panel(budget="generations", generations=2, seed=5)
+    lab_state, panel = a_panel(budget="generations", generations=2, seed=5)
     panel.redo()
-    await until(lambda: bench.plan is not None)
-    alone = lab.plan(bench.topology, JOB, seed=5, steps=2)
-    assert bench.plan.stages == alone.stages
+    await until(lambda: lab_state.plan is not None)
+    alone = lab.plan(lab_state.topology, JOB, seed=5, steps=2)
+    assert lab_state.plan.stages == alone.stages
 
 
 @on_a_loop
 async def test_the_best_so_far_is_shown_on_the_map_a_few_times_a_second_until_the_plan_speaks():
-    bench, panel = a_panel(seconds=1)
+    lab_state, panel = a_panel(seconds=1)
     shown: list[tuple[float, dict]] = []
-    bench.observe(lambda change: shown.append((time.monotonic(), change["new"])), "shown_stages")
+    lab_state.observe(lambda change: shown.append((time.monotonic(), change["new"])), "shown_stages")
     panel.redo()
-    await until(lambda: bench.plan is not None and panel.search is None)
-    assert shown[0][1].keys() == set(bench.topology.names)
+    await until(lambda: lab_state.plan is not None and panel.search is None)
+    assert shown[0][1].keys() == set(lab_state.topology.names)
     assert sorted(shown[0][1].values()) == sorted(list(range(4)) * 4)
     times = [at for at, stages in shown if stages]
     assert all(b - a >= SHOWN_S for a, b in itertools.pairwise(times))
@@ -92,20 +92,20 @@ async def test_the_best_so_far_is_shown_on_the_map_a_few_times_a_second_until_th
 
 @on_a_loop
 async def test_the_speed_is_heeded_while_a_search_runs():
-    bench, panel = a_panel(seconds=0.5, speed="slow motion")
+    lab_state, panel = a_panel(seconds=0.5, speed="slow motion")
     panel.redo()
     await until(lambda: "evolutionary" in panel.curve.points)
     began = time.monotonic()
     panel.speed.value = "full speed"
-    await until(lambda: bench.plan is not None)
+    await until(lambda: lab_state.plan is not None)
     assert time.monotonic() - began < 10, "in slow motion it would take longer than anybody waits"
 
 
 @on_a_loop
 async def test_the_median_of_the_population_is_drawn():
-    bench, panel = a_panel(seconds=0.5, planner="dtfm")
+    lab_state, panel = a_panel(seconds=0.5, planner="dtfm")
     panel.redo()
-    await until(lambda: bench.plan is not None)
+    await until(lambda: lab_state.plan is not None)
     rows = panel.curve.points["dtfm"]
     assert (rows[-1, 4] >= rows[-1, 2]).all()
 
@@ -114,7 +114,7 @@ async def test_the_median_of_the_population_is_drawn():
 async def test_the_same_is_drawn_as_a_figure():
     _, panel = a_panel(seconds=0.2)
     panel.figure.button.click()
-    await until(lambda: "nothing to draw" in panel._bench.message)
+    await until(lambda: "nothing to draw" in panel._lab_state.message)
     panel.redo()
     await until(lambda: panel.search is None)
     panel.figure.button.click()
@@ -171,17 +171,17 @@ def test_a_plans_shape_stays_near_when_devices_come_and_go(wanted, n_devices, ke
 def test_a_device_that_is_gone_changes_the_shape_as_little_as_can_be():
     topology = irregular(64)
     job = Job.from_bytes(8, 8, 1e9, 5e8)
-    bench = Bench(topology=topology)
-    panel = PlanPanel(bench, job)
-    bench.plan = lab.plan(topology, bench.job, seed=0, steps=1)
-    bench.topology = topology.subset(topology.names[:63])
+    lab_state = LabState(topology=topology)
+    panel = PlanPanel(lab_state, job)
+    lab_state.plan = lab.plan(topology, lab_state.job, seed=0, steps=1)
+    lab_state.topology = topology.subset(topology.names[:63])
     assert panel.shape.value in ((7, 8), (8, 7))
     assert panel.shape.label.endswith("7 idle")
-    bench.plan = lab.plan(bench.topology, bench.job, seed=0, steps=1)
-    bench.topology = topology
+    lab_state.plan = lab.plan(lab_state.topology, lab_state.job, seed=0, steps=1)
+    lab_state.topology = topology
     assert panel.shape.value == (8, 8), "room for one more pipeline or group is not left idle"
-    bench.plan = lab.plan(bench.topology, bench.job, seed=0, steps=1)
-    bench.topology = topology.subset(topology.names[:63])
-    bench.plan = lab.plan(bench.topology, bench.job, seed=0, steps=1)
-    bench.topology = irregular(60)
-    assert panel.shape.value == (bench.plan.job.n_stages, bench.plan.job.n_replicas)
+    lab_state.plan = lab.plan(lab_state.topology, lab_state.job, seed=0, steps=1)
+    lab_state.topology = topology.subset(topology.names[:63])
+    lab_state.plan = lab.plan(lab_state.topology, lab_state.job, seed=0, steps=1)
+    lab_state.topology = irregular(60)
+    assert panel.shape.value == (lab_state.plan.job.n_stages, lab_state.plan.job.n_replicas)

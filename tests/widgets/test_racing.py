@@ -14,7 +14,7 @@ from dtfm_lab.planning import planners
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 from dtfm_lab.widgets.planner.race_panel import RacePanel
 from dtfm_lab.widgets.planner.racing import TURN_S, race
@@ -69,27 +69,27 @@ def test_each_search_is_the_one_it_would_be_alone():
     assert all(best_s in alone[generation] for generation, best_s in raced)
 
 
-def a_panel() -> tuple[Bench, RacePanel]:
-    bench = Bench(topology=irregular(), job=JOB)
-    panel = RacePanel(bench, lambda: panel.buttons())
+def a_panel() -> tuple[LabState, RacePanel]:
+    lab_state = LabState(topology=irregular(), job=JOB)
+    panel = RacePanel(lab_state, lambda: panel.buttons())
     panel.speed.value = "full speed"
-    return bench, panel
+    return lab_state, panel
 
 
 @on_a_loop
 async def test_the_winners_plan_is_taken_over_by_its_button():
-    bench, panel = a_panel()
+    lab_state, panel = a_panel()
     panel.seconds.value = 0.3
     panel.start.click()
     assert panel.start.disabled
     await until(lambda: panel.search is None)
-    assert bench.plan is None, "nobody has chosen yet"
-    assert bench.shown_stages == {}
+    assert lab_state.plan is None, "nobody has chosen yet"
+    assert lab_state.shown_stages == {}
     assert set(panel.curve.points) == set(panel.chosen) == set(panel.standings.takes)
     winner = panel.standings.leader
     panel.standings.takes[winner.planner].click()
-    assert bench.plan.cost.total_s == pytest.approx(winner.best_s)
-    assert bench.plan.planner == winner.planner
+    assert lab_state.plan.cost.total_s == pytest.approx(winner.best_s)
+    assert lab_state.plan.planner == winner.planner
     assert panel.curve.caption.startswith("over after 0.3 CPU s each")
     assert winner.planner in panel.curve.caption
 
@@ -124,10 +124,10 @@ async def test_the_same_is_drawn_as_a_figure():
 
 
 def test_nothing_races_without_a_network_or_without_planners():
-    bench = Bench()
-    panel = RacePanel(bench, lambda: None)
+    lab_state = LabState()
+    panel = RacePanel(lab_state, lambda: None)
     assert panel.start.disabled
-    bench.topology, bench.job = irregular(), JOB
+    lab_state.topology, lab_state.job = irregular(), JOB
     panel.buttons()
     assert not panel.start.disabled
     for box in panel.planners.values():
@@ -137,14 +137,14 @@ def test_nothing_races_without_a_network_or_without_planners():
 
 @on_a_loop
 async def test_nobody_searches_while_others_race():
-    bench = Bench(topology=irregular(), job=JOB)
-    panel = PlanPanel(bench, JOB)
+    lab_state = LabState(topology=irregular(), job=JOB)
+    panel = PlanPanel(lab_state, JOB)
     panel.race.speed.value = "full speed"
     panel.race.start.click()
     assert panel.plan.disabled
     assert panel.mode.disabled
-    assert bench.busy == ("plan",)
+    assert lab_state.busy == ("plan",)
     panel.race.stop.click()
     await until(lambda: panel.race.search is None)
     assert not panel.plan.disabled
-    assert bench.busy == ()
+    assert lab_state.busy == ()

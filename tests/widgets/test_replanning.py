@@ -16,45 +16,45 @@ from dtfm_lab.planning import carried_over, evaluate
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner import replanning as module
 from dtfm_lab.widgets.planner.moves import told
 from dtfm_lab.widgets.planner.replanning import Replanning, replanned
 
 
-def a_bench(n: int = 16) -> tuple[Bench, Replanning]:
+def a_lab_state(n: int = 16) -> tuple[LabState, Replanning]:
     topology = irregular(n)
-    bench = Bench(topology=topology, job=JOB, plan=lab.plan(topology, JOB, seed=0, steps=3))
-    return bench, Replanning(bench)
+    lab_state = LabState(topology=topology, job=JOB, plan=lab.plan(topology, JOB, seed=0, steps=3))
+    return lab_state, Replanning(lab_state)
 
 
-def slower(bench: Bench, latency_s: float = 0.5):
+def slower(lab_state: LabState, latency_s: float = 0.5):
     """The same network, one link of the plan's slow."""
-    first, second = bench.plan.stages[0][0], bench.plan.stages[0][1]
-    return bench.topology.with_link(first, second, latency_s=latency_s)
+    first, second = lab_state.plan.stages[0][0], lab_state.plan.stages[0][1]
+    return lab_state.topology.with_link(first, second, latency_s=latency_s)
 
 
 @on_a_loop
 async def test_an_edit_replans_from_the_current_plan_and_tells_what_changed():
-    bench, replanning = a_bench()
+    lab_state, replanning = a_lab_state()
     replanning.switch.value = True
-    before, bench.topology = bench.plan, slower(bench)
-    await until(lambda: bench.plan is not before)
-    assert not bench.plan_is_stale
-    carried = carried_over(before, bench.topology, JOB)
-    assert bench.plan.cost.total_s <= carried.cost.total_s * (1 + 1e-9)
+    before, lab_state.topology = lab_state.plan, slower(lab_state)
+    await until(lambda: lab_state.plan is not before)
+    assert not lab_state.plan_is_stale
+    carried = carried_over(before, lab_state.topology, JOB)
+    assert lab_state.plan.cost.total_s <= carried.cost.total_s * (1 + 1e-9)
     assert "network itself" in replanning.line.value
     assert replanning.last.difference.before is before
 
 
 @on_a_loop
 async def test_off_or_without_a_plan_nothing_happens():
-    bench, replanning = a_bench()
-    before, bench.topology = bench.plan, slower(bench)
+    lab_state, replanning = a_lab_state()
+    before, lab_state.topology = lab_state.plan, slower(lab_state)
     await asyncio.sleep(0.3)
-    assert bench.plan is before
+    assert lab_state.plan is before
     assert replanning.line.value == ""
-    empty = Bench()
+    empty = LabState()
     other = Replanning(empty)
     other.switch.value = True
     empty.topology, empty.job = irregular(), JOB
@@ -64,66 +64,66 @@ async def test_off_or_without_a_plan_nothing_happens():
 
 @on_a_loop
 async def test_switched_on_it_catches_up():
-    bench, replanning = a_bench()
-    before, bench.topology = bench.plan, slower(bench)
+    lab_state, replanning = a_lab_state()
+    before, lab_state.topology = lab_state.plan, slower(lab_state)
     replanning.switch.value = True
-    await until(lambda: bench.plan is not before)
-    assert not bench.plan_is_stale
+    await until(lambda: lab_state.plan is not before)
+    assert not lab_state.plan_is_stale
 
 
 @on_a_loop
 async def test_of_many_edits_in_a_row_only_the_newest_is_planned_for():
-    bench, replanning = a_bench()
+    lab_state, replanning = a_lab_state()
     replanning.switch.value = True
     plans = []
-    bench.observe(lambda change: plans.append(change["new"]), "plan")
+    lab_state.observe(lambda change: plans.append(change["new"]), "plan")
     for i in range(25):
-        bench.topology = slower(bench, 0.2 + i / 100)
+        lab_state.topology = slower(lab_state, 0.2 + i / 100)
         await asyncio.sleep(0.004)
-    newest = bench.topology
-    await until(lambda: not bench.plan_is_stale)
+    newest = lab_state.topology
+    await until(lambda: not lab_state.plan_is_stale)
     assert plans[-1].topology is newest
     assert len(plans) <= 2
 
 
 @on_a_loop
 async def test_a_device_that_is_gone_is_replaced_by_the_bench():
-    bench, replanning = a_bench(18)
+    lab_state, replanning = a_lab_state(18)
     replanning.switch.value = True
-    gone, before = bench.plan.stages[1][2], bench.plan
-    bench.topology = bench.topology.subset([name for name in bench.topology.names if name != gone])
-    await until(lambda: bench.plan is not before)
+    gone, before = lab_state.plan.stages[1][2], lab_state.plan
+    lab_state.topology = lab_state.topology.subset([name for name in lab_state.topology.names if name != gone])
+    await until(lambda: lab_state.plan is not before)
     assert f"{gone} left" in replanning.line.value
-    assert len(bench.plan.idle_devices) == 1
+    assert len(lab_state.plan.idle_devices) == 1
 
 
 @on_a_loop
 async def test_what_does_not_fit_is_one_calm_line_until_it_fits_again():
-    bench, replanning = a_bench()
+    lab_state, replanning = a_lab_state()
     replanning.switch.value = True
-    before, whole = bench.plan, bench.topology
-    bench.topology = whole.subset(whole.names[:15])
+    before, whole = lab_state.plan, lab_state.topology
+    lab_state.topology = whole.subset(whole.names[:15])
     await until(lambda: "Not replanned: 4 stages x 4 replicas need 16 devices" in replanning.line.value)
     await asyncio.sleep(0.2)
-    assert bench.plan is before
-    assert bench.message == ""
-    bench.topology = whole
+    assert lab_state.plan is before
+    assert lab_state.message == ""
+    lab_state.topology = whole
     assert "Not replanned" not in replanning.line.value, "taken back"
-    bench.topology = whole.subset(whole.names[:15])
-    bench.job = Job.from_bytes(3, 5, 1e9, 5e8)
-    await until(lambda: bench.plan is not before)
-    assert len(bench.plan.stages) == 3
+    lab_state.topology = whole.subset(whole.names[:15])
+    lab_state.job = Job.from_bytes(3, 5, 1e9, 5e8)
+    await until(lambda: lab_state.plan is not before)
+    assert len(lab_state.plan.stages) == 3
 
 
 @on_a_loop
 async def test_a_plan_of_a_network_that_has_changed_meanwhile_is_brought_up_to_date():
-    bench, replanning = a_bench()
-    old = bench.plan
+    lab_state, replanning = a_lab_state()
+    old = lab_state.plan
     replanning.switch.value = True
-    bench.topology = slower(bench)
-    await until(lambda: not bench.plan_is_stale)
-    bench.plan = old  # as by a search that began before the edit
-    await until(lambda: not bench.plan_is_stale)
+    lab_state.topology = slower(lab_state)
+    await until(lambda: not lab_state.plan_is_stale)
+    lab_state.plan = old  # as by a search that began before the edit
+    await until(lambda: not lab_state.plan_is_stale)
 
 
 def test_nobody_moves_for_nothing():
@@ -153,7 +153,7 @@ def test_what_is_given_up_says_nothing():
 
 
 def test_settings_come_back():
-    _, replanning = a_bench()
+    _, replanning = a_lab_state()
     replanning.restore({"on": True})
     assert replanning.settings() == {"on": True}
     replanning.restore({"on": "perhaps", "other": 1})

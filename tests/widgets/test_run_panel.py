@@ -14,7 +14,7 @@ from dtfm_lab.domain.plan import Plan
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.running.clocks import CLOCKS, explained, on_this_machine
 from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.gantt import GanttView
@@ -34,18 +34,18 @@ class Chart:
         self.shown.append(prediction)
 
 
-def panel_of(plan: Plan = PLAN) -> tuple[Bench, RunPanel]:
-    bench = Bench()
-    panel = RunPanel(bench, Chart())  # type: ignore[arg-type]
-    bench.plan = plan
-    return bench, panel
+def panel_of(plan: Plan = PLAN) -> tuple[LabState, RunPanel]:
+    lab_state = LabState()
+    panel = RunPanel(lab_state, Chart())  # type: ignore[arg-type]
+    lab_state.plan = plan
+    return lab_state, panel
 
 
 def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_of_it_is_told() -> None:
     pytest.importorskip("torch")
 
     async def story() -> None:
-        bench, panel = panel_of()
+        lab_state, panel = panel_of()
         devices = panel.faults.devices
         assert [device["name"] for device in devices.devices] == ["ada", "edsger", "barbara", "john"]
         panel.iterations.value = 5_000
@@ -67,22 +67,22 @@ def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_of_it_
         assert devices.states["john"]["said"] == "paused, 0.0 s"
         await until(lambda: "john stood still in iteration" in panel.faults.log.value)
         devices._answer(devices, {"kind": "act", "device": "nobody", "do": "kill"}, [])
-        assert bench.message.startswith("no device of this run named 'nobody'")
+        assert lab_state.message.startswith("no device of this run named 'nobody'")
         again = len(panel.run.losses)
         await until(lambda: len(panel.run.losses) > again)
         assert panel.losses.training[0] == panel.run.losses[0]
         panel.stop.click()
         assert "stopping" in panel.progress.line.value
         await until(lambda: not panel.run.running, patience_s=5)
-        await until(lambda: bench.comparison is not None)
-        assert [fault.device for fault in bench.measured.context.faults] == ["john", "john"]
+        await until(lambda: lab_state.comparison is not None)
+        assert [fault.device for fault in lab_state.measured.context.faults] == ["john", "john"]
         assert not devices.running
         assert devices.states["ada"]["may"] == ()
         assert "stopped after" in panel.progress.line.value
         assert 'download="losses.csv"' in panel.written.value
         panel.as_figure.button.click()
         await until(lambda: panel.as_figure.figure is not None)
-        assert panel.as_figure.figure.data[0].y[0] == bench.measured.context.losses[0]
+        assert panel.as_figure.figure.data[0].y[0] == lab_state.measured.context.losses[0]
 
     asyncio.run(story())
 
@@ -91,16 +91,16 @@ def test_what_a_resumed_run_warns_of_is_a_line_in_place(tmp_path: Path) -> None:
     pytest.importorskip("torch")
 
     async def story() -> None:
-        bench, panel = panel_of()
+        lab_state, panel = panel_of()
         panel.restore({"iterations": 2, "options": {"checkpoint_folder": str(tmp_path / "kept"), "sample_bytes": 0}})
         panel.redo()
-        await until(lambda: bench.comparison is not None)
+        await until(lambda: lab_state.comparison is not None)
         assert panel.warned.value == ""
         other = tmp_path / "other.txt"
         other.write_text("It is a truth universally acknowledged. " * 500)
         panel.restore({"options": {"resume_from": str(tmp_path / "kept"), "checkpoint_folder": "", "text": str(other)}})
         panel.redo()
-        assert bench.message == ""
+        assert lab_state.message == ""
         assert "text" in panel.warned.value
         assert "dtfm-warning" in panel.warned.value
         panel.stop.click()
@@ -111,32 +111,32 @@ def test_what_a_resumed_run_warns_of_is_a_line_in_place(tmp_path: Path) -> None:
 
 def test_a_run_that_cannot_begin_is_one_line_and_leaves_the_button() -> None:
     async def story() -> None:
-        bench, panel = panel_of()
+        lab_state, panel = panel_of()
         panel.options.text.value = "nowhere.txt"
         panel.redo()
-        assert bench.step == "run"
-        assert "nowhere.txt: no such file" in bench.message
+        assert lab_state.step == "run"
+        assert "nowhere.txt: no such file" in lab_state.message
         assert not panel.start.disabled
         assert panel.run is None
         panel.as_figure.button.click()
-        await until(lambda: bench.message == "there is nothing to draw as a figure yet")
+        await until(lambda: lab_state.message == "there is nothing to draw as a figure yet")
 
     asyncio.run(story())
 
 
 def test_without_a_plan_nothing_starts() -> None:
-    panel = RunPanel(Bench(), Chart())  # type: ignore[arg-type]
+    panel = RunPanel(LabState(), Chart())  # type: ignore[arg-type]
     assert panel.start.disabled
     panel.redo()
     assert panel.run is None
 
 
 def test_settings_come_back_and_what_is_not_possible_is_passed_over() -> None:
-    panel = RunPanel(Bench(), Chart())  # type: ignore[arg-type]
+    panel = RunPanel(LabState(), Chart())  # type: ignore[arg-type]
     panel.clock.value, panel.iterations.value = "paced", 12
     panel.options.sample_bytes.value = 0
     said = panel.settings()
-    other = RunPanel(Bench(), Chart())  # type: ignore[arg-type]
+    other = RunPanel(LabState(), Chart())  # type: ignore[arg-type]
     other.restore(said)
     assert other.settings() == said
     for nonsense in (

@@ -16,31 +16,31 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab import lab
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.schedule import against, schedule_panel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 
 
-async def shown(topology: str = "lecture-hall", **job) -> tuple[Bench, SchedulePanel]:
-    """A bench with a plan, and a panel that has drawn its prediction."""
-    bench = Bench(topology=lab.load_topology(topology))
-    panel = SchedulePanel(bench)
+async def shown(topology: str = "lecture-hall", **job) -> tuple[LabState, SchedulePanel]:
+    """A lab_state with a plan, and a panel that has drawn its prediction."""
+    lab_state = LabState(topology=lab.load_topology(topology))
+    panel = SchedulePanel(lab_state)
     job = {"n_stages": 4, "n_replicas": 2} | job
-    bench.plan = lab.plan(bench.topology, lab.load_job("tiny", **job), steps=1)
+    lab_state.plan = lab.plan(lab_state.topology, lab.load_job("tiny", **job), steps=1)
     await until(lambda: bool(panel.chart.start))
-    return bench, panel
+    return lab_state, panel
 
 
 @on_a_loop
 async def test_a_click_on_a_bar_selects_its_device_everywhere_and_shows_its_memory() -> None:
-    bench, panel = await shown()
+    lab_state, panel = await shown()
     name = panel.chart.devices[-1]
     panel.chart.selected = [name]
-    assert bench.selected == (name,)
+    assert lab_state.selected == (name,)
     assert panel.chart.memory_device == name
-    bench.selected = ("somebody who is idle", panel.chart.devices[0])
+    lab_state.selected = ("somebody who is idle", panel.chart.devices[0])
     assert panel.chart.selected == [panel.chart.devices[0]]
-    assert len(bench.selected) == 2, "what this view cannot show stays selected"
+    assert len(lab_state.selected) == 2, "what this view cannot show stays selected"
     panel.drawn.strip.control.value = name
     assert panel.chart.memory_device == name
     panel.drawn.strip.control.value = " "
@@ -49,8 +49,8 @@ async def test_a_click_on_a_bar_selects_its_device_everywhere_and_shows_its_memo
 
 @on_a_loop
 async def test_the_strip_holds_what_the_memory_report_says_of_the_fullest_device() -> None:
-    bench, panel = await shown()
-    report = memory(bench.chosen_plan, trace=bench.predicted)
+    lab_state, panel = await shown()
+    report = memory(lab_state.chosen_plan, trace=lab_state.predicted)
     position, replica = report.worst
     assert panel.chart.memory_device == report.devices[position][replica]
     assert panel.chart.memory_limit == report.limit_bytes[position, replica]
@@ -60,19 +60,19 @@ async def test_the_strip_holds_what_the_memory_report_says_of_the_fullest_device
 
 @on_a_loop
 async def test_another_schedule_goes_into_the_lower_halves_with_its_difference_told() -> None:
-    bench, panel = await shown()
+    lab_state, panel = await shown()
     panel.against.choose("schedule: zb-h1")
     await until(lambda: len(panel.chart.ends) == 2)
-    other = simulate(bench.chosen_plan, "zb-h1")
+    other = simulate(lab_state.chosen_plan, "zb-h1")
     assert panel.chart.lower.end.max() == pytest.approx(other.iteration_s)
     assert panel.chart.ends[1]["at"] - panel.chart.ends[0]["at"] == pytest.approx(
-        other.iteration_s - bench.predicted.iteration_s, abs=1e-6
+        other.iteration_s - lab_state.predicted.iteration_s, abs=1e-6
     )
     assert "zb-h1, below, takes " in panel.chart.caption
     assert panel.chart.memory_other_time
-    assert bench.predicted.context.schedule == "gpipe", "what is compared with is not what is predicted"
+    assert lab_state.predicted.context.schedule == "gpipe", "what is compared with is not what is predicted"
     panel.choices.compression.value = "int8"
-    compressed = simulate(replace(bench.plan, job=replace(bench.plan.job, compression="int8")), "zb-h1")
+    compressed = simulate(replace(lab_state.plan, job=replace(lab_state.plan.job, compression="int8")), "zb-h1")
     await until(lambda: panel.chart.ends and panel.chart.ends[1]["at"] == pytest.approx(compressed.iteration_s))
     panel.against.choose("measured")
     await until(lambda: panel.chart.ends == [])
@@ -81,12 +81,12 @@ async def test_another_schedule_goes_into_the_lower_halves_with_its_difference_t
 
 @on_a_loop
 async def test_a_pinned_prediction_is_kept_and_compared_with_what_comes_after() -> None:
-    bench, panel = await shown()
-    before = bench.predicted
+    lab_state, panel = await shown()
+    before = lab_state.predicted
     panel.against.pin.click()
     await until(lambda: len(panel.chart.ends) == 2)
     panel.schedule.value = "1f1b"
-    await until(lambda: bench.predicted.context.schedule == "1f1b" and panel.chart.upper_name == "1f1b")
+    await until(lambda: lab_state.predicted.context.schedule == "1f1b" and panel.chart.upper_name == "1f1b")
     assert panel.chart.lower.end.max() == pytest.approx(before.iteration_s)
     assert panel.against.chosen.startswith("pinned: gpipe, ")
 
@@ -114,7 +114,7 @@ async def test_of_many_choices_to_compare_with_the_last_is_drawn_and_few_are_pla
 
 @on_a_loop
 async def test_a_choice_to_compare_with_made_while_another_is_played_is_drawn_under_the_new_prediction() -> None:
-    bench, panel = await shown()
+    lab_state, panel = await shown()
     panel.against.choose("schedule: 1f1b")
     await until(lambda: bool(panel.chart.ends))
 
@@ -124,12 +124,12 @@ async def test_a_choice_to_compare_with_made_while_another_is_played_is_drawn_un
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(against, "simulate", slowly)
-        before, panel.choices.compression.value = bench.predicted, "int8"
-        await until(lambda: bench.predicted is not before)
+        before, panel.choices.compression.value = lab_state.predicted, "int8"
+        await until(lambda: lab_state.predicted is not before)
         panel.against.choose("schedule: zb-h1")
         await until(lambda: panel.chart.lower_name == "zb-h1")
     assert panel.chart.upper_name == "gpipe"
-    assert panel.chart.ends[0]["at"] == pytest.approx(bench.predicted.iteration_s)
+    assert panel.chart.ends[0]["at"] == pytest.approx(lab_state.predicted.iteration_s)
 
 
 @on_a_loop
@@ -172,28 +172,30 @@ async def test_a_run_takes_the_lower_halves() -> None:
 
 @on_a_loop
 async def test_fields_that_others_try_out_are_kept_followed_and_predicted() -> None:
-    bench, panel = await shown()
-    bench.choices = bench.choices | {"microbatch": 1, "compression": "fp16"}
-    expected = simulate(replace(bench.plan, job=replace(bench.plan.job, microbatch=1, compression="fp16")), "gpipe")
-    await until(lambda: bench.predicted.iteration_s == expected.iteration_s)
+    lab_state, panel = await shown()
+    lab_state.choices = lab_state.choices | {"microbatch": 1, "compression": "fp16"}
+    expected = simulate(
+        replace(lab_state.plan, job=replace(lab_state.plan.job, microbatch=1, compression="fp16")), "gpipe"
+    )
+    await until(lambda: lab_state.predicted.iteration_s == expected.iteration_s)
     assert panel.choices.compression.value == "fp16"
     panel.choices.every.value = 2
-    assert bench.choices["microbatch"] == 1
+    assert lab_state.choices["microbatch"] == 1
     assert "microbatch 1" in panel.choices.others.value
-    bench.queueing = "cards"
+    lab_state.queueing = "cards"
     assert panel.choices.queueing.value == "cards"
     panel.choices.as_planned.click()
-    assert "microbatch" not in bench.choices
-    assert bench.choices["synchronise_every"] == 2
+    assert "microbatch" not in lab_state.choices
+    assert lab_state.choices["synchronise_every"] == 2
 
 
 @on_a_loop
 async def test_a_field_that_others_try_out_ends_where_the_job_itself_says_something_new() -> None:
-    bench, _ = await shown()
-    bench.choices = bench.choices | {"microbatch": 1, "global_batch": 32}
-    bench.job = replace(bench.plan.job, microbatch=4)
-    assert "microbatch" not in bench.choices
-    assert bench.choices["global_batch"] == 32
+    lab_state, _ = await shown()
+    lab_state.choices = lab_state.choices | {"microbatch": 1, "global_batch": 32}
+    lab_state.job = replace(lab_state.plan.job, microbatch=4)
+    assert "microbatch" not in lab_state.choices
+    assert lab_state.choices["global_batch"] == 32
 
 
 @on_a_loop
@@ -219,7 +221,7 @@ async def test_settings_come_back_and_what_is_not_possible_is_ignored() -> None:
 
 @on_a_loop
 async def test_a_prediction_that_takes_long_says_so_and_is_stopped() -> None:
-    bench, panel = await shown()
+    lab_state, panel = await shown()
     played = schedule_panel.simulate
 
     def slowly(*arguments, **options):
@@ -233,33 +235,33 @@ async def test_a_prediction_that_takes_long_says_so_and_is_stopped() -> None:
         assert panel.chart.busy == "playing gpipe …"
         panel.simulate.click()
         await until(lambda: panel.simulate.description == "Simulate")
-        assert (panel.chart.busy, panel.chart.start, bench.predicted) == ("", b"", None)
+        assert (panel.chart.busy, panel.chart.start, lab_state.predicted) == ("", b"", None)
         assert "Stopped" in panel.chart.empty_words
     panel.redo()
-    await until(lambda: bench.predicted is not None)
+    await until(lambda: lab_state.predicted is not None)
 
 
 @on_a_loop
 async def test_a_prediction_and_a_measurement_that_a_file_brings_are_drawn() -> None:
-    bench, panel = await shown()
-    brought = simulate(bench.plan, "1f1b")
+    lab_state, panel = await shown()
+    brought = simulate(lab_state.plan, "1f1b")
     measured = replace(brought, after=None)
-    with bench.hold_trait_notifications():
-        bench.predicted, bench.measured = brought, measured
+    with lab_state.hold_trait_notifications():
+        lab_state.predicted, lab_state.measured = brought, measured
     await until(lambda: panel.chart.n_measured == len(panel.chart.predicted.start))
-    assert bench.predicted is brought
+    assert lab_state.predicted is brought
     assert panel.chart.title == "One iteration under 1f1b"
-    bench.plan = None
-    assert (panel.chart.start, bench.predicted) == (b"", None)
+    lab_state.plan = None
+    assert (panel.chart.start, lab_state.predicted) == (b"", None)
     assert "plan first" in panel.chart.empty_words
 
 
 @on_a_loop
 async def test_the_figure_shows_what_the_chart_does() -> None:
-    bench, panel = await shown()
+    lab_state, panel = await shown()
     assert len(panel._figure().data) > 1
     panel.against.choose("schedule: 1f1b")
     await until(lambda: bool(panel.chart.ends))
     assert "gpipe" in panel._figure().layout.title.text
-    bench.plan = None
+    lab_state.plan = None
     assert panel._figure() is None

@@ -18,7 +18,7 @@ from dtfm_lab.domain.plan import Plan
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.what_if import what_if_panel
 from dtfm_lab.widgets.what_if.what_if_measures import MEASURES, told
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
@@ -29,10 +29,10 @@ def a_plan(network: str = "lecture-hall", **job) -> Plan:
     return lab.plan(lab.load_topology(network), lab.load_job("tiny", **job), steps=3)
 
 
-def a_bench(plan: Plan) -> Bench:
-    bench = Bench()
-    bench.topology, bench.job, bench.plan = plan.topology, plan.job, plan
-    return bench
+def a_lab_state(plan: Plan) -> LabState:
+    lab_state = LabState()
+    lab_state.topology, lab_state.job, lab_state.plan = plan.topology, plan.job, plan
+    return lab_state
 
 
 def shows(panel: WhatIfPanel, setting: Setting | None = None) -> Callable[[], bool]:
@@ -100,7 +100,7 @@ def test_a_change_is_told_with_its_sign_and_share() -> None:
 
 @on_a_loop
 async def test_without_a_plan_nothing_can_be_turned() -> None:
-    panel = WhatIfPanel(Bench())
+    panel = WhatIfPanel(LabState())
     assert "No plan yet" in panel.answer.value
     assert panel.bandwidth.disabled
     assert panel.pin.disabled
@@ -109,7 +109,7 @@ async def test_without_a_plan_nothing_can_be_turned() -> None:
 
 @on_a_loop
 async def test_a_slider_is_answered_and_the_newest_wins() -> None:
-    panel = WhatIfPanel(a_bench(a_plan()))
+    panel = WhatIfPanel(a_lab_state(a_plan()))
     await until(shows(panel))
     assert "as planned" in panel.answer.value
     for factor in (0.2, 0.5, 2.0, 4.0):
@@ -127,7 +127,7 @@ async def test_a_slider_is_answered_and_the_newest_wins() -> None:
 
 @on_a_loop
 async def test_a_micro_batch_keeps_the_batches_that_it_divides() -> None:
-    panel = WhatIfPanel(a_bench(a_plan(global_batch=32, microbatch=1, n_stages=4, n_replicas=2)))
+    panel = WhatIfPanel(a_lab_state(a_plan(global_batch=32, microbatch=1, n_stages=4, n_replicas=2)))
     await until(shows(panel))
     offered = {value for _, value in panel.controls.global_batch.options}
     assert {2, 32} <= offered
@@ -143,18 +143,18 @@ async def test_a_micro_batch_keeps_the_batches_that_it_divides() -> None:
 
 @on_a_loop
 async def test_what_a_schedule_refuses_is_one_calm_line() -> None:
-    bench = a_bench(a_plan(n_stages=8, n_replicas=1))
-    panel = WhatIfPanel(bench)
+    lab_state = a_lab_state(a_plan(n_stages=8, n_replicas=1))
+    panel = WhatIfPanel(lab_state)
     await until(shows(panel))
     panel.controls.schedule.value = "interleaved-1f1b"
     await until(lambda: bool(panel.problem.value))
     assert "8 blocks" in panel.problem.value, "which 16 stages are too many for"
     assert panel.last is None
-    assert bench.message == "", "said in place"
+    assert lab_state.message == "", "said in place"
     panel.controls.schedule.value = "1f1b"
     await until(shows(panel))
     assert panel.problem.value == ""
-    bench.schedule = "interleaved-1f1b"  # the lab itself is turned to what cannot be: other settings are answered
+    lab_state.schedule = "interleaved-1f1b"  # the lab itself is turned to what cannot be: other settings are answered
     panel.controls.schedule.value = "gpipe"
     await until(shows(panel))
     assert "gpipe" in panel.answer.value
@@ -165,14 +165,14 @@ async def test_a_job_of_message_sizes_only_is_refused_in_place() -> None:
     from dtfm_lab.domain.job import Job
 
     plan = lab.evaluate(lab.load_topology("lecture-hall"), Job.from_bytes(4, 2, 1e6, 1e5), rank_map=list(range(8)))
-    panel = WhatIfPanel(a_bench(plan))
+    panel = WhatIfPanel(a_lab_state(plan))
     assert "message sizes only" in panel.problem.value
     assert panel.bandwidth.disabled
 
 
 @on_a_loop
 async def test_pins_are_answered_compared_loaded_renamed_and_removed() -> None:
-    panel = WhatIfPanel(a_bench(a_plan()))
+    panel = WhatIfPanel(a_lab_state(a_plan()))
     await until(shows(panel))
     panel.pin.click()
     panel.bandwidth.value = 0.1
@@ -200,7 +200,7 @@ async def test_pins_are_answered_compared_loaded_renamed_and_removed() -> None:
 
 @on_a_loop
 async def test_the_curve_as_a_figure_goes_through_the_answer() -> None:
-    panel = WhatIfPanel(a_bench(a_plan()))
+    panel = WhatIfPanel(a_lab_state(a_plan()))
     await until(shows(panel))
     figure = await asyncio.to_thread(panel._curve)
     ends = [
@@ -211,42 +211,42 @@ async def test_the_curve_as_a_figure_goes_through_the_answer() -> None:
 
 @on_a_loop
 async def test_use_these_takes_over_all_but_the_factors() -> None:
-    bench = a_bench(a_plan())
-    panel = WhatIfPanel(bench)
+    lab_state = a_lab_state(a_plan())
+    panel = WhatIfPanel(lab_state)
     await until(shows(panel))
     panel.controls.schedule.value, panel.controls.compression.value, panel.latency.value = "1f1b", "int8", 2.0
     panel.controls.queueing.value = "cards"
     await until(shows(panel))
     panel.use.click()
-    assert (bench.schedule, bench.queueing, bench.choices["compression"]) == ("1f1b", "cards", "int8")
-    assert "global_batch" not in bench.choices, "the batch as planned is no choice, and follows the next plan's"
-    assert bench.chosen_plan.topology.fingerprint == bench.plan.topology.fingerprint
+    assert (lab_state.schedule, lab_state.queueing, lab_state.choices["compression"]) == ("1f1b", "cards", "int8")
+    assert "global_batch" not in lab_state.choices, "the batch as planned is no choice, and follows the next plan's"
+    assert lab_state.chosen_plan.topology.fingerprint == lab_state.plan.topology.fingerprint
     await until(shows(panel))
     assert panel.setting.beside(panel.base) == {"latency": 2.0}
     panel.scale.click()
-    scaled = bench.plan.topology.scaled(latency=2.0)
-    assert bench.topology.fingerprint == scaled.fingerprint
-    bench.plan = lab.plan(bench.topology, bench.job, steps=2)
+    scaled = lab_state.plan.topology.scaled(latency=2.0)
+    assert lab_state.topology.fingerprint == scaled.fingerprint
+    lab_state.plan = lab.plan(lab_state.topology, lab_state.job, steps=2)
     assert panel.latency.value == 1.0, "the network is now what was tried"
 
 
 @on_a_loop
 async def test_what_was_not_turned_follows_the_lab_and_what_was_stays() -> None:
-    bench = a_bench(a_plan())
-    panel = WhatIfPanel(bench)
+    lab_state = a_lab_state(a_plan())
+    panel = WhatIfPanel(lab_state)
     panel.controls.compression.value = "fp16"
-    bench.schedule = "zb-h1"
+    lab_state.schedule = "zb-h1"
     assert panel.setting.schedule == "zb-h1"
     assert panel.setting.compression == "fp16"
     await until(shows(panel))
-    bench.plan = None
+    lab_state.plan = None
     assert "No plan yet" in panel.answer.value
 
 
 @on_a_loop
 async def test_a_slow_answer_shows_how_far_it_is_and_can_be_stopped() -> None:
     plan = a_plan()
-    panel = WhatIfPanel(a_bench(plan))
+    panel = WhatIfPanel(a_lab_state(plan))
     await until(shows(panel))
     before = panel.last
     quick = panel._answers.both
@@ -259,10 +259,10 @@ async def test_a_slow_answer_shows_how_far_it_is_and_can_be_stopped() -> None:
     panel.bandwidth.value = 2.0
     await until(lambda: "<progress" in panel.patience.line.value)
     assert "actions" in panel.patience.line.value
-    assert panel._bench.busy == ("what-if",)
+    assert panel._lab_state.busy == ("what-if",)
     panel.patience.stop.click()
     await until(lambda: panel.patience.line.value == "")
-    assert panel._bench.busy == ()
+    assert panel._lab_state.busy == ()
     assert panel.last == before
     panel.bandwidth.value = 3.0
     await until(lambda: "<progress" in panel.patience.line.value)
@@ -274,7 +274,7 @@ async def test_a_slow_answer_shows_how_far_it_is_and_can_be_stopped() -> None:
 @on_a_loop
 async def test_settings_come_back_now_or_with_the_next_plan() -> None:
     plan = a_plan()
-    panel = WhatIfPanel(a_bench(plan))
+    panel = WhatIfPanel(a_lab_state(plan))
     await until(shows(panel))
     panel.latency.value, panel.controls.synchronise_every.value = 0.3, 8
     panel.controls.microbatch.value = panel.controls.microbatch.options[-1][1]
@@ -282,11 +282,11 @@ async def test_settings_come_back_now_or_with_the_next_plan() -> None:
     panel.pin.click()
     panel.pins.bars.value = "mfu"
     kept = json.loads(json.dumps(panel.settings()))
-    other = WhatIfPanel(Bench())
+    other = WhatIfPanel(LabState())
     other.restore(kept)
     assert other.setting is None
     assert other.settings() == kept, "nothing is forgotten until there is a plan"
-    other._bench.plan = plan
+    other._lab_state.plan = plan
     assert other.settings() == kept
     await until(shows(other))
     await until(lambda: all(pin.answer is not None for pin in other.pins.pins))
@@ -305,7 +305,7 @@ def test_micro_batches_are_those_that_divide_the_batch(a_replica: int, replicas:
 
 @on_a_loop
 async def test_numbers_beyond_a_jobs_are_passed_over_at_once() -> None:
-    panel = WhatIfPanel(a_bench(a_plan()))
+    panel = WhatIfPanel(a_lab_state(a_plan()))
     base, began = panel.base, time.monotonic()
     for most in (10**9, 10**12, 10**40, float("inf")):
         panel.restore(

@@ -31,22 +31,22 @@ async def at_rest(read: Callable[[], str], still_s: float = 0.5) -> str:
 
 @on_a_loop
 async def test_planning_predicts_as_well() -> None:
-    bench = lab.Lab("lecture-hall")
-    bench.plan_panel.speed.value = "full speed"
-    bench.plan_panel.plan.click()
-    await until(lambda: bench.predicted is not None)
-    assert bench.plan.gap == pytest.approx(0)
-    curve = bench.plan_panel.curve.points["evolutionary"]
+    the_lab = lab.Lab("lecture-hall")
+    the_lab.plan_panel.speed.value = "full speed"
+    the_lab.plan_panel.plan.click()
+    await until(lambda: the_lab.predicted is not None)
+    assert the_lab.plan.gap == pytest.approx(0)
+    curve = the_lab.plan_panel.curve.points["evolutionary"]
     assert curve[0, 2] > curve[-1, 2], "the cost fell"
-    assert bench.schedule_panel.chart.start, "bars are drawn"
-    assert len(bench.groups_panel.groups.groups) == bench.job.n_stages
-    assert bench.network_panel.editor.highlight["stages"].keys() == set(bench.topology.names)
+    assert the_lab.schedule_panel.chart.start, "bars are drawn"
+    assert len(the_lab.groups_panel.groups.groups) == the_lab.job.n_stages
+    assert the_lab.network_panel.editor.highlight["stages"].keys() == set(the_lab.topology.names)
 
 
 @on_a_loop
 async def test_a_search_by_any_planner_pauses_steps_goes_on_and_stops_with_the_best_kept() -> None:
-    bench = lab.Lab("volunteers")
-    panel = bench.plan_panel
+    the_lab = lab.Lab("volunteers")
+    panel = the_lab.plan_panel
     panel.seconds.value, panel.speed.value = 600, "full speed"
     for planner in panel.planner.options:
         panel.planner.value = planner
@@ -61,18 +61,18 @@ async def test_a_search_by_any_planner_pauses_steps_goes_on_and_stops_with_the_b
         panel.pause.click()
         await until(lambda seen=seen: panel.curve.caption != seen)
         panel.stop.click()
-        await until(lambda planner=planner: bench.plan is not None and bench.plan.planner == planner)
+        await until(lambda planner=planner: the_lab.plan is not None and the_lab.plan.planner == planner)
     assert panel.step.disabled, "nothing to step through"
 
 
 @on_a_loop
 async def test_a_bound_that_rises_is_drawn_and_told() -> None:
-    bench = lab.Lab("campus")
-    panel = bench.plan_panel
+    the_lab = lab.Lab("campus")
+    panel = the_lab.plan_panel
     panel.planner.value, panel.speed.value = "exact", "full speed"
     panel.seconds.value = 25  # it ends when the proof is there, which takes a crowded machine longer
     panel.plan.click()
-    await until(lambda: bench.plan is not None)
+    await until(lambda: the_lab.plan is not None)
     bound_s = panel.curve.points["exact"][:, 3]
     assert bound_s[-1] > bound_s[0]
     assert panel.curve.caption.endswith("proven best")
@@ -81,36 +81,36 @@ async def test_a_bound_that_rises_is_drawn_and_told() -> None:
 
 @on_a_loop
 async def test_an_edit_marks_the_plan_as_stale() -> None:
-    bench = lab.Lab("lecture-hall")
-    bench.plan_panel.plan.click()
-    await until(lambda: bench.plan is not None)
-    assert "gap" in bench.plan_panel.note.value
-    document = bench.network_panel.editor.document
-    bench.network_panel.editor.document = document | {"default": {"latency_ms": 500.0, "bandwidth_gbps": 0.01}}
-    assert bench.bench.plan_is_stale
-    assert "plan again" in bench.plan_panel.note.value
+    the_lab = lab.Lab("lecture-hall")
+    the_lab.plan_panel.plan.click()
+    await until(lambda: the_lab.plan is not None)
+    assert "gap" in the_lab.plan_panel.note.value
+    document = the_lab.network_panel.editor.document
+    the_lab.network_panel.editor.document = document | {"default": {"latency_ms": 500.0, "bandwidth_gbps": 0.01}}
+    assert the_lab.lab_state.plan_is_stale
+    assert "plan again" in the_lab.plan_panel.note.value
 
 
 @on_a_loop
 async def test_a_drawing_that_is_not_valid_is_said_and_nothing_is_lost() -> None:
-    bench = lab.Lab("lecture-hall")
-    editor = bench.network_panel.editor
+    the_lab = lab.Lab("lecture-hall")
+    editor = the_lab.network_panel.editor
     broken = editor.document | {"default": {"latency_ms": -5, "bandwidth_gbps": 0.1}}
     editor.document = broken
     assert "latency (ms) is -5" in editor.problem
-    assert len(bench.topology) == 8, "the network before stays in force"
+    assert len(the_lab.topology) == 8, "the network before stays in force"
     editor.document = broken | {"default": {"latency_ms": 5, "bandwidth_gbps": 0.1}}
     assert editor.problem == ""
-    assert len(bench.topology) == 8
-    assert not bench.plan_panel.plan.disabled
+    assert len(the_lab.topology) == 8
+    assert not the_lab.plan_panel.plan.disabled
 
 
 @on_a_loop
 async def test_seven_devices_are_offered_shapes_that_a_batch_of_sixteen_allows() -> None:
-    bench = lab.Lab("lecture-hall")
-    document = bench.network_panel.editor.document
-    bench.network_panel.editor.document = document | {"devices": document["devices"][:7]}
-    offered = [shape for _, shape in bench.plan_panel.shape.options]
+    the_lab = lab.Lab("lecture-hall")
+    document = the_lab.network_panel.editor.document
+    the_lab.network_panel.editor.document = document | {"devices": document["devices"][:7]}
+    offered = [shape for _, shape in the_lab.plan_panel.shape.options]
     assert (7, 1) in offered
     assert (1, 7) not in offered, "16 sequences do not divide among 7 replicas"
 
@@ -118,28 +118,28 @@ async def test_seven_devices_are_offered_shapes_that_a_batch_of_sixteen_allows()
 @on_a_loop
 async def test_what_cannot_be_run_is_one_calm_line() -> None:
     pytest.importorskip("torch")
-    bench = await planned("lecture-hall")
-    bench.run_panel.options.text.value = "nowhere.txt"
-    bench.run_panel.start.click()
-    assert "nowhere.txt: no such file" in bench.bench.message
-    assert bench.bench.step == "run", "said beside the button that was pressed"
-    assert bench.run_panel.run is None
+    the_lab = await planned("lecture-hall")
+    the_lab.run_panel.options.text.value = "nowhere.txt"
+    the_lab.run_panel.start.click()
+    assert "nowhere.txt: no such file" in the_lab.lab_state.message
+    assert the_lab.lab_state.step == "run", "said beside the button that was pressed"
+    assert the_lab.run_panel.run is None
 
 
 async def planned(network: str, **job) -> lab.Lab:
     """A lab with a plan and its prediction."""
     topology = lab.load_topology(network)
-    bench = lab.Lab(topology, lab.load_job("tiny" if network == "lecture-hall" else "dtfm-gpt3-xl", **job))
-    bench.plan_panel.speed.value, bench.plan_panel.seconds.value = "full speed", 0.2
-    bench.plan_panel.plan.click()
-    await until(lambda: bench.predicted is not None)
-    return bench
+    the_lab = lab.Lab(topology, lab.load_job("tiny" if network == "lecture-hall" else "dtfm-gpt3-xl", **job))
+    the_lab.plan_panel.speed.value, the_lab.plan_panel.seconds.value = "full speed", 0.2
+    the_lab.plan_panel.plan.click()
+    await until(lambda: the_lab.predicted is not None)
+    return the_lab
 
 
 @on_a_loop
 async def test_every_choice_predicts_anew_for_the_job_with_that_choice() -> None:
-    bench = await planned("lecture-hall", n_stages=4, n_replicas=2)
-    panel = bench.schedule_panel
+    the_lab = await planned("lecture-hall", n_stages=4, n_replicas=2)
+    panel = the_lab.schedule_panel
     for control, choice in (
         (panel.schedule, "zb-h1"),
         (panel.choices.queueing, "cards"),
@@ -148,92 +148,92 @@ async def test_every_choice_predicts_anew_for_the_job_with_that_choice() -> None
         (panel.choices.compression, "int8"),
         (panel.choices.recompute, True),
     ):
-        before = bench.predicted
+        before = the_lab.predicted
         control.value = choice
-        await until(lambda before=before: bench.predicted is not None and bench.predicted is not before)
-    context = bench.predicted.context
+        await until(lambda before=before: the_lab.predicted is not None and the_lab.predicted is not before)
+    context = the_lab.predicted.context
     said = (context.schedule, context.queueing, context.synchronisation, context.synchronise_every)
     assert said == ("zb-h1", "cards", "ring", 3)
-    plan = bench.bench.chosen_plan
-    assert bench.predicted.iteration_s == simulation.simulate(plan, "zb-h1", queueing="cards").iteration_s
-    assert bench.plan.job.compression == "none", "the plan is as it was"
-    assert not bench.bench.plan_is_stale
+    plan = the_lab.lab_state.chosen_plan
+    assert the_lab.predicted.iteration_s == simulation.simulate(plan, "zb-h1", queueing="cards").iteration_s
+    assert the_lab.plan.job.compression == "none", "the plan is as it was"
+    assert not the_lab.lab_state.plan_is_stale
     for part in ("predicted", "mean of 3 iterations", "tokens/s", "MFU", "bubble", "chiefly"):
         assert part in panel.chart.caption
 
 
 @on_a_loop
 async def test_of_many_choices_in_a_row_the_last_is_shown_and_few_are_computed() -> None:
-    bench = await planned("lecture-hall")
+    the_lab = await planned("lecture-hall")
     shown = []
-    bench.bench.observe(lambda change: shown.append(change["new"].context), "predicted")
+    the_lab.lab_state.observe(lambda change: shown.append(change["new"].context), "predicted")
     for every in range(2, 40):
-        bench.schedule_panel.choices.every.value = every
+        the_lab.schedule_panel.choices.every.value = every
     await until(lambda: bool(shown) and shown[-1].synchronise_every == 39)
     assert len(shown) <= 2
 
 
 @on_a_loop
 async def test_the_choices_begin_with_the_jobs_own_and_follow_it() -> None:
-    bench = lab.Lab("lecture-hall", lab.load_job("tiny", synchronisation="ring", compression="fp16"))
-    choices = bench.schedule_panel.choices
+    the_lab = lab.Lab("lecture-hall", lab.load_job("tiny", synchronisation="ring", compression="fp16"))
+    choices = the_lab.schedule_panel.choices
     assert (choices.synchronisation.value, choices.compression.value) == ("ring", "fp16")
-    bench.plan_panel.batch.value = 32
+    the_lab.plan_panel.batch.value = 32
     choices.synchronisation.value = "central"
-    bench.plan_panel.batch.value = 16
+    the_lab.plan_panel.batch.value = 16
     assert choices.synchronisation.value == "central", "another batch leaves what is tried out"
 
 
 @on_a_loop
 async def test_devices_that_do_not_fit_are_named_before_anything_runs_until_they_fit() -> None:
-    bench = await planned("worldwide")
-    panel = bench.schedule_panel
+    the_lab = await planned("worldwide")
+    panel = the_lab.schedule_panel
     assert 'role="alert"' in panel.memory.value
     assert all(part in panel.memory.value for part in (" needs ", "GiB over", "would need"))
     panel.schedule.value = "1f1b"
-    await until(lambda: bench.predicted.context.schedule == "1f1b")
+    await until(lambda: the_lab.predicted.context.schedule == "1f1b")
     assert panel.memory.value == ""
 
 
 @on_a_loop
 async def test_a_schedule_that_cannot_be_is_said_and_nothing_else_is_shown_for_it() -> None:
-    bench = await planned("lecture-hall", n_stages=8, n_replicas=1)
-    panel = bench.schedule_panel
+    the_lab = await planned("lecture-hall", n_stages=8, n_replicas=1)
+    panel = the_lab.schedule_panel
     panel.schedule.value = "interleaved-1f1b"  # 8 blocks do not make 16 stages
-    await until(lambda: bench.predicted is None)
-    assert (bench.bench.step, panel.chart.start) == ("schedule", b"")
-    assert "stages" in bench.bench.message
+    await until(lambda: the_lab.predicted is None)
+    assert (the_lab.lab_state.step, panel.chart.start) == ("schedule", b"")
+    assert "stages" in the_lab.lab_state.message
     panel.schedule.value = "1f1b"
-    await until(lambda: bench.predicted is not None)
-    assert bench.bench.message == ""
+    await until(lambda: the_lab.predicted is not None)
+    assert the_lab.lab_state.message == ""
 
 
 @on_a_loop
 async def test_all_schedules_are_compared_and_one_is_chosen_from_the_table() -> None:
-    bench = await planned("lecture-hall", n_stages=8, n_replicas=1)
-    comparing = bench.schedule_panel.comparing
+    the_lab = await planned("lecture-hall", n_stages=8, n_replicas=1)
+    comparing = the_lab.schedule_panel.comparing
     comparing.button.click()
     await until(lambda: comparing.running)
     await until(lambda: not comparing.running)
     rows = {row["name"]: row for row in comparing.table.rows}
     assert set(rows) == set(simulation.schedules)
-    assert rows["gpipe"]["iteration_s"] == bench.predicted.iteration_s
+    assert rows["gpipe"]["iteration_s"] == the_lab.predicted.iteration_s
     assert "problem" in rows["interleaved-1f1b"]
     assert rows["1f1b"]["fits"]
     assert " of 16 GiB on " in rows["1f1b"]["memory"]
     assert 0 < rows["1f1b"]["bubble"] < 1
     comparing.table.chosen = "1f1b"
-    assert bench.schedule_panel.schedule.value == "1f1b"
-    await until(lambda: bench.predicted.context.schedule == "1f1b")
+    assert the_lab.schedule_panel.schedule.value == "1f1b"
+    await until(lambda: the_lab.predicted.context.schedule == "1f1b")
     assert not comparing.table.stale
-    bench.schedule_panel.choices.compression.value = "int8"
+    the_lab.schedule_panel.choices.compression.value = "int8"
     assert comparing.table.stale
 
 
 @on_a_loop
 async def test_a_comparison_is_stopped_and_keeps_what_is_computed() -> None:
-    bench = await planned("lecture-hall")
-    comparing = bench.schedule_panel.comparing
+    the_lab = await planned("lecture-hall")
+    comparing = the_lab.schedule_panel.comparing
     comparing.button.click()
     await until(lambda: any("iteration_s" in row for row in comparing.table.rows))
     comparing.button.click()
@@ -245,46 +245,48 @@ async def test_a_comparison_is_stopped_and_keeps_what_is_computed() -> None:
 
 @on_a_loop
 async def test_a_choice_that_real_runs_cannot_play_is_refused_in_one_line_until_it_is_taken_back() -> None:
-    bench = await planned("lecture-hall")
-    choices = bench.schedule_panel.choices
-    before = bench.predicted
+    the_lab = await planned("lecture-hall")
+    choices = the_lab.schedule_panel.choices
+    before = the_lab.predicted
     choices.queueing.value = "cards"
-    await until(lambda: bench.predicted is not before)
-    bench.run_panel.clock.value = "paced"
-    bench.run_panel.start.click()
-    assert bench.bench.step == "run"
-    assert bench.bench.message.startswith("queueing is cards on the paced clock; wanted the virtual clock, or pairs")
-    assert bench.run_panel.run is None
-    before = bench.predicted
+    await until(lambda: the_lab.predicted is not before)
+    the_lab.run_panel.clock.value = "paced"
+    the_lab.run_panel.start.click()
+    assert the_lab.lab_state.step == "run"
+    assert the_lab.lab_state.message.startswith(
+        "queueing is cards on the paced clock; wanted the virtual clock, or pairs"
+    )
+    assert the_lab.run_panel.run is None
+    before = the_lab.predicted
     choices.queueing.value = "pairs"
-    await until(lambda: bench.predicted is not before)
-    assert bench.bench.message == ""
+    await until(lambda: the_lab.predicted is not before)
+    assert the_lab.lab_state.message == ""
 
 
 @on_a_loop
 async def test_a_killed_worker_that_nobody_can_replace_is_told_and_the_lab_can_run_again() -> None:
     pytest.importorskip("torch")
-    bench = await planned("lecture-hall", n_stages=8, n_replicas=1)
-    bench.run_panel.iterations.value = 500
-    bench.run_panel.start.click()
-    await until(lambda: len(bench.run_panel.run.losses) > 0)
-    bench.run_panel.run.kill("grace")
-    await until(lambda: bench.bench.message != "")
-    assert bench.bench.message.startswith("worker grace (stage")
-    assert not bench.run_panel.start.disabled
+    the_lab = await planned("lecture-hall", n_stages=8, n_replicas=1)
+    the_lab.run_panel.iterations.value = 500
+    the_lab.run_panel.start.click()
+    await until(lambda: len(the_lab.run_panel.run.losses) > 0)
+    the_lab.run_panel.run.kill("grace")
+    await until(lambda: the_lab.lab_state.message != "")
+    assert the_lab.lab_state.message.startswith("worker grace (stage")
+    assert not the_lab.run_panel.start.disabled
 
 
 @on_a_loop
 async def test_a_cell_that_is_run_again_leaves_no_run_out_of_sight() -> None:
     pytest.importorskip("torch")
     first, second = lab.Lab("lecture-hall"), lab.Lab("lecture-hall")
-    for bench in (first, second):
-        bench.plan_panel.speed.value = "full speed"
-        bench.plan_panel.plan.click()
-        await until(lambda bench=bench: bench.predicted is not None)
-        bench.run_panel.iterations.value = 500
-        bench.run_panel.start.click()
-        assert bench.run_panel.run.running
+    for the_lab in (first, second):
+        the_lab.plan_panel.speed.value = "full speed"
+        the_lab.plan_panel.plan.click()
+        await until(lambda the_lab=the_lab: the_lab.predicted is not None)
+        the_lab.run_panel.iterations.value = 500
+        the_lab.run_panel.start.click()
+        assert the_lab.run_panel.run.running
     await until(lambda: not first.run_panel.run.running)
     assert second.run_panel.run.running
     second.run_panel.stop.click()
@@ -294,21 +296,24 @@ async def test_a_cell_that_is_run_again_leaves_no_run_out_of_sight() -> None:
 @on_a_loop
 async def test_files_are_saved_opened_and_refused_in_words() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        bench = lab.Lab("lecture-hall")
-        panel = bench.network_panel
+        the_lab = lab.Lab("lecture-hall")
+        panel = the_lab.network_panel
         panel.save.click()
-        assert bench.bench.message == "no file name; wanted one such as network.yaml"
+        assert the_lab.lab_state.message == "no file name; wanted one such as network.yaml"
         panel.path.value = f"{folder}/mine.yaml"
         panel.save.click()
-        assert (bench.bench.message, panel.editor.summary) == ("", f"saved as {folder}/mine.yaml")
+        assert (the_lab.lab_state.message, panel.editor.summary) == ("", f"saved as {folder}/mine.yaml")
         panel.choose.value = "raspberry-pi"
         panel.open.click()
-        assert bench.topology.fingerprint == lab.load_topology("lecture-hall").fingerprint
+        assert the_lab.topology.fingerprint == lab.load_topology("lecture-hall").fingerprint
         assert panel.choose.value is None, "no shipped network is shown"
         panel.path.value = f"{folder}/other.yaml"
         panel.open.click()
-        assert (bench.bench.step, bench.bench.message) == ("network", f"{folder}/other.yaml: no such file")
-        assert len(bench.topology) == 8
+        assert (the_lab.lab_state.step, the_lab.lab_state.message) == (
+            "network",
+            f"{folder}/other.yaml: no such file",
+        )
+        assert len(the_lab.topology) == 8
 
 
 def test_a_reader_without_widgets_is_told_what_was_here() -> None:

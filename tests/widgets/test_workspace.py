@@ -18,8 +18,8 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
-from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.desk.workspace import Workspace, put, state_of
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.shell.workspace import Workspace, put, state_of
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 
 
@@ -31,14 +31,14 @@ def on_a_loop(story: Callable) -> Callable:
     return test
 
 
-def filled_bench() -> Bench:
-    bench = Bench()
-    bench.topology = lab.load_topology("lecture-hall").with_link("ada", "grace", latency_s=0.07, one_way=True)
-    bench.job = lab.load_job("tiny")
-    bench.plan = lab.plan(bench.topology, bench.job, steps=3)
-    bench.schedule, bench.queueing, bench.choices = "1f1b", "cards", {"compression": "int8"}
-    bench.predicted = lab.simulate(bench.chosen_plan, "1f1b", queueing="cards")
-    return bench
+def filled_bench() -> LabState:
+    lab_state = LabState()
+    lab_state.topology = lab.load_topology("lecture-hall").with_link("ada", "grace", latency_s=0.07, one_way=True)
+    lab_state.job = lab.load_job("tiny")
+    lab_state.plan = lab.plan(lab_state.topology, lab_state.job, steps=3)
+    lab_state.schedule, lab_state.queueing, lab_state.choices = "1f1b", "cards", {"compression": "int8"}
+    lab_state.predicted = lab.simulate(lab_state.chosen_plan, "1f1b", queueing="cards")
+    return lab_state
 
 
 class Remembering:
@@ -56,24 +56,24 @@ class Remembering:
 
 @on_a_loop
 async def test_what_is_put_back_is_what_was_there(folder: Path) -> None:
-    bench, run = filled_bench(), Remembering(clock="paced", iterations=3)
-    what_if = WhatIfPanel(bench)
+    lab_state, run = filled_bench(), Remembering(clock="paced", iterations=3)
+    what_if = WhatIfPanel(lab_state)
     what_if.latency.value = 2.0
     what_if.pin.click()
     panels = {"what_if": what_if, "run": run, "network": object()}
-    path = save_workspace(state_of(bench, panels), folder / "lab.json")
+    path = save_workspace(state_of(lab_state, panels), folder / "lab.json")
 
-    other, other_run = Bench(), Remembering()
+    other, other_run = LabState(), Remembering()
     other_what_if = WhatIfPanel(other)
     put(load_workspace(path), other, {"what_if": other_what_if, "run": other_run, "groups": Remembering()})
-    assert other.topology.fingerprint == bench.topology.fingerprint
-    assert other.job == bench.job
-    assert other.plan.cost.total_s == bench.plan.cost.total_s
-    assert other.plan.rank_map == bench.plan.rank_map
+    assert other.topology.fingerprint == lab_state.topology.fingerprint
+    assert other.job == lab_state.job
+    assert other.plan.cost.total_s == lab_state.plan.cost.total_s
+    assert other.plan.rank_map == lab_state.plan.rank_map
     for what in ("schedule", "queueing", "choices"):
-        assert getattr(other, what) == getattr(bench, what)
-    assert other.predicted.end_s.tobytes() == bench.predicted.end_s.tobytes()
-    assert other.predicted.context == bench.predicted.context
+        assert getattr(other, what) == getattr(lab_state, what)
+    assert other.predicted.end_s.tobytes() == lab_state.predicted.end_s.tobytes()
+    assert other.predicted.context == lab_state.predicted.context
     assert other_run.told == run.told
     assert other_what_if.settings() == what_if.settings()
     await until(lambda: what_if.last is not None and other_what_if.last is not None)
@@ -82,22 +82,24 @@ async def test_what_is_put_back_is_what_was_there(folder: Path) -> None:
 
 @on_a_loop
 async def test_a_measurement_is_compared_anew(folder: Path) -> None:
-    bench = filled_bench()
-    bench.measured = lab.simulate(bench.chosen_plan, "1f1b", queueing="cards")  # stands in for a run: rows like any
-    path = save_workspace(state_of(bench, {}), folder / "lab.json")
-    other = Bench()
+    lab_state = filled_bench()
+    lab_state.measured = lab.simulate(
+        lab_state.chosen_plan, "1f1b", queueing="cards"
+    )  # stands in for a run: rows like any
+    path = save_workspace(state_of(lab_state, {}), folder / "lab.json")
+    other = LabState()
     put(load_workspace(path), other, {})
     await until(lambda: other.comparison is not None)
     assert other.comparison.iteration_error == 0
-    assert other.ran.placement.devices.tolist() == bench.plan.placement.devices.tolist()
-    put(load_workspace(save_workspace(state_of(Bench(), {}), folder / "blank.json")), other, {})
+    assert other.ran.placement.devices.tolist() == lab_state.plan.placement.devices.tolist()
+    put(load_workspace(save_workspace(state_of(LabState(), {}), folder / "blank.json")), other, {})
     assert (other.topology, other.plan, other.predicted, other.measured, other.comparison) == (None,) * 5
 
 
 @on_a_loop
 async def test_the_file_row_saves_restores_and_says_what_came_of_it(folder: Path) -> None:
-    bench = filled_bench()
-    row = Workspace(bench, {})
+    lab_state = filled_bench()
+    row = Workspace(lab_state, {})
     row.path.value = str(folder / "mine")
     row.save.click()
     await until(lambda: "saved as" in row.status.value and not row.save.disabled)
@@ -105,12 +107,12 @@ async def test_the_file_row_saves_restores_and_says_what_came_of_it(folder: Path
     path = folder / "mine.json"
     assert json.loads(path.read_text())["dtfm_workspace"] == 1
 
-    other = Bench()
+    other = LabState()
     row = Workspace(other, {})
     row.path.value = str(path)
     row.restore.click()
     await until(lambda: "restored lecture-hall, its plan" in row.status.value)
-    assert other.plan.cost.total_s == bench.plan.cost.total_s
+    assert other.plan.cost.total_s == lab_state.plan.cost.total_s
 
     other.plan = None
     sent = {"name": "sent.json", "content": memoryview(path.read_bytes()), "size": 1, "type": ""}
@@ -122,13 +124,13 @@ async def test_the_file_row_saves_restores_and_says_what_came_of_it(folder: Path
 
 @on_a_loop
 async def test_what_cannot_be_read_is_one_line_and_nothing_is_lost(folder: Path) -> None:
-    bench = filled_bench()
-    row = Workspace(bench, {})
+    lab_state = filled_bench()
+    row = Workspace(lab_state, {})
     for path, said in ((folder / "none.json", "none.json: no such file"), ("", "wanted one such as lab.json")):
         row.path.value = str(path)
         row.restore.click()
         await until(lambda said=said: said in row.status.value)
-        assert bench.plan is not None
+        assert lab_state.plan is not None
     row.path.value = str(folder / "no-folder" / "lab.json")
     row.save.click()
     await until(lambda: "cannot be written" in row.status.value)
@@ -138,20 +140,20 @@ async def test_what_cannot_be_read_is_one_line_and_nothing_is_lost(folder: Path)
 @on_a_loop
 async def test_a_lab_comes_back_with_all_its_panels(folder: Path) -> None:
     one = lab.Lab("lecture-hall", autosave=False)
-    one.bench.plan = lab.plan(one.topology, one.job, steps=3)
+    one.lab_state.plan = lab.plan(one.topology, one.job, steps=3)
     await until(lambda: one.predicted is not None and one.what_if_panel.last is not None)
     one.what_if_panel.bandwidth.value = 0.5
     one.network_panel.drawing.selected = ["ada"]
-    state = state_of(one.bench, one.panels)
+    state = state_of(one.lab_state, one.panels)
     path = save_workspace(state, folder / "lab.json")
 
     other = lab.Lab("volunteers", autosave=False)
-    other.bench.plan = lab.plan(other.topology, other.job, steps=1)
+    other.lab_state.plan = lab.plan(other.topology, other.job, steps=1)
     other.replanning.switch.value = True  # which must not take the restored network for an edit
-    put(load_workspace(path), other.bench, other.panels)
+    put(load_workspace(path), other.lab_state, other.panels)
     await until(lambda: other.what_if_panel.last is not None)
     await asyncio.sleep(0.5)  # whatever a panel begins by itself
-    again = state_of(other.bench, other.panels)
+    again = state_of(other.lab_state, other.panels)
     assert again.topology.fingerprint == state.topology.fingerprint
     assert again.job == state.job
     assert again.plan.rank_map == state.plan.rank_map
@@ -164,17 +166,17 @@ async def test_a_lab_comes_back_with_all_its_panels(folder: Path) -> None:
 @on_a_loop
 async def test_nothing_is_restored_into_a_search_or_a_run(folder: Path) -> None:
     save_workspace(state_of(filled_bench(), {}), folder / "lab.json")
-    bench = Bench()
-    row = Workspace(bench, {})
+    lab_state = LabState()
+    row = Workspace(lab_state, {})
     row.path.value = str(folder / "lab")  # the ending goes without saying, as when it was saved
     for step, said in (("plan", "a search is going on"), ("run", "a run is going on")):
-        bench.at_work(step, True)
+        lab_state.at_work(step, True)
         row.restore.click()
         await until(lambda said=said: said in row.status.value)
-        assert bench.topology is None
-        bench.at_work(step, False)
+        assert lab_state.topology is None
+        lab_state.at_work(step, False)
     row.restore.click()
-    await until(lambda: bench.plan is not None)
+    await until(lambda: lab_state.plan is not None)
 
 
 class Stubborn(Remembering):
@@ -185,46 +187,46 @@ class Stubborn(Remembering):
 @on_a_loop
 async def test_settings_that_a_panel_cannot_take_cost_nothing_else(folder: Path) -> None:
     state = state_of(filled_bench(), {"network": Remembering(view=["x"]), "run": Remembering(clock="paced")})
-    path, bench, run = save_workspace(state, folder / "lab.json"), Bench(), Remembering()
-    put(load_workspace(path), bench, {"network": Stubborn(), "run": run})
-    assert bench.plan is not None
+    path, lab_state, run = save_workspace(state, folder / "lab.json"), LabState(), Remembering()
+    put(load_workspace(path), lab_state, {"network": Stubborn(), "run": run})
+    assert lab_state.plan is not None
     assert run.told == {"clock": "paced"}
 
 
 @on_a_loop
 async def test_what_nobody_can_show_leaves_the_lab_as_it_was(folder: Path) -> None:
-    bench = filled_bench()
-    before = bench.plan
+    lab_state = filled_bench()
+    before = lab_state.plan
 
     def refuse(change: dict) -> None:
         if change["new"] == "zb-h1":
             raise RuntimeError("cannot draw that")
 
-    state = state_of(bench, {})
-    bench.observe(refuse, "schedule")
+    state = state_of(lab_state, {})
+    lab_state.observe(refuse, "schedule")
     with pytest.raises(LabError, match="so nothing was changed: cannot draw that"):
-        put(replace(state, schedule="zb-h1", plan=None), bench, {})
-    assert (bench.plan, bench.schedule) == (before, "1f1b")
-    assert bench.predicted is state.predicted
+        put(replace(state, schedule="zb-h1", plan=None), lab_state, {})
+    assert (lab_state.plan, lab_state.schedule) == (before, "1f1b")
+    assert lab_state.predicted is state.predicted
 
 
 @on_a_loop
 async def test_a_schedule_that_is_unknown_here_is_one_line_in_its_place(folder: Path) -> None:
     one = lab.Lab("lecture-hall", autosave=False)
-    one.bench.plan = lab.plan(one.topology, one.job, steps=1)
-    put(replace(state_of(one.bench, {}), schedule="mine", predicted=None), one.bench, one.panels)
-    await until(lambda: "no pipeline schedule named 'mine'" in one.bench.message)
+    one.lab_state.plan = lab.plan(one.topology, one.job, steps=1)
+    put(replace(state_of(one.lab_state, {}), schedule="mine", predicted=None), one.lab_state, one.panels)
+    await until(lambda: "no pipeline schedule named 'mine'" in one.lab_state.message)
     await until(lambda: "no pipeline schedule named" in one.what_if_panel.problem.value)
     one.what_if_panel.controls.schedule.value = "1f1b"
     await until(lambda: one.what_if_panel.last is not None)
-    one.bench.schedule = "gpipe"
+    one.lab_state.schedule = "gpipe"
     await until(lambda: one.predicted is not None)
 
 
 @on_a_loop
 async def test_a_network_that_a_button_makes_is_drawn_and_can_be_undone(folder: Path) -> None:
     one = lab.Lab("lecture-hall", autosave=False)
-    one.bench.plan = lab.plan(one.topology, one.job, steps=1)
+    one.lab_state.plan = lab.plan(one.topology, one.job, steps=1)
     before = one.topology
     await until(lambda: one.what_if_panel.last is not None)
     one.what_if_panel.latency.value = 2.0
@@ -244,10 +246,10 @@ async def test_a_network_that_a_button_makes_is_drawn_and_can_be_undone(folder: 
 @on_a_loop
 async def test_a_drawing_that_is_not_valid_yet_and_a_pin_are_kept_as_well(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dtfm_lab.widgets.desk.autosave.DELAY_S", 0.02)
+        patch.setattr("dtfm_lab.widgets.shell.autosave.DELAY_S", 0.02)
         patch.setattr("dtfm_lab.widgets.workbench.autosave_path", lambda: folder / "lab.json")
         one = lab.Lab("lecture-hall")
-        one.bench.plan = lab.plan(one.topology, one.job, steps=1)
+        one.lab_state.plan = lab.plan(one.topology, one.job, steps=1)
         await until(lambda: one.what_if_panel.last is not None)
         one.what_if_panel.pin.click()
         drawing = one.network_panel.drawing

@@ -33,8 +33,8 @@ import numpy as np
 
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import align
+from dtfm_lab.planning.jit_warmup import until_compiled
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
-from dtfm_lab.planning.warmth import until_compiled
 
 POPULATION = 100
 GENES = 5

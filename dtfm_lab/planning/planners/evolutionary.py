@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning.jit_warmup import until_compiled
+from dtfm_lab.planning.planners.initial_placements import Structure
+from dtfm_lab.planning.planners.population import Individual, cost_of, diversity, median_s
 from dtfm_lab.planning.planners.variation import recombined
-from dtfm_lab.planning.population import Individual, cost_of, diversity, median_s
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
-from dtfm_lab.planning.starts import Structure
-from dtfm_lab.planning.warmth import until_compiled
 
 STRUCTURED, TURNED, CHANCE = 4, 4, 1
 """founders of the population"""
@@ -102,7 +102,7 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
 
 def rehearse(problem: Problem) -> None:
     """Every kernel once, for ``warmth``."""
-    from dtfm_lab.planning.annealing import Annealer, Terrain
+    from dtfm_lab.planning.planners.annealing import Annealer, Terrain
 
     annealer = Annealer(problem, np.random.default_rng(0))
     for terrain in Terrain:
@@ -114,7 +114,7 @@ class _Garden:
     """Makes children and lets them grow."""
 
     def __init__(self, problem: Problem, rng: np.random.Generator, structure: Structure) -> None:
-        from dtfm_lab.planning.annealing import Annealer  # brings numba, which takes a while
+        from dtfm_lab.planning.planners.annealing import Annealer  # brings numba, which takes a while
 
         self._problem, self._rng, self._structure = problem, rng, structure
         self._annealer = Annealer(problem, rng)
@@ -150,7 +150,7 @@ class _Garden:
 
     def grow(self, child: Seedling, best_s: float, age: int) -> Iterator[tuple[IntArray, float, int]]:
         """The annealing of a child, slice by slice: its best row, the cost and the moves made."""
-        from dtfm_lab.planning.annealing import Terrain
+        from dtfm_lab.planning.planners.annealing import Terrain
 
         unit_s = best_s * 8 / max(self._problem.n_stages, 2)
         moves_cost = max(1.0, self._problem.n_replicas / 8)

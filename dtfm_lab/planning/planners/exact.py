@@ -21,13 +21,13 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.bounds import least_hop_sum_s
-from dtfm_lab.planning.counting import Question, counted
-from dtfm_lab.planning.errands import Errand
-from dtfm_lab.planning.exhaustive import candidate_groups, exhaustive
+from dtfm_lab.planning.background_tasks import Errand
+from dtfm_lab.planning.bounds.bound_search import DEVICES_UP_TO, least_hops_s, rising_bounds
+from dtfm_lab.planning.bounds.class_counts import Question, counted
+from dtfm_lab.planning.bounds.exhaustive import candidate_groups, exhaustive
+from dtfm_lab.planning.bounds.lower_bound import least_hop_sum_s
+from dtfm_lab.planning.planners.initial_placements import Structure
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
-from dtfm_lab.planning.rising import DEVICES_UP_TO, least_hops_s, rising_bounds
-from dtfm_lab.planning.starts import Structure
 
 CLASSES_UP_TO = 16
 """classes of interchangeable devices that the solver is given"""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from dtfm_lab.planning.cost import align
+from dtfm_lab.planning.jit_warmup import until_compiled
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
-from dtfm_lab.planning.warmth import until_compiled
 
 
 @planners.register("random")

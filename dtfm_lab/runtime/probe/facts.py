@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from dtfm_lab.domain.device import LONGEST_NAME, Device
-from dtfm_lab.domain.hardware import HARDWARE, hardware_fields
+from dtfm_lab.domain.network import HARDWARE, LONGEST_NAME, Device, hardware_fields
 from dtfm_lab.domain.units import format_bytes
 
 WIDTH = 1024

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from dtfm_lab.domain.device import check_text, shortened
 from dtfm_lab.domain.errors import LabError, RunError, TopologyError
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology, check_text, shortened
 from dtfm_lab.domain.units import format_s, to_gbps
 from dtfm_lab.runtime.probe.facts import checked_facts, device_of, sentence_of
 from dtfm_lab.runtime.probe.joining import join

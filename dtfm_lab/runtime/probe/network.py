@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.domain.device import Device
-from dtfm_lab.domain.message_times import segment_of
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Device, Topology, segment_of
 from dtfm_lab.domain.units import FloatArray, from_gbps, from_ms, to_gbps, to_ms
 
 Timed = Mapping[tuple[int, int], Mapping[str, Any]]

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dtfm_lab.domain.device import shortened
+from dtfm_lab.domain.network import shortened
 from dtfm_lab.runtime.probe.wire import Channel, Lost, admit, present, reason
 
 SIZES = tuple(1024 * 4**k for k in range(8))

@@ -11,8 +11,8 @@ import socket
 import time
 from typing import Any
 
-from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import LabError, RunError
+from dtfm_lab.domain.network import shortened
 
 PROTOCOL = 1
 """of all that probes say to each other; whoever speaks another is refused"""

@@ -13,9 +13,8 @@ from numbers import Integral
 
 import numpy as np
 
-from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import ScheduleError
-from dtfm_lab.domain.links import Links
+from dtfm_lab.domain.network import Links, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import ComputeTime

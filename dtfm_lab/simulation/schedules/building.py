@@ -6,16 +6,15 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.links import Links
+from dtfm_lab.domain.network import Links, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import ComputeTime
+from dtfm_lab.simulation.activation_budget import room
 from dtfm_lab.simulation.durations import EFFICIENCY, analytic
 from dtfm_lab.simulation.engine import programs_of
-from dtfm_lab.simulation.room import room
 from dtfm_lab.simulation.schedules.adaptive import choose_warmups
 from dtfm_lab.simulation.schedules.registry import schedules
 

@@ -13,8 +13,8 @@ from functools import lru_cache
 from itertools import pairwise
 from numbers import Integral
 
-from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import ScheduleError
+from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.schedule import Kind, Schedule
 from dtfm_lab.simulation.schedules.orders import passes, taking_turns
 from dtfm_lab.simulation.schedules.registry import counts, schedules

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from dtfm_lab.domain.links import Links
+from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import ComputeTime

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import Protocol
 
-from dtfm_lab.domain.device import shortened
 from dtfm_lab.domain.errors import ScheduleError
+from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.schedule import Schedule
 

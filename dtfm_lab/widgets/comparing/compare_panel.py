@@ -14,17 +14,17 @@ import plotly.graph_objects as go
 from dtfm_lab import figures
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.origin import origin
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import origin
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.network import count
+from dtfm_lab.figures.maps.network import count
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.as_figure import AsFigure
-from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.comparing.refitting import Refitting
 from dtfm_lab.widgets.comparing.residuals import tables
 from dtfm_lab.widgets.comparing.residuals_view import ResidualsView
 from dtfm_lab.widgets.comparing.suspects import SuspectLines
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
 
 CSS = (Path(__file__).parent / "compare.css").read_text(encoding="utf-8")
@@ -34,23 +34,23 @@ BESIDE_ZERO = "left of 0: predicted too early or too short; right: too late or t
 
 
 class ComparePanel:
-    """Shows ``bench.comparison``; what is clicked is selected on the bench, and refits when told to."""
+    """Shows ``lab_state.comparison``; what is clicked is selected in the lab's state, and refits when told to."""
 
     def __init__(
         self,
-        bench: Bench,
+        lab_state: LabState,
         plan_again: Callable[[], None] | None = None,
     ) -> None:
         """``plan_again``: see ``Refitting``."""
-        self._bench = bench
+        self._lab_state = lab_state
         self._devices_of: dict[str, tuple[str, ...]] = {}
         self.summary = w.HTML()
         self.suspects = SuspectLines(self.select)
         self.residuals = ResidualsView(self._choose, title="Residuals")
-        self.refitting = Refitting(bench, plan_again)
+        self.refitting = Refitting(lab_state, plan_again)
         self.refit = self.refitting.button
-        self.as_figure = AsFigure(self._residuals_figure, bench, self._complain)
-        self.blame_as_figure = AsFigure(self._blame_figure, bench, self._complain)
+        self.as_figure = AsFigure(self._residuals_figure, lab_state, self._complain)
+        self.blame_as_figure = AsFigure(self._blame_figure, lab_state, self._complain)
         self._figures = w.HBox([w.HTML(), self.as_figure.button, w.HTML(), self.blame_as_figure.button])
         self._figures.children[0].value = markup.line("Residuals:")
         self._figures.children[2].value = markup.line("Who is to blame:")
@@ -58,8 +58,8 @@ class ComparePanel:
         self.trouble = w.HTML()
         parts = [self.summary, self.suspects.view, self.residuals, self._figures, self.trouble, *outputs]
         self.view = w.VBox([w.HTML(f"<style>{CSS}</style>"), *parts, self.refitting.view])
-        bench.observe(lambda _: self._show(), "comparison")
-        bench.observe(lambda _: self._mark(), ["selected", "selected_link"])
+        lab_state.observe(lambda _: self._show(), "comparison")
+        lab_state.observe(lambda _: self._mark(), ["selected", "selected_link"])
         self.residuals.observe(lambda _: self._mark(), "table")
         self._show()
 
@@ -80,16 +80,16 @@ class ComparePanel:
         self.refitting.redo()
 
     def select(self, of: str, name: str) -> None:
-        """A "link" ("a -> b"), a "device", a "card" (a device's) or a "stage" on the bench."""
+        """A "link" ("a -> b"), a "device", a "card" (a device's) or a "stage" in the lab's state."""
         if of == "link":
-            self._bench.selected_link = tuple(name.split(ARROW, 1))
+            self._lab_state.selected_link = tuple(name.split(ARROW, 1))
         elif of == "stage":
-            self._bench.selected = self._devices_of.get(name, ())
+            self._lab_state.selected = self._devices_of.get(name, ())
         else:
-            self._bench.selected = (name,)
+            self._lab_state.selected = (name,)
 
     def _show(self) -> None:
-        comparison = self._bench.comparison
+        comparison = self._lab_state.comparison
         self.suspects.clear()
         self.trouble.value = ""
         self.residuals.tables = []
@@ -105,13 +105,13 @@ class ComparePanel:
         by_stage = comparison.rows.groupby("stage")["device"].unique()
         self._devices_of = {str(stage): tuple(names) for stage, names in by_stage.items()}
         self.summary.value = markup.line(_summary(comparison), "figure")
-        begin(self.suspects.tell(comparison, lambda: comparison is self._bench.comparison), self._complain)
+        begin(self.suspects.tell(comparison, lambda: comparison is self._lab_state.comparison), self._complain)
         begin(self._tabulate(comparison), self._complain)
 
     async def _tabulate(self, comparison: Comparison) -> None:
         self.residuals.caption = "comparing action by action"
         found = await asyncio.to_thread(tables, comparison)
-        if comparison is self._bench.comparison:
+        if comparison is self._lab_state.comparison:
             with self.residuals.hold_sync():
                 self.residuals.tables = found
                 self.residuals.caption = BESIDE_ZERO + _noise(comparison)
@@ -120,7 +120,7 @@ class ComparePanel:
     def _plan(self) -> Plan | None:
         """What ran, or what may have where nobody says."""
         try:
-            return self._bench.ran or self._bench.chosen_plan
+            return self._lab_state.ran or self._lab_state.chosen_plan
         except LabError:
             return None
 
@@ -131,7 +131,7 @@ class ComparePanel:
 
     def _mark(self) -> None:
         """Of what is selected anywhere, the rows that stand for it."""
-        chosen, link = self._bench.selected, self._bench.selected_link
+        chosen, link = self._lab_state.selected, self._lab_state.selected_link
         match self.residuals.table:
             case "links" | "messages":
                 self.residuals.selected = [ARROW.join(link)] if link else []
@@ -152,11 +152,11 @@ class ComparePanel:
         return value in ("links", "messages", "devices", "stages", "kinds")
 
     def _residuals_figure(self) -> go.Figure | None:
-        comparison = self._bench.comparison
+        comparison = self._lab_state.comparison
         return None if comparison is None else figures.comparison(comparison)
 
     def _blame_figure(self) -> go.Figure | None:
-        comparison = self._bench.comparison
+        comparison = self._lab_state.comparison
         return None if comparison is None else figures.blame(comparison)
 
     def _complain(self, message: str) -> None:

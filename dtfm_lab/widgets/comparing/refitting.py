@@ -17,13 +17,13 @@ from dtfm_lab import figures, lab
 from dtfm_lab.compare import Comparison, Refit
 from dtfm_lab.compare.refit import ROUNDING, in_units
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.figures.palette import KIND_NAMES
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.as_figure import AsFigure
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
 
 MOST_FITTED = 12
@@ -35,11 +35,11 @@ class Refitting:
 
     def __init__(
         self,
-        bench: Bench,
+        lab_state: LabState,
         plan_again: Callable[[], None] | None = None,
     ) -> None:
-        """``plan_again`` starts a search on the bench's network; without it a line says where to."""
-        self._bench, self._plan_again = bench, plan_again
+        """``plan_again`` starts a search on the lab's network; without it a line says where to."""
+        self._lab_state, self._plan_again = lab_state, plan_again
         self._comparison: Comparison | None = None
         self._plan: Plan | None = None
         self.found: Refit | None = None
@@ -50,7 +50,7 @@ class Refitting:
             "Use the fitted network", "check", "190px", "Draw the links as fitted, in place of the drawn"
         )
         self.again = _button("Plan again", "random", "120px", "Search anew, on the fitted network")
-        self.as_figure = AsFigure(self._figure, bench, self._complain)
+        self.as_figure = AsFigure(self._figure, lab_state, self._complain)
         self.table, self.note = w.HTML(), w.HTML()
         self._after = w.HBox([self.use, self.again, self.as_figure.button])
         self.view = w.VBox([self.button, self.table, self._after, self.note, self.as_figure.output])
@@ -104,7 +104,7 @@ class Refitting:
     def _use(self) -> None:
         if self.found is None or self._plan is None:
             return
-        self._bench.topology = _with_fitted_links(self._bench.topology, self._plan, self.found)
+        self._lab_state.topology = _with_fitted_links(self._lab_state.topology, self._plan, self.found)
         line = "The network is drawn with the fitted links now; the plan is of the one before"
         self.note.value = markup.line(f"{line}." if self._plan_again else f"{line}: plan again in step 2.")
         _show(self.again, shown=self._plan_again is not None)

@@ -8,7 +8,7 @@ from typing import Any
 import traitlets
 
 from dtfm_lab.widgets.comparing.residuals import relative
-from dtfm_lab.widgets.pictures.residuals import picture
+from dtfm_lab.widgets.snapshots.residuals import picture
 from dtfm_lab.widgets.view import STATIC, View
 
 

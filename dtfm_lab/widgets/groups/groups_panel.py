@@ -14,13 +14,13 @@ from dtfm_lab import figures
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Explanation, explain
 from dtfm_lab.widgets.as_figure import AsFigure
-from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.groups.group_scene import matching_of
 from dtfm_lab.widgets.groups.group_stepper import Stepper
 from dtfm_lab.widgets.groups.group_steps import STEPS, told
 from dtfm_lab.widgets.groups.groups_view import NO_EDGE, NO_GROUP, GroupsView
 from dtfm_lab.widgets.groups.hand_moves import HandMoves
 from dtfm_lab.widgets.groups.why_here import Subject, why
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
 
 CSS = (Path(__file__).parent / "groups_panel.css").read_text(encoding="utf-8")
@@ -37,10 +37,10 @@ FIGURES = {
 
 
 class GroupsPanel:
-    """Shows ``bench.plan`` step by step; a device moved by hand makes it another plan."""
+    """Shows ``lab_state.plan`` step by step; a device moved by hand makes it another plan."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, lab_state: LabState) -> None:
+        self._lab_state = lab_state
         self._explaining: tuple[Plan, asyncio.Task[Explanation]] | None = None
         self._asked = 0
         self._following = False
@@ -48,13 +48,13 @@ class GroupsPanel:
         self.groups = GroupsView(height=HEIGHT, hint=NO_PLAN, can_move=True)
         self.stepper = Stepper(self.groups.step, self._complain)
         self.step = self.stepper.step
-        self.hand = HandMoves(bench, self.groups, self._explained, self._complain)
+        self.hand = HandMoves(lab_state, self.groups, self._explained, self._complain)
         self.told = w.HTML()
         self.why = w.HTML()
         self.what = w.Dropdown(
             options=list(FIGURES.items()), layout=w.Layout(width="165px"), tooltip="What is drawn as a figure"
         )
-        self.as_figure = AsFigure(self._figure, bench, self._complain)
+        self.as_figure = AsFigure(self._figure, lab_state, self._complain)
         self.view = w.VBox(
             [
                 w.HTML(f"<style>{CSS}</style>", layout=w.Layout(display="none")),
@@ -73,8 +73,8 @@ class GroupsPanel:
         self.groups.observe(lambda _: self._selected_here(), "selected")
         self.groups.observe(lambda _: self._edge_selected(), ["selected_edge", "other_edge"])
         self.groups.observe(lambda _: self._ask(), ["selected", "selected_group", "selected_edge"])
-        bench.observe(lambda _: self._follow(), "selected")
-        bench.observe(lambda _: self._show(), "plan")
+        lab_state.observe(lambda _: self._follow(), "selected")
+        lab_state.observe(lambda _: self._show(), "plan")
         self._show()
 
     def settings(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class GroupsPanel:
             self._select_wanted()
 
     def _show(self) -> None:
-        plan = self._bench.plan
+        plan = self._lab_state.plan
         self.groups.title = "Groups" if plan is None else f"{plan.job.name} on {plan.topology.name}"
         self._following = True  # what the plan no longer has is not unselected elsewhere
         self.groups.show(plan)
@@ -110,7 +110,7 @@ class GroupsPanel:
 
     def _tell(self) -> None:
         """The step in words."""
-        plan, letter = self._bench.plan, self.step.value
+        plan, letter = self._lab_state.plan, self.step.value
         if plan is None:
             self.told.value = f'<div class="dtfm-step-told dtfm-step-told-none">{NO_PLAN}.</div>'
             return
@@ -122,13 +122,13 @@ class GroupsPanel:
         )
 
     def _selected_here(self) -> None:
-        if not self._following and set(self.groups.selected) != set(self._bench.selected):
-            self._bench.selected = tuple(self.groups.selected)
+        if not self._following and set(self.groups.selected) != set(self._lab_state.selected):
+            self._lab_state.selected = tuple(self.groups.selected)
 
     def _follow(self) -> None:
         """Select here what is selected elsewhere, as far as the plan has it."""
-        known = set() if self._bench.plan is None else set(self._bench.plan.topology.names)
-        names = [name for name in self._bench.selected if name in known]
+        known = set() if self._lab_state.plan is None else set(self._lab_state.plan.topology.names)
+        names = [name for name in self._lab_state.selected if name in known]
         if set(names) == set(self.groups.selected):
             return
         self._following = True
@@ -140,14 +140,14 @@ class GroupsPanel:
 
     def _edge_selected(self) -> None:
         """Its slowest pair is the selected link."""
-        plan, edge, other = self._bench.plan, self.groups.selected_edge, self.groups.other_edge
+        plan, edge, other = self._lab_state.plan, self.groups.selected_edge, self.groups.other_edge
         pairs: list[list[Any]] = []
         if plan is not None and len(other) == 2 and all(0 <= stage < plan.job.n_stages for stage in other):
             pairs = self.groups.other_matching = matching_of(plan, *other)
         elif 0 <= edge < len(self.groups.matchings):
             pairs = self.groups.matchings[edge]
         if pairs:
-            self._bench.selected_link = tuple(pairs[0][:2])
+            self._lab_state.selected_link = tuple(pairs[0][:2])
 
     @property
     def _subject(self) -> Subject:
@@ -155,7 +155,7 @@ class GroupsPanel:
         groups = self.groups
         if groups.selected_group != NO_GROUP:
             return Subject(group=groups.selected_group)
-        of_the_hop = groups.selected_edge != NO_EDGE and set(groups.selected) <= set(self._bench.selected_link)
+        of_the_hop = groups.selected_edge != NO_EDGE and set(groups.selected) <= set(self._lab_state.selected_link)
         if groups.selected and not of_the_hop:
             return Subject(device=groups.selected[-1])
         return Subject(hop=groups.selected_edge)
@@ -163,7 +163,7 @@ class GroupsPanel:
     def _ask(self) -> None:
         """Words and prices for what is selected now, soon; none where no event loop could work them out."""
         self._asked += 1
-        if self._bench.plan is None:
+        if self._lab_state.plan is None:
             self.why.value = ""
             return
         try:
@@ -174,12 +174,12 @@ class GroupsPanel:
 
     async def _answer(self, asked: int) -> None:
         await asyncio.sleep(SETTLED_S)
-        plan = self._bench.plan
+        plan = self._lab_state.plan
         if asked != self._asked or plan is None:
             return
         explanation = await self._explained(plan)
         answer = await asyncio.to_thread(why, explanation, self._subject)
-        if asked != self._asked or self._bench.plan is not plan:
+        if asked != self._asked or self._lab_state.plan is not plan:
             return
         lines = "".join(f"<p>{escape(line)}</p>" for line in answer.lines)
         self.why.value = f'<div class="dtfm-why" role="status"><b>{escape(answer.title)}</b>{lines}</div>'
@@ -193,7 +193,7 @@ class GroupsPanel:
         return await self._explaining[1]
 
     def _figure(self) -> go.Figure | None:
-        plan, other = self._bench.plan, self.groups.other_edge
+        plan, other = self._lab_state.plan, self.groups.other_edge
         if plan is None:
             return None
         match self.what.value:
@@ -207,4 +207,4 @@ class GroupsPanel:
         return figures.step(plan, self.step.value)
 
     def _complain(self, message: str) -> None:
-        self._bench.complain("groups", message)
+        self._lab_state.complain("groups", message)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import traitlets
 
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.widgets.groups.group_scene import groups_of, matching_of, network_of
-from dtfm_lab.widgets.pictures.groups import picture
+from dtfm_lab.widgets.snapshots.groups import picture
 from dtfm_lab.widgets.view import STATIC, View
 
 NO_EDGE = -1

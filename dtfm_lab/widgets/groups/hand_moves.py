@@ -13,10 +13,10 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Explanation
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.bench import Bench
 from dtfm_lab.widgets.groups.groups_view import GroupsView
 from dtfm_lab.widgets.groups.moving import Moves, change, exchanged, from_to, offers
 from dtfm_lab.widgets.groups.why_here import named
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
 
 
@@ -25,12 +25,12 @@ class HandMoves:
 
     def __init__(
         self,
-        bench: Bench,
+        lab_state: LabState,
         groups: GroupsView,
         explained: Callable[[Plan], Awaitable[Explanation]],
         complain: Callable[[str], None],
     ) -> None:
-        self._bench, self._groups, self._explained, self._complain = bench, groups, explained, complain
+        self._lab_state, self._groups, self._explained, self._complain = lab_state, groups, explained, complain
         self._moves = Moves()
         self._made: Plan | None = None
         """the plan of the last move, undo or redo"""
@@ -64,12 +64,12 @@ class HandMoves:
             return
         explanation = await self._explained(plan)
         priced = await asyncio.to_thread(offers, explanation, device)
-        if self._bench.plan is plan:
+        if self._lab_state.plan is plan:
             self._groups.offers = priced
 
     def offer(self) -> None:
         """The places of the selected device, cheapest first, as choices."""
-        plan, offered, selected = self._bench.plan, self._groups.offers, self._groups.selected
+        plan, offered, selected = self._lab_state.plan, self._groups.offers, self._groups.selected
         if plan is None or len(selected) != 1 or offered.get("device") != selected[0]:
             hint = "select one device" if len(selected) != 1 else "working out the prices"
             self._choices([("no plan yet" if plan is None else hint, None)], usable=False)
@@ -90,7 +90,7 @@ class HandMoves:
         self.move_to.disabled = self.move.disabled = not usable
 
     def _gesture(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
-        plan, device, kind = self._bench.plan, content.get("device"), content.get("kind")
+        plan, device, kind = self._lab_state.plan, content.get("device"), content.get("kind")
         if kind == "undo":
             self._undo()
         elif kind == "redo":
@@ -112,32 +112,32 @@ class HandMoves:
             await self._exchange(plan, device, partner)
 
     def _move_chosen(self) -> None:
-        plan, selected, partner = self._bench.plan, self._groups.selected, self.move_to.value
+        plan, selected, partner = self._lab_state.plan, self._groups.selected, self.move_to.value
         if plan is not None and len(selected) == 1 and partner is not None:
             begin(self._exchange(plan, selected[0], partner), self._complain)
 
     async def _exchange(self, plan: Plan, device: str, partner: str) -> None:
         made = await asyncio.to_thread(exchanged, plan, device, partner)
-        if self._bench.plan is not plan:
+        if self._lab_state.plan is not plan:
             return  # somebody else was faster: what was priced no longer holds
         self._moves.made(plan)
         self._put(made, f"By hand, {device} and {partner} exchanged: {from_to(plan, made)}.")
 
     def _undo(self) -> None:
-        plan = self._bench.plan
+        plan = self._lab_state.plan
         if plan is not None and self._moves.can_undo:
             before = self._moves.undo(plan)
             self._put(before, f"Undone: {from_to(plan, before)}.")
 
     def _redo(self) -> None:
-        plan = self._bench.plan
+        plan = self._lab_state.plan
         if plan is not None and self._moves.can_redo:
             after = self._moves.redo(plan)
             self._put(after, f"By hand again: {from_to(plan, after)}.")
 
     def _put(self, plan: Plan, line: str) -> None:
         self._made = plan
-        self._bench.plan = plan
+        self._lab_state.plan = plan
         self.note.value = markup.line(escape(line))
 
 

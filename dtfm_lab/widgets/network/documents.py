@@ -18,10 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dtfm_lab.domain.device import Device
 from dtfm_lab.domain.errors import LabError, TopologyError
-from dtfm_lab.domain.hardware import HARDWARE, hardware_fields
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import HARDWARE, Device, Topology, hardware_fields
 from dtfm_lab.domain.units import TERA, GiB
 from dtfm_lab.files import topology_from_mapping, topology_to_mapping
 from dtfm_lab.widgets.network.drawing import Document

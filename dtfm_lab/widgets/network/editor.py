@@ -11,7 +11,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.widgets.network.document_view import DocumentView
 from dtfm_lab.widgets.network.documents import document_of, gpus_of
 from dtfm_lab.widgets.network.network_files import NamedBytes, topology_from_bytes
-from dtfm_lab.widgets.pictures.network import network_picture, network_words
+from dtfm_lab.widgets.snapshots.network import network_picture, network_words
 from dtfm_lab.widgets.view import STATIC
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-from dtfm_lab.domain.distances import link_between
-from dtfm_lab.domain.places import Place, find_place
+from dtfm_lab.domain.network import Place, find_place, link_between
 from dtfm_lab.domain.units import to_gbps, to_ms
 
 Document = dict[str, Any]

@@ -6,9 +6,9 @@ from typing import Any
 
 import traitlets
 
-from dtfm_lab.domain.places import find_place, place_names
+from dtfm_lab.domain.network import find_place, place_names
 from dtfm_lab.widgets.network.document_view import DocumentView
-from dtfm_lab.widgets.pictures.world_map import land_tenths, map_picture
+from dtfm_lab.widgets.snapshots.world_map import land_tenths, map_picture
 from dtfm_lab.widgets.view import STATIC
 
 

@@ -12,7 +12,7 @@ import ipywidgets as w
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError, TopologyError
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import to_gbps, to_ms
 from dtfm_lab.widgets.network.drawing import Document, Drawing
 from dtfm_lab.widgets.network.link_edits import Change, Pair, change_inside, change_pair, set_links

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 from dtfm_lab.widgets.network.document_view import DocumentView
 from dtfm_lab.widgets.network.link_origins import Origin, spoken
-from dtfm_lab.widgets.pictures.link_matrix import matrix_picture
+from dtfm_lab.widgets.snapshots.link_matrix import matrix_picture
 from dtfm_lab.widgets.view import STATIC
 
 CAPPED = 8

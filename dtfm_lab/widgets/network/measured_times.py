@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.widgets.network.drawing import Document
 
 ALIKE = 1e-9

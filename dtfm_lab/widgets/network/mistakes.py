@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeGuard
 
-from dtfm_lab.domain.device import as_number, shortened
+from dtfm_lab.domain.network import as_number, shortened
 from dtfm_lab.widgets.network.drawing import Document
 
 PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

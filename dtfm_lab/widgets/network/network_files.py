@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dtfm_lab.domain.errors import FileError, LabError
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology, save_topology
 from dtfm_lab.files.reading import write_bytes
 

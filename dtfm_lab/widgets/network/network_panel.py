@@ -12,11 +12,11 @@ import plotly.graph_objects as go
 
 from dtfm_lab import figures
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_mapping
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.as_figure import AsFigure
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.document_view import DocumentView
 from dtfm_lab.widgets.network.documents import document_of, empty_document, gpus_of, topology_of
 from dtfm_lab.widgets.network.drawing import Document, Drawing
@@ -34,10 +34,10 @@ MANY_DEVICES, MANY_LINKS = 32, 150
 
 
 class NetworkPanel:
-    """Keeps ``bench.topology`` what is drawn; while that is not valid, what was valid before stays in force."""
+    """Keeps ``lab_state.topology`` what is drawn; while that is not valid, what was valid before stays in force."""
 
-    def __init__(self, bench: Bench, topology: Topology | None) -> None:
-        self._bench = bench
+    def __init__(self, lab_state: LabState, topology: Topology | None) -> None:
+        self._lab_state = lab_state
         self._known: Topology | None = None
         self._gpus: list[str] = []
         self._accepted: tuple[Document, Topology] | None = None
@@ -49,7 +49,7 @@ class NetworkPanel:
         self.matrix: MatrixEditor | None = None
         shipped = topology is not None and topology.name in topology_names()
         chosen = topology.name if topology is not None and shipped else BLANK
-        self.files = NetworkRow(bench, chosen, show=self.show, say=self._say, download=self.editor.download)
+        self.files = NetworkRow(lab_state, chosen, show=self.show, say=self._say, download=self.editor.download)
         self.choose, self.path = self.files.choose, self.files.path
         self.open, self.save = self.files.open, self.files.save
         self.editor.take_files = self.files.take
@@ -65,7 +65,7 @@ class NetworkPanel:
             tooltip="Links between regions of which nothing in the drawing speaks",
             layout=w.Layout(width="260px"),
         )
-        self.figure = AsFigure(self._make_figure, bench, lambda line: bench.complain("network", line))
+        self.figure = AsFigure(self._make_figure, lab_state, lambda line: lab_state.complain("network", line))
         self._note = w.HTML()
         self._place = w.VBox([self.editor])
         controls = w.HBox([self.shown, self.fill, self.figure.button])
@@ -75,9 +75,9 @@ class NetworkPanel:
         self.drawing.observe(lambda _: self._select_on_bench(), ["selected", "selected_link"])
         self.shown.observe(lambda _: self._switch(), "value")
         self.fill.observe(self._choose_fill, "value")
-        bench.observe(lambda _: self._select_in_drawing(), ["selected", "selected_link"])
-        bench.observe(lambda _: self._tell(), ["plan", "shown_stages"])
-        bench.observe(lambda change: self._follow(change["new"]), "topology")
+        lab_state.observe(lambda _: self._select_in_drawing(), ["selected", "selected_link"])
+        lab_state.observe(lambda _: self._tell(), ["plan", "shown_stages"])
+        lab_state.observe(lambda change: self._follow(change["new"]), "topology")
 
     @property
     def canvas(self) -> DocumentView:
@@ -139,15 +139,15 @@ class NetworkPanel:
             topology = self._topology_of(document)
         except LabError as error:
             if document["devices"]:
-                kept = "" if self._bench.topology is None else " Until then the network before stays in force."
+                kept = "" if self._lab_state.topology is None else " Until then the network before stays in force."
                 self._problem, self._summary = f"{error}.{kept}", ""
             else:  # no mistake: an empty canvas says itself how to begin
                 self._problem, self._summary, self._accepted = "", "", None
-                self._bench.topology = None
+                self._lab_state.topology = None
         else:
             self._accepted = (document, topology)
             self._problem, self._summary = "", self._words(topology, document)
-            self._bench.topology = topology
+            self._lab_state.topology = topology
         self._tell()
 
     def _forget_the_gone(self, document: Document) -> None:
@@ -188,7 +188,7 @@ class NetworkPanel:
             canvas.problem, canvas.summary = self._problem, self._summary
             canvas.highlight = self._highlight()
         if self.matrix is not None and canvas is self.matrix.canvas:
-            self.matrix.show(self._bench.topology)
+            self.matrix.show(self._lab_state.topology)
         self.fill.value = BY_DISTANCE if document.get("fill") == BY_DISTANCE else "default"
         notes = [f"{escape(RULE)} {len(pairs)} filled."] if self.fill.value == BY_DISTANCE else []
         n_links = len(document["links"])
@@ -197,8 +197,8 @@ class NetworkPanel:
         self._note.value = markup.line("<br>".join(notes))
 
     def _highlight(self) -> dict[str, Any]:
-        plan = self._bench.plan
-        stages = dict(self._bench.shown_stages)
+        plan = self._lab_state.plan
+        stages = dict(self._lab_state.shown_stages)
         if not stages and plan is not None:
             stages = {name: s for s, names in enumerate(plan.stages) for name in names}
         drawn = {device["name"] for device in self.drawing.document["devices"]}
@@ -234,8 +234,8 @@ class NetworkPanel:
             return
         self._linking = True
         try:
-            self._bench.selected = tuple(self.drawing.selected)
-            self._bench.selected_link = tuple(self.drawing.selected_link)
+            self._lab_state.selected = tuple(self.drawing.selected)
+            self._lab_state.selected_link = tuple(self.drawing.selected_link)
         finally:
             self._linking = False
 
@@ -246,21 +246,21 @@ class NetworkPanel:
         self._linking = True
         drawn = {device["name"] for device in self.drawing.document["devices"]}
         try:
-            self.drawing.selected = [name for name in self._bench.selected if name in drawn]
-            link = self._bench.selected_link
+            self.drawing.selected = [name for name in self._lab_state.selected if name in drawn]
+            link = self._lab_state.selected_link
             self.drawing.selected_link = list(link) if drawn.issuperset(link) else []
         finally:
             self._linking = False
 
     def _make_figure(self) -> go.Figure | None:
-        topology, plan = self._bench.topology, self._bench.plan
+        topology, plan = self._lab_state.topology, self._lab_state.plan
         if topology is None:
             return None
         if self.shown.value == "map":
             return figures.network_map(topology)
         if self.shown.value == "matrix":
             return figures.link_matrix(topology)
-        return figures.network(topology, plan if plan is not None and not self._bench.plan_is_stale else None)
+        return figures.network(topology, plan if plan is not None and not self._lab_state.plan_is_stale else None)
 
 
 def _unplaced(document: Document) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import ipywidgets as w
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology, save_topology, topology_endings, topology_names
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.documents import document_of
 from dtfm_lab.widgets.network.drawing import Document
 from dtfm_lab.widgets.network.network_files import NamedBytes, topology_from_bytes, yaml_of
@@ -37,14 +37,14 @@ class NetworkRow:
 
     def __init__(
         self,
-        bench: Bench,
+        lab_state: LabState,
         chosen: str,
         *,
         show: Callable[[Topology | None, Document | None], None],
         say: Callable[[str], None],
         download: Callable[[str, str], None],
     ) -> None:
-        self._bench, self._show, self._say, self._download = bench, show, say, download
+        self._lab_state, self._show, self._say, self._download = lab_state, show, say, download
         self.choose = w.Dropdown(
             options=[BLANK, *topology_names()], value=chosen, description="Open", layout=w.Layout(width="230px")
         )
@@ -127,9 +127,9 @@ class NetworkRow:
         return self.path.value.strip()
 
     def _drawn(self, what: str) -> Topology:
-        if self._bench.topology is None:
+        if self._lab_state.topology is None:
             raise LabError(f"there is no valid network to {what} yet; wanted at least one device")
-        return self._bench.topology
+        return self._lab_state.topology
 
     def _do(self, work: Callable[[], T], then: Callable[[T], None], *, aside: bool, busy: str) -> None:
         """``then`` what ``work`` returns, after waiting for it on a thread where that takes long."""
@@ -156,13 +156,13 @@ class NetworkRow:
 
     def _guarded(self, action: Callable[[], None]) -> None:
         try:
-            self._bench.message = ""
+            self._lab_state.message = ""
             action()
         except LabError as error:
             self._complain(str(error))
 
     def _complain(self, line: str) -> None:
-        self._bench.complain("network", line)
+        self._lab_state.complain("network", line)
 
 
 def _on_a_loop() -> bool:

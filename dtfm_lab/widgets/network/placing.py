@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, sqrt
 
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 
 SPACING = 90.0
 """pixels between devices that have no position of their own"""

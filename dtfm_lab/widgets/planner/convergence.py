@@ -10,7 +10,7 @@ import traitlets
 
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning.search import PROVEN
-from dtfm_lab.widgets.pictures import convergence as pictures
+from dtfm_lab.widgets.snapshots import convergence as pictures
 from dtfm_lab.widgets.view import STATIC, View
 
 N_COLUMNS = 5

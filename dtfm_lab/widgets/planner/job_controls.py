@@ -10,15 +10,15 @@ from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.files import job_names, override
-from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.remembered import restore, settings
+from dtfm_lab.widgets.control_state import restore, settings
+from dtfm_lab.widgets.lab_state import LabState
 
 
 class JobControls:
-    """Sets ``bench.job``; offers the shapes that the network on the bench allows."""
+    """Sets ``lab_state.job``; offers the shapes that the network in the lab's state allows."""
 
-    def __init__(self, bench: Bench, job: Job | None) -> None:
-        self._bench, self._base = bench, job
+    def __init__(self, lab_state: LabState, job: Job | None) -> None:
+        self._lab_state, self._base = lab_state, job
         names = list(dict.fromkeys([*([job.name] if job else []), *job_names()]))
         self.job = w.Dropdown(
             options=names,
@@ -42,7 +42,7 @@ class JobControls:
         self.job.observe(lambda _: self._take_job(), "value")
         for control in (self.shape, self.batch, self.microbatch):
             control.observe(lambda _: self._set_job(), "value")
-        bench.observe(lambda _: self._offer_shapes(), "topology")
+        lab_state.observe(lambda _: self._offer_shapes(), "topology")
 
     def settings(self) -> dict[str, Any]:
         return settings(self._controls) | {"shape": list(self.shape.value or ())}
@@ -69,15 +69,15 @@ class JobControls:
 
     def _offer_shapes(self) -> None:
         """The shapes that use all devices or, where there are none, as many as can be used; and the plan's, if near."""
-        topology = self._bench.topology
+        topology = self._lab_state.topology
         if topology is None:
-            self._bench.job = None
+            self._lab_state.job = None
             return
         job = self._sized(self._chosen)
         usable = next((n for n in range(len(topology), 0, -1) if job.shapes(n)), 0)
         shapes = job.shapes(usable) if usable else [(1, 1)]
         wanted = self.shape.value or (self._chosen.n_stages, self._chosen.n_replicas)
-        plan = self._bench.plan
+        plan = self._lab_state.plan
         if plan is not None and wanted == (plan.job.n_stages, plan.job.n_replicas):
             near = nearest_shape(job, wanted, len(topology))
             if near is not None:
@@ -109,11 +109,11 @@ class JobControls:
         if self._chosen.model is not None:
             sizes = {"global_batch": self.batch.value, "microbatch": self.microbatch.value}
         try:
-            self._bench.job = override(self._chosen, n_stages=n_stages, n_replicas=n_replicas, **sizes)
-            self._bench.message = ""
+            self._lab_state.job = override(self._chosen, n_stages=n_stages, n_replicas=n_replicas, **sizes)
+            self._lab_state.message = ""
         except LabError as error:
-            self._bench.job = None
-            self._bench.complain("plan", str(error))
+            self._lab_state.job = None
+            self._lab_state.complain("plan", str(error))
 
 
 def nearest_shape(job: Job, wanted: tuple[int, int], n_devices: int) -> tuple[int, int] | None:

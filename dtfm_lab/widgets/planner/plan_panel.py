@@ -17,14 +17,14 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import PlanStep, planners
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.as_figure import AsFigure
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.control_state import restore, settings
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.convergence import ConvergenceView, gap_words
 from dtfm_lab.widgets.planner.job_controls import JobControls
 from dtfm_lab.widgets.planner.planner_controls import button, seed_control, show_paused, speed_control
 from dtfm_lab.widgets.planner.race_panel import RacePanel
 from dtfm_lab.widgets.planner.searching import SPEEDS, BackgroundSearch
 from dtfm_lab.widgets.planner.watching import Clock, Placing, as_steps, rows, watch
-from dtfm_lab.widgets.remembered import restore, settings
 from dtfm_lab.widgets.tasks import begin
 
 CSS = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
@@ -35,13 +35,13 @@ SHORT_S = 0.1
 
 
 class PlanPanel:
-    """Sets ``bench.job`` from the controls and ``bench.plan`` from the search, or from whoever wins a race."""
+    """Sets ``lab_state.job`` from the controls and ``lab_state.plan`` from the search, or from whoever wins a race."""
 
-    def __init__(self, bench: Bench, job: Job | None) -> None:
-        self._bench = bench
+    def __init__(self, lab_state: LabState, job: Job | None) -> None:
+        self._lab_state = lab_state
         self.search: BackgroundSearch | None = None
         self._last: PlanStep | None = None
-        self.job_controls = JobControls(bench, job)
+        self.job_controls = JobControls(lab_state, job)
         self.job, self.shape = self.job_controls.job, self.job_controls.shape
         self.batch, self.microbatch = self.job_controls.batch, self.job_controls.microbatch
         self.mode = w.ToggleButtons(
@@ -76,9 +76,9 @@ class PlanPanel:
         self.step = button("Step", "step-forward", "", "Go on for one generation, then hold")
         self.stop = button("Stop", "stop", "", "End the search and keep the best")
         self.curve = ConvergenceView(title="Communication cost", height=240)
-        self.figure = AsFigure(self._drawn, bench, self._complain)
+        self.figure = AsFigure(self._drawn, lab_state, self._complain)
         self.note = w.HTML()
-        self.race = RacePanel(bench, self._buttons)
+        self.race = RacePanel(lab_state, self._buttons)
         self._search_box = w.VBox(
             [
                 w.HBox([self.planner, self.seed, self.budget, self.seconds, self.generations, self.speed]),
@@ -96,7 +96,7 @@ class PlanPanel:
         self.pause.on_click(lambda _: self._toggle())
         self.step.on_click(lambda _: self.search and self.search.step())
         self.stop.on_click(lambda _: self.search and self.search.stop())
-        bench.observe(lambda _: self._tell(), ["topology", "job", "plan"])
+        lab_state.observe(lambda _: self._tell(), ["topology", "job", "plan"])
         self._show_mode()
         self._tell()
 
@@ -121,10 +121,10 @@ class PlanPanel:
 
     def redo(self) -> None:
         """What the button Plan does."""
-        topology, job = self._bench.topology, self._bench.job
+        topology, job = self._lab_state.topology, self._lab_state.job
         if self.plan.disabled or topology is None or job is None:
             return
-        self._bench.message = ""
+        self._lab_state.message = ""
         timed = self.budget.value == BUDGETS[0]
         try:
             steps = lab.search(
@@ -145,7 +145,7 @@ class PlanPanel:
         self._buttons()
 
     async def _watch(self, search: BackgroundSearch) -> None:
-        placing, clock = Placing(self._bench), Clock()
+        placing, clock = Placing(self._lab_state), Clock()
         self._last = None
 
         def show(steps: Sequence[PlanStep]) -> None:
@@ -166,7 +166,7 @@ class PlanPanel:
             await watch(search, show, tick)
             if self._last is not None:
                 last = self._last
-                self._bench.plan = await asyncio.to_thread(lambda: last.plan)
+                self._lab_state.plan = await asyncio.to_thread(lambda: last.plan)
         finally:
             self.search = None
             placing.end()
@@ -188,7 +188,7 @@ class PlanPanel:
             self.search.pace = SPEEDS[self.speed.value]
 
     def _complain(self, message: str) -> None:
-        self._bench.complain("plan", message)
+        self._lab_state.complain("plan", message)
 
     @property
     def _idle(self) -> bool:
@@ -196,13 +196,13 @@ class PlanPanel:
 
     def _buttons(self) -> None:
         searching = self.search is not None
-        self.plan.disabled = not self._idle or self._bench.topology is None or self._bench.job is None
+        self.plan.disabled = not self._idle or self._lab_state.topology is None or self._lab_state.job is None
         self.pause.disabled = self.step.disabled = self.stop.disabled = not searching
         show_paused(self.pause, self.search is not None and self.search.paused)
         self.race.buttons(free=not searching)
         self.mode.disabled = not self._idle
-        if self._idle == ("plan" in self._bench.busy):
-            self._bench.at_work("plan", not self._idle)
+        if self._idle == ("plan" in self._lab_state.busy):
+            self._lab_state.at_work("plan", not self._idle)
 
     def _show_mode(self) -> None:
         racing = self.mode.value == MODES[1]
@@ -215,12 +215,12 @@ class PlanPanel:
         self.generations.layout.display = "none" if timed else ""
 
     def _tell(self) -> None:
-        plan = self._bench.plan
+        plan = self._lab_state.plan
         self._buttons()
         if plan is None:
             self.note.value = ""
-        elif self._bench.plan_is_stale:
-            drawn = self._bench.topology is not None
+        elif self._lab_state.plan_is_stale:
+            drawn = self._lab_state.topology is not None
             then = "plan again" if drawn else "what follows is of the network before; draw or open one to plan again"
             self.note.value = markup.line(f"The network or the job has changed since this plan: {then}.", "warning")
         else:

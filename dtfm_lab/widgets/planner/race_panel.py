@@ -15,14 +15,14 @@ from dtfm_lab.planning import PlanStep, planners
 from dtfm_lab.planning.search import PROVEN
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.as_figure import AsFigure
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.control_state import restore, settings
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.convergence import ConvergenceView, gap_words
 from dtfm_lab.widgets.planner.planner_controls import button, seed_control, show_paused, speed_control
 from dtfm_lab.widgets.planner.racing import race
 from dtfm_lab.widgets.planner.searching import SPEEDS, BackgroundSearch
 from dtfm_lab.widgets.planner.standings import Standings
 from dtfm_lab.widgets.planner.watching import Placing, as_steps, rows, watch
-from dtfm_lab.widgets.remembered import restore, settings
 from dtfm_lab.widgets.tasks import begin
 
 RACED = ("evolutionary", "dtfm", "hybrid", "random")
@@ -31,10 +31,10 @@ FAIR = "Same network, job and seed; equal CPU seconds for each, its solver's inc
 
 
 class RacePanel:
-    """Sets ``bench.plan`` where somebody takes one over; ``running`` tells ``changed`` when it turns."""
+    """Sets ``lab_state.plan`` where somebody takes one over; ``running`` tells ``changed`` when it turns."""
 
-    def __init__(self, bench: Bench, changed: Callable[[], None]) -> None:
-        self._bench, self._changed = bench, changed
+    def __init__(self, lab_state: LabState, changed: Callable[[], None]) -> None:
+        self._lab_state, self._changed = lab_state, changed
         self.search: BackgroundSearch | None = None
         self.planners = {
             name: w.Checkbox(
@@ -58,7 +58,7 @@ class RacePanel:
         self.stop = button("Stop", "stop", "", "End the race; every best can still be taken")
         self.curve = ConvergenceView(title="Race", height=260, against="seconds", clock="CPU seconds of each planner")
         self.standings = Standings(self._take)
-        self.figure = AsFigure(self._drawn, bench, self._complain)
+        self.figure = AsFigure(self._drawn, lab_state, self._complain)
         self.view = w.VBox(
             [
                 w.HBox([w.Label("Planners", layout=w.Layout(margin="2px 10px 2px 4px")), *self.planners.values()]),
@@ -96,10 +96,10 @@ class RacePanel:
 
     def redo(self) -> None:
         """What the button Race does."""
-        topology, job = self._bench.topology, self._bench.job
+        topology, job = self._lab_state.topology, self._lab_state.job
         if self.start.disabled or topology is None or job is None:
             return
-        self._bench.message = ""
+        self._lab_state.message = ""
         self.curve.reset()
         self.standings.begin(self.chosen)
         steps = race(topology, job, self.chosen, seed=self.seed.value, cpu_s=self.seconds.value)
@@ -110,13 +110,13 @@ class RacePanel:
     def buttons(self, *, free: bool = True) -> None:
         """``free``: nothing else searches."""
         racing = self.search is not None
-        ready = self._bench.topology is not None and self._bench.job is not None and len(self.chosen) > 0
+        ready = self._lab_state.topology is not None and self._lab_state.job is not None and len(self.chosen) > 0
         self.start.disabled = racing or not free or not ready
         self.pause.disabled = self.stop.disabled = not racing
         show_paused(self.pause, self.search is not None and self.search.paused)
 
     async def _watch(self, search: BackgroundSearch) -> None:
-        placing = Placing(self._bench)
+        placing = Placing(self._lab_state)
 
         def show(steps: Sequence[PlanStep]) -> None:
             if steps:
@@ -151,7 +151,7 @@ class RacePanel:
         )
 
     def _take(self, planner: str) -> None:
-        self._bench.plan = self.standings.newest[planner].plan
+        self._lab_state.plan = self.standings.newest[planner].plan
 
     def _drawn(self) -> go.Figure | None:
         newest = dict(self.standings.newest)
@@ -170,7 +170,7 @@ class RacePanel:
             self.search.pace = SPEEDS[self.speed.value]
 
     def _complain(self, message: str) -> None:
-        self._bench.complain("plan", message)
+        self._lab_state.complain("plan", message)
 
     @property
     def _controls(self) -> dict[str, w.ValueWidget]:

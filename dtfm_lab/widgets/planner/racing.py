@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.topology import Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import PlanStep, search
-from dtfm_lab.planning.errands import Errands
+from dtfm_lab.planning.background_tasks import Errands
 
 TURN_S = 0.01
 """CPU seconds of a turn, or a little more: a step is not cut short"""

@@ -14,14 +14,14 @@ import numpy as np
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.topology import Topology
 from dtfm_lab.planning import Difference, PlanStep, carried_over, diff, search
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.control_state import restore, settings
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.moves import told
-from dtfm_lab.widgets.remembered import restore, settings
 from dtfm_lab.widgets.tasks import begin
 
 BUDGET_S = 0.12
@@ -47,14 +47,14 @@ class Replanned(NamedTuple):
 
 
 class Replanning:
-    """Sets ``bench.plan`` soon after ``bench.topology`` or ``bench.job`` changed, where there was a plan.
+    """Sets ``lab_state.plan`` soon after ``lab_state.topology`` or ``lab_state.job`` changed, where there was a plan.
 
     The search begins with the old placement, see ``planning.carrying``. Edits that come meanwhile are not queued:
     the search under way is given up, and only the newest network is planned for.
     """
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, lab_state: LabState) -> None:
+        self._lab_state = lab_state
         self._task: asyncio.Task[None] | None = None
         self._given_up = threading.Event()
         self._failed: Wanted | None = None
@@ -70,7 +70,7 @@ class Replanning:
         self.line = w.HTML(layout=w.Layout(min_width="0", flex="1 1 300px"))
         self.view = w.HBox([self.switch, self.line])
         self.switch.observe(lambda _: self._switched(), "value")
-        bench.observe(lambda _: self._heed(), ["topology", "job", "plan"])
+        lab_state.observe(lambda _: self._heed(), ["topology", "job", "plan"])
         self._switched()
 
     def settings(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Replanning:
 
     def _switched(self) -> None:
         if self.switch.value:
-            self._say(READY if self._bench.plan is not None else f"{READY}, once there is one to begin with")
+            self._say(READY if self._lab_state.plan is not None else f"{READY}, once there is one to begin with")
             self._heed()
         else:
             self._given_up.set()
@@ -91,7 +91,7 @@ class Replanning:
         """Begin, or begin again, where the plan no longer is of what is drawn."""
         if not self.switch.value:
             return
-        if self._failed is not None and self._bench.plan is not None and not self._bench.plan_is_stale:
+        if self._failed is not None and self._lab_state.plan is not None and not self._lab_state.plan_is_stale:
             self._failed = None  # taken back
             self._say(READY)
         if self._wanted() is None:
@@ -106,10 +106,10 @@ class Replanning:
 
     def _wanted(self) -> Wanted | None:
         """None where the plan is of what is drawn, or nothing can be planned."""
-        bench = self._bench
-        if bench.plan is None or bench.topology is None or bench.job is None or not bench.plan_is_stale:
+        lab_state = self._lab_state
+        if lab_state.plan is None or lab_state.topology is None or lab_state.job is None or not lab_state.plan_is_stale:
             return None
-        wanted = Wanted(bench.plan, bench.topology, bench.job)
+        wanted = Wanted(lab_state.plan, lab_state.topology, lab_state.job)
         return None if self._failed is not None and _same(wanted, self._failed) else wanted
 
     async def _follow(self) -> None:
@@ -129,7 +129,7 @@ class Replanning:
                 now = self._wanted()
                 if found is not None and self.switch.value and now is not None and _same(now, wanted):
                     self.last = found
-                    self._bench.plan = found.plan
+                    self._lab_state.plan = found.plan
                     self._say(found.words)
         finally:
             self._task = None

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from dtfm_lab.planning import PlanStep
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.searching import BackgroundSearch, Pace
 from dtfm_lab.widgets.tasks import FRAME_S
 
@@ -88,10 +88,10 @@ class Clock:
 
 
 class Placing:
-    """Puts the best of a search on ``bench.shown_stages``, four times a second at most."""
+    """Puts the best of a search on ``lab_state.shown_stages``, four times a second at most."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, lab_state: LabState) -> None:
+        self._lab_state = lab_state
         self._best_s = np.inf
         self._due = 0.0
 
@@ -101,10 +101,10 @@ class Placing:
             return
         self._best_s, self._due = step.best_s, time.monotonic() + SHOWN_S
         names = step.topology.names
-        self._bench.shown_stages = {
+        self._lab_state.shown_stages = {
             names[device]: stage for stage, group in enumerate(step.devices.tolist()) for device in group
         }
 
     def end(self) -> None:
         """The plan speaks again."""
-        self._bench.shown_stages = {}
+        self._lab_state.shown_stages = {}

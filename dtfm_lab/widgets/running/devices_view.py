@@ -7,8 +7,8 @@ from typing import Any
 
 import traitlets
 
-from dtfm_lab.figures.network import count
-from dtfm_lab.widgets.pictures.devices import picture
+from dtfm_lab.figures.maps.network import count
+from dtfm_lab.widgets.snapshots.devices import picture
 from dtfm_lab.widgets.view import STATIC, View
 
 State = dict[str, Any]

@@ -10,14 +10,13 @@ import ipywidgets as w
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.rehearsal import sentence
-from dtfm_lab.runtime import telling
-from dtfm_lab.runtime.launch import what_runs
-from dtfm_lab.runtime.run import Run
+from dtfm_lab.runtime.client import run_report
+from dtfm_lab.runtime.client.launch import what_runs
+from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.running.device_activity import KILL, PAUSE, RESUME, SLOW, Doings
 from dtfm_lab.widgets.running.devices_view import DevicesView
-from dtfm_lab.widgets.running.doings import KILL, PAUSE, RESUME, SLOW, Doings
 
 TIMES_SLOWER = 2.0
 LINES_SHOWN = 8
@@ -33,17 +32,17 @@ IS_GONE = "Its worker is gone, and another takes its place."
 
 
 class Faults:
-    """The devices of ``bench.plan``, or of ``watch``'s run while it goes on; in ``log``, what happened."""
+    """The devices of ``lab_state.plan``, or of ``watch``'s run while it goes on; in ``log``, what happened."""
 
-    def __init__(self, bench: Bench, complain: Callable[[str], None]) -> None:
-        self._bench, self._complain = bench, complain
+    def __init__(self, lab_state: LabState, complain: Callable[[str], None]) -> None:
+        self._lab_state, self._complain = lab_state, complain
         self._run: Run | None = None
         self._doings: Doings | None = None
         self._following = False
         self.devices = DevicesView(self.act, actions=ACTIONS, hint=NOTHING_RUNS, layout=w.Layout(margin="4px 0 8px"))
         self.log = w.HTML()
         self.devices.observe(lambda _: self._select(), "selected")
-        bench.observe(lambda _: self._follow(), "selected")
+        lab_state.observe(lambda _: self._follow(), "selected")
 
     def offer(self, plan: Plan | None) -> None:
         """Of a plan, as long as nothing runs."""
@@ -64,7 +63,7 @@ class Faults:
             for replica, names in enumerate(zip(*plan.device_names, strict=True))
             for stage, name in enumerate(names)
         ]
-        self._draw(shown, "" if kept is None else f"of the plan, this machine runs {sentence(kept)}", NOTHING_RUNS)
+        self._draw(shown, "" if kept is None else f"of the plan, this machine runs {kept.sentence}", NOTHING_RUNS)
 
     def watch(self, run: Run) -> None:
         """From now on this is about this run."""
@@ -89,7 +88,7 @@ class Faults:
         self.devices.hint = IS_GONE if running else IS_OVER
         self.devices.caption = "click a device, or press Enter on it, to kill, pause or slow it" if running else ""
         self.devices.show({name: asdict(doing) for name, doing in self._doings.look().items()})
-        said = [telling.fault(fault) for fault in self._run.faults]
+        said = [run_report.fault(fault) for fault in self._run.faults]
         more = [f"{len(said) - LINES_SHOWN} more before"] if len(said) > LINES_SHOWN else []
         self.log.value = "".join(markup.line(escape(line)) for line in [*more, *said[-LINES_SHOWN:]])
 
@@ -128,14 +127,14 @@ class Faults:
 
     def _select(self) -> None:
         if not self._following:
-            self._bench.selected = tuple(self.devices.selected)
+            self._lab_state.selected = tuple(self.devices.selected)
 
     def _follow(self) -> None:
         """Of what is selected elsewhere, the devices that are here."""
         here = {device["name"] for device in self.devices.devices}
         self._following = True
         try:
-            self.devices.selected = [name for name in self._bench.selected if name in here]
+            self.devices.selected = [name for name in self._lab_state.selected if name in here]
         finally:
             self._following = False
 

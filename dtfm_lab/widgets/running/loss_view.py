@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from dtfm_lab.figures.network import count
-from dtfm_lab.widgets.pictures.losses import picture
+from dtfm_lab.figures.maps.network import count
+from dtfm_lab.widgets.snapshots.losses import picture
 from dtfm_lab.widgets.view import STATIC, View
 
 

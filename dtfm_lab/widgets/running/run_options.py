@@ -6,7 +6,7 @@ from typing import Any
 
 import ipywidgets as w
 
-from dtfm_lab.widgets.remembered import restore, settings
+from dtfm_lab.widgets.control_state import restore, settings
 
 MOST = 10_000
 LOOKS = 8

@@ -17,14 +17,14 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import RunContext, Trace
 from dtfm_lab.files.losses import losses
-from dtfm_lab.runtime import telling, warm
-from dtfm_lab.runtime.launch import RUN_CLOCKS, what_runs
-from dtfm_lab.runtime.run import Run
+from dtfm_lab.runtime.client import preload, run_report
+from dtfm_lab.runtime.client.launch import RUN_CLOCKS, what_runs
+from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.as_figure import AsFigure
-from dtfm_lab.widgets.bench import Bench
-from dtfm_lab.widgets.remembered import restore, settings
+from dtfm_lab.widgets.control_state import restore, settings
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.running import clocks
 from dtfm_lab.widgets.running.faults import Faults
 from dtfm_lab.widgets.running.loss_view import LossView
@@ -39,7 +39,7 @@ CSS = (Path(__file__).parent / "run.css").read_text(encoding="utf-8")
 
 
 class RunPanel:
-    """Runs ``bench.plan``, then sets ``bench.measured``, ``bench.predicted`` and ``bench.comparison``.
+    """Runs ``lab_state.plan``, then sets ``lab_state.measured``, ``lab_state.predicted`` and ``lab_state.comparison``.
 
     One run at a time in a kernel: the panel of a cell that was run again is out of sight, and two runs
     would disturb each other's times.
@@ -47,8 +47,8 @@ class RunPanel:
 
     newest: ClassVar[Run | None] = None
 
-    def __init__(self, bench: Bench, schedule: SchedulePanel) -> None:
-        self._bench, self._schedule = bench, schedule
+    def __init__(self, lab_state: LabState, schedule: SchedulePanel) -> None:
+        self._lab_state, self._schedule = lab_state, schedule
         self.run: Run | None = None
         self._concluding = False
         self._plan: Plan | None = None
@@ -68,14 +68,14 @@ class RunPanel:
         self.losses = LossView(title="Loss", layout=w.Layout(margin="0 12px 8px 0"))
         self.written = w.HTML()
         self.options = RunOptions()
-        self.faults = Faults(bench, self._complain)
-        self.as_figure = AsFigure(self._figure, bench, self._complain)
+        self.faults = Faults(lab_state, self._complain)
+        self.as_figure = AsFigure(self._figure, lab_state, self._complain)
         self._controls: dict[str, w.ValueWidget] = {"clock": self.clock, "iterations": self.iterations}
         self.view = self._laid_out()
         self.clock.observe(lambda _: self._explain(), "value")
         self.start.on_click(lambda _: self.redo())
         self.stop.on_click(lambda _: self._press_stop())
-        bench.observe(lambda _: self._planned(), "plan")
+        lab_state.observe(lambda _: self._planned(), "plan")
         self._explain()
         self._planned()
 
@@ -102,23 +102,23 @@ class RunPanel:
         return w.VBox([w.HTML(f"<style>{CSS}</style>"), *rows, self.options.view])
 
     def _begin(self) -> None:
-        self._bench.message = self.warned.value = ""
+        self._lab_state.message = self.warned.value = ""
         try:
-            plan = self._bench.chosen_plan
+            plan = self._lab_state.chosen_plan
             if plan is None:
                 return
             with warnings.catch_warnings(record=True) as heard:
                 warnings.simplefilter("always", UserWarning)
                 self.run = lab.start(
                     plan,
-                    self._bench.schedule,
+                    self._lab_state.schedule,
                     iterations=self.iterations.value,
                     clock=self.clock.value,
-                    queueing=self._bench.queueing,
+                    queueing=self._lab_state.queueing,
                     **self.options.chosen(self.iterations.value),
                 )
         except LabError as error:
-            self._bench.complain("run", str(error))
+            self._lab_state.complain("run", str(error))
             return
         said = dict.fromkeys(str(one.message) for one in heard)
         self.warned.value = "".join(markup.line(escape(line), "warning") for line in said)
@@ -126,7 +126,7 @@ class RunPanel:
             begin(asyncio.to_thread(RunPanel.newest.stop), self._complain)
         RunPanel.newest = self.run
         self._plan, self._concluding = plan, False
-        self._bench.measured = self._bench.comparison = self._bench.ran = None
+        self._lab_state.measured = self._lab_state.comparison = self._lab_state.ran = None
         self._expected_s = 0.0
         self.written.value = ""
         self.losses.reset(self.run.spec.first_iteration, self.run.spec.iterations)
@@ -182,12 +182,12 @@ class RunPanel:
         self._schedule.show(predicted)
         self._schedule.chart.reset_measured(measured.typical_iteration)
         self._schedule.chart.extend_measured(*ChartRows(measured.context).chart(measured).bars)
-        with self._bench.hold_trait_notifications():
-            self._bench.measured, self._bench.predicted = measured, predicted.trace
-            self._bench.ran = self._plan
+        with self._lab_state.hold_trait_notifications():
+            self._lab_state.measured, self._lab_state.predicted = measured, predicted.trace
+            self._lab_state.ran = self._plan
         comparison = await asyncio.to_thread(lab.compare, predicted.trace, measured)
         if run is self.run:
-            self._bench.comparison = comparison
+            self._lab_state.comparison = comparison
 
     def _press_stop(self) -> None:
         if self.run is not None and self.run.running:
@@ -198,10 +198,10 @@ class RunPanel:
     def _tell(self, run: Run) -> None:
         if run is not self.run:
             return
-        pace = telling.pace(run)
+        pace = run_report.pace(run)
         if pace and run.running and self._expected_s:
             pace += f"; an iteration lasts some {self._expected_s:.2g} s"
-        said = [pace, telling.counted(run), telling.kept(run), telling.reduced(run.spec)]
+        said = [pace, run_report.counted(run), run_report.kept(run), run_report.reduced(run.spec)]
         self.status.value = markup.line(escape("; ".join(filter(None, said))))
         self.losses.follow(run.losses, run.held_out, run.unigram_entropy)
         if not (self.stop.disabled and run.running):  # it has been told to stop
@@ -210,33 +210,33 @@ class RunPanel:
 
     def _planned(self) -> None:
         self._buttons()
-        self.faults.offer(self._bench.plan)
+        self.faults.offer(self._lab_state.plan)
         self._explain()
-        if self._bench.plan is not None:
-            warm.warm_up()  # so that the first run need not wait for torch
+        if self._lab_state.plan is not None:
+            preload.warm_up()  # so that the first run need not wait for torch
 
     def _explain(self) -> None:
-        self.explain.value = clocks.explained(self.clock.value, _n_workers(self._bench.plan), _n_cores())
+        self.explain.value = clocks.explained(self.clock.value, _n_workers(self._lab_state.plan), _n_cores())
 
     def _figure(self) -> go.Figure | None:
         if self.run is None or not self.run.losses:
             return None
-        return figures.losses(self._bench.measured or self.run.trace())
+        return figures.losses(self._lab_state.measured or self.run.trace())
 
     def _complain(self, message: str) -> None:
-        self._bench.complain("run", message)
+        self._lab_state.complain("run", message)
         self._buttons()
 
     def _buttons(self) -> None:
         running = self.run is not None and self.run.running
-        self.start.disabled = running or self._bench.plan is None
+        self.start.disabled = running or self._lab_state.plan is None
         self.stop.disabled = not running
-        self._bench.at_work("run", running or self._concluding)
+        self._lab_state.at_work("run", running or self._concluding)
 
 
 def _written(run: Run, measured: Trace) -> str:
     """What the trained model wrote, and the losses to take along."""
-    text = "" if run.text is None else markup.quotation(*telling.written(run))
+    text = "" if run.text is None else markup.quotation(*run_report.written(run))
     return text + markup.download("Losses as CSV", "losses.csv", losses(measured).to_csv(index=False))
 
 

@@ -10,8 +10,8 @@ from html import escape
 import ipywidgets as w
 
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.runtime import telling
-from dtfm_lab.runtime.record import Record
+from dtfm_lab.runtime.client import run_report
+from dtfm_lab.runtime.client.record import Record
 from dtfm_lab.widgets import markup
 
 LOOKS = 40
@@ -47,7 +47,7 @@ class RunProgress:
         if not run.running:
             self.bar.bar_style = {"done": "success", "failed": "danger"}.get(run.status, "warning")
         left_s = self.left_s(total) if run.status == "running" else None
-        self._say(telling.doing(run) + ("" if left_s is None else f", some {_rounded(left_s)} left"))
+        self._say(run_report.doing(run) + ("" if left_s is None else f", some {_rounded(left_s)} left"))
 
     def stopping(self) -> None:
         self._say("stopping")

@@ -10,8 +10,8 @@ import numpy as np
 from dtfm_lab.domain.schedule import LANE, PASSES, RECEIVES, SENDS, Action, Kind, Lane
 from dtfm_lab.domain.trace import RunContext, Span, Trace
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.figures.bars import PALEST
 from dtfm_lab.figures.palette import EDGES, KIND_COLORS, legend_name, paler
+from dtfm_lab.figures.timeline.bars import PALEST
 from dtfm_lab.widgets.schedule.gantt_columns import (
     FIRST_MESSAGE,
     NO_BAR,

@@ -3,7 +3,7 @@
 import traitlets
 
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.widgets.pictures.candidates import table_svg
+from dtfm_lab.widgets.snapshots.candidates import table_svg
 from dtfm_lab.widgets.view import STATIC, View
 
 

@@ -10,21 +10,21 @@ import ipywidgets as w
 from traitlets import TraitError
 
 from dtfm_lab.domain.job import COMPRESSIONS, Job
-from dtfm_lab.domain.synchronisation import synchronisations
+from dtfm_lab.domain.schedule import synchronisations
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 
 QUEUES = {"one link a pair": "pairs", "one card a device": "cards"}
 MOST_ITERATIONS = 10_000
 TRIED = ("synchronisation", "synchronise_every", "compression", "recompute")
-"""fields of a job that have a control here; ``bench.choices`` may hold others, which stay as they are"""
+"""fields of a job that have a control here; ``lab_state.choices`` may hold others, which stay as they are"""
 
 
 class Choices:
-    """Sets ``bench.choices`` and ``bench.queueing``, and follows them; begins with what the job says."""
+    """Sets ``lab_state.choices`` and ``lab_state.queueing``, and follows them; begins with what the job says."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, lab_state: LabState) -> None:
+        self._lab_state = lab_state
         self._job: Job | None = None
         self._filling = False
         self.queueing = _choice(QUEUES, "Messages", "230px", "Who waits: messages of a pair of devices, or of a card")
@@ -62,8 +62,8 @@ class Choices:
         self.view = w.VBox([w.HBox(controls, layout=w.Layout(flex_flow="row wrap")), self._tried])
         self._controls = dict(zip(TRIED, controls[1:], strict=True))
         self._take()
-        bench.observe(lambda _: self._take(), ["job", "plan"])
-        bench.observe(lambda _: self._follow(), ["choices", "queueing"])
+        lab_state.observe(lambda _: self._take(), ["job", "plan"])
+        lab_state.observe(lambda _: self._follow(), ["choices", "queueing"])
         for control in controls:
             control.observe(lambda _: self._set(), "value")
         self.as_planned.on_click(lambda _: self._forget())
@@ -71,20 +71,20 @@ class Choices:
 
     def _take(self) -> None:
         """Follow the job where it says something new; a new shape or batch leaves what is being tried out."""
-        job = self._bench.job or (self._bench.plan.job if self._bench.plan is not None else None)
+        job = self._lab_state.job or (self._lab_state.plan.job if self._lab_state.plan is not None else None)
         before, self._job = self._job, job
         if job is None:
             self._job = before
             return
         kept = {
             field: value
-            for field, value in self._bench.choices.items()
+            for field, value in self._lab_state.choices.items()
             if field not in TRIED and (before is None or getattr(before, field) == getattr(job, field))
         }
         said = {field: getattr(job, field) for field in TRIED}
         if before is not None and said == {field: getattr(before, field) for field in TRIED}:
             said = {field: control.value for field, control in self._controls.items()}
-        self._bench.choices = kept | said
+        self._lab_state.choices = kept | said
         self._follow()
 
     def _follow(self) -> None:
@@ -92,35 +92,35 @@ class Choices:
         self._filling = True
         try:
             for field, control in self._controls.items():
-                if field in self._bench.choices:
+                if field in self._lab_state.choices:
                     with suppress(TraitError):  # what no control can show is for the job to refuse
-                        control.value = self._bench.choices[field]
-            if self._bench.queueing in QUEUES.values():
-                self.queueing.value = self._bench.queueing
+                        control.value = self._lab_state.choices[field]
+            if self._lab_state.queueing in QUEUES.values():
+                self.queueing.value = self._lab_state.queueing
         finally:
             self._filling = False
-        others = {field: value for field, value in self._bench.choices.items() if field not in TRIED}
+        others = {field: value for field, value in self._lab_state.choices.items() if field not in TRIED}
         self._tried.layout.display = "" if others else "none"
         told = [f"{field.replace('_', ' ')} {value}{self._planned(field, value)}" for field, value in others.items()]
         self.others.value = markup.line("also tried: " + escape(", ".join(told))) if told else ""
 
     def _planned(self, field: str, value: object) -> str:
-        said = getattr(self._bench.plan.job if self._bench.plan is not None else self._job, field, value)
+        said = getattr(self._lab_state.plan.job if self._lab_state.plan is not None else self._job, field, value)
         return "" if said == value else f" (planned with {said})"
 
     def _set(self) -> None:
         if self._filling:
             return
         own = {field: control.value for field, control in self._controls.items()}
-        with self._bench.hold_trait_notifications():
-            self._bench.queueing = self.queueing.value
-            self._bench.choices = self._others() | own
+        with self._lab_state.hold_trait_notifications():
+            self._lab_state.queueing = self.queueing.value
+            self._lab_state.choices = self._others() | own
 
     def _forget(self) -> None:
-        self._bench.choices = {field: control.value for field, control in self._controls.items()}
+        self._lab_state.choices = {field: control.value for field, control in self._controls.items()}
 
     def _others(self) -> dict[str, Any]:
-        return {field: value for field, value in self._bench.choices.items() if field not in TRIED}
+        return {field: value for field, value in self._lab_state.choices.items() if field not in TRIED}
 
 
 def _choice(options: Any, name: str, width: str, tooltip: str) -> w.Dropdown:

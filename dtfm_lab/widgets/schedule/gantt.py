@@ -11,7 +11,6 @@ import numpy.typing as npt
 import traitlets
 
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.widgets.pictures.gantt import Drawn, chart_svg
 from dtfm_lab.widgets.schedule.aligned import lateness_s, signed_s, signed_share
 from dtfm_lab.widgets.schedule.gantt_columns import (
     FIRST_MESSAGE,
@@ -23,6 +22,7 @@ from dtfm_lab.widgets.schedule.gantt_columns import (
     CriticalPath,
     Messages,
 )
+from dtfm_lab.widgets.snapshots.gantt import Drawn, chart_svg
 from dtfm_lab.widgets.view import STATIC, View
 
 MOST_PICTURE_BARS = 3_500

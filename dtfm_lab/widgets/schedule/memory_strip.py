@@ -6,7 +6,7 @@ import ipywidgets as w
 import numpy as np
 
 from dtfm_lab.simulation.memory import MemoryReport
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.schedule.gantt import NOTHING_HELD, GanttView, Held
 from dtfm_lab.widgets.schedule.predictions import Prediction
 
@@ -18,8 +18,8 @@ MOST_POINTS = 4_000
 class MemoryStrip:
     """``control`` says whose memory is shown: the selected device's, or the fullest one's, until a person names one."""
 
-    def __init__(self, bench: Bench, chart: GanttView) -> None:
-        self._bench, self._chart = bench, chart
+    def __init__(self, lab_state: LabState, chart: GanttView) -> None:
+        self._lab_state, self._chart = lab_state, chart
         self._shown: tuple[Prediction | None, Prediction | None] = (None, None)
         self.control = w.Dropdown(
             options=[("selected or fullest", FULLEST), ("none", NONE)],
@@ -29,7 +29,7 @@ class MemoryStrip:
             tooltip="Whose memory over time is drawn below the rows",
         )
         self.control.observe(lambda _: self._draw(), "value")
-        bench.observe(lambda _: self._draw(), "selected")
+        lab_state.observe(lambda _: self._draw(), "selected")
 
     def show(self, upper: Prediction | None, lower: Prediction | None = None) -> None:
         """Of these predictions, the second one's curve dashed; None for no strip."""
@@ -58,7 +58,7 @@ class MemoryStrip:
 
     def _place(self, report: MemoryReport) -> tuple[int, int]:
         """(position, replica) of the device to show."""
-        wanted = [self.control.value] if self.control.value != FULLEST else list(self._bench.selected[-1:])
+        wanted = [self.control.value] if self.control.value != FULLEST else list(self._lab_state.selected[-1:])
         for position, group in enumerate(report.devices):
             for name in wanted:
                 if name in group:

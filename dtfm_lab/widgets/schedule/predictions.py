@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dtfm_lab.domain.chains import CAUSES
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.trace import CAUSES, Trace
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.fitting import advice
 from dtfm_lab.simulation.memory import MemoryReport, memory
+from dtfm_lab.simulation.memory_advice import advice
 from dtfm_lab.widgets.schedule.bars import Chart, ChartRows
 
 

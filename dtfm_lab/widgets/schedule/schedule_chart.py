@@ -1,4 +1,4 @@
-"""The chart of a prediction and what is laid under it: rows, strips and selection follow the bench."""
+"""The chart of a prediction and what is laid under it: rows, strips and selection follow the lab's state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from traitlets import TraitError
 
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.schedule.against import Second
 from dtfm_lab.widgets.schedule.aligned import difference, signed_s
 from dtfm_lab.widgets.schedule.bars import ChartRows, legend
@@ -28,8 +28,8 @@ EMPTY_HEIGHT = 160
 class ScheduleChart:
     """``view`` is the canvas; ``rows_by``, ``network`` and ``strip.control`` say how it is looked at."""
 
-    def __init__(self, bench: Bench, words: str) -> None:
-        self._bench = bench
+    def __init__(self, lab_state: LabState, words: str) -> None:
+        self._lab_state = lab_state
         self._shown: Prediction | None = None
         self._following = False
         self.view = GanttView(title="One iteration", height=EMPTY_HEIGHT, empty_words=words)
@@ -47,10 +47,10 @@ class ScheduleChart:
             layout=w.Layout(width="125px", margin="2px 2px 2px 12px"),
             tooltip="A row for each device's messages",
         )
-        self.strip = MemoryStrip(bench, self.view)
+        self.strip = MemoryStrip(lab_state, self.view)
         for control in (self.rows_by, self.network):
             control.observe(lambda _: self._arrange(), "value")
-        bench.observe(lambda _: self._select(), "selected")
+        lab_state.observe(lambda _: self._select(), "selected")
         self.view.observe(lambda _: self._selected(), "selected")
 
     def draw(self, prediction: Prediction, second: Second | None) -> None:
@@ -122,7 +122,7 @@ class ScheduleChart:
         """Put rows into the order that is asked for."""
         if self._shown is None:
             return
-        rows, plan = self._shown.rows, self._bench.plan
+        rows, plan = self._shown.rows, self._lab_state.plan
         regions = {} if plan is None else {device.name: device.region for device in plan.topology.devices}
         order, groups = arranged(rows, self.rows_by.value, regions, network=self.network.value)
         row_px = next(px for most, px in ROW_HEIGHT.items() if len(order) <= most)
@@ -134,13 +134,13 @@ class ScheduleChart:
     def _select(self) -> None:
         self._following = True
         try:
-            self.view.selected = [name for name in self._bench.selected if name in self.view.devices]
+            self.view.selected = [name for name in self._lab_state.selected if name in self.view.devices]
         finally:
             self._following = False
 
     def _selected(self) -> None:
         if not self._following:
-            self._bench.selected = tuple(self.view.selected)
+            self._lab_state.selected = tuple(self.view.selected)
 
 
 def _told(prediction: Prediction, second: Second) -> str:

@@ -19,7 +19,7 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.as_figure import AsFigure
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.schedule.against import MEASURED, Against, Second
 from dtfm_lab.widgets.schedule.choices import Choices
 from dtfm_lab.widgets.schedule.gantt_exports import GanttExports
@@ -37,26 +37,26 @@ STOPPED = "Stopped: press Simulate to predict what is chosen"
 
 
 class SchedulePanel:
-    """Predicts ``bench.plan`` under a schedule; the run panel fills measured bars into the same chart."""
+    """Predicts ``lab_state.plan`` under a schedule; the run panel fills measured bars into the same chart."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, lab_state: LabState) -> None:
+        self._lab_state = lab_state
         self._asked = self._answered = 0
         self._predicting = self._comparing = self._stopped = False
         self._shown: Prediction | None = None
         self._second: Second | None = None
         self.schedule = w.Dropdown(
-            options=list(schedules), value=bench.schedule, description="Schedule", layout=w.Layout(width="235px")
+            options=list(schedules), value=lab_state.schedule, description="Schedule", layout=w.Layout(width="235px")
         )
         self.simulate = w.Button(layout=w.Layout(width="105px"))
-        self.choices = Choices(bench)
-        self.comparing = Comparing(bench)
+        self.choices = Choices(lab_state)
+        self.comparing = Comparing(lab_state)
         self.against = Against(self._begin_second)
         self.memory = w.HTML()
-        self.drawn = ScheduleChart(bench, NOTHING_YET)
+        self.drawn = ScheduleChart(lab_state, NOTHING_YET)
         self.chart = self.drawn.view
-        self.as_figure = AsFigure(self._figure, bench, self._complain)
-        self.exports = GanttExports(self.chart, lambda: self._bench.predicted, self._complain)
+        self.as_figure = AsFigure(self._figure, lab_state, self._complain)
+        self.exports = GanttExports(self.chart, lambda: self._lab_state.predicted, self._complain)
         rows = (
             [self.schedule, self.simulate, self.comparing.button],
             [self.against.control, self.against.pin, self.drawn.rows_by, self.drawn.strip.control, self.drawn.network],
@@ -67,9 +67,9 @@ class SchedulePanel:
         self.view = w.VBox([*parts, self.as_figure.output])
         self.schedule.observe(lambda _: self._choose(), "value")
         self.simulate.on_click(lambda _: self._press())
-        bench.observe(lambda _: self._follow(), ["schedule", "plan", "choices", "queueing"])
-        bench.observe(lambda _: self._take_over(), "predicted")
-        bench.observe(lambda _: self._fill(), "measured")
+        lab_state.observe(lambda _: self._follow(), ["schedule", "plan", "choices", "queueing"])
+        lab_state.observe(lambda _: self._take_over(), "predicted")
+        lab_state.observe(lambda _: self._fill(), "measured")
         self.chart.observe(lambda change: self._measures(change["old"], change["new"]), "n_measured")
         self._buttons()
         self._begin()
@@ -88,7 +88,7 @@ class SchedulePanel:
         self._begin()
 
     def settings(self) -> dict[str, Any]:
-        """How the chart is looked at; schedule, queueing and choices are the bench's."""
+        """How the chart is looked at; schedule, queueing and choices are the lab's."""
         return {"compare_with": self.against.chosen, **self.drawn.settings()}
 
     def restore(self, settings: dict[str, Any]) -> None:
@@ -105,44 +105,44 @@ class SchedulePanel:
     def _nothing(self, words: str) -> None:
         """Nobody shall take what is drawn for what is chosen."""
         self._shown = self._second = None
-        self._bench.predicted = None
+        self._lab_state.predicted = None
         self.drawn.clear(words)
         self.memory.value = ""
         self.against.offer(None)
 
     def _choose(self) -> None:
-        self._bench.schedule = self.schedule.value
+        self._lab_state.schedule = self.schedule.value
 
     def _follow(self) -> None:
         with suppress(TraitError):  # a schedule of one's own is on no list
-            self.schedule.value = self._bench.schedule
-        if self._bench.plan is None and self._shown is not None:
+            self.schedule.value = self._lab_state.schedule
+        if self._lab_state.plan is None and self._shown is not None:
             self._nothing(NOTHING_YET)
         self._begin()
 
     def _take_over(self) -> None:
         """Somebody else brought a prediction, as who opens a file does."""
-        predicted = self._bench.predicted
+        predicted = self._lab_state.predicted
         known = self._shown is not None and self._shown.trace is predicted
-        if self._bench.plan is not None and predicted is not None and not known:
+        if self._lab_state.plan is not None and predicted is not None and not known:
             self._asked += 1
             self._answered = self._asked  # what was to be predicted is here
             begin(self._show_brought(predicted), self._complain)
 
     async def _show_brought(self, trace: Trace) -> None:
-        if (plan := self._bench.chosen_plan) is None:
+        if (plan := self._lab_state.chosen_plan) is None:
             return
         prediction = await asyncio.to_thread(Prediction.of, plan, trace)
-        if self._bench.predicted is trace:
+        if self._lab_state.predicted is trace:
             self.show(prediction)
             self._fill()
 
     def _fill(self) -> None:
         """Draw a measurement that somebody else brought, once what it is to be laid under is there."""
-        measured = self._bench.measured
+        measured = self._lab_state.measured
         if measured is None or self.chart.n_measured or self._shown is None:
             return
-        if self._shown.trace is self._bench.predicted:
+        if self._shown.trace is self._lab_state.predicted:
             self.drawn.fill(measured)
 
     def _measures(self, before: int, now: int) -> None:
@@ -162,13 +162,13 @@ class SchedulePanel:
         if self._predicting:
             return
         self._buttons()
-        if self._bench.plan is not None:
+        if self._lab_state.plan is not None:
             self._predicting = True
             begin(self._predict(), self._complain)
 
     async def _predict(self) -> None:
         try:
-            while self._answered < self._asked and self._bench.plan is not None:
+            while self._answered < self._asked and self._lab_state.plan is not None:
                 self._answered = self._asked
                 await self._predict_chosen()
         finally:
@@ -178,11 +178,11 @@ class SchedulePanel:
     async def _predict_chosen(self) -> None:
         mine = self._answered
         try:
-            plan = self._bench.chosen_plan
+            plan = self._lab_state.chosen_plan
             if plan is None:
                 return
-            schedule = self._bench.schedule
-            work = partial(_predicted, plan, schedule, self._bench.queueing)
+            schedule = self._lab_state.schedule
+            work = partial(_predicted, plan, schedule, self._lab_state.queueing)
             prediction = await self._patiently(schedule, work)
         except LabError as error:
             if mine == self._asked:
@@ -194,11 +194,11 @@ class SchedulePanel:
         if prediction is None:
             self._nothing(STOPPED)
             return
-        if self._bench.step in ("schedule", "run"):
-            self._bench.message = ""  # what was refused may no longer be chosen
+        if self._lab_state.step in ("schedule", "run"):
+            self._lab_state.message = ""  # what was refused may no longer be chosen
         self.chart.reset_measured()
         self._shown = prediction
-        self._bench.predicted = prediction.trace
+        self._lab_state.predicted = prediction.trace
         self.against.offer(prediction)
         await self._compute_second()
 
@@ -265,7 +265,7 @@ class SchedulePanel:
 
     def _buttons(self, *, stop: bool = False) -> None:
         button = self.simulate
-        button.disabled = self._bench.plan is None
+        button.disabled = self._lab_state.plan is None
         button.description, button.icon = ("Stop", "stop") if stop else ("Simulate", "bar-chart")
         button.tooltip = "Predict this no longer" if stop else "Predict one iteration"
 
@@ -276,7 +276,7 @@ class SchedulePanel:
         devices = shown.trace.context.devices
         if second is not None and second.prediction.trace.context.devices == devices:
             return figures.side_by_side([shown.trace, second.prediction.trace])
-        measured = self._bench.measured if self.chart.n_measured else None
+        measured = self._lab_state.measured if self.chart.n_measured else None
         return figures.gantt(
             shown.trace,
             against=measured if measured is not None and measured.context.devices == devices else None,
@@ -285,7 +285,7 @@ class SchedulePanel:
         )
 
     def _complain(self, message: str) -> None:
-        self._bench.complain("schedule", message)
+        self._lab_state.complain("schedule", message)
 
 
 def _predicted(plan: Plan, schedule: str, queueing: str) -> Prediction:

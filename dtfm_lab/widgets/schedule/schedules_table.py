@@ -10,17 +10,17 @@ import ipywidgets as w
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.simulation import schedules
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.schedule.candidates import CandidatesView
 from dtfm_lab.widgets.schedule.predictions import Candidate
 from dtfm_lab.widgets.tasks import begin
 
 
 class Comparing:
-    """A button that fills a table, stops while it does, and a table that sets ``bench.schedule``."""
+    """A button that fills a table, stops while it does, and a table that sets ``lab_state.schedule``."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, lab_state: LabState) -> None:
+        self._lab_state = lab_state
         self._stopped = False
         self.running = False
         self.button = w.Button(layout=w.Layout(width="185px"))
@@ -28,8 +28,8 @@ class Comparing:
         self.table.layout.display = "none"
         self.button.on_click(lambda _: self._press())
         self.table.observe(lambda _: self._choose(), "chosen")
-        bench.observe(lambda _: self._follow(), "schedule")
-        bench.observe(lambda _: self._outdated(), ["plan", "choices", "queueing"])
+        lab_state.observe(lambda _: self._follow(), "schedule")
+        lab_state.observe(lambda _: self._outdated(), ["plan", "choices", "queueing"])
         self._buttons()
         self._follow()
 
@@ -40,11 +40,11 @@ class Comparing:
     def _press(self) -> None:
         if self.running:
             self.stop()
-        elif self._bench.plan is not None:
-            begin(self._compare(), lambda message: self._bench.complain("schedule", message))
+        elif self._lab_state.plan is not None:
+            begin(self._compare(), lambda message: self._lab_state.complain("schedule", message))
 
     async def _compare(self) -> None:
-        plan, queueing, names = self._bench.chosen_plan, self._bench.queueing, list(schedules)
+        plan, queueing, names = self._lab_state.chosen_plan, self._lab_state.queueing, list(schedules)
         if plan is None:
             return
         plan.job.modelled()
@@ -82,13 +82,13 @@ class Comparing:
 
     def _choose(self) -> None:
         if self.table.chosen in schedules:
-            self._bench.schedule = self.table.chosen
+            self._lab_state.schedule = self.table.chosen
 
     def _follow(self) -> None:
-        self.table.chosen = self._bench.schedule
+        self.table.chosen = self._lab_state.schedule
 
     def _buttons(self) -> None:
-        self.button.disabled = self._bench.plan is None
+        self.button.disabled = self._lab_state.plan is None
         if self.running:
             self.button.description, self.button.icon = "Stop comparing", "stop"
             self.button.tooltip = "End after the schedule at hand"

@@ -10,7 +10,7 @@ from typing import Any
 import ipywidgets as w
 
 from dtfm_lab.domain.job import COMPRESSIONS, Job
-from dtfm_lab.domain.synchronisation import synchronisations
+from dtfm_lab.domain.schedule import synchronisations
 from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets.schedule.choices import QUEUES
 from dtfm_lab.widgets.what_if.what_if_setting import (

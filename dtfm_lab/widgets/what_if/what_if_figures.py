@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab import figures, lab
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.figures.pinned import pinned
+from dtfm_lab.figures.results.pinned import pinned
 from dtfm_lab.widgets.what_if.pins import Pin
 from dtfm_lab.widgets.what_if.what_if_measures import Measure
 from dtfm_lab.widgets.what_if.what_if_setting import Setting

@@ -15,7 +15,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation.kernels import choice
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.as_figure import AsFigure
-from dtfm_lab.widgets.bench import Bench
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.schedule.choices import TRIED
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.what_if import what_if_markup
@@ -34,14 +34,14 @@ CURVE_UP_TO = 100_000
 
 
 class WhatIfPanel:
-    """Asks ``lab.simulate`` about ``bench.plan`` under other settings; takes over what a person wants taken over.
+    """Asks ``lab.simulate`` about ``lab_state.plan`` under other settings; takes over what a person wants taken over.
 
-    Sets ``bench.schedule``, ``bench.queueing`` and ``bench.choices`` when told to, and ``bench.topology`` by a
-    button of its own. ``last`` is the newest answer.
+    Sets ``lab_state.schedule``, ``lab_state.queueing`` and ``lab_state.choices`` when told to, and
+    ``lab_state.topology`` by a button of its own. ``last`` is the newest answer.
     """
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, lab_state: LabState) -> None:
+        self._lab_state = lab_state
         self.last: Answer | None = None
         self._asked = self._answered = self._number = self._looked = 0
         self._working = self._stopped = False
@@ -58,8 +58,8 @@ class WhatIfPanel:
         self.back = _button("Back to the plan", "undo", "Turn everything back to the plan")
         self.patience = Patience()
         self.answer, self.curves, self.problem = w.HTML(), w.HTML(), w.HTML()
-        self._curve_figure = AsFigure(self._curve, bench, self._complain)
-        self._pins_figure = AsFigure(self._bars, bench, self._complain)
+        self._curve_figure = AsFigure(self._curve, lab_state, self._complain)
+        self._pins_figure = AsFigure(self._bars, lab_state, self._complain)
         self._pins_box = w.VBox(
             [w.HBox([self.pins.bars, self._pins_figure.button]), self.pins.table, self._pins_figure.output]
         )
@@ -83,7 +83,7 @@ class WhatIfPanel:
         self.scale.on_click(lambda _: self._scale())
         self.back.on_click(lambda _: self._back())
         self.patience.stop.on_click(lambda _: self._stop())
-        bench.observe(lambda _: self._rest(), ["plan", "schedule", "queueing", "choices"])
+        lab_state.observe(lambda _: self._rest(), ["plan", "schedule", "queueing", "choices"])
         self._rest()
 
     @property
@@ -133,12 +133,12 @@ class WhatIfPanel:
 
     def _rest(self) -> None:
         """The plan, or what is chosen for it, is another one."""
-        plan, base, problem = self._bench.plan, None, ""
+        plan, base, problem = self._lab_state.plan, None, ""
         try:
-            chosen = self._bench.chosen_plan
+            chosen = self._lab_state.chosen_plan
             if chosen is not None:
                 chosen.job.modelled()
-                base = Setting.of(chosen, self._bench.schedule, self._bench.queueing)
+                base = Setting.of(chosen, self._lab_state.schedule, self._lab_state.queueing)
         except LabError as error:
             problem = str(error)
         if plan is not self._plan:
@@ -214,7 +214,7 @@ class WhatIfPanel:
 
     def _slow(self, is_slow: bool) -> None:
         """What is shown is old while something takes its time."""
-        self._bench.at_work("what-if", is_slow)
+        self._lab_state.at_work("what-if", is_slow)
         (self.answer.add_class if is_slow else self.answer.remove_class)("dtfm-what-if-old")
 
     def _refuse(self, problem: str) -> None:
@@ -283,16 +283,16 @@ class WhatIfPanel:
         setting, plan = self.setting, self._plan
         if setting is None or plan is None or self.last is None:
             return
-        with self._bench.hold_trait_notifications():
-            self._bench.schedule, self._bench.queueing = setting.schedule, setting.queueing
-            self._bench.choices = {
+        with self._lab_state.hold_trait_notifications():
+            self._lab_state.schedule, self._lab_state.queueing = setting.schedule, setting.queueing
+            self._lab_state.choices = {
                 what: value
-                for what, value in (self._bench.choices | setting.of_the_job).items()
+                for what, value in (self._lab_state.choices | setting.of_the_job).items()
                 if what in TRIED or value != getattr(plan.job, what)  # the batch as planned is no choice
             }
 
     def _scale(self) -> None:
-        setting, network = self.setting, self._bench.topology
+        setting, network = self.setting, self._lab_state.topology
         if setting is None or self._plan is None:
             return
         try:
@@ -300,8 +300,8 @@ class WhatIfPanel:
         except LabError as error:
             self._complain(str(error))
             return
-        self._bench.topology = scaled
-        self._scaled_to = "" if self._bench.topology is None else self._bench.topology.fingerprint
+        self._lab_state.topology = scaled
+        self._scaled_to = "" if self._lab_state.topology is None else self._lab_state.topology.fingerprint
 
     def _back(self) -> None:
         if self.base is not None:
@@ -330,7 +330,7 @@ class WhatIfPanel:
         return of_pins(self.pins.pins, self.pins.measure)
 
     def _complain(self, message: str) -> None:
-        self._bench.complain("what-if", message)
+        self._lab_state.complain("what-if", message)
 
 
 def _button(text: str, icon: str, tooltip: str) -> w.Button:

@@ -10,9 +10,9 @@ from typing import Any
 from dtfm_lab import lab
 from dtfm_lab.domain.checks import MOST
 from dtfm_lab.domain.job import COMPRESSIONS, Job
-from dtfm_lab.domain.links import QUEUEING
+from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.synchronisation import synchronisations
+from dtfm_lab.domain.schedule import synchronisations
 from dtfm_lab.planning import price_placement
 from dtfm_lab.simulation import memory, schedules
 from dtfm_lab.widgets.schedule.predictions import idle

@@ -1,0 +1,41 @@
+"""What is trained and how it is cut: models as rows of layers, jobs, and the presets known by name.
+
+A Job fixes stages, replicas, micro-batches and how messages are compressed; message sizes follow from it.
+"""
+
+from dtfm_lab.domain.job.job import COMPRESSIONS, INT8_BLOCK, Job, compressed_bytes
+from dtfm_lab.domain.job.message_sizes import device_gradient_bytes, device_gradient_elements, message_bytes
+from dtfm_lab.domain.job.model import (
+    BACKWARD_PER_FORWARD,
+    BYTES_PER_ELEMENT,
+    Layer,
+    LayerKind,
+    ModelSpec,
+    estimated_held,
+    gpt,
+    llama,
+)
+from dtfm_lab.domain.job.presets import GPT3_XL, JOBS, MODELS, SMALL, TINY
+
+__all__ = [
+    "BACKWARD_PER_FORWARD",
+    "BYTES_PER_ELEMENT",
+    "COMPRESSIONS",
+    "GPT3_XL",
+    "INT8_BLOCK",
+    "JOBS",
+    "MODELS",
+    "SMALL",
+    "TINY",
+    "Job",
+    "Layer",
+    "LayerKind",
+    "ModelSpec",
+    "compressed_bytes",
+    "device_gradient_bytes",
+    "device_gradient_elements",
+    "estimated_held",
+    "gpt",
+    "llama",
+    "message_bytes",
+]

@@ -1,0 +1,31 @@
+"""How large a message is: what the simulator charges and what the emulated links charge."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from dtfm_lab.domain.job.job import Job, compressed_bytes
+from dtfm_lab.domain.schedule import ACROSS_STAGES, Kind, Schedule, Step
+
+
+def message_bytes(job: Job, schedule: Schedule, step: Step) -> float:
+    """Bytes that a send carries: a micro-batch's activations, a share of a gradient, or a tied embedding's."""
+    kind = step.action.kind
+    if kind in ACROSS_STAGES:
+        return job.activation_bytes
+    if kind is Kind.SEND_E:
+        return job.embedding_bytes
+    return step.share * device_gradient_bytes(job, schedule.n_stages)[step.action.stage]
+
+
+@lru_cache(maxsize=64)
+def device_gradient_elements(job: Job, n_stages: int) -> tuple[int, ...]:
+    """By position in the pipeline: the parameters of all its stages, the model cut into ``n_stages``."""
+    counts = job.parameters_of(n_stages)
+    return tuple(sum(counts[position :: job.n_stages]) for position in range(job.n_stages))
+
+
+@lru_cache(maxsize=64)
+def device_gradient_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
+    """By position in the pipeline: what the gradients of all its stages take in messages."""
+    return tuple(compressed_bytes(n, job.dtype, job.gradients_as) for n in device_gradient_elements(job, n_stages))

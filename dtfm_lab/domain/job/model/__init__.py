@@ -1,0 +1,15 @@
+"""What is trained: models as rows of layers, and the families of models that people know."""
+
+from dtfm_lab.domain.job.model.families import estimated_held, gpt, llama
+from dtfm_lab.domain.job.model.spec import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, LayerKind, ModelSpec
+
+__all__ = [
+    "BACKWARD_PER_FORWARD",
+    "BYTES_PER_ELEMENT",
+    "Layer",
+    "LayerKind",
+    "ModelSpec",
+    "estimated_held",
+    "gpt",
+    "llama",
+]

@@ -1,0 +1,195 @@
+"""The two families that most published language models are of, by their exact parameter counts.
+
+FLOP are two per multiply-add of the matrix products, the attention matrix counted whole (causal,
+in a sliding window or not), as in Narayanan et al. 2021, equation 3; norms, activations and rotary
+positions count as none.
+
+What a layer holds for its backward is what its operators need again, as Korthikanti et al. 2022 ("Reducing
+Activation Recomputation in Large Transformer Models", section 4) count it, but without the attention matrix,
+which a fused attention computes again: 34 bytes a token and width in half precision for a block whose MLP is four
+widths wide. Per token,
+
+========= ==================================================== =====================================
+          gpt                                                  llama
+========= ==================================================== =====================================
+block     4 d: input and output of both norms                  4 d: the same
+          4 d: queries, keys, values, attention's output       2 q + 2 kv: the same
+          2 d_ff: the MLP between its matrices, before         4 d_ff: gate, activated gate, other
+          and after its activation                             half and their product
+          d: two dropout masks of half a number each
+head      2 d: input and output of its norm; 2 vocab_size: the logits and their softmax, in half
+          precision the 4 bytes of the latter (section 4.3)
+embedding 1: the token
+========= ==================================================== =====================================
+"""
+
+from __future__ import annotations
+
+from dtfm_lab.domain.checks import plain, whole
+from dtfm_lab.domain.errors import JobError
+from dtfm_lab.domain.job.model.spec import Layer, LayerKind, ModelSpec
+
+MOST_LAYERS = 10_000
+
+
+def estimated_held(kind: LayerKind, output_elements: int) -> int:
+    """What a layer of which only the output is known holds of one sequence: a block as in a gpt, its MLP four widths
+    wide; a head its logits and their softmax; an embedding hardly anything."""
+    return {LayerKind.EMBEDDING: 0, LayerKind.BLOCK: 17, LayerKind.HEAD: 2}[kind] * output_elements
+
+
+def gpt(
+    *,
+    n_layers: int,
+    d_model: int,
+    n_heads: int,
+    seq_len: int,
+    vocab_size: int,
+    tied: bool = True,
+    d_ff: int | None = None,
+    n_positions: int | None = None,
+    name: str = "gpt",
+) -> ModelSpec:
+    """A GPT-2 shaped model (Radford et al. 2019): learned positions, pre-norm blocks, biases everywhere.
+
+    ``d_ff`` is the width of the MLP, 4 x d_model where None; ``n_positions`` the rows of the table of
+    positions, seq_len where None.
+    """
+    d, t, vocab_size = _sizes(name, d_model=d_model, seq_len=seq_len, vocab_size=vocab_size)
+    ff = 4 * d if d_ff is None else whole(f"model {name}", "d_ff", d_ff)
+    positions = t if n_positions is None else whole(f"model {name}", "n_positions", n_positions)
+    if positions < t:
+        raise JobError(f"model {name}: seq_len is {t}; wanted at most {positions}, its learned positions")
+    return _model(
+        name,
+        "gpt",
+        n_layers,
+        weights=4 * d * d + 2 * d * ff,
+        vectors=(5 * d + ff) + 4 * d,
+        held_per_token=9 * d + 2 * ff,
+        table_rows=vocab_size + positions,
+        norm_vectors=2,
+        d_model=d,
+        n_heads=n_heads,
+        seq_len=t,
+        vocab_size=vocab_size,
+        tied=tied,
+    )
+
+
+def llama(
+    *,
+    n_layers: int,
+    d_model: int,
+    n_heads: int,
+    d_ff: int,
+    seq_len: int,
+    vocab_size: int,
+    n_kv_heads: int | None = None,
+    head_dim: int | None = None,
+    tied: bool = False,
+    qkv_bias: bool = False,
+    attention_out_bias: bool = False,
+    mlp_bias: bool = False,
+    name: str = "llama",
+) -> ModelSpec:
+    """A Llama shaped model (Touvron et al. 2023): rotary positions, RMS norms, a gated MLP, grouped queries.
+
+    Mistral 7B (Jiang et al. 2023) and Qwen2 (Yang et al. 2024; ``qkv_bias``) are of this shape.
+
+    Parameters
+    ----------
+    d_ff
+        Width of the MLP; its three matrices are each d_model x d_ff.
+    n_kv_heads
+        Heads of keys and values, which divide ``n_heads``; as many as those where None.
+    head_dim
+        Numbers per head, d_model / n_heads where None.
+    """
+    d, t, vocab_size = _sizes(name, d_model=d_model, seq_len=seq_len, vocab_size=vocab_size)
+    thing = f"model {name}"
+    ff, n_heads = whole(thing, "d_ff", d_ff), whole(thing, "n_heads", n_heads)
+    n_kv = n_heads if n_kv_heads is None else whole(thing, "n_kv_heads", n_kv_heads)
+    if n_heads % n_kv:
+        raise JobError(f"{thing}: n_kv_heads is {n_kv}; wanted a divisor of its {n_heads} heads")
+    own_dim = 0 if head_dim is None else whole(thing, "head_dim", head_dim)
+    q, kv = ((own_dim or d // n_heads) * heads for heads in (n_heads, n_kv))
+    biases = qkv_bias * (q + 2 * kv) + attention_out_bias * d + mlp_bias * (2 * ff + d)
+    return _model(
+        name,
+        "llama",
+        n_layers,
+        weights=2 * d * q + 2 * d * kv + 3 * d * ff,
+        vectors=biases + 2 * d,
+        held_per_token=4 * d + 2 * q + 2 * kv + 4 * ff,
+        table_rows=vocab_size,
+        norm_vectors=1,
+        d_model=d,
+        n_heads=n_heads,
+        head_dim=own_dim,
+        seq_len=t,
+        vocab_size=vocab_size,
+        tied=tied,
+    )
+
+
+def _sizes(name: str, **sizes: int) -> tuple[int, ...]:
+    thing = f"model {plain('model', name)}"
+    return tuple(whole(thing, what, size) for what, size in sizes.items())
+
+
+def _model(
+    name: str,
+    family: str,
+    n_layers: int,
+    *,
+    weights: int,
+    vectors: int,
+    held_per_token: int,
+    table_rows: int,
+    norm_vectors: int,
+    d_model: int,
+    n_heads: int,
+    head_dim: int = 0,
+    seq_len: int,
+    vocab_size: int,
+    tied: bool,
+) -> ModelSpec:
+    """``weights`` of a block are multiplied by every token; its ``vectors`` (biases, norms) are parameters only.
+
+    ``held_per_token`` is a block's; ``norm_vectors`` are those of the norm before the head.
+    """
+    d, t = d_model, seq_len
+    blocks = whole(f"model {name}", "n_layers", n_layers, most=MOST_LAYERS)
+    block = Layer(
+        kind=LayerKind.BLOCK,
+        parameters=weights + vectors,
+        forward_flop=float(2 * t * weights + 4 * t * t * (n_heads * head_dim or d)),
+        output_elements=t * d,
+        held_elements=t * held_per_token,
+    )
+    embedding = Layer(
+        kind=LayerKind.EMBEDDING,
+        parameters=table_rows * d,
+        forward_flop=0.0,
+        output_elements=t * d,
+        held_elements=t,
+    )
+    head = Layer(
+        kind=LayerKind.HEAD,
+        parameters=norm_vectors * d + (0 if tied else vocab_size * d),
+        forward_flop=float(2 * t * d * vocab_size),
+        output_elements=t * vocab_size,
+        held_elements=t * (2 * d + 2 * vocab_size),
+    )
+    return ModelSpec(
+        name=name,
+        layers=(embedding, *[block] * blocks, head),
+        d_model=d,
+        n_heads=n_heads,
+        seq_len=t,
+        vocab_size=vocab_size,
+        tied=tied,
+        family=family,
+        head_dim=head_dim,
+    )

@@ -1,0 +1,209 @@
+"""A row of layers, each with its parameters, work and output size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+
+import pandas as pd
+
+from dtfm_lab.domain.checks import plain, whole
+from dtfm_lab.domain.errors import JobError
+from dtfm_lab.domain.network import as_number, shortened
+from dtfm_lab.domain.registry import unknown
+
+BACKWARD_PER_FORWARD = 2.0
+"""A backward pass multiplies by the weights and by the inputs, a forward only by the weights."""
+
+BYTES_PER_ELEMENT = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
+MOST_ELEMENTS = 10**18
+
+
+class LayerKind(StrEnum):
+    EMBEDDING = "embedding"
+    BLOCK = "block"
+    HEAD = "head"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One piece that is never cut: all its numbers are for one sequence."""
+
+    kind: LayerKind
+    parameters: int
+    forward_flop: float
+    """two per multiply-add"""
+    output_elements: int
+    """numbers that it hands to the next layer; what crosses a stage boundary set after it"""
+    held_elements: int = 0
+    """numbers that it keeps from its forward to its backward, its own input among them; a mask of a byte counts as
+    half a number. How the builders count: ``families``"""
+
+    def __post_init__(self) -> None:
+        thing = f"layer of kind {self.kind}"
+        for what, least in (("parameters", 0), ("output_elements", 1), ("held_elements", 0)):
+            count = whole(thing, what, getattr(self, what), least=least, most=MOST_ELEMENTS)
+            object.__setattr__(self, what, count)
+        flop = as_number(self.forward_flop)
+        if flop is None or not (math.isfinite(flop) and flop >= 0):
+            raise JobError(f"{thing}: forward_flop is {shortened(self.forward_flop)}; wanted 0 or more")
+        object.__setattr__(self, "forward_flop", flop)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ModelSpec:
+    """A model as the planner and the simulator see it.
+
+    At most one embedding, first; blocks; at most one head, last. Every layer but the head hands on
+    seq_len x d_model numbers. Raises JobError where that, or a count, is otherwise.
+    """
+
+    name: str
+    layers: tuple[Layer, ...]
+    d_model: int
+    n_heads: int
+    """query heads; keys and values may have fewer"""
+    seq_len: int
+    """tokens per sequence"""
+    vocab_size: int
+    tied: bool
+    """the head multiplies by the embedding's own matrix, whose parameters count once, in the embedding"""
+    family: str = "gpt"
+    """which builder made it; real runs build a gpt only"""
+    head_dim: int = 0
+    """numbers per head; made d_model / n_heads where it is not given"""
+
+    def __post_init__(self) -> None:
+        thing = f"model {plain('model', self.name)}"
+        plain("model family", self.family)
+        for what in ("d_model", "n_heads", "seq_len", "vocab_size"):
+            object.__setattr__(self, what, whole(thing, what, getattr(self, what)))
+        if self.head_dim == 0:
+            head_dim, over = divmod(self.d_model, self.n_heads)
+            if over:
+                raise JobError(f"{thing}: d_model {self.d_model} is not a multiple of {self.n_heads} heads")
+            object.__setattr__(self, "head_dim", head_dim)
+        object.__setattr__(self, "head_dim", whole(thing, "head_dim", self.head_dim))
+        for index, layer in enumerate(self.layers):
+            last = index == len(self.layers) - 1
+            if (layer.kind is LayerKind.EMBEDDING and index) or (layer.kind is LayerKind.HEAD and not last):
+                raise JobError(
+                    f"{thing}: layer {index} of {len(self.layers)} is the {layer.kind}; "
+                    f"wanted the embedding first, then blocks, the head last"
+                )
+            if layer.kind is not LayerKind.HEAD and layer.output_elements != self.seq_len * self.d_model:
+                raise JobError(
+                    f"{thing}: layer {index} has {layer.output_elements} output_elements; "
+                    f"wanted seq_len x d_model = {self.seq_len * self.d_model}"
+                )
+
+    def __repr__(self) -> str:
+        return f"<ModelSpec {self.name}: {self.n_blocks} blocks, {self.parameters:,} parameters>"
+
+    @property
+    def n_blocks(self) -> int:
+        return sum(layer.kind is LayerKind.BLOCK for layer in self.layers)
+
+    @cached_property
+    def parameters(self) -> int:
+        return sum(layer.parameters for layer in self.layers)
+
+    @cached_property
+    def forward_flop(self) -> float:
+        """Of one sequence."""
+        return sum(layer.forward_flop for layer in self.layers)
+
+    @property
+    def boundary_elements(self) -> int:
+        """Numbers of one sequence that cross a stage boundary, forward; their gradient is as many."""
+        return self.seq_len * self.d_model
+
+    @property
+    def attention_flop(self) -> float:
+        """Of one block and sequence, and part of its FLOP: queries x keys and weights x values, the matrix whole."""
+        return float(4 * self.seq_len**2 * self.n_heads * self.head_dim)
+
+    @property
+    def n_positions(self) -> int:
+        """Rows of a learned table of positions; 0 where positions are rotary."""
+        embedding = sum(layer.parameters for layer in self.layers[:1] if layer.kind is LayerKind.EMBEDDING)
+        return max(0, embedding // self.d_model - self.vocab_size)
+
+    def with_seq_len(self, seq_len: int) -> ModelSpec:
+        """The same parameters on sequences of another length.
+
+        Attention grows with the square of the length, all other work and what is held with the length. Raises
+        JobError where the table of learned positions is too short, or a block's FLOP do not hold its attention.
+        """
+        length = whole(f"model {self.name}", "seq_len", seq_len)
+        if 0 < self.n_positions < length:
+            raise JobError(
+                f"model {self.name}: seq_len is {length}; wanted at most {self.n_positions}, its learned positions"
+            )
+        if length == self.seq_len:
+            return self
+        if any(layer.kind is LayerKind.BLOCK and layer.forward_flop < self.attention_flop for layer in self.layers):
+            raise JobError(
+                f"model {self.name}: a block has fewer FLOP than its attention, so none for another seq_len "
+                f"can be told; wanted seq_len {self.seq_len}"
+            )
+        attention_flop = float(4 * length**2 * self.n_heads * self.head_dim)
+
+        def resized(layer: Layer) -> Layer:
+            before, after = (self.attention_flop, attention_flop) if layer.kind is LayerKind.BLOCK else (0.0, 0.0)
+            return replace(
+                layer,
+                forward_flop=(layer.forward_flop - before) / self.seq_len * length + after,
+                output_elements=layer.output_elements // self.seq_len * length,
+                held_elements=layer.held_elements * length // self.seq_len,
+            )
+
+        return replace(self, seq_len=length, layers=tuple(resized(layer) for layer in self.layers))
+
+    def cut(self, n_stages: int, blocks: Sequence[int] | None = None) -> tuple[int, ...]:
+        """How many consecutive layers each stage holds: ``blocks`` of them, or shared out as evenly as they go.
+
+        The embedding joins the first stage and the head the last; spare blocks go to the first
+        stages. Raises JobError where a stage would hold no block, or ``blocks`` are not those of the model.
+        """
+        if n_stages > self.n_blocks:
+            raise JobError(
+                f"model {self.name} has {self.n_blocks} blocks, too few for {n_stages} stages; "
+                f"wanted at most {self.n_blocks} stages"
+            )
+        each, spare = divmod(self.n_blocks, n_stages)
+        counts = [each + (stage < spare) for stage in range(n_stages)] if blocks is None else list(blocks)
+        if (len(counts), sum(counts)) != (n_stages, self.n_blocks) or min(counts) < 1:
+            raise JobError(
+                f"model {self.name} has {self.n_blocks} blocks, a cut of {shortened(counts)} has {sum(counts)}; "
+                f"wanted one or more on each of {n_stages} stages, {self.n_blocks} in all"
+            )
+        counts[0] += self.layers[0].kind is LayerKind.EMBEDDING
+        counts[-1] += self.layers[-1].kind is LayerKind.HEAD
+        return tuple(counts)
+
+    def to_frame(self, dtype: str = "fp16") -> pd.DataFrame:
+        """One row a layer, for one sequence: kind, parameters, forward_flop, output_bytes, held_bytes, gradient_bytes.
+
+        ``output_bytes`` of a layer at the end of a stage cross the boundary; ``held_bytes`` wait for its backward.
+        Raises UnknownName.
+        """
+        if dtype not in BYTES_PER_ELEMENT:
+            raise unknown("dtype", dtype, BYTES_PER_ELEMENT)
+        each = BYTES_PER_ELEMENT[dtype]
+        rows = [
+            (
+                str(layer.kind),
+                layer.parameters,
+                layer.forward_flop,
+                each * layer.output_elements,
+                each * layer.held_elements,
+                each * layer.parameters,
+            )
+            for layer in self.layers
+        ]
+        columns = ["kind", "parameters", "forward_flop", "output_bytes", "held_bytes", "gradient_bytes"]
+        return pd.DataFrame(rows, columns=columns).rename_axis("layer")

@@ -1,0 +1,61 @@
+"""Devices and the links between them.
+
+A Topology holds devices and, for every ordered pair, latency and bandwidth; links say when a message arrives.
+"""
+
+from dtfm_lab.domain.network.device import (
+    LONGEST_NAME,
+    MOST_DEVICES,
+    Device,
+    as_number,
+    check_count,
+    check_text,
+    is_plain,
+    shortened,
+)
+from dtfm_lab.domain.network.distances import (
+    EARTH_RADIUS_M,
+    FIBRE_M_PER_S,
+    MOST_BYTES_PER_S,
+    OVERHEAD_S,
+    great_circle_m,
+    link_between,
+    link_over,
+)
+from dtfm_lab.domain.network.hardware import HARDWARE, hardware_fields
+from dtfm_lab.domain.network.links import QUEUEING, IncomingCard, Links, Passage
+from dtfm_lab.domain.network.message_times import MOST_TIMES, check_sizes, segment_of
+from dtfm_lab.domain.network.places import Place, find_place, place_names
+from dtfm_lab.domain.network.topology import LARGEST, Topology
+
+__all__ = [
+    "EARTH_RADIUS_M",
+    "FIBRE_M_PER_S",
+    "HARDWARE",
+    "LARGEST",
+    "LONGEST_NAME",
+    "MOST_BYTES_PER_S",
+    "MOST_DEVICES",
+    "MOST_TIMES",
+    "OVERHEAD_S",
+    "QUEUEING",
+    "Device",
+    "IncomingCard",
+    "Links",
+    "Passage",
+    "Place",
+    "Topology",
+    "as_number",
+    "check_count",
+    "check_sizes",
+    "check_text",
+    "find_place",
+    "great_circle_m",
+    "hardware_fields",
+    "is_plain",
+    "link_between",
+    "link_over",
+    "place_names",
+    "segment_of",
+    "shortened",
+]

@@ -1,0 +1,144 @@
+"""When a message is on its way: one model that the simulator and the emulation both ask.
+
+``pairs``: every directed pair of devices is a link of its own, on which messages queue (the paper's
+network). ``cards``: a device has one network card; its messages leave one at a time, whoever they are
+for, and come in one at a time, in the order in which their first bytes arrive. Either way both directions
+are independent, a transfer does not keep its device from computing, and a message takes its bytes over the
+bandwidth of its pair, or as long as such messages took where they were measured.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from dtfm_lab.domain.network.message_times import segment_of
+from dtfm_lab.domain.network.topology import Topology
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import FloatArray, IntArray
+
+QUEUEING = ("pairs", "cards")
+
+
+class Passage(NamedTuple):
+    """One message: its bytes leave from start_s to end_s and arrive latency_s later."""
+
+    start_s: float
+    end_s: float
+    latency_s: float
+
+    @property
+    def first_byte_s(self) -> float:
+        return self.start_s + self.latency_s
+
+    @property
+    def delivered_s(self) -> float:
+        return self.end_s + self.latency_s
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """All links of a network; ``[i, j]`` is from device i to device j. Raises UnknownName for another queueing."""
+
+    latency_s: FloatArray
+    bandwidth_bytes_per_s: FloatArray
+    queueing: str = "pairs"
+    message_bytes: FloatArray | None = None
+    """(K,) sizes of the messages that were measured, if any were"""
+    charged_bytes: FloatArray | None = None
+    """(N, N, K) bytes that, at the pair's bandwidth, take as long as each of these took beyond the latency; NaN where a
+    pair was not measured. So who changes a bandwidth changes the measured times in proportion."""
+
+    def __post_init__(self) -> None:
+        if self.queueing not in QUEUEING:
+            raise unknown("queueing", self.queueing, QUEUEING)
+
+    @classmethod
+    def of(cls, topology: Topology, queueing: str = "pairs") -> Self:
+        latency_s, bandwidth = topology.latency_s, topology.bandwidth_bytes_per_s
+        if topology.message_s is None:
+            return cls(latency_s, bandwidth, queueing)
+        moving_s = np.maximum(topology.message_s - latency_s[:, :, None], 0.0)
+        return cls(latency_s, bandwidth, queueing, topology.message_bytes, moving_s * bandwidth[:, :, None])
+
+    @classmethod
+    def free(cls, n_devices: int) -> Self:
+        """No latency, no end of bandwidth."""
+        shape = (n_devices, n_devices)
+        return cls(np.zeros(shape), np.full(shape, np.inf))
+
+    def scaled(self, latency: float = 1.0, bandwidth: float = 1.0) -> Links:
+        """Every latency and every bandwidth times a factor."""
+        return replace(
+            self, latency_s=self.latency_s * latency, bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * bandwidth
+        )
+
+    def moving_s(self, sender: int | IntArray, receiver: int | IntArray, n_bytes: float | FloatArray) -> Any:
+        """Seconds that messages occupy their links, of any shape: what they take beyond the latency."""
+        bandwidth = self.bandwidth_bytes_per_s[sender, receiver]
+        if self.message_bytes is None or self.charged_bytes is None:
+            return n_bytes / bandwidth
+        upper, share = segment_of(self.message_bytes, n_bytes)
+        low, high = (self.charged_bytes[sender, receiver, end] for end in (upper - 1, upper))
+        charged = low + share * (high - low)
+        return np.where(np.isnan(charged), n_bytes, charged) / bandwidth
+
+    def outgoing(self, device: int) -> OutgoingLinks:
+        """For who sends from this device."""
+        return OutgoingLinks(self, device)
+
+    def incoming(self) -> IncomingCard:
+        """For who receives at one device."""
+        return IncomingCard(queues=self.queueing == "cards")
+
+
+class OutgoingLinks:
+    """The links of one sending device, with the time at which each is free again."""
+
+    def __init__(self, links: Links, device: int) -> None:
+        self._links, self._device = links, device
+        self._latency_s = links.latency_s[device].tolist()
+        self._one_card = links.queueing == "cards"
+        self.reset()
+
+    def reset(self) -> None:
+        """All links idle: the beginning of an iteration."""
+        self._free_s: dict[int, float] = defaultdict(float)
+        self._turn_s = 0.0
+
+    def carry(self, to: int, ready_s: float, n_bytes: float, *, in_turn: bool) -> Passage:
+        """Send ``n_bytes`` to device ``to``, not before ``ready_s``.
+
+        Called in the order in which messages become ready. One sent ``in_turn`` also waits until the last
+        such one has arrived; how long that then waits for the receiver's card is not known here, and where
+        there is one, ``ready_s`` is not before its last byte came in.
+        """
+        queue = 0 if self._one_card else to
+        start_s = max(ready_s, self._free_s[queue], self._turn_s if in_turn else 0.0)
+        moving_s = float(self._links.moving_s(self._device, to, n_bytes))
+        passage = Passage(start_s, start_s + moving_s, self._latency_s[to])
+        self._free_s[queue] = passage.end_s
+        if in_turn:
+            self._turn_s = passage.delivered_s
+        return passage
+
+
+class IncomingCard:
+    """Where messages come in at one device: past each other (pairs), or one at a time (cards)."""
+
+    def __init__(self, *, queues: bool) -> None:
+        self._queues = queues
+        self.reset()
+
+    def reset(self) -> None:
+        self._free_s = 0.0
+
+    def accept(self, passage: Passage) -> tuple[float, float]:
+        """When this message's first and last bytes come in; called in the order of their first bytes."""
+        first_s = max(passage.first_byte_s, self._free_s) if self._queues else passage.first_byte_s
+        last_s = first_s + (passage.end_s - passage.start_s)
+        self._free_s = last_s
+        return first_s, last_s

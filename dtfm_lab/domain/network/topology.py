@@ -1,0 +1,324 @@
+"""Devices and the network between them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dtfm_lab.domain.errors import TopologyError
+from dtfm_lab.domain.network.conversions import labels_of_matrices, links_of_frame, links_of_graph, matrix_of
+from dtfm_lab.domain.network.device import Device, check_text, is_plain, shortened
+from dtfm_lab.domain.network.message_times import checked_times, segment_of
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import FloatArray, from_gbps, from_ms, to_gbps, to_ms
+
+__all__ = ["Device", "Topology"]
+
+LARGEST = 1e30
+"""seconds of latency and bytes/s, and 1 / LARGEST bytes/s at least: beyond, transfer times leave the floats"""
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """The paper's communication graph: N devices and two N x N link matrices.
+
+    Entry ``[i, j]`` describes the link from device i to device j. The diagonal is a device talking
+    to itself: latency 0, bandwidth infinite.
+
+    Links need not be symmetric, but every exchange of training goes both ways: a gradient shard
+    leaves over i -> j and comes back, averaged, over j -> i; activations cross a stage boundary one
+    way and their gradients, as large, the other. The communication cost therefore charges a pair
+    the sum of both directions (``round_trip_s``): it is the same for (i, j) and (j, i), transposing
+    both matrices changes no plan, and the stages' order has no direction. A change of one direction
+    counts half of the same change of both. A simulated or real message is one way and takes its own
+    direction's time.
+
+    A network that was measured may know how long messages of several sizes took. These times rule
+    messages, simulated and emulated (``transfer_s``); the communication cost, which is the paper's,
+    stays with latency and bandwidth.
+
+    Raises
+    ------
+    TopologyError
+        Two devices of one name, a matrix of another shape, a link without bandwidth or with a
+        negative or missing latency; measured times that are none.
+    """
+
+    devices: tuple[Device, ...]
+    latency_s: FloatArray
+    """(N, N) seconds, one way. The paper's A."""
+    bandwidth_bytes_per_s: FloatArray
+    """(N, N) bytes per second. The paper's B."""
+    name: str = field(default="unnamed", kw_only=True)
+    description: str = field(default="", kw_only=True)
+    message_bytes: FloatArray | None = field(default=None, kw_only=True)
+    """(K,) increasing sizes at which messages were timed; None: none were"""
+    message_s: FloatArray | None = field(default=None, kw_only=True)
+    """(N, N, K) seconds from the first byte offered to the last one delivered, of which less than the latency counts as
+    the latency; NaN where a pair was not measured"""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", str(self.name))
+        object.__setattr__(self, "description", str(self.description))
+        check_text("topology", self.name)
+        if not is_plain(" ".join(self.description.split())):
+            raise TopologyError(f"topology {self.name}: its description holds a character that cannot be printed")
+        names = self.names
+        if not names:
+            raise TopologyError(f"topology {self.name} has no devices; wanted at least one")
+        name, count = Counter(names).most_common(1)[0]
+        if count > 1:
+            raise TopologyError(f"{count} devices are named {name!r}; names must be unique")
+        self._own("latency_s", diagonal=0.0)
+        self._own("bandwidth_bytes_per_s", diagonal=np.inf)
+        latency, bandwidth = self.latency_s, self.bandwidth_bytes_per_s
+        self._check(
+            "latency_s", (latency >= 0) & (latency <= LARGEST), "latency", f"0 or more seconds (to {LARGEST:g})"
+        )
+        good = (bandwidth >= 1 / LARGEST) & (bandwidth <= LARGEST) | np.eye(len(names), dtype=bool)
+        self._check("bandwidth_bytes_per_s", good, "bandwidth", f"more than 0 bytes/s (to {LARGEST:g})")
+        message_bytes, message_s = checked_times(names, self.message_bytes, self.message_s)
+        object.__setattr__(self, "message_bytes", message_bytes)
+        object.__setattr__(self, "message_s", message_s)
+
+    def _own(self, what: str, diagonal: float) -> None:
+        """Keep a read-only float copy, its diagonal set, its shape checked."""
+        matrix = np.array(matrix_of(what, getattr(self, what)))
+        n = len(self.devices)
+        if matrix.shape != (n, n):
+            raise TopologyError(f"{what} has shape {matrix.shape}, but there are {n} devices: wanted ({n}, {n})")
+        np.fill_diagonal(matrix, diagonal)
+        matrix.setflags(write=False)
+        object.__setattr__(self, what, matrix)
+
+    def _check(self, what: str, good: npt.NDArray[np.bool_], noun: str, wanted: str) -> None:
+        if (bad := np.argwhere(~good)).size:
+            i, j = bad[0]
+            more = f" ({len(bad)} such links)" if len(bad) > 1 else ""
+            raise TopologyError(
+                f"link {self.devices[i].name} -> {self.devices[j].name}: {noun} is {getattr(self, what)[i, j]}; "
+                f"every pair of devices needs {wanted}, even a slow link{more}"
+            )
+
+    @classmethod
+    def from_matrices(
+        cls,
+        latency_ms: npt.ArrayLike,
+        bandwidth_gbps: npt.ArrayLike,
+        *,
+        names: Sequence[str] | None = None,
+        regions: Sequence[str] | None = None,
+        name: str = "matrices",
+        **device: Any,
+    ) -> Topology:
+        """From (N, N) milliseconds and Gbit/s, from row to column; the diagonals are not read.
+
+        DataFrames as ``to_matrices`` makes them name the devices by their index. ``device`` sets
+        further fields of every Device.
+        """
+        names = labels_of_matrices(latency_ms, bandwidth_gbps) if names is None else names
+        latency, bandwidth = matrix_of("latency_ms", latency_ms), matrix_of("bandwidth_gbps", bandwidth_gbps)
+        n = len(latency) if latency.ndim else 0
+        names = [f"device-{i}" for i in range(n)] if names is None else names
+        regions = [""] * n if regions is None else regions
+        for what, given in (("names", names), ("regions", regions)):
+            if isinstance(given, str) or not isinstance(given, Iterable):
+                raise TopologyError(f"{what} are {shortened(given)}; wanted a list, one for each of {n} devices")
+        names, regions = list(names), list(regions)
+        for what, given in (("names", names), ("regions", regions)):
+            if len(given) != n:
+                raise TopologyError(f"{len(given)} {what} for {n} devices; wanted one each")
+        if stray := set(device) - set(Device.__dataclass_fields__):
+            raise unknown("device field", min(stray), set(Device.__dataclass_fields__) - {"name", "region"})
+        devices = tuple(Device(name=d, region=r, **device) for d, r in zip(names, regions, strict=True))
+        with np.errstate(over="ignore"):  # an overflow is refused as a link without end
+            return cls(devices, from_ms(latency), from_gbps(bandwidth), name=name)
+
+    def to_matrices(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """(N, N) milliseconds and Gbit/s, from row to column, both labelled with the devices' names."""
+        rows, columns = pd.Index(self.names, name="source"), pd.Index(self.names)
+        return (
+            pd.DataFrame(to_ms(self.latency_s), index=rows, columns=columns),
+            pd.DataFrame(to_gbps(self.bandwidth_bytes_per_s), index=rows, columns=columns),
+        )
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    def __repr__(self) -> str:
+        return f"<Topology {self.name}: {len(self)} devices in {len(self.regions)} regions>"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(device.name for device in self.devices)
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Region names in the order of their first device."""
+        return tuple(dict.fromkeys(device.region for device in self.devices))
+
+    def index(self, name: str) -> int:
+        """Position of the device of this name; raises UnknownName with the nearest one."""
+        try:
+            return self._index[name]
+        except KeyError:
+            raise unknown("device", name, self.names) from None
+
+    def at(self, device: int | str) -> int:
+        """Position of a device given by name or index; raises UnknownName or TopologyError."""
+        if isinstance(device, str):
+            return self.index(device)
+        if isinstance(device, bool) or not isinstance(device, int | np.integer):
+            raise TopologyError(f"device {shortened(device)} is not an index or a name; wanted one")
+        if not 0 <= device < len(self):
+            found = shortened(device)
+            raise TopologyError(f"device {found} is out of range; {self.name} has devices 0 to {len(self) - 1}")
+        return int(device)
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.names)}
+
+    def transfer_s(self, message_bytes: float) -> FloatArray:
+        """(N, N) seconds to move one message over every idle link: latency + size / bandwidth, or as measured."""
+        modelled_s = self._modelled_s(message_bytes)
+        if self.message_bytes is None or self.message_s is None:
+            return modelled_s
+        upper, share = segment_of(self.message_bytes, message_bytes)
+        low_s, high_s = (np.maximum(self.message_s[:, :, end], self.latency_s) for end in (upper - 1, upper))
+        measured_s = low_s + share * (high_s - low_s)
+        return np.where(np.isnan(measured_s), modelled_s, measured_s)
+
+    def round_trip_s(self, message_bytes: float) -> FloatArray:
+        """(N, N), symmetric: one message there and one of the same size back, each over its own direction.
+
+        What the communication cost charges: of latency and bandwidth alone, whatever was measured.
+        """
+        one_way = self._modelled_s(message_bytes)
+        return one_way + one_way.T
+
+    def _modelled_s(self, message_bytes: float) -> FloatArray:
+        return self.latency_s + message_bytes / self.bandwidth_bytes_per_s
+
+    def scaled(self, latency: float = 1.0, bandwidth: float = 1.0) -> Topology:
+        """Every latency and every bandwidth times a factor; what was measured follows."""
+        latency_s = self.latency_s * latency
+        message_s = self.message_s
+        if message_s is not None:
+            moving_s = np.maximum(message_s - self.latency_s[:, :, None], 0.0)
+            message_s = latency_s[:, :, None] + moving_s / bandwidth
+        return replace(
+            self, latency_s=latency_s, bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * bandwidth, message_s=message_s
+        )
+
+    def subset(self, devices: Iterable[int | str]) -> Topology:
+        """Only these devices (indices or names), in this order."""
+        keep = [self.at(device) for device in devices]
+        grid = np.ix_(keep, keep)
+        return replace(
+            self,
+            devices=tuple(self.devices[i] for i in keep),
+            latency_s=self.latency_s[grid],
+            bandwidth_bytes_per_s=self.bandwidth_bytes_per_s[grid],
+            message_s=None if self.message_s is None else self.message_s[grid],
+            message_bytes=self.message_bytes,
+        )
+
+    def with_link(
+        self,
+        source: int | str,
+        target: int | str,
+        *,
+        latency_s: float | None = None,
+        bandwidth_bytes_per_s: float | None = None,
+        one_way: bool = False,
+    ) -> Topology:
+        """A copy with one pair changed: both directions unless ``one_way``.
+
+        What was measured on a link that changes is dropped: it was another link.
+        """
+        i, j = self.at(source), self.at(target)
+        if i == j:
+            raise TopologyError(f"link {self.names[i]} -> {self.names[j]}: a device has no link to itself")
+        latency, bandwidth = self.latency_s.copy(), self.bandwidth_bytes_per_s.copy()
+        message_s = None if self.message_s is None else self.message_s.copy()
+        for a, b in [(i, j)] if one_way else [(i, j), (j, i)]:
+            if latency_s is not None:
+                latency[a, b] = latency_s
+            if bandwidth_bytes_per_s is not None:
+                bandwidth[a, b] = bandwidth_bytes_per_s
+            if message_s is not None:
+                message_s[a, b] = np.nan
+        return replace(self, latency_s=latency, bandwidth_bytes_per_s=bandwidth, message_s=message_s)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """12 hex digits that change with any device or link; a position on the canvas does not count."""
+        digest = hashlib.sha256()
+        for device in self.devices:
+            digest.update(repr(astuple(replace(device, position=None))).encode())
+        digest.update(self.latency_s.tobytes())
+        digest.update(self.bandwidth_bytes_per_s.tobytes())
+        if self.message_bytes is not None and self.message_s is not None:
+            digest.update(self.message_bytes.tobytes())
+            digest.update(self.message_s.tobytes())
+        return digest.hexdigest()[:12]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a directed link: source, target, latency_ms, bandwidth_gbps. Times by message size are left out."""
+        i, j = np.nonzero(~np.eye(len(self), dtype=bool))
+        names = np.array(self.names, dtype=object)
+        return pd.DataFrame(
+            {
+                "source": names[i],
+                "target": names[j],
+                "latency_ms": to_ms(self.latency_s[i, j]),
+                "bandwidth_gbps": to_gbps(self.bandwidth_bytes_per_s[i, j]),
+            }
+        )
+
+    @classmethod
+    def from_frame(cls, links: pd.DataFrame, name: str = "frame", **device: Any) -> Topology:
+        """From one row a directed link, with the columns of ``to_frame``; every pair must be there once.
+
+        Devices stand in the order in which they first appear; ``device`` sets further fields of each.
+        """
+        names, latency_ms, gbps = links_of_frame(links)
+        return cls.from_matrices(latency_ms, gbps, names=names, name=name, **device)
+
+    def to_networkx(self) -> nx.DiGraph[str]:
+        """Nodes carry the Device's fields, edges latency_s and bandwidth_bytes_per_s, not times by message size."""
+        graph: nx.DiGraph[str] = nx.DiGraph(name=self.name, description=self.description)
+        for d in self.devices:
+            graph.add_node(d.name, **{k: getattr(d, k) for k in Device.__dataclass_fields__ if k != "name"})
+        for i, source in enumerate(self.names):
+            for j, target in enumerate(self.names):
+                if i != j:
+                    graph.add_edge(
+                        source,
+                        target,
+                        latency_s=float(self.latency_s[i, j]),
+                        bandwidth_bytes_per_s=float(self.bandwidth_bytes_per_s[i, j]),
+                    )
+        return graph
+
+    @classmethod
+    def from_networkx(cls, graph: nx.Graph[Any], name: str | None = None) -> Topology:
+        """From a graph as ``to_networkx`` makes it; an undirected edge counts both ways.
+
+        Every pair needs exactly one edge each way. A node that names a GPU of the table takes its
+        peak and memory where it has none of its own; attributes that no Device has are left aside.
+        """
+        devices, latency_s, bandwidth = links_of_graph(graph)
+        attributes = {what: str(graph.graph.get(what) or "") for what in ("name", "description")}
+        name = name or attributes["name"] or "graph"
+        return cls(devices, latency_s, bandwidth, name=name, description=attributes["description"])

@@ -1,0 +1,196 @@
+"""Who does what: a job's tasklets on a topology's devices, and what that costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.units import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """(stages, replicas) device indices: row s is the data-parallel group of stage s, column r pipeline r.
+
+    Raises PlanError when it is not two-dimensional or names a device twice.
+    """
+
+    devices: IntArray
+
+    def __post_init__(self) -> None:
+        devices = np.array(self.devices, dtype=np.int64)
+        if devices.ndim != 2 or not devices.size:
+            raise PlanError(f"placement has shape {devices.shape}; wanted (stages, replicas)")
+        if (low := int(devices.min())) < 0:
+            raise PlanError(f"placement names device {low}; wanted 0 or more")
+        flat = np.sort(devices, axis=None)
+        if (twice := flat[1:][flat[1:] == flat[:-1]]).size:
+            raise PlanError(f"device {twice[0]} is placed twice; wanted each device at most once")
+        devices.setflags(write=False)
+        object.__setattr__(self, "devices", devices)
+
+    @property
+    def n_stages(self) -> int:
+        return int(self.devices.shape[0])
+
+    @property
+    def n_replicas(self) -> int:
+        return int(self.devices.shape[1])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CostBreakdown:
+    """The communication cost of a placement, equations 1 to 4 of the paper, in seconds."""
+
+    group_s: FloatArray
+    """(S,) synchronisation of each stage's data-parallel group, equation 2"""
+    hop_s: FloatArray
+    """(S-1,) slowest pair between stage s and s+1, forward and back, as the pipelines pair them"""
+    weights_s: FloatArray
+    """(S, S) coarsened graph: the bottleneck matching between any two groups, equation 3"""
+
+    @property
+    def data_parallel_s(self) -> float:
+        """All groups synchronise at once: the slowest counts."""
+        return float(self.group_s.max(initial=0.0))
+
+    @property
+    def pipeline_s(self) -> float:
+        """The path through the coarsened graph, equation 4."""
+        return float(self.hop_s.sum())
+
+    @property
+    def total_s(self) -> float:
+        return self.data_parallel_s + self.pipeline_s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plan:
+    """A topology, a job, who does what, its cost and how far from the best it can be at most."""
+
+    topology: Topology
+    job: Job
+    placement: Placement
+    cost: CostBreakdown
+    lower_bound_s: float
+    """no placement of this job on this topology costs less"""
+    planner: str
+    seed: int | None = None
+    generation: int = 0
+    evaluations: int = 0
+    seconds: float = 0.0
+    """spent searching"""
+
+    def __post_init__(self) -> None:
+        job, shape = self.job, self.placement.devices.shape
+        if shape != (job.n_stages, job.n_replicas):
+            raise PlanError(f"placement of {shape[0]} x {shape[1]}; job wants {job.n_stages} x {job.n_replicas}")
+        if (worst := int(self.placement.devices.max())) >= len(self.topology):
+            raise PlanError(f"placement names device {worst}, but {self.topology.name} has {len(self.topology)}")
+        s = job.n_stages
+        for what, wanted in (("group_s", (s,)), ("hop_s", (s - 1,)), ("weights_s", (s, s))):
+            if (found := getattr(self.cost, what).shape) != wanted:
+                raise PlanError(f"cost of {s} stages: {what} has shape {found}; wanted {wanted}")
+            if not (np.isfinite(getattr(self.cost, what)) & (getattr(self.cost, what) >= 0)).all():
+                raise PlanError(f"cost: {what} holds a negative or no number; wanted seconds")
+        for what in ("generation", "evaluations", "seconds"):
+            if not 0 <= getattr(self, what) < np.inf:
+                raise PlanError(f"{what} of the search is {getattr(self, what)}; wanted 0 or more")
+        if not 0 <= self.lower_bound_s <= self.cost.total_s * (1 + 1e-9):
+            raise PlanError(f"lower bound is {self.lower_bound_s} s; wanted 0 to the cost of {self.cost.total_s} s")
+
+    def __repr__(self) -> str:
+        return (
+            f"<Plan {self.job.name} on {self.topology.name}: {self.job.n_stages} x {self.job.n_replicas}, "
+            f"{self.cost.total_s:.6g} s, gap {self.gap:.1%}, by {self.planner}>"
+        )
+
+    @property
+    def gap(self) -> float:
+        """(cost - bound) / cost: 0 is proven best, 0.3 means at most 30 % could be saved."""
+        total = self.cost.total_s
+        return max(0.0, (total - self.lower_bound_s) / total) if total > 0 else 0.0
+
+    @property
+    def layers(self) -> tuple[int, ...] | None:
+        """Layers of each stage, embedding and head counted; None where the job has no model."""
+        return None if self.job.model is None else self.job.cut(self.job.n_stages)
+
+    @property
+    def idle_devices(self) -> tuple[int, ...]:
+        used = set(self.placement.devices.ravel().tolist())
+        return tuple(i for i in range(len(self.topology)) if i not in used)
+
+    @property
+    def stages(self) -> list[list[str]]:
+        """Device names of each stage's group, first stage first."""
+        return self._named(self.placement.devices)
+
+    @property
+    def device_names(self) -> tuple[tuple[str, ...], ...]:
+        """(stages, replicas) names, as a trace's context holds them."""
+        return tuple(tuple(names) for names in self.stages)
+
+    @property
+    def pipelines(self) -> list[list[str]]:
+        """Device names of each pipeline, first stage first."""
+        return self._named(self.placement.devices.T)
+
+    @property
+    def rank_map(self) -> list[int | None]:
+        """By device: rank = pipeline x n_stages + stage, as DT-FM's launch scripts take it; None where idle."""
+        ranks: list[int | None] = [None] * len(self.topology)
+        for (stage, replica), device in np.ndenumerate(self.placement.devices):
+            ranks[int(device)] = replica * self.job.n_stages + stage
+        return ranks
+
+    def coarse_graph(self) -> nx.Graph[int]:
+        """The coarsened graph: a node a stage (devices, cost_s), an edge a pair of groups (weight in
+        seconds, on_path; on the path also cost_s as the pipelines pair the devices, which is the weight where they
+        follow the best matching, and that matching: triples of two device names and their seconds)."""
+        names, grid = self.topology.names, self.placement.devices
+        pair_s = self.topology.round_trip_s(self.job.hop_bytes)
+        graph: nx.Graph[int] = nx.Graph(path=list(range(len(grid))))
+        for s, group in enumerate(grid):
+            graph.add_node(s, devices=[names[d] for d in group], cost_s=float(self.cost.group_s[s]))
+        for a in range(len(grid)):
+            for b in range(a + 1, len(grid)):
+                graph.add_edge(a, b, weight=float(self.cost.weights_s[a, b]), on_path=b == a + 1)
+            if a + 1 < len(grid):
+                pairs = [(names[i], names[j], float(pair_s[i, j])) for i, j in zip(grid[a], grid[a + 1], strict=True)]
+                graph.edges[a, a + 1].update(cost_s=float(self.cost.hop_s[a]), matching=pairs)
+        return graph
+
+    def summary(self) -> dict[str, Any]:
+        """What ``dtfm-lab plan --json`` prints: plain types, names for devices, seconds."""
+        return {
+            "topology": self.topology.name,
+            "job": self.job.name,
+            "n_stages": self.job.n_stages,
+            "n_replicas": self.job.n_replicas,
+            "cost_s": self.cost.total_s,
+            "data_parallel_s": self.cost.data_parallel_s,
+            "pipeline_s": self.cost.pipeline_s,
+            "lower_bound_s": self.lower_bound_s,
+            "gap": self.gap,
+            "stages": self.stages,
+            "pipelines": self.pipelines,
+            "rank_map": self.rank_map,
+            "idle_devices": [self.topology.names[i] for i in self.idle_devices],
+            "planner": self.planner,
+            "seed": self.seed,
+            "generation": self.generation,
+            "evaluations": self.evaluations,
+            "seconds": self.seconds,
+        }
+
+    def _named(self, grid: npt.NDArray[np.int64]) -> list[list[str]]:
+        names = self.topology.names  # made anew each time
+        return [[names[d] for d in row] for row in grid]

@@ -1,0 +1,38 @@
+"""Pipeline schedules as data, and the programs that devices follow.
+
+A Schedule orders forwards and backwards; ``lower`` adds messages, synchronisation and the optimiser's step.
+"""
+
+from dtfm_lab.domain.schedule.program import Programs, Step, lower
+from dtfm_lab.domain.schedule.schedule import (
+    ACROSS_STAGES,
+    COMPUTE,
+    LANE,
+    PASSES,
+    RECEIVES,
+    SENDS,
+    SYNCHRONISATION,
+    Action,
+    Kind,
+    Lane,
+    Schedule,
+)
+from dtfm_lab.domain.schedule.synchronisation import synchronisations
+
+__all__ = [
+    "ACROSS_STAGES",
+    "COMPUTE",
+    "LANE",
+    "PASSES",
+    "RECEIVES",
+    "SENDS",
+    "SYNCHRONISATION",
+    "Action",
+    "Kind",
+    "Lane",
+    "Programs",
+    "Schedule",
+    "Step",
+    "lower",
+    "synchronisations",
+]

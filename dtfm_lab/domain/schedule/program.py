@@ -1,0 +1,206 @@
+"""From a schedule to all that each device does: + messages, + synchronisation, + the optimiser's step.
+
+The result is what both interpreters play: steps in order, each with the steps of the same device that it
+needs. Every receive stands right before its consumer and every send right after its producer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from dtfm_lab.domain.errors import ScheduleError
+from dtfm_lab.domain.schedule.schedule import PASSES, SENDS, Action, Kind, Schedule
+from dtfm_lab.domain.schedule.synchronisation import synchronisations
+
+MOST_STEPS = 10**7
+"""of an iteration; a simulation of so many takes some 4 GB"""
+
+
+class Step(NamedTuple):
+    """An action and what it waits for on its own device (order on the compute lane aside)."""
+
+    action: Action
+    needs: tuple[int, ...] = ()
+    """steps of the same program, by position"""
+    share: float = 0.0
+    """synchronisation messages: the part of the device's gradient that they carry"""
+    coded: float = 0.0
+    """synchronisation's computations: gradients that pass a codec, where they are compressed"""
+    in_turn: bool = False
+    """not before the last message that this device sent so has arrived"""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What every device of every replica does in one iteration."""
+
+    schedule: Schedule
+    n_replicas: int
+    pipeline: tuple[tuple[Step, ...], ...]
+    """by position in the pipeline: passes and their messages, alike in every replica"""
+    tails: tuple[tuple[tuple[Step, ...], ...], ...]
+    """by position and replica: what follows; its needs count from the beginning of the pipeline's steps"""
+
+    def of(self, position: int, replica: int) -> tuple[Step, ...]:
+        """All steps of one device, in order."""
+        return self.pipeline[position] + self.tails[position][replica]
+
+
+@lru_cache(maxsize=8)
+def lower(
+    schedule: Schedule,
+    n_replicas: int,
+    synchronisation: str = "sharded",
+    regions: tuple[tuple[str, ...], ...] | None = None,
+    *,
+    tied: bool = False,
+    compressed: bool = False,
+    synchronise: bool = True,
+    locally: bool = False,
+) -> Programs:
+    """Programs of one iteration.
+
+    Parameters
+    ----------
+    regions
+        (positions, replicas) region of each device; None where no synchronisation asks for them.
+    tied
+        The first and the last stage hold one embedding and exchange its gradient.
+    compressed
+        Gradients are compressed, which takes a step of its own before they are sent.
+    synchronise
+        False for an iteration that only updates each replica by itself.
+    locally
+        Replicas update themselves first and then average their parameters, rather than their gradients before the
+        step; a last REDUCE, in a round of its own, takes the averages over.
+
+    Raises ScheduleError where that is more than MOST_STEPS, or a device alone passes a stage before the one it needs.
+    """
+    _check_size(schedule, n_replicas, synchronisation if synchronise else None, regions)
+    pipeline = tuple(_with_messages(schedule, program) for program in schedule.programs)
+    last = schedule.n_devices - 1
+    tails = []
+    for position, steps in enumerate(pipeline):
+        in_group = ("",) * n_replicas if regions is None else regions[position]
+        partner = {0: last, last: 0}.get(position) if tied and last > 0 else None
+        tail_of = [
+            _tail(position, steps, replica, in_group, synchronisation, partner, schedule, compressed, locally)
+            if synchronise
+            else _tail(position, steps, 0, ("",), synchronisation, partner, schedule, compressed, locally)
+            for replica in range(n_replicas)
+        ]
+        tails.append(tuple(tail_of))
+    return Programs(schedule, n_replicas, pipeline, tuple(tails))
+
+
+def _check_size(
+    schedule: Schedule, n_replicas: int, synchronisation: str | None, regions: tuple[tuple[str, ...], ...] | None
+) -> None:
+    """Before anything is made: two messages a pass, and what the first and the last replica of a group do."""
+    n_passes = n_replicas * sum(len(program) for program in schedule.programs)
+    n_steps = n_passes if schedule.n_devices == 1 else 3 * n_passes
+    for in_group in (("",) * n_replicas,) * schedule.n_devices if regions is None else regions:
+        for replica, times in ((0, 1), (n_replicas - 1, n_replicas - 1)):
+            parts = () if synchronisation is None else synchronisations[synchronisation](replica, in_group)
+            n_steps += times * sum(1 for _ in parts)
+    if n_steps > MOST_STEPS:
+        raise ScheduleError(
+            f"schedule {schedule.name}: {schedule.n_microbatches} micro-batches on {schedule.n_devices} stages x "
+            f"{n_replicas} replicas are some {n_steps} actions an iteration; wanted at most {MOST_STEPS}"
+        )
+
+
+def _with_messages(schedule: Schedule, program: Sequence[Action]) -> tuple[Step, ...]:
+    last, alone = schedule.n_stages - 1, schedule.n_devices == 1
+    steps: list[Step] = []
+    at: dict[tuple[int, Kind, int | None], int] = {}
+
+    def add(action: Action, *needs: int) -> int:
+        at[action.stage, action.kind, action.microbatch] = len(steps)
+        steps.append(Step(action, needs))
+        return len(steps) - 1
+
+    for action in program:
+        stage, kind, m, _ = action
+        if kind is Kind.BACKWARD_WEIGHT:
+            add(action, at[stage, Kind.BACKWARD_INPUT, m])
+            continue
+        forward = kind is Kind.FORWARD
+        needs = [] if forward else [at[stage, Kind.FORWARD, m]]
+        source = stage - 1 if forward else stage + 1
+        if 0 <= source <= last:
+            if alone:
+                needs.append(_on_the_same_device(schedule, at, action, source))
+            else:
+                needs.append(add(Action(stage, Kind.RECV_F if forward else Kind.RECV_B, m)))
+        done = add(action, *needs)
+        target = stage + 1 if forward else stage - 1
+        if 0 <= target <= last and not alone:
+            add(Action(stage, Kind.SEND_F if forward else Kind.SEND_B, m), done)
+    return tuple(steps)
+
+
+def _tail(
+    position: int,
+    pipeline: tuple[Step, ...],
+    replica: int,
+    regions: tuple[str, ...],
+    synchronisation: str,
+    partner: int | None,
+    schedule: Schedule,
+    compressed: bool,
+    locally: bool,
+) -> tuple[Step, ...]:
+    """Synchronisation, the exchange of a tied embedding's gradient with ``partner``'s device, and the step."""
+    n_before = len(pipeline)
+    computed = [i for i, step in enumerate(pipeline) if step.action.kind in PASSES]
+    ready = computed[-1]  # computations keep their order: with the last one done, all gradients are whole
+    steps: list[Step] = []
+    parts = list(synchronisations[synchronisation](replica, regions))
+
+    def add(step: Step) -> int:
+        steps.append(step)
+        return n_before + len(steps) - 1
+
+    def exchange_embedding(*needs: int) -> tuple[int, ...]:
+        if partner is None:
+            return ()
+        # the stages at the two ends, which hold the embedding and the head
+        here, there = (0, schedule.n_stages - 1) if position == 0 else (schedule.n_stages - 1, 0)
+        add(Step(Action(here, Kind.SEND_E, peer=there - here), needs))
+        return (add(Step(Action(here, Kind.RECV_E, peer=here - there))),)
+
+    if locally:
+        ready = add(Step(Action(position, Kind.STEP), (ready, *exchange_embedding(ready))))
+    packed = sum(part.share for part in parts if part.kind is Kind.SEND_G and not part.after)
+    if compressed and packed:
+        ready = add(Step(Action(position, Kind.PACK), (ready,), coded=packed))
+    at: dict[tuple[Kind, int | None, int | None], int] = {}
+    unpacked = 0.0
+    for part in parts:
+        needs = () if part.kind not in SENDS and part.kind is not Kind.REDUCE else (ready, *(at[k] for k in part.after))
+        unpacked += part.share if part.kind is Kind.RECV_P else 0.0
+        action = Action(position, part.kind, part.round, part.peer)
+        at[part.key] = add(Step(action, needs, part.share, part.coded, part.in_turn))
+    averaged = [at[part.key] for part in parts if part.kind in (Kind.REDUCE, Kind.RECV_P)]
+    if not locally:
+        averaged += exchange_embedding(ready, *averaged)
+        add(Step(Action(position, Kind.STEP), (ready, *averaged), coded=unpacked))
+    elif parts:
+        add(Step(Action(position, Kind.REDUCE, len(regions)), (ready, *averaged), coded=unpacked))
+    return tuple(steps)
+
+
+def _on_the_same_device(
+    schedule: Schedule, at: dict[tuple[int, Kind, int | None], int], action: Action, source: int
+) -> int:
+    """Where a pipeline of one device passes on a stage's result to its next stage."""
+    kinds = (Kind.FORWARD,) if action.kind is Kind.FORWARD else (Kind.BACKWARD, Kind.BACKWARD_INPUT)
+    for kind in kinds:
+        if (source, kind, action.microbatch) in at:
+            return at[source, kind, action.microbatch]
+    wanted = Action(source, kinds[0], action.microbatch)
+    raise ScheduleError(f"schedule {schedule.name}: {action} comes before {wanted}, which it needs")

@@ -1,0 +1,256 @@
+"""A pipeline schedule as data: what each device of a pipeline computes, in which order.
+
+The simulator and the runtime both interpret this; neither owns it. Actions are written much as
+in torch.distributed.pipelining: ``2F0`` is the forward of micro-batch 0 on stage 2, ``1I3`` and ``1W3``
+the two halves of a split backward (gradient of the inputs, then of the weights), ``1SEND_F3`` ships
+stage 1's activation of micro-batch 3, ``0SEND_G+1`` stage 0's gradient shard to the next replica.
+
+A device holds one stage, or several where the schedule interleaves: of a pipeline of P devices, the one
+at position p holds stages p, p + P, p + 2 P... What lies around the computations (messages,
+synchronisation, the step) is put there by ``domain.program``.
+
+When an action starts and ends, for both interpreters (a trace of either keeps to it):
+
+============ ==================================================== ==============================
+kind         starts                                               ends
+============ ==================================================== ==============================
+F, B, I, W   device free and everything it needs is there         after its computation
+SEND_*       its content is ready and its link is free            when its last byte has left
+RECV_*       its first byte can be there: SEND start + latency    as long after that as the SEND lasts
+PACK         device free, its own gradients whole                 after compressing them
+REDUCE       device free, the gradient shards it sums are there   after averaging them
+STEP         device free, all averaged gradients there            after the optimiser's step
+============ ==================================================== ==============================
+
+Waiting is never part of an action: it is the gap before it. A computation that sends or receives
+compressed messages includes their coding. With ``sharded`` synchronisation the messages of a device go
+out one after the other, each when the one before has arrived: the paper serves one peer after the other
+(equation 2). Which messages wait for each other otherwise: ``domain.links``.
+Where replicas update themselves alone for some iterations (``Job.synchronise_every``), STEP needs no averages and
+comes before PACK; a last REDUCE of a round of its own, when all averages are there, writes them into the parameters.
+On the real clock a send lasts while the transport takes its bytes, and a receive from the send's start
+until they are there, which may be before the transport lets the sender go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import NamedTuple, Self
+
+from dtfm_lab.domain.errors import ScheduleError
+from dtfm_lab.domain.network import is_plain, shortened
+
+
+class Kind(StrEnum):
+    FORWARD = "F"
+    BACKWARD = "B"
+    BACKWARD_INPUT = "I"
+    """the half of a split backward that the stage before waits for"""
+    BACKWARD_WEIGHT = "W"
+    """the half that only the optimiser waits for"""
+    SEND_F = "SEND_F"
+    RECV_F = "RECV_F"
+    SEND_B = "SEND_B"
+    RECV_B = "RECV_B"
+    PACK = "PACK"
+    """compressing the gradient before it is synchronised"""
+    SEND_G = "SEND_G"
+    """a shard of the gradient, to the replica that averages it"""
+    RECV_G = "RECV_G"
+    REDUCE = "REDUCE"
+    SEND_P = "SEND_P"
+    """an averaged shard, to those that lack it"""
+    RECV_P = "RECV_P"
+    SEND_E = "SEND_E"
+    """gradient of a tied embedding, between the first and the last stage"""
+    RECV_E = "RECV_E"
+    STEP = "STEP"
+
+
+class Lane(StrEnum):
+    """What a device does side by side."""
+
+    COMPUTE = "compute"
+    SEND = "send"
+    RECEIVE = "receive"
+
+
+BACKWARDS = (Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT)
+PASSES = (Kind.FORWARD, *BACKWARDS)
+"""what a schedule orders"""
+COMPUTE = (*PASSES, Kind.PACK, Kind.REDUCE, Kind.STEP)
+SENDS = {
+    Kind.SEND_F: Kind.RECV_F,
+    Kind.SEND_B: Kind.RECV_B,
+    Kind.SEND_G: Kind.RECV_G,
+    Kind.SEND_P: Kind.RECV_P,
+    Kind.SEND_E: Kind.RECV_E,
+}
+"""each send and the receive at its other end"""
+RECEIVES = {receive: send for send, receive in SENDS.items()}
+SYNCHRONISATION = (
+    Kind.PACK,
+    Kind.SEND_G,
+    Kind.RECV_G,
+    Kind.REDUCE,
+    Kind.SEND_P,
+    Kind.RECV_P,
+    Kind.SEND_E,
+    Kind.RECV_E,
+)
+LANE = {
+    **dict.fromkeys(COMPUTE, Lane.COMPUTE),
+    **dict.fromkeys(SENDS, Lane.SEND),
+    **dict.fromkeys(RECEIVES, Lane.RECEIVE),
+}
+ACROSS_STAGES = {Kind.SEND_F: 1, Kind.RECV_B: 1, Kind.SEND_B: -1, Kind.RECV_F: -1}
+"""how many stages on the other end of a pipeline's message is"""
+
+
+class Action(NamedTuple):
+    stage: int
+    """counted over all stages; of synchronisation and step, the first one that the device holds"""
+    kind: Kind
+    microbatch: int | None = None
+    """of synchronisation: the round, where there are several"""
+    peer: int | None = None
+    """synchronisation only: the other end is replica + peer (sends) or replica - peer (receives), modulo
+    replicas; of a tied embedding, stage + peer or stage - peer"""
+
+    def __str__(self) -> str:
+        away = 0 if self.peer is None else self.peer if self.kind in SENDS else -self.peer
+        peer = "" if self.peer is None else f"{away:+d}"
+        return f"{self.stage}{self.kind}{'' if self.microbatch is None else self.microbatch}{peer}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The action that ``str`` wrote; raises ScheduleError for any other text."""
+        found = WRITTEN.fullmatch(text.strip())
+        if found is None or found["kind"] not in WRITTEN_KINDS:
+            raise ScheduleError(f"{shortened(text)} is no action; wanted such as 0F3, 2B0, 1I3 or 1W3")
+        m, peer = found["microbatch"], found["peer"]
+        kind = Kind(found["kind"])
+        sign = -1 if kind in RECEIVES else 1
+        return cls(int(found["stage"]), kind, None if m is None else int(m), None if peer is None else sign * int(peer))
+
+    @property
+    def lane(self) -> Lane:
+        return LANE[self.kind]
+
+    def other_end(self, replica: int, n_replicas: int) -> tuple[int, int]:
+        """(stage, replica) of the device at the other end of this transfer."""
+        across = ACROSS_STAGES.get(self.kind)
+        if across is not None:
+            return self.stage + across, replica
+        if self.peer is None or (self.kind not in SENDS and self.kind not in RECEIVES):
+            raise ValueError(f"{self} is no transfer")
+        peer = self.peer if self.kind in SENDS else -self.peer
+        if self.kind in (Kind.SEND_E, Kind.RECV_E):
+            return self.stage + peer, replica
+        return self.stage, (replica + peer) % n_replicas
+
+    def counterpart(self) -> Action:
+        """The receive of a send, as the other end writes it."""
+        stage = self.other_end(0, 1)[0]
+        return Action(stage, SENDS[self.kind], self.microbatch, self.peer)
+
+
+WRITTEN = re.compile(
+    r"(?P<stage>\d{1,6})(?P<kind>[A-Z]+(?:_[A-Z])?)(?P<microbatch>\d{1,9})?(?P<peer>[+-]\d{1,6})?", re.ASCII
+)
+WRITTEN_KINDS = frozenset(Kind)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One training iteration of one pipeline: the forwards and backwards of each of its devices, in order.
+
+    Each stage passes each micro-batch forward once and backward once, whole (B) or split (I, then W).
+    Raises ScheduleError where a program misses or repeats one, holds another device's stage, or runs a
+    backward before its forward or a W before its I.
+    """
+
+    name: str
+    n_microbatches: int
+    programs: tuple[tuple[Action, ...], ...]
+    """by position in the pipeline"""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not is_plain(self.name):
+            raise ScheduleError(f"schedule is named {shortened(self.name)}; wanted text without control characters")
+        if not self.programs:
+            raise ScheduleError(f"schedule {self.name} has no program; wanted one a device")
+        if self.n_microbatches < 1:
+            raise ScheduleError(f"schedule {self.name} has {self.n_microbatches} micro-batches; wanted 1 or more")
+        for position, program in enumerate(self.programs):
+            self._check(position, program)
+
+    def _check(self, position: int, program: tuple[Action, ...]) -> None:
+        where = f"schedule {self.name}, device {position}"
+        done: set[tuple[int, Kind, int | None]] = set()
+        for action in program:
+            stage, kind, m, peer = action
+            if kind not in PASSES or m is None or peer is not None or not 0 <= m < self.n_microbatches:
+                raise ScheduleError(f"{where}: {action} is no pass of micro-batches 0 to {self.n_microbatches - 1}")
+            if stage % self.n_devices != position or not 0 <= stage < self.n_stages:
+                held = ", ".join(map(str, self.stages_of(position)))
+                raise ScheduleError(f"{where}: {action} is out of place; it holds stage {held}")
+            if (stage, kind, m) in done or (kind is not Kind.BACKWARD_WEIGHT and self._backed(done, stage, kind, m)):
+                raise ScheduleError(f"{where}: {action} is there twice; wanted each F and B (or I and W) once")
+            before = {Kind.FORWARD: None, Kind.BACKWARD_WEIGHT: Kind.BACKWARD_INPUT}.get(kind, Kind.FORWARD)
+            if before is not None and (stage, before, m) not in done:
+                raise ScheduleError(f"{where}: {action} comes before its {Action(stage, before, m)}")
+            done.add((stage, kind, m))
+        for stage in self.stages_of(position):
+            for m in range(self.n_microbatches):
+                if (stage, Kind.BACKWARD, m) in done:
+                    continue
+                last = Kind.BACKWARD_WEIGHT if (stage, Kind.BACKWARD_INPUT, m) in done else Kind.BACKWARD
+                if (stage, last, m) not in done:
+                    first = Kind.FORWARD if (stage, Kind.FORWARD, m) not in done else last
+                    raise ScheduleError(f"{where}: {Action(stage, first, m)} is missing; wanted each F and B once")
+
+    @staticmethod
+    def _backed(done: set[tuple[int, Kind, int | None]], stage: int, kind: Kind, m: int) -> bool:
+        """A backward of which the other form, whole or split, is there already."""
+        other = {Kind.BACKWARD: Kind.BACKWARD_INPUT, Kind.BACKWARD_INPUT: Kind.BACKWARD}.get(kind)
+        return other is not None and (stage, other, m) in done
+
+    @classmethod
+    def from_orders(cls, name: str, orders: Sequence[str]) -> Self:
+        """From what ``orders`` holds; raises ScheduleError where a text is no pass or the whole no schedule."""
+        programs = tuple(tuple(Action.parse(word) for word in order.split()) for order in orders)
+        microbatches = {
+            action.microbatch for program in programs for action in program if action.microbatch is not None
+        }
+        return cls(name, max(microbatches, default=-1) + 1, programs)
+
+    @cached_property
+    def orders(self) -> tuple[str, ...]:
+        """Per device of a pipeline its passes as text, ``0F0 0F1 0B0 0B1``."""
+        return tuple(" ".join(map(str, program)) for program in self.programs)
+
+    @property
+    def n_devices(self) -> int:
+        """Of one pipeline."""
+        return len(self.programs)
+
+    @cached_property
+    def n_stages(self) -> int:
+        """Over all devices of the pipeline."""
+        return self.n_devices * self.stages_per_device
+
+    @cached_property
+    def stages_per_device(self) -> int:
+        return max(len({action.stage for action in self.programs[0]}), 1)
+
+    def stages_of(self, position: int) -> range:
+        """The stages that the device at this position of the pipeline holds."""
+        return range(position, self.n_stages, self.n_devices)
+
+    def __iter__(self) -> Iterator[Action]:
+        return (action for program in self.programs for action in program)

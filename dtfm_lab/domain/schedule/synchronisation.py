@@ -1,0 +1,154 @@
+"""Ways in which the replicas of a stage average their gradients, by name.
+
+Each is a function of the group's regions and of who asks; it yields what that replica does, in order.
+Peers are served in ring order, so that no replica is everyone's first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from dtfm_lab.domain.registry import Registry
+from dtfm_lab.domain.schedule.schedule import Kind
+
+Key = tuple[Kind, int | None, int | None]
+"""what tells the parts of one replica apart: kind, round, peer"""
+
+
+class Part(NamedTuple):
+    """One thing that a replica does to synchronise.
+
+    It follows its own gradients and all that ``after`` names, by kind, round and peer.
+    """
+
+    kind: Kind
+    round: int | None = None
+    peer: int | None = None
+    """other end: replica + peer (sends) or replica - peer (receives), modulo replicas"""
+    share: float = 0.0
+    """of the gradient that a message carries"""
+    coded: float = 0.0
+    """computations: gradients that pass a codec, where they are compressed, in or out"""
+    after: tuple[Key, ...] = ()
+    in_turn: bool = False
+    """not before the last message that this replica sent so has arrived"""
+
+    @property
+    def key(self) -> Key:
+        return self.kind, self.round, self.peer
+
+
+Synchronise = Callable[[int, tuple[str, ...]], Iterator[Part]]
+"""(replica, region of each replica's device) -> its parts"""
+
+synchronisations: Registry[Synchronise] = Registry("synchronisation")
+
+
+@synchronisations.register("sharded")
+def sharded(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
+    """A parameter server spread over the replicas, peers served one after the other: equation 2 of the paper.
+
+    Each replica owns one shard: it gets that shard of the peers' gradients, averages, and sends the
+    average to every peer.
+    """
+    yield from _exchange(list(range(len(regions))), replica, in_turn=True)
+
+
+@synchronisations.register("sharded-at-once")
+def sharded_at_once(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
+    """The same shards, all peers served at once."""
+    yield from _exchange(list(range(len(regions))), replica, in_turn=False)
+
+
+@synchronisations.register("central")
+def central(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
+    """Replica 0 is the parameter server: whole gradients in, whole averages out."""
+    yield from _gather(list(range(len(regions))), replica, len(regions))
+    yield from _spread(list(range(len(regions))), replica, len(regions), after=())
+
+
+@synchronisations.register("ring")
+def ring(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
+    """Ring all-reduce (Patarasu and Yuan 2009): D - 1 rounds that sum, D - 1 that spread, a shard each."""
+    n = len(regions)
+    for i in range(n - 1):
+        before: tuple[Key, ...] = ((Kind.REDUCE, i - 1, None),) if i else ()
+        yield Part(Kind.SEND_G, i, 1, share=1 / n, after=before)
+        yield Part(Kind.RECV_G, i, 1, share=1 / n)
+        yield Part(Kind.REDUCE, i, coded=2 / n, after=((Kind.RECV_G, i, 1),))
+    for i in range(n - 1):
+        # what is only passed on waits for the own last sum too, so that rounds leave in order however long that takes
+        before = ((Kind.REDUCE, n - 2, None), *(((Kind.RECV_P, i - 1, 1),) if i else ()))
+        yield Part(Kind.SEND_P, i, 1, share=1 / n, after=before)
+        yield Part(Kind.RECV_P, i, 1, share=1 / n)
+
+
+@synchronisations.register("hierarchical")
+def hierarchical(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
+    """Inside a region first, then across: each region's first replica collects, the collectors share shards, and
+    hand out the average. A device without a region is one of its own."""
+    n = len(regions)
+    clubs: dict[str, list[int]] = {}
+    for member, region in enumerate(regions):
+        clubs.setdefault(region or f" {member}", []).append(member)
+    club = next(members for members in clubs.values() if replica in members)
+    leaders = [members[0] for members in clubs.values()]
+    summed: tuple[Key, ...] = ()
+    d = len(leaders)
+    for part in _gather(club, replica, n, coded_again=(d - 1) / d if d > 1 else 1.0):
+        summed = (part.key,) if part.kind is Kind.REDUCE else summed
+        yield part
+    averaged = summed
+    if replica in leaders and len(leaders) > 1:
+        shared = list(_exchange(leaders, replica, in_turn=False, n_replicas=n, round=1, after=summed))
+        averaged = tuple(part.key for part in shared if part.kind in (Kind.REDUCE, Kind.RECV_P))
+        yield from shared
+    yield from _spread(club, replica, n, after=averaged)
+
+
+def _exchange(
+    group: list[int],
+    replica: int,
+    *,
+    in_turn: bool,
+    n_replicas: int | None = None,
+    round: int | None = None,
+    after: tuple[Key, ...] = (),
+) -> Iterator[Part]:
+    """Every member averages one shard of all members' gradients and sends it to all."""
+    d, n = len(group), len(group) if n_replicas is None else n_replicas
+    here = group.index(replica)
+    onward = [(group[(here + k) % d] - replica) % n for k in range(1, d)]
+    backward = [(replica - group[(here - k) % d]) % n for k in range(1, d)]
+    yield from (Part(Kind.SEND_G, round, k, share=1 / d, after=after, in_turn=in_turn) for k in onward)
+    received = [Part(Kind.RECV_G, round, k, share=1 / d) for k in backward]
+    yield from received
+    if d > 1:
+        whole = Part(Kind.REDUCE, round, coded=1.0, after=(*after, *(part.key for part in received)))
+        yield whole
+        yield from (Part(Kind.SEND_P, round, k, share=1 / d, after=(whole.key,), in_turn=in_turn) for k in onward)
+        yield from (Part(Kind.RECV_P, round, k, share=1 / d) for k in backward)
+
+
+def _gather(group: list[int], replica: int, n_replicas: int, coded_again: float = 1.0) -> Iterator[Part]:
+    """The group's first collects whole gradients and sums them; ``coded_again``: how much of the sum it sends on."""
+    leader = group[0]
+    if replica != leader:
+        yield Part(Kind.SEND_G, 0, (leader - replica) % n_replicas, share=1.0)
+        return
+    received = [Part(Kind.RECV_G, 0, (leader - member) % n_replicas, share=1.0) for member in group[1:]]
+    yield from received
+    if received:
+        coded = len(received) + coded_again
+        yield Part(Kind.REDUCE, 0, coded=coded, after=tuple(part.key for part in received))
+
+
+def _spread(group: list[int], replica: int, n_replicas: int, after: tuple[Key, ...]) -> Iterator[Part]:
+    """The group's first hands the average out whole."""
+    leader = group[0]
+    if replica != leader:
+        yield Part(Kind.RECV_P, 0, (replica - leader) % n_replicas, share=1.0)
+        return
+    summed = after or ((Kind.REDUCE, 0, None),)
+    yield from (Part(Kind.SEND_P, 0, (member - leader) % n_replicas, share=1.0, after=summed) for member in group[1:])

@@ -1,0 +1,213 @@
+"""Why an iteration took as long as it did: its critical path, and each device's idle time by cause.
+
+Both walk back over ``Trace.after``, from an action to the one whose end it waited for last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.schedule import Lane
+from dtfm_lab.domain.trace.chains import CAUSES, Cause, Chains
+from dtfm_lab.domain.units import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from dtfm_lab.domain.trace.trace import Trace
+
+COMPUTE = "compute"
+"""what a forward or backward is on the critical path"""
+PATH = ["row", "replica", "stage", "device", "link", "action", "kind", "microbatch", "what", "start_s", "end_s"]
+
+
+def critical_path(trace: Trace, iteration: int | None = None) -> pd.DataFrame:
+    """The actions that the length of an iteration is made of, in time order.
+
+    Each starts where the one before ends, and the whole is as long as the iteration. Other chains may be as
+    long. Stretches of no length are left out.
+
+    Parameters
+    ----------
+    iteration
+        The one nearest ``iteration_s`` where None.
+
+    Returns
+    -------
+    One row an action: row (in the trace), replica, stage, device, link ("a -> b", empty for computations),
+    action, kind, microbatch (-1: none), what ("compute" or a Cause), start_s and end_s of its stretch.
+
+    Raises
+    ------
+    TraceError
+        No such iteration; a trace that does not know what waited for what.
+    """
+    chains = Chains.of(trace)
+    chosen = trace.typical_iteration if iteration is None else iteration
+    rows = np.flatnonzero(trace.iteration == chosen)
+    if not len(rows):
+        known = f"{trace.iteration.min()} to {trace.iteration.max()}"
+        raise TraceError(f"iteration is {iteration}; wanted one that was traced, {known}")
+    path = [int(rows[trace.end_s[rows].argmax()])]
+    while (before := int(chains.after[path[-1]])) >= 0:
+        path.append(before)
+        chains.check_length(len(path))
+    back = np.array(path)
+    queued = np.zeros(len(back), dtype=bool)
+    for i in range(1, len(back)):
+        queued[i] = chains.queued(back[i], back[i - 1], queued[i - 1])
+    causes = np.where(queued, chains.if_queued[back], chains.cause[back])
+    frame = _described(trace, back)
+    frame["what"] = [COMPUTE if CAUSES[c] is Cause.DEPENDENCY else CAUSES[c].value for c in causes]
+    frame["start_s"], frame["end_s"] = chains.begin_s[back], trace.end_s[back]
+    frame = frame[frame["end_s"] > frame["start_s"]]
+    return frame.iloc[::-1].reset_index(drop=True)[PATH]
+
+
+def critical_summary(trace: Trace, iteration: int | None = None) -> pd.DataFrame:
+    """Seconds on the critical path by what they are, by device (computations) and by link (messages).
+
+    One row a name: by ("what", "device" or "link"), name, seconds, share of the iteration; the longest
+    first. What "device" and "link" hold is together the whole iteration, as is what "what" holds.
+    """
+    path = critical_path(trace, iteration)
+    seconds = path["end_s"] - path["start_s"]
+    parts = []
+    for by in ("what", "device", "link"):
+        told = (path["link"] != "") if by == "link" else (path["link"] == "") | (by == "what")
+        sums = seconds[told].groupby(path.loc[told, by]).sum().sort_values(ascending=False, kind="stable")
+        parts.append(pd.DataFrame({"by": by, "name": sums.index, "seconds": sums.to_numpy()}))
+    summary = pd.concat(parts, ignore_index=True)
+    whole_s = float(seconds.sum())
+    summary["share"] = summary["seconds"] / whole_s if whole_s > 0 else 0.0
+    return summary
+
+
+def bubble(trace: Trace) -> pd.DataFrame:
+    """Each device's time in an iteration: computing, and idle by cause.
+
+    A device is busy in all its computations, those of synchronisation and the optimiser's step included.
+    A gap between two (also before the first, and after the last until the iteration's end) is cut along
+    the chain that the computation after it waited for, the last along the iteration's critical path.
+
+    Returns
+    -------
+    One row a device: stage (the first that it holds), replica, device, busy_s, then seconds idle by cause,
+    ``dependency_s`` to ``straggler_s``, and iteration_s, which is their sum. Of several iterations the
+    mean; where only every H-th synchronises, it counts as one of H.
+
+    Raises
+    ------
+    TraceError
+        A trace that does not know what waited for what.
+    """
+    chains, iterations = Chains.of(trace), np.unique(trace.iteration)
+    devices, n_causes = trace.context.devices, len(CAUSES)
+    n_devices = sum(len(group) for group in devices)
+    weight = weights(iterations, trace.context.synchronise_every)
+    busy_s, gaps = _gaps(trace, iterations)
+    idle_s = np.zeros(n_devices * n_causes)
+    row, gap = gaps.row, np.arange(len(gaps.row))
+    queued = np.zeros(len(row), dtype=bool)
+    steps = 0
+    while len(row):
+        chains.check_length(steps := steps + 1)
+        begin_s, end_s = np.maximum(chains.begin_s[row], gaps.begin_s[gap]), trace.end_s[row]
+        slow_s = np.maximum(end_s - np.maximum(begin_s, chains.slow_from_s[row]), 0.0)
+        share = weight[gaps.iteration[gap]]
+        device = gaps.device[gap] * n_causes
+        cause = np.where(queued, chains.if_queued[row], chains.cause[row])
+        np.add.at(idle_s, device + cause, share * (end_s - begin_s - slow_s))
+        np.add.at(idle_s, device + CAUSES.index(Cause.STRAGGLER), share * slow_s)
+        goes_on = (chains.begin_s[row] > gaps.begin_s[gap]) & (chains.after[row] >= 0)
+        row, gap, queued = row[goes_on], gap[goes_on], queued[goes_on]
+        before = chains.after[row]
+        queued = chains.queued(before, row, queued)
+        row = before
+    columns = {f"{cause}_s": idle_s[i::n_causes] for i, cause in enumerate(CAUSES)}
+    frame = pd.DataFrame(
+        [(stage, replica, name) for stage, group in enumerate(devices) for replica, name in enumerate(group)],
+        columns=["stage", "replica", "device"],
+    ).assign(busy_s=weight @ busy_s, **columns)
+    return frame.assign(iteration_s=float(weight @ trace.iteration_ends_s))
+
+
+@dataclass(frozen=True, eq=False)
+class _Gaps:
+    """Where devices do not compute."""
+
+    iteration: IntArray
+    """position in the sorted iterations"""
+    device: IntArray
+    """stage x replicas + replica"""
+    begin_s: FloatArray
+    row: IntArray
+    """whose end ended it"""
+
+
+def _gaps(trace: Trace, iterations: IntArray) -> tuple[FloatArray, _Gaps]:
+    """(iterations, devices) seconds busy, and the gaps."""
+    assert trace.after is not None
+    context = trace.context
+    n_replicas, n_positions = len(context.devices[0]), len(context.devices)
+    n_devices = n_positions * n_replicas
+    position = np.array([action.stage % n_positions for action in trace.actions])[trace.action]
+    computes = np.flatnonzero(np.array([action.lane is Lane.COMPUTE for action in trace.actions])[trace.action])
+    iteration = np.searchsorted(iterations, trace.iteration)
+    owner = (iteration * n_devices + position * n_replicas + trace.replica)[computes]
+    seconds = (trace.end_s - trace.start_s)[computes]
+    busy_s: FloatArray = np.bincount(owner, seconds, minlength=len(iterations) * n_devices).astype(np.float64)
+    order = np.lexsort((trace.end_s[computes], trace.start_s[computes], owner))
+    rows, owner = computes[order], owner[order]
+    first = np.ones(len(rows), dtype=bool)
+    first[1:] = owner[1:] != owner[:-1]
+    free_s = np.zeros(len(rows))
+    free_s[1:] = np.where(first[1:], 0.0, trace.end_s[rows[:-1]])
+    idle = (trace.start_s[rows] > free_s) & (trace.after[rows] >= 0)
+
+    # after a device's last computation: until the iteration ends
+    last_end_s = np.zeros(len(busy_s))
+    np.maximum.at(last_end_s, owner, trace.end_s[rows])
+    by_end = np.lexsort((-np.arange(len(trace)), trace.end_s, iteration))
+    last_row = by_end[np.searchsorted(iteration[by_end], np.arange(len(iterations)), side="right") - 1]
+    last_row = np.repeat(last_row, n_devices)
+    tail = np.flatnonzero(trace.end_s[last_row] > last_end_s)
+
+    where = np.concatenate([owner[idle], tail])
+    gaps = _Gaps(
+        iteration=where // n_devices,
+        device=where % n_devices,
+        begin_s=np.concatenate([free_s[idle], last_end_s[tail]]),
+        row=np.concatenate([trace.after[rows[idle]], last_row[tail]]),
+    )
+    return busy_s.reshape(len(iterations), n_devices), gaps
+
+
+def weights(iterations: IntArray, synchronise_every: int) -> FloatArray:
+    """Of each of these iterations in the mean; where only every H-th synchronises, it counts as one of H."""
+    together = (iterations + 1) % synchronise_every == 0
+    if together.all() or not together.any():
+        return np.full(len(iterations), 1 / len(iterations))
+    share = 1 / synchronise_every
+    weights: FloatArray = np.where(together, share / together.sum(), (1 - share) / (~together).sum())
+    return weights
+
+
+def _described(trace: Trace, rows: IntArray) -> pd.DataFrame:
+    actions = [trace.actions[a] for a in trace.action[rows]]
+    replicas = trace.replica[rows].tolist()
+    return pd.DataFrame(
+        {
+            "row": rows,
+            "replica": replicas,
+            "stage": [action.stage for action in actions],
+            "device": [trace.device(action, r) for action, r in zip(actions, replicas, strict=True)],
+            "link": [trace.link(action, r) for action, r in zip(actions, replicas, strict=True)],
+            "action": [str(action) for action in actions],
+            "kind": [action.kind.value for action in actions],
+            "microbatch": [-1 if action.microbatch is None else action.microbatch for action in actions],
+        }
+    )

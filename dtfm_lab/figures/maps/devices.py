@@ -1,0 +1,100 @@
+"""The markers of a network's map, a device each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import TERA, FloatArray, GiB
+from dtfm_lab.figures.maps.layout import is_drawn
+from dtfm_lab.figures.palette import BLUE, GREY, ink_on, stage_color
+from dtfm_lab.figures.theme import WORDLESS, literal
+
+ROOM_FOR_NUMBER_PX = 12
+FADED = 0.3
+
+
+def devices(
+    topology: Topology,
+    places: FloatArray,
+    plan: Plan | None,
+    *,
+    marker_px: float,
+    named: bool,
+    strong: Collection[int] | None = None,
+) -> list[go.Scatter]:
+    """With a plan, in the colour and with the number of their stage, grey where idle; all but the ``strong``
+    ones, if any are given, faded and without a number."""
+    task: dict[int, tuple[int, int]] = {}
+    if plan is not None:
+        task = {int(device): (s, r) for (s, r), device in np.ndenumerate(plan.placement.devices)}
+    everyone = range(len(topology))
+    colors = [stage_color(task[i][0]) if i in task else BLUE if plan is None else GREY for i in everyone]
+    words = [_name(device) for device in topology.devices]
+    if plan is not None:
+        words = [w + _task(task.get(i)) for i, w in enumerate(words)]
+    hardware = [_hardware(device) for device in topology.devices]
+    if len(set(hardware)) == 1:
+        said = {"hovertemplate": f"%{{hovertext}}<br>{hardware[0]}<extra></extra>"}
+    else:
+        words, said = [f"{w}<br>{h}" for w, h in zip(words, hardware, strict=True)], {"hoverinfo": "text"}
+    shown = [strong is None or i in strong for i in everyone]
+    x, y = places.T.astype(np.float32)
+    marks = go.Scatter(
+        x=x,
+        y=y,
+        showlegend=False,
+        mode="markers+text" if marker_px >= ROOM_FOR_NUMBER_PX else "markers",
+        name="devices",
+        text=[str(task[i][0]) if i in task and shown[i] else WORDLESS for i in everyone],
+        textfont={"color": [ink_on(color) for color in colors], "size": 12 if marker_px > 15 else 10},
+        marker={
+            "size": marker_px,
+            "color": colors,
+            "opacity": 1 if strong is None else [1.0 if is_shown else FADED for is_shown in shown],
+            "line": {"width": 1, "color": "#444444"},
+        },
+        hovertext=words,
+        **said,
+    )
+    return [_names(topology, places, marker_px), marks] if named else [marks]
+
+
+def _name(device: Device) -> str:
+    return f"{literal(device.name)}{' · ' + literal(device.region) if device.region else ''}"
+
+
+def _hardware(device: Device) -> str:
+    return f"{literal(device.gpu)}, {device.peak_flop_per_s / TERA:.4g} TFLOP/s, {device.memory_bytes / GiB:.4g} GiB"
+
+
+def _task(task: tuple[int, int] | None) -> str:
+    return "<br>idle" if task is None else f"<br>stage {task[0]}, pipeline {task[1]}"
+
+
+def _names(topology: Topology, places: FloatArray, marker_px: float) -> go.Scatter:
+    """Below a device; on the outer side of a ring. An unseen marker of the device's size keeps the distance."""
+    positions = ["bottom center"] * len(topology)
+    if not is_drawn(topology):
+        for i, device in enumerate(topology.devices):
+            ring = places[[other.region == device.region for other in topology.devices]]
+            dx, dy = (places[i] - (ring.min(axis=0) + ring.max(axis=0)) / 2).tolist()
+            if abs(dx) > 0.3 * abs(dy):
+                positions[i] = "middle right" if dx > 0 else "middle left"
+            elif dy > 0:
+                positions[i] = "top center"
+    return go.Scatter(
+        x=places[:, 0].astype(np.float32),
+        y=places[:, 1].astype(np.float32),
+        showlegend=False,
+        mode="markers+text",
+        name="names",
+        text=[literal(name) for name in topology.names],
+        textposition=positions,
+        marker={"size": marker_px, "opacity": 0},
+        hoverinfo="skip",
+    )

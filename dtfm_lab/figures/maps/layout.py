@@ -1,0 +1,125 @@
+"""Where things stand that have no place of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.units import FloatArray
+
+RING_UP_TO = 12
+"""devices of a region; more of them fill a spiral"""
+
+
+class Patch(NamedTuple):
+    """The ground that a region's devices stand on."""
+
+    centre: FloatArray
+    half: FloatArray
+    """(2,) half its width and height"""
+    round: bool
+
+    def rim(self, towards: FloatArray) -> FloatArray:
+        """Where the line from the centre to a point outside leaves the patch."""
+        way = towards - self.centre
+        if self.round:
+            return self.centre + way * self.half[0] / np.linalg.norm(way)
+        return self.centre + way * min(half / abs(w) for half, w in zip(self.half, way, strict=True) if w)
+
+    def holds(self, point: FloatArray) -> bool:
+        return bool(np.all(np.abs(point - self.centre) <= self.half))
+
+
+def is_drawn(topology: Topology) -> bool:
+    return all(device.position is not None for device in topology.devices)
+
+
+def device_places(topology: Topology) -> FloatArray:
+    """(N, 2) x and y, y upwards: as drawn in the topology, or clusters of devices on a circle of regions.
+
+    The smallest distance between two devices is 1.
+    """
+    drawn = [device.position for device in topology.devices]
+    places = np.array(drawn, dtype=float) * (1, -1) if is_drawn(topology) else _rings(topology)
+    gaps = np.linalg.norm(places[:, None] - places[None, :], axis=-1)
+    apart = gaps[gaps > 0]
+    return places / apart.min() if apart.size else places
+
+
+def region_patches(topology: Topology, places: FloatArray, margin: float) -> dict[str, Patch]:
+    """A box around the devices of each region, a disc where they stand in rings."""
+    patches = {}
+    for region in topology.regions:
+        of_it = places[[device.region == region for device in topology.devices]]
+        centre = (of_it.min(axis=0) + of_it.max(axis=0)) / 2
+        half = np.ptp(of_it, axis=0) / 2
+        if disc := not is_drawn(topology):
+            half = np.full(2, np.linalg.norm(of_it - centre, axis=1).max())
+        patches[region] = Patch(centre, half + margin, disc)
+    return patches
+
+
+def rim_to_rim(patches: Mapping[str, Patch], a: str, b: str) -> FloatArray:
+    """(7, 2) from one region to another, as far as neither holds the other's centre."""
+    start, end = patches[a].centre, patches[b].centre
+    if not (patches[a].holds(end) or patches[b].holds(start)):
+        start, end = patches[a].rim(end), patches[b].rim(start)
+    return np.linspace(start, end, 7)
+
+
+def circle(n: int, radius: float) -> FloatArray:
+    """(n, 2) points, clockwise from the top; two side by side, one in the middle."""
+    start = np.pi if n == 2 else np.pi / 2
+    angle = start - 2 * np.pi * np.arange(n) / max(1, n)
+    return (radius if n > 1 else 0.0) * np.column_stack([np.cos(angle), np.sin(angle)])
+
+
+def cluster(n: int) -> FloatArray:
+    """(n, 2) places about 1 apart, each next to the one before: a ring, or a spiral of many."""
+    if n <= RING_UP_TO:
+        return circle(n, 0.5 / np.sin(np.pi / n)) if n > 1 else np.zeros((1, 2))
+    turn = np.sqrt(4 * np.pi * (np.arange(n) + 0.9))
+    spiral = (turn / (2 * np.pi))[:, None] * np.column_stack([np.sin(turn), np.cos(turn)])
+    return spiral - (spiral.min(axis=0) + spiral.max(axis=0)) / 2
+
+
+def open_ellipse(n: int) -> FloatArray:
+    """(n, 2) points within ±1, from the lower left over the top to the lower right: a path has two ends."""
+    if n <= 2:
+        return np.column_stack([np.linspace(-0.6, 0.6, n) if n == 2 else np.zeros(n), np.zeros(n)])
+    if n == 3:
+        return np.array([[-1.0, -0.5], [0.0, 0.7], [1.0, -0.5]])
+    angle = 1.5 * np.pi - 2 * np.pi * (np.arange(n) + 0.5) / n
+    return np.column_stack([np.cos(angle), np.sin(angle)])
+
+
+def bent(a: FloatArray, b: FloatArray, others: Iterable[FloatArray], clearance: float = 0.45) -> FloatArray:
+    """(points, 2) from a to b: straight, or an arc where the straight line would pass over another device."""
+    along = b - a
+    length = float(np.linalg.norm(along))
+    if not length:
+        return np.array([a, b])
+    aside = np.array([-along[1], along[0]]) / length
+    for other in others:
+        share = float((other - a) @ along) / length**2
+        if 0 < share < 1 and abs(float((other - a) @ aside)) < clearance:
+            bend = (a + b) / 2 + aside * (0.2 * length + 0.5)
+            t = np.linspace(0, 1, 17)[:, None]
+            return (1 - t) ** 2 * a + 2 * t * (1 - t) * bend + t**2 * b
+    return np.array([a, (a + b) / 2, b])
+
+
+def _rings(topology: Topology) -> FloatArray:
+    """Regions on a circle, just far enough apart for the two largest to be neighbours."""
+    members = [[i for i, d in enumerate(topology.devices) if d.region == region] for region in topology.regions]
+    groups = [cluster(len(of_it)) for of_it in members]
+    radii = sorted((float(np.linalg.norm(group, axis=1).max()) for group in groups), reverse=True)
+    n = len(groups)
+    centres = circle(n, (sum(radii[:2]) + 3.5) / (2 * np.sin(np.pi / n)) if n > 1 else 0.0)
+    places = np.empty((len(topology), 2))
+    for of_it, group, centre in zip(members, groups, centres, strict=True):
+        places[of_it] = centre + group
+    return places

@@ -1,0 +1,161 @@
+"""The links of a network as a heat map."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
+from dtfm_lab.figures.maps.links import NO_REGION
+from dtfm_lab.figures.maps.network import count, require_same
+from dtfm_lab.figures.palette import CHEAP_TO_DEAR
+from dtfm_lab.figures.theme import described, literal, titled
+from dtfm_lab.figures.ticks import log_ticks
+
+NAMED_UP_TO = 32
+"""devices; of more, only the blocks are named"""
+WRITTEN_UP_TO = 12
+"""devices; in more, cells have no room for their number"""
+BLOCKS_NAMED_UP_TO = 40
+ALIKE = 1.001
+"""ratio of the two directions of a pair up to which they count as one"""
+
+
+class Block(NamedTuple):
+    """Devices that stand together in the matrix: of a region, or of a stage."""
+
+    name: str
+    devices: list[int]
+
+
+def link_matrix(topology: Topology, of: str = "bandwidth", *, plan: Plan | None = None) -> go.Figure:
+    """Row to column, logarithmic colours: light is cheap, dark is dear. Devices stand by region, or by stage of
+    a plan, idle ones last.
+
+    ``of`` is "bandwidth" (Gbit/s) or "latency" (ms). Raises UnknownName for anything else, PlanError for a
+    plan of another network.
+    """
+    if of not in ("bandwidth", "latency"):
+        raise unknown("link property", of, ("bandwidth", "latency"))
+    blocks = _regions(topology) if plan is None else _stages(topology, plan)
+    order = [i for block in blocks for i in block.devices]
+    sorted_ = topology.subset(order)
+    n = len(sorted_)
+    values = to_gbps(sorted_.bandwidth_bytes_per_s) if of == "bandwidth" else to_ms(sorted_.latency_s)
+    unit = "Gbit/s" if of == "bandwidth" else "ms"
+    logs = _logs(values)
+    apart = ~np.eye(n, dtype=bool)
+    names = [_category(name) for name in sorted_.names]
+    shown = [literal(name) for name in names]
+    heat = go.Heatmap(
+        x=shown,
+        y=shown,
+        z=np.where(apart, logs, np.nan).astype(np.float32),
+        text=_written(values) if n <= WRITTEN_UP_TO else values.astype(np.float32),
+        texttemplate="%{text}" if n <= WRITTEN_UP_TO else None,
+        hovertemplate=f"%{{y}} → %{{x}}: %{{text{'' if n <= WRITTEN_UP_TO else ':.4~g'}}} {unit}<extra></extra>",
+        hoverongaps=False,
+        xgap=1 if n <= NAMED_UP_TO else 0,
+        ygap=1 if n <= NAMED_UP_TO else 0,
+        colorscale=CHEAP_TO_DEAR if of == "latency" else CHEAP_TO_DEAR.removesuffix("_r"),
+        colorbar=_colorbar(logs[apart], unit),
+    )
+    figure = go.Figure(heat)
+    _name_axes(figure, shown, blocks)
+    by = count(len(topology.regions), "region") if plan is None else f"{count(plan.job.n_stages, 'stage')} of the plan"
+    title = f"{topology.name}: {of} from row to column ({unit})"
+    note = f"{count(n, 'device')} by {by} · logarithmic colours, light is cheap · {_directions(values, names, of)}"
+    titled(figure, title, note, height=max(420, min(800, 220 + 40 * n)))
+    return described(figure, f"Heat map of the links of {title}; {note}.")
+
+
+def _regions(topology: Topology) -> list[Block]:
+    members = {region: [i for i, d in enumerate(topology.devices) if d.region == region] for region in topology.regions}
+    return [Block(region or NO_REGION, devices) for region, devices in members.items()]
+
+
+def _stages(topology: Topology, plan: Plan) -> list[Block]:
+    require_same(topology, plan)
+    blocks = [Block(f"stage {stage}", group.tolist()) for stage, group in enumerate(plan.placement.devices)]
+    return [*blocks, Block("idle", list(plan.idle_devices))] if plan.idle_devices else blocks
+
+
+def _category(name: str) -> str:
+    """Plotly would take a number for a position, not for a name."""
+    try:
+        float(name)
+    except ValueError:
+        return name
+    return f"device {name}"
+
+
+def _directions(values: FloatArray, names: list[str], of: str) -> str:
+    """How far apart the two directions of a pair are at most."""
+    if len(values) == 1:
+        return "no link"
+    values = np.where(np.eye(len(values), dtype=bool), 1.0, values)
+    low, high = np.minimum(values, values.T), np.maximum(values, values.T)
+    ratio = np.divide(high, low, out=np.ones_like(high), where=low > 0)
+    more = "faster" if of == "bandwidth" else "longer"
+    i, j = np.unravel_index(int(np.where(values >= values.T, ratio, 0).argmax()), ratio.shape)
+    if ratio[i, j] > ALIKE:
+        return f"directions differ: {names[i]} → {names[j]} is {ratio[i, j]:.3g} times {more} than back"
+    if (one_way := np.argwhere((low == 0) & (high > 0) & (values > 0))).size:
+        i, j = one_way[0]
+        return f"directions differ: {names[i]} → {names[j]} is {more} than back"
+    return "both directions alike"
+
+
+def _logs(values: FloatArray) -> FloatArray:
+    """log10; a latency of 0 or an endless bandwidth as the least or greatest of the others."""
+    usable = values[np.isfinite(values) & (values > 0)]
+    low, high = (usable.min(), usable.max()) if usable.size else (1.0, 1.0)
+    return np.log10(np.clip(values, low, high))
+
+
+def _written(values: FloatArray) -> list[list[str]]:
+    """Into the cells, but for the diagonal."""
+    return [[f"{value:.3g}" if i != j else "" for j, value in enumerate(row)] for i, row in enumerate(values)]
+
+
+def _colorbar(logs: FloatArray, unit: str) -> dict[str, object]:
+    low, high = (float(logs.min()), float(logs.max())) if logs.size else (0.0, 0.0)
+    ticks = log_ticks(10**low, 10**high)
+    return {
+        "title": {"text": f"{unit}<br> "},
+        "tickvals": np.log10(ticks).tolist(),
+        "ticktext": [f"{tick:.3g}" for tick in ticks],
+        "outlinewidth": 0,
+        "thickness": 14,
+    }
+
+
+def _name_axes(figure: go.Figure, names: list[str], blocks: list[Block]) -> None:
+    """Device names, or a block's name at its middle; a line between blocks, as on the page behind the cells."""
+    n = len(names)
+    ends = list(itertools.accumulate(len(block.devices) for block in blocks))
+    ticks: list[float] = list(range(n))
+    words = names
+    if n > NAMED_UP_TO and len(blocks) > 1:
+        every = max(1, -(-len(blocks) // BLOCKS_NAMED_UP_TO))
+        middles = [end - len(block.devices) / 2 - 0.5 for end, block in zip(ends, blocks, strict=True)]
+        ticks, words = middles[::every], [literal(block.name) for block in blocks][::every]
+    elif n > NAMED_UP_TO:
+        every = -(-n // NAMED_UP_TO)
+        ticks, words = ticks[::every], names[::every]
+    width = 2.0 if n <= 128 else 1.0
+    lines = []
+    for edge in (end - 0.5 for end in ends[:-1]):
+        for across, along in ("xy", "yx"):
+            ends_at = {f"{across}0": edge, f"{across}1": edge, f"{along}0": -0.5, f"{along}1": n - 0.5}
+            lines.append({"type": "line", **ends_at, "line": {"width": width, "color": "#ffffff"}})
+    figure.update_layout(shapes=lines)
+    axis = {"type": "category", "tickvals": ticks, "ticktext": words, "showgrid": False, "constrain": "domain"}
+    figure.update_xaxes(**axis, title_text="to", range=[-0.5, n - 0.5])
+    figure.update_yaxes(**axis, title_text="from", range=[n - 0.5, -0.5], scaleanchor="x")

@@ -1,0 +1,105 @@
+"""The lines of a network's map, a width for each class of bandwidth."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
+from dtfm_lab.figures.maps.layout import bent
+from dtfm_lab.figures.palette import FAINT
+from dtfm_lab.figures.strokes import worded
+from dtfm_lab.figures.theme import literal
+
+CLASSES = 5
+THIN_PX, WIDE_PX = 1.0, 7.0
+NO_REGION = "no region"
+
+
+class Line(NamedTuple):
+    """A link in both directions: where it is drawn, its slower bandwidth, and what it says."""
+
+    points: FloatArray
+    """(n, 2); a row of NaN lifts the pen"""
+    gbps: float
+    text: str
+
+
+def device_links(topology: Topology, places: FloatArray) -> list[go.Scatter]:
+    """Every pair of devices."""
+    lines = []
+    for i, j in combinations(range(len(topology)), 2):
+        others = (place for k, place in enumerate(places) if k not in (i, j))
+        lines.append(
+            _line(topology, [i], [j], bent(places[i], places[j], others), topology.names[i], topology.names[j])
+        )
+    return _drawn(lines)
+
+
+def region_links(
+    topology: Topology, route: Callable[[str, str], FloatArray], each: int | None = None
+) -> list[go.Scatter]:
+    """Pairs of regions, by the medians of their links; ``route`` says where a pair's line runs.
+
+    Every pair, or only those that are among the ``each`` fastest of one of their regions.
+    """
+    members = {r: [i for i, d in enumerate(topology.devices) if d.region == r] for r in topology.regions}
+    lines = {
+        (a, b): _line(topology, members[a], members[b], route(a, b), a or NO_REGION, b or NO_REGION)
+        for a, b in combinations(topology.regions, 2)
+    }
+    if each is not None:
+        of = {r: sorted((pair for pair in lines if r in pair), key=lambda p: -lines[p].gbps) for r in topology.regions}
+        keep = {pair for pairs in of.values() for pair in pairs[:each]}
+        lines = {pair: line for pair, line in lines.items() if pair in keep}
+    return _drawn(lines.values())
+
+
+def _line(topology: Topology, a: list[int], b: list[int], points: FloatArray, name_a: str, name_b: str) -> Line:
+    words, slower = [], np.inf
+    name_a, name_b = literal(name_a), literal(name_b)
+    for source, target, way in ((a, b, f"{name_a} → {name_b}"), (b, a, f"{name_b} → {name_a}")):
+        grid = np.ix_(source, target)
+        gbps = float(np.median(to_gbps(topology.bandwidth_bytes_per_s[grid])))
+        latency_ms = float(np.median(to_ms(topology.latency_s[grid])))
+        slower = min(slower, gbps)
+        words.append(f"{way}: {latency_ms:.4g} ms, {gbps:.4g} Gbit/s")
+    return Line(points, slower, "<br>".join(words))
+
+
+def _drawn(lines: Iterable[Line]) -> list[go.Scatter]:
+    """A trace a class of bandwidth, fastest first, words all along each line."""
+    lines = list(lines)
+    classes = _classes(np.array([line.gbps for line in lines]))
+    grouped = defaultdict(list)
+    for line, its_class in zip(lines, classes, strict=True):
+        grouped[its_class].append(line)
+    traces = []
+    for at, (_, some) in enumerate(sorted(grouped.items(), reverse=True)):
+        low, high = min(line.gbps for line in some), max(line.gbps for line in some)
+        share = 1 - at / max(1, len(grouped) - 1)
+        traces.append(
+            go.Scatter(
+                **worded([line.points for line in some], [line.text for line in some]),
+                mode="lines",
+                name=f"{low:.3g} Gbit/s" if f"{low:.3g}" == f"{high:.3g}" else f"{low:.3g} to {high:.3g} Gbit/s",
+                line={"width": THIN_PX + (WIDE_PX - THIN_PX) * share, "color": FAINT},
+            )
+        )
+    return traces
+
+
+def _classes(gbps: FloatArray) -> list[int]:
+    """The bandwidth itself where there are few different ones, else equal steps of its logarithm."""
+    rank = np.unique(gbps, return_inverse=True)[1].ravel()
+    if not rank.size or rank.max() < CLASSES:
+        return [int(r) for r in rank]
+    logs = np.log10(np.clip(gbps, None, gbps[np.isfinite(gbps)].max(initial=1.0)))
+    steps = (logs - logs.min()) / (logs.max() - logs.min() or 1.0) * CLASSES
+    return [int(step) for step in np.minimum(steps, CLASSES - 1)]

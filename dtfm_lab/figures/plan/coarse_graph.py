@@ -1,0 +1,136 @@
+"""A plan's coarsened graph: device groups, the path of the pipelines, and what each hop costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import FloatArray, format_s
+from dtfm_lab.figures.maps.layout import open_ellipse
+from dtfm_lab.figures.palette import FAINT, VERMILLION, ink_on, stage_color
+from dtfm_lab.figures.plan.weight_matrix import weight_matrix
+from dtfm_lab.figures.strokes import worded
+from dtfm_lab.figures.theme import bare, described, literal, quality, titled
+
+MOST_NODES = 16
+"""stages; of more, a matrix"""
+FEW_NODES = 8
+"""up to so many, a label also counts the devices"""
+NAMED_IN_HOVER = 12
+"""devices of a group, or pairs of a matching"""
+
+
+def coarse_graph(plan: Plan) -> go.Figure:
+    """Up to 16 stages, groups in stage order with the path thick; above, the matrix of weights."""
+    graph = plan.coarse_graph()
+    figure = weight_matrix(graph) if len(graph) > MOST_NODES else _graph(graph)
+    cost = plan.cost
+    title = f"{plan.job.name} on {plan.topology.name}: communication cost {format_s(cost.total_s)}"
+    parts = f"slowest synchronisation {format_s(cost.data_parallel_s)} + path {format_s(cost.pipeline_s)}"
+    hops = ", ".join(f"stage {s} to {s + 1} {format_s(float(hop_s))}" for s, hop_s in enumerate(cost.hop_s))
+    described(figure, f"Coarsened graph of {title} = {parts}. Path: {hops or 'a single stage'}.")
+    return titled(
+        figure,
+        title,
+        f"{parts} · by {plan.planner}, {quality(plan.gap)}",
+        height=760 if len(graph) > MOST_NODES else 660 if len(graph) > FEW_NODES else 560,
+        hovermode="closest",
+    )
+
+
+def _graph(graph: nx.Graph[int]) -> go.Figure:
+    n = len(graph)
+    places = open_ellipse(n)
+    others = [(a, b) for a, b in combinations(range(n), 2) if b > a + 1]
+    path = [(a, a + 1) for a in range(n - 1)]
+    figure = go.Figure(
+        [
+            *_lines("other hops", graph, others, places, {"width": 1, "color": FAINT}),
+            *_lines("path", graph, path, places, {"width": 7, "color": VERMILLION}),
+            _nodes(graph, places),
+        ]
+    )
+    for a, b in path:
+        x, y = (places[[a, b]].mean(axis=0) * (0.86 if n > 3 else 1.0)).tolist()
+        text = format_s(graph.edges[a, b]["weight"])
+        figure.add_annotation(x=x, y=y, text=f"<b>{text}</b>", showarrow=False, yshift=18 if n <= 3 else 0)
+    for stage, place in enumerate(places):
+        _label(figure, graph.nodes[stage], stage, place, n)
+    bare(figure)
+    figure.update_xaxes(range=[-1.5, 1.5])
+    reach = float(np.abs(places[:, 1]).max()) + 0.5
+    figure.update_yaxes(range=[-reach, reach])
+    return figure
+
+
+def _nodes(graph: nx.Graph[int], places: FloatArray) -> go.Scatter:
+    stages = range(len(graph))
+    dearest = max(stages, key=lambda s: graph.nodes[s]["cost_s"])
+    colors = [stage_color(stage) for stage in stages]
+    return go.Scatter(
+        x=places[:, 0].tolist(),
+        y=places[:, 1].tolist(),
+        mode="markers+text",
+        name="stages",
+        showlegend=False,
+        text=[str(stage) for stage in stages],
+        textfont={"color": [ink_on(color) for color in colors], "size": 15},
+        marker={
+            "size": 38,
+            "color": colors,
+            "opacity": 1,
+            "line": {"width": [4 if s == dearest else 1 for s in stages], "color": "#444444"},
+        },
+        hovertext=[
+            f"stage {s} · synchronisation {format_s(graph.nodes[s]['cost_s'])}"
+            f"{', the slowest: all wait for it' if s == dearest else ''}<br>" + _some(graph.nodes[s]["devices"])
+            for s in stages
+        ],
+        hoverinfo="text",
+    )
+
+
+def _label(figure: go.Figure, node: dict[str, Any], stage: int, place: FloatArray, n: int) -> None:
+    """Outside of the ellipse: above or below it where that is nearly level, else beside it."""
+    lines = [f"stage {stage}", f"sync {format_s(node['cost_s'])}"]
+    if n <= FEW_NODES:
+        n_devices = len(node["devices"])
+        lines.insert(1, f"{n_devices} device{'' if n_devices == 1 else 's'}")
+    x, y = place.tolist()
+    above = 1 if y > 0 else -1
+    where: dict[str, object] = {"xanchor": "center", "yanchor": "bottom" if above > 0 else "top", "yshift": 22 * above}
+    if n > 3 and abs(x) > 0.6:
+        where = {"xanchor": "left" if x > 0 else "right", "xshift": 26 if x > 0 else -26, "yshift": 14 * y}
+        where |= {"yanchor": "middle", "align": where["xanchor"]}
+    clear = "rgba(0, 0, 0, 0)"
+    figure.add_annotation(x=x, y=y, text="<br>".join(lines), showarrow=False, bgcolor=clear, **where)
+
+
+def _lines(
+    name: str, graph: nx.Graph[int], pairs: Iterable[tuple[int, int]], places: FloatArray, line: dict[str, object]
+) -> list[go.Scatter]:
+    """One trace for all, with words along each line."""
+    ways, words = [], []
+    for a, b in pairs:
+        edge = graph.edges[a, b]
+        text = f"stage {a} – stage {b}: {format_s(edge['weight'])}"
+        matching = sorted(edge.get("matching", []), key=lambda pair: -pair[2])
+        if matching:
+            text += ", the slowest pair there and back<br>" + _some(f"{i} – {j}: {format_s(s)}" for i, j, s in matching)
+        ways.append(np.linspace(places[a], places[b], 9))
+        words.append(text)
+    if not ways:
+        return []
+    return [go.Scatter(**worded(ways, words), mode="lines", name=name, line=line, showlegend=False)]
+
+
+def _some(words: Iterable[str]) -> str:
+    words = [literal(word) for word in words]
+    more = [f"and {len(words) - NAMED_IN_HOVER} more"] if len(words) > NAMED_IN_HOVER else []
+    return "<br>".join([*words[:NAMED_IN_HOVER], *more])

@@ -1,0 +1,101 @@
+"""The first two of the paper's five steps: the network, and the groups in it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import FloatArray, format_s, to_gbps
+from dtfm_lab.figures.maps.devices import devices
+from dtfm_lab.figures.maps.layout import rim_to_rim
+from dtfm_lab.figures.maps.links import device_links, region_links
+from dtfm_lab.figures.maps.network import Scene, count, grounds, scene
+from dtfm_lab.figures.maps.network_map import FASTEST, FEW_REGIONS
+from dtfm_lab.figures.panels import Panel, Room
+from dtfm_lab.figures.plan.group_letters import lettered
+from dtfm_lab.figures.theme import WORDLESS, bare
+
+LETTER_PX = 7.6
+NAME_PX = 18
+
+
+def communication_graph(plan: Plan, room: Room) -> Panel:
+    """Devices and links, without any plan."""
+    topology = plan.topology
+    drawn = _scene(topology, room)
+    if drawn.few:
+        lines = device_links(topology, drawn.places)
+    else:
+        many = len(topology.regions) > FEW_REGIONS
+        lines = region_links(topology, partial(rim_to_rim, drawn.patches), FASTEST if many else None)
+    marks = devices(topology, drawn.places, None, marker_px=drawn.marker_px, named=drawn.few)
+    figure = go.Figure([*lines, *marks])
+    _ground(figure, drawn, room)
+    n = len(topology)
+    gbps = to_gbps(topology.bandwidth_bytes_per_s[~np.eye(n, dtype=bool)])
+    if not gbps.size:
+        return Panel(figure, "(a) communication graph", "One device and no link.", room.height)
+    low, high = f"{gbps.min():.3g}", f"{gbps.max():.3g}"
+    speeds = low if low == high else f"{low} to {high}"
+    width = "line width is bandwidth" if drawn.few else "a line joins two regions, its width is the median bandwidth"
+    if not drawn.few and many:
+        width += f", the {FASTEST} fastest of each region are drawn"
+    words = f"{count(n, 'device')} and {n * (n - 1):,} directed links of {speeds} Gbit/s; {width}."
+    return Panel(figure, "(a) communication graph", words, room.height)
+
+
+def partition(plan: Plan, room: Room) -> Panel:
+    """The same devices in the colour and with the letter of their group."""
+    topology, cost = plan.topology, plan.cost
+    drawn, groups = _scene(topology, room), lettered(plan)
+    letters = {int(i): groups.letter(stage) for stage, group in enumerate(plan.placement.devices) for i in group}
+    marks = devices(topology, drawn.places, plan, marker_px=drawn.marker_px, named=drawn.few)
+    for trace in marks:
+        if trace.name == "devices" and "text" in trace.mode:
+            trace.update(text=[letters.get(i, WORDLESS) for i in range(len(topology))])
+    figure = go.Figure(marks)
+    _ground(figure, drawn, room)
+    s, d = plan.placement.devices.shape
+    words = f"{count(s, 'group')} of {count(d, 'device')}: all of a group will hold the same layers."
+    if d > 1:
+        slowest = groups.letter(int(cost.group_s.argmax()))
+        words += f" The slowest, {slowest}, averages its gradients in {format_s(cost.data_parallel_s)}."
+    else:
+        words += " A group of one has nothing to average."
+    if idle := len(plan.idle_devices):
+        words += f" {count(idle, 'device')} {'stays' if idle == 1 else 'stay'} idle, in grey."
+    return Panel(figure, "(b) balanced partition into groups", words, room.height)
+
+
+def _scene(topology: Topology, room: Room) -> Scene:
+    """The abstract picture, with markers for this room."""
+    drawn = scene(topology)
+    _, _, unit_px = _extent(drawn, room)
+    return drawn._replace(marker_px=float(np.clip(0.92 * unit_px, 4, 22)))
+
+
+def _ground(figure: go.Figure, drawn: Scene, room: Room) -> go.Figure:
+    """Regions, and axes that leave room for their names."""
+    grounds(bare(figure, square=True), drawn.patches)
+    low, high, unit_px = _extent(drawn, room)
+    (x, y), half = (low + high) / 2, np.array([room.width, room.height]) / 2 / unit_px
+    figure.update_xaxes(range=[x - half[0], x + half[0]], constrain="domain")
+    figure.update_yaxes(range=[y - half[1], y + half[1]], constrain="domain")
+    return figure
+
+
+def _extent(drawn: Scene, room: Room) -> tuple[FloatArray, FloatArray, float]:
+    """Lower left and upper right corner of what is drawn, and a unit in pixels that lets it fit with names."""
+    corners = np.array([(p.centre - p.half, p.centre + p.half) for p in drawn.patches.values()])
+    low, high = corners[:, 0].min(axis=0), corners[:, 1].max(axis=0)
+    longest = max(map(len, drawn.patches))
+    names_px = np.array([2 * LETTER_PX * longest if _rings(drawn) else 0, 2 * NAME_PX])
+    return low, high, float(((np.array(room) - names_px) / (high - low)).min())
+
+
+def _rings(drawn: Scene) -> bool:
+    return all(patch.round for patch in drawn.patches.values())

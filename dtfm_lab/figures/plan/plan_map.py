@@ -1,0 +1,117 @@
+"""A plan on the map of the world: groups by colour, pipelines as lines."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import FloatArray, format_s
+from dtfm_lab.figures.maps.atlas import Atlas, atlas, homeless, mapped
+from dtfm_lab.figures.maps.devices import devices
+from dtfm_lab.figures.maps.network import NO_MAP, count, grounds, numbers, scene
+from dtfm_lab.figures.plan.pipelines import Way, group_lines, pipeline_lines
+from dtfm_lab.figures.theme import LEGEND_BELOW, bare, described, titled
+
+
+def plan_map(plan: Plan, *, pipeline: int | None = None, group: int | None = None) -> go.Figure:
+    """Devices in the colour and with the number of their stage, pipelines as lines between them.
+
+    Parameters
+    ----------
+    pipeline
+        Number of one pipeline to bring out.
+    group
+        Stage whose data-parallel group to bring out: lines join all of its members.
+
+    Raises PlanError for a pipeline or a group that the plan does not have. Where no region has a known place,
+    the picture is the abstract one, and says so.
+    """
+    _require("pipeline", pipeline, plan.job.n_replicas)
+    _require("group", group, plan.job.n_stages)
+    where = atlas(plan.topology, [*plan.placement.devices.T.ravel().tolist(), *plan.idle_devices])
+    if where is None:
+        flat = scene(plan.topology)
+        marker_px, height = flat.marker_px, flat.height
+        figure = _overlay(plan, flat.places, flat.way, marker_px, pipeline, group, named=flat.few)
+        grounds(bare(figure, square=True), flat.patches)
+    else:
+        marker_px, height = where.marker_px, where.height
+        figure = mapped(_overlay(plan, where.places, _flights(plan, where), marker_px, pipeline, group), where)
+    title, note = _words(plan, pipeline, group, numbers(marker_px))
+    missing = NO_MAP if where is None else homeless(where)
+    titled(
+        figure,
+        title,
+        " · ".join(filter(None, [note, missing])),
+        height=height,
+        hovermode="closest",
+        legend=LEGEND_BELOW,
+    )
+    return described(figure, f"Map of a plan, {title}: {note}.")
+
+
+def _overlay(
+    plan: Plan,
+    places: FloatArray,
+    way: Way,
+    marker_px: float,
+    pipeline: int | None,
+    group: int | None,
+    *,
+    named: bool = False,
+) -> go.Figure:
+    grid = plan.placement.devices
+    strong = None
+    if pipeline is not None or group is not None:
+        strong = {*grid[:, [] if pipeline is None else [pipeline]].ravel().tolist()}
+        strong |= {*grid[[] if group is None else [group]].ravel().tolist()}
+    lines = pipeline_lines(plan, way, strong=pipeline, set_back=group is not None)
+    if group is not None:
+        lines.insert(0 if pipeline is None else len(lines) - 1, group_lines(plan, way, group))
+    marks = devices(plan.topology, places, plan, marker_px=marker_px, named=named, strong=strong)
+    return go.Figure([*lines, *marks])
+
+
+def _flights(plan: Plan, where: Atlas) -> Way:
+    """As flights go between regions, straight within one and to a region without a place."""
+    regions = [device.region for device in plan.topology.devices]
+
+    def way(a: int, b: int) -> FloatArray:
+        near = regions[a] == regions[b] or not {regions[a], regions[b]} <= set(where.homes)
+        return where.way(where.places[a], where.places[b], straight=near)
+
+    return way
+
+
+def _words(plan: Plan, pipeline: int | None, group: int | None, key: str) -> tuple[str, str]:
+    """Title, and what is brought out with its seconds."""
+    job, topology, cost = plan.job, plan.topology, plan.cost
+    size = f"{count(job.n_stages, 'stage')} × {count(job.n_replicas, 'pipeline')}"
+    notes = []
+    if group is not None:
+        members = plan.placement.devices[group]
+        regions = count(len({topology.devices[i].region for i in members}), "region")
+        notes.append(
+            f"group of stage {group}: {count(len(members), 'device')} in {regions}, "
+            f"synchronises in {format_s(float(cost.group_s[group]))}"
+        )
+    if pipeline is not None:
+        visited = plan.placement.devices[:, pipeline]
+        hops_s = topology.round_trip_s(job.hop_bytes)[visited[:-1], visited[1:]]
+        regions = count(len({topology.devices[i].region for i in visited}), "region")
+        notes.append(f"pipeline {pipeline}: {regions}, hops of {format_s(float(hops_s.sum()))} in all")
+    idle = len(plan.idle_devices)
+    if not notes:
+        notes.append(f"communication cost {format_s(cost.total_s)}, by {plan.planner}")
+    notes.append(key + (f", {count(idle, 'device')} idle" if idle else ""))
+    return f"{job.name} on {topology.name}: {size}", " · ".join(notes)
+
+
+def _require(noun: str, number: int | None, n: int) -> None:
+    if number is None:
+        return
+    whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+    if not whole or not 0 <= number < n:
+        raise PlanError(f"{noun} is {number!r}; wanted a whole number from 0 to {n - 1}")

@@ -1,0 +1,96 @@
+"""How far a prediction was off: by kind of action, by stage, by link."""
+
+from __future__ import annotations
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from dtfm_lab.compare import Comparison
+from dtfm_lab.domain.schedule import COMPUTE, SENDS, Kind
+from dtfm_lab.domain.trace import origin
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.palette import BLUE, KIND_NAMES
+from dtfm_lab.figures.results.pairs import add_pairs, percent
+from dtfm_lab.figures.theme import LEGEND_BELOW, literal, short, titled
+
+MOST_ROWS = 16
+"""stages and links with the largest errors; more would not be read"""
+KINDS = (*COMPUTE, *SENDS)
+"""a receive takes as long as its send"""
+
+
+def comparison(comparison: Comparison) -> go.Figure:
+    """Predicted and measured seconds per kind and stage, with relative errors, and arrival errors per link."""
+    kinds = comparison.kinds.reindex([kind.value for kind in KINDS if kind.value in comparison.kinds.index])
+    kinds.index = pd.Index([KIND_NAMES[Kind(kind)] for kind in kinds.index])
+    stages, links = comparison.stages, comparison.links
+    shown_stages = _worst(stages, stages["relative_error"])
+    shown_stages.index = pd.Index([f"stage {stage}" for stage in shown_stages.index])
+    shown_links = _worst(links, links["arrival_error_s"])
+    rows = max(len(kinds) + len(shown_stages) + 3, len(shown_links))
+    figure = make_subplots(
+        rows=2,
+        cols=2,
+        specs=[[{}, {"rowspan": 2}], [{}, None]],
+        row_heights=[len(kinds) + 1, len(shown_stages) + 1],
+        column_widths=[0.5, 0.5],
+        vertical_spacing=110 / (rows * 26 + 200),
+        horizontal_spacing=0.1,
+        subplot_titles=[
+            "duration of one action",
+            f"arrival of messages{_of(shown_links, links)}<br>left of 0: predicted too early",
+            f"computations of one iteration{_of(shown_stages, stages)}",
+        ],
+    )
+    add_pairs(figure, kinds, row=1, log=True)
+    add_pairs(figure, shown_stages, row=2, log=False)
+    _arrivals(figure, shown_links["arrival_error_s"])
+    figure.update_annotations(selector={"yref": "paper"}, font_size=13, yshift=4)
+    context, error = comparison.measured.context, comparison.iteration_error
+    return titled(
+        figure,
+        f"{context.schedule} · {context.clock} clock · {format_s(comparison.predicted_iteration_s)} predicted, "
+        f"{format_s(comparison.measured.iteration_s)} measured an iteration ({percent(error)})",
+        f"{origin(context)} · {context.job} on {context.topology} · {comparison.measured.n_iterations} iterations · "
+        "means; percentages: predicted against measured",
+        height=rows * 26 + 300,
+        legend=LEGEND_BELOW,
+        margin={"t": 150, "b": 100},
+    )
+
+
+def _worst(frame: pd.DataFrame, errors: pd.Series) -> pd.DataFrame:
+    """The rows of the largest errors, in their own order."""
+    keep = errors.abs().nlargest(MOST_ROWS).index
+    return frame.loc[frame.index.isin(keep)].copy() if len(frame) > MOST_ROWS else frame.copy()
+
+
+def _of(shown: pd.DataFrame, everything: pd.DataFrame) -> str:
+    return f", worst {len(shown)} of {len(everything)}" if len(shown) < len(everything) else ""
+
+
+def _arrivals(figure: go.Figure, error_s: pd.Series) -> None:
+    """To the left of zero: predicted earlier than it came."""
+    unit, scale = ("ms", 1e3) if not (error_s.abs() >= 1).any() else ("s", 1.0)
+    figure.add_trace(
+        go.Bar(
+            orientation="h",
+            x=[value * scale for value in error_s],
+            y=[literal(link.replace("->", "→")) for link in error_s.index],
+            name="predicted minus measured arrival",
+            showlegend=False,
+            marker={"color": BLUE},
+            hovertext=[
+                f"{literal(link)}: predicted {format_s(abs(e))} too {'early' if e < 0 else 'late'}"
+                for link, e in error_s.items()
+            ],
+            hoverinfo="text",
+        ),
+        row=1,
+        col=2,
+    )
+    figure.update_xaxes(title_text=f"predicted − measured arrival ({unit})", row=1, col=2)
+    names = [literal(link.replace("->", "→")) for link in error_s.index]
+    figure.update_yaxes(tickvals=names, ticktext=short(error_s.index), row=1, col=2)
+    figure.update_yaxes(autorange="reversed", type="category", side="right", row=1, col=2)

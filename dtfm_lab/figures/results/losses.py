@@ -1,0 +1,66 @@
+"""What the model learnt during a run."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.trace import Trace, origin
+from dtfm_lab.figures.palette import BLUE, LINE_GREY, ORANGE
+from dtfm_lab.figures.theme import LEGEND_BELOW, titled
+from dtfm_lab.files.losses import losses as losses_table
+
+
+def losses(trace: Trace) -> go.Figure:
+    """Mean training loss of each iteration, and what was found of the held-out text.
+
+    Raises TraceError for a trace without losses, such as a simulated one.
+    """
+    context = trace.context
+    values = list(context.losses)
+    if not values:
+        raise TraceError(f"the {context.source} trace holds no losses; wanted one of a real run")
+    table = losses_table(trace)
+    known = table["training_loss"].notna()
+    figure = go.Figure(
+        go.Scatter(
+            x=table["iteration"][known].tolist(),
+            y=values,
+            mode="lines+markers" if len(values) <= 100 else "lines",
+            line={"color": BLUE, "width": 2.5},
+            marker={"size": 7},
+            hovertemplate="iteration %{x}: loss %{y:.4f}<extra></extra>",
+            name="training",
+            showlegend=bool(context.held_out),
+        )
+    )
+    if context.held_out:
+        figure.add_scatter(
+            x=[done for done, _ in context.held_out],
+            y=[loss for _, loss in context.held_out],
+            mode="markers",
+            marker={"color": ORANGE, "size": 11, "symbol": "diamond"},
+            hovertemplate="after %{x} iterations: held-out loss %{y:.4f}<extra></extra>",
+            name="held-out text",
+        )
+    if context.unigram_entropy is not None:
+        figure.add_hline(
+            context.unigram_entropy,
+            line={"dash": "dash", "width": 1.5, "color": LINE_GREY},
+            annotation_text="without context (unigram entropy)",
+            annotation_position="bottom left",
+        )
+    figure.update_xaxes(title_text="iterations done", tickformat="d")
+    if len(values) <= 20:
+        figure.update_xaxes(dtick=1)
+    figure.update_yaxes(title_text="mean loss (nats per token)")
+    change = f"{values[0]:.3f} to {values[-1]:.3f}" if len(values) > 1 else f"{values[0]:.3f}"
+    n_iterations = f"{len(values)} iterations" if len(values) > 1 else "1 iteration"
+    return titled(
+        figure,
+        f"training loss {change} in {n_iterations}",
+        f"{context.job} on {context.topology} · {context.schedule} · {origin(context)}",
+        height=420,
+        legend=LEGEND_BELOW,
+        margin_b=90,
+    )

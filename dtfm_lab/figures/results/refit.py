@@ -1,0 +1,171 @@
+"""Links and devices as drawn, and as a measurement says they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from dtfm_lab.compare import Refit
+from dtfm_lab.compare.refit import in_units
+from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.domain.trace import origin
+from dtfm_lab.figures.palette import CAUSE_COLORS, EDGES, FAINT, KIND_NAMES, LINE_GREY
+from dtfm_lab.figures.theme import described, literal, short, titled, with_headings
+from dtfm_lab.figures.ticks import log_ticks
+
+MOST_ROWS = 10
+"""of each kind, those furthest from the drawn"""
+FEW_ROWS = 4
+"""of each kind, where none or few differ"""
+ROW_PX = 24
+HEADING_PX = 46
+SPARE_PX = 18
+"""between the lines above and the first heading"""
+WIDEST = 4.0
+"""times the largest difference, beyond which an interval's end is cut off"""
+WHAT = {
+    "bandwidth_bytes_per_s": ("bandwidth of links", CAUSE_COLORS["bandwidth"]),
+    "latency_s": ("latency of links", CAUSE_COLORS["latency"]),
+    "compute_s": ("seconds of computations", CAUSE_COLORS["busy"]),
+}
+
+
+def refit(refit: Refit) -> go.Figure:
+    """A row a link or computation: how many times the drawn value the fitted one is, with its 95 % interval."""
+    table = refit.table.assign(
+        **{f"{c}_ratio": _ratio(refit.table[c], refit.table["drawn"]) for c in ("fitted", "low", "high")}
+    )
+    counts = table["what"].value_counts()
+    table = table[np.isfinite(table["fitted_ratio"]) & (table["fitted_ratio"] > 0)]
+    by = {what: table[table["what"] == what] for what in WHAT}
+    by = {what: rows for what, rows in by.items() if len(rows)}
+    shown = {what: _furthest(rows) for what, rows in by.items()}
+    drawn_px = ROW_PX * sum(len(rows) + 0.6 for rows in shown.values())
+    figure = make_subplots(
+        rows=max(1, len(shown)),
+        cols=1,
+        shared_xaxes=True,
+        row_heights=[len(rows) + 0.6 for rows in shown.values()] or None,
+        vertical_spacing=HEADING_PX / (drawn_px + HEADING_PX * (len(shown) - 1)) if len(shown) > 1 else 0.0,
+        subplot_titles=[_heading(what, len(rows), len(by[what]), counts[what]) for what, rows in shown.items()] or None,
+    )
+    figure.update_annotations(x=0, xanchor="left")
+    low, high = _range(list(shown.values()))
+    for number, (what, rows) in enumerate(shown.items(), start=1):
+        _add(figure, what, rows, number, (low, high))
+    ticks = log_ticks(low, high)
+    figure.update_xaxes(type="log", range=np.log10([low, high]).tolist(), tickvals=ticks)
+    words = [f"{tick:.3g}" if f"{tick:e}"[0] in "125" else "" for tick in ticks]
+    figure.update_xaxes(ticktext=words, tickangle=0, zeroline=False)
+    figure.update_xaxes(title_text="fitted, times the drawn", row=max(1, len(shown)), col=1)
+    context = refit.measured
+    with_headings(
+        titled(
+            described(figure, f"{refit.sentence}. {_told(refit)}"),
+            refit.sentence,
+            f"{origin(context)} · {context.schedule} · {context.job} on {context.topology} · bars: 95 % confidence · "
+            "line: as drawn",
+            height=int(drawn_px + HEADING_PX * max(0, len(shown) - 1)) + 210,
+            showlegend=False,
+            margin_r=190,
+            margin_b=64,
+        )
+    )
+    return figure.update_layout(margin_t=figure.layout.margin.t + SPARE_PX)
+
+
+def _ratio(value: pd.Series, drawn: pd.Series) -> pd.Series:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return pd.Series(value.to_numpy(float) / drawn.to_numpy(float), index=value.index)
+
+
+def _furthest(rows: pd.DataFrame) -> pd.DataFrame:
+    """Those surely different first, then by how much."""
+    surely = (rows["low_ratio"] > 1 + 1e-6) | (rows["high_ratio"] < 1 - 1e-6)
+    far = np.abs(np.log(rows["fitted_ratio"]))
+    return rows.iloc[np.lexsort((-far, ~surely))[: min(MOST_ROWS, max(FEW_ROWS, int(surely.sum())))]]
+
+
+def _heading(what: str, n_shown: int, n_drawable: int, n: int) -> str:
+    """A ratio needs two numbers above 0."""
+    furthest = f", furthest {n_shown} of {n}" if n_shown < n else ""
+    return WHAT[what][0] + furthest + (f", {n - n_drawable} drawn or fitted as 0" if n_drawable < n else "")
+
+
+def _range(panels: list[pd.DataFrame]) -> tuple[float, float]:
+    """Around all fitted values and the finite ends of their intervals, as far as those are worth seeing."""
+    fitted = np.concatenate([[1.0], *(rows["fitted_ratio"] for rows in panels)])
+    ends = np.concatenate([[1.0], *(rows[c] for rows in panels for c in ("low_ratio", "high_ratio"))])
+    low, high = fitted.min() / WIDEST, fitted.max() * WIDEST
+    inside = ends[np.isfinite(ends) & (ends >= low) & (ends <= high)]
+    return min(fitted.min(), inside.min()) / 1.25, max(fitted.max(), inside.max()) * 1.25
+
+
+def _add(figure: go.Figure, what: str, rows: pd.DataFrame, number: int, limits: tuple[float, float]) -> None:
+    names = [_name(row) for row in rows.itertuples(index=False)]
+    says, color = WHAT[what]
+    edge = EDGES.get(color, color)
+    x: list[float | None] = []
+    y: list[str | None] = []
+    for name, low, high in zip(names, rows["low_ratio"], rows["high_ratio"], strict=True):
+        x += [max(low, limits[0]), min(high, limits[1]), None]
+        y += [name, name, None]
+    figure.add_trace(
+        go.Scatter(x=x, y=y, mode="lines", line={"width": 6, "color": FAINT}, hoverinfo="skip"), row=number, col=1
+    )
+    figure.add_trace(
+        go.Scatter(
+            x=rows["fitted_ratio"].tolist(),
+            y=names,
+            mode="markers",
+            name=says,
+            marker={"size": 11, "color": color, "line": {"width": 1.2, "color": edge}},
+            hovertext=[_hover(row) for row in rows.itertuples(index=False)],
+            hoverinfo="text",
+        ),
+        row=number,
+        col=1,
+    )
+    figure.add_vline(x=1.0, line={"width": 1.5, "color": LINE_GREY}, row=number, col=1)
+    for name, row in zip(names, rows.itertuples(index=False), strict=True):
+        figure.add_annotation(
+            text=f"{in_units(what, row.drawn)} → {in_units(what, row.fitted)}", x=1.0, xref="x domain", xanchor="left",
+            xshift=8, y=name, showarrow=False, row=number, col=1,
+        )  # fmt: skip
+    axis = {"type": "category", "categoryorder": "array", "categoryarray": names, "tickvals": names}
+    axis["ticktext"] = [
+        _told_as(row, name) for row, name in zip(rows.itertuples(index=False), short(rows["name"]), strict=True)
+    ]
+    figure.update_yaxes(**axis, range=[len(names) - 0.4, -0.6], showgrid=False, row=number, col=1)
+
+
+def _name(row: Any) -> str:
+    return _told_as(row, literal(row.name).replace("-&gt;", "→").replace("->", "→"))
+
+
+def _told_as(row: Any, name: str) -> str:
+    return name if row.of == "link" else f"{name} · {KIND_NAMES[Kind(row.kind)]} of stage {row.stage}"
+
+
+def _hover(row: Any) -> str:
+    interval = " to ".join(in_units(row.what, end) for end in (row.low, row.high))
+    note = f"<br>{literal(row.note)}" if row.note else ""
+    return (
+        f"{_name(row)}: drawn {in_units(row.what, row.drawn)}, fitted {in_units(row.what, row.fitted)} ({interval}), "
+        f"{row.count} measurements{note}"
+    )
+
+
+def _told(refit: Refit) -> str:
+    off = refit.off
+    if not len(off):
+        return "Every drawn value lies in its interval."
+    first = off.iloc[0]
+    return (
+        f"{len(off)} of {len(refit.table)} drawn values lie out of their intervals, the furthest {first['name']}: "
+        f"drawn {in_units(first['what'], first['drawn'])}, fitted {in_units(first['what'], first['fitted'])}."
+    )

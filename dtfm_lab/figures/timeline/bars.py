@@ -1,0 +1,156 @@
+"""The bars of a Gantt chart: a plotly trace for each kind of action, of interleaved stages for each of their
+shades, and hover and label for each bar."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.schedule import COMPUTE, PASSES, RECEIVES, SENDS, Kind
+from dtfm_lab.domain.trace import RunContext, Span
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.palette import EDGES, KIND_COLORS, KIND_NAMES, legend_name, paler
+from dtfm_lab.figures.strokes import packed
+from dtfm_lab.figures.theme import literal
+from dtfm_lab.figures.timeline.rows import Rows
+
+LABELLED_UP_TO = 1_500
+"""bars; in more, micro-batch numbers and outlines would find no room"""
+PALEST = 0.55
+"""of the way to white: the last of a device's stages"""
+ALIKE = 0.0005
+"""relative difference of durations that nobody could read"""
+HAIRLINE = "rgba(255, 255, 255, 0.7)"
+HATCH = "rgba(255, 255, 255, 0.85)"
+ORDER = (*COMPUTE, *(kind for pair in SENDS.items() for kind in pair))
+"""of the legend; drawn the other way round, so that whole-lane shards never hide half-lane activations"""
+
+
+def bars(
+    sides: Sequence[Sequence[Span]],
+    contexts: Sequence[RunContext],
+    rows: Rows,
+    unit: str,
+    words: Sequence[str],
+    *,
+    labelled: bool | None = None,
+) -> list[go.Bar]:
+    """The first side plain, the second hatched; one legend entry for a message, sent or received.
+
+    ``labelled``: with outlines and micro-batch numbers; where None, if there are few enough.
+    """
+    if labelled is None:
+        labelled = sum(map(len, sides)) <= LABELLED_UP_TO
+    whole_s = max((span.end_s for spans in sides for span in spans), default=0.0)
+    named: set[str] = set()
+    out = []
+    for side, (spans, context, word) in enumerate(zip(sides, contexts, words, strict=True)):
+        hover = Hover(context, unit, whole_s)
+        for kind, turn, some in _alike(spans, len(context.devices)):
+            name = legend_name(kind)
+            strips = [rows.strip(span.action, span.replica, side) for span in some]
+            start_s, end_s = (np.array([getattr(s, end) for s in some]) for end in ("start_s", "end_s"))
+            color = paler(KIND_COLORS[kind], PALEST * turn / max(context.stages_per_device - 1, 1))
+            bar = go.Bar(
+                orientation="h",
+                base=packed(start_s * hover.scale),
+                x=((end_s - start_s) * hover.scale).astype(np.float32),
+                y=np.array([strip.middle for strip in strips], dtype=np.float32),
+                width=strips[0].height,
+                **hover.of(kind, some, word, named=rows.named(kind)),
+                name=name,
+                legendgroup=name,
+                showlegend=name not in named,
+                legendrank=ORDER.index(kind),
+                marker=_look(kind, color, hatched=side > 0, outlined=labelled),
+            )
+            if labelled and kind in PASSES:
+                bar.update(texttemplate="%{customdata[0]}", textposition="inside", textangle=0)
+                bar.update(insidetextanchor="middle")
+            named.add(name)
+            out.append(bar)
+    return out
+
+
+class Hover:
+    """``ada · forward 2 · 12.1 to 15.4 ms (3.3 ms)``, from the numbers of the bars as far as these tell it."""
+
+    def __init__(self, context: RunContext, unit: str, whole_s: float) -> None:
+        self._devices = [[literal(name) for name in group] for group in context.devices]
+        self._interleaved = context.stages_per_device > 1
+        self._unit = unit
+        self.scale = 1e3 if unit == "ms" else 1.0
+        digits_before = int(np.floor(np.log10(whole_s * self.scale))) + 1 if whole_s > 0 else 1
+        self._decimals = max(0, 4 - max(1, digits_before))
+
+    def of(self, kind: Kind, spans: Sequence[Span], word: str, *, named: bool) -> dict[str, Any]:
+        """Of bars of one kind: a template, and what fills it. Columns of the data are micro-batches, stages and
+        durations, where there are any and they differ; ``named`` bars stand on a row that says who it is."""
+        what, durations_s = KIND_NAMES[kind], np.array([span.end_s - span.start_s for span in spans])
+        longest_s = float(durations_s.max())
+        columns: list[list[float]] = []
+        if spans[0].action.microbatch is not None:
+            what += " %{customdata[0]}"
+            columns.append([span.action.microbatch or 0 for span in spans])
+        if self._interleaved and kind in PASSES:
+            what += " of stage %{customdata[1]}"
+            columns.append([span.action.stage for span in spans])
+        took = format_s(float(f"{longest_s:.6g}"))
+        if np.ptp(durations_s) > ALIKE * longest_s:
+            took = self.took(f"customdata[{len(columns)}]")
+            columns.append((durations_s * self.scale).tolist())
+        parts: dict[str, Any] = {} if named else {"hovertext": [self._who(span) for span in spans]}
+        who = "stage %{y}" if named else "%{hovertext}"
+        words = " · ".join(([word] if word else []) + [who, what, self.time("base", "x", took)])
+        if columns:
+            data = np.array(columns).T
+            parts["customdata"] = data if data.dtype.kind == "i" else data.astype(np.float32)
+        return {**parts, "hovertemplate": f"{words}<extra></extra>"}
+
+    def time(self, start: str, end: str, took: str) -> str:
+        """``12.1 to 15.4 ms (3.3 ms)`` of two fields of a template and a duration."""
+        digits = f".{self._decimals}f"
+        return f"%{{{start}:{digits}}} to %{{{end}:{digits}}} {self._unit} ({took})"
+
+    def took(self, field: str) -> str:
+        """A duration in the chart's unit, of a field of a template."""
+        return f"%{{{field}:.4~r}} {self._unit}"
+
+    def device(self, stage: int, replica: int) -> str:
+        return self._devices[stage % len(self._devices)][replica]
+
+    def _who(self, span: Span) -> str:
+        """``ada``; of a message ``ada to grace`` or ``grace from ada``."""
+        here, kind = self.device(span.action.stage, span.replica), span.action.kind
+        if kind not in SENDS and kind not in RECEIVES:
+            return here
+        stage, replica = span.action.other_end(span.replica, len(self._devices[0]))
+        return f"{here} {'to' if kind in SENDS else 'from'} {self.device(stage, replica)}"
+
+
+def _alike(spans: Sequence[Span], n_positions: int) -> Iterator[tuple[Kind, int, list[Span]]]:
+    """By kind, passes also by which of its device's stages they are of, 0 for the first."""
+    found = defaultdict(list)
+    for span in spans:
+        kind = span.action.kind
+        found[kind, span.action.stage // n_positions if kind in PASSES else 0].append(span)
+    first_to_last = sorted(found, key=lambda key: (-ORDER.index(key[0]), key[1]))
+    return ((kind, turn, found[kind, turn]) for kind, turn in first_to_last)
+
+
+def _look(kind: Kind, color: str, *, hatched: bool, outlined: bool) -> dict[str, object]:
+    """Outlines tell neighbours of one colour apart, and keep what is shorter than a pixel in sight."""
+    line: dict[str, object] = {"width": 0}
+    if kind in (Kind.PACK, Kind.REDUCE, Kind.STEP):
+        line = {"width": 1, "color": color}
+    elif outlined:
+        edge = EDGES.get(KIND_COLORS[kind])
+        line = {"width": 0.8, "color": edge} if edge else {"width": 0.5, "color": HAIRLINE}
+    look: dict[str, object] = {"color": color, "line": line}
+    if hatched:
+        look["pattern"] = {"shape": "/", "size": 5, "solidity": 0.25, "fgcolor": HATCH, "bgcolor": color}
+    return look

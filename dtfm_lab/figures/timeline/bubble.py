@@ -1,0 +1,96 @@
+"""What each device's time goes to: computing, and waiting by cause."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.trace import Trace, origin
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.palette import CAUSE_COLORS, EDGES
+from dtfm_lab.figures.theme import LEGEND_BELOW, described, literal, percent, titled
+
+ROW_PX = 24
+CROWDED_PX = 11
+MANY_DEVICES = 24
+SAYS = {
+    "busy": "computing",
+    "dependency": "waiting for computations elsewhere",
+    "latency": "waiting for messages: latency",
+    "bandwidth": "waiting for messages: bandwidth",
+    "queue": "waiting for messages behind others",
+    "synchronisation": "synchronising gradients",
+    "straggler": "waiting for a slow device",
+}
+
+
+def bubble(trace: Trace) -> go.Figure:
+    """A bar a device, first stage on top: seconds of an iteration busy, and idle by cause.
+
+    All bars are as long as the iteration. Raises TraceError for a trace that does not know what waited for what.
+    """
+    frame, context = trace.bubble, trace.context
+    iteration_s = float(frame["iteration_s"].max())
+    unit, scale = ("ms", 1e3) if iteration_s < 1 else ("s", 1.0)
+    n, n_per_stage = len(frame), len(context.devices[0])
+    crowded = n > MANY_DEVICES
+    row_px = CROWDED_PX if crowded else ROW_PX
+    # a gap half a row high between stages
+    at = [row + stage * 0.5 * (n_per_stage > 1) for row, stage in enumerate(frame["stage"])]
+    shares = {cause: frame[f"{cause}_s"] / iteration_s if iteration_s > 0 else frame["busy_s"] * 0 for cause in SAYS}
+    figure = go.Figure()
+    for cause, says in SAYS.items():
+        seconds = frame[f"{cause}_s"]
+        if not (shares[cause] > 0).any():
+            continue
+        color = CAUSE_COLORS[cause]
+        edge = EDGES.get(color)
+        figure.add_trace(
+            go.Bar(
+                orientation="h",
+                x=(seconds * scale).to_numpy(np.float32),
+                y=np.array(at, dtype=np.float32),
+                width=0.85,
+                name=says,
+                customdata=shares[cause].to_numpy(np.float32),
+                texttemplate=None if crowded else "%{customdata:.0%}",
+                textposition="inside",
+                insidetextanchor="middle",
+                textangle=0,
+                hovertemplate=f"stage %{{y}} · {says} · %{{x:.4~r}} {unit} (%{{customdata:.1%}})<extra></extra>",
+                marker={"color": color, "line": {"width": 0.8 if edge else 0, "color": edge}},
+            )
+        )
+    names = [f"{stage} · {literal(device)}" for stage, device in zip(frame["stage"], frame["device"], strict=True)]
+    figure.update_yaxes(
+        tickvals=np.array(at, dtype=np.float32), ticktext=names, tickfont_size=9 if crowded else 11,
+        range=[at[-1] + 0.6, -0.6], showgrid=False, zeroline=False,
+    )  # fmt: skip
+    figure.update_xaxes(title_text=f"time of an iteration ({unit})", range=[0, iteration_s * scale * 1.005 or 1.0])
+    mean = pd.Series({cause: float(share.mean()) for cause, share in shares.items()})
+    of = f" · mean of {trace.n_iterations} iterations" if trace.n_iterations > 1 else ""
+    return titled(
+        described(figure, _told(context.schedule, n, iteration_s, mean)),
+        _title(context.schedule, iteration_s, mean),
+        f"{context.job} on {context.topology} · {context.source}{of} · {origin(context)} · percentages of the "
+        "iteration",
+        barmode="stack",
+        height=max(300, int((at[-1] + 1.2) * row_px) + 190),
+        legend={**LEGEND_BELOW, "traceorder": "normal"},
+        margin_b=108,
+        uniformtext={"minsize": 8, "mode": "hide"},
+    )
+
+
+def _title(schedule: str, iteration_s: float, mean: pd.Series) -> str:
+    begin = f"{schedule}: devices compute {percent(mean['busy'])} of {format_s(iteration_s)}"
+    causes = mean.drop("busy")
+    if causes.max() <= 0:
+        return begin
+    return f"{begin}; the largest idle part is {causes.idxmax()}, {percent(causes.max())}"
+
+
+def _told(schedule: str, n: int, iteration_s: float, mean: pd.Series) -> str:
+    parts = ", ".join(f"{SAYS[cause]} {percent(share)}" for cause, share in mean.items() if share > 0)
+    return f"{schedule}, {n} devices, {format_s(iteration_s)} an iteration; on average {parts}."

@@ -1,0 +1,164 @@
+"""Who was busy with what, and when: a Trace as bars on rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.schedule import Lane
+from dtfm_lab.domain.trace import Span, Trace, origin
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.theme import LEGEND_BELOW, titled
+from dtfm_lab.figures.timeline.bars import bars
+from dtfm_lab.figures.timeline.overlays import MOST_ARROWS, arrows, critical_path, trips_of
+from dtfm_lab.figures.timeline.rows import Rows
+
+ALL_LANES = tuple(lane.value for lane in Lane)
+MOST_BARS = 20_000
+"""with more, a browser takes many seconds to draw"""
+
+
+def gantt(
+    trace: Trace,
+    *,
+    iteration: int | None = None,
+    lanes: Sequence[str] = ALL_LANES,
+    against: Trace | None = None,
+    critical: bool = False,
+    messages: bool = False,
+) -> go.Figure:
+    """One iteration: a row for each device and lane, first stage on top, a bar for each action.
+
+    Of a device with several stages the first one's bars are darkest, the last one's palest.
+
+    Parameters
+    ----------
+    iteration
+        The one to draw; the one nearest the median where None. A trace of a single iteration, such as
+        a prediction, is drawn whatever is asked of the other.
+    lanes
+        Any of "compute", "send", "receive". Above 20,000 bars only computations are drawn.
+    against
+        A second trace of the same placement, hatched, below the first in each row.
+    critical
+        Outline the bars that the iteration's length is made of, and draw a line along them: of each trace
+        that knows what waited for what.
+    messages
+        Arrows from sender to receiver, up to 600. Where sends and receives have no lane, from the first byte's
+        departure; else from the last one's.
+
+    Raises
+    ------
+    TraceError
+        No such iteration; traces of different placements; no lane; a critical path that no trace knows.
+    UnknownName
+        No such lane.
+    """
+    given = [trace] if against is None else [trace, against]
+    devices = trace.context.devices
+    if against is not None and against.context.devices != devices:
+        raise TraceError("the two traces are of different placements; wanted two of one plan")
+    wanted = _lanes(lanes)
+    chosen = _iterations(given, iteration)
+    sides = [spans_of(t, i, wanted) for t, i in zip(given, chosen, strict=True)]
+    if crowded := sum(map(len, sides)) > MOST_BARS:
+        wanted = (Lane.COMPUTE,)
+        sides = [spans_of(t, i, wanted) for t, i in zip(given, chosen, strict=True)]
+    contexts = [t.context for t in given]
+    rows = Rows(devices, wanted, len(sides), max(c.stages_per_device for c in contexts))
+    words = _words(given)
+    whole_s = max((span.end_s for spans in sides for span in spans), default=0.0)
+    unit, scale = ("ms", 1e3) if whole_s < 1 else ("s", 1.0)
+    figure = go.Figure(bars(sides, contexts, rows, unit, words))
+    said = [f"computations only: with messages, more than {MOST_BARS:,} bars"] if crowded else []
+    if any(c.stages_per_device > 1 for c in contexts):
+        said.append("paler: a device's later stages")
+    if messages:
+        trips = [trips_of(t, i) for t, i in zip(given, chosen, strict=True)]
+        if (n := sum(map(len, trips))) > MOST_ARROWS:
+            said.append(f"no arrows: {n:,} messages, more than {MOST_ARROWS}")
+        else:
+            figure.add_traces(arrows(trips, contexts, rows, unit, whole_s))
+    if critical:
+        known = [side for side, t in enumerate(given) if t.after is not None] or [0]
+        paths = {side: given[side].critical_path(chosen[side]) for side in known}
+        figure.add_traces(critical_path({side: (given[side], path) for side, path in paths.items()}, rows, scale))
+    figure.update_xaxes(title_text=f"time since the iteration began ({unit})", range=[0, whole_s * scale * 1.005])
+    figure.update_yaxes(**rows.axis())
+    lengths_s = [float(t.end_s[t.iteration == i].max()) for t, i in zip(given, chosen, strict=True)]
+    return titled(
+        figure,
+        _title(given, words, lengths_s),
+        _subtitle(given, words, chosen, said),
+        barmode="overlay",
+        height=max(300, rows.height_px + 168),
+        hovermode="closest",
+        legend=LEGEND_BELOW,
+        margin_b=84,
+        uniformtext={"minsize": 8, "mode": "hide"},
+    )
+
+
+def _lanes(lanes: Sequence[str]) -> tuple[Lane, ...]:
+    names = [lanes] if isinstance(lanes, str) else list(lanes)
+    for name in names:
+        if name not in ALL_LANES:
+            raise unknown("lane", name, ALL_LANES)
+    if not names:
+        raise TraceError(f"no lanes to draw; wanted any of {', '.join(ALL_LANES)}")
+    return tuple(lane for lane in Lane if lane.value in names)
+
+
+def _iterations(traces: list[Trace], iteration: int | None) -> list[int]:
+    """Of each trace, the iteration to draw."""
+    if iteration is None:
+        return [trace.typical_iteration for trace in traces]
+    has_it = [iteration in trace.iteration for trace in traces]
+    serves = [found or trace.n_iterations == 1 for found, trace in zip(has_it, traces, strict=True)]
+    if not (any(has_it) and all(serves)):
+        known = np.concatenate([trace.iteration for trace in traces])
+        raise TraceError(f"iteration is {iteration}; wanted one that was traced, {known.min()} to {known.max()}")
+    return [iteration if found else int(trace.iteration[0]) for found, trace in zip(has_it, traces, strict=True)]
+
+
+def spans_of(trace: Trace, iteration: int, lanes: tuple[Lane, ...]) -> list[Span]:
+    drawn = np.array([action.lane in lanes for action in trace.actions])
+    keep = (trace.iteration == iteration) & drawn[trace.action]
+    columns = (trace.replica, trace.action, trace.start_s, trace.end_s)
+    rows = zip(*(column[keep].tolist() for column in columns), strict=True)
+    return [Span(iteration, replica, trace.actions[a], start_s, end_s) for replica, a, start_s, end_s in rows]
+
+
+def _words(traces: list[Trace]) -> list[str]:
+    """What tells the sides apart; nothing where there is one."""
+    if len(traces) == 1:
+        return [""]
+    for words in ([t.context.source for t in traces], [t.context.schedule for t in traces]):
+        if words[0] != words[1]:
+            return list(words)
+    return ["first", "second"]
+
+
+def _title(traces: list[Trace], words: list[str], lengths_s: list[float]) -> str:
+    """Schedule, clock and how long it took; of both where they differ."""
+    contexts = [trace.context for trace in traces]
+    schedule = " and ".join(dict.fromkeys(c.schedule for c in contexts))
+    clock = " and ".join(dict.fromkeys(c.clock for c in contexts))
+    took = ", ".join(f"{format_s(s)} {word}".strip() for word, s in zip(words, lengths_s, strict=True))
+    return f"{schedule} · {clock} clock · {took} an iteration"
+
+
+def _subtitle(traces: list[Trace], words: list[str], chosen: list[int], said: list[str]) -> str:
+    context = traces[0].context
+    parts = [f"{context.job} on {context.topology}"]
+    parts += [f"{words[0]} above, {words[1]} below and hatched"] if len(traces) > 1 else [context.source]
+    parts += [
+        f"iteration {i} ({t.n_iterations} in all)" for t, i in zip(traces, chosen, strict=True) if t.n_iterations > 1
+    ]
+    measured = [trace.context for trace in traces if trace.context.source == "measured"]
+    parts += [origin(context).removeprefix(f"{context.clock} clock, ") for context in measured[:1]]
+    return " · ".join(parts + said)

@@ -1,0 +1,175 @@
+"""A lower bound that rises for as long as one cares to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.bounds.budget import Budget, nearest_partners
+from dtfm_lab.planning.bounds.cluster_feasibility import clusters
+from dtfm_lab.planning.bounds.exhaustive import candidate_groups, exhaustive
+from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs, least_hop_sum_s
+from dtfm_lab.planning.bounds.segment_feasibility import may_be
+from dtfm_lab.planning.cost import PairCosts
+
+DEVICES_UP_TO = 256
+"""beyond, one step would take too long to wait for"""
+EFFORTS = ((0.0, 0, 0.02), (0.04, 0, 0.01), (0.2, 2, 0.005), (1.0, 4, 0.003), (5.0, 8, 0.001))
+"""how hard to look: the solver's deterministic time for one question; clusters to count devices in (0: do not); the
+share of the upper bound at which a range of budgets is too narrow to cut, so that the next line is tried"""
+
+Hops: TypeAlias = tuple[float, ...] | None
+"""what the dearest hop costs at least, the second dearest, ...; None where there is no placement"""
+
+
+@dataclass(frozen=True)
+class _Range:
+    """All placements whose data-parallel cost is from ``low_s`` to ``high_s``."""
+
+    low_s: float
+    high_s: float
+    hops_s: tuple[float, ...]
+    """what the dearest hop costs at least, the second dearest, ..."""
+    enough_s: tuple[float, ...]
+    """what could not be proved to be too little at the low end, with the same effort"""
+    effort: int = 0
+    """place in EFFORTS"""
+
+    @property
+    def bound_s(self) -> float:
+        return self.low_s + sum(self.hops_s)
+
+
+def rising_bounds(
+    pair: PairCosts,
+    n_stages: int,
+    n_replicas: int,
+    upper_s: float,
+    most_effort: float = 5.0,
+    known_s: float | None = None,
+) -> Iterator[float]:
+    """Seconds that no placement undercuts, after each of many short steps; never falls.
+
+    Branches on the data-parallel cost x: within a range of x the k-th dearest hop costs at least the highest level
+    below which k segments cannot be (``packing``), so a placement costs at least the low end of the range plus
+    these levels. The range with the least bound is cut in two next, or looked at with more effort. Where few
+    groups are cheap enough for a placement below ``upper_s``, all their chains are tried instead.
+
+    Ends when nothing below ``upper_s``, the cost of a known placement, is left, when more effort is of no use,
+    or at once with more devices than 256. Equal arguments give equal steps. No question to the solver takes more than
+    ``most_effort`` of its deterministic time, about seconds; a step is a question or less. ``known_s`` is what
+    ``bound_of_pairs`` says, for who has asked it already.
+    """
+    bound_s = min(upper_s, bound_of_pairs(pair, n_stages, n_replicas) if known_s is None else known_s)
+    yield bound_s
+    if bound_s >= upper_s or n_stages == 1 or not bound_s > 0 or len(pair.hop_s) > DEVICES_UP_TO:
+        return
+    least_s = least_hop_sum_s(pair.hop_s, n_stages, n_replicas)
+    few = candidate_groups(pair, n_replicas, upper_s - least_s)
+    if few is not None:
+        for found in exhaustive(pair, n_stages, *few, upper_s):
+            yield max(bound_s, found.cost_s) if found.done else bound_s
+        return
+    nearest = nearest_partners(pair.group_s)
+    efforts = [line for line in EFFORTS if line[0] <= most_effort]
+    labels = [clusters(pair, n) if n else None for _, n, _ in efforts]
+    values = np.unique(pair.hop_s[np.triu_indices(len(pair.hop_s), 1)])
+    dearest = (float(values[-1]),) * (n_stages - 1)
+    ranges = [_Range(0.0, upper_s - least_s, (float(values[0]),) * (n_stages - 1), dearest)]
+    while ranges:
+        worst = min(ranges, key=lambda one: (one.bound_s, one.low_s))
+        cut = worst.high_s - worst.low_s > efforts[worst.effort][2] * upper_s
+        at_s = 0.5 * (worst.low_s + worst.high_s) if cut else worst.high_s
+        effort = worst.effort + (not cut)
+        if effort == len(efforts):
+            return
+        budget = Budget(pair, n_stages, n_replicas, at_s, nearest)
+        enough_s = worst.enough_s if cut else dearest
+        effort_s, _, _ = efforts[effort]
+        steps = _dearest_hops(budget, values, worst.hops_s, enough_s, upper_s - worst.low_s, effort_s, labels[effort])
+        hops_s = yield from _each(steps, bound_s)
+        ranges.remove(worst)
+        if cut:
+            settled_s = worst.enough_s
+            if hops_s is not None and worst.low_s + sum(hops_s) < upper_s:
+                settled_s = hops_s
+            ranges.append(replace(worst, low_s=at_s, enough_s=settled_s))
+        if hops_s is not None:
+            ranges.append(_Range(worst.low_s, at_s, hops_s, enough_s, effort))
+        # What a budget rules out, smaller budgets rule out too.
+        ranges = [_tightened(one, hops_s) if one.high_s <= at_s else one for one in ranges]
+        ranges = [one for one in ranges if one.bound_s < upper_s]
+        bound_s = max(bound_s, min((one.bound_s for one in ranges), default=upper_s))
+        yield bound_s
+
+
+def least_hops_s(pair: PairCosts, n_stages: int, n_replicas: int, budget_s: float, effort: float = 0.04) -> Hops:
+    """What the dearest hop costs at least, the second dearest, ... when no group costs more than the budget.
+
+    None where there is no such placement. ``effort`` is the solver's deterministic time for one question.
+    """
+    values = np.unique(pair.hop_s[np.triu_indices(len(pair.hop_s), 1)])
+    known_s, enough_s = ((float(value),) * (n_stages - 1) for value in (values[0], values[-1]))
+    budget = Budget(pair, n_stages, n_replicas, budget_s, nearest_partners(pair.group_s))
+    steps = _dearest_hops(budget, values, known_s, enough_s, np.inf, effort, None)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            hops_s: Hops = end.value
+            return hops_s
+
+
+def _each(steps: Generator[None, None, Hops], bound_s: float) -> Generator[float, None, Hops]:
+    """The same steps, each told as the bound that holds meanwhile."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            hops_s: Hops = end.value
+            return hops_s
+        yield bound_s
+
+
+def _tightened(one: _Range, hops_s: tuple[float, ...] | None) -> _Range:
+    if hops_s is None:
+        return replace(one, low_s=np.inf)
+    return replace(one, hops_s=tuple(max(pair) for pair in zip(one.hops_s, hops_s, strict=True)))
+
+
+def _dearest_hops(
+    budget: Budget,
+    values: FloatArray,
+    known_s: tuple[float, ...],
+    enough_s: tuple[float, ...],
+    below_s: float,
+    effort: float,
+    labels: IntArray | None,
+) -> Generator[None, None, Hops]:
+    """What the dearest hop costs at least, the second dearest, ...: None where the budget leaves no placement.
+
+    Bisects the costs that a hop can have, one hop after the other, from ``known_s``, which holds, to ``enough_s``.
+    Hops that add up to ``below_s`` or more end it: the caller has no use for more.
+    """
+    if not budget.possible:
+        return None
+    hops_s = list(known_s)
+    for k in range(1, budget.n_stages):
+        low = int(np.searchsorted(values, hops_s[k - 1]))
+        high = int(np.searchsorted(values, min(enough_s[k - 1], hops_s[max(k - 2, 0)] if k > 1 else np.inf), "right"))
+        stride = 1
+        while high - low > 1:
+            middle = min(low + stride, (low + high) // 2)
+            if (yield from may_be(budget, float(values[middle]), k, effort, labels)):
+                high = middle
+            else:
+                low = middle
+            stride *= 4
+        hops_s[k - 1] = max(hops_s[k - 1], float(values[low]))
+        if sum(hops_s) >= below_s:
+            break
+    return tuple(hops_s)

@@ -1,0 +1,224 @@
+"""The problem in counts: how many devices of each class serve in each stage, for a constraint solver.
+
+Where devices fall into few interchangeable classes (a region, an instance), a placement is a matrix of counts,
+stages x classes. A class that is present in a group pays for the others there; a hop is a flow between the
+counts of two neighbouring groups, and its bottleneck the dearest pair of classes that the flow uses. Flows
+between whole counts split into whole pairs, so counts lose nothing: CP-SAT's optimum is the optimum.
+
+Costs are counted in small units, rounded down: what the solver proves impossible in units is impossible in seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.background_tasks import Errands
+from dtfm_lab.planning.bounds.constraint_solver import cp_solver
+from dtfm_lab.planning.cost import PairCosts
+
+UNITS = 2e9
+"""of the limit, for each number that is rounded: fine enough for a proof to nine digits and for sums of 64 bits"""
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Classes of devices, the cost between any two of them, and the shape of the placement."""
+
+    members: tuple[IntArray, ...]
+    """the devices of each class"""
+    pair: PairCosts
+    """between classes, (T, T); on the diagonal within a class, 0 where it has one device"""
+    n_stages: int
+    n_replicas: int
+
+    @property
+    def sizes(self) -> IntArray:
+        return np.array([len(devices) for devices in self.members])
+
+    def placed(self, counts: IntArray) -> IntArray:
+        """(S, D) some devices with these (S, T) counts."""
+        pools = [list(devices) for devices in self.members]
+        return np.array(
+            [[pool.pop(0) for pool, n in zip(pools, row, strict=True) for _ in range(n)] for row in counts.tolist()]
+        )
+
+    def counts(self, grid: IntArray) -> IntArray:
+        """(S, T) of a (S, D) placement."""
+        of = np.empty(sum(self.sizes), dtype=np.int64)
+        for t, devices in enumerate(self.members):
+            of[devices] = t
+        return np.array([np.bincount(of[group], minlength=len(self.members)) for group in grid])
+
+
+def counted(pair: PairCosts, classes: IntArray, n_stages: int, n_replicas: int) -> Counted:
+    """By (N,) classes of interchangeable devices: see ``Problem.classes``."""
+    members = tuple(np.flatnonzero(classes == one) for one in np.unique(classes))
+    first = [devices[0] for devices in members]
+
+    def between(matrix: FloatArray) -> FloatArray:
+        out: FloatArray = matrix[np.ix_(first, first)].copy()
+        for t, devices in enumerate(members):
+            out[t, t] = matrix[devices[0], devices[1]] if len(devices) > 1 else 0.0
+        return out
+
+    return Counted(members, PairCosts(between(pair.group_s), between(pair.hop_s)), n_stages, n_replicas)
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What one run of the solver says about the placements whose groups cost within a range."""
+
+    bound_s: float
+    """none of them costs less; the limit where none undercuts it"""
+    counts: IntArray | None
+    """(S, T) of the best it found below the limit"""
+    done: bool
+    """the bound is the optimum, or there is nothing below the limit"""
+
+
+class Question:
+    """Which placement with a data-parallel cost from ``low_s`` to ``high_s`` is the cheapest below ``limit_s``?
+
+    Of its hops the dearest is known to cost ``hops_s[0]`` at least, the second dearest ``hops_s[1]``, ...
+    Runs as an errand for ``effort`` units of the solver's deterministic time, about seconds.
+    """
+
+    def __init__(
+        self,
+        problem: Counted,
+        low_s: float,
+        high_s: float,
+        limit_s: float,
+        hint: IntArray,
+        effort: float,
+        seed: int,
+        hops_s: tuple[float, ...],
+        errands: Errands,
+    ) -> None:
+        self._unit_s = limit_s / _n_units(problem)
+        self._limit_s = limit_s
+        model, self._counts = _model(problem, low_s, high_s, limit_s, hint, hops_s)
+        self._solver = cp_solver(effort, seed)
+        self._solving = errands.run(lambda: self._solver.solve(model), "constraint solver")
+
+    def wait(self, seconds: float) -> bool:
+        """Whether the answer is there by then."""
+        return self._solving.wait(seconds)
+
+    def close(self) -> None:
+        """Stop at once; nothing of it runs on."""
+        while not self._solving.wait(0.01):
+            self._solver.stop_search()  # in vain before the search proper begins
+        self._solving.join()
+
+    @property
+    def answer(self) -> Answer:
+        from ortools.sat.python import cp_model
+
+        status = self._solving.result
+        if status == cp_model.INFEASIBLE:
+            return Answer(self._limit_s, None, True)
+        bound_s = min(max(0.0, self._solver.best_objective_bound * self._unit_s), self._limit_s)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return Answer(bound_s, None, False)
+        counts = np.array([[self._solver.value(n) for n in row] for row in self._counts])
+        return Answer(bound_s, counts, status == cp_model.OPTIMAL)
+
+
+def _model(
+    problem: Counted, low_s: float, high_s: float, limit_s: float, hint: IntArray, hops_s: tuple[float, ...]
+) -> tuple[Any, list[Any]]:
+    """The solver's model and its (S, T) count variables."""
+    from ortools.sat.python import cp_model
+
+    n_stages, n_replicas, sizes = problem.n_stages, problem.n_replicas, problem.sizes.tolist()
+    limit = _n_units(problem)
+    low = int(low_s / limit_s * limit)
+    high = max(low, int(np.ceil(high_s / limit_s * limit)))
+    group = _units(problem.pair.group_s / limit_s, limit)
+    hop = _units(problem.pair.hop_s / limit_s, limit)
+    classes, stages = range(len(sizes)), range(n_stages)
+    model = cp_model.CpModel()
+    counts = [[model.new_int_var(0, min(n_replicas, sizes[t]), "") for t in classes] for _ in stages]
+    present = [[model.new_bool_var("") for _ in classes] for _ in stages]
+    slowest = model.new_int_var(low, high, "")
+    for t in classes:
+        placed = sum(counts[s][t] for s in stages)
+        everyone = sum(sizes) == n_stages * n_replicas
+        model.add(placed == sizes[t] if everyone else placed <= sizes[t])
+    for s in stages:
+        model.add(sum(counts[s]) == n_replicas)
+        for t in classes:
+            model.add(counts[s][t] >= present[s][t])
+            model.add(counts[s][t] <= min(n_replicas, sizes[t]) * present[s][t])
+            pays = sum(group[t][u] * counts[s][u] for u in classes) - group[t][t]
+            model.add(pays <= slowest).only_enforce_if(present[s][t])
+            for u in range(t):
+                if group[t][u] + (n_replicas - 2) * min(group[t]) > high and n_replicas > 1:
+                    model.add_bool_or([~present[s][t], ~present[s][u]])
+    hops = [_hop(model, counts[s], counts[s + 1], hop, sizes, limit - low) for s in stages[:-1]]
+    # A placement read backwards costs the same: of the two, keep one.
+    ends = (sum((t + 1) * counts[s][t] for t in classes) for s in (0, n_stages - 1))
+    model.add(next(ends) <= next(ends))
+    for k, least_s in enumerate(hops_s, start=1):
+        # Levels are rounded down; of the switches for this much or more, the first is on if any is.
+        as_dear = [on for _, switches in hops for on in _first_from(switches, int(least_s / limit_s * limit) - 1)]
+        model.add(sum(as_dear) >= k)
+    total = slowest + sum(cost for cost, _ in hops)
+    model.add(total <= limit)
+    model.minimize(total)
+    if sum((t + 1) * (hint[0][t] - hint[-1][t]) for t in classes) > 0:
+        hint = hint[::-1]
+    for s in stages:
+        for t in classes:
+            model.add_hint(counts[s][t], int(hint[s][t]))
+    return model, counts
+
+
+def _n_units(problem: Counted) -> int:
+    """In the limit. A cost is the sum of D - 1 rounded partners and S - 1 rounded hops."""
+    return int(UNITS) * (problem.n_stages + problem.n_replicas)
+
+
+def _units(share: FloatArray, limit: int) -> list[list[int]]:
+    """Shares of the limit in units, rounded down; whatever exceeds the limit just does."""
+    units: list[list[int]] = np.floor(np.minimum(share * limit, limit + 1)).astype(np.int64).tolist()
+    return units
+
+
+def _hop(
+    model: Any, left: list[Any], right: list[Any], hop: list[list[int]], sizes: list[int], most: int
+) -> tuple[Any, dict[int, Any]]:
+    """The cost of a hop that carries every device of the left counts to one of the right, and its switches.
+
+    One switch for each level of cost but the lowest; a pair of classes carries nothing while its level is off.
+    """
+    n = range(len(sizes))
+    # Two devices of a class need a class of two.
+    pairs = [(t, u) for t in n for u in n if (t != u or sizes[t] > 1) and hop[t][u] <= most]
+    levels = sorted({hop[t][u] for t, u in pairs})
+    if not levels:
+        model.add_bool_or([])
+        return 0, {}
+    reached = {level: model.new_bool_var("") if level > levels[0] else 1 for level in levels}
+    for below, above in pairwise(levels[1:]):
+        model.add_implication(reached[above], reached[below])
+    flow = {}
+    for t, u in pairs:
+        flow[t, u] = model.new_int_var(0, min(sizes[t], sizes[u]), "")
+        if hop[t][u] > levels[0]:
+            model.add(flow[t, u] <= min(sizes[t], sizes[u]) * reached[hop[t][u]])
+    for t in n:
+        model.add(sum(flow[t, u] for u in n if (t, u) in flow) == left[t])
+        model.add(sum(flow[u, t] for u in n if (u, t) in flow) == right[t])
+    cost = levels[0] + sum((above - below) * reached[above] for below, above in pairwise(levels))
+    return cost, reached
+
+
+def _first_from(switches: dict[int, Any], least: int) -> list[Any]:
+    return [on for level, on in sorted(switches.items()) if level >= least][:1]

@@ -1,0 +1,175 @@
+"""What binds: the slowest device of a group, the slowest pair of a hop, and what else these would cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.cost import PairCosts, bottleneck_matching
+from dtfm_lab.planning.path import EXACT_UP_TO, path_cost, shortest_path
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairReason:
+    """What two devices cost each other: a message each way."""
+
+    devices: tuple[str, str]
+    cost_s: float
+    latency_s: float
+    """of both ways; the rest is bandwidth"""
+
+    @property
+    def bandwidth_s(self) -> float:
+        return self.cost_s - self.latency_s
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "devices": list(self.devices),
+            "cost_s": self.cost_s,
+            "latency_s": self.latency_s,
+            "bandwidth_s": self.bandwidth_s,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupReason:
+    """What sets the synchronisation of one stage's group: its slowest device."""
+
+    stage: int
+    device: str
+    cost_s: float
+    latency_s: float
+    """of all of the device's messages; the rest is bandwidth"""
+    dearest: PairReason | None
+    """the device with the partner that it spends most on; None for a group of one"""
+
+    @property
+    def dearest_share(self) -> float:
+        """Of the group's cost."""
+        return self.dearest.cost_s / self.cost_s if self.dearest is not None and self.cost_s > 0 else 0.0
+
+    def summary(self) -> dict[str, Any]:
+        dearest = None if self.dearest is None else {**self.dearest.summary(), "share": self.dearest_share}
+        return {
+            "stage": self.stage,
+            "device": self.device,
+            "cost_s": self.cost_s,
+            "latency_s": self.latency_s,
+            "bandwidth_s": self.cost_s - self.latency_s,
+            "dearest": dearest,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class HopReason:
+    """What sets the hop from one stage to the next: its slowest pipeline."""
+
+    stage: int
+    """the earlier of the two"""
+    replica: int
+    """the pipeline whose pair is slowest"""
+    pair: PairReason
+    best_pairing_s: float
+    """this hop in the best pairing of the two groups"""
+    other_pairing_s: float | None
+    """this hop in the best pairing that keeps the slowest pair apart; None where there is none"""
+    other_order: tuple[int, ...] | None
+    """the best stage order in which the two groups are no neighbours; None below three stages"""
+    other_order_s: float | None
+    """the whole cost in that order, best paired"""
+
+    @property
+    def cost_s(self) -> float:
+        return self.pair.cost_s
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "stages": [self.stage, self.stage + 1],
+            "cost_s": self.cost_s,
+            "replica": self.replica,
+            "pair": self.pair.summary(),
+            "best_pairing_s": self.best_pairing_s,
+            "other_pairing_s": self.other_pairing_s,
+            "other_order": None if self.other_order is None else list(self.other_order),
+            "other_order_s": self.other_order_s,
+        }
+
+
+def group_reasons(plan: Plan, pair: PairCosts) -> tuple[GroupReason, ...]:
+    """By stage."""
+    both_ways_s = plan.topology.round_trip_s(0.0)
+    groups = plan.placement.devices
+    return tuple(_group(plan.topology, s, group, pair.group_s, both_ways_s) for s, group in enumerate(groups))
+
+
+def hop_reasons(plan: Plan, pair: PairCosts) -> tuple[HopReason, ...]:
+    """By earlier stage."""
+    both_ways_s = plan.topology.round_trip_s(0.0)
+    return tuple(_hop(plan, s, pair.hop_s, both_ways_s) for s in range(plan.job.n_stages - 1))
+
+
+def _group(
+    topology: Topology, stage: int, group: IntArray, group_s: FloatArray, both_ways_s: FloatArray
+) -> GroupReason:
+    within = group_s[np.ix_(group, group)]
+    slowest = int(within.sum(axis=1).argmax())
+    to_others = within[slowest].copy()
+    to_others[slowest] = -1.0  # of messages that cost nothing, the device itself would be the first
+    device, partner = int(group[slowest]), int(group[to_others.argmax()])
+    return GroupReason(
+        stage=stage,
+        device=topology.names[device],
+        cost_s=float(within[slowest].sum()),
+        latency_s=float(both_ways_s[device, group].sum()),
+        dearest=_pair(topology, device, partner, group_s, both_ways_s) if partner != device else None,
+    )
+
+
+def _hop(plan: Plan, stage: int, hop_s: FloatArray, both_ways_s: FloatArray) -> HopReason:
+    here, there = plan.placement.devices[stage], plan.placement.devices[stage + 1]
+    replica = int(hop_s[here, there].argmax())
+    apart = hop_s[np.ix_(here, there)]
+    never = float(apart.sum()) + 1.0
+    apart[replica, replica] = never
+    other_s, _ = bottleneck_matching(apart)
+    order = _order_without(plan.cost.weights_s, stage)
+    order_s = None if order is None else plan.cost.data_parallel_s + path_cost(plan.cost.weights_s, np.array(order))
+    return HopReason(
+        stage=stage,
+        replica=replica,
+        pair=_pair(plan.topology, int(here[replica]), int(there[replica]), hop_s, both_ways_s),
+        best_pairing_s=float(plan.cost.weights_s[stage, stage + 1]),
+        other_pairing_s=other_s if other_s < never else None,
+        other_order=order,
+        other_order_s=order_s,
+    )
+
+
+def _pair(topology: Topology, a: int, b: int, cost_s: FloatArray, both_ways_s: FloatArray) -> PairReason:
+    names = (topology.names[a], topology.names[b])
+    return PairReason(devices=names, cost_s=float(cost_s[a, b]), latency_s=float(both_ways_s[a, b]))
+
+
+def _order_without(weights: FloatArray, stage: int) -> tuple[int, ...] | None:
+    """The cheapest stage order in which ``stage`` and the next are no neighbours: exact up to 14 stages.
+
+    Above, the cheapest that reverses one run of stages.
+    """
+    n = len(weights)
+    if n < 3:
+        return None
+    if n > EXACT_UP_TO:
+        as_is = np.arange(n)
+        runs = [*((i, stage) for i in range(stage)), *((stage + 1, j) for j in range(stage + 2, n))]
+        orders = [np.concatenate([as_is[:i], as_is[i : j + 1][::-1], as_is[j + 1 :]]) for i, j in runs]
+        order = min(orders, key=lambda order: path_cost(weights, order))
+    else:
+        barred = weights.copy()
+        barred[stage, stage + 1] = barred[stage + 1, stage] = weights.sum() + 1.0
+        order = shortest_path(barred)
+    return tuple(int(s) for s in order)

@@ -1,0 +1,267 @@
+"""Two plans laid side by side: what moved, and what of the cost is the network's doing.
+
+Groups have no names and the order of stages has no direction: the same groups in reverse cost the same.
+So the stages of the two plans are first matched by the devices they share (an assignment that shares
+most; of equal ones, the one that keeps the positions best, forwards or backwards), and a device has
+moved only when its stage is matched to another. Pipelines are compared by their devices, read either way.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import linear_sum_assignment
+
+from dtfm_lab.domain.errors import JobError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.plan import CostBreakdown, Plan
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.planning.cost import price_placement
+from dtfm_lab.planning.evaluate import reshaped
+from dtfm_lab.planning.explain.sentences import counted, same
+from dtfm_lab.planning.explain.tables import plain_rows
+
+NAMED = 6
+"""devices told by name in a sentence; the table has all of them"""
+HAPPENED = {
+    "stays": "stay",
+    "moved": "changed stage",
+    "gone idle": "went idle",
+    "come in": "came in",
+    "idle": "stay idle",
+    "removed": "left the network",
+    "added": "joined the network",
+}
+"""what can happen to a device, and how a sentence tells it"""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Difference:
+    """What changed from one plan to another; devices are told apart by name."""
+
+    before: Plan
+    after: Plan
+
+    @cached_property
+    def matched_stages(self) -> dict[int, int]:
+        """Stage after -> stage before, of the stages that share a device."""
+        overlap = np.array([[len(set(a) & set(b)) for b in self.before.stages] for a in self.after.stages])
+        i, j = (np.arange(n) for n in overlap.shape)
+        tie = 1.0 / (2 * len(overlap) * max(overlap.shape))  # all of them together weigh less than one device
+        chosen: list[tuple[float, list[tuple[int, int]]]] = []
+        for position in (j, j[::-1]):
+            value = overlap - tie * np.abs(i[:, None] - position)
+            rows, columns = linear_sum_assignment(-value)
+            chosen.append((float(value[rows, columns].sum()), list(zip(rows.tolist(), columns.tolist(), strict=True))))
+        _, pairs = max(chosen, key=lambda choice: choice[0])
+        return {after: before for after, before in pairs if overlap[after, before]}
+
+    @cached_property
+    def devices(self) -> pd.DataFrame:
+        """One row a device of either network.
+
+        device, stage_before, stage_after (each plan's own number; missing where idle or absent), matched_stage
+        (that of the earlier plan which the later one's is matched to), change: stays, moved, gone idle,
+        come in, idle, removed, added.
+        """
+        before, after = _stage_of(self.before), _stage_of(self.after)
+        old, new = (dict.fromkeys(plan.topology.names) for plan in (self.before, self.after))
+        rows = []
+        for name in old | new:
+            was, now = before.get(name), after.get(name)
+            matched = None if now is None else self.matched_stages.get(now)
+            if name not in new:
+                change = "removed"
+            elif name not in old:
+                change = "added"
+            elif was is None or now is None:
+                change = "idle" if was == now else "come in" if was is None else "gone idle"
+            else:
+                change = "stays" if matched == was else "moved"
+            rows.append((name, was, now, matched, change))
+        frame = pd.DataFrame(rows, columns=["device", "stage_before", "stage_after", "matched_stage", "change"])
+        return frame.astype(dict.fromkeys(["stage_before", "stage_after", "matched_stage"], "Int64"))
+
+    @cached_property
+    def new_pipelines(self) -> list[list[str]]:
+        """Pipelines of the later plan that the earlier one does not have, read from either end."""
+        known = {tuple(line) for pipeline in self.before.pipelines for line in (pipeline, pipeline[::-1])}
+        return [pipeline for pipeline in self.after.pipelines if tuple(pipeline) not in known]
+
+    @property
+    def changed_links(self) -> int:
+        """Directed links between devices of both networks whose latency or bandwidth changed."""
+        old, new = self.before.topology, self.after.topology
+        there = set(new.names)
+        common = [name for name in old.names if name in there]
+        if not common:
+            return 0
+        old, new = old.subset(common), new.subset(common)
+        changed = (old.latency_s != new.latency_s) | (old.bandwidth_bytes_per_s != new.bandwidth_bytes_per_s)
+        return int(changed.sum())
+
+    @property
+    def same_messages(self) -> bool:
+        """Whether both jobs have one shape and price the same bytes."""
+        return _messages(self.before.job) == _messages(self.after.job)
+
+    @cached_property
+    def carried(self) -> CostBreakdown | None:
+        """The earlier placement on the later network, for the later job in the earlier shape.
+
+        Where that job does not allow the shape, for the earlier job; None where a device that it needs has
+        left. From before to carried, network and job changed; from carried to after, devices moved.
+        """
+        there = self.after.topology
+        try:
+            job = reshaped(self.after.job, self.before.job.n_stages, self.before.job.n_replicas)
+        except JobError:
+            job = self.before.job
+        if not set(there.names).issuperset(name for group in self.before.stages for name in group):
+            return None
+        grid = np.array([[there.index(name) for name in group] for group in self.before.stages])
+        return price_placement(there, job, grid)
+
+    @cached_property
+    def parts(self) -> pd.DataFrame:
+        """The cost by part: before_s, carried_s (see ``carried``), after_s, change_s.
+
+        Rows: data parallel; each hop between two groups, named by the stages of the earlier plan (``new`` for
+        one without a match); pipeline; total. A hop that a plan does not have is missing there.
+        """
+        ours = {frozenset((str(s), str(s + 1))): float(hop_s) for s, hop_s in enumerate(self.before.cost.hop_s)}
+        carried = None if self.carried is None else self.carried.hop_s
+        rows: dict[str, tuple[float | None, float | None, float | None]] = {}
+        rows["data parallel"] = self._row("data_parallel_s")
+        names = [self._name(stage) for stage in range(self.after.job.n_stages)]
+        later = {frozenset((names[s], names[s + 1])): float(hop_s) for s, hop_s in enumerate(self.after.cost.hop_s)}
+        for s, hop_s in enumerate(self.before.cost.hop_s):
+            key = frozenset((str(s), str(s + 1)))
+            moved_s = None if carried is None else float(carried[s])
+            rows[f"hop {s} - {s + 1}"] = (float(hop_s), moved_s, later.get(key))
+        for s, hop_s in enumerate(self.after.cost.hop_s):
+            if frozenset((names[s], names[s + 1])) not in ours:
+                rows[f"hop {names[s]} - {names[s + 1]}"] = (None, None, float(hop_s))
+        rows["pipeline"] = self._row("pipeline_s")
+        rows["total"] = self._row("total_s")
+        frame = pd.DataFrame.from_dict(rows, orient="index", columns=["before_s", "carried_s", "after_s"], dtype=float)
+        frame.index.name = "part"
+        frame["change_s"] = frame["after_s"] - frame["before_s"]
+        return frame
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table of ``devices``."""
+        return self.devices.copy()
+
+    @property
+    def text(self) -> str:
+        """A few sentences: what moved, what it cost."""
+        return "\n".join([self._told_devices(), *self._told_network(), *self._told_cost()])
+
+    def summary(self) -> dict[str, Any]:
+        """What ``dtfm-lab diff --json`` prints: plain types."""
+        return {
+            "text": self.text,
+            "cost_before_s": self.before.cost.total_s,
+            "cost_carried_s": None if self.carried is None else self.carried.total_s,
+            "cost_after_s": self.after.cost.total_s,
+            "changed_links": self.changed_links,
+            "same_messages": self.same_messages,
+            "matched_stages": {str(after): before for after, before in sorted(self.matched_stages.items())},
+            "new_pipelines": self.new_pipelines,
+            "changes": {change: self._named(change) for change in HAPPENED},
+            "devices": plain_rows(self.devices),
+            "parts": plain_rows(self.parts.reset_index()),
+        }
+
+    def _row(self, what: str) -> tuple[float, float | None, float]:
+        carried = None if self.carried is None else getattr(self.carried, what)
+        return getattr(self.before.cost, what), carried, getattr(self.after.cost, what)
+
+    def _name(self, stage: int) -> str:
+        """A stage of the later plan by its number in the earlier one."""
+        matched = self.matched_stages.get(stage)
+        return f"new {stage}" if matched is None else str(matched)
+
+    def _named(self, change: str) -> list[str]:
+        return [str(name) for name in self.devices.loc[self.devices["change"] == change, "device"]]
+
+    def _told_devices(self) -> str:
+        told = []
+        for change, verb in HAPPENED.items():
+            if change not in ("stays", "idle") and (names := self._named(change)):
+                more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+                told.append(f"{counted(len(names), 'device')} {verb} ({', '.join(names[:NAMED])}{more})")
+        n_new = len(self.new_pipelines)
+        pipelines = f"{n_new} of {counted(self.after.job.n_replicas, 'pipeline')} {'is' if n_new == 1 else 'are'} new"
+        sizes = [f"{plan.job.n_stages} x {plan.job.n_replicas}" for plan in (self.before, self.after)]
+        shape = "" if sizes[0] == sizes[1] else f"From {sizes[0]} to {sizes[1]}. "
+        reordered = not told and not n_new and self.before.stages != self.after.stages
+        none = "No device changed its stage" + " (the same stages in another order or numbering)" * reordered
+        return f"{shape}{'; '.join(told) or none}; {pipelines}."
+
+    def _told_network(self) -> list[str]:
+        told = []
+        if n_links := self.changed_links:
+            told.append(f"{counted(n_links, 'link')} of the network changed.")
+        if not self.same_messages:
+            told.append("The jobs differ in shape or in what they send.")
+        return [" ".join(told)] if told else []
+
+    def _told_cost(self) -> list[str]:
+        before, after = self.before.cost, self.after.cost
+        lines = [
+            f"The cost {_turned(before.total_s, after.total_s)}: "
+            f"data parallel {_turned(before.data_parallel_s, after.data_parallel_s)}, "
+            f"pipeline {_turned(before.pipeline_s, after.pipeline_s)}."
+        ]
+        if self.carried is None:
+            gone = sorted({name for group in self.before.stages for name in group} - set(self.after.topology.names))
+            return [*lines, f"What of it is the network's doing cannot be told: the earlier placement needs {gone[0]}."]
+        if not same(self.carried.total_s, before.total_s):
+            cause = "network" if self.same_messages else "network and job" if self._network_changed else "job"
+            lines.append(
+                f"The earlier placement, kept as it was, would cost {format_s(self.carried.total_s)} by now: the "
+                f"{cause} made {_change(self.carried.total_s - before.total_s)}, moving devices "
+                f"{_change(after.total_s - self.carried.total_s)}."
+            )
+        return lines
+
+    @property
+    def _network_changed(self) -> bool:
+        return self.before.topology.names != self.after.topology.names or self.changed_links > 0
+
+    def __repr__(self) -> str:
+        return f"<Difference of {self.before!r} and {self.after!r}>"
+
+    def _repr_html_(self) -> str:
+        sentences = "".join(f"<p>{html.escape(line)}</p>" for line in self.text.splitlines())
+        return sentences + str(self.parts.to_html())
+
+
+def diff(before: Plan, after: Plan) -> Difference:
+    """What changed between two plans, of any two jobs and networks; see Difference."""
+    return Difference(before, after)
+
+
+def _stage_of(plan: Plan) -> dict[str, int]:
+    return {name: stage for stage, group in enumerate(plan.stages) for name in group}
+
+
+def _messages(job: Job) -> tuple[float, ...]:
+    return job.n_stages, job.n_replicas, job.gradient_bytes, job.hop_bytes
+
+
+def _turned(before_s: float, after_s: float) -> str:
+    if same(before_s, after_s):
+        return f"stays at {format_s(after_s)}"
+    return f"{'rose' if after_s > before_s else 'fell'} from {format_s(before_s)} to {format_s(after_s)}"
+
+
+def _change(seconds: float) -> str:
+    return f"{format_s(abs(seconds))} {'more' if seconds >= 0 else 'less'}"

@@ -1,0 +1,172 @@
+"""What a plan is worth in a run: the same job on the same links, placed without thinking, predicted and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.plan import Plan, reduced
+from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.planning import evaluate
+from dtfm_lab.runtime.client import launch
+from dtfm_lab.runtime.client.proxy_model import NAME, why_not_trained
+from dtfm_lab.simulation import memory, simulate
+
+ORDERLESS = "1f1b"
+"""the schedule of one stage, where the order of passes changes nothing but memory"""
+COLUMNS = [
+    "placement",
+    "stages",
+    "replicas",
+    "sequences",
+    "cost_s",
+    "predicted_s",
+    "measured_s",
+    "error",
+    "ran",
+    "stand_in",
+    "lacks",
+    "reason",
+]
+
+COUNTS = dict.fromkeys(("stages", "replicas", "sequences"), "Int64")
+SECONDS = dict.fromkeys(("cost_s", "predicted_s", "measured_s", "error"), "float64")
+
+Placed = Callable[[Plan, int], Plan]
+"""(plan, seed) -> its job placed otherwise; raises LabError where it cannot be"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineRun:
+    """One placement, priced, predicted and measured."""
+
+    name: str
+    plan: Plan | None
+    """None where there is no such placement"""
+    predicted: Trace | None
+    """from the profile taken before the run"""
+    measured: Trace | None
+    lacks: str
+    """memory, on the devices as drawn: who needs how much and has how much; empty where all have enough"""
+    reason: str
+    """why there is no placement, or nothing measured; empty where there is"""
+    number: int
+    """from 1"""
+    total: int
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """Of the table: shape and sequences are those that ran, the cost that of the whole placement."""
+        ran = None if self.measured is None else self.measured.context
+        running = self.plan if ran is None or self.plan is None else reduced(self.plan, ran.rehearsed)
+        predicted_s = None if self.predicted is None else self.predicted.iteration_s
+        measured_s = None if self.measured is None else self.measured.iteration_s
+        return {
+            "placement": self.name,
+            "stages": None if running is None else running.job.n_stages,
+            "replicas": None if running is None else running.job.n_replicas,
+            "sequences": None if running is None else running.job.global_batch,
+            "cost_s": None if self.plan is None else self.plan.cost.total_s,
+            "predicted_s": predicted_s,
+            "measured_s": measured_s,
+            "error": None if predicted_s is None or not measured_s else predicted_s / measured_s - 1,
+            "ran": "" if ran is None else "all of it" if ran.rehearsed is None else ran.rehearsed.sentence,
+            "stand_in": "" if ran is None else ran.stand_in,
+            "lacks": self.lacks,
+            "reason": self.reason,
+        }
+
+
+def baseline_table(rows: Iterable[BaselineRun]) -> pd.DataFrame:
+    """One row a placement, in the order in which they ran."""
+    return pd.DataFrame([row.row for row in rows], columns=COLUMNS).astype(COUNTS | SECONDS)
+
+
+def baseline_runs(
+    plan: Plan, schedule: str | Schedule | None = None, *, seed: int = 0, **options: Any
+) -> Iterator[BaselineRun]:
+    """The plan itself, then each of ``BASELINES``, one after the other.
+
+    Parameters
+    ----------
+    seed
+        Of the random placement, and of parameters and batches.
+    options
+        As ``launch.start`` takes them, alike for all. Where one of them needs a model to stand in, all train it.
+
+    Raises what ``launch.start`` raises for the plan itself; of the others that is their ``reason``.
+    """
+    placed: list[tuple[str, Plan | LabError]] = [("this plan", plan)]
+    for name, place in BASELINES.items():
+        try:
+            placed.append((name, place(plan, launch.whole_number("seed", seed))))
+        except LabError as error:
+            placed.append((name, error))
+    if options.get("stand_in") is None:
+        parts = [launch.what_runs(each, options.get("workers"))[0] for _, each in placed if isinstance(each, Plan)]
+        options["stand_in"] = NAME if any(why_not_trained(part.job) for part in parts) else None
+    for number, (name, found) in enumerate(placed, start=1):
+        of = {"name": name, "number": number, "total": len(placed)}
+        if isinstance(found, LabError):
+            yield BaselineRun(**of, plan=None, predicted=None, measured=None, lacks="", reason=str(found))
+            continue
+        under = ORDERLESS if found.job.n_stages == 1 else schedule
+        predicted, measured, lacks, reason = None, None, "", ""
+        try:
+            needs = memory(found, under)
+            lacks = "" if needs.fits else needs.sentence
+            measured = launch.start(found, under, seed=seed, **options).wait()
+            predicted = simulate(found, like=measured)
+        except LabError as error:
+            if found is plan:
+                raise
+            reason = str(error)
+        yield BaselineRun(**of, plan=found, predicted=predicted, measured=measured, lacks=lacks, reason=reason)
+
+
+def _random(plan: Plan, seed: int) -> Plan:
+    """Every rank on a device drawn at random."""
+    drawn = np.random.default_rng(seed).permutation(len(plan.topology))
+    return _by_rank(plan, drawn[: plan.job.n_tasklets].tolist())
+
+
+def _in_file_order(plan: Plan, seed: int) -> Plan:
+    """Pipeline after pipeline, along the network's list of devices."""
+    return _by_rank(plan, list(range(plan.job.n_tasklets)))
+
+
+def _data_parallel(plan: Plan, seed: int) -> Plan:
+    """The whole model on as many of the plan's devices as its batch can be shared out to."""
+    job = plan.job
+    used = np.sort(plan.placement.devices, axis=None).tolist()
+    n_shares = job.global_batch // job.microbatch
+    n_replicas = max((n for n in range(1, len(used) + 1) if n_shares % n == 0), default=1)
+    if n_replicas == 1:
+        raise LabError(
+            f"job {job.name}: its micro-batches, {n_shares} in all, cannot be shared out evenly to 2 of {len(used)} "
+            f"devices or more; wanted another batch"
+        )
+    whole = job.with_fields(n_stages=1, n_replicas=n_replicas)
+    if job.given_gradient_bytes is not None:
+        whole = replace(whole, given_gradient_bytes=job.given_gradient_bytes * job.n_stages)
+    return evaluate(plan.topology, whole, stages=[used[:n_replicas]])
+
+
+BASELINES: dict[str, Placed] = {
+    "random placement": _random,
+    "file order": _in_file_order,
+    "data parallel only": _data_parallel,
+}
+
+
+def _by_rank(plan: Plan, device_of: list[int]) -> Plan:
+    ranks: list[int | None] = [None] * len(plan.topology)
+    for rank, device in enumerate(device_of):
+        ranks[device] = rank
+    return evaluate(plan.topology, plan.job, rank_map=ranks)

@@ -1,0 +1,68 @@
+"""Asks a process with torch to write, so that the kernel loads none."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+from numbers import Integral
+
+from dtfm_lab.domain.errors import LabError, MissingExtra, RunError
+from dtfm_lab.domain.network import as_number, shortened
+from dtfm_lab.runtime.protocol.checkpoint_folders import describe
+
+MOST_BYTES = 100_000
+
+
+def write(
+    checkpoint: str | os.PathLike[str], prompt: str = "", n_bytes: int = 200, *, seed: int = 0, temperature: float = 0.8
+) -> str:
+    """What the model of a checkpoint writes after a prompt; of a folder of several, that of most iterations.
+
+    Parameters
+    ----------
+    temperature
+        1: as likely as the model holds each byte to be; below, the likelier ones more often; 0: always the likeliest.
+
+    Raises
+    ------
+    FileError
+        No whole checkpoint is there.
+    LabError
+        A count, seed or temperature that is none.
+    MissingExtra
+        torch is not installed.
+    """
+    if not isinstance(checkpoint, str | os.PathLike):
+        raise LabError(f"checkpoint is {shortened(checkpoint)}; wanted a folder's path")
+    describe(checkpoint)
+    if not isinstance(prompt, str):
+        raise LabError(f"prompt is {shortened(prompt)}; wanted text")
+    for what, count, least, most in (("n_bytes", n_bytes, 1, MOST_BYTES), ("seed", seed, 0, 2**63 - 1)):
+        if not isinstance(count, Integral) or isinstance(count, bool) or not least <= count <= most:
+            raise LabError(f"{what} is {shortened(count)}; wanted a whole number from {least} to {most}")
+    heat = as_number(temperature)
+    if heat is None or not 0 <= heat < math.inf:
+        raise LabError(f"temperature is {shortened(temperature)}; wanted 0 or more")
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtra("writing needs torch, which is not installed: pip install 'dtfm_lab[train]'")
+    order = {
+        "folder": os.fspath(checkpoint),
+        "prompt": prompt,
+        "n_bytes": int(n_bytes),
+        "seed": int(seed),
+        "temperature": heat,
+    }
+    command = [sys.executable, "-m", "dtfm_lab.runtime.worker.generation"]
+    done = subprocess.run(command, input=json.dumps(order) + "\n", capture_output=True, text=True, check=False)
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        last = (done.stderr.strip().splitlines() or ["without a word"])[-1]
+        raise RunError(f"the writing process ended with status {done.returncode}: {last}") from None
+    if "error" in answer:
+        raise LabError(answer["error"])
+    return str(answer["text"])

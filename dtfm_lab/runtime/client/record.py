@@ -1,0 +1,181 @@
+"""What a run has told so far: its events, taken in one by one, and the Trace that they make."""
+
+from __future__ import annotations
+
+import platform
+import threading
+from collections import defaultdict
+from importlib.metadata import version
+from typing import Any
+
+from dtfm_lab.domain.errors import RunError
+from dtfm_lab.domain.schedule import LANE, Action, Kind, Lane
+from dtfm_lab.domain.trace import ComputeTime, Fault, RunContext, Span, Trace
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.simulation.observed import with_waits
+from dtfm_lab.simulation.simulate import what_runs
+
+LAST_EVENTS = ("done", "failed", "stopped")
+
+Event = dict[str, Any]
+
+
+class Record:
+    """Grows event by event on one thread, may be read from any."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self.spec = spec
+        self.status = "starting"
+        """starting, profiling, running, then done, failed or stopped"""
+        self.losses: list[float] = []
+        """of the iterations from ``spec.first_iteration`` on"""
+        self.late_messages = self.overruns = 0
+        self.time_scale = 1.0
+        self.stretched = 0
+        self.error: str | None = None
+        self.profile: tuple[ComputeTime, ...] = ()
+        self.parameter_digests: dict[tuple[int, int], str] = {}
+        """(position in the pipeline, replica) -> SHA-256 of the parameters that this device has trained"""
+        self.faults: tuple[Fault, ...] = ()
+        """losses of workers that the run survived"""
+        self.held_out: tuple[tuple[int, float], ...] = ()
+        """(iterations done, mean loss on text that is never trained on)"""
+        self.unigram_entropy: float | None = None
+        """nats a byte of that text, each byte drawn by its frequency alone"""
+        self.checkpoints: tuple[tuple[int, str], ...] = ()
+        """(iterations done, folder) of what was written; of automatic ones only the last are kept on disk"""
+        self.text: str | None = None
+        """what the trained model wrote after ``prompt``"""
+        self.prompt = ""
+        self.conditions: dict[str, str] = {}
+        """of the devices that are not as they were: lost, back, paused, 2 x slower"""
+        self.slowdowns: dict[str, float] = {}
+        """how many times slower devices were made; a replacement is as slow"""
+        self._spans: dict[int, list[Span]] = defaultdict(list)
+        self._torch = ""
+        self._lock = threading.RLock()
+
+    @property
+    def running(self) -> bool:
+        return self.status not in LAST_EVENTS
+
+    @property
+    def ranks(self) -> dict[str, int]:
+        """Of each device that runs, by name."""
+        return {self.spec.device_name(s, r): self.spec.rank(s, r) for s, r in self.spec.workers}
+
+    def spans_of(self, iteration: int) -> list[Span]:
+        """What has been measured of one iteration, whole or not."""
+        with self._lock:
+            return list(self._spans.get(iteration, []))
+
+    @property
+    def last_whole(self) -> int:
+        """Number of the last whole iteration, one less than the first where there is none."""
+        return self.spec.first_iteration + len(self.losses) - 1
+
+    def busy(self) -> dict[str, float]:
+        """Of the last whole iteration, each device's share of the time spent computing."""
+        with self._lock:
+            spans = self._spans.get(self.last_whole, [])
+            computing_s: dict[str, float] = dict.fromkeys(self.ranks, 0.0) if spans else {}
+            for span in spans:
+                if LANE[span.action.kind] is Lane.COMPUTE:
+                    computing_s[self.spec.device_name(span.action.stage, span.replica)] += span.end_s - span.start_s
+        whole_s = max((span.end_s for span in spans), default=0.0)
+        return {name: seconds / whole_s if whole_s else 0.0 for name, seconds in computing_s.items()}
+
+    def trace(self) -> Trace:
+        """What was measured so far, whole iterations only.
+
+        Raises RunError where the run failed, or where there is no whole iteration.
+        """
+        if self.error is not None:
+            raise RunError(self.error)
+        with self._lock:
+            context = self.context()
+            spans = [s for i in range(self.spec.first_iteration, self.last_whole + 1) for s in self._spans[i]]
+        if not spans:
+            raise RunError("the run was stopped before its first iteration was whole")
+        return with_waits(Trace.from_spans(context, spans), self.spec.plan, self.spec.built)
+
+    def context(self) -> RunContext:
+        """What is known by now: after the profile event enough to predict what is being measured."""
+        plan, spec = self.spec.plan, self.spec
+        return RunContext(
+            source="measured",
+            clock=spec.clock,  # type: ignore[arg-type]  # checked by start()
+            schedule=spec.schedule,
+            links="real" if spec.clock == "real" else "emulated",
+            **what_runs(plan, spec.built),
+            queueing=spec.queueing,
+            rehearsed=spec.rehearsed,
+            stand_in="" if spec.stand_in is None else spec.stand_in.name,
+            runs_on=spec.runs_on,
+            time_scale=self.time_scale,
+            stretched=self.stretched,
+            profile=self.profile,
+            losses=tuple(self.losses),
+            late_messages=self.late_messages,
+            overruns=self.overruns,
+            faults=self.faults,
+            held_out=self.held_out,
+            unigram_entropy=self.unigram_entropy,
+            versions={
+                "dtfm_lab": version("dtfm_lab"),
+                "python": platform.python_version(),
+                "torch": self._torch,
+            },
+        )
+
+    def absorb(self, event: Event) -> None:
+        """Take in one event; unknown ones change nothing."""
+        with self._lock:
+            match event["event"]:
+                case "ready":
+                    self.status, self._torch = "profiling", event["torch"]
+                case "profile":
+                    self.status, self.time_scale = "running", event["time_scale"]
+                    self.stretched = event["stretched"]
+                    self.profile = tuple(ComputeTime(s, r, Kind(k), t) for s, r, k, t in event["rows"])
+                case "spans":
+                    for iteration, replica, action, start_s, end_s in event["rows"]:
+                        stage, kind, microbatch, peer = action
+                        span = Span(iteration, replica, Action(stage, Kind(kind), microbatch, peer), start_s, end_s)
+                        self._spans[iteration].append(span)
+                case "iteration":
+                    self.losses.append(event["loss"])
+                    self.late_messages, self.overruns = event["late_messages"], event["overruns"]
+                case "lost":
+                    self.conditions[event["device"]] = "lost"
+                case "recovered":
+                    self._go_back(event)
+                case "held_out":
+                    self.held_out += ((event["iteration"], event["loss"]),)
+                    self.unigram_entropy = event["unigram_entropy"]
+                case "checkpoint":
+                    self.checkpoints += ((event["iteration"], event["folder"]),)
+                case "text":
+                    self.prompt, self.text = event.get("prompt", ""), event.get("text")
+                case "parameters":
+                    self.parameter_digests[event["stage"], event["replica"]] = event["sha256"]
+                case "failed":
+                    self.error = event["message"]
+            if event["event"] in LAST_EVENTS:
+                self.status = event["event"]
+
+    def _go_back(self, event: Event) -> None:
+        """An iteration and all after it will be done anew: what they told is void."""
+        again = event["iteration"]
+        self.conditions[event["device"]] = slower(self.slowdowns.get(event["device"], 1.0)) or "back"
+        self.faults += (Fault(again, event["device"], event["how"], event["state_from"], event["lost_s"]),)
+        del self.losses[max(0, again - self.spec.first_iteration) :]
+        for iteration in [i for i in self._spans if i >= again]:
+            del self._spans[iteration]
+        self.checkpoints = tuple((done, folder) for done, folder in self.checkpoints if done <= again)
+        self.held_out = tuple((done, loss) for done, loss in self.held_out if done <= again)
+
+
+def slower(times: float) -> str:
+    """``2 x slower``; empty where it is as fast as ever."""
+    return f"{times:.3g} x slower" if times > 1 else ""

@@ -1,0 +1,50 @@
+"""An iteration of the virtual clock played again, on links whose order no worker can know while it computes.
+
+Where messages queue at the receiver's card, when one arrives depends on what everybody else sends, and when. On the
+virtual clock nothing else does: its time is a function of the CPU seconds of the computations. So workers measure
+those, each message taking whatever time, and what they measured is then played event by event. No torch in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.schedule import Action
+from dtfm_lab.domain.trace import ComputeTime
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.simulation.engine import Scene
+from dtfm_lab.simulation.kernels.events import COMPUTATION
+from dtfm_lab.simulation.structure import structure
+
+Row = list[Any]
+"""of a spans event: iteration, replica, [stage, kind, microbatch, peer], start_s, end_s"""
+
+
+def replayed(spec: RunSpec, iteration: int, rows: Iterable[Row]) -> list[Row]:
+    """The spans of a whole iteration on the links of the run, given those that all workers reported.
+
+    Of ``rows``, computations count as long as they took; when they took place, and all messages, is forgotten.
+    """
+    scene = _scene(spec, spec.synchronises(iteration))
+    whole = scene.structure
+    took_s = {(replica, Action(*action)): end_s - start_s for _, replica, action, start_s, end_s in rows}
+    compute_s = np.zeros(len(whole))
+    for node in np.flatnonzero(whole.role == COMPUTATION).tolist():
+        compute_s[node] = took_s[int(whole.replica[node]), whole.actions[whole.action[node]]]
+    played = replace(scene, compute_s=compute_s).play(spec.links)
+    columns = (whole.replica, whole.action, played.start_s, played.end_s)
+    return [
+        [iteration, replica, list(whole.actions[action]), start_s, end_s]
+        for replica, action, start_s, end_s in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+
+
+@lru_cache(maxsize=2)
+def _scene(spec: RunSpec, synchronises: bool) -> Scene:
+    programs = spec.programs(synchronise=synchronises)
+    return Scene.of(spec.plan, programs, [ComputeTime(*work, 0.0) for work in structure(programs).works])

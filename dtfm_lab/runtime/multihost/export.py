@@ -1,0 +1,179 @@
+"""A run folder: all that real hosts need to play a plan, each with its own line to start; no torch in here.
+
+::
+
+    run/
+      README.md         what to do, in order
+      spec.json         the run, as the crew takes it, with what its processes know each other by: not for strangers
+      plan.json         the plan in it
+      text.txt          what is trained on, where the run brings its own
+      run.json          which process is which worker, and where the crew is reached
+      ranks.csv         the same for people: torchrun's rank, worker, host, device, stages, replica
+      hosts.yaml        who runs what; edit it and export again with --hosts
+      hosts/NAME/       run.sh (torchrun's line), shape.sh and unshape.sh (tc)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.domain.network import Links
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.files import save_plan
+from dtfm_lab.files.reading import Section, parse, read_mapping, read_text, require_version, write_text
+from dtfm_lab.runtime.client.proxy_model import RUN_DTYPES, stand_in_for, why_not_built
+from dtfm_lab.runtime.client.run_options import check_job, whole_number
+from dtfm_lab.runtime.client.run_options import path as absolute
+from dtfm_lab.runtime.multihost.hosts import Host, hosts_file
+from dtfm_lab.runtime.multihost.instructions import ranks_table, readme, run_script
+from dtfm_lab.runtime.multihost.traffic_shaping import shape_script, shaped_ways, unshape_script
+from dtfm_lab.runtime.protocol.corpus import Corpus
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.simulation import build
+from dtfm_lab.simulation.durations import analytic
+from dtfm_lab.simulation.engine import play
+
+MASTER_PORT = 29400
+"""where torchrun's own processes meet; the crew listens at the next one"""
+
+
+class RunFile(Section):
+    """run.json"""
+
+    dtfm_run: int
+    workers: list[int]
+    """rank of the run by torchrun's rank"""
+    crew_address: str
+    crew_port: int
+    hosts: list[dict[str, Any]]
+    """for people: name, address and ranks of the run"""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A folder as ``export`` wrote it."""
+
+    path: Path
+    spec: RunSpec
+    workers: tuple[int, ...]
+    """rank of the run by torchrun's rank"""
+    crew_address: str
+    crew_port: int
+
+
+def spec_for(
+    plan: Plan,
+    schedule: str | Schedule | None = None,
+    *,
+    iterations: int = 5,
+    clock: str = "real",
+    seed: int = 0,
+    text: str | os.PathLike[str] | None = None,
+) -> RunSpec:
+    """What hosts are to run; a model that workers cannot train is stood in for, as in a run at home.
+
+    Raises a LabError of one line where they could not run it, but for memory: that of this machine says nothing.
+    """
+    job = plan.job
+    cannot = why_not_built(job.modelled()) or job.dtype not in RUN_DTYPES
+    links = Links.free(len(plan.topology)) if clock == "real" else Links.of(plan.topology)
+    built = build(plan, job.schedule if schedule is None else schedule, links=links)
+    spec = RunSpec(
+        plan=plan,
+        schedule=built.name,
+        orders=built.orders,
+        iterations=whole_number("iterations", iterations, least=1),
+        clock=clock,
+        seed=whole_number("seed", seed),
+        text=absolute("text", text),
+        stand_in=stand_in_for(job) if cannot else None,
+    )
+    check_job(spec)
+    Corpus.of(text, spec.trained.modelled().seq_len)  # refuses what cannot be trained on
+    play(plan, built, analytic(plan, spec.programs(synchronise=True)), spec.links)  # or workers would hang
+    return spec
+
+
+def export(
+    spec: RunSpec, folder: str | os.PathLike[str], hosts: Sequence[Host], *, master_port: int = MASTER_PORT
+) -> Path:
+    """Write the run folder; an earlier one is overwritten, anything else is not.
+
+    Raises LabError: a folder that holds something else, or that cannot be written; a port out of range.
+    """
+    if not 0 < master_port < 65535:
+        raise LabError(f"master port is {master_port}; wanted 1 to 65534")
+    folder = _made(Path(folder))
+    text = spec.text
+    if text is not None:
+        _copied(Path(text), folder / "text.txt")
+        spec = replace(spec, text="text.txt")
+    (folder / "spec.json").touch(mode=0o600)
+    write_text(folder / "spec.json", spec.to_line()).chmod(0o600)
+    save_plan(spec.plan, folder / "plan.json")
+    write_text(folder / "hosts.yaml", hosts_file(hosts, spec))
+    write_text(folder / "ranks.csv", ranks_table(spec, hosts))
+    run = {
+        "dtfm_run": 1,
+        "workers": [rank for host in hosts for rank in host.workers],
+        "crew_address": hosts[0].address,
+        "crew_port": master_port + 1,
+        "hosts": [{"name": host.name, "address": host.address, "workers": list(host.workers)} for host in hosts],
+    }
+    write_text(folder / "run.json", json.dumps(run, indent=1) + "\n")
+    for node_rank, host in enumerate(hosts):
+        ways = shaped_ways(spec, hosts, host)
+        own = folder / "hosts" / host.name
+        own.mkdir(parents=True, exist_ok=True)
+        scripts = {
+            "run.sh": run_script(spec, hosts, node_rank, master_port),
+            "shape.sh": shape_script(host, ways),
+            "unshape.sh": unshape_script(host, ways),
+        }
+        for name, script in scripts.items():
+            write_text(own / name, script).chmod(0o755)
+    write_text(folder / "README.md", readme(spec, hosts, master_port))
+    return folder
+
+
+def load_run_folder(path: str | os.PathLike[str]) -> RunFolder:
+    """What ``export`` wrote, paths in the spec made those of this host. Raises LabError."""
+    folder = Path(path).resolve()
+    where = f"{folder.name}/run.json"
+    data = read_mapping(folder / "run.json")
+    require_version(data, "dtfm_run", where)
+    file = parse(RunFile, data, where)
+    spec = RunSpec.from_line(read_text(folder / "spec.json"))
+    if spec.text is not None:
+        spec = replace(spec, text=os.fspath(folder / spec.text))
+    if sorted(file.workers) != list(range(len(spec.workers))):
+        raise FileError(f"{where}: workers are {file.workers}; wanted each of 0 to {len(spec.workers) - 1} once")
+    return RunFolder(folder, spec, tuple(file.workers), file.crew_address, file.crew_port)
+
+
+def _made(folder: Path) -> Path:
+    try:
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / "run.json").is_file():
+            raise FileError(f"{folder}: is a folder of something else; wanted a new one, or an earlier run folder")
+        if (folder / "hosts").is_dir():
+            shutil.rmtree(folder / "hosts")
+        (folder / "text.txt").unlink(missing_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{folder}: cannot be written: {error.strerror or error}") from None
+    return folder
+
+
+def _copied(source: Path, target: Path) -> None:
+    try:
+        shutil.copyfile(source, target)
+    except OSError as error:
+        raise FileError(f"text {source}: cannot be copied: {error.strerror or error}") from None

@@ -1,0 +1,107 @@
+"""A file of bytes to train on, and the end of it to be judged by; mapped, never read as a whole, and without torch."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.units import IntArray
+
+SHIPPED = Path(__file__).parents[1] / "text.txt"
+"""Jane Austen, Pride and Prejudice (1813), chapters 1 to 12; in the public domain"""
+HELD_OUT_PART = 10
+"""one byte in so many, the last ones, is never trained on"""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The training text and the held-out text: the last tenth, and at least one sequence.
+
+    A sequence is ``seq_len`` bytes and the byte after them. Raises FileError where there is no file to be read, or
+    one too short for a sequence of either kind.
+    """
+
+    path: Path
+    seq_len: int
+
+    def __post_init__(self) -> None:
+        path = self.path
+        try:
+            if path.is_dir():
+                raise FileError(f"text {path}: is a directory; wanted a file")
+            if path.exists() and not path.is_file():
+                raise FileError(f"text {path}: is no ordinary file; wanted one, of any bytes")
+            with path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+        except FileNotFoundError:
+            raise FileError(f"text {path}: no such file") from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise FileError(f"text {path}: cannot be read: {reason}") from None
+        if size < (least := 2 * (self.seq_len + 1)):
+            raise FileError(
+                f"text {path}: has {size} bytes; wanted at least {least}: {self.seq_len} and the next one to train "
+                f"on, and as many that are held out"
+            )
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str] | None, seq_len: int) -> Corpus:
+        """The text at this path; None: the one that comes with the lab."""
+        return cls(SHIPPED if path is None else Path(path), seq_len)
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def opened(self) -> Corpus:
+        """This, its bytes mapped: those that are there now, even if the name is given to other ones later."""
+        assert len(self._bytes)
+        return self
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all bytes; takes about a second a gigabyte."""
+        return hashlib.sha256(self._bytes).hexdigest()
+
+    @cached_property
+    def training(self) -> NDArray[np.uint8]:
+        return self._bytes[: self._cut]
+
+    @cached_property
+    def held_out(self) -> NDArray[np.uint8]:
+        return self._bytes[self._cut :]
+
+    def held_out_starts(self, n_sequences: int) -> IntArray:
+        """(n,) where sequences of the held-out text begin, evenly spread over all of it."""
+        last = len(self.held_out) - self.seq_len - 1
+        return np.linspace(0, last, n_sequences).astype(np.int64)
+
+    def unigram_entropy(self, n_sequences: int) -> float:
+        """Nats a byte of the held-out bytes that a model is asked to foretell, by their own frequencies.
+
+        No fixed distribution over bytes does better on them, not even one chosen in hindsight: a model whose loss on
+        the same sequences is below it uses what came before.
+        """
+        targets = self.windows(self.held_out, self.held_out_starts(n_sequences))[:, 1:]
+        counts = np.bincount(targets.reshape(-1))
+        shares = counts[counts > 0] / counts.sum()
+        return float(-(shares * np.log(shares)).sum())
+
+    def windows(self, part: NDArray[np.uint8], starts: IntArray) -> NDArray[np.uint8]:
+        """(n, seq_len + 1) bytes of a part, a copy."""
+        return np.asarray(part[starts[:, None] + np.arange(self.seq_len + 1)])
+
+    @cached_property
+    def _bytes(self) -> NDArray[np.uint8]:
+        return np.memmap(self.path, dtype=np.uint8, mode="r")
+
+    @property
+    def _cut(self) -> int:
+        return len(self._bytes) - max(len(self._bytes) // HELD_OUT_PART, self.seq_len + 1)

@@ -1,0 +1,197 @@
+"""Interpreter 2: play a schedule on a real worker with torch. When each row starts and ends: domain.schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from dtfm_lab.domain.job import message_bytes
+from dtfm_lab.domain.network import Passage
+from dtfm_lab.domain.schedule import ACROSS_STAGES, COMPUTE, PASSES, RECEIVES, Action, Kind, Step
+from dtfm_lab.domain.trace import Span
+from dtfm_lab.runtime.protocol.profile import ComputeLog
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.worker.autograd_stage import Batch
+from dtfm_lab.runtime.worker.clocks import Clock, RealClock
+from dtfm_lab.runtime.worker.codec import Codec
+from dtfm_lab.runtime.worker.device_math import DeviceMath
+from dtfm_lab.runtime.worker.processors import CpuProcessor, Processor
+from dtfm_lab.runtime.worker.stages import DTYPES
+from dtfm_lab.runtime.worker.transport import Transport
+
+AT_ONCE = Passage(0.0, 0.0, 0.0)
+
+
+class Executor:
+    """Plays one worker's program, iteration by iteration, and reports a span for every action."""
+
+    slowdown = 1.0
+    """how many times slower than it is this device counts; set from another thread"""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        position: int,
+        replica: int,
+        math: DeviceMath,
+        transport: Transport,
+        clock: Clock,
+        drawn_s: dict[tuple[int, Kind], float],
+        report: Callable[[Span], None],
+        log: ComputeLog,
+        processor: Processor | None = None,
+    ) -> None:
+        job = spec.plan.job
+        self._processor = CpuProcessor() if processor is None else processor
+        self._spec, self._replica = spec, replica
+        alone, together = (spec.programs(synchronise=which).of(position, replica) for which in (False, True))
+        self._programs = alone, together
+        self._sends_itself_nothing = spec.built.n_devices == 1
+        self._math, self._transport, self._clock = math, transport, clock
+        self._drawn_s, self._report, self._log = drawn_s, report, log
+        self._links = spec.links.outgoing(spec.device(position, replica))
+        self._codec = Codec(job.compression if job.codes_activations else "none", DTYPES[spec.trained.dtype])
+
+    def iteration(self, iteration: int, batch: Batch, began_monotonic_s: float) -> float:
+        """Run it; returns this replica's mean loss (0 except where the last stage is)."""
+        synchronises = self._spec.synchronises(iteration)
+        self._iteration, self._batch = iteration, batch
+        self._program = self._programs[synchronises]
+        self._ends_s = [0.0] * len(self._program)
+        self._arrived: dict[Action, torch.Tensor] = {}
+        self._results: dict[Action, torch.Tensor] = {}
+        self._links.reset()
+        self._math.begin(synchronises=synchronises)
+        self._clock.start_iteration(began_monotonic_s)
+        for at, step in enumerate(self._program):
+            if step.action.kind in COMPUTE:
+                self._compute(at, step)
+            elif step.action.kind in RECEIVES:
+                self._receive(at, step.action)
+            else:
+                self._send(at, step)
+        self._transport.flush()
+        return self._math.loss
+
+    def joins(self, transport: Transport) -> None:
+        """Go on over other connections."""
+        self._transport = transport
+
+    def evaluate(self, number: int, batch: Batch) -> float:
+        """The forwards alone, kept and timed by nobody; this replica's mean loss (0 except where the last stage is).
+
+        ``number``: of this evaluation, which no iteration has.
+        """
+        self._iteration, self._batch = number, batch
+        self._program = self._programs[False]
+        self._arrived, self._results = {}, {}
+        for step in self._program:
+            action = step.action
+            if action.kind is Kind.FORWARD:
+                result = self._math.evaluate(action, self._received(step), batch)
+                self._keep_result(action, result)
+            elif action.kind is Kind.RECV_F:
+                self._arrived[action] = self._transport.receive(number, action).payload
+            elif action.kind is Kind.SEND_F:
+                to = self._spec.rank(*action.other_end(self._replica, self._spec.plan.job.n_replicas))
+                content = self._content(step)
+                self._transport.send(to, number, action.counterpart(), content, lambda: AT_ONCE, lambda _: None)
+        self._transport.flush()
+        return self._math.loss
+
+    def _compute(self, at: int, step: Step) -> None:
+        action = step.action
+        start_s = self._clock.begin(self._ready_s(step))
+        wall_s, busy_s = self._processor.timed(lambda: self._work(at, step))
+        self._log.add(action.stage, action.kind, busy_s, wall_s)
+        drawn_s = self._drawn_s.get((action.stage, action.kind), busy_s)
+        if (slower := self.slowdown) != 1.0:
+            busy_s, drawn_s = busy_s * slower, drawn_s * slower
+            if isinstance(self._clock, RealClock):
+                self._clock.linger(wall_s * (slower - 1.0))
+        end_s = self._clock.finish(start_s, busy_s, drawn_s)
+        self._note(at, action, start_s, end_s)
+
+    def _work(self, at: int, step: Step) -> None:
+        match step.action.kind:
+            case Kind.PACK:
+                self._math.averaging.pack(at)
+            case Kind.REDUCE:
+                self._math.reduce(at, sums=any(a.kind is Kind.RECV_G for a in self._needed(step)))
+            case Kind.STEP:
+                self._math.step()
+            case _:
+                self._pass(step)
+
+    def _pass(self, step: Step) -> None:
+        """A forward or backward, the coding of its messages included."""
+        result = self._math.pass_through(step.action, self._received(step), self._batch)
+        self._keep_result(step.action, result)
+
+    def _received(self, step: Step) -> torch.Tensor | None:
+        """What the stage before or after has for this pass."""
+        received = None
+        for action in self._needed(step):
+            if action.kind in RECEIVES:
+                received = self._codec.decode(self._arrived.pop(action))
+            elif action.stage != step.action.stage:
+                received = self._results.pop(action)
+        return received
+
+    def _keep_result(self, action: Action, result: torch.Tensor | None) -> None:
+        if result is not None:
+            self._results[action] = result if self._sends_itself_nothing else self._codec.encode(result)
+
+    def _receive(self, at: int, action: Action) -> None:
+        message = self._transport.receive(self._iteration, action)
+        if action.kind in ACROSS_STAGES:
+            self._arrived[action] = message.payload
+        else:
+            self._math.receive(action, message.payload)
+        arrived_s = self._clock.arrive(message.passage.delivered_s, message.arrived_monotonic_s)
+        self._note(at, action, min(message.passage.first_byte_s, arrived_s), arrived_s)
+
+    def _send(self, at: int, step: Step) -> None:
+        action = step.action
+        content = self._content(step)
+        to = action.other_end(self._replica, self._spec.plan.job.n_replicas)
+        to_rank, there = self._spec.rank(*to), action.counterpart()
+        clock = self._clock
+        if isinstance(clock, RealClock):
+
+            def stamp() -> Passage:
+                now_s = clock.elapsed_s()
+                return Passage(now_s, now_s, 0.0)
+
+            def sent(passage: Passage) -> None:
+                self._note(at, action, passage.start_s, clock.elapsed_s())
+
+            self._transport.send(to_rank, self._iteration, there, content, stamp, sent)
+            return
+        passage = self._links.carry(
+            self._spec.device(*to),
+            self._ready_s(step),
+            message_bytes(self._spec.plan.job, self._spec.built, step),
+            in_turn=step.in_turn,
+        )
+        self._transport.send(to_rank, self._iteration, there, content, lambda: passage, lambda _: None)
+        self._note(at, action, passage.start_s, passage.end_s)
+
+    def _content(self, step: Step) -> torch.Tensor:
+        if step.action.kind is Kind.SEND_E:
+            return self._math.embedding_gradient()
+        if step.action.kind not in ACROSS_STAGES:
+            return self._math.averaging.content(step.action)
+        (produced,) = (action for action in self._needed(step) if action.kind in PASSES)
+        return self._results.pop(produced)
+
+    def _needed(self, step: Step) -> list[Action]:
+        return [self._program[need].action for need in step.needs]
+
+    def _ready_s(self, step: Step) -> float:
+        return max((self._ends_s[need] for need in step.needs), default=0.0)
+
+    def _note(self, at: int, action: Action, start_s: float, end_s: float) -> None:
+        self._ends_s[at] = end_s
+        self._report(Span(self._iteration, self._replica, action, start_s, end_s))

@@ -1,0 +1,67 @@
+"""What a trained model writes: bytes after a prompt. ``scribe`` runs this as a process, for a kernel without torch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.files import override
+from dtfm_lab.runtime.protocol.checkpoint_folders import describe
+from dtfm_lab.runtime.worker.checkpoint_tensors import read_parameters
+from dtfm_lab.runtime.worker.stages import build_stages
+
+BYTE_VALUES = 256
+START = b"\n"
+"""stands for a prompt that is empty"""
+
+
+def model_of(folder: str | Path) -> tuple[nn.Module, Job]:
+    """The whole model of a checkpoint, or of the newest below a folder, in this process."""
+    checkpoint = describe(folder)
+    job = override(checkpoint.job, n_stages=1, n_replicas=1)
+    model = build_stages(job, 1, [0], checkpoint.seed)[0]
+    read_parameters(checkpoint.folder, model)
+    return model, job
+
+
+def write(model: nn.Module, seq_len: int, prompt: str, n_bytes: int, *, seed: int = 0, temperature: float = 0.8) -> str:
+    """So many bytes after the prompt, each drawn from what the model says of the last ``seq_len``; 0: the likeliest.
+
+    What is no UTF-8 reads as U+FFFD.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    tokens = list(prompt.encode(errors="replace") or START)
+    first = len(tokens)
+    with torch.inference_mode():
+        for _ in range(n_bytes):
+            logits = model(torch.tensor([tokens[-seq_len:]]))[0, -1, :BYTE_VALUES].double()
+            if not logits.isfinite().all():
+                raise LabError("the model answers with what is no number: its training has diverged; wanted another")
+            if temperature == 0:
+                tokens.append(int(logits.argmax()))
+                continue
+            chances = torch.softmax((logits - logits.max()) / temperature, dim=0)
+            tokens.append(int(torch.multinomial(chances, 1, generator=generator)))
+    return bytes(tokens[first:]).decode(errors="replace")
+
+
+def main() -> None:
+    """An order as ``scribe`` gives it on standard input, the text or the error on standard output."""
+    torch.set_num_threads(1)  # more of them fight over a crowded machine's cores
+    order = json.loads(sys.stdin.readline())
+    try:
+        model, job = model_of(order.pop("folder"))
+        answer = {"text": write(model, job.modelled().seq_len, **order)}
+    except LabError as error:
+        answer = {"error": str(error)}
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""The cells that do the same as what is on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.shell.python_nouns import SEARCH_S, indent, job_code, keywords, plan_code, topology_code, written
+from dtfm_lab.widgets.shell.staleness import of_trace
+from dtfm_lab.widgets.what_if.pins import Pin
+from dtfm_lab.widgets.what_if.what_if_setting import FACTORS, Setting
+
+
+def cells(
+    lab_state: LabState,
+    *,
+    what_if: Setting | None = None,
+    pins: Sequence[Pin] = (),
+    run: Mapping[str, Any] | None = None,
+    search_s: float = SEARCH_S,
+) -> list[str]:
+    """Code of as many cells as there is in the lab's state: network, plan, prediction, what-ifs, run, comparison.
+
+    Run in a fresh namespace, they give the same numbers; what a real run measures is its own each time. Nothing of
+    the lab's state is changed; may be called from a thread, where a search is tried again.
+
+    Parameters
+    ----------
+    what_if, pins
+        What the what-if panel is turned to, and what is pinned there.
+    run
+        Keywords of ``lab.run`` beyond what the measured trace tells; None and empty ones are left out.
+    search_s
+        Seconds in which the plan's own search may prove that it finds the plan again; 0 writes the placement.
+    """
+    plan, drawn = lab_state.plan, lab_state.topology
+    topology, job = (drawn, lab_state.job) if plan is None else (plan.topology, plan.job)
+    if topology is None:
+        return ["import dtfm_lab as lab"]
+    network = topology_code(topology)
+    task = None if job is None else job_code(job)
+    imports = ["import dtfm_lab as lab", *dict.fromkeys((*network.imports, *(task.imports if task else ())))]
+    begin = [*sorted(imports, key=lambda line: (line.startswith("from"), line)), f"topology = {network.text}"]
+    if task is not None:
+        begin.append(f"job = {task.text}")
+    made = ["\n".join(begin)]
+    if plan is None:
+        return made
+    made.append(f"plan = {plan_code(plan, search_s)}\nplan.cost.total_s, plan.gap")
+    made += _predicted(lab_state, plan)
+    if what_if is not None and (differing := _what_if(lab_state, plan, what_if)):
+        made.append(differing)
+    if pins:
+        made.append(_pinned(plan, pins))
+    if lab_state.measured is not None:
+        made += _run(lab_state, lab_state.measured, run or {})
+    if drawn is not None and drawn.fingerprint != plan.topology.fingerprint:
+        other = topology_code(drawn)
+        made.append("\n".join(["# drawn since, and not planned yet", *other.imports, f"drawn = {other.text}"]))
+    return made
+
+
+def _predicted(lab_state: LabState, plan: Plan) -> list[str]:
+    if plan.job.model is None:
+        return []  # priced, not simulated
+    given = keywords({"schedule": lab_state.schedule, "queueing": lab_state.queueing})
+    name = _name(lab_state, plan)
+    lines = [] if name == "plan" else [f"{name} = {_with_job(plan, lab_state.choices)}"]
+    return ["\n".join([*lines, f"predicted = lab.simulate({name}, {given})", "lab.figures.gantt(predicted)"])]
+
+
+def _name(lab_state: LabState, plan: Plan) -> str:
+    """Of the plan with what is chosen for it, which may be itself."""
+    return "plan" if _with_job(plan, lab_state.choices) == "plan" else "tried"
+
+
+def _with_job(plan: Plan, choices: Mapping[str, Any]) -> str:
+    """The plan, its job with those of the choices that it does not make itself."""
+    differing = {what: value for what, value in choices.items() if getattr(plan.job, what) != value}
+    return f"lab.with_job(plan, {keywords(differing)})" if differing else "plan"
+
+
+def _tried(plan: Plan, setting: Setting) -> str:
+    """The plan under a setting: another job, and another network under the same placement."""
+    job = _with_job(plan, setting.of_the_job)
+    factors = {what: value for what in FACTORS if (value := getattr(setting, what)) != 1.0}
+    if not factors:
+        return job
+    return f"lab.evaluate(\n    topology.scaled({keywords(factors)}),\n    {job}.job,\n    rank_map=plan.rank_map,\n)"
+
+
+def _simulated(setting: Setting) -> str:
+    return keywords({"schedule": setting.schedule, "queueing": setting.queueing})
+
+
+def _what_if(lab_state: LabState, plan: Plan, setting: Setting) -> str:
+    """Nothing where it is what the lab is turned to."""
+    chosen = lab_state.chosen_plan
+    if chosen is None or setting == Setting.of(chosen, lab_state.schedule, lab_state.queueing):
+        return ""
+    return "\n".join(
+        [
+            f"what_if = {_tried(plan, setting)}",
+            f"answer = lab.simulate(what_if, {_simulated(setting)})",
+            "answer.iteration_s, answer.metrics, what_if.cost.total_s",
+        ]
+    )
+
+
+def _pinned(plan: Plan, pins: Sequence[Pin]) -> str:
+    rows = []
+    for pin in pins:
+        simulated = f"lab.simulate(\n    {indent(_tried(plan, pin.setting), 4)},\n    {_simulated(pin.setting)},\n)"
+        rows.append(f"    {pin.name!r}: {indent(simulated, 4)},\n")
+    return f"pinned = {{\n{''.join(rows)}}}\n{{name: trace.iteration_s for name, trace in pinned.items()}}"
+
+
+def _run(lab_state: LabState, measured: Trace, options: Mapping[str, Any]) -> list[str]:
+    context = measured.context
+    told: dict[str, Any] = {
+        "schedule": context.schedule,
+        "iterations": measured.n_iterations,
+        "clock": context.clock,
+        "queueing": context.queueing,
+    }
+    if context.runs_on != "cpu":
+        told["runs_on"] = context.runs_on
+    if context.rehearsed is not None:
+        told["workers"] = (len(context.devices), len(context.devices[0]))
+    told |= {name: value for name, value in options.items() if value not in (None, "", 0) and name not in told}
+    name = "plan" if lab_state.plan is None else _name(lab_state, lab_state.plan)
+    stale = of_trace(lab_state, measured)
+    hurt = [f"# measured before: {stale}"] if stale else []
+    hurt += [f"# {fault.device} {fault.how} in iteration {fault.iteration}" for fault in context.faults]
+    given = [f"    {option}={written(value)}," for option, value in told.items()]
+    made = ["\n".join([*hurt, "measured = lab.run(", f"    {name},", *given, ")"])]
+    if lab_state.comparison is not None:
+        made.append(
+            f"predicted = lab.simulate({name}, like=measured)\n"
+            "comparison = lab.compare(predicted, measured)\ncomparison"
+        )
+        made.append(f"refit = lab.refit(comparison, {name})\nrefit.sentence")
+    return made

@@ -1,0 +1,45 @@
+"""What no longer speaks of what is drawn and chosen: a sentence each, empty where all is up to date."""
+
+from __future__ import annotations
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.plan import reduced
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.widgets.lab_state import LabState
+
+
+def of_plan(lab_state: LabState) -> str:
+    plan = lab_state.plan
+    if plan is None:
+        return ""
+    if lab_state.topology is None:
+        return "the network of this plan is no longer drawn"
+    if plan.topology.fingerprint != lab_state.topology.fingerprint:
+        return "the network has changed since this plan"
+    if lab_state.job is not None and plan.job != lab_state.job:
+        return "the job has changed since this plan"
+    return ""
+
+
+def of_trace(lab_state: LabState, trace: Trace | None) -> str:
+    """Of a prediction or a measurement, against the plan and the choices in force."""
+    if trace is None:
+        return ""
+    context = trace.context
+    try:
+        chosen = lab_state.chosen_plan
+        plan = None if chosen is None else reduced(chosen, context.rehearsed)
+    except LabError:
+        return "the choices have changed since"
+    if plan is None or context.topology_fingerprint != plan.topology.fingerprint:
+        return "the network of the plan has changed since"
+    if context.job != plan.job.name or context.devices != plan.device_names:
+        return "the plan has changed since"
+    if (context.n_microbatches, context.tokens) != (plan.job.n_microbatches, plan.job.tokens):
+        return "the batch has changed since"
+    if context.schedule != lab_state.schedule:
+        return f"it is of {context.schedule}, {lab_state.schedule} is chosen"
+    tried = (plan.job.synchronisation, plan.job.synchronise_every, lab_state.queueing)
+    if (context.synchronisation, context.synchronise_every, context.queueing) != tried:
+        return "the choices have changed since"
+    return of_plan(lab_state)
