@@ -1,132 +1,23 @@
-"""Why a plan costs what it costs, and what any other place of a device would cost.
-
-Every number is one of equations 2 to 4 or a difference of two: pricing the same placement gives it back.
-"""
+"""Why a plan costs what it costs: the numbers of ``cost_analysis`` in words, as tables and for JSON."""
 
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.cost import PairCosts, pair_costs
+from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.explain import sentences
-from dtfm_lab.planning.explain.binding import GroupReason, HopReason, group_reasons, hop_reasons
-from dtfm_lab.planning.explain.exchange_costs import ROUNDING, Swap, Swaps
-from dtfm_lab.planning.explain.tables import plain_rows, whole_numbers
+from dtfm_lab.planning.explain.binding import group_reasons, hop_reasons
+from dtfm_lab.planning.explain.cost_analysis import CostAnalysis
+from dtfm_lab.planning.explain.tables import plain_rows
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Explanation:
-    """One plan's cost taken apart, with the price of the alternatives."""
-
-    plan: Plan
-    groups: tuple[GroupReason, ...]
-    """by stage"""
-    hops: tuple[HopReason, ...]
-    """by earlier stage"""
-    pair: PairCosts
-
-    @property
-    def binding_group(self) -> GroupReason:
-        """The group that sets the data-parallel cost; of equally slow ones the first."""
-        return max(self.groups, key=lambda group: group.cost_s)
-
-    @property
-    def binding_hop(self) -> HopReason | None:
-        """The dearest hop; None for one stage."""
-        return max(self.hops, key=lambda hop: hop.cost_s, default=None)
-
-    @property
-    def latency_s(self) -> float:
-        """What of the whole cost is latency; the rest is bandwidth."""
-        return self.binding_group.latency_s + sum(hop.pair.latency_s for hop in self.hops)
-
-    @property
-    def repaired_s(self) -> float:
-        """The cost of the same groups in the same order, their pipelines best paired."""
-        return self.swaps.repaired_s
-
-    @cached_property
-    def swaps(self) -> Swaps:
-        return Swaps(self.plan.placement.devices, self.pair)
-
-    @property
-    def best_swap(self) -> Swap | None:
-        """The exchange of two devices' places (pipelines paired anew) that costs least; None where there is none."""
-        return self.swaps.cheapest
-
-    @property
-    def is_local_optimum(self) -> bool:
-        """No exchange of two devices costs less, nor does pairing the pipelines anew."""
-        best_s = self.repaired_s if self.best_swap is None else min(self.repaired_s, self.best_swap.cost_s)
-        return self.change_s(best_s) >= 0.0
-
-    def change_s(self, cost_s: float) -> float:
-        """What another placement's cost is above the plan's; exactly 0 where only rounding differs."""
-        now_s = self.plan.cost.total_s
-        return 0.0 if abs(cost_s - now_s) <= ROUNDING * now_s else cost_s - now_s
-
-    def places(self, device: str | int) -> pd.DataFrame:
-        """One row for each other stage, and one for the bench (stage missing): the best exchange into it.
-
-        Columns stage, partner, cost_after_s, change_s; cheapest first.
-        """
-        topology, stages = self.plan.topology, self._stages
-        chosen = topology.at(device)
-        rows = []
-        for stage in [*range(self.plan.job.n_stages), -1]:
-            swap = self.swaps.best(chosen, np.flatnonzero(stages == stage))
-            if swap is not None:
-                rows.append((stage, topology.names[swap.partner], swap.cost_s, self.change_s(swap.cost_s)))
-        frame = pd.DataFrame(rows, columns=["stage", "partner", "cost_after_s", "change_s"])
-        frame["stage"] = whole_numbers(frame["stage"].to_numpy())
-        return frame.sort_values("cost_after_s", kind="stable", ignore_index=True)
-
-    @cached_property
-    def service(self) -> pd.DataFrame:
-        """One row a device, in the topology's order: what it does and what that costs.
-
-        device, stage, replica (missing where idle), group_s (what it pays for its partners), hop_before_s and
-        hop_after_s (its own pairs).
-        """
-        grid, n = self.plan.placement.devices, len(self.plan.topology)
-        own = np.full((3, n), np.nan)
-        own[0, grid] = self.pair.group_s[grid[:, :, None], grid[:, None, :]].sum(axis=2)
-        own[1, grid[1:]] = own[2, grid[:-1]] = self.pair.hop_s[grid[:-1], grid[1:]]
-        replicas = np.full(n, -1)
-        replicas[grid] = np.arange(grid.shape[1])
-        return pd.DataFrame(
-            {
-                "device": self.plan.topology.names,
-                "stage": whole_numbers(self._stages),
-                "replica": whole_numbers(replicas),
-                "group_s": own[0],
-                "hop_before_s": own[1],
-                "hop_after_s": own[2],
-            }
-        )
-
-    @cached_property
-    def devices(self) -> pd.DataFrame:
-        """``service``, and each device's best exchange: partner, partner_stage, cost_after_s, change_s."""
-        names = self.plan.topology.names
-        best = [self.swaps.best(device) for device in range(len(names))]
-        partner = np.array([-1 if swap is None else swap.partner for swap in best])
-        after = [np.nan if swap is None else swap.cost_s for swap in best]
-        return self.service.assign(
-            partner=np.array([*names, None], dtype=object)[partner],
-            partner_stage=whole_numbers(np.where(partner < 0, -1, self._stages[partner])),
-            cost_after_s=after,
-            change_s=[self.change_s(cost_s) for cost_s in after],
-        )
+class Explanation(CostAnalysis):
+    """One plan's cost taken apart, with the costs of the alternatives, and told in sentences."""
 
     def to_frame(self, what: str = "devices") -> pd.DataFrame:
         """The table of ``devices``, of ``groups`` or of ``hops``."""
@@ -175,13 +66,6 @@ class Explanation:
             "hops": [hop.summary() for hop in self.hops],
             "devices": plain_rows(self.devices),
         }
-
-    @cached_property
-    def _stages(self) -> IntArray:
-        """(N,) stage of each device; -1 where idle."""
-        stages = np.full(len(self.plan.topology), -1)
-        stages[self.plan.placement.devices] = np.arange(self.plan.job.n_stages)[:, None]
-        return stages
 
     def __repr__(self) -> str:
         return f"<Explanation of {self.plan!r}>"

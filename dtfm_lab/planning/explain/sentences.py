@@ -2,52 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pandas as pd
 
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.planning.explain.binding import PairReason
+from dtfm_lab.planning.explain.cost_analysis import CostAnalysis
 from dtfm_lab.planning.explain.exchange_costs import ROUNDING
 
-if TYPE_CHECKING:
-    from dtfm_lab.planning.explain.binding import PairReason
-    from dtfm_lab.planning.explain.explanation import Explanation
 
-
-def of_plan(explanation: Explanation) -> str:
+def of_plan(analysis: CostAnalysis) -> str:
     """One line each: the cost, the group that binds, the hop that binds, the best exchange, the bound."""
-    lines = [_cost(explanation), _group(explanation), _hop(explanation), _swaps(explanation), _bound(explanation)]
+    lines = [_cost(analysis), _group(analysis), _hop(analysis), _swaps(analysis), _bound(analysis)]
     return "\n".join(filter(None, lines))
 
 
-def of_device(explanation: Explanation, device: int) -> str:
+def of_device(analysis: CostAnalysis, device: int) -> str:
     """One line each: where it serves, its partners, its hops, its other places."""
-    row = explanation.service.iloc[device]
-    if explanation.swaps.stage_of(device) is None:
-        return "\n".join([f"{row['device']} is idle.", *_other_places(explanation, device)])
+    row = analysis.service.iloc[device]
+    if analysis.swaps.stage_of(device) is None:
+        return "\n".join([f"{row['device']} is idle.", *_other_places(analysis, device)])
     begin = f"{row['device']} serves stage {row['stage']} in pipeline {row['replica']}."
     return "\n".join(
-        [begin, *_partners(explanation, device), *_own_hops(explanation, device), *_other_places(explanation, device)]
+        [begin, *_partners(analysis, device), *_own_hops(analysis, device), *_other_places(analysis, device)]
     )
 
 
-def _cost(explanation: Explanation) -> str:
-    plan, cost = explanation.plan, explanation.plan.cost
+def _cost(analysis: CostAnalysis) -> str:
+    plan, cost = analysis.plan, analysis.plan.cost
     job, total_s = plan.job, cost.total_s
     hops = "no hops" if job.n_stages == 1 else counted(job.n_stages - 1, "hop")
     return (
         f"{job.name} on {plan.topology.name}, {job.n_stages} x {job.n_replicas}, costs {format_s(total_s)}: "
         f"data parallel {format_s(cost.data_parallel_s)} ({_share(cost.data_parallel_s, total_s)}) and {hops} "
         f"{format_s(cost.pipeline_s)} ({_share(cost.pipeline_s, total_s)}); of the whole, latency is "
-        f"{_share(explanation.latency_s, total_s)} and bandwidth {_share(total_s - explanation.latency_s, total_s)}."
+        f"{_share(analysis.latency_s, total_s)} and bandwidth {_share(total_s - analysis.latency_s, total_s)}."
     )
 
 
-def _group(explanation: Explanation) -> str:
-    group = explanation.binding_group
+def _group(analysis: CostAnalysis) -> str:
+    group = analysis.binding_group
     if group.dearest is None:
         return "Every group is one device: there are no gradients to exchange."
-    others = [other for other in explanation.groups if other.stage != group.stage]
+    others = [other for other in analysis.groups if other.stage != group.stage]
     alike = [other for other in others if same(other.cost_s, group.cost_s)]
     if alike:
         follows = (
@@ -58,7 +54,7 @@ def _group(explanation: Explanation) -> str:
         follows = f" The next, of stage {second.stage}, costs {format_s(second.cost_s)}."
     else:
         follows = ""
-    n_partners = explanation.plan.job.n_replicas - 1
+    n_partners = analysis.plan.job.n_replicas - 1
     most = f"its {n_partners} partners, {group.dearest_share:.0%} of it on " if n_partners > 1 else "its partner "
     return (
         f"The group of stage {group.stage} sets the data-parallel cost: {group.device} spends "
@@ -66,67 +62,67 @@ def _group(explanation: Explanation) -> str:
     )
 
 
-def _hop(explanation: Explanation) -> str:
-    hop = explanation.binding_hop
+def _hop(analysis: CostAnalysis) -> str:
+    hop = analysis.binding_hop
     if hop is None:
         return ""
-    alike = [other for other in explanation.hops if other is not hop and same(other.cost_s, hop.cost_s)]
+    alike = [other for other in analysis.hops if other is not hop and same(other.cost_s, hop.cost_s)]
     others = f"; {counted(len(alike), 'other')} {'costs' if len(alike) == 1 else 'cost'} as much" if alike else ""
     text = (
         f"The dearest hop is from stage {hop.stage} to {hop.stage + 1}, {format_s(hop.cost_s)}{others}: "
         f"pipeline {hop.replica} goes from {hop.pair.devices[0]} to {hop.pair.devices[1]} ({_parts(hop.pair)})."
     )
-    if explanation.change_s(explanation.repaired_s) < 0:
-        text += f" Pairing the same groups anew would cost {_price(explanation, explanation.repaired_s)}."
+    if analysis.change_s(analysis.repaired_s) < 0:
+        text += f" Pairing the same groups anew would cost {_price(analysis, analysis.repaired_s)}."
     if hop.other_pairing_s is not None:
         text += f" Without that pair the hop costs {format_s(hop.other_pairing_s)} at best."
     if hop.other_order_s is not None:
         text += (
-            f" A stage order that keeps the two groups apart costs {_price(explanation, hop.other_order_s)} "
+            f" A stage order that keeps the two groups apart costs {_price(analysis, hop.other_order_s)} "
             f"(pipelines paired anew)."
         )
     return text
 
 
-def _swaps(explanation: Explanation) -> str:
-    swap = explanation.best_swap
+def _swaps(analysis: CostAnalysis) -> str:
+    swap = analysis.best_swap
     if swap is None:
         return "There is no exchange of two devices to make."
-    names = explanation.plan.topology.names
+    names = analysis.plan.topology.names
     a, b = names[swap.device], names[swap.partner]
-    if explanation.change_s(swap.cost_s) < 0:
+    if analysis.change_s(swap.cost_s) < 0:
         return (
             f"Not a local optimum: exchanging {a} and {b}, pipelines paired anew, would cost "
-            f"{_price(explanation, swap.cost_s)}."
+            f"{_price(analysis, swap.cost_s)}."
         )
-    if not explanation.is_local_optimum:
+    if not analysis.is_local_optimum:
         return "Not a local optimum: the pipelines are not paired as well as they could be."
     return (
         f"No exchange of two devices costs less: a local optimum. The cheapest, of {a} and {b}, would cost "
-        f"{_price(explanation, swap.cost_s)}."
+        f"{_price(analysis, swap.cost_s)}."
     )
 
 
-def _bound(explanation: Explanation) -> str:
-    plan = explanation.plan
+def _bound(analysis: CostAnalysis) -> str:
+    plan = analysis.plan
     if plan.gap <= ROUNDING:
         return "It is proven best: no placement of this job on this network costs less."
-    unknown = ", and whether any of it can is not known" if explanation.is_local_optimum else ""
+    unknown = ", and whether any of it can is not known" if analysis.is_local_optimum else ""
     return (
         f"No placement of this job on this network costs less than {format_s(plan.lower_bound_s)}: at most "
         f"{plan.gap:.1%} could be saved{unknown}."
     )
 
 
-def _partners(explanation: Explanation, device: int) -> list[str]:
-    plan = explanation.plan
-    group = explanation.groups[int(explanation.service["stage"].iloc[device])]
-    own_s = float(explanation.service["group_s"].iloc[device])
+def _partners(analysis: CostAnalysis, device: int) -> list[str]:
+    plan = analysis.plan
+    group = analysis.groups[int(analysis.service["stage"].iloc[device])]
+    own_s = float(analysis.service["group_s"].iloc[device])
     members = plan.placement.devices[group.stage]
     members = members[members != device]
     if not len(members):
         return []
-    costs = explanation.pair.group_s[device, members]
+    costs = analysis.pair.group_s[device, members]
     dearest = plan.topology.names[members[int(costs.argmax())]]
     spends = f"It spends {format_s(own_s)} on its partner {dearest}"
     if len(members) > 1:
@@ -134,38 +130,38 @@ def _partners(explanation: Explanation, device: int) -> list[str]:
             f"It spends {format_s(own_s)} on its {len(members)} partners, most on {dearest} "
             f"({format_s(float(costs.max()))})"
         )
-    leads = group.stage == explanation.binding_group.stage
+    leads = group.stage == analysis.binding_group.stage
     if same(own_s, group.cost_s):
         so = ", which sets the data-parallel cost" if leads else ""
         return [f"{spends}; no other device of the group takes longer{so}."]
     return [f"{spends}; the group waits for {group.device}, {format_s(group.cost_s)}."]
 
 
-def _own_hops(explanation: Explanation, device: int) -> list[str]:
-    plan = explanation.plan
-    row = explanation.service.iloc[device]
+def _own_hops(analysis: CostAnalysis, device: int) -> list[str]:
+    plan = analysis.plan
+    row = analysis.service.iloc[device]
     stage, replica = int(row["stage"]), int(row["replica"])
     told = []
     for other, own_s in ((stage - 1, row["hop_before_s"]), (stage + 1, row["hop_after_s"])):
         if not 0 <= other < plan.job.n_stages:
             continue
         mate = plan.topology.names[plan.placement.devices[other, replica]]
-        hop_s = explanation.hops[min(stage, other)].cost_s
+        hop_s = analysis.hops[min(stage, other)].cost_s
         waits = "which sets that hop" if same(own_s, hop_s) else f"of the {format_s(hop_s)} that the hop costs"
         told.append(f"{format_s(own_s)} with {mate} of stage {other}, {waits}")
     return [f"Its hops: {'; '.join(told)}."] if told else []
 
 
-def _other_places(explanation: Explanation, device: int) -> list[str]:
-    places = explanation.places(device)
+def _other_places(analysis: CostAnalysis, device: int) -> list[str]:
+    places = analysis.places(device)
     if not len(places):
         return ["There is no other place for it."]
     stages, partners, costs = (places[column].tolist() for column in ("stage", "partner", "cost_after_s"))
-    told = f"The cheapest other place is {_place(stages[0], partners[0])}: {_price(explanation, costs[0])}"
+    told = f"The cheapest other place is {_place(stages[0], partners[0])}: {_price(analysis, costs[0])}"
     if len(places) > 1 and same(costs[0], costs[-1]):
         told += "; every other costs as much."
     elif len(places) > 1:
-        told += f". The dearest is {_place(stages[-1], partners[-1])}: {_price(explanation, costs[-1])}."
+        told += f". The dearest is {_place(stages[-1], partners[-1])}: {_price(analysis, costs[-1])}."
     else:
         told += "."
     return [f"{told} (For each place the best exchange, pipelines paired anew.)"]
@@ -175,8 +171,8 @@ def _place(stage: int | None, partner: str) -> str:
     return f"the bench, {partner} in its stead" if pd.isna(stage) else f"stage {stage}, instead of {partner}"
 
 
-def _price(explanation: Explanation, cost_s: float) -> str:
-    change_s = explanation.change_s(cost_s)
+def _price(analysis: CostAnalysis, cost_s: float) -> str:
+    change_s = analysis.change_s(cost_s)
     if change_s == 0:
         return f"{format_s(cost_s)}, the same as now"
     return f"{format_s(cost_s)}, {format_s(abs(change_s))} {'more' if change_s > 0 else 'less'}"
