@@ -1,20 +1,28 @@
-// Bundles each canvas into dtfm_lab/widgets/static. The result is committed, so a clone or a
-// wheel needs no Node; the same sources and lock file always give the same bytes.
-import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+// Bundles every view, dtfm_lab/widgets/views/<name>/view.js and view.css, into dtfm_lab/widgets/static.
+// The result is committed, so a clone or a wheel needs no Node. The same sources and lock file always give the same bytes.
+import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { build, context } from "esbuild";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
-const CANVASES = readdirSync(here("src")).filter((name) => name.endsWith(".js")).map((name) => name.slice(0, -3)).sort();
+const VIEWS = here("../dtfm_lab/widgets/views");
+const STATIC = here("../dtfm_lab/widgets/static");
 const named = process.argv.slice(2).filter((word) => !word.startsWith("--")); // npm run build -- gantt: this one only
-const BUNDLED = ["cytoscape", "cytoscape-edgehandles", "lodash.memoize", "lodash.throttle"];
+const all = readdirSync(VIEWS).filter((name) => existsSync(`${VIEWS}/${name}/view.js`)).sort();
+
+const entries = (named.length ? named : all).flatMap((name) =>
+  ["js", "css"].filter((kind) => existsSync(`${VIEWS}/${name}/view.${kind}`))
+    .map((kind) => ({ in: `${VIEWS}/${name}/view.${kind}`, out: name })));
 
 const options = {
   absWorkingDir: here("."),
-  entryPoints: (named.length ? named : CANVASES).flatMap((name) => [`src/${name}.js`, `src/${name}.css`]),
-  outdir: here("../dtfm_lab/widgets/static"),
+  entryPoints: entries,
+  outdir: STATIC,
+  alias: { shared: here("shared") },
+  nodePaths: [here("node_modules")],
   bundle: true,
   minify: true,
+  metafile: true,
   format: "esm",
   target: "es2021",
   charset: "utf8",
@@ -22,19 +30,29 @@ const options = {
   logLevel: "info",
 };
 
-function writeLicences() {
-  const texts = BUNDLED.map((name) => {
+/** Every package that a bundle holds, with the bundles that hold it. */
+function bundledPackages({ outputs }) {
+  const packages = new Map();
+  for (const [output, { inputs }] of Object.entries(outputs))
+    for (const name of Object.keys(inputs).flatMap((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1] ?? []))
+      packages.set(name, (packages.get(name) ?? new Set()).add(output.split("/").at(-1)));
+  return [...packages].sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+function writeLicences(packages) {
+  const texts = packages.map(([name, files]) => {
     const { version } = JSON.parse(readFileSync(here(`node_modules/${name}/package.json`), "utf8"));
     const licence = readFileSync(here(`node_modules/${name}/LICENSE`), "utf8").trim();
-    return `${name} ${version}\n\n${licence}\n`;
+    return `${name} ${version}, bundled into ${[...files].sort().join(", ")}\n\n${licence}\n`;
   });
-  const rule = "\n" + "-".repeat(80) + "\n\n";
-  writeFileSync(`${options.outdir}/LICENSES.txt`, `Bundled into editor.js:\n${rule}${texts.join(rule)}`);
+  writeFileSync(`${STATIC}/LICENSES.txt`, texts.join("\n" + "-".repeat(80) + "\n\n"));
 }
 
 if (process.argv.includes("--watch")) {
   await (await context(options)).watch();
 } else {
-  await build(options);
-  writeLicences();
+  if (!named.length) // what no view builds any more goes
+    for (const name of readdirSync(STATIC)) if (/\.(js|css)$/.test(name)) rmSync(`${STATIC}/${name}`);
+  const { metafile } = await build(options);
+  if (!named.length) writeLicences(bundledPackages(metafile));
 }

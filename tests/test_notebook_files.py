@@ -32,7 +32,7 @@ SAVED_FIGURE_KB = {
 """of 64 devices, 8 x 8; a figure of such a plan must leave room for others in its notebook"""
 
 EVERY_VIEW = [
-    "import dtfm_lab as lab\nfrom dtfm_lab.widgets.view import View",
+    "import dtfm_lab as lab\nfrom dtfm_lab.widgets.views.view import View",
     "bench = lab.Lab('worldwide')\nbench",
     "bench.bench.plan = lab.plan(bench.topology, bench.job, planner='random', seconds=0.2, seed=0)",
     "def views(widget):\n"

@@ -18,7 +18,7 @@ SCRIPTS_BYTES = 700_000
 WORK = """
 from pathlib import Path
 import dtfm_lab as lab
-from dtfm_lab.widgets.view import View
+from dtfm_lab.widgets.views.view import View
 
 def views(widget):
     inside = [view for child in getattr(widget, "children", ()) for view in views(child)]

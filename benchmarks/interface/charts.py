@@ -11,7 +11,7 @@ N_ROWS, TRIES, MOVED_S = 64, 3, 2.0
 CHART = """
 import json, time
 import numpy as np
-from dtfm_lab.widgets.schedule.gantt import GanttView
+from dtfm_lab.widgets.views.gantt import GanttView
 kinds = [{"name": "forward", "color": "#0072B2"}, {"name": "backward", "color": "#E69F00"}]
 gantt = GanttView(title="Many bars", height=700)
 def show(n_bars, n_rows, seed):

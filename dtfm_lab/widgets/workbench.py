@@ -28,12 +28,12 @@ from dtfm_lab.widgets.planner.replanning import Replanning
 from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.shell.as_python import cells
-from dtfm_lab.widgets.shell.as_python_view import AsPythonView
 from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
-from dtfm_lab.widgets.shell.desk_view import Desk
 from dtfm_lab.widgets.shell.section import Section
 from dtfm_lab.widgets.shell.states import WATCHED, states
 from dtfm_lab.widgets.shell.workspace import Workspace, put, state_of
+from dtfm_lab.widgets.views.as_python import AsPythonView
+from dtfm_lab.widgets.views.shell_bar import ShellBar
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 
 
@@ -84,13 +84,13 @@ class Lab(w.VBox):
         self.as_python = AsPythonView(self._cells)
         self.autosave = Autosave(autosave_path(), self._write, self._read) if autosave else None
         self.sections = self._sections()
-        self.desk = Desk()
-        self.desk.observe(lambda change: self.lab_state.set_trait("dark", change["new"]), "dark")
+        self.shell_bar = ShellBar()
+        self.shell_bar.observe(lambda change: self.lab_state.set_trait("dark", change["new"]), "dark")
         self.lab_state.observe(lambda _: self._complain(), ["message", "step"])
         self.lab_state.observe(lambda _: self._tell(), [*WATCHED, "busy"])
         self._tell()
         kept = [] if self.autosave is None else [self.autosave.view]
-        head = [w.HTML(f"<style>{markup.CSS}</style>"), self.workspace.view, *kept, self.desk]
+        head = [w.HTML(f"<style>{markup.CSS}</style>"), self.workspace.view, *kept, self.shell_bar]
         super().__init__([*head, *self.sections, self.as_python])
         self.add_class("dtfm-lab")
         if self.autosave is not None:
@@ -158,7 +158,7 @@ class Lab(w.VBox):
         for section in self.sections:
             section.show(known[section.name], can_redo=first and section.name not in busy)
             first = first and not section.state.stale
-        self.desk.steps = [
+        self.shell_bar.steps = [
             {
                 "name": section.name,
                 "title": section.title,

@@ -5,7 +5,7 @@ import pytest
 expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
 
 CANDIDATES = """
-from dtfm_lab.widgets.schedule.candidates import CandidatesView
+from dtfm_lab.widgets.views.candidates import CandidatesView
 table = CandidatesView(chosen="gpipe", caption="click a row", rows=[
     {"name": "gpipe", "iteration_s": 2.0, "bubble": 0.5, "memory": "54.8 GiB of 16 GiB on ada", "fits": False},
     {"name": "1f1b", "iteration_s": 2.5, "bubble": 0.6, "memory": "7.1 GiB of 16 GiB on ada", "fits": True},

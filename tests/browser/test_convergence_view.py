@@ -6,7 +6,7 @@ expect = pytest.importorskip("playwright.sync_api", reason="the browser tests ne
 
 CONVERGENCE = """
 import numpy as np
-from dtfm_lab.widgets.planner.convergence import ConvergenceView
+from dtfm_lab.widgets.views.convergence import ConvergenceView
 curve = ConvergenceView(title="Search")
 curve
 """

@@ -5,7 +5,7 @@ import pytest
 expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
 
 DEVICES = """
-from dtfm_lab.widgets.running.devices_view import DevicesView
+from dtfm_lab.widgets.views.devices import DevicesView
 from dtfm_lab.widgets.running.faults import ACTIONS
 done = []
 names = ["ada", "alan", "grace", "edsger"]

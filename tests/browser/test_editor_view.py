@@ -5,7 +5,7 @@ import pytest
 expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
 
 EDITOR = """
-from dtfm_lab.widgets.network.editor import TopologyEditor
+from dtfm_lab.widgets.views.editor import TopologyEditor
 
 document = {
     "name": "flat",
@@ -31,7 +31,7 @@ def device(name):
 editor
 """
 EMPTY_EDITOR = """
-from dtfm_lab.widgets.network.editor import TopologyEditor
+from dtfm_lab.widgets.views.editor import TopologyEditor
 editor = TopologyEditor(gpus=["A100", "T4"])
 editor
 """

@@ -6,7 +6,7 @@ expect = pytest.importorskip("playwright.sync_api", reason="the browser tests ne
 
 GANTT = """
 import numpy as np
-from dtfm_lab.widgets.schedule.gantt import GanttView
+from dtfm_lab.widgets.views.gantt import GanttView
 kinds = [{"name": "forward", "color": "#0072B2"}, {"name": "backward", "color": "#E69F00"}]
 predicted = np.array([[0, .1, 0, 0, 0], [.1, .2, 0, 0, 1], [.1, .2, 1, 0, 0], [.2, .4, 1, 1, 0]])
 gantt = GanttView(title="Two stages")
@@ -34,7 +34,7 @@ def test_measured_bars_stream_in_below_the_predicted_ones(page, open_notebook, a
 
 
 WAITING = """
-from dtfm_lab.widgets.schedule.gantt_columns import CriticalPath, Messages
+from dtfm_lab.widgets.views.gantt.columns import CriticalPath, Messages
 gantt.set_predicted(
     [0, .1, .2], [.1, .2, .4], [0, 0, 1], [0, 0, 1], [0, 1, 0],
     rows=["ada", "bob"], names=["S0 · ada", "S1 · bob"], kinds=[*kinds, {"name": "activation", "color": "#56B4E9"}],
@@ -150,7 +150,7 @@ def test_another_trace_goes_below_with_its_end_and_what_differs(page, open_noteb
     page.wait_for_selector(".dtfm-gantt[data-predicted='4']", timeout=90_000)
     ask_kernel(
         page,
-        "from dtfm_lab.widgets.schedule.gantt_columns import Bars; other = Bars.of(*(predicted + [0, .1, 0, 0, 0]).T)",
+        "from dtfm_lab.widgets.views.gantt.columns import Bars; other = Bars.of(*(predicted + [0, .1, 0, 0, 0]).T)",
     )
     ask_kernel(page, "gantt.set_second(other, 'another')")
     page.wait_for_selector(".dtfm-gantt[data-second='4'][data-measured='0']")
@@ -171,7 +171,7 @@ gantt.set_second(Bars.of(*(twice + [.09, .09, 0, 0, 0]).T), 'another')
 
 
 def test_of_several_bars_of_one_action_the_first_goes_with_the_first(page, open_notebook, ask_kernel):
-    open_notebook(page, [GANTT, "from dtfm_lab.widgets.schedule.gantt_columns import Bars" + SEVERAL])
+    open_notebook(page, [GANTT, "from dtfm_lab.widgets.views.gantt.columns import Bars" + SEVERAL])
     page.wait_for_selector(".dtfm-gantt[data-predicted='3'][data-second='3']", timeout=90_000)
     box = page.locator(".dtfm-gantt .dtfm-box").first
     size = box.bounding_box()

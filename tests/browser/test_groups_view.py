@@ -7,7 +7,7 @@ import pytest
 expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
 
 GROUPS = """
-from dtfm_lab.widgets.groups.groups_view import GroupsView
+from dtfm_lab.widgets.views.groups import GroupsView
 plan = dict(
     groups=[{"stage": s, "devices": [f"d{2 * s}", f"d{2 * s + 1}"], "cost_s": 1.25} for s in range(3)],
     weights=[[0, 3.21, 5], [3.21, 0, 2], [5, 2, 0]],
@@ -103,7 +103,7 @@ def test_a_person_steps_through_drags_a_device_and_takes_it_back(page, open_note
 def test_more_than_sixteen_groups_are_a_matrix(page, open_notebook, ask_kernel, eventually):
     many = (
         "import numpy as np, dtfm_lab as lab\n"
-        "from dtfm_lab.widgets.groups.groups_view import GroupsView\n"
+        "from dtfm_lab.widgets.views.groups import GroupsView\n"
         "rng = np.random.default_rng(0)\n"
         "topology = lab.Topology.from_matrices(rng.uniform(5, 200, (40, 40)), rng.uniform(0.3, 5, (40, 40)))\n"
         "job = lab.Job.from_bytes(20, 2, gradient_bytes=1e8, activation_bytes=1e8)\n"

@@ -5,7 +5,7 @@ import pytest
 expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
 
 RESIDUALS = """
-from dtfm_lab.widgets.comparing.residuals_view import ResidualsView
+from dtfm_lab.widgets.views.residuals import ResidualsView
 def row(name, predicted_s, measured_s, selects=True):
     error_s = predicted_s - measured_s
     return {"id": name, "label": name.replace("->", "→"), "predicted_s": predicted_s, "measured_s": measured_s,

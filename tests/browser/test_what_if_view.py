@@ -11,7 +11,7 @@ import ipywidgets as w
 import dtfm_lab as lab
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.shell.as_python import cells
-from dtfm_lab.widgets.shell.as_python_view import AsPythonView
+from dtfm_lab.widgets.views.as_python import AsPythonView
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 from dtfm_lab.widgets.shell.workspace import Workspace

@@ -13,9 +13,9 @@ from dtfm_lab import lab
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import SENDS, Kind, Lane, synchronisations
 from dtfm_lab.simulation import schedules, simulate
-from dtfm_lab.widgets.schedule.bars import DRAWN, KIND_INDEX, ChartRows
-from dtfm_lab.widgets.schedule.gantt import GanttView
-from dtfm_lab.widgets.schedule.gantt_columns import FIRST_MESSAGE, NO_BAR
+from dtfm_lab.widgets.views.gantt import GanttView
+from dtfm_lab.widgets.views.gantt.bars import DRAWN, KIND_INDEX, ChartRows
+from dtfm_lab.widgets.views.gantt.columns import FIRST_MESSAGE, NO_BAR
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.running.device_activity import KILL, LONG_S, PAUSE, RESUME, SLOW, Doings
-from dtfm_lab.widgets.running.devices_view import DevicesView
 from dtfm_lab.widgets.running.faults import Faults
-from dtfm_lab.widgets.running.loss_view import LossView
 from dtfm_lab.widgets.running.run_progress import RunProgress
+from dtfm_lab.widgets.views.devices import DevicesView
+from dtfm_lab.widgets.views.losses import LossView
 
 PLAN = lab.evaluate("lecture-hall", "tiny", stages=[[0, 2], [4, 6], [1, 3], [5, 7]])
 FIRST, SECOND, LAST = (PLAN.device_names[stage][0] for stage in (0, 1, 3))

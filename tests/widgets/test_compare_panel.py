@@ -19,8 +19,8 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
 from dtfm_lab.widgets.comparing.residuals import tables
-from dtfm_lab.widgets.comparing.residuals_view import ResidualsView
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.views.residuals import ResidualsView
 
 
 async def until(holds: Callable[[], bool], patience_s: float = 30.0) -> None:

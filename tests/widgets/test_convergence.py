@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.planner.convergence import MOST_ROWS, N_COLUMNS, UNSEEN, ConvergenceView, gap_words, thinned
+from dtfm_lab.widgets.views.convergence import MOST_ROWS, N_COLUMNS, UNSEEN, ConvergenceView, gap_words, thinned
 
 BESTS_S, BOUNDS_S = (9, 9, 8, 8, 8, 8), (2, 2, 2, 3, 3, 3)
 

@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.network.document_view import DocumentView
 from dtfm_lab.widgets.network.documents import empty_document
 from dtfm_lab.widgets.network.drawing import MOST_KEPT, Drawing
+from dtfm_lab.widgets.views.document_view import DocumentView
 
 
 def device(name: str, x: float = 0.0) -> dict[str, Any]:

@@ -17,13 +17,13 @@ from dtfm_lab import lab
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files.chrome import chrome_events
 from dtfm_lab.simulation import simulate
-from dtfm_lab.widgets.schedule.aligned import difference, lateness_s
-from dtfm_lab.widgets.schedule.bars import ChartRows
-from dtfm_lab.widgets.schedule.candidates import CandidatesView
-from dtfm_lab.widgets.schedule.gantt import GanttView
-from dtfm_lab.widgets.schedule.gantt_columns import NO_BARS, Bars
 from dtfm_lab.widgets.schedule.gantt_exports import GanttExports
-from dtfm_lab.widgets.schedule.row_order import arranged
+from dtfm_lab.widgets.views.candidates import CandidatesView
+from dtfm_lab.widgets.views.gantt import GanttView
+from dtfm_lab.widgets.views.gantt.aligned import difference, lateness_s
+from dtfm_lab.widgets.views.gantt.bars import ChartRows
+from dtfm_lab.widgets.views.gantt.columns import NO_BARS, Bars
+from dtfm_lab.widgets.views.gantt.row_order import arranged
 
 SVG = "{http://www.w3.org/2000/svg}"
 SMALL_BYTES = 60_000

@@ -14,7 +14,7 @@ from dtfm_lab.widgets.network.documents import document_of
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.network.filling import filled
 from dtfm_lab.widgets.network.map_editor import MapEditor
-from dtfm_lab.widgets.network.map_view import MapView
+from dtfm_lab.widgets.views.map import MapView
 
 
 def editor(name: str) -> MapEditor:

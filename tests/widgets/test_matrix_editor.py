@@ -18,7 +18,7 @@ from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.network.link_edits import Change, change_inside, change_pair, set_links
 from dtfm_lab.widgets.network.link_origins import Origin, spoken
 from dtfm_lab.widgets.network.matrix_editor import REGIONS, MatrixEditor
-from dtfm_lab.widgets.network.matrix_view import CAPPED
+from dtfm_lab.widgets.views.matrix import CAPPED
 
 NAMES = ["a0", "a1", "b0", "b1", "loose"]
 speeds = st.tuples(st.sampled_from([1.0, 7.0, 40.0]), st.sampled_from([0.1, 1.0, 10.0]))

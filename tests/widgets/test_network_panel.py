@@ -19,9 +19,9 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network import documents
-from dtfm_lab.widgets.network.editor import TopologyEditor
 from dtfm_lab.widgets.network.network_panel import NetworkPanel
 from dtfm_lab.widgets.network.network_row import BLANK
+from dtfm_lab.widgets.views.editor import TopologyEditor
 
 
 def panel_of(network: str | Topology | None) -> NetworkPanel:

@@ -17,8 +17,8 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.running.clocks import CLOCKS, explained, on_this_machine
 from dtfm_lab.widgets.running.run_panel import RunPanel
-from dtfm_lab.widgets.schedule.gantt import GanttView
 from dtfm_lab.widgets.schedule.predictions import Prediction
+from dtfm_lab.widgets.views.gantt import GanttView
 
 PLAN = lab.evaluate("lecture-hall", "tiny", stages=[[0, 2], [4, 6]])
 

@@ -19,13 +19,13 @@ from dtfm_lab.domain.trace import origin
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.maps.network import count
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.as_figure import AsFigure
 from dtfm_lab.widgets.comparing.refitting import Refitting
 from dtfm_lab.widgets.comparing.residuals import tables
-from dtfm_lab.widgets.comparing.residuals_view import ResidualsView
 from dtfm_lab.widgets.comparing.suspects import SuspectLines
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
+from dtfm_lab.widgets.views.as_figure import AsFigure
+from dtfm_lab.widgets.views.residuals import ResidualsView
 
 CSS = (Path(__file__).parent / "compare.css").read_text(encoding="utf-8")
 ARROW = " -> "

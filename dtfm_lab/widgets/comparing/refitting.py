@@ -22,9 +22,9 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.figures.palette import KIND_NAMES
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.as_figure import AsFigure
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
+from dtfm_lab.widgets.views.as_figure import AsFigure
 
 MOST_FITTED = 12
 HEAD = ("", "drawn", "fitted", "95 % interval", "times the drawn", "")

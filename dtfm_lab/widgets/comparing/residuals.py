@@ -11,7 +11,7 @@ from dtfm_lab.compare import Comparison
 from dtfm_lab.compare.intervals import Estimate, estimate
 from dtfm_lab.domain.schedule import Kind, Lane
 from dtfm_lab.figures.palette import KIND_NAMES
-from dtfm_lab.widgets.schedule.bars import DRAWN
+from dtfm_lab.widgets.views.gantt.bars import DRAWN
 
 MOST_ROWS = 200
 """of a table, those with the largest errors; more would not be read"""

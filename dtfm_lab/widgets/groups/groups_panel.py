@@ -13,15 +13,15 @@ import plotly.graph_objects as go
 from dtfm_lab import figures
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Explanation, explain
-from dtfm_lab.widgets.as_figure import AsFigure
-from dtfm_lab.widgets.groups.group_scene import matching_of
 from dtfm_lab.widgets.groups.group_stepper import Stepper
 from dtfm_lab.widgets.groups.group_steps import STEPS, told
-from dtfm_lab.widgets.groups.groups_view import NO_EDGE, NO_GROUP, GroupsView
 from dtfm_lab.widgets.groups.hand_moves import HandMoves
 from dtfm_lab.widgets.groups.why_here import Subject, why
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
+from dtfm_lab.widgets.views.as_figure import AsFigure
+from dtfm_lab.widgets.views.groups import NO_EDGE, NO_GROUP, GroupsView
+from dtfm_lab.widgets.views.groups.drawing import matching_of
 
 CSS = (Path(__file__).parent / "groups_panel.css").read_text(encoding="utf-8")
 NO_PLAN = "No plan yet: press Plan"

@@ -13,11 +13,11 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Explanation
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.groups.groups_view import GroupsView
 from dtfm_lab.widgets.groups.moving import Moves, change, exchanged, from_to, offers
 from dtfm_lab.widgets.groups.why_here import named
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
+from dtfm_lab.widgets.views.groups import GroupsView
 
 
 class HandMoves:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipywidgets as w
 
 from dtfm_lab.widgets.network.drawing import Drawing
-from dtfm_lab.widgets.network.map_view import MapView
+from dtfm_lab.widgets.views.map import MapView
 
 HINT = (
     "Drag a device, or a region by its name, to another city; Shift and drag selects; "

@@ -16,7 +16,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import to_gbps, to_ms
 from dtfm_lab.widgets.network.drawing import Document, Drawing
 from dtfm_lab.widgets.network.link_edits import Change, Pair, change_inside, change_pair, set_links
-from dtfm_lab.widgets.network.matrix_view import BANDWIDTH, LATENCY, MatrixView
+from dtfm_lab.widgets.views.matrix import BANDWIDTH, LATENCY, MatrixView
 
 LINKS, REGIONS = "links", "regions"
 NOTHING = "Click a cell: a link, from its row to its column. Drag, or Shift and click, for many; Enter edits."

@@ -15,18 +15,18 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_mapping
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.as_figure import AsFigure
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.network.document_view import DocumentView
 from dtfm_lab.widgets.network.documents import document_of, empty_document, gpus_of, topology_of
 from dtfm_lab.widgets.network.drawing import Document, Drawing
-from dtfm_lab.widgets.network.editor import TopologyEditor
 from dtfm_lab.widgets.network.filling import BY_DISTANCE, RULE, filled
 from dtfm_lab.widgets.network.map_editor import MapEditor
 from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.network.measured_times import times_lost
 from dtfm_lab.widgets.network.mistakes import is_document
 from dtfm_lab.widgets.network.network_row import BLANK, NetworkRow
+from dtfm_lab.widgets.views.as_figure import AsFigure
+from dtfm_lab.widgets.views.document_view import DocumentView
+from dtfm_lab.widgets.views.editor import TopologyEditor
 
 VIEWS = {"canvas": "Canvas", "map": "Map", "matrix": "Matrix"}
 MANY_DEVICES, MANY_LINKS = 32, 150

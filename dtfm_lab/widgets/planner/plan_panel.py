@@ -16,16 +16,16 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import PlanStep, planners
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.as_figure import AsFigure
 from dtfm_lab.widgets.control_state import restore, settings
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner.convergence import ConvergenceView, gap_words
 from dtfm_lab.widgets.planner.job_controls import JobControls
 from dtfm_lab.widgets.planner.planner_controls import button, seed_control, show_paused, speed_control
 from dtfm_lab.widgets.planner.race_panel import RacePanel
 from dtfm_lab.widgets.planner.searching import SPEEDS, BackgroundSearch
 from dtfm_lab.widgets.planner.watching import Clock, Placing, as_steps, rows, watch
 from dtfm_lab.widgets.tasks import begin
+from dtfm_lab.widgets.views.as_figure import AsFigure
+from dtfm_lab.widgets.views.convergence import ConvergenceView, gap_words
 
 CSS = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 MODES = ("Search", "Race")

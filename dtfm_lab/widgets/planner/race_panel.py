@@ -14,16 +14,16 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import PlanStep, planners
 from dtfm_lab.planning.search import PROVEN
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.as_figure import AsFigure
 from dtfm_lab.widgets.control_state import restore, settings
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner.convergence import ConvergenceView, gap_words
 from dtfm_lab.widgets.planner.planner_controls import button, seed_control, show_paused, speed_control
 from dtfm_lab.widgets.planner.racing import race
 from dtfm_lab.widgets.planner.searching import SPEEDS, BackgroundSearch
 from dtfm_lab.widgets.planner.standings import Standings
 from dtfm_lab.widgets.planner.watching import Placing, as_steps, rows, watch
 from dtfm_lab.widgets.tasks import begin
+from dtfm_lab.widgets.views.as_figure import AsFigure
+from dtfm_lab.widgets.views.convergence import ConvergenceView, gap_words
 
 RACED = ("evolutionary", "dtfm", "hybrid", "random")
 """at first, in the order of their colours; others can be added"""

@@ -11,7 +11,7 @@ import ipywidgets as w
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import PlanStep
 from dtfm_lab.planning.search import PROVEN
-from dtfm_lab.widgets.planner.convergence import percent
+from dtfm_lab.widgets.views.convergence import percent
 
 SHOWN_S = 0.5
 """between two looks at the rows"""

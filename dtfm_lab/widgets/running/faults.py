@@ -16,7 +16,7 @@ from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.running.device_activity import KILL, PAUSE, RESUME, SLOW, Doings
-from dtfm_lab.widgets.running.devices_view import DevicesView
+from dtfm_lab.widgets.views.devices import DevicesView
 
 TIMES_SLOWER = 2.0
 LINES_SHOWN = 8

@@ -22,18 +22,18 @@ from dtfm_lab.runtime.client.launch import RUN_CLOCKS, what_runs
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.as_figure import AsFigure
 from dtfm_lab.widgets.control_state import restore, settings
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.running import clocks
 from dtfm_lab.widgets.running.faults import Faults
-from dtfm_lab.widgets.running.loss_view import LossView
 from dtfm_lab.widgets.running.run_options import RunOptions
 from dtfm_lab.widgets.running.run_progress import RunProgress
-from dtfm_lab.widgets.schedule.bars import ChartRows
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.tasks import FRAME_S, begin
+from dtfm_lab.widgets.views.as_figure import AsFigure
+from dtfm_lab.widgets.views.gantt.bars import ChartRows
+from dtfm_lab.widgets.views.losses import LossView
 
 CSS = (Path(__file__).parent / "run.css").read_text(encoding="utf-8")
 

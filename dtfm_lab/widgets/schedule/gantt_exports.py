@@ -11,8 +11,8 @@ import ipywidgets as w
 
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files.chrome import save_chrome_trace
-from dtfm_lab.widgets.schedule.gantt import GanttView
 from dtfm_lab.widgets.tasks import begin
+from dtfm_lab.widgets.views.gantt import GanttView
 
 
 class GanttExports:

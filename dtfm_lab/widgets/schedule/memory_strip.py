@@ -7,8 +7,8 @@ import numpy as np
 
 from dtfm_lab.simulation.memory import MemoryReport
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.schedule.gantt import NOTHING_HELD, GanttView, Held
 from dtfm_lab.widgets.schedule.predictions import Prediction
+from dtfm_lab.widgets.views.gantt import NOTHING_HELD, GanttView, Held
 
 FULLEST, NONE = "", " "
 """choices that are no device's name"""

@@ -11,7 +11,7 @@ from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import MemoryReport, memory
 from dtfm_lab.simulation.memory_advice import advice
-from dtfm_lab.widgets.schedule.bars import Chart, ChartRows
+from dtfm_lab.widgets.views.gantt.bars import Chart, ChartRows
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,12 +12,12 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.schedule.against import Second
-from dtfm_lab.widgets.schedule.aligned import difference, signed_s
-from dtfm_lab.widgets.schedule.bars import ChartRows, legend
-from dtfm_lab.widgets.schedule.gantt import GanttView
 from dtfm_lab.widgets.schedule.memory_strip import MemoryStrip
 from dtfm_lab.widgets.schedule.predictions import Prediction
-from dtfm_lab.widgets.schedule.row_order import ROWS_BY, arranged
+from dtfm_lab.widgets.views.gantt import GanttView
+from dtfm_lab.widgets.views.gantt.aligned import difference, signed_s
+from dtfm_lab.widgets.views.gantt.bars import ChartRows, legend
+from dtfm_lab.widgets.views.gantt.row_order import ROWS_BY, arranged
 
 ROW_HEIGHT = {32: 20, 64: 15, 128: 10, 10**9: 6}
 """pixels, by how many rows there are at most"""

@@ -18,7 +18,6 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.as_figure import AsFigure
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.schedule.against import MEASURED, Against, Second
 from dtfm_lab.widgets.schedule.choices import Choices
@@ -28,6 +27,7 @@ from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.schedule.schedule_chart import ScheduleChart
 from dtfm_lab.widgets.schedule.schedules_table import Comparing
 from dtfm_lab.widgets.tasks import begin
+from dtfm_lab.widgets.views.as_figure import AsFigure
 
 Result = TypeVar("Result")
 

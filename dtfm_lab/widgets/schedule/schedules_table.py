@@ -11,9 +11,9 @@ import ipywidgets as w
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.schedule.candidates import CandidatesView
 from dtfm_lab.widgets.schedule.predictions import Candidate
 from dtfm_lab.widgets.tasks import begin
+from dtfm_lab.widgets.views.candidates import CandidatesView
 
 
 class Comparing:

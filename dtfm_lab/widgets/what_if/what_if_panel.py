@@ -14,10 +14,10 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation.kernels import choice
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.as_figure import AsFigure
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.schedule.choices import TRIED
 from dtfm_lab.widgets.tasks import begin
+from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.what_if import what_if_markup
 from dtfm_lab.widgets.what_if.pins import Pins
 from dtfm_lab.widgets.what_if.what_if_answers import Answers

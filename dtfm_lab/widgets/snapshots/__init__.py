@@ -1,1 +1,0 @@
-"""Static pictures of the views, SVG that stands alone, for readers without widgets."""

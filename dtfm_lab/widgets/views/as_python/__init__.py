@@ -1,0 +1,64 @@
+"""The button that copies the lab as Python, and the box that shows the code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import traitlets
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.figures.maps.network import count
+from dtfm_lab.widgets.tasks import begin
+from dtfm_lab.widgets.views.as_python.snapshot import code_svg
+from dtfm_lab.widgets.views.view import View
+
+BETWEEN_CELLS = "\n\n# %%\n"
+"""as editors that know cells in a script write it, which notebooks take as a comment"""
+
+
+class AsPythonView(View):
+    """Asks ``make`` for cells when it is pressed, on a thread; the page copies ``code`` where it may.
+
+    ``make`` returns a list of cells, and may raise a LabError, which is told in place.
+    """
+
+    code = traitlets.Unicode("").tag(sync=True)
+    """empty: not asked for yet, or put away"""
+    busy = traitlets.Bool(False).tag(sync=True)
+    problem = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(self, make: Callable[[], list[str]], **traits: Any) -> None:
+        super().__init__(**traits)
+        self._make = make
+        self.on_msg(self._asked)
+
+    def press(self) -> None:
+        """Write the code anew."""
+        if not self.busy:
+            self.busy = True
+            begin(self._write(), self._complain)
+
+    async def _write(self) -> None:
+        self.problem = ""
+        try:
+            self.code = BETWEEN_CELLS.join(await asyncio.to_thread(self._make)) + "\n"
+        except LabError as error:
+            self._complain(str(error))
+        finally:
+            self.busy = False
+
+    def _asked(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        if content.get("kind") == "make":
+            self.press()
+
+    def _complain(self, message: str) -> None:
+        self.problem = message
+
+    def picture(self) -> str:
+        return code_svg(self.code)
+
+    def words(self) -> str:
+        lines = self.code.count("\n")
+        return f"the lab as {count(lines, 'line')} of Python" if lines else "the lab as Python, not written yet"

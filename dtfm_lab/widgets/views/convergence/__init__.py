@@ -1,0 +1,181 @@
+"""The live curves of one search or several: best cost so far, median of the population, lower bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import traitlets
+
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.planning.search import PROVEN
+from dtfm_lab.widgets.views.convergence import snapshot as pictures
+from dtfm_lab.widgets.views.view import View
+
+N_COLUMNS = 5
+"""evaluations, seconds of search, best cost s, lower bound s, median cost s"""
+BOUND, MEDIAN = 3, 4
+LEVELS = slice(2, N_COLUMNS)
+MOST_ROWS = 1500
+"""of one series; more are thinned"""
+UNSEEN = 1 / 1000
+"""share of the height of the curves below which a change is not seen"""
+COARSER = 2.0
+TIMES = 10
+"""the bound, from where a gap is told in times"""
+
+
+class ConvergenceView(View):
+    """Draws named series of rows, see ``N_COLUMNS``.
+
+    Only new rows travel, one message for whatever came since the last. A view that is opened late says hello and
+    is sent everything. Of a search of any length no more is kept than can be seen: see ``thinned``.
+    """
+
+    title = traitlets.Unicode("Convergence").tag(sync=True)
+    height = traitlets.Int(260).tag(sync=True)
+    against = traitlets.Enum(["evaluations", "seconds"], "evaluations").tag(sync=True)
+    """what is across"""
+    clock = traitlets.Unicode("seconds of search").tag(sync=True)
+    """what the seconds are of"""
+    caption = traitlets.Unicode("")
+    """travels with the rows"""
+
+    def __init__(self, **traits: object) -> None:
+        super().__init__(**traits)
+        self.points: dict[str, np.ndarray] = {}
+        """series name -> (n, 5): the rows that can be told apart, and the newest"""
+        self._telling = False
+        self.on_msg(self._answer)
+
+    def extend(self, rows: np.ndarray, series: str = "best") -> None:
+        """Add (n, 5) rows, in order of evaluations. A missing bound is NaN, and so is a missing median."""
+        self.tell({series: rows})
+
+    def tell(self, rows: Mapping[str, np.ndarray], caption: str | None = None) -> None:
+        """Add rows to several series and say something else of them, in one message."""
+        parts = []
+        for name, new in rows.items():
+            new = np.array(new, dtype=float).reshape(-1, N_COLUMNS)
+            if len(new):
+                parts.append((name, *self._add(name, new)))
+        self._telling = True
+        self.caption = self.caption if caption is None else caption
+        self._telling = False
+        self._send_rows(parts)
+
+    def reset(self) -> None:
+        """Forget every series."""
+        self.points = {}
+        self.send({"kind": "reset"})
+
+    def picture(self) -> str:
+        return pictures.picture(self.points, self.against, self.title, self.clock) if self.points else ""
+
+    def words(self) -> str:
+        if not self.points:
+            return f"{self.title}: no search yet"
+        ends = {name: rows[-1] for name, rows in self.points.items()}
+        leader = min(ends, key=lambda name: ends[name][2])
+        bound_s = max(end[BOUND] for end in ends.values())
+        others = "".join(f", {name} {format_s(end[2])}" for name, end in ends.items() if name != leader)
+        best_s = ends[leader][2]
+        return f"{self.title}: {leader} {format_s(best_s)}{others}; {leader} is {gap_words(best_s, bound_s)}"
+
+    def _add(self, name: str, new: np.ndarray) -> tuple[int, np.ndarray]:
+        """How many of the newest rows that the page has are out of date, and the rows that it needs."""
+        held = self.points.get(name, np.empty((0, N_COLUMNS)))
+        _fill_medians(new, held[-1, MEDIAN] if len(held) else np.nan)
+        unseen_s = _height(held, new) * UNSEEN
+        before, newest = held[-2:, LEVELS].tolist() if len(held) > 1 else ([], [])
+        drop = int(len(held) > 1 and not _differ(before, newest, (unseen_s,) * 3))  # there for being the newest only
+        kept = held[: len(held) - drop]
+        added = thinned(np.concatenate([kept[-1:], new]), unseen_s)[len(kept[-1:]) :]
+        self.points[name] = np.concatenate([kept, added])
+        if len(self.points[name]) > MOST_ROWS:
+            self.points[name] = few(self.points[name])
+            return len(held), self.points[name]
+        return drop, added
+
+    def _send_rows(self, parts: list[tuple[str, int, np.ndarray]]) -> None:
+        series = [{"name": name, "drop": drop, "count": len(rows)} for name, drop, rows in parts]
+        rows = np.concatenate([np.empty((0, N_COLUMNS)), *(rows for _, _, rows in parts)])
+        self.send({"kind": "points", "series": series, "caption": self.caption}, buffers=[rows.astype("f4").tobytes()])
+
+    @traitlets.observe("caption")
+    def _say(self, _change: object) -> None:
+        if not self._telling:
+            self._send_rows([])
+
+    def _answer(self, _widget: object, content: dict[str, object], _buffers: object) -> None:
+        if content.get("kind") == "hello":
+            self.send({"kind": "reset"})
+            self._send_rows([(name, 0, rows) for name, rows in self.points.items()])
+
+
+def gap_words(best_s: float, bound_s: float) -> str:
+    """How far from the bound, and what the bound says."""
+    if not bound_s > 0:
+        return "no bound yet"
+    if best_s - bound_s < PROVEN * best_s:
+        return "proven best"
+    times = best_s / bound_s
+    how = f"{times:.0f} times the bound" if times > TIMES else f"{percent(times - 1)} above the bound"
+    return f"{how}; the bound says nothing cheaper than {format_s(bound_s)} exists"
+
+
+def percent(share: float) -> str:
+    """With one digit; what is not nothing is never told as nothing."""
+    return f"{share * 100:.1f} %" if share >= 1e-3 else "less than 0.1 %"
+
+
+def thinned(rows: np.ndarray, unseen_s: float, unseen_median_s: float | None = None) -> np.ndarray:
+    """The first row, every row whose best, bound or median is ``unseen_s`` or more from the kept row's before it (any
+    change where that is 0), and the newest."""
+    if len(rows) < 3:
+        return rows
+    unseen = (unseen_s, unseen_s, unseen_s if unseen_median_s is None else unseen_median_s)
+    levels = rows[:, LEVELS].tolist()
+    kept = [0]
+    for at in range(1, len(rows) - 1):
+        if _differ(levels[kept[-1]], levels[at], unseen):
+            kept.append(at)
+    return rows[[*kept, len(rows) - 1]]
+
+
+def _differ(levels_s: list[float], others_s: list[float], unseen_s: tuple[float, ...]) -> bool:
+    """Whether best, bound or median do; what is missing in one of them only, does."""
+    for one_s, other_s, least_s in zip(levels_s, others_s, unseen_s, strict=True):
+        if math.isnan(one_s) != math.isnan(other_s):
+            return True
+        if one_s != other_s and abs(one_s - other_s) >= least_s:
+            return True
+    return False
+
+
+def few(rows: np.ndarray) -> np.ndarray:
+    """No more than half of ``MOST_ROWS``, thinned as little as that takes: what happens to the median first."""
+    unseen_s = unseen_median_s = _height(rows) * UNSEEN
+    while len(rows) > MOST_ROWS // 2:
+        if unseen_median_s < _height(rows):
+            unseen_median_s *= COARSER
+        else:
+            unseen_s *= COARSER
+        rows = thinned(rows, unseen_s, unseen_median_s)
+    return rows
+
+
+def _height(*parts: np.ndarray) -> float:
+    """Seconds between the highest and the lowest level of all rows."""
+    levels = np.concatenate([part[:, LEVELS].ravel() for part in parts])
+    levels = levels[np.isfinite(levels)]
+    return float(np.ptp(levels)) if len(levels) else 0.0
+
+
+def _fill_medians(rows: np.ndarray, before_s: float) -> None:
+    """A look between two generations knows no median: the one before holds."""
+    for row in rows:
+        if np.isnan(row[MEDIAN]):
+            row[MEDIAN] = before_s
+        before_s = row[MEDIAN]

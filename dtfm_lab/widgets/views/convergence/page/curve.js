@@ -1,0 +1,59 @@
+// One named series of a search, in columns.
+import { BLUE, CATEGORIES, SKY } from "shared/theme.js";
+
+export const COLUMNS = ["evaluations", "seconds", "best", "bound", "median"];
+
+export class Curve {
+  #columns = Object.fromEntries(COLUMNS.map((name) => [name, []]));
+
+  get length() { return this.#columns.best.length; }
+  column(name) { return this.#columns[name]; }
+  last(name) { return this.#columns[name][this.length - 1]; }
+  has(name) { return isFinite(this.last(name)); }
+
+  /** Forgets the newest `drop` rows and takes new ones, row by row in `values`. */
+  change(drop, values) {
+    COLUMNS.forEach((name, index) => {
+      const column = this.#columns[name];
+      column.length = Math.max(0, column.length - drop);
+      for (let at = index; at < values.length; at += COLUMNS.length)
+        column.push(index > 2 && !(values[at] > 0) ? NaN : values[at]);
+    });
+  }
+
+  /** What was known after so many evaluations, or seconds. */
+  rowAt(against, value) {
+    const across = this.#columns[against];
+    let [low, high] = [0, this.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (across[middle] <= value) low = middle + 1;
+      else high = middle;
+    }
+    if (low === 0) return null;
+    return Object.fromEntries(COLUMNS.map((name) => [name, this.#columns[name][low - 1]]));
+  }
+}
+
+/** The one whose bound has risen highest: it holds for all that search the same. */
+export function bestBounded(curves) {
+  const bounded = [...curves.values()].filter((curve) => curve.has("bound"));
+  return bounded.reduce((best, curve) => (best && best.last("bound") >= curve.last("bound") ? best : curve), null);
+}
+
+/** The first series is the one that is watched; it must stand out in the dark, too: there the two blues change places. */
+export function seriesColor(index, theme) {
+  const color = CATEGORIES[index % CATEGORIES.length];
+  if (!isDark(theme.surface)) return color;
+  return color === BLUE ? SKY : color === SKY ? BLUE : color;
+}
+
+/** A bound belongs to nobody where several search. */
+export const boundColor = (curves, theme) => (curves.size > 1 ? theme.softText : seriesColor(0, theme));
+
+function isDark(color) {
+  const hex = /^#([0-9a-f]{3}|[0-9a-f]{6})$/i.exec(color)?.[1];
+  if (!hex) return false;
+  const wide = hex.length === 3 ? [...hex].map((digit) => digit + digit).join("") : hex;
+  return parseInt(wide.slice(2, 4), 16) < 128;
+}

@@ -1,0 +1,20 @@
+// What the lines are.
+import { h } from "shared/dom.js";
+import { bestBounded, boundColor, seriesColor } from "./curve.js";
+
+export function legendItems(curves, theme) {
+  if (!curves.size) return [];
+  const all = [...curves.values()];
+  const one = all.length === 1;
+  const items = one
+    ? [item("", seriesColor(0, theme), "best")]
+    : [...curves.keys()].map((name, index) => item("", seriesColor(index, theme), name));
+  if (all.some((curve) => curve.has("median")))
+    items.push(item("dtfm-thin", one ? seriesColor(0, theme) : theme.softText, "median", "of the population"));
+  if (bestBounded(curves)) items.push(item("dtfm-dashed", boundColor(curves, theme), "lower bound"));
+  return items;
+}
+
+function item(kind, color, text, title = null) {
+  return h("span", { title }, h("i", { class: `dtfm-line-sample ${kind}`, style: `color:${color}` }), text);
+}

@@ -1,0 +1,154 @@
+// The live curves of a search, or of several: best cost so far, median of the population, lower bound.
+import { cleanUps, frame, h, onTraits, typed } from "shared/dom.js";
+import { sharpCanvas, tooltip } from "shared/canvas.js";
+import { onTheme, readTheme } from "shared/theme.js";
+import { COLUMNS, Curve, seriesColor } from "./page/curve.js";
+import { legendItems } from "./page/legend.js";
+import { paintPlot, plotArea } from "./page/plot.js";
+import { compact, figures, seconds } from "shared/axis.js";
+
+const FEW = 100; // evaluations; a search this short is read on a linear axis
+const ACROSS = { evaluations: "placements", seconds: "seconds" };
+const SETTLED_MS = 1500; // a caption that stands this long is read out
+
+function render({ model, el }) {
+  const cleanUp = cleanUps();
+  const curves = new Map();
+  let chosenScale = null; // log or linear; null leaves it to the number of evaluations
+  let pointerX = null;
+  let drawn = 0;
+  let settling = 0;
+
+  const title = h("strong");
+  const legend = h("div", { class: "dtfm-legend" });
+  const across = Object.entries(ACROSS).map(([name, text]) =>
+    h("button", { type: "button", "data-across": name, title: `Show ${text} across`, onclick: () => chooseAcross(name) }, text));
+  const scale = h("button", { type: "button", class: "dtfm-scale", onclick: toggleScale });
+  const box = h("div", { class: "dtfm-box" });
+  const empty = h("div", { class: "dtfm-empty" }, "No search yet");
+  const caption = h("div", { class: "dtfm-caption" });
+  const told = h("div", { class: "dtfm-told", "aria-live": "polite" });
+  const root = frame("dtfm-convergence", "Convergence of the search");
+  root.append(
+    h("div", { class: "dtfm-heading" }, title, legend,
+      h("div", { class: "dtfm-across", role: "group", "aria-label": "What is across" }, ...across), scale),
+    box, caption, told,
+  );
+  el.append(root);
+  cleanUp.add(() => clearTimeout(settling));
+
+  const { element, draw } = sharpCanvas(box, paint, cleanUp);
+  box.append(empty);
+  const tip = tooltip(box);
+  element.addEventListener("pointermove", (event) => { pointerX = event.offsetX; draw(); });
+  element.addEventListener("pointerleave", () => { pointerX = null; tip.hide(); draw(); });
+  root.addEventListener("keydown", moveCursor);
+
+  const against = () => model.get("against");
+  const mostPriced = () => Math.max(0, ...[...curves.values()].map((curve) => curve.last("evaluations")));
+  const isLogarithmic = () => (chosenScale ? chosenScale === "log" : against() === "evaluations" && mostPriced() > FEW);
+
+  const axis = () => ({
+    against: against(),
+    logarithmic: isLogarithmic(),
+    label: against() === "seconds" ? model.get("clock") : "placements priced",
+  });
+
+  function toggleScale() {
+    chosenScale = isLogarithmic() ? "linear" : "log";
+    showScale();
+    draw();
+  }
+
+  function chooseAcross(name) {
+    chosenScale = null;
+    model.set("against", name);
+    model.save_changes();
+  }
+
+  /** Arrow keys read the curves from left to right, as a pointer would. */
+  function moveCursor(event) {
+    if (event.target !== root || !["ArrowLeft", "ArrowRight", "Escape"].includes(event.key)) return;
+    event.preventDefault();
+    const { left, right } = plotArea(box.clientWidth, box.clientHeight);
+    const step = event.key === "ArrowLeft" ? -8 : 8;
+    pointerX = event.key === "Escape" ? null : Math.min(right, Math.max(left, (pointerX ?? (step > 0 ? left : right)) + step));
+    draw();
+  }
+
+  function showTexts() {
+    title.textContent = model.get("title");
+    box.style.height = `${model.get("height")}px`;
+    root.setAttribute("aria-label", `${model.get("title")}: best cost, median and lower bound in seconds; arrow keys read values`);
+  }
+
+  function showCaption(text) {
+    caption.textContent = text;
+    clearTimeout(settling);
+    settling = setTimeout(() => { told.textContent = text; }, SETTLED_MS);
+  }
+
+  function showScale() {
+    for (const button of across) button.setAttribute("aria-pressed", String(button.dataset.across === against()));
+    scale.textContent = isLogarithmic() ? "x: log" : "x: linear";
+    scale.title = `Show ${ACROSS[against()]} on a ${isLogarithmic() ? "linear" : "logarithmic"} axis`;
+  }
+
+  function showLegend() {
+    legend.replaceChildren(...legendItems(curves, readTheme(root)));
+    empty.hidden = curves.size > 0;
+  }
+
+  function receive(message, buffers) {
+    const before = looks();
+    if (message.kind === "reset") curves.clear();
+    if (message.kind === "points") {
+      const values = typed(buffers[0], Float32Array);
+      let from = 0;
+      for (const { name, drop, count } of message.series) {
+        if (!curves.has(name)) curves.set(name, new Curve());
+        curves.get(name).change(drop, values.subarray(from, (from += count * COLUMNS.length)));
+      }
+      showCaption(message.caption);
+    }
+    if (looks() !== before) showLegend(); // seldom; a stream of points leaves the page's elements alone
+    root.dataset.points = String([...curves.values()].reduce((sum, curve) => sum + curve.length, 0));
+    showScale();
+    draw();
+  }
+
+  const looks = () => [...curves].map(([name, curve]) => `${name} ${curve.has("median")} ${curve.has("bound")}`).join("\n");
+
+  function paint(context, width, height, theme) {
+    root.dataset.drawn = String(++drawn);
+    if (!curves.size) return tip.hide();
+    const view = paintPlot(context, plotArea(width, height), curves, axis(), theme);
+    if (pointerX === null || !view.contains(pointerX)) return tip.hide();
+    const at = view.valueAt(pointerX);
+    const lines = [...curves].flatMap(([name, curve]) => readout(name, curve.rowAt(against(), at)));
+    if (!lines.length) return tip.hide();
+    view.cursor(pointerX);
+    tip.show(lines.join("\n"), pointerX, view.top + 10);
+  }
+
+  model.on("msg:custom", receive);
+  cleanUp.add(() => model.off("msg:custom", receive));
+  onTraits(model, ["title", "height"], showTexts, cleanUp);
+  onTraits(model, ["against", "clock"], () => { showScale(); draw(); }, cleanUp);
+  onTheme(showLegend, cleanUp);
+  showTexts();
+  showLegend();
+  showScale();
+  model.send({ kind: "hello" }); // Python answers with every point so far
+  return cleanUp.run;
+}
+
+function readout(name, row) {
+  if (!row) return [];
+  const median = isFinite(row.median) ? ` · median ${seconds(row.median)}` : "";
+  const bound = isFinite(row.bound) ? ` · bound ${seconds(row.bound)}` : "";
+  const when = `${compact(row.evaluations)} placements, ${figures(row.seconds)} s of search`;
+  return [`${name}: ${seconds(row.best)}${median}${bound}  (${when})`];
+}
+
+export default { render };

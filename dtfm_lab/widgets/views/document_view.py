@@ -1,0 +1,67 @@
+"""What the canvas, the map and the matrix have in common: they show one drawing and change it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import traitlets
+
+from dtfm_lab.widgets.network.drawing import Document, Drawing
+from dtfm_lab.widgets.views.view import View
+
+SHARED = ("document", "selected", "selected_link", "can_undo", "can_redo")
+
+
+class DocumentView(View):
+    """A view of a drawing; every gesture sets ``document`` once, ``undo`` and ``redo`` come as messages.
+
+    The document is in screen units (ms, Gbit/s). What it means, and whether it is valid, is for
+    whoever observes the drawing to say, in ``problem`` and ``summary``. A view that is not shown should not
+    ``follow``: its traits would travel to the page at every edit.
+    """
+
+    document = traitlets.Dict().tag(sync=True, echo_update=False)  # a page need not hear again what it drew
+    selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """names of the selected devices"""
+    selected_link = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """source and target of the selected link, drawn or not; empty for none"""
+    can_undo = traitlets.Bool(False).tag(sync=True)
+    can_redo = traitlets.Bool(False).tag(sync=True)
+    gpus = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """what a device may be; the first is what a new device gets"""
+    problem = traitlets.Unicode("").tag(sync=True)
+    """one line on what is wrong with the document; empty if nothing is"""
+    summary = traitlets.Unicode("").tag(sync=True)
+    """shown when there is no problem"""
+    filled = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """{"regions", "latency_ms", "bandwidth_gbps", "distance_km"} of pairs of regions that a rule gave their numbers"""
+    highlight = traitlets.Dict().tag(sync=True)
+    """{"stages": {device: stage}} marks devices with their stage; {} marks none"""
+    height = traitlets.Int(420).tag(sync=True)
+
+    def __init__(self, drawing: Drawing | None = None, *, document: Document | None = None, **traits: Any) -> None:
+        """Shows ``drawing``, or one of its own that begins with ``document``."""
+        self.drawing = Drawing(document) if drawing is None else drawing
+        super().__init__(**traits, **{name: getattr(self.drawing, name) for name in SHARED})
+        self._links: list[traitlets.link] = []
+        self.on_msg(self._answer)
+        self.follow()
+
+    @property
+    def following(self) -> bool:
+        return bool(self._links)
+
+    def follow(self) -> None:
+        """Show the drawing as it is, and from now on as it becomes."""
+        if not self._links:
+            self._links = [traitlets.link((self.drawing, name), (self, name)) for name in SHARED]
+
+    def leave(self) -> None:
+        """Stay as it is, whatever becomes of the drawing."""
+        for link in self._links:
+            link.unlink()
+        self._links = []
+
+    def _answer(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        if content.get("kind") in ("undo", "redo"):
+            getattr(self.drawing, content["kind"])()

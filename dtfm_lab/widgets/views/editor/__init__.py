@@ -1,0 +1,75 @@
+"""The topology editor: devices, regions and links drawn by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import traitlets
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.widgets.network.documents import document_of, gpus_of
+from dtfm_lab.widgets.network.network_files import NamedBytes, topology_from_bytes
+from dtfm_lab.widgets.views.document_view import DocumentView
+from dtfm_lab.widgets.views.editor.snapshot import network_picture, network_words
+
+
+class TopologyEditor(DocumentView):
+    """Draws and edits a topology document on a canvas; a file that is dropped on it is opened.
+
+    Between page and kernel the document travels in two traits, so that a device that moves in a network of thousands
+    of links does not take them all along.
+    """
+
+    document = traitlets.Dict()
+    outline = traitlets.Dict().tag(sync=True, echo_update=False)
+    """the document without its links"""
+    links = traitlets.List(traitlets.Any()).tag(sync=True, echo_update=False)
+    _parting = False
+
+    def __init__(self, *arguments: Any, **traits: Any) -> None:
+        super().__init__(*arguments, **traits)
+        self.take_files: Callable[[Sequence[NamedBytes]], None] = self._open_files
+        """what becomes of files that are dropped"""
+
+    def picture(self) -> str:
+        return network_picture(self.document, self.gpus, self.highlight.get("stages", {}))
+
+    def words(self) -> str:
+        return network_words(self.document)
+
+    def download(self, name: str, text: str) -> None:
+        """The page that shows it saves the text as a file."""
+        self.send({"kind": "download", "name": name, "text": text})
+
+    @traitlets.observe("document")
+    def _part(self, _change: object) -> None:
+        self._parting = True
+        try:
+            with self.hold_sync():
+                self.outline = {key: value for key, value in self.document.items() if key != "links"}
+                self.links = self.document.get("links", [])
+        finally:
+            self._parting = False
+
+    @traitlets.observe("outline", "links")
+    def _join(self, _change: object) -> None:
+        """Where a gesture changes both, both are there before either is told."""
+        if not self._parting:
+            self.document = {**self.outline, "links": self.links}
+
+    def _answer(self, widget: object, content: dict[str, Any], buffers: Any) -> None:
+        if content.get("kind") == "files":
+            self.take_files(list(zip(content["names"], map(bytes, buffers), strict=True)))
+        else:
+            super()._answer(widget, content, buffers)
+
+    def _open_files(self, files: Sequence[NamedBytes]) -> None:
+        try:
+            topology = topology_from_bytes(files)
+        except LabError as error:
+            self.problem = str(error)
+            return
+        document = document_of(topology)
+        self.problem, self.gpus = "", gpus_of(document)
+        self.drawing.begin(document)

@@ -1,0 +1,305 @@
+// The topology editor. The document is the truth, Python holds it; every gesture makes a new one,
+// draws it and sends it once. Nothing here knows what a document costs or whether it is valid.
+import { cleanUps, frame, h, onTraits } from "shared/dom.js";
+import * as docs from "./page/document.js";
+import { addLine, removeLines, samePair } from "./page/lines.js";
+import { duplicateDevices, duplicateRegions } from "./page/copies.js";
+import { arranged, placed } from "./page/arrange.js";
+import { dropZone, onDownload } from "./page/files.js";
+import { topologyGraph } from "./page/graph.js";
+import { describe } from "./page/inspector.js";
+import { sidePanel } from "./page/panel.js";
+import { emptyState, inventory, legendEntries } from "./page/surroundings.js";
+import { meaning, searchField, toolbar } from "./page/toolbar.js";
+
+const [STEP, LEAP] = [5, 25]; // how far an arrow key moves, without and with Shift
+
+function render({ model, el }) {
+  const cleanUp = cleanUps();
+  let tool = "select";
+  let shownLink = null; // a link that another view has selected: [a, b], whether it is drawn or not
+  let shownUnder = ""; // what was selected here then; once that changes, the link is no longer looked at
+  let faced = { ends: null, under: "" }; // the way from which a pair was edited, and what was selected then
+  let notice = ""; // what could not be done here, until something else is
+
+  const stage = h("div", { class: "dtfm-stage" });
+  const legend = h("div", { class: "dtfm-legend dtfm-gpus" });
+  const empty = emptyState();
+  const side = h("div", { class: "dtfm-side" });
+  const status = h("div", { class: "dtfm-status", "aria-live": "polite" });
+  const main = h("div", { class: "dtfm-main" }, h("div", { class: "dtfm-box" }, stage, legend, empty), side);
+  const root = frame("dtfm-editor", "Topology editor", "application");
+  const panel = sidePanel(side);
+
+  const read = () => placed(docs.complete({ ...model.get("outline"), links: model.get("links") }));
+  let present = read();
+  const now = () => present;
+  const filled = () => model.get("filled");
+
+  const graph = topologyGraph(stage, {
+    chosen: tellSelection,
+    moved: (places) => edit(docs.moveDevices(now(), places)),
+    added: addDevice,
+    joined: (kind, ends) => edit(addLine(now(), kind, ends, filled()), kind === "link" ? { links: [ends] } : { pairs: [ends] }),
+    opened: (region) => graph.choose({ devices: membersOf([region]) }),
+  }, () => ({ gpus: model.get("gpus"), stages: model.get("highlight").stages ?? {}, filled: filled() }), cleanUp);
+
+  /** One gesture: one entry in the history, one message. `chosen` is what is selected after it, if not the same. */
+  function edit(next, chosen) {
+    notice = "";
+    if (!docs.same(next, now())) {
+      present = next;
+      const { links, ...outline } = next;
+      if (!docs.same(outline, model.get("outline"))) model.set("outline", outline);
+      if (!docs.same(links, model.get("links"))) model.set("links", links);
+    }
+    graph.draw(now());
+    if (chosen) {
+      graph.choose(chosen);
+      faced = { ends: chosen.links?.[0] ?? chosen.pairs?.[0] ?? null, under: JSON.stringify(graph.chosen()) };
+    }
+    putSelection();
+    refresh();
+    model.save_changes();
+  }
+
+  /** The way between two devices that is looked at without being selected as a line. */
+  function peeked() {
+    const { devices, links } = graph.chosen();
+    if (links.length) return null;
+    return devices.length === 2 ? devices : shownLink;
+  }
+
+  /** The way from which the selected pair was edited or pointed at, if it was. */
+  const facing = () => (faced.under === JSON.stringify(graph.chosen()) ? faced.ends : null);
+
+  /** The link that is selected, drawn or not, as [from, to]; empty for none. */
+  function chosenLink() {
+    const { links } = graph.chosen();
+    const ends = links.length === 1 ? links[0].ends : peeked();
+    const way = facing();
+    return ends && way && samePair(ends, way) ? way : ends ?? [];
+  }
+
+  /** Tells Python what is selected, where that is news. */
+  function putSelection() {
+    const chosen = graph.chosen();
+    if (shownLink && JSON.stringify(chosen) !== shownUnder) shownLink = null;
+    const news = Object.entries({ selected: chosen.devices, selected_link: chosenLink() }).filter(([name, value]) => !docs.same(value, model.get(name)));
+    for (const [name, value] of news) model.set(name, value);
+    return news.length > 0;
+  }
+
+  function tellSelection() {
+    if (putSelection()) model.save_changes();
+    refresh();
+  }
+
+  function addDevice(region, { x, y }) {
+    const [next, name] = docs.addDevice(now(), { region, gpu: model.get("gpus")[0] ?? "", x, y });
+    edit(next, { devices: [name] });
+  }
+
+  const membersOf = (regions) => now().devices.filter((device) => regions.includes(device.region)).map((device) => device.name);
+
+  function remove() {
+    const { devices, regions, links, pairs } = graph.chosen();
+    const withoutLines = removeLines(removeLines(now(), "link", links), "pair", pairs);
+    edit(docs.removeRegions(docs.removeDevices(withoutLines, [...devices, ...membersOf(regions)]), regions), {});
+  }
+
+  function group() {
+    const { devices } = graph.chosen();
+    const [next, region] = docs.groupDevices(now(), devices);
+    edit(next, { regions: [region] });
+  }
+
+  function ungroup() {
+    const { devices, regions } = graph.chosen();
+    edit(docs.removeRegions(docs.changeDevices(now(), devices, { region: "" }), regions), { devices: [...devices, ...membersOf(regions)] });
+  }
+
+  function duplicate() {
+    const { devices, regions } = graph.chosen();
+    const [copyDevices, copyRegions] = [devices.length > 0, regions.length > 0];
+    let [next, newRegions, newDevices] = [now(), [], []];
+    if (copyRegions) [next, newRegions] = duplicateRegions(next, regions);
+    const loose = devices.filter((name) => !membersOf(regions).includes(name));
+    if (copyDevices) [next, newDevices] = duplicateDevices(next, loose);
+    edit(next, { devices: newDevices, regions: newRegions });
+    graph.reveal(next.devices.filter((device) => newDevices.includes(device.name) || newRegions.includes(device.region)).map((device) => device.name));
+  }
+
+  /** The next device in the document's order, for who has no pointer. */
+  function step(by) {
+    const names = now().devices.map((device) => device.name);
+    if (!names.length) return;
+    const at = names.indexOf(graph.chosen().devices.at(-1));
+    const next = names[at < 0 ? (by > 0 ? 0 : names.length - 1) : (at + by + names.length) % names.length];
+    graph.choose({ devices: [next] });
+    graph.reveal([next]);
+  }
+
+  /** What the tool in hand does without a pointer. */
+  function enter() {
+    const { devices, regions } = graph.chosen();
+    if (tool === "add") return addDevice(regions.length === 1 ? regions[0] : "", graph.freePlace());
+    if (tool !== "link") return undefined;
+    if (devices.length === 2) return edit(addLine(now(), "link", devices, filled()), { links: [devices] });
+    if (regions.length === 2) return edit(addLine(now(), "pair", regions, filled()), { pairs: [regions] });
+    return refuse("Enter links two devices or two regions: select two first.");
+  }
+
+  function find(text) {
+    const found = docs.matches(now(), text);
+    graph.find(found);
+    return found.length;
+  }
+
+  function takeFound() {
+    const found = docs.matches(now(), search.value());
+    if (!found.length) return;
+    use("select");
+    graph.choose({ devices: found });
+    graph.reveal(found);
+  }
+
+  const backToCanvas = () => root.focus({ preventScroll: true });
+  const search = searchField(find, takeFound, backToCanvas);
+  const some = (...kinds) => kinds.some((kind) => graph.chosen()[kind].length > 0);
+  const inRegion = () => graph.chosen().devices.some((name) => docs.named(now().devices, name)?.region);
+  const always = () => true;
+  const commands = [
+    { name: "delete", label: "Delete", keys: "Del", hint: "Delete what is selected; a region goes with its devices", run: remove, possible: () => some("devices", "regions", "links", "pairs") },
+    { name: "duplicate", label: "Duplicate", keys: "Ctrl+D", hint: "Copy the selected devices, or a region with all that is in it", run: duplicate, possible: () => some("devices", "regions") },
+    { name: "group", label: "Group", keys: "G", hint: "Make a region of the selected devices", run: group, possible: () => some("devices") },
+    { name: "ungroup", label: "Ungroup", keys: "Shift+G", hint: "Take devices out of their region", run: ungroup, possible: () => some("regions") || inRegion() },
+    null,
+    { name: "undo", label: "Undo", keys: "Ctrl+Z", hint: "Undo", run: () => model.send({ kind: "undo" }), possible: () => model.get("can_undo") },
+    { name: "redo", label: "Redo", keys: "Ctrl+Y", hint: "Redo", run: () => model.send({ kind: "redo" }), possible: () => model.get("can_redo") },
+    null,
+    { name: "fit", label: "Fit", keys: "F", hint: "Show everything", run: graph.fit, possible: always },
+    { name: "arrange", label: "Arrange", keys: "no key", hint: "Lay devices out region by region", run: () => { edit(arranged(now())); graph.fit(); }, possible: () => now().devices.length > 1 },
+  ];
+  const bar = toolbar(use, commands, search.element);
+  const silent = {
+    all: graph.chooseAll, none: () => { use("select"); graph.choose({}); }, search: search.focus, enter,
+    next: () => step(1), previous: () => step(-1),
+  };
+
+  function use(nextTool) {
+    tool = nextTool;
+    graph.use(tool);
+    bar.update(tool);
+  }
+
+  function refresh() {
+    const peek = peeked();
+    graph.peek(peek);
+    panel.show(describe(now(), graph.chosen(), { peek, facing: facing(), gpus: model.get("gpus"), filled: filled() }, edit));
+    bar.update(tool);
+    empty.hidden = now().devices.length + now().regions.length > 0;
+    const looks = { slow: graph.cy.edges(".slow").nonempty(), filled: filled().length > 0 };
+    legend.replaceChildren(...legendEntries(now(), model.get("gpus"), looks, (devices) => graph.choose({ devices })));
+    search.again();
+    tellStatus();
+  }
+
+  function refuse(line) {
+    notice = line;
+    tellStatus();
+  }
+
+  function tellStatus() {
+    const problem = notice || model.get("problem");
+    status.textContent = problem || model.get("summary") || inventory(now());
+    status.classList.toggle("dtfm-problem", Boolean(problem));
+  }
+
+  /** Another hand changed the document: Python, or a second view. Our own echo is the same document. */
+  function reload() {
+    const next = read();
+    if (docs.same(next, now())) return;
+    const names = (document) => document.devices.map((device) => device.name).sort();
+    const others = !docs.same(names(next), names(now()));
+    present = next;
+    notice = "";
+    graph.draw(next);
+    if (others) graph.fit();
+    chooseDevices(model.get("selected"));
+    tellSelection(); // what was selected may be gone
+  }
+
+  function takeSelection() {
+    const wanted = model.get("selected");
+    if (docs.same([...wanted].sort(), [...graph.chosen().devices].sort())) return;
+    chooseDevices(wanted);
+    shownUnder = JSON.stringify(graph.chosen());
+  }
+
+  /** Selects these devices, and leaves selected what else is. */
+  function chooseDevices(devices) {
+    const { regions, links, pairs } = graph.chosen();
+    const ends = (lines) => lines.map((line) => line.ends);
+    graph.choose({ devices, regions, links: ends(links), pairs: ends(pairs) });
+  }
+
+  /** Another view points at a link: select it if it is drawn, else draw it thin; either way bring it into view. */
+  function takeLink() {
+    const wanted = model.get("selected_link");
+    if (docs.same(wanted, chosenLink())) return;
+    shownLink = wanted.length === 2 ? wanted : null;
+    graph.choose({ devices: model.get("selected"), links: shownLink ? [shownLink] : [] });
+    shownUnder = JSON.stringify(graph.chosen());
+    faced = { ends: shownLink, under: shownUnder };
+    if (shownLink) graph.reveal(shownLink);
+    refresh();
+  }
+
+  function nudge([x, y], far) {
+    const distance = far ? LEAP : STEP;
+    const places = graph.nudge(x * distance, y * distance);
+    if (places) edit(docs.moveDevices(now(), places));
+  }
+
+  root.addEventListener("keydown", (event) => {
+    if (/^(INPUT|SELECT)$/.test(event.target.tagName)) return;
+    if (event.target.tagName === "BUTTON" && event.key === "Enter") return;
+    const command = (name) => silent[name] ?? (() => { const one = commands.find((each) => each?.name === name); if (one.possible()) one.run(); });
+    const action = meaning(event, use, command, nudge);
+    if (!action) return;
+    event.preventDefault();
+    event.stopPropagation();
+    action();
+  });
+  // Cytoscape blurs whatever has the focus on a press; this listener comes after its own.
+  for (const press of ["mousedown", "touchend"]) stage.addEventListener(press, backToCanvas);
+
+  const resize = () => { main.style.height = `${model.get("height")}px`; };
+  // Both may change in one gesture, one after the other: they are read once both are there.
+  let gone = false;
+  cleanUp.add(() => { gone = true; });
+  onTraits(model, ["outline", "links"], () => queueMicrotask(() => { if (!gone) reload(); }), cleanUp);
+  onTraits(model, ["selected"], takeSelection, cleanUp);
+  onTraits(model, ["selected_link"], takeLink, cleanUp);
+  onTraits(model, ["highlight", "gpus"], () => { graph.restyle(); refresh(); }, cleanUp);
+  onTraits(model, ["filled"], () => { graph.redrawEdges(); refresh(); }, cleanUp);
+  onTraits(model, ["problem", "summary"], tellStatus, cleanUp);
+  onTraits(model, ["can_undo", "can_redo"], () => bar.update(tool), cleanUp);
+  onTraits(model, ["height"], resize, cleanUp);
+  onDownload(model, cleanUp);
+  dropZone(root, (names, buffers) => model.send({ kind: "files", names }, undefined, buffers), refuse, cleanUp);
+
+  root.append(bar.element, main, status);
+  el.append(root);
+  resize();
+  use("select");
+  graph.draw(now());
+  graph.choose({ devices: model.get("selected") });
+  graph.fit();
+  takeLink();
+  refresh();
+  return cleanUp.run;
+}
+
+export default { render };

@@ -1,0 +1,281 @@
+"""Who does what when: predicted bars, and below them measured ones as they come in, or a second prediction's."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import traitlets
+
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.widgets.views.gantt.aligned import lateness_s, signed_s, signed_share
+from dtfm_lab.widgets.views.gantt.columns import (
+    FIRST_MESSAGE,
+    NO_BAR,
+    NO_BARS,
+    NO_MESSAGES,
+    NO_PATH,
+    Bars,
+    CriticalPath,
+    Messages,
+)
+from dtfm_lab.widgets.views.gantt.snapshot import Drawn, chart_svg
+from dtfm_lab.widgets.views.view import View
+
+MOST_PICTURE_BARS = 3_500
+"""rectangles in the picture of a saved notebook: some 45 KB"""
+
+
+class Held(NamedTuple):
+    """What one device holds: bytes from each time (seconds) on, until the next."""
+
+    time: npt.ArrayLike
+    n_bytes: npt.ArrayLike
+
+
+NOTHING_HELD = Held((), ())
+
+
+class GanttView(View):
+    """Draws bars on rows over time; times in seconds.
+
+    Upper bars are traits. The lower ones stream as messages, each with how much later it ends than the upper bar of
+    the same action: a view appends what is new, and one that is opened late says hello and is sent everything.
+    """
+
+    start = traitlets.Bytes(b"").tag(sync=True)
+    end = traitlets.Bytes(b"").tag(sync=True)
+    row = traitlets.Bytes(b"").tag(sync=True)
+    kind = traitlets.Bytes(b"").tag(sync=True)
+    microbatch = traitlets.Bytes(b"").tag(sync=True)
+    stage = traitlets.Bytes(b"").tag(sync=True)
+    after = traitlets.Bytes(b"").tag(sync=True)
+    """per bar, i4: the bar that it waited for last, FIRST_MESSAGE - m for message m, NO_BAR for none"""
+    path_row = traitlets.Bytes(b"").tag(sync=True)
+    path_start = traitlets.Bytes(b"").tag(sync=True)
+    path_end = traitlets.Bytes(b"").tag(sync=True)
+    path_bar = traitlets.Bytes(b"").tag(sync=True)
+    message_source = traitlets.Bytes(b"").tag(sync=True)
+    message_target = traitlets.Bytes(b"").tag(sync=True)
+    message_leaves = traitlets.Bytes(b"").tag(sync=True)
+    message_arrives = traitlets.Bytes(b"").tag(sync=True)
+    message_kind = traitlets.Bytes(b"").tag(sync=True)
+    message_microbatch = traitlets.Bytes(b"").tag(sync=True)
+    rows = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """a label for each row"""
+    names = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """what each row is called where it is spoken of; its label where empty"""
+    devices = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """each row's device"""
+    kinds = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """{"name", "color"} of each kind; also "shades", a colour for each stage of a device, "edge", a colour around
+    its bars, and "message" where it is one"""
+    devices_per_pipeline = traitlets.Int(0).tag(sync=True)
+    """where devices hold several stages: stage s is the (s // this)-th of its device; else 0"""
+    order = traitlets.List(traitlets.Int()).tag(sync=True)
+    """the rows that are drawn, from top to bottom; all of them where empty"""
+    groups = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """{"label", "count"}: how many of the drawn rows belong together; without a label a line parts them"""
+    selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """devices that a person has clicked"""
+    show_path = traitlets.Bool(False).tag(sync=True)
+    show_messages = traitlets.Bool(False).tag(sync=True)
+    title = traitlets.Unicode("Schedule").tag(sync=True)
+    caption = traitlets.Unicode("").tag(sync=True)
+    empty_words = traitlets.Unicode("No schedule yet").tag(sync=True)
+    busy = traitlets.Unicode("").tag(sync=True)
+    """what is being computed; empty where nothing is"""
+    time_unit = traitlets.Unicode("s").tag(sync=True)
+    height = traitlets.Int(320).tag(sync=True)
+    """pixels of the rows and the time axis; strips and headings come on top"""
+    upper_name = traitlets.Unicode("predicted").tag(sync=True)
+    lower_name = traitlets.Unicode("measured").tag(sync=True)
+    ends = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """{"at", "text", "dashed"}: where the iterations of two halves end"""
+    memory_time = traitlets.Bytes(b"").tag(sync=True)
+    memory_held = traitlets.Bytes(b"").tag(sync=True)
+    memory_other_time = traitlets.Bytes(b"").tag(sync=True)
+    memory_other_held = traitlets.Bytes(b"").tag(sync=True)
+    memory_limit = traitlets.Float(0.0).tag(sync=True)
+    memory_device = traitlets.Unicode("").tag(sync=True)
+    n_measured = traitlets.Int(0).tag(sync=True)
+    measured_iteration = traitlets.Int(-1).tag(sync=True)
+    """which iteration the measured bars are from; -1 before any"""
+
+    def __init__(self, **traits: object) -> None:
+        super().__init__(**traits)
+        self._measured: list[Bars] = []
+        self._second: Bars | None = None
+        self._upper = NO_BARS
+        self.on_msg(self._answer)
+
+    @property
+    def predicted(self) -> Bars:
+        """The upper bars, by row and start."""
+        return self._upper
+
+    @property
+    def measured(self) -> Bars:
+        """The measured bars of this iteration, so far."""
+        return Bars.concatenate(self._measured)
+
+    @property
+    def lower(self) -> Bars:
+        """What is in the lower halves."""
+        return self.measured if self._second is None else self._second
+
+    def set_predicted(
+        self,
+        start: npt.ArrayLike,
+        end: npt.ArrayLike,
+        row: npt.ArrayLike,
+        kind: npt.ArrayLike,
+        microbatch: npt.ArrayLike,
+        stage: npt.ArrayLike | None = None,
+        *,
+        rows: Sequence[str],
+        kinds: Sequence[dict[str, Any]],
+        names: Sequence[str] = (),
+        devices: Sequence[str] = (),
+        devices_per_pipeline: int = 0,
+        after: npt.ArrayLike | None = None,
+        path: CriticalPath = NO_PATH,
+        messages: Messages = NO_MESSAGES,
+    ) -> None:
+        """Replace the upper bars; ``after`` and ``path.bar`` count them as they are given here."""
+        given = Bars.of(start, end, row, kind, microbatch, stage)
+        bars, order = given.ordered()
+        place = np.empty(len(order) + 1, dtype="<i4")
+        place[order], place[-1] = np.arange(len(order)), NO_BAR  # NO_BAR stays what it is
+        waited = np.full(len(order), NO_BAR) if after is None else np.asarray(after)[order]
+        self._upper = bars
+        with self.hold_sync():
+            for name, column in bars._asdict().items():
+                setattr(self, name, column.tobytes())
+            to_bar = waited > FIRST_MESSAGE
+            self.after = np.where(to_bar, place[np.where(to_bar, waited, NO_BAR)], waited).astype("<i4").tobytes()
+            for what, columns in (("path", path._replace(bar=place[path.bar])), ("message", messages)):
+                for name, column in columns._asdict().items():
+                    setattr(self, f"{what}_{name}", column.tobytes())
+            self.rows, self.kinds, self.names = list(rows), [dict(kind) for kind in kinds], list(names)
+            self.devices, self.devices_per_pipeline = list(devices), devices_per_pipeline
+        if len(self.lower.start):
+            self._send_lower(self.lower, reset=True)
+
+    def clear(self) -> None:
+        """No bars, upper or lower."""
+        self.set_predicted(*NO_BARS, rows=[], kinds=[])
+        self.caption = ""
+        self.order, self.groups = [], []
+        self.set_memory(NOTHING_HELD)
+        self._second = None
+        self.reset_measured()
+
+    def reset_measured(self, iteration: int = -1) -> None:
+        """Begin again with the measured bars of another iteration."""
+        self._measured = []
+        self.n_measured, self.measured_iteration = 0, iteration
+        if self._second is None:
+            self._send_lower(NO_BARS, reset=True)
+
+    def extend_measured(
+        self,
+        start: npt.ArrayLike,
+        end: npt.ArrayLike,
+        row: npt.ArrayLike,
+        kind: npt.ArrayLike,
+        microbatch: npt.ArrayLike,
+        stage: npt.ArrayLike | None = None,
+    ) -> None:
+        """Append measured bars, in the same clock as the predicted ones."""
+        bars, _ = Bars.of(start, end, row, kind, microbatch, stage).ordered()
+        if not len(bars.start):
+            return
+        self._measured.append(bars)
+        self.n_measured += len(bars.start)
+        if self._second is None:
+            self._send_lower(bars, reset=False)
+
+    def set_second(self, bars: Bars | None, name: str = "") -> None:
+        """Bars of another prediction in the lower halves; None gives these back to the measured ones."""
+        self._second = None if bars is None else bars.ordered()[0]
+        self.lower_name = name if bars is not None else "measured"
+        self._send_lower(self.lower, reset=True)
+
+    def set_memory(self, held: Held, limit_bytes: float = 0.0, device: str = "", other: Held = NOTHING_HELD) -> None:
+        """What one device holds, under its limit; and what it holds in the lower trace. Nothing: no strip."""
+        with self.hold_sync():
+            self.memory_limit, self.memory_device = float(limit_bytes), device
+            for prefix, of in (("memory", held), ("memory_other", other)):
+                setattr(self, f"{prefix}_time", np.asarray(of.time, dtype="<f4").tobytes())
+                setattr(self, f"{prefix}_held", np.asarray(of.n_bytes, dtype="<f4").tobytes())
+
+    def ask_png(self, name: str) -> None:
+        """Every open view offers what it shows as a file, on white and twice as sharp."""
+        self.send({"kind": "png", "name": name})
+
+    def offer(self, name: str, content_type: str, data: bytes) -> None:
+        """Every open view offers these bytes as a file."""
+        self.send({"kind": "file", "name": name, "type": content_type}, buffers=[gzip.compress(data, 6)])
+
+    def picture(self) -> str:
+        return self.svg(most_bars=MOST_PICTURE_BARS)
+
+    def svg(self, *, most_bars: int = 40_000) -> str:
+        """The whole iteration, neighbours of one colour merged until there are few enough; empty where no bars are."""
+        upper, lower = self._upper, self.lower
+        if not len(upper.start):
+            return ""
+        path = self._path() if self.show_path else None
+        drawn = Drawn(upper, lower if len(lower.start) else None, path, self.devices_per_pipeline)
+        return chart_svg(
+            drawn,
+            labels=self.rows,
+            kinds=self.kinds,
+            order=self.order or list(range(len(self.rows))),
+            title=self.title,
+            caption=self.caption,
+            ends=self.ends,
+            lower_name=self.lower_name,
+            most_bars=most_bars,
+        )
+
+    def words(self) -> str:
+        if not len(self._upper.start):
+            return f"{self.title}: {self.empty_words}"
+        below = f", {len(self.lower.start):,} {self.lower_name} below" if len(self.lower.start) else ""
+        bars = f"{len(self._upper.start):,} {self.upper_name} bars on {len(self.rows)} rows{below}"
+        return f"{self.title}: {bars}" + (f" · {self.caption}" if self.caption else "")
+
+    def _path(self) -> CriticalPath:
+        columns = (getattr(self, f"path_{name}") for name in CriticalPath._fields)
+        return CriticalPath(*(np.frombuffer(c, d) for c, d in zip(columns, ("<u2", "<f4", "<f4", "<i4"), strict=True)))
+
+    def _send_lower(self, bars: Bars, *, reset: bool) -> None:
+        """These lower bars, the last of all that are known; ``reset`` says that they are all."""
+        whole = self.lower
+        late_s = lateness_s(self._upper, whole)[len(whole.start) - len(bars.start) :]
+        what = "measured" if self._second is None else "second"
+        self.send({"kind": "below", "what": what, "reset": reset}, buffers=[*bars.buffers(), late_s.tobytes()])
+        self._mark_ends(whole)
+
+    def _mark_ends(self, lower: Bars) -> None:
+        """Once the lower iteration is whole."""
+        upper = self._upper
+        if not len(lower.start) or (self._second is None and len(lower.start) < len(upper.start)):
+            self.ends = []
+            return
+        ends_s = [float(bars.end.max()) for bars in (upper, lower) if len(bars.start)]
+        texts = [f"{self.upper_name} {format_s(ends_s[0])}", f"{self.lower_name} {format_s(ends_s[-1])}"]
+        if len(ends_s) > 1:
+            longer_s = ends_s[1] - ends_s[0]
+            texts[1] += f" ({signed_s(longer_s)}, {signed_share(longer_s / ends_s[0])})" if ends_s[0] > 0 else ""
+        marks = zip(ends_s, texts[-len(ends_s) :], (False, True), strict=False)
+        self.ends = [{"at": at, "text": text, "dashed": dashed} for at, text, dashed in marks]
+
+    def _answer(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        if content.get("kind") == "hello" and len(self.lower.start):
+            self._send_lower(self.lower, reset=True)

@@ -1,0 +1,188 @@
+"""A Trace as the columns that the Gantt canvas draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dtfm_lab.domain.schedule import LANE, PASSES, RECEIVES, SENDS, Action, Kind, Lane
+from dtfm_lab.domain.trace import RunContext, Span, Trace
+from dtfm_lab.domain.units import IntArray
+from dtfm_lab.figures.palette import EDGES, KIND_COLORS, legend_name, paler
+from dtfm_lab.figures.timeline.bars import PALEST
+from dtfm_lab.widgets.views.gantt.columns import (
+    FIRST_MESSAGE,
+    NO_BAR,
+    NO_MESSAGES,
+    NO_PATH,
+    Bars,
+    CriticalPath,
+    Messages,
+)
+
+DRAWN = (*PASSES, *SENDS, Kind.PACK, Kind.REDUCE, Kind.STEP)
+"""what gets bars, as the legend lists it; receives mirror the sends and are left out"""
+KIND_INDEX = {kind: i for i, kind in enumerate(DRAWN)}
+MOST_ROWS_WITH_NETWORK = 32
+"""above so many devices only computations get a row"""
+STAGES_NAMED = 3
+
+
+class Chart(NamedTuple):
+    """An iteration as ``GanttView.set_predicted`` takes it."""
+
+    bars: Bars
+    after: IntArray | None = None
+    path: CriticalPath = NO_PATH
+    messages: Messages = NO_MESSAGES
+
+
+def legend(stages_per_device: int) -> list[dict[str, Any]]:
+    """Of each kind its name, its colour (of passes for each of a device's stages) and its edge on a light page."""
+    steps = max(1, stages_per_device - 1)
+    shares = [PALEST * chunk / steps for chunk in range(stages_per_device)]
+    return [
+        {
+            "name": legend_name(kind),
+            "color": (color := KIND_COLORS[kind]),
+            "shades": [paler(color, share) for share in (shares if kind in PASSES else [0.0])],
+            "edge": EDGES.get(color, ""),
+            "message": kind in SENDS,
+        }
+        for kind in DRAWN
+    ]
+
+
+class ChartRows:
+    """Which row of the chart a device's lane is on, and where its bars go."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._devices, self._stages_per_device = context.devices, context.stages_per_device
+        n_positions, n_replicas = len(context.devices), len(context.devices[0])
+        self._with_network = n_positions * n_replicas <= MOST_ROWS_WITH_NETWORK
+        self._n_positions, self._n_replicas = n_positions, n_replicas
+        self.legend = legend(context.stages_per_device)
+
+    @property
+    def labels(self) -> list[str]:
+        """A device's first row has its stages and its name."""
+        network = ["network"] if self._with_network else []
+        return [label for name in self.names for label in (name, *network)]
+
+    @property
+    def devices(self) -> list[str]:
+        """Of each row."""
+        return [name for group in self._devices for name in group for _ in range(self.rows_per_device)]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(positions, replicas)"""
+        return self._n_positions, self._n_replicas
+
+    @property
+    def names(self) -> list[str]:
+        """By device, ``S1 · ada``; ``S1, S5 · ada`` where it holds two stages."""
+        return [f"{self._stages(position)} · {name}" for position, row in enumerate(self._devices) for name in row]
+
+    @property
+    def rows_per_device(self) -> int:
+        return 2 if self._with_network else 1
+
+    def bars(self, spans: Iterable[Span]) -> Bars:
+        """The spans that have a row, as they come in from a run."""
+        drawn = [span for span in spans if self._is_drawn(span.action)]
+        actions = [span.action for span in drawn]
+        replica = np.array([span.replica for span in drawn], dtype=np.int64)
+        return Bars.of(
+            [span.start_s for span in drawn],
+            [span.end_s for span in drawn],
+            self._row(actions, np.arange(len(actions)), replica),
+            *_kind_microbatch_stage(actions, np.arange(len(actions))),
+        )
+
+    def chart(self, trace: Trace) -> Chart:
+        """The typical iteration, with its messages and its critical path where the trace knows what waited for what."""
+        iteration = trace.typical_iteration
+        rows = np.flatnonzero(trace.iteration == iteration)
+        drawn = rows[np.array([self._is_drawn(action) for action in trace.actions])[trace.action[rows]]]
+        bar_of = np.full(len(trace), NO_BAR)
+        bar_of[drawn] = np.arange(len(drawn))
+        bars = Bars.of(
+            trace.start_s[drawn],
+            trace.end_s[drawn],
+            self._row(trace.actions, trace.action[drawn], trace.replica[drawn]),
+            *_kind_microbatch_stage(trace.actions, trace.action[drawn]),
+        )
+        if trace.after is None:
+            return Chart(bars)
+        sent, received = _pairs(trace, rows)
+        message_of = np.full(len(trace), -1)
+        message_of[received] = np.arange(len(received))
+        waited = trace.after[drawn]
+        after = np.where(message_of[waited] >= 0, FIRST_MESSAGE - message_of[waited], bar_of[waited])
+        path = trace.critical_path(iteration)
+        passed = path["row"].to_numpy()
+        arrives = path["kind"].isin([*RECEIVES]).to_numpy()  # on its way it is between two rows
+        return Chart(
+            bars,
+            after=np.where(waited < 0, NO_BAR, after),
+            messages=Messages.of(
+                self._row(trace.actions, trace.action[sent], trace.replica[sent]),
+                self._row(trace.actions, trace.action[received], trace.replica[received]),
+                # where sends have no bars, a message leaves its device when its first byte does
+                trace.end_s[sent] if self._with_network else trace.start_s[sent],
+                trace.end_s[received],
+                *_kind_microbatch_stage(trace.actions, trace.action[sent])[:2],
+            ),
+            path=CriticalPath.of(
+                self._row(trace.actions, trace.action[passed], trace.replica[passed]),
+                np.where(arrives, path["end_s"], path["start_s"]),
+                path["end_s"],
+                bar_of[passed],
+            ),
+        )
+
+    def _is_drawn(self, action: Action) -> bool:
+        return action.kind in KIND_INDEX and (self._with_network or action.kind not in SENDS)
+
+    def _row(self, actions: Sequence[Action], action: IntArray, replica: IntArray) -> IntArray:
+        """Of each (action, replica) its row; receives end where the computation that they are for begins."""
+        position = np.array([a.stage % self._n_positions for a in actions], dtype=np.int64)
+        below = np.array([self._with_network and LANE[a.kind] is Lane.SEND for a in actions], dtype=np.int64)
+        device = position[action] * self._n_replicas + replica
+        rows: IntArray = device * self.rows_per_device + below[action]
+        return rows
+
+    def _stages(self, position: int) -> str:
+        stages = range(position, self._n_positions * self._stages_per_device, self._n_positions)
+        if len(stages) <= STAGES_NAMED:
+            return ", ".join(f"S{stage}" for stage in stages)
+        return f"S{stages[0]}…S{stages[-1]}"
+
+
+def _kind_microbatch_stage(actions: Sequence[Action], action: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    columns = (
+        [KIND_INDEX.get(a.kind, 0) for a in actions],
+        [-1 if a.microbatch is None else a.microbatch for a in actions],
+        [a.stage for a in actions],
+    )
+    kind, microbatch, stage = (np.array(column, dtype=np.int64)[action] for column in columns)
+    return kind, microbatch, stage
+
+
+def _pairs(trace: Trace, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """The sends among these rows of one iteration that have a receive, and those receives; by when they leave."""
+    n_replicas, at = len(trace.context.devices[0]), {action: i for i, action in enumerate(trace.actions)}
+    receive, away = np.full(len(at), -1), np.zeros(len(at), dtype=np.int64)
+    for action, i in at.items():
+        if action.kind in SENDS:
+            receive[i] = at.get(action.counterpart(), -1)
+            away[i] = action.other_end(0, n_replicas)[1]
+    row_of = np.full((n_replicas, len(at) + 1), -1)  # the last column: no such action
+    row_of[trace.replica[rows], trace.action[rows]] = rows
+    to = row_of[(trace.replica[rows] + away[trace.action[rows]]) % n_replicas, receive[trace.action[rows]]]
+    sent, received = rows[to >= 0], to[to >= 0]
+    order = np.argsort(trace.start_s[sent], kind="stable")
+    return sent[order], received[order]

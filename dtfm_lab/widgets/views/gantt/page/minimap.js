@@ -1,0 +1,66 @@
+// All of the iteration in a narrow strip, with a frame around what is visible: drag it, or press beside it.
+import { sharpCanvas } from "shared/canvas.js";
+import { h } from "shared/dom.js";
+import { Raster } from "./raster.js";
+
+const LINE = 2; // pixels of a row before all are pressed into the strip
+
+/** `content()` is `{ state, left, right, whole }`, null while there is nothing; `version()` changes with what is drawn. */
+export function minimap(content, version, view, cleanUp) {
+  const element = h("div", { class: "dtfm-minimap", "aria-hidden": "true", title: "The whole iteration: drag the frame" });
+  const raster = new Raster();
+  let painted = "";
+  let grabbed = null;
+
+  const { draw } = sharpCanvas(element, (context, width, height, theme) => {
+    const now = content();
+    if (!now || now.right <= now.left) return;
+    const { state, left, right, whole: [first, last] } = now;
+    const ratio = window.devicePixelRatio || 1;
+    const scale = (right - left) / (last - first || 1);
+    const key = [version(), left, right, ratio].join();
+    if (key !== painted) {
+      painted = key;
+      const { shown } = state.arranged;
+      const slots = new Map(shown.map((row, slot) => [row, slot]));
+      raster.paint({
+        left, right, top: 0, rowsBottom: shown.length * LINE, from: first, to: last, scale, shown,
+        band: (row) => [slots.get(row) * LINE, LINE],
+      }, oneLane, state.kinds, state.perPipeline, [{ bars: state.upper, half: 0 }], ratio);
+    }
+    context.imageSmoothingEnabled = true;
+    context.globalAlpha = 0.75;
+    context.drawImage(raster.canvas, left, 3, right - left, height - 6);
+    const [from, to] = view.visible().map((time) => left + (time - first) * scale);
+    context.globalAlpha = 0.72;
+    context.fillStyle = theme.surface;
+    context.fillRect(left, 0, from - left, height);
+    context.fillRect(to, 0, right - to, height);
+    context.globalAlpha = 1;
+    context.strokeStyle = view.isWhole() ? theme.border : theme.text;
+    context.lineWidth = view.isWhole() ? 1 : 2;
+    context.strokeRect(from, 1, Math.max(3, to - from), height - 2);
+  }, cleanUp);
+
+  const timeAt = (x) => {
+    const { left, right, whole: [first, last] } = content();
+    return first + ((x - left) / (right - left)) * (last - first);
+  };
+  element.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || !content()) return;
+    const [from, to] = view.visible();
+    const time = timeAt(event.offsetX);
+    grabbed = time < from || time > to ? (to - from) / 2 : time - from; // where in the frame it is held
+    element.setPointerCapture(event.pointerId);
+    view.look(time - grabbed, time - grabbed + to - from);
+  });
+  element.addEventListener("pointermove", (event) => {
+    if (grabbed === null || !content()) return;
+    const [from, to] = view.visible();
+    view.look(timeAt(event.offsetX) - grabbed, timeAt(event.offsetX) - grabbed + to - from);
+  });
+  for (const over of ["pointerup", "pointercancel"]) element.addEventListener(over, () => { grabbed = null; });
+  return { element, draw };
+}
+
+const oneLane = { of: () => 0, count: () => 1, countIn: () => 1 };

@@ -1,0 +1,126 @@
+// What is drawn over the bars: numbers, the critical path, messages as arrows, and where iterations end.
+import { CRIMSON, inkOn } from "shared/theme.js";
+import { firstAtLeast } from "./bars.js";
+import { shadeOf } from "./raster.js";
+
+export const FADED = 0.3; // how much of a bar off the critical path is left
+export const MOST_ARROWS = 400; // in sight at once; more are a tangle
+const CASING = "#ffffff";
+const NARROWEST = 1.5; // pixels of a bar on the path
+const WIDE = 5; // pixels of a bar that gets an outline
+const SAME = 0.75; // pixels: nearer points of the path are one
+const HEAD = 5; // pixels of an arrow's head
+const SEVEN = 7; // numbers that a raster writes of each
+
+/** Microbatch numbers on the bars that a raster found wide enough. */
+export function paintNumbers(context, numbers, kinds, size) {
+  context.font = context.font.replace(/^\d+px/, `${size}px`);
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  let ink = null;
+  for (let at = 0; at < numbers.length; at += SEVEN) {
+    const [x, y, width, height, number] = [numbers[at], numbers[at + 1], numbers[at + 2], numbers[at + 3], numbers[at + 4]];
+    if (number > 99 && width < 23) continue;
+    const wanted = kinds[numbers[at + 5]].inks[numbers[at + 6]];
+    if (wanted !== ink) context.fillStyle = ink = wanted;
+    context.fillText(number, x + width / 2, y + height / 2 + 0.5);
+  }
+}
+
+/** The bars of the path in full colour and outlined, and a line that follows it from row to row. */
+export function paintPath(context, place, path, columns, kinds, perPipeline) {
+  const boxes = []; // x, y, width, height of those with an outline
+  const numbers = []; // as a raster writes them
+  const line = [];
+  const add = (command, x, y) => {
+    const last = line.at(-1);
+    if (command === "lineTo" && last && Math.abs(x - last.x) < SAME && Math.abs(y - last.y) < SAME) return;
+    line.push({ command, x, y });
+  };
+  const first = Math.max(0, firstAtLeast(path.reach, place.from) - 1); // where the line comes in from
+  for (let at = first; at < path.bar.length; at++) {
+    const bar = path.bar[at];
+    const [from, to] = [place.x(path.start[at]), place.x(path.end[at])];
+    const entry = bar < 0 || !place.isShown(path.row[at]) ? null : kinds[columns.kind[bar]];
+    const [y, height] = entry ? place.band(path.row[at], 0, columns.kind[bar]) : [place.middle(path.row[at]), 0];
+    const wide = entry !== null && to - from > WIDE;
+    add(line.length ? "lineTo" : "moveTo", from, y + height / 2);
+    if (path.start[at] > place.to) break;
+    add(wide ? "moveTo" : "lineTo", to, y + height / 2); // an outline says enough
+    if (!entry || path.end[at] < place.from) continue;
+    const left = Math.max(place.left, from);
+    const width = Math.max(NARROWEST, Math.min(place.right, to) - left);
+    const shade = shadeOf(columns.stage[bar], entry.shades.length, perPipeline);
+    context.fillStyle = entry.shades[shade];
+    context.fillRect(left, y, width, height);
+    if (width >= 15 && height >= 11 && columns.microbatch[bar] >= 0)
+      numbers.push(left, y, width, height, columns.microbatch[bar], columns.kind[bar], shade);
+    if (wide) boxes.push([left, y, width, height]);
+  }
+  paintNumbers(context, numbers, kinds, 11);
+  context.lineJoin = "round";
+  for (const [width, color] of [[4, CASING], [2, CRIMSON]]) {
+    context.strokeStyle = color;
+    context.lineWidth = width;
+    context.beginPath();
+    for (const box of boxes) context.rect(...box);
+    for (const { command, x, y } of line) context[command](x, y);
+    context.stroke();
+  }
+  context.lineJoin = "miter";
+}
+
+/** Arrows from sender to receiver; how many are in sight, drawn only where they are few enough. */
+export function paintMessages(context, place, messages, color) {
+  const { source, target, leaves, arrives, reach } = messages;
+  const seen = [];
+  let count = 0;
+  for (let at = firstAtLeast(reach, place.from); at < leaves.length && leaves[at] <= place.to; at++)
+    if (arrives[at] >= place.from && ++count <= MOST_ARROWS) seen.push(at);
+  if (count > MOST_ARROWS) return count;
+  context.strokeStyle = context.fillStyle = color;
+  context.lineWidth = 1.25;
+  for (const at of seen) {
+    const [x0, y0] = [place.x(leaves[at]), place.middle(source[at])];
+    const [x1, y1] = [place.x(arrives[at]), place.middle(target[at])];
+    const length = Math.hypot(x1 - x0, y1 - y0) || 1;
+    const [dx, dy] = [(x1 - x0) / length, (y1 - y0) / length];
+    const [baseX, baseY] = [x1 - dx * HEAD, y1 - dy * HEAD];
+    context.beginPath();
+    context.moveTo(x0, y0);
+    context.lineTo(baseX, baseY);
+    context.stroke();
+    context.beginPath();
+    context.moveTo(x1, y1);
+    context.lineTo(baseX - dy * HEAD * 0.5, baseY + dx * HEAD * 0.5);
+    context.lineTo(baseX + dy * HEAD * 0.5, baseY - dx * HEAD * 0.5);
+    context.fill();
+  }
+  return count;
+}
+
+/** Where each iteration ends: a line down all rows, a label on top, and a bar between two of them. */
+export function paintEnds(context, place, ends, theme) {
+  const y = place.top - 10;
+  const inSight = ends.filter(({ at }) => at >= place.from && at <= place.to * 1.0001)
+    .map((end) => ({ ...end, x: Math.min(place.right, place.x(end.at)) })).sort((one, other) => one.x - other.x);
+  context.lineWidth = 1.5;
+  context.strokeStyle = context.fillStyle = theme.text;
+  if (inSight.length > 1) context.fillRect(inSight[0].x, place.top - 3, inSight.at(-1).x - inSight[0].x, 2);
+  let room = place.right + 10; // labels end where the one to their right begins
+  for (const { x, text, dashed } of inSight.reverse()) {
+    context.setLineDash(dashed ? [4, 3] : []);
+    context.beginPath();
+    context.moveTo(Math.round(x) + 0.5, place.top - 3);
+    context.lineTo(Math.round(x) + 0.5, place.bottom);
+    context.stroke();
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    const right = Math.min(room, x + 6 + context.measureText(text).width / 2);
+    context.fillText(text, right, y);
+    room = right - context.measureText(text).width - 14;
+  }
+  context.setLineDash([]);
+}
+
+export const inksOf = (shades) => shades.map(inkOn);

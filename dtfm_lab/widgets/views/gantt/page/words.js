@@ -1,0 +1,54 @@
+// What the pointer is told about a bar.
+import { figures } from "shared/axis.js";
+import { signed } from "./strips.js";
+
+const [NO_BAR, FIRST_MESSAGE] = [-1, -2]; // as in widgets/gantt.py
+
+function times({ start, end }, unit) {
+  return `${moment(start, unit, false)} to ${moment(end, unit)} (${figures((end - start) * unit.perSecond)} ${unit.name})`;
+}
+
+export function moment(time, unit, named = true) {
+  const { decimals } = unit;
+  const told = (time * unit.perSecond).toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+  return `${told}${named ? ` ${unit.name}` : ""}`;
+}
+
+/** "forward 3", "forward 3 of stage 5" where devices hold several. */
+function called({ kind, microbatch, stage }, kinds, several) {
+  const name = kinds[kind]?.name ?? `kind ${kind}`;
+  return `${name}${microbatch >= 0 ? ` ${microbatch}` : ""}${several && stage !== undefined ? ` of stage ${stage}` : ""}`;
+}
+
+/**
+ * Lines about a bar: who does what and when, in both halves where there are two, and what it waited for.
+ * `upper` and `lower` are the same action's bars, null where one is missing.
+ */
+export function describe({ upper, lower }, { names, kinds, several, unit, halves, ...known }) {
+  const bar = upper ?? lower;
+  const head = `${names[bar.row]} · ${called(bar, kinds, several)}`;
+  const why = upper ? waited(upper.id, { names, kinds, several, unit, ...known }) : "";
+  if (!halves) return [`${head} · ${times(bar, unit)}`, why].filter(Boolean);
+  const [above, below] = halves;
+  const difference = lower && Number.isFinite(lower.late) ? `, ends ${signed(lower.late, unit)} against ${above}` : "";
+  return [
+    head, `${above} ${upper ? times(upper, unit) : "–"}`, `${below} ${lower ? times(lower, unit) : "–"}${difference}`, why,
+  ].filter(Boolean);
+}
+
+/** What a bar waited for last, one line; empty where nobody knows, or it waited for nothing. */
+function waited(id, { columns, messages, kinds, names, several, unit }) {
+  const cause = columns.after[id] ?? NO_BAR;
+  if (cause === NO_BAR) return "";
+  if (cause <= FIRST_MESSAGE) {
+    const at = FIRST_MESSAGE - cause;
+    const message = called({ kind: messages.kind[at], microbatch: messages.microbatch[at] }, kinds);
+    const arrived = moment(messages.arrives[at], unit);
+    return messages.source[at] === columns.row[id]
+      ? `sent once ${message} had reached ${names[messages.target[at]]} at ${arrived}`
+      : `waited for ${message} from ${names[messages.source[at]]}, in at ${arrived}`;
+  }
+  const before = called({ kind: columns.kind[cause], microbatch: columns.microbatch[cause], stage: columns.stage[cause] }, kinds, several);
+  const isMessage = kinds[columns.kind[cause]]?.message;
+  return isMessage ? `queued behind ${before} until ${moment(columns.end[cause], unit)}` : `right after ${before}`;
+}

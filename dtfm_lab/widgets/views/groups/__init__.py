@@ -1,0 +1,90 @@
+"""A plan in the paper's five steps: network, groups, nodes, weights, path; a device dragged changes the plan."""
+
+from __future__ import annotations
+
+import traitlets
+
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.widgets.views.groups.drawing import groups_of, matching_of, network_of
+from dtfm_lab.widgets.views.groups.snapshot import picture
+from dtfm_lab.widgets.views.view import View
+
+NO_EDGE = -1
+NO_GROUP = -1
+
+
+class GroupsView(View):
+    """Draws one of the steps (a) to (e); from (d) a matrix where there are more than 16 groups.
+
+    Clicking a device, a group or an edge selects it; the edge from stage ``s`` to ``s + 1`` is ``selected_edge`` ``s``
+    and opens its matching, any other is ``other_edge``. Dragging a device sends ``{"kind": "lift", "device"}`` when
+    it begins, and ``{"kind": "drop", "device", "partner"}`` or ``{..., "stage"}`` when it ends; whoever shows the plan
+    answers a lift with ``offers`` and a drop with another plan. Control-Z sends ``undo``, with Shift ``redo``.
+    """
+
+    groups = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """one {"stage", "devices", "cost_s"} a stage, in stage order; cost_s is its synchronisation, in seconds. May also
+    hold "letter", "layers" and "device_s", what each device spends on it"""
+    weights = traitlets.List(traitlets.List()).tag(sync=True)
+    """(S, S) seconds between any two groups, symmetric"""
+    matchings = traitlets.List(traitlets.List()).tag(sync=True)
+    """S - 1 lists of [device, device, seconds], or also seconds there and seconds back"""
+    idle = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """names of the devices that the plan leaves out"""
+    network = traitlets.Dict().tag(sync=True)
+    """where devices stand and which links are drawn: see ``group_scene.network_of``; empty: devices on a circle"""
+    step = traitlets.Enum(list("abcde"), "e").tag(sync=True)
+    title = traitlets.Unicode("Groups").tag(sync=True)
+    caption = traitlets.Unicode("").tag(sync=True)
+    hint = traitlets.Unicode("No plan yet").tag(sync=True)
+    """what stands in an empty view"""
+    selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """names of the selected devices"""
+    selected_group = traitlets.Int(NO_GROUP).tag(sync=True)
+    selected_edge = traitlets.Int(NO_EDGE).tag(sync=True)
+    other_edge = traitlets.List(traitlets.Int()).tag(sync=True)
+    """two stages that are no neighbours; empty for none"""
+    other_matching = traitlets.List(traitlets.List()).tag(sync=True)
+    """of ``other_edge``, as in ``matchings``"""
+    offers = traitlets.Dict().tag(sync=True)
+    """prices of the other places of one device: see ``moving.offers``"""
+    can_move = traitlets.Bool(False).tag(sync=True)
+    """whether somebody answers a drag"""
+    height = traitlets.Int(360).tag(sync=True)
+    _topology: Topology | None = None
+    """whose ``network`` is drawn"""
+
+    def show(self, plan: Plan | None) -> None:
+        """Draw a plan; None empties the view. The step stays, what is selected stays where it still is there."""
+        with self.hold_sync():
+            self.offers, self.other_edge, self.other_matching = {}, [], []
+            if plan is None:
+                self.groups, self.weights, self.matchings, self.idle, self.network = [], [], [], [], {}
+                self.selected, self.selected_group, self.selected_edge = [], NO_GROUP, NO_EDGE
+                return
+            n, names = plan.job.n_stages, plan.topology.names
+            self.groups = groups_of(plan)
+            self.weights = plan.cost.weights_s.tolist()
+            self.matchings = [matching_of(plan, s, s + 1) for s in range(n - 1)]
+            self.idle = [names[i] for i in plan.idle_devices]
+            if plan.topology is not self._topology or not self.network:
+                self.network, self._topology = network_of(plan.topology), plan.topology
+            self.selected = [name for name in self.selected if name in names]
+            self.selected_group = self.selected_group if self.selected_group < n else NO_GROUP
+            self.selected_edge = self.selected_edge if self.selected_edge < n - 1 else NO_EDGE
+
+    def picture(self) -> str:
+        """The step as SVG, light; empty where there is nothing to show."""
+        return picture(self.groups, self.weights, self.network, self.idle, self.step) if self.groups else ""
+
+    def words(self) -> str:
+        n = len(self.groups)
+        if not n:
+            return self.hint
+        slowest_s = max(group["cost_s"] for group in self.groups)
+        hops = [max((pair[2] for pair in pairs), default=0.0) for pairs in self.matchings]
+        return (
+            f"{self.title}: {n} group{'s' * (n != 1)} of {len(self.groups[0]['devices'])}, slowest synchronisation "
+            f"{slowest_s:.4g} s, path {sum(hops):.4g} s; step ({self.step})"
+        )

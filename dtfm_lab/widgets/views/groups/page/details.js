@@ -1,0 +1,93 @@
+// What the side lists: the matching behind an edge, the devices of a group, or one device.
+import { h } from "shared/dom.js";
+import { seconds } from "shared/axis.js";
+import { counted, letterOf } from "./words.js";
+
+const HINTS = {
+  a: "Click a device to select it here, on the map and in the chart; point at a line to read both directions.",
+  b: "Click a device or a group. Drag a device into another group to see what that would cost; drop it to do so.",
+  c: "Click a node to list its devices. Devices can be dragged here as well.",
+  d: "Click an edge to see which pair it waits for. Heavy edges are thick.",
+  e: "Click a hop of the path to see its matching, a node to list its devices; drag a device to move it.",
+};
+const MATRIX_HINT = "Click a cell to see the matching behind it, one on the diagonal to list a group. Outlined cells are hops of the path.";
+const STILL = { b: "Click a device or a group to select it.", c: "Click a node to list its devices.", e: "Click a hop of the path to see its matching, a node to list its devices." };
+
+export function showHint(side, { step, isMatrix, canMove }) {
+  side.replaceChildren(h("h4", {}, "Nothing selected"), h("p", {}, isMatrix ? MATRIX_HINT : (!canMove && STILL[step]) || HINTS[step]));
+}
+
+export function showGroup(side, { groups, group, step }, { choose }) {
+  const { devices, cost_s, device_s } = groups[group];
+  const order = devices.map((name, index) => ({ name, own: device_s?.[index] }));
+  if (device_s) order.sort((one, other) => other.own - one.own);
+  side.replaceChildren(
+    h("h4", {}, `${titleOf(groups[group], step)} · ${counted(devices.length, "device")}`),
+    h("p", {}, `Synchronising its gradients takes ${seconds(cost_s)}${device_s && devices.length > 1 ? ": as long as its slowest device" : ""}.`),
+    h("ul", {}, ...order.map(({ name, own }) => h("li", {}, nameButton(name, choose), own === undefined ? null : h("span", { class: own >= cost_s * (1 - 1e-9) && devices.length > 1 ? "time slow" : "time" }, seconds(own))))),
+  );
+}
+
+/** Two columns of devices, slowest pair first and in vermillion; each pair with the seconds there and back. */
+export function showEdge(side, { groups, edge, pairs, weight, step }, { choose, point }) {
+  const [a, b] = edge;
+  const sorted = [...pairs].sort((one, other) => other[2] - one[2]);
+  const slowest = sorted[0]?.[2];
+  const both = sorted.some((pair) => pair.length > 4);
+  const rows = sorted.map(([source, target, time, there, back]) => {
+    const mark = time === slowest ? " bottleneck" : "";
+    const row = h("div", { class: `pair${mark}` },
+      h("div", { class: `device${mark}` }, nameButton(source, choose)),
+      h("div", { class: `line${mark}` }, h("span", {}, seconds(time))),
+      h("div", { class: `device${mark}` }, nameButton(target, choose)),
+      there === undefined ? null : h("div", { class: "ways" }, `→ ${seconds(there)}   ← ${seconds(back)}`));
+    row.addEventListener("pointerenter", () => point([source, target]));
+    row.addEventListener("pointerleave", () => point(null));
+    row.addEventListener("focusin", () => point([source, target]));
+    row.addEventListener("focusout", () => point(null));
+    return row;
+  });
+  const hop = Math.abs(a - b) === 1;
+  const known = weight !== undefined && isFinite(weight);
+  side.replaceChildren(
+    h("h4", {}, `${titleOf(groups[a], step)} to ${inSentence(groups[b], step)}${known ? ` · ${seconds(weight)}` : ""}`),
+    h("p", {}, !sorted.length ? "No matching is known for this edge."
+      : `${hop ? "The hop waits for its slowest pair, in vermillion" : "Not a hop of the path. The slowest pair of its best matching, in vermillion, is its weight"}${both ? "; → there, ← back" : ""}.`),
+    h("div", { class: "dtfm-matching" }, ...rows),
+  );
+}
+
+export function showDevices(side, { selected, groups, places }, { choose }) {
+  if (selected.length > 1) {
+    side.replaceChildren(h("h4", {}, counted(selected.length, "device")), h("ul", {}, ...selected.map((name) => {
+      const place = places.get(name);
+      return h("li", {}, nameButton(name, choose), h("span", { class: "time" }, place ? `stage ${place.stage}` : "idle"));
+    })));
+    return;
+  }
+  const [name] = selected;
+  const place = places.get(name);
+  const title = h("h4", {}, name);
+  if (!place) return side.replaceChildren(title, h("p", {}, "Idle: the plan leaves it out."));
+  const own = groups[place.stage].device_s?.[place.replica];
+  side.replaceChildren(
+    title,
+    h("p", {}, `Stage ${groups[place.stage].stage}${groups[place.stage].letter ? ` (group ${groups[place.stage].letter})` : ""}, pipeline ${place.replica}${own === undefined ? "" : `; it synchronises in ${seconds(own)}`}.`),
+    h("p", {}, "Its pipeline, stage by stage:"),
+    h("ol", { start: "0" }, ...groups.map(({ devices }, stage) => h("li", { class: stage === place.stage ? "here" : false }, nameButton(devices[place.replica], choose)))),
+  );
+}
+
+/** Groups have letters until the path, in step (e), gives them their stages. */
+const inSentence = (group, step) => (group.letter && step !== "e" ? `group ${letterOf(group)}` : `stage ${group.stage}`);
+
+function titleOf(group, step) {
+  const name = inSentence(group, step);
+  return name[0].toUpperCase() + name.slice(1);
+}
+
+function nameButton(name, choose) {
+  const button = h("button", { class: "dtfm-name", type: "button", title: name }, name);
+  button.addEventListener("click", (event) => choose(name, event.shiftKey || event.ctrlKey || event.metaKey));
+  return button;
+}

@@ -1,0 +1,113 @@
+// Dragging a device into another group: every group says what a drop there would cost; Python has worked it out.
+import { h, svg } from "shared/dom.js";
+import { seconds } from "shared/axis.js";
+import { change, verdict } from "./words.js";
+
+const BEGINS = 5; // pixels
+
+/**
+ * `state()` is {step, canMove, offers, places}; `send` takes what Python is to know; `drop` is said to the reader.
+ * A press that does not become a drag is `press(target, event)`.
+ */
+export function makeDrag(box, scene, { state, send, press, tip }) {
+  const badges = h("div", { class: "dtfm-offers", "aria-hidden": "true" });
+  box.append(badges);
+  let held = null; // {name, x, y, dragging, target}
+
+  const local = (event) => {
+    const { left, top } = scene.root.getBoundingClientRect();
+    return { x: event.clientX - left, y: event.clientY - top };
+  };
+
+  scene.root.addEventListener("pointerdown", (event) => {
+    if (event.button) return;
+    const { x, y } = local(event);
+    held = { ...scene.under(x, y), edge: event.target.closest?.(".edge"), x, y, dragging: false, target: null };
+    held.name = held.device;
+  });
+
+  scene.root.addEventListener("pointermove", (event) => {
+    if (!held?.name || !event.buttons) return;
+    const { x, y } = local(event);
+    const { step, canMove, places } = state();
+    if (!held.dragging) {
+      if (!canMove || step === "a" || Math.hypot(x - held.x, y - held.y) < BEGINS) return;
+      held.dragging = true;
+      held.stage = places.get(held.name)?.stage ?? -1;
+      scene.root.setPointerCapture(event.pointerId);
+      scene.root.classList.add("dragging");
+      scene.element(held.name).classList.add("lifted");
+      send({ kind: "lift", device: held.name });
+      show();
+    }
+    const target = scene.under(x, y, held.name);
+    held.target = target && target.stage !== held.stage ? target : null;
+    const element = scene.element(held.name);
+    scene.over.replaceChildren(ghost(element, x, y));
+    tell(x, y);
+  });
+
+  scene.root.addEventListener("pointerup", (event) => {
+    const was = held;
+    end();
+    if (!was) return;
+    if (!was.dragging) return press(was, event);
+    if (was.target?.device) send({ kind: "drop", device: was.name, partner: was.target.device });
+    else if (was.target) send({ kind: "drop", device: was.name, stage: was.target.stage });
+  });
+  scene.root.addEventListener("pointercancel", end);
+
+  function end() {
+    if (held?.dragging) {
+      scene.over.replaceChildren();
+      scene.root.classList.remove("dragging");
+      scene.element(held.name)?.classList.remove("lifted");
+      tip.hide();
+    }
+    held = null;
+    show();
+  }
+
+  function ghost(element, x, y) {
+    const { r } = scene.spot(held.name);
+    return svg("g", { class: "ghost", style: element.getAttribute("style").replace(/transform:[^;]*;/, "") },
+      svg("circle", { cx: x, cy: y, r: Math.max(8, r) }), svg("text", { class: "halo", x, y: y - 14, "text-anchor": "middle" }, held.name));
+  }
+
+  /** The price under the pointer. */
+  function tell(x, y) {
+    const { offers } = state();
+    const partner = held.target?.device;
+    for (const badge of badges.children) badge.classList.toggle("target", !partner && Number(badge.dataset.stage) === held.target?.stage);
+    if (!partner) return tip.hide(); // a group's badge says it
+    if (offers.device !== held.name) return tip.show("working out the price", x, y);
+    const [cost, difference] = offers.devices[partner] ?? [];
+    if (cost === undefined) return tip.hide();
+    tip.show(`with ${partner}: ${verdict(difference, offers.now_s).sign} ${seconds(cost)}, ${change(difference, offers.now_s)}`, x, y);
+  }
+
+  const offerOf = (stage) => state().offers.groups?.find((place) => place.stage === stage);
+
+  /** A badge a group, while something is dragged. */
+  function show() {
+    badges.replaceChildren();
+    if (!held?.dragging) return;
+    const { offers } = state();
+    const ready = offers.device === held.name;
+    const { groups, strip } = scene.placed();
+    const spots = groups.map((place, stage) => ({ ...place, stage, down: scene.radiusOf(stage) }));
+    if (strip) spots.push({ x: strip.x + strip.width / 2, y: strip.y, stage: -1, down: strip.height / 2 - 8 });
+    for (const { x, y, stage, down } of spots) {
+      if (stage === held.stage) continue;
+      const offer = offerOf(stage);
+      if (ready && !offer) continue;
+      const { kind, sign } = ready ? verdict(offer.change_s, offers.now_s) : { kind: "waiting", sign: "" };
+      badges.append(h("div", { class: `dtfm-offer ${kind}`, "data-stage": stage, style: `left:${x}px;top:${y + Math.min(down, 44) - 6}px` },
+        h("span", {}, ready ? seconds(offer.cost_s) : "…"),
+        ready ? h("b", {}, `${sign} ${change(offer.change_s, offers.now_s)}`) : null,
+        ready ? h("i", {}, `with ${offer.partner}`) : null));
+    }
+  }
+
+  return { show, cancel: end, dragging: () => Boolean(held?.dragging) };
+}

@@ -1,0 +1,85 @@
+// More than sixteen groups, from step (d): a heat map, in (e) in path order with the hops outlined beside the diagonal.
+import { seconds } from "shared/axis.js";
+import { GREY, rampColor, VERMILLION } from "shared/theme.js";
+
+const MARGIN = { left: 58, top: 34, right: 108, bottom: 14 };
+const BAR = 14;
+
+/** `order` says which group stands where, `marked` which ones hold what is selected. */
+export function paintMatrix(context, width, height, { groups, weights, edge, order, step, marked }, theme) {
+  const n = groups.length;
+  const side = Math.max(40, Math.min(width - MARGIN.left - MARGIN.right, height - MARGIN.top - MARGIN.bottom));
+  const grid = { left: Math.max(MARGIN.left, (width - side - MARGIN.right + MARGIN.left) / 2), top: MARGIN.top, cell: side / n, n, order };
+  const between = weights.flatMap((row, a) => row.filter((value, b) => a !== b && isFinite(value)));
+  const [low, high] = between.length ? [Math.min(...between), Math.max(...between)] : [0, 1];
+  const color = (value) => rampColor(high > low ? (value - low) / (high - low) : 0);
+
+  for (let a = 0; a < n; a++)
+    for (let b = 0; b < n; b++) {
+      const weight = weights[order[a]]?.[order[b]];
+      context.fillStyle = a === b ? theme.raised : isFinite(weight) ? color(weight) : GREY;
+      context.fillRect(grid.left + b * grid.cell, grid.top + a * grid.cell, grid.cell + 0.5, grid.cell + 0.5);
+    }
+  if (step === "e") paintPath(context, grid, theme);
+  if (edge) paintEdge(context, grid, edge);
+  for (const stage of marked) paintEdge(context, grid, [stage, stage]);
+  paintLabels(context, grid, order.map((stage) => (step === "e" ? String(stage) : groups[stage].letter ?? String(stage))), step === "e" ? "stage" : "group", theme);
+  paintColorBar(context, grid.left + side + 22, grid.top, side, { low, high, color }, theme);
+  return grid;
+}
+
+function paintPath(context, grid, theme) {
+  context.strokeStyle = theme.text;
+  context.lineWidth = 1;
+  for (let hop = 0; hop < grid.n - 1; hop++) outline(context, grid, hop, hop + 1);
+}
+
+function paintEdge(context, grid, [a, b]) {
+  context.strokeStyle = VERMILLION;
+  context.lineWidth = 3;
+  outline(context, grid, grid.order.indexOf(a), grid.order.indexOf(b));
+}
+
+function outline(context, { left, top, cell }, one, other) {
+  for (const [row, column] of [[one, other], [other, one]])
+    context.strokeRect(left + column * cell + 0.5, top + row * cell + 0.5, cell - 1, cell - 1);
+}
+
+function paintLabels(context, grid, names, what, theme) {
+  context.font = theme.font;
+  context.fillStyle = theme.softText;
+  context.textBaseline = "middle";
+  const every = Math.max(1, Math.ceil(22 / grid.cell));
+  names.forEach((name, index) => {
+    if (index % every) return;
+    const centre = (index + 0.5) * grid.cell;
+    context.textAlign = "right";
+    context.fillText(name, grid.left - 6, grid.top + centre);
+    context.textAlign = "center";
+    context.fillText(name, grid.left + centre, grid.top - 9);
+  });
+  const middle = (grid.n * grid.cell) / 2;
+  context.fillText(what, grid.left + middle, grid.top - 24);
+  context.save();
+  context.translate(grid.left - 34, grid.top + middle);
+  context.rotate(-Math.PI / 2);
+  context.fillText(what, 0, 0);
+  context.restore();
+}
+
+function paintColorBar(context, x, y, height, { low, high, color }, theme) {
+  for (let at = 0; at < height; at++) {
+    context.fillStyle = color(high - ((high - low) * at) / height);
+    context.fillRect(x, y + at, BAR, 1.5);
+  }
+  context.fillStyle = theme.softText;
+  context.textAlign = "left";
+  for (const share of [0, 0.5, 1])
+    context.fillText(seconds(low + (high - low) * share), x + BAR + 6, y + height * (1 - share) + (share === 1 ? 5 : share === 0 ? -5 : 0));
+}
+
+/** The two groups of the cell under a point, the same one twice on the diagonal. */
+export function cellUnder(grid, x, y) {
+  const [column, row] = [Math.floor((x - grid.left) / grid.cell), Math.floor((y - grid.top) / grid.cell)];
+  return row >= 0 && column >= 0 && row < grid.n && column < grid.n ? [grid.order[row], grid.order[column]] : null;
+}

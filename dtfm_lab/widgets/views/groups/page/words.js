@@ -1,0 +1,48 @@
+// What is written beside things; every number comes with its unit.
+import { seconds } from "shared/axis.js";
+
+export const letterOf = (group) => group.letter ?? String(group.stage);
+
+export const counted = (n, noun) => `${n.toLocaleString("en-US")} ${noun}${n === 1 ? "" : "s"}`;
+
+/** "+0.51 s", "−3 ms", "no change": to be read beside a cost. */
+export function change(difference, of) {
+  if (Math.abs(difference) <= 1e-9 * of) return "no change";
+  const size = Math.abs(difference);
+  return `${difference > 0 ? "+" : "−"}${of >= 1 && size >= 0.005 ? `${size.toFixed(2)} s` : seconds(size)}`;
+}
+
+/** Cheaper, as dear or dearer: a class and a sign, so that colour is not all there is. */
+export function verdict(difference, of) {
+  if (Math.abs(difference) <= 1e-9 * of) return { kind: "same", sign: "=" };
+  return difference < 0 ? { kind: "better", sign: "▼" } : { kind: "worse", sign: "▲" };
+}
+
+export function deviceWords(name, { groups, network, places }) {
+  const known = network.devices?.find((device) => device.name === name);
+  const place = places.get(name);
+  const lines = [known?.region && !name.startsWith(known.region) ? `${name} · ${known.region}` : name];
+  if (!place) lines.push("idle");
+  else {
+    const own = groups[place.stage].device_s?.[place.replica];
+    lines.push(`stage ${place.stage}, pipeline ${place.replica}${own === undefined ? "" : ` · synchronises in ${seconds(own)}`}`);
+  }
+  return lines.join("\n");
+}
+
+export function groupWords(group, step) {
+  const what = step === "e" || !group.letter ? `Stage ${group.stage}` : `Group ${group.letter}`;
+  return `${what} · ${counted(group.devices.length, "device")} · ${seconds(group.cost_s)}`;
+}
+
+export function edgeWords(groups, a, b, weight, step) {
+  const lettered = step !== "e" && groups[a].letter;
+  const [from, to] = [a, b].map((k) => (lettered ? `group ${groups[k].letter}` : `stage ${groups[k].stage}`));
+  return `${from[0].toUpperCase()}${from.slice(1)} to ${to}, ${seconds(weight)}`;
+}
+
+export function linkWords([, , , ms, gbps, msBack, gbpsBack], from, to, bundle) {
+  const median = bundle ? " (median)" : "";
+  const way = (source, target, latency, bandwidth) => `${source} → ${target}: ${latency} ms, ${bandwidth} Gbit/s${median}`;
+  return `${way(from, to, ms, gbps)}\n${way(to, from, msBack, gbpsBack)}`;
+}

@@ -1,0 +1,247 @@
+// A plan in the paper's five steps: network, groups, nodes, weights, path. Devices can be dragged between groups.
+import { cleanUps, frame, h, onResize, oncePerFrame, onTraits } from "shared/dom.js";
+import { sharpCanvas, tooltip } from "shared/canvas.js";
+import { seconds } from "shared/axis.js";
+import { makeDrag } from "./page/drag.js";
+import { makeScene } from "./page/scene.js";
+import { linksIn, linkUnder, paintLinks } from "./page/links.js";
+import { cellUnder, paintMatrix } from "./page/matrix.js";
+import { showDevices, showEdge, showGroup, showHint } from "./page/details.js";
+import { MOST_IN_RING } from "./page/places.js";
+import { deviceWords, edgeWords, groupWords } from "./page/words.js";
+
+const NONE = -1;
+const DRAWN = ["groups", "weights", "matchings", "idle", "network"];
+const MARKED = ["selected", "selected_group", "selected_edge", "other_edge", "other_matching"];
+
+function render({ model, el }) {
+  const cleanUp = cleanUps();
+  const title = h("strong");
+  const hint = h("span", { class: "dtfm-groups-hint" });
+  const box = h("div", { class: "dtfm-box" });
+  const linkBox = h("div", { class: "dtfm-groups-links" });
+  const matrixBox = h("div", { class: "dtfm-groups-matrix", tabindex: "0", role: "group" });
+  const side = h("div", { class: "dtfm-groups-side", "aria-live": "polite" });
+  const empty = h("div", { class: "dtfm-empty" });
+  const caption = h("div", { class: "dtfm-caption", "aria-live": "polite" });
+  const root = frame("dtfm-groups", "Device groups");
+  const scene = makeScene();
+  box.append(linkBox, scene.root, matrixBox, empty);
+  root.append(h("div", { class: "dtfm-heading" }, title, hint), h("div", { class: "dtfm-groups-main" }, box, side), caption);
+  el.append(root);
+
+  let links = [], grid = null, size = "";
+  let data = gathered();
+  const step = () => model.get("step");
+  const isMatrix = () => data.groups.length > MOST_IN_RING && step() >= "d";
+  const tip = tooltip(box);
+  const linkCanvas = sharpCanvas(linkBox, (context, width, height, theme) => paintLinks(context, links, theme), cleanUp);
+  const matrixCanvas = sharpCanvas(matrixBox, (context, width, height, theme) => {
+    grid = isMatrix() ? paintMatrix(context, width, height, { ...data, order: order(), step: step(), marked: marked() }, theme) : null;
+  }, cleanUp);
+  const drag = makeDrag(box, scene, {
+    state: () => ({ step: step(), canMove: model.get("can_move"), offers: model.get("offers"), places: data.places }),
+    send: (content) => model.send(content), press, tip,
+  });
+
+  function gathered() {
+    const groups = model.get("groups");
+    const places = new Map(groups.flatMap(({ devices }, stage) => devices.map((name, replica) => [name, { stage, replica }])));
+    const hop = model.get("selected_edge"), other = model.get("other_edge");
+    const edge = hop >= 0 && hop < groups.length - 1 ? [hop, hop + 1] : other.length === 2 && other.every((k) => k < groups.length) ? other : null;
+    const pairs = !edge ? [] : hop >= 0 ? model.get("matchings")[hop] ?? [] : model.get("other_matching");
+    const slowest = pairs.reduce((worst, pair) => (worst && worst[2] >= pair[2] ? worst : pair), null);
+    return {
+      groups, places, edge, pairs, link: slowest?.slice(0, 2), weights: model.get("weights"), idle: model.get("idle"),
+      network: model.get("network"), selected: model.get("selected"), group: model.get("selected_group"),
+    };
+  }
+
+  /** Stages of what is selected. */
+  const marked = () => new Set(data.selected.map((name) => data.places.get(name)?.stage).filter((stage) => stage !== undefined));
+
+  /** By letter in (d), in path order in (e). */
+  function order() {
+    const stages = data.groups.map((_, stage) => stage);
+    const key = (stage) => data.groups[stage].letter ?? "";
+    if (step() === "d") stages.sort((a, b) => key(a).length - key(b).length || key(a).localeCompare(key(b)) || a - b);
+    return stages;
+  }
+
+  function choose({ selected = [], group = NONE, edge = null }) {
+    const hop = edge && Math.abs(edge[0] - edge[1]) === 1;
+    model.set("selected", selected);
+    model.set("selected_group", group);
+    model.set("selected_edge", hop ? Math.min(...edge) : NONE);
+    model.set("other_edge", edge && !hop ? [...edge].sort((a, b) => a - b) : []);
+    model.save_changes();
+    mark();
+  }
+
+  function chooseDevice(name, adding) {
+    const now = data.selected;
+    if (adding) choose({ selected: now.includes(name) ? now.filter((other) => other !== name) : [...now, name] });
+    else choose({ selected: now.length === 1 && now[0] === name && data.group === NONE ? [] : [name] });
+  }
+
+  const chooseGroup = (stage) => choose(stage === data.group ? {} : { group: stage, selected: [...data.groups[stage].devices] });
+
+  const chooseEdge = (edge) => choose(data.edge?.[0] === edge[0] && data.edge[1] === edge[1] ? {} : { edge });
+
+  function press(target, event) {
+    if (target.device) chooseDevice(target.device, event.shiftKey || event.ctrlKey || event.metaKey);
+    else if (target.stage >= 0) chooseGroup(target.stage);
+    else if (target.edge) chooseEdge([Number(target.edge.dataset.a), Number(target.edge.dataset.b)]);
+    else choose({});
+  }
+
+  scene.root.addEventListener("pointermove", (event) => {
+    if (drag.dragging()) return;
+    const { left, top } = scene.root.getBoundingClientRect();
+    const [x, y] = [event.clientX - left, event.clientY - top];
+    const found = scene.under(x, y);
+    const edge = event.target.closest?.(".edge");
+    const movable = found?.device && model.get("can_move") && step() !== "a";
+    scene.root.style.cursor = movable ? "grab" : found?.device || found?.stage >= 0 || edge ? "pointer" : "default";
+    const words = found?.device ? deviceWords(found.device, data)
+      : found?.stage >= 0 ? groupWords(data.groups[found.stage], step())
+      : edge ? edge.getAttribute("aria-label") : step() === "a" ? linkUnder(links, x, y)?.words : null;
+    if (words) tip.show(words, x, y); else tip.hide();
+  });
+  scene.root.addEventListener("pointerleave", () => { if (!drag.dragging()) tip.hide(); });
+
+  matrixBox.addEventListener("pointermove", (event) => {
+    const cell = grid && cellUnder(grid, event.offsetX, event.offsetY);
+    matrixBox.style.cursor = cell ? "pointer" : "default";
+    if (!cell) return tip.hide();
+    const [a, b] = cell;
+    tip.show(a === b ? groupWords(data.groups[a], step()) : edgeWords(data.groups, a, b, data.weights[a]?.[b] ?? NaN, step()), event.offsetX, event.offsetY);
+  });
+  matrixBox.addEventListener("pointerleave", tip.hide);
+  matrixBox.addEventListener("click", (event) => {
+    const cell = grid && cellUnder(grid, event.offsetX, event.offsetY);
+    if (!cell) choose({});
+    else if (cell[0] === cell[1]) chooseGroup(cell[0]);
+    else chooseEdge([...cell].sort((a, b) => a - b));
+  });
+
+  root.addEventListener("keydown", (event) => {
+    const { key } = event;
+    const focused = event.target.dataset ?? {};
+    const handled = () => { event.preventDefault(); event.stopPropagation(); };
+    if (key === "Escape") {
+      if (drag.dragging()) drag.cancel(); else choose({});
+      event.stopPropagation();
+    } else if ((event.ctrlKey || event.metaKey) && key.toLowerCase() === "z" && model.get("can_move")) {
+      model.send({ kind: event.shiftKey ? "redo" : "undo" });
+      handled();
+    } else if ((key === "Enter" || key === " ") && focused.key) {
+      press({ device: focused.device, stage: focused.stage === undefined ? NONE : Number(focused.stage), edge: event.target.closest(".edge") }, event);
+      handled();
+    } else if (key.startsWith("Arrow") && focused.device) {
+      walk(focused.device, key);
+      handled();
+    } else if (key.startsWith("Arrow") && event.target === matrixBox && data.groups.length > 1) {
+      const by = key === "ArrowRight" || key === "ArrowDown" ? 1 : -1;
+      const hop = Math.min(data.groups.length - 2, Math.max(0, (data.edge ? Math.min(...data.edge) : by > 0 ? -1 : 1) + by));
+      choose({ edge: [hop, hop + 1] });
+      handled();
+    }
+  });
+
+  /** Along the pipeline with left and right, within the group with up and down. */
+  function walk(name, key) {
+    const place = data.places.get(name);
+    if (!place) return;
+    const turn = (value, by, n) => (value + by + n) % n;
+    const by = key === "ArrowRight" || key === "ArrowDown" ? 1 : -1;
+    const sideways = key === "ArrowLeft" || key === "ArrowRight";
+    const group = data.groups[sideways ? turn(place.stage, by, data.groups.length) : place.stage].devices;
+    const next = group[sideways ? place.replica : turn(place.replica, by, group.length)];
+    scene.roveTo(next);
+    scene.element(next).focus({ preventScroll: true });
+  }
+
+  function hintText() {
+    const n = data.groups.length;
+    if (!n) return "";
+    if (isMatrix()) return `${step() === "d" ? "by letter" : "in path order"} · seconds between any two groups`;
+    if (step() === "d" && n > 1) {
+      const known = data.weights.flatMap((row, a) => row.filter((value, b) => b > a && isFinite(value)));
+      const [low, high] = [Math.min(...known), Math.max(...known)];
+      return high > low * (1 + 1e-9) ? `an edge weighs ${seconds(low)} (thin) to ${seconds(high)} (thick)` : `every edge weighs ${seconds(low)}`;
+    }
+    return {
+      a: "wide lines are fast links", b: "at a group: seconds of synchronisation; the slowest in vermillion",
+      c: "every two groups are joined by an edge", d: "", e: "in path order · at a line: seconds of the hop",
+    }[step()];
+  }
+
+  const draw = oncePerFrame(drawNow, cleanUp);
+  const mark = oncePerFrame(markNow, cleanUp);
+
+  function drawNow() {
+    data = gathered();
+    for (const element of [box, side]) element.style.height = `${model.get("height")}px`;
+    title.textContent = model.get("title");
+    caption.textContent = model.get("caption");
+    empty.textContent = model.get("hint");
+    empty.hidden = data.groups.length > 0;
+    side.hidden = !data.groups.length;
+    root.setAttribute("aria-label", `${model.get("title")}: ${data.groups.length} device groups in path order`);
+    root.dataset.groups = String(data.groups.length);
+    const { clientWidth: width, clientHeight: height } = box;
+    if (width && height) { // a notebook takes cells out of the page while they are scrolled away
+      const focused = root.contains(document.activeElement) ? document.activeElement.dataset?.key : null;
+      if (size !== `${width} x ${height}`) standStill();
+      size = `${width} x ${height}`;
+      scene.draw(data, width, height);
+      links = linksIn(data.network, scene.placed());
+      if (focused) box.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    }
+    showStep();
+  }
+
+  /** Another size is not something to watch. */
+  function standStill() {
+    scene.root.classList.add("still");
+    requestAnimationFrame(() => requestAnimationFrame(() => scene.root.classList.remove("still")));
+  }
+
+  function showStep() {
+    root.dataset.step = step();
+    root.dataset.matrix = String(isMatrix());
+    hint.textContent = hintText();
+    tip.hide();
+    drag.show();
+    if (size) scene.show(step());
+    linkCanvas.draw();
+    matrixCanvas.draw();
+    markNow();
+  }
+
+  function markNow() {
+    data = gathered();
+    scene.set(data);
+    if (size) scene.mark();
+    scene.point(null);
+    if (isMatrix()) matrixCanvas.draw();
+    matrixBox.setAttribute("aria-label", `Seconds between any two of ${data.groups.length} groups; arrow keys walk along the path`);
+    const actions = { choose: chooseDevice, point: scene.point };
+    const selected = data.selected.filter((name) => data.places.has(name) || data.idle.includes(name));
+    if (data.edge) showEdge(side, { ...data, step: step(), weight: data.weights[data.edge[0]]?.[data.edge[1]] }, actions);
+    else if (data.group >= 0 && data.group < data.groups.length) showGroup(side, { ...data, step: step() }, actions);
+    else if (selected.length) showDevices(side, { ...data, selected }, actions);
+    else showHint(side, { step: step(), isMatrix: isMatrix(), canMove: model.get("can_move") });
+  }
+
+  onTraits(model, [...DRAWN, "title", "caption", "hint", "height"], draw, cleanUp);
+  onTraits(model, ["step"], oncePerFrame(showStep, cleanUp), cleanUp);
+  onTraits(model, MARKED, mark, cleanUp);
+  onTraits(model, ["offers"], () => drag.show(), cleanUp);
+  onResize(box, () => { if (box.clientWidth && `${box.clientWidth} x ${box.clientHeight}` !== size) draw(); }, cleanUp);
+  drawNow();
+  return cleanUp.run;
+}
+
+export default { render };

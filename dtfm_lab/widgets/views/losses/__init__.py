@@ -1,0 +1,80 @@
+"""The losses of a run as they come: training, held-out text, and what could be had without context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+import traitlets
+
+from dtfm_lab.figures.maps.network import count
+from dtfm_lab.widgets.views.losses.snapshot import picture
+from dtfm_lab.widgets.views.view import View
+
+
+class LossView(View):
+    """Draws losses in nats per token over the iterations done. Only new points travel; a view that is opened late
+    says hello and is sent everything."""
+
+    title = traitlets.Unicode("Loss").tag(sync=True)
+    caption = traitlets.Unicode("").tag(sync=True)
+    first = traitlets.Int(0).tag(sync=True)
+    """iterations done before the first"""
+    total = traitlets.Int(0).tag(sync=True)
+    """iterations there will be, from the first"""
+    reference = traitlets.Float(None, allow_none=True).tag(sync=True)
+    """unigram entropy of the held-out text"""
+    height = traitlets.Int(200).tag(sync=True)
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self.training: list[float] = []
+        self.held_out: list[tuple[float, float]] = []
+        self.on_msg(self._answer)
+
+    def reset(self, first: int = 0, total: int = 0) -> None:
+        """Nothing yet, of so many iterations from this one on."""
+        with self.hold_sync():
+            self.first, self.total, self.reference = first, total, None
+        self.training, self.held_out = [], []
+        self._send_since(0, held_out=True)
+
+    def follow(
+        self, training: Sequence[float], held_out: Sequence[tuple[float, float]] = (), reference: float | None = None
+    ) -> None:
+        """Show these; the beginning is most often what is shown already, but a lost worker takes some back."""
+        training, held_out = list(training), list(held_out)
+        self.reference = reference
+        if training == self.training and held_out == self.held_out:
+            return
+        kept = len(self.training)
+        if training[:kept] != self.training:
+            kept = sum(
+                1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(training, self.training, strict=False))
+            )
+        looked = held_out != self.held_out
+        self.training, self.held_out = training, held_out
+        self._send_since(kept, held_out=looked)
+
+    def picture(self) -> str:
+        return picture(self.training, self.held_out, self.reference, self.first)
+
+    def words(self) -> str:
+        if not self.training:
+            return f"{self.title}: none yet"
+        held_out = f", held-out {self.held_out[-1][1]:.3f}" if self.held_out else ""
+        entropy = "" if self.reference is None else f", unigram entropy {self.reference:.3f}"
+        ends = f"{self.training[0]:.3f} to {self.training[-1]:.3f}"
+        return f"{self.title}: {ends} nats per token in {count(len(self.training), 'iteration')}{held_out}{entropy}"
+
+    def _send_since(self, since: int, *, held_out: bool) -> None:
+        message: dict[str, Any] = {"kind": "losses", "from": since}
+        if held_out:
+            message["held_out"] = [[at, loss] for at, loss in self.held_out if np.isfinite(loss)]
+        self.send(message, buffers=[np.asarray(self.training[since:], dtype="<f8").tobytes()])
+
+    def _answer(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        if content.get("kind") == "hello":
+            self._send_since(0, held_out=True)

@@ -1,0 +1,51 @@
+"""The world map: regions in their cities, devices around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import traitlets
+
+from dtfm_lab.domain.network import find_place, place_names
+from dtfm_lab.widgets.views.document_view import DocumentView
+from dtfm_lab.widgets.views.map.snapshot import land_tenths, map_picture
+
+
+class MapView(DocumentView):
+    """Draws and edits a topology document on a map of the world.
+
+    A device is in a city by its region's name; one whose region is no known place stands in a tray below.
+    """
+
+    land = traitlets.Bytes().tag(sync=True)
+    """outline as int16 tenths of degrees: a ring is a count, then so many longitudes and latitudes"""
+    cities = traitlets.List(traitlets.List()).tag(sync=True)
+    """[name, longitude, latitude] of where a device may be dropped"""
+    places = traitlets.Dict().tag(sync=True)
+    """{region: [longitude, latitude]} of the document's regions that are known places"""
+    gpu = traitlets.Unicode("").tag(sync=True)
+    """what a new device gets; empty for the first of ``gpus``"""
+
+    def __init__(self, *arguments: Any, **traits: Any) -> None:
+        known = [(name, find_place(name)) for name in place_names()]
+        cities = [[name, place.longitude, place.latitude] for name, place in known if place is not None]
+        super().__init__(*arguments, land=land_tenths().tobytes(), cities=cities, **traits)
+        self.observe(lambda _: self._find_places(), "document")
+        self._find_places()
+
+    def _find_places(self) -> None:
+        names = {region["name"] for region in self.document["regions"]}
+        found = {name: find_place(name) for name in sorted(names)}
+        self.places = {name: [place.longitude, place.latitude] for name, place in found.items() if place is not None}
+
+    def picture(self) -> str:
+        return map_picture(self.document, self.filled, self.highlight.get("stages", {}))
+
+    def words(self) -> str:
+        devices = self.document["devices"]
+        on_map = [device for device in devices if device["region"] in self.places]
+        cities = len({device["region"] for device in on_map})
+        lost = len(devices) - len(on_map)
+        where = f"{len(on_map)} device{'s' * (len(on_map) != 1)} in {cities} {'city' if cities == 1 else 'cities'}"
+        told = f"World map of {self.document.get('name') or 'a network'}: {where}"
+        return f"{told}, {lost} in no known place" if lost else told

@@ -1,0 +1,63 @@
+// What gestures on the map do to the document: regions are cities, devices belong to one.
+import { freeName, named, renameRegion } from "../../editor/page/document.js";
+
+const PITCH = 90; // between devices on the canvas, where these must stand somewhere too
+
+/** A new device in a city's region, which is made if it is not there; [document, name]. */
+export function addDevice(document, region, gpu) {
+  const name = freeName(document.devices, "device");
+  const grown = withRegion(document, region);
+  const [place] = besides(grown, region, 1);
+  return [{ ...grown, devices: [...grown.devices, { name, region, gpu, ...place }] }, name];
+}
+
+/** These devices to a city's region; regions that this empties go, with their lines. */
+export function moveDevices(document, names, region) {
+  const moving = new Set(document.devices.filter((device) => names.includes(device.name) && device.region !== region).map(({ name }) => name));
+  if (!moving.size) return document;
+  const left = new Set(document.devices.filter(({ name }) => moving.has(name)).map((device) => device.region));
+  const grown = withRegion(document, region, [...left]);
+  const places = besides(grown, region, moving.size);
+  let at = 0;
+  const devices = grown.devices.map((device) => (moving.has(device.name) ? { ...device, region, ...places[at++] } : device));
+  const gone = new Set([...left].filter((name) => name && !devices.some((device) => device.region === name)));
+  return {
+    ...grown, devices,
+    regions: grown.regions.filter(({ name }) => !gone.has(name)),
+    between: grown.between.filter((line) => !(line.regions ?? [line.from, line.to]).some((name) => gone.has(name))),
+  };
+}
+
+/** A whole region to a city. One that had no place gets it by name, and keeps its lines; else its devices move. */
+export function moveRegion(document, from, to, hadPlace) {
+  if (from === to) return document;
+  if (from && !hadPlace && !named(document.regions, to)) return renameRegion(document, from, to);
+  return moveDevices(document, document.devices.filter(({ region }) => region === from).map(({ name }) => name), to);
+}
+
+/** With a region of this name: inside it is what it was where its first devices come from, or what most regions say. */
+function withRegion(document, name, sources = []) {
+  if (named(document.regions, name)) return document;
+  const source = sources.map((from) => named(document.regions, from)).find(Boolean);
+  const { latency_ms, bandwidth_gbps } = source ?? commonest(document.regions) ?? document.default;
+  return { ...document, regions: [...document.regions, { name, latency_ms, bandwidth_gbps }] };
+}
+
+function commonest(regions) {
+  const count = new Map();
+  for (const { latency_ms, bandwidth_gbps } of regions) {
+    const said = JSON.stringify({ latency_ms, bandwidth_gbps });
+    count.set(said, (count.get(said) ?? 0) + 1);
+  }
+  const [most] = [...count].sort((a, b) => b[1] - a[1]);
+  return most && JSON.parse(most[0]);
+}
+
+/** Free places on the canvas under a region's devices, or to the right of everything. */
+function besides(document, region, n) {
+  const members = document.devices.filter((device) => device.region === region);
+  const columns = Math.max(1, Math.ceil(Math.sqrt(members.length + n)));
+  const x = members.length ? Math.min(...members.map((one) => one.x)) : Math.max(0, ...document.devices.map((one) => one.x)) + 2 * PITCH;
+  const y = members.length ? Math.max(...members.map((one) => one.y)) + PITCH : Math.min(0, ...document.devices.map((one) => one.y));
+  return Array.from({ length: n }, (_, at) => ({ x: x + (at % columns) * PITCH, y: y + Math.floor(at / columns) * PITCH }));
+}

@@ -1,0 +1,141 @@
+"""Every link of a network as a cell of a heat map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import traitlets
+
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
+from dtfm_lab.widgets.network.link_origins import Origin, spoken
+from dtfm_lab.widgets.views.document_view import DocumentView
+from dtfm_lab.widgets.views.matrix.snapshot import matrix_picture
+
+CAPPED = 8
+"""added to an Origin where a network card lets less through than the line"""
+LATENCY, BANDWIDTH = "latency", "bandwidth"
+
+Rectangle = tuple[int, int, int, int]
+"""first row, first column, last row, last column"""
+
+
+class MatrixView(DocumentView):
+    """Latency or bandwidth of all ordered pairs of devices, those of a region side by side; ``show`` fills it.
+
+    The page gets what the network means, not the document, which may hold tens of thousands of lines.
+    """
+
+    document = traitlets.Dict()
+    names = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """devices in the order of rows and columns, N"""
+    blocks = traitlets.List(traitlets.List()).tag(sync=True)
+    """[region, number of devices] in this order"""
+    latency_ms = traitlets.Bytes().tag(sync=True)
+    """f4 (N, N), from row to column"""
+    bandwidth_gbps = traitlets.Bytes().tag(sync=True)
+    """f4 (N, N); of a device with itself 0"""
+    origin = traitlets.Bytes().tag(sync=True)
+    """u1 (N, N): where the numbers come from, an Origin, CAPPED added where a card caps"""
+    shows = traitlets.Enum([LATENCY, BANDWIDTH], LATENCY).tag(sync=True)
+    picked = traitlets.List(traitlets.Int()).tag(sync=True)
+    """the selected cells: the row and column where the selection began, and those where it ends; empty for none"""
+
+    def __init__(self, *arguments: Any, **traits: Any) -> None:
+        self._topology: Topology | None = None
+        self._stale = False
+        super().__init__(*arguments, **{"height": 520, **traits})
+        self.observe(lambda _: self._mark_link(), ["selected_link", "names"])
+
+    @property
+    def topology(self) -> Topology | None:
+        """What is shown, or will be once the view follows its drawing."""
+        return self._topology
+
+    @property
+    def rectangle(self) -> Rectangle | None:
+        """The selected cells, in order."""
+        if len(self.picked) != 4 or max(self.picked) >= len(self.names) or min(self.picked) < 0:
+            return None
+        row, column, to_row, to_column = self.picked
+        return min(row, to_row), min(column, to_column), max(row, to_row), max(column, to_column)
+
+    def picked_links(self) -> list[tuple[str, str]]:
+        """(source, target) of each selected link."""
+        if (cells := self.rectangle) is None:
+            return []
+        top, left, bottom, right = cells
+        rows, columns = self.names[top : bottom + 1], self.names[left : right + 1]
+        return [(source, target) for source in rows for target in columns if source != target]
+
+    def show(self, topology: Topology | None) -> None:
+        """What the document means; None where it means nothing yet. Waits while the view does not follow."""
+        self._stale = self._stale or topology is not self._topology
+        self._topology = topology
+        if self.following and self._stale:
+            self._pack()
+
+    def follow(self) -> None:
+        super().follow()
+        if self._stale:
+            self._pack()
+
+    def _pack(self) -> None:
+        self._stale = False
+        if self._topology is None:
+            with self.hold_sync(), self.hold_trait_notifications():
+                self.names, self.blocks, self.picked = [], [], []
+                self.latency_ms = self.bandwidth_gbps = self.origin = b""
+            return
+        order, blocks = _order(self._topology)
+        names = [self._topology.names[i] for i in order]
+        grid = np.ix_(order, order)
+        latency_ms, gbps = to_ms(self._topology.latency_s[grid]), to_gbps(self._topology.bandwidth_bytes_per_s[grid])
+        np.fill_diagonal(gbps, 0.0)
+        said = spoken(self.drawing.document, names)  # ours may follow later than the topology does
+        capped = (said.origin != Origin.NOWHERE) & (gbps < said.bandwidth_gbps * (1 - 1e-9))
+        with self.hold_sync(), self.hold_trait_notifications():
+            if names != self.names:
+                self.picked = []
+            self.names, self.blocks = names, blocks
+            self.latency_ms = latency_ms.astype("<f4").tobytes()
+            self.bandwidth_gbps = gbps.astype("<f4").tobytes()
+            self.origin = (said.origin + np.where(capped, CAPPED, 0)).astype("u1").tobytes()
+
+    def _mark_link(self) -> None:
+        """A link that was selected elsewhere is selected here."""
+        if len(self.selected_link) != 2 or not set(self.selected_link) <= set(self.names):
+            return
+        row, column = (self.names.index(name) for name in self.selected_link)
+        cells = self.rectangle
+        if cells is None or not (cells[0] <= row <= cells[2] and cells[1] <= column <= cells[3]):
+            self.picked = [row, column, row, column]
+
+    def values(self) -> FloatArray:
+        """(N, N) of what is shown, ms or Gbit/s, from row to column."""
+        sent = self.latency_ms if self.shows == LATENCY else self.bandwidth_gbps
+        n = len(self.names)
+        return np.frombuffer(sent, "<f4").reshape(n, n).astype(float)
+
+    def picture(self) -> str:
+        if len(self.names) < 2:
+            return ""
+        title = "Latency, ms" if self.shows == LATENCY else "Bandwidth, Gbit/s"
+        blocks = [(str(name), int(count)) for name, count in self.blocks]
+        return matrix_picture(self.values(), self.names, blocks, title, light_is_low=self.shows == LATENCY)
+
+    def words(self) -> str:
+        values = self.values()[~np.eye(len(self.names), dtype=bool)] if self.names else np.empty(0)
+        if not values.size:
+            return "Matrix of links: no link yet"
+        unit = "ms of latency" if self.shows == LATENCY else "Gbit/s of bandwidth"
+        return f"Matrix of {values.size} links: {values.min():.3g} to {values.max():.3g} {unit}"
+
+
+def _order(topology: Topology) -> tuple[list[int], list[list[Any]]]:
+    """Indices of the devices, region by region, and [region, how many]."""
+    members: dict[str, list[int]] = {region: [] for region in topology.regions}
+    for i, device in enumerate(topology.devices):
+        members[device.region].append(i)
+    return [i for inside in members.values() for i in inside], [[r, len(inside)] for r, inside in members.items()]
