@@ -44,11 +44,11 @@ class LabState(traitlets.HasTraits):
     step = traitlets.Unicode("network")
     """where it went wrong: network, plan, schedule or run"""
 
-    def complain(self, step: str, message: str) -> None:
+    def report_error(self, step: str, message: str) -> None:
         """Say what went wrong, where the person who caused it is looking."""
         self.step, self.message = step, message
 
-    def at_work(self, step: str, working: bool) -> None:
+    def set_busy(self, step: str, working: bool) -> None:
         """Say that a step has begun, or ended, something that takes a while."""
         others = tuple(name for name in self.busy if name != step)
         self.busy = (*others, step) if working else others

@@ -16,17 +16,17 @@ logger = logging.getLogger(__name__)
 _running: set[asyncio.Task[None]] = set()
 
 
-def begin(work: Coroutine[Any, Any, None], complain: Callable[[str], None]) -> asyncio.Task[None]:
+def begin(work: Coroutine[Any, Any, None], report_error: Callable[[str], None]) -> asyncio.Task[None]:
     """Start a coroutine; a LabError becomes one line, and the task is kept alive until it ends."""
 
     async def guarded() -> None:
         try:
             await work
         except LabError as error:
-            complain(str(error))
+            report_error(str(error))
         except Exception as error:  # a mistake of ours: said where the person looks, and whole in the log
             logger.exception("work that a button started has failed")
-            complain(f"this should not have happened: {type(error).__name__}: {error}")
+            report_error(f"this should not have happened: {type(error).__name__}: {error}")
 
     task = asyncio.get_running_loop().create_task(guarded())
     _running.add(task)

@@ -29,8 +29,8 @@ from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.shell.as_python import cells
 from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
-from dtfm_lab.widgets.shell.section import Section
 from dtfm_lab.widgets.shell.states import WATCHED, states
+from dtfm_lab.widgets.shell.step_frame import StepFrame
 from dtfm_lab.widgets.shell.workspace import Workspace, put, state_of
 from dtfm_lab.widgets.views.as_python import AsPythonView
 from dtfm_lab.widgets.views.shell_bar import ShellBar
@@ -83,22 +83,22 @@ class Lab(w.VBox):
         self.workspace = Workspace(self.lab_state, self.panels)
         self.as_python = AsPythonView(self._cells)
         self.autosave = Autosave(autosave_path(), self._write, self._read) if autosave else None
-        self.sections = self._sections()
+        self.frames = self._sections()
         self.shell_bar = ShellBar()
         self.shell_bar.observe(lambda change: self.lab_state.set_trait("dark", change["new"]), "dark")
-        self.lab_state.observe(lambda _: self._complain(), ["message", "step"])
+        self.lab_state.observe(lambda _: self._report_error(), ["message", "step"])
         self.lab_state.observe(lambda _: self._tell(), [*WATCHED, "busy"])
         self._tell()
         kept = [] if self.autosave is None else [self.autosave.view]
         head = [w.HTML(f"<style>{markup.CSS}</style>"), self.workspace.view, *kept, self.shell_bar]
-        super().__init__([*head, *self.sections, self.as_python])
+        super().__init__([*head, *self.frames, self.as_python])
         self.add_class("dtfm-lab")
         if self.autosave is not None:
             self.lab_state.observe(lambda _: self.autosave.changed(), WATCHED)
             self.network_panel.drawing.observe(lambda _: self.autosave.changed(), "document")
             self.what_if_panel.pins.table.observe(lambda _: self.autosave.changed(), "children")
 
-    def _sections(self) -> list[Section]:
+    def _sections(self) -> list[StepFrame]:
         steps = [
             ("network", "draw or open one; D adds a device, L links two", self.network_panel, ""),
             ("plan", "who holds which stage: watch the communication cost fall", self.plan_panel, "Plan again"),
@@ -108,9 +108,9 @@ class Lab(w.VBox):
             ("run", "real torch workers on this machine, links as slow as drawn", self.run_panel, "Run again"),
             ("compare", "where the prediction was wrong", self.compare_panel, ""),
         ]
-        sections = [Section(number, *step) for number, step in enumerate(steps, 1)]
-        sections[0].children = [*sections[0].children, self.replanning.view]
-        return sections
+        frames = [StepFrame(number, *step) for number, step in enumerate(steps, 1)]
+        frames[0].children = [*frames[0].children, self.replanning.view]
+        return frames
 
     def _cells(self) -> list[str]:
         options = self.run_panel.options.chosen(self.run_panel.iterations.value)
@@ -147,15 +147,15 @@ class Lab(w.VBox):
     def comparison(self) -> Comparison | None:
         return self.lab_state.comparison
 
-    def _complain(self) -> None:
-        for section in self.sections:
-            section.complain(self.lab_state.message if section.name == self.lab_state.step else "")
+    def _report_error(self) -> None:
+        for section in self.frames:
+            section.report_error(self.lab_state.message if section.name == self.lab_state.step else "")
 
     def _tell(self) -> None:
         """The state of every step, here and in the bar."""
         known, busy = states(self.lab_state), self.lab_state.busy
         first = True  # what rests on something stale cannot be mended before that is
-        for section in self.sections:
+        for section in self.frames:
             section.show(known[section.name], can_redo=first and section.name not in busy)
             first = first and not section.state.stale
         self.shell_bar.steps = [
@@ -165,7 +165,7 @@ class Lab(w.VBox):
                 "kind": "busy" if section.name in busy else section.state.kind,
                 "words": section.state.stale or section.state.done,
             }
-            for section in self.sections
+            for section in self.frames
         ]
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any] | None:

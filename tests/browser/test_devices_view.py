@@ -6,7 +6,7 @@ expect = pytest.importorskip("playwright.sync_api", reason="the browser tests ne
 
 DEVICES = """
 from dtfm_lab.widgets.views.devices import DevicesView
-from dtfm_lab.widgets.running.faults import ACTIONS
+from dtfm_lab.widgets.running.fault_controls import ACTIONS
 done = []
 names = ["ada", "alan", "grace", "edsger"]
 devices = DevicesView(lambda *act: done.append(act), actions=ACTIONS, hint="Nothing runs yet", devices=[

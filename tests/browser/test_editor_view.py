@@ -279,7 +279,8 @@ def test_a_price_and_cards_are_typed_and_taken_away_again(page, editor, eventual
 def test_of_many_links_those_of_what_is_selected_are_drawn(page, open_notebook, eventually):
     many = (
         "import numpy as np\nfrom dtfm_lab.domain.network.topology import Topology\n"
-        "from dtfm_lab.widgets import TopologyEditor\nfrom dtfm_lab.widgets.network.documents import document_of\n"
+        "from dtfm_lab.widgets import TopologyEditor\n"
+        "from dtfm_lab.widgets.network.document_conversion import document_of\n"
         "a = np.random.default_rng(0).uniform(1, 90, (24, 24))\n"
         "editor = TopologyEditor(document=document_of(Topology.from_matrices(a + a.T, a + a.T)))\neditor"
     )

@@ -6,7 +6,7 @@ expect = pytest.importorskip("playwright.sync_api", reason="the browser tests ne
 
 MAP = """
 from dtfm_lab import load_topology
-from dtfm_lab.widgets.network.documents import document_of
+from dtfm_lab.widgets.network.document_conversion import document_of
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.network.map_editor import MapEditor
 

@@ -17,9 +17,9 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.shell.as_python import cells
-from dtfm_lab.widgets.shell.python_nouns import job_code, plan_code, topology_code
+from dtfm_lab.widgets.shell.python_expressions import job_code, plan_code, topology_code
 from dtfm_lab.widgets.what_if.pins import Pin
-from dtfm_lab.widgets.what_if.what_if_setting import Answer, Setting
+from dtfm_lab.widgets.what_if.setting import Answer, Setting
 
 
 def ran(code: list[str]) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from dtfm_lab.simulation import build
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.running.device_activity import KILL, LONG_S, PAUSE, RESUME, SLOW, Doings
-from dtfm_lab.widgets.running.faults import Faults
+from dtfm_lab.widgets.running.device_activity import KILL, LONG_S, PAUSE, RESUME, SLOW, ActivityMonitor
+from dtfm_lab.widgets.running.fault_controls import FaultControls
 from dtfm_lab.widgets.running.run_progress import RunProgress
 from dtfm_lab.widgets.views.devices import DevicesView
 from dtfm_lab.widgets.views.losses import LossView
@@ -63,7 +63,7 @@ def sent(view: DevicesView | LossView) -> list[tuple[dict[str, Any], int]]:
 
 def test_the_first_stage_computes_while_the_others_wait_and_whom_they_wait_for_is_told_after_a_while() -> None:
     clock = Clock()
-    doings = Doings(running(), clock)
+    doings = ActivityMonitor(running(), clock)
     found = doings.look()
     assert (found[FIRST].does, found[SECOND].does, found[LAST].does) == ("computing", "waiting", "waiting")
     assert found[SECOND].waits_for == ""
@@ -81,14 +81,16 @@ def test_a_worker_stands_at_the_first_action_that_is_not_over() -> None:
     forward = frame[(frame["device"] == LAST) & (frame["kind"] == "F")].iloc[0]
     moment_s = (forward["start_s"] + forward["end_s"]) / 2
     run.absorb(spans(moment_s))
-    assert Doings(run).look()[LAST].does == "computing"
+    assert ActivityMonitor(run).look()[LAST].does == "computing"
     run.absorb(spans(PREDICTED.iteration_s + 1))
-    assert {doing.does for doing in Doings(run).look().values()} == {"waiting"}, "all is done, the next has not begun"
+    assert {doing.does for doing in ActivityMonitor(run).look().values()} == {"waiting"}, (
+        "all is done, the next has not begun"
+    )
 
 
 def test_a_killed_device_is_replaced_and_recovers_and_seconds_are_told() -> None:
     clock, run = Clock(), running()
-    doings = Doings(run, clock)
+    doings = ActivityMonitor(run, clock)
     doings.disturbed(FIRST, KILL)
     assert doings.look()[FIRST].condition == "killed"
     assert doings.look()[FIRST].may == ()
@@ -105,7 +107,7 @@ def test_a_killed_device_is_replaced_and_recovers_and_seconds_are_told() -> None
 
 def test_a_paused_device_can_be_resumed_even_when_another_has_taken_its_place() -> None:
     run = running()
-    doings = Doings(run)
+    doings = ActivityMonitor(run)
     run.conditions[FIRST] = "paused"
     doings.disturbed(FIRST, PAUSE)
     found = doings.look()[FIRST]
@@ -122,7 +124,7 @@ def test_a_paused_device_can_be_resumed_even_when_another_has_taken_its_place() 
 def test_when_a_run_is_over_nothing_can_be_done_and_nobody_does_anything() -> None:
     run = running()
     run.absorb({"event": "stopped"})
-    assert {(doing.does, doing.may) for doing in Doings(run).look().values()} == {("", ())}
+    assert {(doing.does, doing.may) for doing in ActivityMonitor(run).look().values()} == {("", ())}
 
 
 def test_only_states_that_changed_travel_and_a_late_view_is_sent_all() -> None:
@@ -148,7 +150,7 @@ def test_a_message_that_is_none_does_nothing() -> None:
 
 def test_devices_are_selected_here_as_elsewhere() -> None:
     lab_state = LabState()
-    faults = Faults(lab_state, lambda _: None)
+    faults = FaultControls(lab_state, lambda _: None)
     faults.offer(PLAN)
     assert [device["name"] for device in faults.devices.devices[:4]] == [names[0] for names in PLAN.device_names]
     lab_state.selected = (FIRST, "not-of-this-plan")
@@ -165,7 +167,7 @@ def test_devices_are_selected_here_as_elsewhere() -> None:
 
 
 def test_of_a_plan_that_is_too_large_the_part_that_would_run_is_shown() -> None:
-    faults = Faults(LabState(), lambda _: None)
+    faults = FaultControls(LabState(), lambda _: None)
     faults.offer(lab.evaluate("worldwide", "gpt3-xl", stages=[list(range(8 * s, 8 * s + 8)) for s in range(8)]))
     assert len(faults.devices.devices) == 8
     assert "all 8 stages, pipeline 0 of 8" in faults.devices.caption

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.network.documents import empty_document
+from dtfm_lab.widgets.network.document_conversion import empty_document
 from dtfm_lab.widgets.network.drawing import MOST_KEPT, Drawing
 from dtfm_lab.widgets.views.document_view import DocumentView
 

@@ -22,9 +22,9 @@ from dtfm_lab.planning import evaluate, explain
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.groups import group_stepper
+from dtfm_lab.widgets.groups.exchanges import change, exchanged, offers
 from dtfm_lab.widgets.groups.group_steps import STEPS, told
 from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
-from dtfm_lab.widgets.groups.moving import change, exchanged, offers
 from dtfm_lab.widgets.groups.why_here import Subject, why
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.views.groups import GroupsView

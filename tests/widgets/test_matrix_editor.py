@@ -13,10 +13,10 @@ import dtfm_lab as lab
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.network.documents import document_of, topology_of
+from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.network.link_edits import Change, change_inside, change_pair, set_links
-from dtfm_lab.widgets.network.link_origins import Origin, spoken
+from dtfm_lab.widgets.network.link_origins import Origin, drawn_links
 from dtfm_lab.widgets.network.matrix_editor import REGIONS, MatrixEditor
 from dtfm_lab.widgets.views.matrix import CAPPED
 
@@ -80,7 +80,7 @@ documents = st.builds(
 @given(documents, st.booleans())
 def test_what_is_said_of_each_link_is_what_the_topology_has(drawn: dict[str, Any], by_distance: bool) -> None:
     drawn = {**drawn, "fill": "distance" if by_distance else "default"}
-    topology, said = topology_of(drawn), spoken(drawn, NAMES)
+    topology, said = topology_of(drawn), drawn_links(drawn, NAMES)
     off = ~np.eye(len(NAMES), dtype=bool)
     np.testing.assert_allclose(said.latency_ms[off], topology.latency_s[off] * 1e3)
     np.testing.assert_allclose(said.bandwidth_gbps[off], topology.bandwidth_bytes_per_s[off] * 8e-9)

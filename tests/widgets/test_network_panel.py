@@ -18,7 +18,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.network import documents
+from dtfm_lab.widgets.network import document_conversion
 from dtfm_lab.widgets.network.network_panel import NetworkPanel
 from dtfm_lab.widgets.network.network_row import BLANK
 from dtfm_lab.widgets.views.editor import TopologyEditor
@@ -28,7 +28,7 @@ def panel_of(network: str | Topology | None) -> NetworkPanel:
     return NetworkPanel(LabState(), lab.load_topology(network) if isinstance(network, str) else network)
 
 
-def bench_of(panel: NetworkPanel) -> Any:
+def state_of_lab(panel: NetworkPanel) -> Any:
     return panel._lab_state
 
 
@@ -41,9 +41,9 @@ async def until(holds: Callable[[], bool], patience_s: float = 20.0) -> None:
 
 def test_a_half_typed_value_leaves_the_network_in_force_and_says_what_is_wrong() -> None:
     panel = panel_of("lecture-hall")
-    before = bench_of(panel).topology
+    before = state_of_lab(panel).topology
     panel.editor.document = panel.editor.document | {"default": {"latency_ms": -5, "bandwidth_gbps": 0.1}}
-    assert bench_of(panel).topology is before
+    assert state_of_lab(panel).topology is before
     assert panel.editor.problem == (
         "all other pairs: latency (ms) is -5; wanted 0 or more. Until then the network before stays in force."
     )
@@ -55,18 +55,18 @@ def test_a_half_typed_value_leaves_the_network_in_force_and_says_what_is_wrong()
 def test_an_empty_canvas_is_no_network_and_no_mistake() -> None:
     panel = panel_of("lecture-hall")
     panel.choose.value = BLANK
-    assert (bench_of(panel).topology, panel.editor.problem) == (None, "")
+    assert (state_of_lab(panel).topology, panel.editor.problem) == (None, "")
     panel.drawing.undo()
-    assert bench_of(panel).topology is None, "what was opened before is another history"
+    assert state_of_lab(panel).topology is None, "what was opened before is another history"
 
 
 def test_moving_devices_changes_no_link_and_keeps_their_places() -> None:
     panel = panel_of("volunteers")
-    before = bench_of(panel).topology
+    before = state_of_lab(panel).topology
     document = json.loads(json.dumps(panel.drawing.document))
     document["devices"][0] |= {"x": -3.0, "y": 4.0}
     panel.editor.document = document
-    after = bench_of(panel).topology
+    after = state_of_lab(panel).topology
     assert after.fingerprint == before.fingerprint
     assert after.devices[0].position == (-3.0, 4.0)
 
@@ -87,7 +87,7 @@ def test_only_the_view_that_is_shown_follows_the_drawing() -> None:
 
 def test_what_is_selected_is_selected_everywhere_as_far_as_it_is_drawn() -> None:
     panel = panel_of("lecture-hall")
-    lab_state = bench_of(panel)
+    lab_state = state_of_lab(panel)
     panel.editor.selected, panel.editor.selected_link = ["ada", "grace"], ["ada", "grace"]
     assert (lab_state.selected, lab_state.selected_link) == (("ada", "grace"), ("ada", "grace"))
     lab_state.selected, lab_state.selected_link = ("alan", "nobody"), ("john", "ada")
@@ -99,7 +99,7 @@ def test_what_is_selected_is_selected_everywhere_as_far_as_it_is_drawn() -> None
 
 def test_the_placement_that_is_looked_at_is_marked_before_the_plan() -> None:
     panel = panel_of("lecture-hall")
-    lab_state = bench_of(panel)
+    lab_state = state_of_lab(panel)
     names = lab_state.topology.names
     job = lab.load_job("tiny", n_stages=4, n_replicas=2)
     lab_state.plan = lab.evaluate(lab_state.topology, job, stages=[[0, 1], [2, 3], [4, 5], [6, 7]])
@@ -116,11 +116,11 @@ def test_pairs_are_filled_by_distance_where_that_is_chosen_and_the_rule_is_said(
     panel = panel_of("ten-cities")
     document = panel.drawing.document
     panel.drawing.document = document | {"between": document["between"][:3]}
-    before = bench_of(panel).topology.fingerprint
+    before = state_of_lab(panel).topology.fingerprint
     panel.fill.value = "distance"
     assert len(panel.editor.filled) == 45 - 3
     assert "42 filled" in panel._note.value
-    assert bench_of(panel).topology.fingerprint != before
+    assert state_of_lab(panel).topology.fingerprint != before
     panel.drawing.undo()
     assert (panel.fill.value, panel.editor.filled, panel._note.value) == ("default", [], "")
 
@@ -131,13 +131,13 @@ def test_settings_bring_the_drawing_back_as_it_was_and_what_is_impossible_is_ign
     settings = json.loads(json.dumps(panel.settings()))
     other = panel_of(None)
     other.restore(settings)
-    assert bench_of(other).topology.fingerprint == bench_of(panel).topology.fingerprint
+    assert state_of_lab(other).topology.fingerprint == state_of_lab(panel).topology.fingerprint
     assert (other.shown.value, other.choose.value, other.drawing.can_undo) == ("map", None, False)
     for broken in ({}, {"document": 3, "view": "globe"}, {"document": {"devices": "all"}}, {"measured": [], "old": 1}):
         other.restore(broken)
-    assert bench_of(other).topology.fingerprint == bench_of(panel).topology.fingerprint
+    assert state_of_lab(other).topology.fingerprint == state_of_lab(panel).topology.fingerprint
     other.restore(panel_of(None).settings())
-    assert (bench_of(other).topology, other.shown.value) == (None, "canvas")
+    assert (state_of_lab(other).topology, other.shown.value) == (None, "canvas")
 
 
 def test_settings_keep_measured_message_times() -> None:
@@ -151,11 +151,11 @@ def test_settings_keep_measured_message_times() -> None:
         message_s=message_s,
     )
     panel, other = panel_of(timed), panel_of(None)
-    assert bench_of(panel).topology.fingerprint == timed.fingerprint
+    assert state_of_lab(panel).topology.fingerprint == timed.fingerprint
     other.restore(json.loads(json.dumps(panel.settings())))
-    assert bench_of(other).topology.fingerprint == timed.fingerprint
+    assert state_of_lab(other).topology.fingerprint == timed.fingerprint
     other.drawing.document = other.drawing.document | {"default": {"latency_ms": 1.0, "bandwidth_gbps": 0.3}}
-    assert bench_of(other).topology.message_s is None
+    assert state_of_lab(other).topology.message_s is None
     assert "2 of them had measured message times, which an edit has dropped" in other.editor.summary
 
 
@@ -163,7 +163,7 @@ def test_a_file_that_is_dropped_is_opened_and_a_broken_one_is_one_line_that_leav
     panel = panel_of("lecture-hall")
     data = lab.save_topology(lab.load_topology("islands"), tmp_path / "mine.yaml").read_bytes()
     panel.editor._answer(panel.editor, {"kind": "files", "names": ["mine.yaml"]}, [memoryview(data)])
-    assert (len(bench_of(panel).topology), panel.choose.value) == (32, None)
+    assert (len(state_of_lab(panel).topology), panel.choose.value) == (32, None)
     for name, text, says in (
         ("mine.txt", b"x", "mine.txt: ends in '.txt'; wanted a topology file"),
         ("../mine.yaml", b"a: [", "mine.yaml: line 1, column 5: broken YAML"),
@@ -171,9 +171,9 @@ def test_a_file_that_is_dropped_is_opened_and_a_broken_one_is_one_line_that_leav
         ("bad\0name.yaml", b"", "cannot be written: embedded null byte"),
     ):
         panel.editor._answer(panel.editor, {"kind": "files", "names": [name]}, [memoryview(text)])
-        assert says in bench_of(panel).message
-        assert "/" not in bench_of(panel).message
-        assert len(bench_of(panel).topology) == 32
+        assert says in state_of_lab(panel).message
+        assert "/" not in state_of_lab(panel).message
+        assert len(state_of_lab(panel).topology) == 32
 
 
 def test_two_matrices_are_dropped_together(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_two_matrices_are_dropped_together(tmp_path: Path) -> None:
     names = ["hall.bandwidth_gbps.csv", "hall.latency_ms.csv"]
     panel = panel_of(None)
     panel.files.take([(name, (tmp_path / name).read_bytes()) for name in names])
-    assert len(bench_of(panel).topology) == 8
+    assert len(state_of_lab(panel).topology) == 8
 
 
 def test_an_editor_alone_opens_what_is_dropped_on_it(tmp_path: Path) -> None:
@@ -209,8 +209,8 @@ def test_a_large_file_is_read_and_written_while_the_page_goes_on(tmp_path: Path)
         other = panel_of(None)
         other.files.take([(name, text.encode())])
         assert other.editor.summary == "reading large.yaml …"
-        await until(lambda: bench_of(other).topology is not None)
-        assert bench_of(other).topology.fingerprint == large.fingerprint
+        await until(lambda: state_of_lab(other).topology is not None)
+        assert state_of_lab(other).topology.fingerprint == large.fingerprint
 
     asyncio.run(story())
 
@@ -247,7 +247,7 @@ def test_a_network_that_another_panel_made_is_drawn_and_can_be_undone() -> None:
     before = lab_state.topology
     lab_state.topology = faster = before.scaled(bandwidth=2.0)
     assert lab_state.topology.fingerprint == faster.fingerprint, "to the bit"
-    assert documents.topology_of(panel.drawing.document, faster).fingerprint == faster.fingerprint
+    assert document_conversion.topology_of(panel.drawing.document, faster).fingerprint == faster.fingerprint
     panel.drawing.undo()
     assert lab_state.topology.fingerprint == before.fingerprint
     panel.drawing.redo()

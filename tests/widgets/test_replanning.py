@@ -18,7 +18,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner import replanning as module
-from dtfm_lab.widgets.planner.moves import told
+from dtfm_lab.widgets.planner.plan_change import told
 from dtfm_lab.widgets.planner.replanning import Replanning, replanned
 
 
@@ -87,7 +87,7 @@ async def test_of_many_edits_in_a_row_only_the_newest_is_planned_for():
 
 
 @on_a_loop
-async def test_a_device_that_is_gone_is_replaced_by_the_bench():
+async def test_a_device_that_is_gone_is_replaced_by_an_idle_one():
     lab_state, replanning = a_lab_state(18)
     replanning.switch.value = True
     gone, before = lab_state.plan.stages[1][2], lab_state.plan

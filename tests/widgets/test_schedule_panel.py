@@ -17,7 +17,7 @@ from dtfm_lab import lab
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.schedule import against, schedule_panel
+from dtfm_lab.widgets.schedule import compare_with, schedule_panel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 
 
@@ -102,7 +102,7 @@ async def test_of_many_choices_to_compare_with_the_last_is_drawn_and_few_are_pla
         return simulate(plan, schedule, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(against, "simulate", slowly)
+        patch.setattr(compare_with, "simulate", slowly)
         for _ in range(5):
             for name in ("1f1b", "zb-h1", "gpipe", "adaptive-1f1b"):
                 panel.against.choose(f"schedule: {name}")
@@ -123,7 +123,7 @@ async def test_a_choice_to_compare_with_made_while_another_is_played_is_drawn_un
         return simulate(plan, schedule, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(against, "simulate", slowly)
+        patch.setattr(compare_with, "simulate", slowly)
         before, panel.choices.compression.value = lab_state.predicted, "int8"
         await until(lambda: lab_state.predicted is not before)
         panel.against.choose("schedule: zb-h1")
@@ -141,7 +141,7 @@ async def test_measured_bars_are_back_at_once_whatever_is_still_played() -> None
         return simulate(plan, schedule, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(against, "simulate", slowly)
+        patch.setattr(compare_with, "simulate", slowly)
         panel.against.choose("schedule: zb-h1")
         await until(lambda: panel.chart.busy == "playing zb-h1 …")
         panel.against.choose("measured")

@@ -20,9 +20,9 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.what_if import what_if_panel
-from dtfm_lab.widgets.what_if.what_if_measures import MEASURES, told
+from dtfm_lab.widgets.what_if.measures import MEASURES, told
+from dtfm_lab.widgets.what_if.setting import Answer, Setting, batches_of, microbatches_of, with_known
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
-from dtfm_lab.widgets.what_if.what_if_setting import Answer, Setting, batches_of, microbatches_of, with_known
 
 
 def a_plan(network: str = "lecture-hall", **job) -> Plan:

@@ -31,7 +31,7 @@ def on_a_loop(story: Callable) -> Callable:
     return test
 
 
-def filled_bench() -> LabState:
+def filled_state() -> LabState:
     lab_state = LabState()
     lab_state.topology = lab.load_topology("lecture-hall").with_link("ada", "grace", latency_s=0.07, one_way=True)
     lab_state.job = lab.load_job("tiny")
@@ -56,7 +56,7 @@ class Remembering:
 
 @on_a_loop
 async def test_what_is_put_back_is_what_was_there(folder: Path) -> None:
-    lab_state, run = filled_bench(), Remembering(clock="paced", iterations=3)
+    lab_state, run = filled_state(), Remembering(clock="paced", iterations=3)
     what_if = WhatIfPanel(lab_state)
     what_if.latency.value = 2.0
     what_if.pin.click()
@@ -82,7 +82,7 @@ async def test_what_is_put_back_is_what_was_there(folder: Path) -> None:
 
 @on_a_loop
 async def test_a_measurement_is_compared_anew(folder: Path) -> None:
-    lab_state = filled_bench()
+    lab_state = filled_state()
     lab_state.measured = lab.simulate(
         lab_state.chosen_plan, "1f1b", queueing="cards"
     )  # stands in for a run: rows like any
@@ -98,7 +98,7 @@ async def test_a_measurement_is_compared_anew(folder: Path) -> None:
 
 @on_a_loop
 async def test_the_file_row_saves_restores_and_says_what_came_of_it(folder: Path) -> None:
-    lab_state = filled_bench()
+    lab_state = filled_state()
     row = Workspace(lab_state, {})
     row.path.value = str(folder / "mine")
     row.save.click()
@@ -124,7 +124,7 @@ async def test_the_file_row_saves_restores_and_says_what_came_of_it(folder: Path
 
 @on_a_loop
 async def test_what_cannot_be_read_is_one_line_and_nothing_is_lost(folder: Path) -> None:
-    lab_state = filled_bench()
+    lab_state = filled_state()
     row = Workspace(lab_state, {})
     for path, said in ((folder / "none.json", "none.json: no such file"), ("", "wanted one such as lab.json")):
         row.path.value = str(path)
@@ -165,16 +165,16 @@ async def test_a_lab_comes_back_with_all_its_panels(folder: Path) -> None:
 
 @on_a_loop
 async def test_nothing_is_restored_into_a_search_or_a_run(folder: Path) -> None:
-    save_workspace(state_of(filled_bench(), {}), folder / "lab.json")
+    save_workspace(state_of(filled_state(), {}), folder / "lab.json")
     lab_state = LabState()
     row = Workspace(lab_state, {})
     row.path.value = str(folder / "lab")  # the ending goes without saying, as when it was saved
     for step, said in (("plan", "a search is going on"), ("run", "a run is going on")):
-        lab_state.at_work(step, True)
+        lab_state.set_busy(step, True)
         row.restore.click()
         await until(lambda said=said: said in row.status.value)
         assert lab_state.topology is None
-        lab_state.at_work(step, False)
+        lab_state.set_busy(step, False)
     row.restore.click()
     await until(lambda: lab_state.plan is not None)
 
@@ -186,7 +186,7 @@ class Stubborn(Remembering):
 
 @on_a_loop
 async def test_settings_that_a_panel_cannot_take_cost_nothing_else(folder: Path) -> None:
-    state = state_of(filled_bench(), {"network": Remembering(view=["x"]), "run": Remembering(clock="paced")})
+    state = state_of(filled_state(), {"network": Remembering(view=["x"]), "run": Remembering(clock="paced")})
     path, lab_state, run = save_workspace(state, folder / "lab.json"), LabState(), Remembering()
     put(load_workspace(path), lab_state, {"network": Stubborn(), "run": run})
     assert lab_state.plan is not None
@@ -195,7 +195,7 @@ async def test_settings_that_a_panel_cannot_take_cost_nothing_else(folder: Path)
 
 @on_a_loop
 async def test_what_nobody_can_show_leaves_the_lab_as_it_was(folder: Path) -> None:
-    lab_state = filled_bench()
+    lab_state = filled_state()
     before = lab_state.plan
 
     def refuse(change: dict) -> None:

@@ -21,7 +21,7 @@ from dtfm_lab.figures.maps.network import count
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.refitting import Refitting
 from dtfm_lab.widgets.comparing.residuals import tables
-from dtfm_lab.widgets.comparing.suspects import SuspectLines
+from dtfm_lab.widgets.comparing.suspects import SuspectList
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
@@ -45,12 +45,12 @@ class ComparePanel:
         self._lab_state = lab_state
         self._devices_of: dict[str, tuple[str, ...]] = {}
         self.summary = w.HTML()
-        self.suspects = SuspectLines(self.select)
+        self.suspects = SuspectList(self.select)
         self.residuals = ResidualsView(self._choose, title="Residuals")
         self.refitting = Refitting(lab_state, plan_again)
         self.refit = self.refitting.button
-        self.as_figure = AsFigure(self._residuals_figure, lab_state, self._complain)
-        self.blame_as_figure = AsFigure(self._blame_figure, lab_state, self._complain)
+        self.as_figure = AsFigure(self._residuals_figure, lab_state, self._report_error)
+        self.blame_as_figure = AsFigure(self._blame_figure, lab_state, self._report_error)
         self._figures = w.HBox([w.HTML(), self.as_figure.button, w.HTML(), self.blame_as_figure.button])
         self._figures.children[0].value = markup.line("Residuals:")
         self._figures.children[2].value = markup.line("Who is to blame:")
@@ -105,8 +105,8 @@ class ComparePanel:
         by_stage = comparison.rows.groupby("stage")["device"].unique()
         self._devices_of = {str(stage): tuple(names) for stage, names in by_stage.items()}
         self.summary.value = markup.line(_summary(comparison), "figure")
-        begin(self.suspects.tell(comparison, lambda: comparison is self._lab_state.comparison), self._complain)
-        begin(self._tabulate(comparison), self._complain)
+        begin(self.suspects.tell(comparison, lambda: comparison is self._lab_state.comparison), self._report_error)
+        begin(self._tabulate(comparison), self._report_error)
 
     async def _tabulate(self, comparison: Comparison) -> None:
         self.residuals.caption = "comparing action by action"
@@ -159,7 +159,7 @@ class ComparePanel:
         comparison = self._lab_state.comparison
         return None if comparison is None else figures.blame(comparison)
 
-    def _complain(self, message: str) -> None:
+    def _report_error(self, message: str) -> None:
         self.trouble.value = markup.line(escape(message), "warning")
 
 

@@ -50,7 +50,7 @@ class Refitting:
             "Use the fitted network", "check", "190px", "Draw the links as fitted, in place of the drawn"
         )
         self.again = _button("Plan again", "random", "120px", "Search anew, on the fitted network")
-        self.as_figure = AsFigure(self._figure, lab_state, self._complain)
+        self.as_figure = AsFigure(self._figure, lab_state, self._report_error)
         self.table, self.note = w.HTML(), w.HTML()
         self._after = w.HBox([self.use, self.again, self.as_figure.button])
         self.view = w.VBox([self.button, self.table, self._after, self.note, self.as_figure.output])
@@ -73,9 +73,9 @@ class Refitting:
         if self._comparison is None or self.button.disabled:
             return
         if self._plan is None:
-            self._complain("The plan of this run is not there any more: run again, and refit that.")
+            self._report_error("The plan of this run is not there any more: run again, and refit that.")
             return
-        begin(self._refit(self._comparison, self._plan), self._complain)
+        begin(self._refit(self._comparison, self._plan), self._report_error)
 
     async def _refit(self, comparison: Comparison, plan: Plan) -> None:
         self.button.disabled = True
@@ -112,7 +112,7 @@ class Refitting:
     def _figure(self) -> go.Figure | None:
         return None if self.found is None else figures.refit(self.found)
 
-    def _complain(self, message: str) -> None:
+    def _report_error(self, message: str) -> None:
         self.table.value = markup.line(escape(message), "warning")
 
 

@@ -36,7 +36,7 @@ class Findings(NamedTuple):
         return cls(tuple(Suspect(*row) for row in rows), comparison.verdict, comparison.drift.sentence)
 
 
-class SuspectLines:
+class SuspectList:
     """Suspects first, then the verdict and since when."""
 
     def __init__(self, show: Callable[[str, str], None]) -> None:

@@ -17,8 +17,8 @@ STAYS_S = 2.6
 class Stepper:
     """``step`` holds the letter; ``view`` is the row of buttons."""
 
-    def __init__(self, letter: str, complain: Callable[[str], None]) -> None:
-        self._complain = complain
+    def __init__(self, letter: str, report_error: Callable[[str], None]) -> None:
+        self._report_error = report_error
         self._plays = 0
         self.step = w.ToggleButtons(
             options=[(f"({each}) {word}", each) for each, word in STEPS.items()],
@@ -54,7 +54,7 @@ class Stepper:
         playing = self.play.description == "Play"
         self.play.description, self.play.icon = ("Stop", "stop") if playing else ("Play", "play")
         if playing:
-            begin(self._walk(self._plays), self._complain)
+            begin(self._walk(self._plays), self._report_error)
 
     async def _walk(self, mine: int) -> None:
         """From the step that is shown, or from the first where that is the last, to the last."""

@@ -46,15 +46,15 @@ class GroupsPanel:
         self._following = False
         self._wanted_edge = NO_EDGE
         self.groups = GroupsView(height=HEIGHT, hint=NO_PLAN, can_move=True)
-        self.stepper = Stepper(self.groups.step, self._complain)
+        self.stepper = Stepper(self.groups.step, self._report_error)
         self.step = self.stepper.step
-        self.hand = HandMoves(lab_state, self.groups, self._explained, self._complain)
+        self.hand = HandMoves(lab_state, self.groups, self._explained, self._report_error)
         self.told = w.HTML()
         self.why = w.HTML()
         self.what = w.Dropdown(
             options=list(FIGURES.items()), layout=w.Layout(width="165px"), tooltip="What is drawn as a figure"
         )
-        self.as_figure = AsFigure(self._figure, lab_state, self._complain)
+        self.as_figure = AsFigure(self._figure, lab_state, self._report_error)
         self.view = w.VBox(
             [
                 w.HTML(f"<style>{CSS}</style>", layout=w.Layout(display="none")),
@@ -170,7 +170,7 @@ class GroupsPanel:
             asyncio.get_running_loop()
         except RuntimeError:
             return
-        begin(self._answer(self._asked), self._complain)
+        begin(self._answer(self._asked), self._report_error)
 
     async def _answer(self, asked: int) -> None:
         await asyncio.sleep(SETTLED_S)
@@ -206,5 +206,5 @@ class GroupsPanel:
                 return figures.matching(plan, (other[0], other[1]) if len(other) == 2 else hop)
         return figures.step(plan, self.step.value)
 
-    def _complain(self, message: str) -> None:
-        self._lab_state.complain("groups", message)
+    def _report_error(self, message: str) -> None:
+        self._lab_state.report_error("groups", message)

@@ -13,7 +13,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Explanation
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.groups.moving import Moves, change, exchanged, from_to, offers
+from dtfm_lab.widgets.groups.exchanges import Moves, change, exchanged, from_to, offers
 from dtfm_lab.widgets.groups.why_here import named
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
@@ -21,16 +21,16 @@ from dtfm_lab.widgets.views.groups import GroupsView
 
 
 class HandMoves:
-    """Answers the view's drags; ``view`` holds the same for those who do not drag, ``note`` says what was done."""
+    """AnswerCache the view's drags; ``view`` holds the same for those who do not drag, ``note`` says what was done."""
 
     def __init__(
         self,
         lab_state: LabState,
         groups: GroupsView,
         explained: Callable[[Plan], Awaitable[Explanation]],
-        complain: Callable[[str], None],
+        report_error: Callable[[str], None],
     ) -> None:
-        self._lab_state, self._groups, self._explained, self._complain = lab_state, groups, explained, complain
+        self._lab_state, self._groups, self._explained, self._report_error = lab_state, groups, explained, report_error
         self._moves = Moves()
         self._made: Plan | None = None
         """the plan of the last move, undo or redo"""
@@ -97,9 +97,9 @@ class HandMoves:
             self._redo()
         elif plan is not None and isinstance(device, str):
             if kind == "lift":
-                begin(self.price(plan, device), self._complain)
+                begin(self.price(plan, device), self._report_error)
             elif kind == "drop":
-                begin(self._drop(plan, device, content), self._complain)
+                begin(self._drop(plan, device, content), self._report_error)
 
     async def _drop(self, plan: Plan, device: str, content: dict[str, Any]) -> None:
         """Onto a device, or into a group: there with the cheapest partner."""
@@ -114,7 +114,7 @@ class HandMoves:
     def _move_chosen(self) -> None:
         plan, selected, partner = self._lab_state.plan, self._groups.selected, self.move_to.value
         if plan is not None and len(selected) == 1 and partner is not None:
-            begin(self._exchange(plan, selected[0], partner), self._complain)
+            begin(self._exchange(plan, selected[0], partner), self._report_error)
 
     async def _exchange(self, plan: Plan, device: str, partner: str) -> None:
         made = await asyncio.to_thread(exchanged, plan, device, partner)

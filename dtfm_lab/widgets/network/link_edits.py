@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.widgets.network.filling import ends_of
+from dtfm_lab.widgets.network.distance_links import ends_of
 from dtfm_lab.widgets.network.link_origins import Document, Origin, Speed, link_speeds, pair_speed
 
 Pair = tuple[str, str]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.widgets.network.filling import ends_of, filled
+from dtfm_lab.widgets.network.distance_links import ends_of, filled
 
 Document = dict[str, Any]
 Speed = tuple[float, float]
@@ -33,7 +33,7 @@ class Origin(IntEnum):
     """a line of its own"""
 
 
-class Spoken(NamedTuple):
+class DrawnLinks(NamedTuple):
     """What the lines of a document say, before network cards cap it."""
 
     latency_ms: FloatArray
@@ -43,7 +43,7 @@ class Spoken(NamedTuple):
     """(N, N) of Origin"""
 
 
-def spoken(document: Document, names: Sequence[str]) -> Spoken:
+def drawn_links(document: Document, names: Sequence[str]) -> DrawnLinks:
     """Of devices in this order; NaN and NOWHERE for those that the document does not draw."""
     n = len(names)
     latency_ms, gbps, origin = np.full((n, n), np.nan), np.full((n, n), np.nan), np.zeros((n, n), np.uint8)
@@ -76,7 +76,7 @@ def spoken(document: Document, names: Sequence[str]) -> Spoken:
             i, j = at[source], at[target]
             (latency_ms[i, j], gbps[i, j]), origin[i, j] = speed, Origin.LINK
     np.fill_diagonal(origin, Origin.NOWHERE)
-    return Spoken(latency_ms, gbps, origin)
+    return DrawnLinks(latency_ms, gbps, origin)
 
 
 def link_speeds(document: Document) -> dict[tuple[str, str], Speed]:

@@ -16,14 +16,14 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_mapping
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.network.documents import document_of, empty_document, gpus_of, topology_of
+from dtfm_lab.widgets.network.distance_links import BY_DISTANCE, RULE, filled
+from dtfm_lab.widgets.network.document_checks import is_document
+from dtfm_lab.widgets.network.document_conversion import document_of, empty_document, gpus_of, topology_of
 from dtfm_lab.widgets.network.drawing import Document, Drawing
-from dtfm_lab.widgets.network.filling import BY_DISTANCE, RULE, filled
 from dtfm_lab.widgets.network.map_editor import MapEditor
 from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.network.measured_times import times_lost
-from dtfm_lab.widgets.network.mistakes import is_document
-from dtfm_lab.widgets.network.network_row import BLANK, NetworkRow
+from dtfm_lab.widgets.network.network_row import BLANK, NetworkFilesRow
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.document_view import DocumentView
 from dtfm_lab.widgets.views.editor import TopologyEditor
@@ -49,7 +49,7 @@ class NetworkPanel:
         self.matrix: MatrixEditor | None = None
         shipped = topology is not None and topology.name in topology_names()
         chosen = topology.name if topology is not None and shipped else BLANK
-        self.files = NetworkRow(lab_state, chosen, show=self.show, say=self._say, download=self.editor.download)
+        self.files = NetworkFilesRow(lab_state, chosen, show=self.show, say=self._say, download=self.editor.download)
         self.choose, self.path = self.files.choose, self.files.path
         self.open, self.save = self.files.open, self.files.save
         self.editor.take_files = self.files.take
@@ -65,14 +65,14 @@ class NetworkPanel:
             tooltip="Links between regions of which nothing in the drawing speaks",
             layout=w.Layout(width="260px"),
         )
-        self.figure = AsFigure(self._make_figure, lab_state, lambda line: lab_state.complain("network", line))
+        self.figure = AsFigure(self._make_figure, lab_state, lambda line: lab_state.report_error("network", line))
         self._note = w.HTML()
         self._place = w.VBox([self.editor])
         controls = w.HBox([self.shown, self.fill, self.figure.button])
         self.view = w.VBox([self.files.view, controls, self._note, self._place, self.figure.output])
         self.show(topology)
         self.drawing.observe(lambda _: self._accept(), "document")
-        self.drawing.observe(lambda _: self._select_on_bench(), ["selected", "selected_link"])
+        self.drawing.observe(lambda _: self._select_in_lab_state(), ["selected", "selected_link"])
         self.shown.observe(lambda _: self._switch(), "value")
         self.fill.observe(self._choose_fill, "value")
         lab_state.observe(lambda _: self._select_in_drawing(), ["selected", "selected_link"])
@@ -229,7 +229,7 @@ class NetworkPanel:
         if document.get("fill", "default") != change["new"]:
             self.drawing.document = document | {"fill": change["new"]}
 
-    def _select_on_bench(self) -> None:
+    def _select_in_lab_state(self) -> None:
         if self._linking:
             return
         self._linking = True

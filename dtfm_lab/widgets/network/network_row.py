@@ -14,7 +14,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology, save_topology, topology_endings, topology_names
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.network.documents import document_of
+from dtfm_lab.widgets.network.document_conversion import document_of
 from dtfm_lab.widgets.network.drawing import Document
 from dtfm_lab.widgets.network.network_files import NamedBytes, topology_from_bytes, yaml_of
 from dtfm_lab.widgets.tasks import begin
@@ -28,7 +28,7 @@ MANY_DEVICES = 48
 """of a network: larger ones are written aside"""
 
 
-class NetworkRow:
+class NetworkFilesRow:
     """``chosen`` is what is shown already, of the shipped ones.
 
     ``show`` takes what was opened, None for a blank canvas, and its document, if that is made; ``say`` one line of what
@@ -138,7 +138,7 @@ class NetworkRow:
             return
         self._allow(False)
         self._say(busy)
-        begin(self._aside(work, then), self._complain)
+        begin(self._aside(work, then), self._report_error)
 
     async def _aside(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
         try:
@@ -159,10 +159,10 @@ class NetworkRow:
             self._lab_state.message = ""
             action()
         except LabError as error:
-            self._complain(str(error))
+            self._report_error(str(error))
 
-    def _complain(self, line: str) -> None:
-        self._lab_state.complain("network", line)
+    def _report_error(self, line: str) -> None:
+        self._lab_state.report_error("network", line)
 
 
 def _on_a_loop() -> bool:

@@ -113,7 +113,7 @@ class JobControls:
             self._lab_state.message = ""
         except LabError as error:
             self._lab_state.job = None
-            self._lab_state.complain("plan", str(error))
+            self._lab_state.report_error("plan", str(error))
 
 
 def nearest_shape(job: Job, wanted: tuple[int, int], n_devices: int) -> tuple[int, int] | None:

@@ -18,11 +18,11 @@ from dtfm_lab.planning import PlanStep, planners
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.control_state import restore, settings
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.planner.background_search import SPEEDS, BackgroundSearch
 from dtfm_lab.widgets.planner.job_controls import JobControls
 from dtfm_lab.widgets.planner.planner_controls import button, seed_control, show_paused, speed_control
 from dtfm_lab.widgets.planner.race_panel import RacePanel
-from dtfm_lab.widgets.planner.searching import SPEEDS, BackgroundSearch
-from dtfm_lab.widgets.planner.watching import Clock, Placing, as_steps, rows, watch
+from dtfm_lab.widgets.planner.search_display import Clock, PlacementPreview, as_steps, rows, watch
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.convergence import ConvergenceView, gap_words
@@ -76,7 +76,7 @@ class PlanPanel:
         self.step = button("Step", "step-forward", "", "Go on for one generation, then hold")
         self.stop = button("Stop", "stop", "", "End the search and keep the best")
         self.curve = ConvergenceView(title="Communication cost", height=240)
-        self.figure = AsFigure(self._drawn, lab_state, self._complain)
+        self.figure = AsFigure(self._drawn, lab_state, self._report_error)
         self.note = w.HTML()
         self.race = RacePanel(lab_state, self._buttons)
         self._search_box = w.VBox(
@@ -136,16 +136,16 @@ class PlanPanel:
                 steps=None if timed else self.generations.value,
             )
         except LabError as error:
-            self._complain(str(error))
+            self._report_error(str(error))
             return
         self.mode.value = MODES[0]
         self.curve.reset()
         self.search = BackgroundSearch(steps, SPEEDS[self.speed.value])
-        begin(self._watch(self.search), self._complain)
+        begin(self._watch(self.search), self._report_error)
         self._buttons()
 
     async def _watch(self, search: BackgroundSearch) -> None:
-        placing, clock = Placing(self._lab_state), Clock()
+        placing, clock = PlacementPreview(self._lab_state), Clock()
         self._last = None
 
         def show(steps: Sequence[PlanStep]) -> None:
@@ -187,8 +187,8 @@ class PlanPanel:
         if self.search is not None:
             self.search.pace = SPEEDS[self.speed.value]
 
-    def _complain(self, message: str) -> None:
-        self._lab_state.complain("plan", message)
+    def _report_error(self, message: str) -> None:
+        self._lab_state.report_error("plan", message)
 
     @property
     def _idle(self) -> bool:
@@ -202,7 +202,7 @@ class PlanPanel:
         self.race.buttons(free=not searching)
         self.mode.disabled = not self._idle
         if self._idle == ("plan" in self._lab_state.busy):
-            self._lab_state.at_work("plan", not self._idle)
+            self._lab_state.set_busy("plan", not self._idle)
 
     def _show_mode(self) -> None:
         racing = self.mode.value == MODES[1]

@@ -6,7 +6,7 @@ from typing import Any
 
 import ipywidgets as w
 
-from dtfm_lab.widgets.planner.searching import SPEEDS
+from dtfm_lab.widgets.planner.background_search import SPEEDS
 
 WATCHED = "to watch"
 

@@ -16,11 +16,11 @@ from dtfm_lab.planning.search import PROVEN
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.control_state import restore, settings
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.planner.background_search import SPEEDS, BackgroundSearch
 from dtfm_lab.widgets.planner.planner_controls import button, seed_control, show_paused, speed_control
 from dtfm_lab.widgets.planner.racing import race
-from dtfm_lab.widgets.planner.searching import SPEEDS, BackgroundSearch
+from dtfm_lab.widgets.planner.search_display import PlacementPreview, as_steps, rows, watch
 from dtfm_lab.widgets.planner.standings import Standings
-from dtfm_lab.widgets.planner.watching import Placing, as_steps, rows, watch
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.convergence import ConvergenceView, gap_words
@@ -58,7 +58,7 @@ class RacePanel:
         self.stop = button("Stop", "stop", "", "End the race; every best can still be taken")
         self.curve = ConvergenceView(title="Race", height=260, against="seconds", clock="CPU seconds of each planner")
         self.standings = Standings(self._take)
-        self.figure = AsFigure(self._drawn, lab_state, self._complain)
+        self.figure = AsFigure(self._drawn, lab_state, self._report_error)
         self.view = w.VBox(
             [
                 w.HBox([w.Label("Planners", layout=w.Layout(margin="2px 10px 2px 4px")), *self.planners.values()]),
@@ -104,7 +104,7 @@ class RacePanel:
         self.standings.begin(self.chosen)
         steps = race(topology, job, self.chosen, seed=self.seed.value, cpu_s=self.seconds.value)
         self.search = BackgroundSearch(steps, SPEEDS[self.speed.value])
-        begin(self._watch(self.search), self._complain)
+        begin(self._watch(self.search), self._report_error)
         self._changed()
 
     def buttons(self, *, free: bool = True) -> None:
@@ -116,7 +116,7 @@ class RacePanel:
         show_paused(self.pause, self.search is not None and self.search.paused)
 
     async def _watch(self, search: BackgroundSearch) -> None:
-        placing = Placing(self._lab_state)
+        placing = PlacementPreview(self._lab_state)
 
         def show(steps: Sequence[PlanStep]) -> None:
             if steps:
@@ -131,7 +131,7 @@ class RacePanel:
             await watch(search, show)
             self.curve.caption = self._told(search)
         except LabError as error:
-            self._complain(str(error))
+            self._report_error(str(error))
         finally:
             self.search = None
             placing.end()
@@ -169,8 +169,8 @@ class RacePanel:
         if self.search is not None:
             self.search.pace = SPEEDS[self.speed.value]
 
-    def _complain(self, message: str) -> None:
-        self._lab_state.complain("plan", message)
+    def _report_error(self, message: str) -> None:
+        self._lab_state.report_error("plan", message)
 
     @property
     def _controls(self) -> dict[str, w.ValueWidget]:

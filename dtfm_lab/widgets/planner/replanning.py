@@ -21,7 +21,7 @@ from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.control_state import restore, settings
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner.moves import told
+from dtfm_lab.widgets.planner.plan_change import told
 from dtfm_lab.widgets.tasks import begin
 
 BUDGET_S = 0.12
@@ -102,7 +102,7 @@ class Replanning:
                 asyncio.get_running_loop()
             except RuntimeError:  # no kernel: nobody is drawing
                 return
-            self._task = begin(self._follow(), self._complain)
+            self._task = begin(self._follow(), self._report_error)
 
     def _wanted(self) -> Wanted | None:
         """None where the plan is of what is drawn, or nothing can be planned."""
@@ -124,7 +124,7 @@ class Replanning:
                     found = await asyncio.to_thread(replanned, *wanted, self._given_up)
                 except LabError as error:
                     self._failed = wanted
-                    self._complain(str(error))
+                    self._report_error(str(error))
                     continue
                 now = self._wanted()
                 if found is not None and self.switch.value and now is not None and _same(now, wanted):
@@ -137,7 +137,7 @@ class Replanning:
     def _say(self, text: str) -> None:
         self.line.value = markup.line(escape(text), "note")
 
-    def _complain(self, message: str) -> None:
+    def _report_error(self, message: str) -> None:
         """In place: it is no mistake of the drawing's."""
         self.line.value = markup.line(f"Not replanned: {escape(message)}", "warning")
 

@@ -17,7 +17,7 @@ LONG_S = 0.5
 
 
 @dataclass(frozen=True)
-class Doing:
+class DeviceActivity:
     """Of one device, as its tile shows it."""
 
     condition: str
@@ -47,7 +47,7 @@ class _Place:
     since_s: float = 0.0
 
 
-class Doings:
+class ActivityMonitor:
     """Looks at a run again and again; only ``disturbed`` tells it what the run does not say."""
 
     def __init__(self, run: Record, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -74,7 +74,7 @@ class Doings:
             case "resume":
                 self._stand_still.discard(device)
 
-    def look(self) -> dict[str, Doing]:
+    def look(self) -> dict[str, DeviceActivity]:
         """All devices, by name."""
         run, now_s = self._run, self._now_s()
         running, iteration = run.running, run.last_whole + 1
@@ -90,7 +90,7 @@ class Doings:
             if known and condition not in ("paused", "killed", "lost"):
                 does, waits_for = self._does(name, place, now_s)
             busy = self._busy[1].get(name)
-            found[name] = Doing(
+            found[name] = DeviceActivity(
                 condition=condition,
                 said=self._said(name, condition, now_s if running else None),
                 does=does,

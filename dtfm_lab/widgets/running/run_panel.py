@@ -25,8 +25,8 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.control_state import restore, settings
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.running import clocks
-from dtfm_lab.widgets.running.faults import Faults
-from dtfm_lab.widgets.running.run_options import RunOptions
+from dtfm_lab.widgets.running.fault_controls import FaultControls
+from dtfm_lab.widgets.running.option_controls import RunOptionControls
 from dtfm_lab.widgets.running.run_progress import RunProgress
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
@@ -67,9 +67,9 @@ class RunPanel:
         self.explain, self.warned, self.status = w.HTML(), w.HTML(), w.HTML()
         self.losses = LossView(title="Loss", layout=w.Layout(margin="0 12px 8px 0"))
         self.written = w.HTML()
-        self.options = RunOptions()
-        self.faults = Faults(lab_state, self._complain)
-        self.as_figure = AsFigure(self._figure, lab_state, self._complain)
+        self.options = RunOptionControls()
+        self.faults = FaultControls(lab_state, self._report_error)
+        self.as_figure = AsFigure(self._figure, lab_state, self._report_error)
         self._controls: dict[str, w.ValueWidget] = {"clock": self.clock, "iterations": self.iterations}
         self.view = self._laid_out()
         self.clock.observe(lambda _: self._explain(), "value")
@@ -118,12 +118,12 @@ class RunPanel:
                     **self.options.chosen(self.iterations.value),
                 )
         except LabError as error:
-            self._lab_state.complain("run", str(error))
+            self._lab_state.report_error("run", str(error))
             return
         said = dict.fromkeys(str(one.message) for one in heard)
         self.warned.value = "".join(markup.line(escape(line), "warning") for line in said)
         if RunPanel.newest is not None and RunPanel.newest.running:
-            begin(asyncio.to_thread(RunPanel.newest.stop), self._complain)
+            begin(asyncio.to_thread(RunPanel.newest.stop), self._report_error)
         RunPanel.newest = self.run
         self._plan, self._concluding = plan, False
         self._lab_state.measured = self._lab_state.comparison = self._lab_state.ran = None
@@ -134,7 +134,7 @@ class RunPanel:
         self.faults.watch(self.run)
         self._schedule.chart.reset_measured()
         self._buttons()
-        begin(self._watch(self.run), self._complain)
+        begin(self._watch(self.run), self._report_error)
 
     async def _watch(self, run: Run) -> None:
         shown_iteration: tuple[int, int] | None = None
@@ -193,7 +193,7 @@ class RunPanel:
         if self.run is not None and self.run.running:
             self.stop.disabled = True
             self.progress.stopping()
-            begin(asyncio.to_thread(self.run.stop), self._complain)
+            begin(asyncio.to_thread(self.run.stop), self._report_error)
 
     def _tell(self, run: Run) -> None:
         if run is not self.run:
@@ -223,15 +223,15 @@ class RunPanel:
             return None
         return figures.losses(self._lab_state.measured or self.run.trace())
 
-    def _complain(self, message: str) -> None:
-        self._lab_state.complain("run", message)
+    def _report_error(self, message: str) -> None:
+        self._lab_state.report_error("run", message)
         self._buttons()
 
     def _buttons(self) -> None:
         running = self.run is not None and self.run.running
         self.start.disabled = running or self._lab_state.plan is None
         self.stop.disabled = not running
-        self._lab_state.at_work("run", running or self._concluding)
+        self._lab_state.set_busy("run", running or self._concluding)
 
 
 def _written(run: Run, measured: Trace) -> str:

@@ -18,14 +18,16 @@ from dtfm_lab.widgets.views.gantt import GanttView
 class GanttExports:
     """Three buttons, whose files come out of the page, and three methods, whose files come back."""
 
-    def __init__(self, chart: GanttView, trace: Callable[[], Trace | None], complain: Callable[[str], None]) -> None:
-        self._chart, self._trace, self._complain = chart, trace, complain
+    def __init__(
+        self, chart: GanttView, trace: Callable[[], Trace | None], report_error: Callable[[str], None]
+    ) -> None:
+        self._chart, self._trace, self._report_error = chart, trace, report_error
         self.png = _button("PNG", "picture-o", "What is visible now, on white, twice as sharp")
         self.svg = _button("SVG", "file-image-o", "The whole iteration as a drawing")
         self.trace = _button("Trace", "file-code-o", "For ui.perfetto.dev and chrome://tracing", "88px")
         self.png.on_click(lambda _: chart.ask_png(f"{self._name()}.png"))
-        self.svg.on_click(lambda _: begin(self._offer("svg", "image/svg+xml"), complain))
-        self.trace.on_click(lambda _: begin(self._offer("json", "application/json"), complain))
+        self.svg.on_click(lambda _: begin(self._offer("svg", "image/svg+xml"), report_error))
+        self.trace.on_click(lambda _: begin(self._offer("json", "application/json"), report_error))
         self.view = w.HBox([self.png, self.svg, self.trace])
         chart.observe(lambda _: self._follow(), "start")
         self._follow()

@@ -11,7 +11,7 @@ from traitlets import TraitError
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.schedule.against import Second
+from dtfm_lab.widgets.schedule.compare_with import Second
 from dtfm_lab.widgets.schedule.memory_strip import MemoryStrip
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.views.gantt import GanttView

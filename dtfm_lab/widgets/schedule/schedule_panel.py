@@ -19,13 +19,13 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.schedule.against import MEASURED, Against, Second
-from dtfm_lab.widgets.schedule.choices import Choices
+from dtfm_lab.widgets.schedule.choice_controls import ChoiceControls
+from dtfm_lab.widgets.schedule.compare_with import MEASURED, CompareWith, Second
 from dtfm_lab.widgets.schedule.gantt_exports import GanttExports
 from dtfm_lab.widgets.schedule.patience import patiently
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.schedule.schedule_chart import ScheduleChart
-from dtfm_lab.widgets.schedule.schedules_table import Comparing
+from dtfm_lab.widgets.schedule.schedules_table import SchedulesTable
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 
@@ -49,14 +49,14 @@ class SchedulePanel:
             options=list(schedules), value=lab_state.schedule, description="Schedule", layout=w.Layout(width="235px")
         )
         self.simulate = w.Button(layout=w.Layout(width="105px"))
-        self.choices = Choices(lab_state)
-        self.comparing = Comparing(lab_state)
-        self.against = Against(self._begin_second)
+        self.choices = ChoiceControls(lab_state)
+        self.comparing = SchedulesTable(lab_state)
+        self.against = CompareWith(self._begin_second)
         self.memory = w.HTML()
         self.drawn = ScheduleChart(lab_state, NOTHING_YET)
         self.chart = self.drawn.view
-        self.as_figure = AsFigure(self._figure, lab_state, self._complain)
-        self.exports = GanttExports(self.chart, lambda: self._lab_state.predicted, self._complain)
+        self.as_figure = AsFigure(self._figure, lab_state, self._report_error)
+        self.exports = GanttExports(self.chart, lambda: self._lab_state.predicted, self._report_error)
         rows = (
             [self.schedule, self.simulate, self.comparing.button],
             [self.against.control, self.against.pin, self.drawn.rows_by, self.drawn.strip.control, self.drawn.network],
@@ -127,7 +127,7 @@ class SchedulePanel:
         if self._lab_state.plan is not None and predicted is not None and not known:
             self._asked += 1
             self._answered = self._asked  # what was to be predicted is here
-            begin(self._show_brought(predicted), self._complain)
+            begin(self._show_brought(predicted), self._report_error)
 
     async def _show_brought(self, trace: Trace) -> None:
         if (plan := self._lab_state.chosen_plan) is None:
@@ -164,7 +164,7 @@ class SchedulePanel:
         self._buttons()
         if self._lab_state.plan is not None:
             self._predicting = True
-            begin(self._predict(), self._complain)
+            begin(self._predict(), self._report_error)
 
     async def _predict(self) -> None:
         try:
@@ -187,7 +187,7 @@ class SchedulePanel:
         except LabError as error:
             if mine == self._asked:
                 self._nothing(REFUSED)
-                self._complain(str(error))
+                self._report_error(str(error))
             return
         if mine != self._asked:
             return
@@ -204,7 +204,7 @@ class SchedulePanel:
 
     def _begin_second(self) -> None:
         if self._shown is not None and not self._predicting:
-            begin(self._compute_second(), self._complain)
+            begin(self._compute_second(), self._report_error)
 
     async def _compute_second(self) -> None:
         """What is compared with the prediction at hand, for that very one; of many choices in a row, the last."""
@@ -233,7 +233,7 @@ class SchedulePanel:
             second = await self._patiently(chosen.partition(": ")[2], work, meanwhile=self._draw, outdated=outdated)
         except LabError as error:
             if not outdated() and self.against.chosen == chosen:
-                self._complain(f"cannot compare: {error}")
+                self._report_error(f"cannot compare: {error}")
         if outdated() or self.against.chosen != chosen:
             return False
         if second is None:
@@ -284,8 +284,8 @@ class SchedulePanel:
             messages=self.chart.show_messages,
         )
 
-    def _complain(self, message: str) -> None:
-        self._lab_state.complain("schedule", message)
+    def _report_error(self, message: str) -> None:
+        self._lab_state.report_error("schedule", message)
 
 
 def _predicted(plan: Plan, schedule: str, queueing: str) -> Prediction:

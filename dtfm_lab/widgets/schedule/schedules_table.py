@@ -16,7 +16,7 @@ from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.candidates import CandidatesView
 
 
-class Comparing:
+class SchedulesTable:
     """A button that fills a table, stops while it does, and a table that sets ``lab_state.schedule``."""
 
     def __init__(self, lab_state: LabState) -> None:
@@ -41,7 +41,7 @@ class Comparing:
         if self.running:
             self.stop()
         elif self._lab_state.plan is not None:
-            begin(self._compare(), lambda message: self._lab_state.complain("schedule", message))
+            begin(self._compare(), lambda message: self._lab_state.report_error("schedule", message))
 
     async def _compare(self) -> None:
         plan, queueing, names = self._lab_state.chosen_plan, self._lab_state.queueing, list(schedules)

@@ -8,10 +8,18 @@ from typing import Any
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.shell.python_nouns import SEARCH_S, indent, job_code, keywords, plan_code, topology_code, written
+from dtfm_lab.widgets.shell.python_expressions import (
+    SEARCH_S,
+    indent,
+    job_code,
+    keywords,
+    plan_code,
+    topology_code,
+    written,
+)
 from dtfm_lab.widgets.shell.staleness import of_trace
 from dtfm_lab.widgets.what_if.pins import Pin
-from dtfm_lab.widgets.what_if.what_if_setting import FACTORS, Setting
+from dtfm_lab.widgets.what_if.setting import FACTORS, Setting
 
 
 def cells(

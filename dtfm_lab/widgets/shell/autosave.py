@@ -47,7 +47,7 @@ class Autosave:
         self._line = w.HTML()
         self.restore = w.Button(description="Restore", icon="history", layout=w.Layout(width="105px"))
         self.forget = w.Button(description="Forget", icon="trash", layout=w.Layout(width="105px"))
-        self.restore.on_click(lambda _: begin(self._take(), self._complain))
+        self.restore.on_click(lambda _: begin(self._take(), self._report_error))
         self.forget.on_click(lambda _: self._drop())
         self.view = w.HBox([self._line], layout=w.Layout(display="none"))
         self._offer()
@@ -62,7 +62,7 @@ class Autosave:
         except RuntimeError:
             return
         self._writing = True
-        begin(self._keep_up(), self._complain)
+        begin(self._keep_up(), self._report_error)
 
     async def _keep_up(self) -> None:
         """Write until nothing has changed since, one after the other."""
@@ -79,7 +79,7 @@ class Autosave:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             await asyncio.to_thread(self._write(self._path))
         except OSError as error:
-            self._complain(f"autosave: {error.strerror or error}: {self._path}")
+            self._report_error(f"autosave: {error.strerror or error}: {self._path}")
 
     def _offer(self) -> None:
         try:
@@ -105,10 +105,10 @@ class Autosave:
         try:
             self._before.unlink(missing_ok=True)
         except OSError as error:
-            self._complain(f"autosave: {error.strerror or error}: {self._before}")
+            self._report_error(f"autosave: {error.strerror or error}: {self._before}")
             return
         self.view.layout.display = "none"
 
-    def _complain(self, message: str) -> None:
+    def _report_error(self, message: str) -> None:
         self._line.value = markup.line(escape(message), "warning")
         self.view.layout.display = ""

@@ -6,7 +6,7 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.maps.network import count
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.shell import staleness
-from dtfm_lab.widgets.shell.section import State
+from dtfm_lab.widgets.shell.step_frame import State
 
 WATCHED = ("topology", "job", "plan", "schedule", "queueing", "choices", "predicted", "measured", "comparison")
 """traits of the lab's state that change a state"""

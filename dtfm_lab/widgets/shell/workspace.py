@@ -89,7 +89,9 @@ def _put(state: WorkspaceState, lab_state: LabState, panels: Mapping[str, Any]) 
         lab_state.ran = None if state.measured is None else lab_state.chosen_plan
     lab_state.message = ""
     if state.predicted is not None and state.measured is not None:
-        begin(_compare(lab_state, state.predicted, state.measured), lambda line: lab_state.complain("compare", line))
+        begin(
+            _compare(lab_state, state.predicted, state.measured), lambda line: lab_state.report_error("compare", line)
+        )
 
 
 async def _compare(lab_state: LabState, predicted: Trace, measured: Trace) -> None:
@@ -146,7 +148,7 @@ class Workspace:
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         self._allow(False)
-        begin(self._alone(work), self._complain)
+        begin(self._alone(work), self._report_error)
 
     async def _alone(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -196,7 +198,7 @@ class Workspace:
     def _tell(self, text: str, link: str = "") -> None:
         self.status.value = markup.line(escape(text) + (f" · {link}" if link else ""))
 
-    def _complain(self, message: str) -> None:
+    def _report_error(self, message: str) -> None:
         self.status.value = markup.line(escape(message), "warning")
 
 

@@ -18,13 +18,13 @@ class AsFigure:
     """``button`` draws what ``make`` returns into ``output``, and puts it away again; ``figure`` is the last one.
 
     ``make`` runs on a thread and returns None where there is nothing to show yet; a LabError is told by
-    ``complain``.
+    ``report_error``.
     """
 
     def __init__(
-        self, make: Callable[[], go.Figure | None], lab_state: LabState | None, complain: Callable[[str], None]
+        self, make: Callable[[], go.Figure | None], lab_state: LabState | None, report_error: Callable[[str], None]
     ) -> None:
-        self._make, self._lab_state, self._complain = make, lab_state, complain
+        self._make, self._lab_state, self._report_error = make, lab_state, report_error
         self.figure: go.Figure | None = None
         self.button = w.Button(
             description="As figure",
@@ -39,7 +39,7 @@ class AsFigure:
         if self.output.outputs:
             self.put_away()
         elif not self.button.disabled:
-            begin(self._draw(), self._complain)
+            begin(self._draw(), self._report_error)
 
     async def _draw(self) -> None:
         self.button.disabled = True
@@ -48,7 +48,7 @@ class AsFigure:
         finally:
             self.button.disabled = False
         if made is None:
-            self._complain("there is nothing to draw as a figure yet")
+            self._report_error("there is nothing to draw as a figure yet")
             return
         self.figure = figures.theme(made, dark=self._lab_state is not None and self._lab_state.dark)
         # not ``display`` inside the output: what a task displays is not captured, the cell is long over

@@ -11,8 +11,8 @@ from typing import Any
 
 import ipywidgets as w
 
-from dtfm_lab.widgets.what_if.what_if_measures import MEASURES, Measure
-from dtfm_lab.widgets.what_if.what_if_setting import Answer, Setting, with_known
+from dtfm_lab.widgets.what_if.measures import MEASURES, Measure
+from dtfm_lab.widgets.what_if.setting import Answer, Setting, with_known
 
 COLUMNS = ("tokens_per_s", "mfu", "bubble", "communication_s", "peak_bytes", "price_per_million_tokens")
 MOST_LETTERS = 60

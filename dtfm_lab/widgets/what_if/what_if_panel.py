@@ -15,17 +15,17 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation.kernels import choice
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.schedule.choices import TRIED
+from dtfm_lab.widgets.schedule.choice_controls import TRIED
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
-from dtfm_lab.widgets.what_if import what_if_markup
+from dtfm_lab.widgets.what_if import answer_markup
+from dtfm_lab.widgets.what_if.answer_cache import AnswerCache
+from dtfm_lab.widgets.what_if.figures import of_factors, of_pins
+from dtfm_lab.widgets.what_if.measures import MEASURES
 from dtfm_lab.widgets.what_if.pins import Pins
-from dtfm_lab.widgets.what_if.what_if_answers import Answers
-from dtfm_lab.widgets.what_if.what_if_controls import SettingControls
-from dtfm_lab.widgets.what_if.what_if_figures import of_factors, of_pins
-from dtfm_lab.widgets.what_if.what_if_measures import MEASURES
+from dtfm_lab.widgets.what_if.setting import FACTORS, Answer, Setting, n_actions, with_known
+from dtfm_lab.widgets.what_if.setting_controls import SettingControls
 from dtfm_lab.widgets.what_if.what_if_patience import Patience
-from dtfm_lab.widgets.what_if.what_if_setting import FACTORS, Answer, Setting, n_actions, with_known
 
 QUIET_S = 0.15
 """without a move before curves are drawn, so that they never keep an answer waiting"""
@@ -46,7 +46,7 @@ class WhatIfPanel:
         self._asked = self._answered = self._number = self._looked = 0
         self._working = self._stopped = False
         self._plan: Plan | None = None
-        self._answers: Answers | None = None
+        self._answers: AnswerCache | None = None
         self._wanted: Mapping[str, Any] | None = None
         self._scaled_to = ""
         self.controls = SettingControls(self._ask)
@@ -58,8 +58,8 @@ class WhatIfPanel:
         self.back = _button("Back to the plan", "undo", "Turn everything back to the plan")
         self.patience = Patience()
         self.answer, self.curves, self.problem = w.HTML(), w.HTML(), w.HTML()
-        self._curve_figure = AsFigure(self._curve, lab_state, self._complain)
-        self._pins_figure = AsFigure(self._bars, lab_state, self._complain)
+        self._curve_figure = AsFigure(self._curve, lab_state, self._report_error)
+        self._pins_figure = AsFigure(self._bars, lab_state, self._report_error)
         self._pins_box = w.VBox(
             [w.HBox([self.pins.bars, self._pins_figure.button]), self.pins.table, self._pins_figure.output]
         )
@@ -71,7 +71,7 @@ class WhatIfPanel:
         answers.add_class("dtfm-what-if-right")
         self.view = w.VBox(
             [
-                w.HTML(f"<style>{what_if_markup.CSS}</style>", layout=w.Layout(display="none")),
+                w.HTML(f"<style>{answer_markup.CSS}</style>", layout=w.Layout(display="none")),
                 w.HBox([left, answers]),
                 self._curve_figure.output,
                 self._pins_box,
@@ -112,7 +112,7 @@ class WhatIfPanel:
         self._take_wanted()
 
     def redo(self) -> None:
-        """Answers anew."""
+        """AnswerCache anew."""
         if self._answers is not None:
             self._answers.forget()
             self.pins.forget_answers()
@@ -143,7 +143,7 @@ class WhatIfPanel:
             problem = str(error)
         if plan is not self._plan:
             self._plan = plan
-            self._answers = None if plan is None else Answers(plan)
+            self._answers = None if plan is None else AnswerCache(plan)
             self.pins.forget_answers()
             if plan is not None:
                 choice.begin()  # compiled before the first slider moves
@@ -159,7 +159,7 @@ class WhatIfPanel:
     def _nothing(self, problem: str) -> None:
         self.last = None
         self.pins.rest_on(None)
-        self.answer.value = what_if_markup.empty(
+        self.answer.value = answer_markup.empty(
             "What if cannot be asked of this plan." if problem else "No plan yet: plan first, then move a slider."
         )
         self.curves.value, self.problem.value = "", markup.line(escape(problem), "warning")
@@ -171,7 +171,7 @@ class WhatIfPanel:
         self._buttons()
         if self.setting is not None and not self._working:
             self._working = True
-            begin(self._work(), self._complain)
+            begin(self._work(), self._report_error)
 
     async def _work(self) -> None:
         try:
@@ -200,12 +200,12 @@ class WhatIfPanel:
         self.last = now
         self._number += 1
         self.pins.rest_on(then)
-        self.answer.value = what_if_markup.answer(now, then, setting.said(base), self._number)
+        self.answer.value = answer_markup.answer(now, then, setting.said(base), self._number)
         self.answer.remove_class("dtfm-what-if-old")
         self.problem.value = ""
         self._draw_curves()
 
-    def _count(self, setting: Setting, answers: Answers) -> int:
+    def _count(self, setting: Setting, answers: AnswerCache) -> int:
         """Actions of an iteration, about; 0 where the work will say why it cannot be."""
         try:
             return n_actions(setting.on(answers.plan))
@@ -214,7 +214,7 @@ class WhatIfPanel:
 
     def _slow(self, is_slow: bool) -> None:
         """What is shown is old while something takes its time."""
-        self._lab_state.at_work("what-if", is_slow)
+        self._lab_state.set_busy("what-if", is_slow)
         (self.answer.add_class if is_slow else self.answer.remove_class)("dtfm-what-if-old")
 
     def _refuse(self, problem: str) -> None:
@@ -229,9 +229,9 @@ class WhatIfPanel:
         if self._working or self._answers is None or self.base is None:
             return
         self._looked += 1
-        begin(self._around(self._answers, (self._asked, self._looked)), self._complain)
+        begin(self._around(self._answers, (self._asked, self._looked)), self._report_error)
 
-    async def _around(self, answers: Answers, moment: tuple[int, int]) -> None:
+    async def _around(self, answers: AnswerCache, moment: tuple[int, int]) -> None:
         await asyncio.sleep(QUIET_S)
         for pin in self.pins.pins:
             if moment != (self._asked, self._looked):
@@ -264,7 +264,7 @@ class WhatIfPanel:
         points = {axis: answers.points(setting, axis) for axis in FACTORS}
         most_s = max((seconds for of in points.values() for _, seconds in of), default=0.0)
         drawn = (
-            what_if_markup.curve(axis, points[axis], (getattr(self.last.setting, axis), here), "drawing…", most_s)
+            answer_markup.curve(axis, points[axis], (getattr(self.last.setting, axis), here), "drawing…", most_s)
             for axis in FACTORS
         )
         self.curves.value = f'<div class="dtfm-what-if-curves">{"".join(drawn)}</div>'
@@ -298,7 +298,7 @@ class WhatIfPanel:
         try:
             scaled = (network or self._plan.topology).scaled(latency=setting.latency, bandwidth=setting.bandwidth)
         except LabError as error:
-            self._complain(str(error))
+            self._report_error(str(error))
             return
         self._lab_state.topology = scaled
         self._scaled_to = "" if self._lab_state.topology is None else self._lab_state.topology.fingerprint
@@ -329,8 +329,8 @@ class WhatIfPanel:
     def _bars(self) -> go.Figure | None:
         return of_pins(self.pins.pins, self.pins.measure)
 
-    def _complain(self, message: str) -> None:
-        self._lab_state.complain("what-if", message)
+    def _report_error(self, message: str) -> None:
+        self._lab_state.report_error("what-if", message)
 
 
 def _button(text: str, icon: str, tooltip: str) -> w.Button:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import ipywidgets as w
 
 from dtfm_lab.widgets.tasks import FRAME_S
-from dtfm_lab.widgets.what_if.what_if_markup import busy
+from dtfm_lab.widgets.what_if.answer_markup import busy
 
 AT_ONCE_S = 0.1
 """what takes longer shows how far it is"""

@@ -38,14 +38,14 @@ class AsPythonView(View):
         """Write the code anew."""
         if not self.busy:
             self.busy = True
-            begin(self._write(), self._complain)
+            begin(self._write(), self._report_error)
 
     async def _write(self) -> None:
         self.problem = ""
         try:
             self.code = BETWEEN_CELLS.join(await asyncio.to_thread(self._make)) + "\n"
         except LabError as error:
-            self._complain(str(error))
+            self._report_error(str(error))
         finally:
             self.busy = False
 
@@ -53,7 +53,7 @@ class AsPythonView(View):
         if content.get("kind") == "make":
             self.press()
 
-    def _complain(self, message: str) -> None:
+    def _report_error(self, message: str) -> None:
         self.problem = message
 
     def picture(self) -> str:

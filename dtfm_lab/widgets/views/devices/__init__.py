@@ -37,7 +37,7 @@ class DevicesView(View):
         super().__init__(**traits)
         self._act = act
         self.states: dict[str, State] = {}
-        """by device: condition, said, does, waits_for, iteration, busy, may, as ``doings.Doing`` has them"""
+        """by device: condition, said, does, waits_for, iteration, busy, may, as ``doings.DeviceActivity`` has them"""
         self.on_msg(self._answer)
 
     def show(self, states: Mapping[str, State]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import traitlets
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.widgets.network.documents import document_of, gpus_of
+from dtfm_lab.widgets.network.document_conversion import document_of, gpus_of
 from dtfm_lab.widgets.network.network_files import NamedBytes, topology_from_bytes
 from dtfm_lab.widgets.views.document_view import DocumentView
 from dtfm_lab.widgets.views.editor.snapshot import network_picture, network_words

@@ -9,7 +9,7 @@ import traitlets
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
-from dtfm_lab.widgets.network.link_origins import Origin, spoken
+from dtfm_lab.widgets.network.link_origins import Origin, drawn_links
 from dtfm_lab.widgets.views.document_view import DocumentView
 from dtfm_lab.widgets.views.matrix.snapshot import matrix_picture
 
@@ -93,7 +93,7 @@ class MatrixView(DocumentView):
         grid = np.ix_(order, order)
         latency_ms, gbps = to_ms(self._topology.latency_s[grid]), to_gbps(self._topology.bandwidth_bytes_per_s[grid])
         np.fill_diagonal(gbps, 0.0)
-        said = spoken(self.drawing.document, names)  # ours may follow later than the topology does
+        said = drawn_links(self.drawing.document, names)  # ours may follow later than the topology does
         capped = (said.origin != Origin.NOWHERE) & (gbps < said.bandwidth_gbps * (1 - 1e-9))
         with self.hold_sync(), self.hold_trait_notifications():
             if names != self.names:

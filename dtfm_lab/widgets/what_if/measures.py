@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dtfm_lab.domain.units import format_bytes, format_s
-from dtfm_lab.widgets.what_if.what_if_setting import Answer
+from dtfm_lab.widgets.what_if.setting import Answer
 
 
 class Measure(NamedTuple):

@@ -12,8 +12,8 @@ import ipywidgets as w
 from dtfm_lab.domain.job import COMPRESSIONS, Job
 from dtfm_lab.domain.schedule import synchronisations
 from dtfm_lab.simulation import schedules
-from dtfm_lab.widgets.schedule.choices import QUEUES
-from dtfm_lab.widgets.what_if.what_if_setting import (
+from dtfm_lab.widgets.schedule.choice_controls import QUEUES
+from dtfm_lab.widgets.what_if.setting import (
     FACTORS,
     LEAST_FACTOR,
     MOST_FACTOR,

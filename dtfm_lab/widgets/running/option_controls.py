@@ -13,7 +13,7 @@ LOOKS = 8
 """at the held-out text in a run, where nobody says how often"""
 
 
-class RunOptions:
+class RunOptionControls:
     """Collapsed, for most runs need none of it; ``chosen`` are keywords of ``lab.start``."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from dtfm_lab.planning import PlanStep, planners
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.planner.searching import SPEEDS, BackgroundSearch, Pace
+from dtfm_lab.widgets.planner.background_search import SPEEDS, BackgroundSearch, Pace
 
 
 def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:

@@ -29,7 +29,7 @@ class Second:
     prediction: Prediction
 
 
-class Against:
+class CompareWith:
     """``control`` chooses, ``pin`` keeps the prediction at hand to choose it later; ``changed`` hears of a choice."""
 
     def __init__(self, changed: Callable[[], None]) -> None:

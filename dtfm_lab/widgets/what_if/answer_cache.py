@@ -1,4 +1,4 @@
-"""Answers about one plan, each computed once: what sliders ask for again and again."""
+"""AnswerCache about one plan, each computed once: what sliders ask for again and again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.widgets.what_if.what_if_setting import LEAST_FACTOR, MOST_FACTOR, Answer, Setting, iteration_s, rounded
+from dtfm_lab.widgets.what_if.setting import LEAST_FACTOR, MOST_FACTOR, Answer, Setting, iteration_s, rounded
 
 MOST_KEPT = 1000
 N_POINTS = 9
@@ -24,7 +24,7 @@ def _factors() -> tuple[float, ...]:
 CURVE_FACTORS = _factors()
 
 
-class Answers:
+class AnswerCache:
     """Remembers; may be asked from a thread."""
 
     def __init__(self, plan: Plan) -> None:

@@ -21,7 +21,7 @@ class State(NamedTuple):
         return "stale" if self.stale else "done" if self.done else "open"
 
 
-class Section(w.VBox):
+class StepFrame(w.VBox):
     """One step; ``redo`` names the button that calls ``panel.redo()`` where it is stale, empty for none."""
 
     def __init__(self, number: int, name: str, hint: str, panel: Any, redo: str) -> None:
@@ -47,5 +47,5 @@ class Section(w.VBox):
         self._stale.value = markup.line(escape(f"Out of date: {state.stale}."), "stale") if state.stale else ""
         self.redo.layout.display = "" if state.stale and can_redo and self.redo.description else "none"
 
-    def complain(self, line: str) -> None:
+    def report_error(self, line: str) -> None:
         self.message.value = markup.line(escape(line), "warning")

@@ -11,7 +11,7 @@ import numpy as np
 
 from dtfm_lab.planning import PlanStep
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner.searching import BackgroundSearch, Pace
+from dtfm_lab.widgets.planner.background_search import BackgroundSearch, Pace
 from dtfm_lab.widgets.tasks import FRAME_S
 
 BREATH_S = 0.01
@@ -87,7 +87,7 @@ class Clock:
         return self._told_s + (0.0 if any(pace) else time.monotonic() - self._at)
 
 
-class Placing:
+class PlacementPreview:
     """Puts the best of a search on ``lab_state.shown_stages``, four times a second at most."""
 
     def __init__(self, lab_state: LabState) -> None:

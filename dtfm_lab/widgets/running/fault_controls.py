@@ -15,7 +15,7 @@ from dtfm_lab.runtime.client.launch import what_runs
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.running.device_activity import KILL, PAUSE, RESUME, SLOW, Doings
+from dtfm_lab.widgets.running.device_activity import KILL, PAUSE, RESUME, SLOW, ActivityMonitor
 from dtfm_lab.widgets.views.devices import DevicesView
 
 TIMES_SLOWER = 2.0
@@ -31,13 +31,13 @@ IS_OVER = "The run is over: press Run, then disturb it here."
 IS_GONE = "Its worker is gone, and another takes its place."
 
 
-class Faults:
+class FaultControls:
     """The devices of ``lab_state.plan``, or of ``watch``'s run while it goes on; in ``log``, what happened."""
 
-    def __init__(self, lab_state: LabState, complain: Callable[[str], None]) -> None:
-        self._lab_state, self._complain = lab_state, complain
+    def __init__(self, lab_state: LabState, report_error: Callable[[str], None]) -> None:
+        self._lab_state, self._report_error = lab_state, report_error
         self._run: Run | None = None
-        self._doings: Doings | None = None
+        self._doings: ActivityMonitor | None = None
         self._following = False
         self.devices = DevicesView(self.act, actions=ACTIONS, hint=NOTHING_RUNS, layout=w.Layout(margin="4px 0 8px"))
         self.log = w.HTML()
@@ -67,7 +67,7 @@ class Faults:
 
     def watch(self, run: Run) -> None:
         """From now on this is about this run."""
-        self._run, self._doings = run, Doings(run)
+        self._run, self._doings = run, ActivityMonitor(run)
         self.log.value = ""
         spec = run.spec
         devices = spec.plan.topology.devices
@@ -99,7 +99,7 @@ class Faults:
         try:
             self._disturb(self._run, device, do)
         except LabError as error:
-            self._complain(str(error))
+            self._report_error(str(error))
             return
         self._doings.disturbed(device, do)
         self.show()

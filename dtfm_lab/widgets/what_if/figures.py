@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 from dtfm_lab import figures, lab
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.figures.results.pinned import pinned
+from dtfm_lab.widgets.what_if.measures import Measure
 from dtfm_lab.widgets.what_if.pins import Pin
-from dtfm_lab.widgets.what_if.what_if_measures import Measure
-from dtfm_lab.widgets.what_if.what_if_setting import Setting
+from dtfm_lab.widgets.what_if.setting import Setting
 
 TRIED = {"bandwidth": (0.1, 0.18, 0.32, 0.56, 1.0, 1.8, 3.2, 5.6, 10.0), "latency": (0.1, 1.0, 10.0)}
 """factors"""

@@ -12,7 +12,7 @@ WIDER_THAN_HIGH = 1.7
 """the canvas, about"""
 
 
-def places_of(topology: Topology) -> list[tuple[float, float]]:
+def canvas_positions(topology: Topology) -> list[tuple[float, float]]:
     """A place for every device, in pixels: its own, or a slot in its region's block."""
     counts = dict.fromkeys(topology.regions, 0)
     for device in topology.devices:

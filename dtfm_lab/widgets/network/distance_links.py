@@ -28,10 +28,10 @@ def filled(document: Document) -> list[dict[str, Any]]:
     """
     if document.get("fill") != BY_DISTANCE:
         return []
-    spoken = {frozenset(ends_of(line)) for line in document["between"]}
+    drawn_links = {frozenset(ends_of(line)) for line in document["between"]}
     names = [region["name"] for region in document["regions"]]
     known = [(name, place) for name in names if (place := find_place(name)) is not None]
-    return [_line(a, b) for a, b in combinations(known, 2) if frozenset((a[0], b[0])) not in spoken]
+    return [_line(a, b) for a, b in combinations(known, 2) if frozenset((a[0], b[0])) not in drawn_links]
 
 
 def ends_of(line: dict[str, Any]) -> tuple[str, str]:

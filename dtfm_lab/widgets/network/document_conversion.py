@@ -22,11 +22,11 @@ from dtfm_lab.domain.errors import LabError, TopologyError
 from dtfm_lab.domain.network import HARDWARE, Device, Topology, hardware_fields
 from dtfm_lab.domain.units import TERA, GiB
 from dtfm_lab.files import topology_from_mapping, topology_to_mapping
+from dtfm_lab.widgets.network.canvas_positions import canvas_positions
+from dtfm_lab.widgets.network.distance_links import filled
+from dtfm_lab.widgets.network.document_checks import first_mistake
 from dtfm_lab.widgets.network.drawing import Document
-from dtfm_lab.widgets.network.filling import filled
 from dtfm_lab.widgets.network.measured_times import with_times
-from dtfm_lab.widgets.network.mistakes import mistake_in
-from dtfm_lab.widgets.network.placing import places_of
 
 CARDS = ("uplink_gbps", "downlink_gbps")
 
@@ -89,7 +89,7 @@ def topology_of(document: Document, known: Topology | None = None) -> Topology:
     try:
         topology = topology_from_mapping(mapping, where=mapping["name"])
     except LabError as error:
-        raise TopologyError(mistake_in(document) or str(error)) from None
+        raise TopologyError(first_mistake(document) or str(error)) from None
     return topology if known is None else with_times(topology, known, document)
 
 
@@ -103,7 +103,7 @@ def _drawn_devices(topology: Topology, sections: list[dict[str, Any]]) -> list[d
     priced = any(device.price_per_hour for device in topology.devices)
     unusual = {device.gpu for device in topology.devices if not _is_usual(device)}
     drawn = []
-    for device, section, (x, y) in zip(topology.devices, sections, places_of(topology), strict=True):
+    for device, section, (x, y) in zip(topology.devices, sections, canvas_positions(topology), strict=True):
         shown: dict[str, Any] = {"name": device.name, "region": device.region, "gpu": device.gpu, "x": x, "y": y}
         shown |= {"price_per_hour": device.price_per_hour} if priced else {}
         shown |= {card: section[card] for card in CARDS if card in section}

@@ -36,7 +36,7 @@ def is_document(value: Any) -> TypeGuard[Document]:
     return parts_hold and all(_has_ends(pair) for pair in value["between"])
 
 
-def mistake_in(document: Document) -> str:
+def first_mistake(document: Document) -> str:
     """The first mistake; empty where there is none that a person drew."""
     return next(_mistakes(document), "")
 

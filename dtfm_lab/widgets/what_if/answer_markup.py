@@ -8,8 +8,8 @@ from html import escape
 from pathlib import Path
 
 from dtfm_lab.domain.units import format_bytes, format_s
-from dtfm_lab.widgets.what_if.what_if_measures import MEASURES, Measure, told
-from dtfm_lab.widgets.what_if.what_if_setting import LEAST_FACTOR, MOST_FACTOR, Answer
+from dtfm_lab.widgets.what_if.measures import MEASURES, Measure, told
+from dtfm_lab.widgets.what_if.setting import LEAST_FACTOR, MOST_FACTOR, Answer
 
 CSS = (Path(__file__).parent / "what_if.css").read_text(encoding="utf-8")
 TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)

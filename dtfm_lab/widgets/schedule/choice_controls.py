@@ -20,7 +20,7 @@ TRIED = ("synchronisation", "synchronise_every", "compression", "recompute")
 """fields of a job that have a control here; ``lab_state.choices`` may hold others, which stay as they are"""
 
 
-class Choices:
+class ChoiceControls:
     """Sets ``lab_state.choices`` and ``lab_state.queueing``, and follows them; begins with what the job says."""
 
     def __init__(self, lab_state: LabState) -> None:

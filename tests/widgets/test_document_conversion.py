@@ -12,8 +12,8 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab.domain.network import Topology
 
-documents = pytest.importorskip("dtfm_lab.widgets.network.documents", reason="needs the lab extra")
-mistakes = pytest.importorskip("dtfm_lab.widgets.network.mistakes", reason="needs the lab extra")
+documents = pytest.importorskip("dtfm_lab.widgets.network.document_conversion", reason="needs the lab extra")
+mistakes = pytest.importorskip("dtfm_lab.widgets.network.document_checks", reason="needs the lab extra")
 measured_times = pytest.importorskip("dtfm_lab.widgets.network.measured_times", reason="needs the lab extra")
 
 
@@ -27,7 +27,7 @@ def test_a_shipped_network_survives_the_canvas_whole(name: str) -> None:
     assert drawn.fingerprint == topology.fingerprint
     assert (drawn.name, drawn.description) == (topology.name, topology.description)
     assert mistakes.is_document(document)
-    assert mistakes.mistake_in(document) == ""
+    assert mistakes.first_mistake(document) == ""
 
 
 def test_an_asymmetric_network_survives_the_canvas() -> None:
