@@ -8,42 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import create_model
 
 from dtfm_lab.domain.errors import JobError
-from dtfm_lab.domain.job import JOBS, Job, ModelSpec
+from dtfm_lab.domain.job import JOBS, Job, JobChanges, ModelSpec
 from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.options import options_of, refuse_unknown
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.files.models import load_model, model_from_section, model_to_section
 from dtfm_lab.files.reading import Section, located, parse, read_mapping, require_version, write_text
 
-BYTE_FIELDS = {"gradient_bytes": "given_gradient_bytes", "activation_bytes": "given_hop_bytes"}
+BYTE_FIELDS = {option.name: option.field for option in options_of(Job) if option.name != option.field}
+"""Keys of a file that hold a field of another name: the message sizes of the communication cost."""
 
 
-class JobFile(Section):
+class JobHead(Section):
+    """Keys of a job's file that are not the job's own."""
+
     dtfm_job: int
-    name: str | None = None
     base: str | None = None
-    """a preset whose fields hold where this file is silent"""
+    """Preset whose fields hold where the file is silent."""
     model: str | dict[str, Any] | None = None
-    """a preset's name, a path to a config.json from this file's folder, or the fields of a model"""
-    seq_len: int | None = None
-    """tokens per sequence, where not the model's"""
-    n_stages: int | None = None
-    n_replicas: int | None = None
-    global_batch: int | None = None
-    microbatch: int | None = None
-    dtype: str | None = None
-    schedule: str | None = None
-    synchronisation: str | None = None
-    synchronise_every: int | None = None
-    compression: str | None = None
-    gradient_compression: str | None = None
-    codec_bytes_per_s: float | None = None
-    recompute: bool | None = None
-    stages_per_device: int | None = None
-    blocks_per_stage: list[int] | None = None
-    gradient_bytes: float | None = None
-    activation_bytes: float | None = None
+    """A preset's name, a path to a config.json from this file's folder, or the fields of a model."""
+
+
+_FIELDS: dict[str, Any] = {o.name: (o.type | None, None) for o in options_of(JobChanges) if o.name != "model"}
+JobFile = create_model("JobFile", __base__=JobHead, **_FIELDS)
 
 
 def job_names() -> list[str]:
@@ -74,10 +64,7 @@ def override(job: Job, **values: Any) -> Job:
     model do not outlive it: with another model or seq_len the job follows its own. Nor does ``blocks_per_stage``
     outlive another number of stages or blocks.
     """
-    known = {f.name for f in fields(Job)} - set(BYTE_FIELDS.values()) | set(BYTE_FIELDS) | {"seq_len"}
-    for key in values:
-        if key not in known:
-            raise unknown("job field", key, known)
+    refuse_unknown(values, [option.name for option in options_of(JobChanges)], "job field")
     values = {BYTE_FIELDS.get(key, key): value for key, value in values.items()}
     model = _model(values.get("model", job.model), values.pop("seq_len", None))
     if job.model is not None and model is not None and model != job.model:
@@ -125,7 +112,9 @@ def _model(model: object, seq_len: int | None) -> ModelSpec | None:
 
 def _from_scratch(given: dict[str, Any]) -> Job:
     if "model" not in given:
-        shape = {k: given.get(k) for k in ("n_stages", "n_replicas", "gradient_bytes", "activation_bytes")}
+        shape: dict[str, Any] = {
+            k: given.get(k) for k in ("n_stages", "n_replicas", "gradient_bytes", "activation_bytes")
+        }
         if missing := [k for k, v in shape.items() if v is None]:
             raise JobError(f"no {missing[0]!r}; wanted a base, a model, or the four of {', '.join(shape)}")
         job = Job.from_bytes(**shape, name=given["name"])

@@ -13,7 +13,9 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.domain.errors import LabError, PlanError
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import QUEUEING, as_number, shortened
+from dtfm_lab.domain.options import options_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Schedule
@@ -22,19 +24,10 @@ from dtfm_lab.simulation.process_pool import shared_out
 from dtfm_lab.simulation.schedules import peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
 
-OF_THE_JOB = (
-    "microbatch",
-    "global_batch",
-    "dtype",
-    "compression",
-    "gradient_compression",
-    "codec_bytes_per_s",
-    "synchronisation",
-    "synchronise_every",
-    "recompute",
-    "stages_per_device",
-)
-"""fields that keep a plan's placement"""
+OF_THE_PLAN = ("n_stages", "n_replicas", "blocks_per_stage", "gradient_bytes", "activation_bytes", "name", "schedule")
+"""Fields of a job that its plan rests on; ``schedule`` is a setting of the simulation."""
+OF_THE_JOB = tuple(option.name for option in options_of(Job) if option.name not in OF_THE_PLAN)
+"""Fields of a job that keep a plan's placement."""
 OF_THE_LINKS = ("bandwidth", "latency")
 """factors on those of all links"""
 OF_THE_SIMULATION = ("schedule", "queueing", "efficiency")

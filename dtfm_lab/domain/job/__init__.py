@@ -3,7 +3,7 @@
 A Job fixes stages, replicas, micro-batches and how messages are compressed; message sizes follow from it.
 """
 
-from dtfm_lab.domain.job.job import COMPRESSIONS, INT8_BLOCK, Job, compressed_bytes
+from dtfm_lab.domain.job.job import COMPRESSIONS, INT8_BLOCK, Job, JobChanges, compressed_bytes
 from dtfm_lab.domain.job.message_sizes import device_gradient_bytes, device_gradient_elements, message_bytes
 from dtfm_lab.domain.job.model import (
     BACKWARD_PER_FORWARD,
@@ -28,6 +28,7 @@ __all__ = [
     "SMALL",
     "TINY",
     "Job",
+    "JobChanges",
     "Layer",
     "LayerKind",
     "ModelSpec",

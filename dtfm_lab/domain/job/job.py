@@ -3,28 +3,108 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 
 from dtfm_lab.domain.checks import plain, whole
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, ModelSpec
-from dtfm_lab.domain.network import as_number, shortened
-from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.options import Option, check_options
 from dtfm_lab.domain.schedule import synchronisations
 
 COMPRESSIONS = ("none", "fp16", "int8")
 INT8_BLOCK = 256
-"""numbers that share one scale of 4 bytes (block-wise quantisation, Dettmers et al. 2022)"""
+"""Numbers that share one scale of 4 bytes (block-wise quantisation, Dettmers et al. 2022)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class JobOptions:
+    """What a job, a job's file and the keywords of ``load_job`` have in common: every field has a default.
+
+    A field that is added here is one of the file, of the command line and of the signatures, too.
+    """
+
+    name: Annotated[str, Option(help="Name of the job.")] = "job"
+    dtype: Annotated[str, Option(help="Precision of numbers: fp16, bf16, fp32 or fp64.", choices=BYTES_PER_ELEMENT)] = (
+        "fp16"
+    )
+    schedule: Annotated[str, Option(help="Pipeline schedule, looked up when used.")] = "gpipe"
+    synchronisation: Annotated[str, Option(help="How replicas average their gradients.", choices=synchronisations)] = (
+        "sharded"
+    )
+    synchronise_every: Annotated[
+        int, Option(help="Iterations; between two, replicas step alone.", unit="iterations", least=1)
+    ] = 1
+    """With 1, replicas average their gradients before each step. With more, each takes its steps alone (local
+    updates). In every so many-th iteration, after the step, they average what their parameters have changed since
+    they were last equal, add that to what these were then, and are equal again, to the bit. Compression rounds the
+    changes. The optimiser's state stays with each replica; the two ends of a tied embedding exchange its gradient in
+    every iteration."""
+    compression: Annotated[
+        str, Option(help="What messages are rounded to on their way, where that is smaller.", choices=COMPRESSIONS)
+    ] = "none"
+    gradient_compression: Annotated[
+        str | None, Option(help="Compression of synchronisation alone, if not that of all.", choices=COMPRESSIONS)
+    ] = None
+    codec_bytes_per_s: Annotated[
+        float, Option(help="Bytes that a device rounds, or restores, in a second.", unit="bytes/s", above=0)
+    ] = 100e9
+    """Counted uncompressed. The default is a guess: a fused kernel reads and writes memory once, and shares its
+    bandwidth with everything else."""
+    recompute: Annotated[
+        bool, Option(help="Keep a stage's input only, and repeat its forward before its backward.")
+    ] = False
+    stages_per_device: Annotated[int, Option(help="Stages of a device where the schedule interleaves.", least=1)] = 2
+    blocks_per_stage: Annotated[
+        tuple[int, ...] | None, Option(help="Blocks of each stage, first stage first; even where not given.")
+    ] = None
+    """Schedules that interleave cut the model into more stages, always evenly, and are refused where this is given."""
+
+
+_STAGES = Option(help="Pipeline stages: the pipeline-parallel degree, the paper's D_PP.", least=1, flag="stages")
+_REPLICAS = Option(help="Data-parallel replicas: the paper's D_DP.", least=1, flag="replicas")
+_BATCH = Option(help="Sequences per iteration, over all replicas.", unit="sequences", least=1, flag="batch")
+_MICROBATCH = Option(help="Sequences per pipeline step.", unit="sequences", least=1)
+_GRADIENT = Option(
+    help="One stage's gradient, as the communication cost counts it.", unit="bytes", least=0, name="gradient_bytes"
+)
+_HOP = Option(
+    help="A replica's whole mini-batch over one boundary, as the communication cost counts it.",
+    unit="bytes",
+    least=0,
+    name="activation_bytes",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobChanges(JobOptions):
+    """The keywords of ``load_job`` and ``with_job``, and the keys of a job's file: each may be left out.
+
+    A type and no more; values that are given go into a Job, which checks them.
+    """
+
+    model: Annotated[
+        ModelSpec | str | os.PathLike[str] | None,
+        Option(help="A preset's name, or a Hugging Face config.json or its folder."),
+    ] = None
+    seq_len: Annotated[int | None, Option(help="Tokens per sequence, where not the model's.", unit="tokens")] = None
+    n_stages: Annotated[int | None, _STAGES] = None
+    n_replicas: Annotated[int | None, _REPLICAS] = None
+    global_batch: Annotated[int | None, _BATCH] = None
+    microbatch: Annotated[int | None, _MICROBATCH] = None
+    gradient_bytes: Annotated[float | None, _GRADIENT] = None
+    activation_bytes: Annotated[float | None, _HOP] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(JobOptions):
     """One training iteration of a model, cut into stages, replicas and micro-batches.
 
     Raises
@@ -35,74 +115,21 @@ class Job:
         An unknown dtype, synchronisation or compression. (Schedules are looked up when used.)
     """
 
-    name: str = "job"
     model: ModelSpec | None
-    """None for a job that is only priced"""
-    n_stages: int
-    """pipeline-parallel degree, the paper's D_PP"""
-    n_replicas: int
-    """data-parallel degree, the paper's D_DP"""
-    global_batch: int
-    """sequences per iteration, over all replicas"""
-    microbatch: int
-    """sequences per pipeline step"""
-    dtype: str = "fp16"
-    schedule: str = "gpipe"
-    synchronisation: str = "sharded"
-    synchronise_every: int = 1
-    """iterations. 1: replicas average their gradients before each step. More: each takes its steps alone (local
-    updates); in every so many-th iteration, after the step, they average what their parameters have changed since
-    they were last equal, add that to what these were then, and are equal again, to the bit. Compression rounds the
-    changes. What the optimiser remembers stays with each replica; the two ends of a tied embedding exchange its
-    gradient in every iteration."""
-    compression: str = "none"
-    """what messages are rounded to on their way, where that is smaller"""
-    gradient_compression: str | None = None
-    """the same for synchronisation alone; None: as ``compression``"""
-    codec_bytes_per_s: float = 100e9
-    """uncompressed bytes that a device codes, or decodes, in a second. A guess: a fused kernel reads and writes
-    memory once, and shares it with everything else"""
-    recompute: bool = False
-    """keep only a stage's input from forward to backward, which repeats the forward"""
-    stages_per_device: int = 2
-    """where the schedule interleaves; one in any other"""
-    blocks_per_stage: tuple[int, ...] | None = None
-    """blocks of each stage, first stage first; None: shared out as evenly as they go. Schedules that interleave cut
-    the model into more stages, always evenly, and are refused where this is given"""
-    given_gradient_bytes: float | None = None
-    """size of one stage's gradient for the communication cost, instead of the model's"""
-    given_hop_bytes: float | None = None
-    """a replica's whole mini-batch over one boundary for the communication cost, instead of the model's"""
+    """None for a job that is only priced."""
+    n_stages: Annotated[int, _STAGES]
+    n_replicas: Annotated[int, _REPLICAS]
+    global_batch: Annotated[int, _BATCH]
+    microbatch: Annotated[int, _MICROBATCH]
+    given_gradient_bytes: Annotated[float | None, _GRADIENT] = None
+    """Size of one stage's gradient for the communication cost, instead of the model's."""
+    given_hop_bytes: Annotated[float | None, _HOP] = None
+    """Size of a replica's whole mini-batch over one boundary for the communication cost, instead of the model's."""
 
     def __post_init__(self) -> None:
         plain("job", self.name)
         plain(f"job {self.name}: its schedule", self.schedule)
-        counts = ("n_stages", "n_replicas", "global_batch", "microbatch", "synchronise_every", "stages_per_device")
-        for what in counts:
-            object.__setattr__(self, what, whole(f"job {self.name}", what, getattr(self, what)))
-        for what, value, known in (
-            ("dtype", self.dtype, BYTES_PER_ELEMENT),
-            ("synchronisation", self.synchronisation, synchronisations),
-            ("compression", self.compression, COMPRESSIONS),
-            ("gradient_compression", self.gradients_as, COMPRESSIONS),
-        ):
-            if not isinstance(value, str) or value not in known:
-                raise unknown(what, value, known)
-        if not isinstance(self.recompute, bool):
-            raise JobError(f"job {self.name}: recompute is {shortened(self.recompute)}; wanted true or false")
-        rate = as_number(self.codec_bytes_per_s)
-        if rate is None or not 0 < rate < math.inf:
-            shown = shortened(self.codec_bytes_per_s)
-            raise JobError(f"job {self.name}: codec_bytes_per_s is {shown}; wanted more than 0")
-        object.__setattr__(self, "codec_bytes_per_s", rate)
-        for what, name in (("given_gradient_bytes", "gradient_bytes"), ("given_hop_bytes", "activation_bytes")):
-            value = getattr(self, what)
-            if value is None:
-                continue
-            number = as_number(value)
-            if number is None or not (math.isfinite(number) and number >= 0):
-                raise JobError(f"job {self.name}: {name} is {shortened(value)}; wanted 0 or more bytes")
-            object.__setattr__(self, what, number)
+        check_options(self, thing=f"job {self.name}", error=JobError)
         if self.blocks_per_stage is not None:
             object.__setattr__(self, "blocks_per_stage", self._checked_cut(self.blocks_per_stage))
         if self.model is None:

@@ -1,0 +1,172 @@
+"""Each option said once: a dataclass field's annotation holds its help, unit, bounds and choices.
+
+``microbatch: Annotated[int, Option(help="Sequences per pipeline step.", least=1)]``. Checks, file schemas, command line
+options, widgets and signatures are made from ``options_of`` the dataclass.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import MISSING, dataclass, fields, replace
+from functools import cache, wraps
+from numbers import Integral
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.network import as_number, shortened
+from dtfm_lab.domain.registry import unknown
+
+MOST_COUNT = 10**9
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """What is said of one field: written in its annotation, completed by ``options_of``."""
+
+    help: str
+    """One or two sentences, as the command line and the widgets show them."""
+    unit: str = ""
+    least: float | None = None
+    """Smallest value allowed."""
+    above: float | None = None
+    """Value that must be exceeded."""
+    most: float | None = None
+    """Largest value allowed; of a count 10^9 where None."""
+    choices: Collection[str] | None = None
+    """Names allowed. A registry is read at every check, so names that are registered later count."""
+    flag: str = ""
+    """Name on the command line, without dashes; the option's name where empty."""
+    name: str = ""
+    """Keyword and file key of the option; the name of its field where empty."""
+    field: str = ""
+    """Name of the dataclass field. ``options_of`` fills in this and all below."""
+    type: Any = str
+    """Type of the field without None: int, float, bool, str or another."""
+    default: Any = None
+    """Default of the field; None, too, where ``required``."""
+    required: bool = False
+    may_be_none: bool = False
+
+    def checked(self, value: Any, *, thing: str = "", error: type[LabError] = LabError) -> Any:
+        """``value`` as a plain Python value; text without choices and values of other types pass as they are.
+
+        Raises
+        ------
+        LabError
+            The value has the wrong type or is out of bounds; of the class ``error``, its line begins with ``thing``.
+        UnknownName
+            The value is not among the choices.
+        """
+        if value is None and self.may_be_none:
+            return None
+        if self.choices is not None:
+            if not isinstance(value, str) or value not in self.choices:
+                raise unknown(self.name, value, self.choices)
+            return value
+        plain, wanted = value, ""
+        if self.type is bool and not isinstance(value, bool):
+            wanted = "true or false"
+        elif self.type is int:
+            least, most = int(self.least or 0), int(self.most or MOST_COUNT)
+            if isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= most:
+                plain = int(value)
+            else:
+                wanted = f"a whole number from {least} to {most}"
+        elif self.type is float:
+            plain = as_number(value)
+            if plain is None or not math.isfinite(plain) or not self._allows(plain):
+                wanted = self._bounds
+        if wanted:
+            raise error(f"{f'{thing}: ' if thing else ''}{self.name} is {shortened(value)}; wanted {wanted}")
+        return plain
+
+    def _allows(self, number: float) -> bool:
+        enough = (self.least is None or number >= self.least) and (self.above is None or number > self.above)
+        return enough and (self.most is None or number <= self.most)
+
+    @property
+    def _bounds(self) -> str:
+        parts = [f"more than {self.above:g}"] if self.above is not None else []
+        parts += [f"{self.least:g} or more {self.unit}".rstrip()] if self.least is not None else []
+        parts += [f"at most {self.most:g}"] if self.most is not None else []
+        return " and ".join(parts) or "a number"
+
+
+def options_of(kind: Any) -> tuple[Option, ...]:
+    """The options of a dataclass in the order of its fields; a field without an Option is left out."""
+    return _options_of(kind)
+
+
+@cache
+def _options_of(kind: Any) -> tuple[Option, ...]:
+    hints = get_type_hints(kind, include_extras=True)
+    options = []
+    for field in fields(kind):
+        hint, *extras = get_args(hints[field.name]) or (None,)
+        option = next((extra for extra in extras if isinstance(extra, Option)), None)
+        if option is None:
+            continue
+        kinds = [each for each in get_args(hint) if each is not NoneType]
+        may_be_none = NoneType in get_args(hint)
+        options.append(
+            replace(
+                option,
+                name=option.name or field.name,
+                field=field.name,
+                type=kinds[0] if may_be_none and len(kinds) == 1 else hint,
+                default=None if field.default is MISSING else field.default,
+                required=field.default is MISSING,
+                may_be_none=may_be_none,
+            )
+        )
+    return tuple(options)
+
+
+def check_options(given: object, *, thing: str = "", error: type[LabError] = LabError) -> None:
+    """For ``__post_init__`` of a frozen dataclass: check every option and keep its plain value."""
+    for option in options_of(type(given)):
+        value = option.checked(getattr(given, option.field), thing=thing, error=error)
+        object.__setattr__(given, option.field, value)
+
+
+def refuse_unknown(given: Iterable[str], known: Collection[str], noun: str = "option") -> None:
+    """Raises UnknownName for the first of the names that is not known; the error names the nearest."""
+    for name in given:
+        if name not in known:
+            raise unknown(noun, name, known)
+
+
+def takes_options(*kinds: type[object], noun: str = "option") -> Callable[[F], F]:
+    """Decorator: the ``**options`` of a function are the options of these dataclasses.
+
+    Its signature lists them, so that Tab completes them and ``help`` shows them. Any other name raises UnknownName.
+    """
+
+    def decorate(function: F) -> F:
+        own = inspect.signature(function)
+        named = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        offered = {option.name: option for kind in kinds for option in options_of(kind)}
+        known = [*offered, *(p.name for p in named)]
+
+        @wraps(function)
+        def checking(*args: Any, **keywords: Any) -> Any:
+            refuse_unknown(keywords, known, noun)
+            return function(*args, **keywords)
+
+        listed = [
+            inspect.Parameter(
+                option.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=... if option.required else option.default,
+                annotation=option.type,
+            )
+            for option in offered.values()
+        ]
+        checking.__signature__ = own.replace(parameters=[*named, *listed])  # type: ignore[attr-defined]
+        return checking  # type: ignore[return-value]
+
+    return decorate
