@@ -17,7 +17,6 @@ from dtfm_lab import files
 from dtfm_lab.compare import Comparison, Refit
 from dtfm_lab.compare.refit import in_units
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.trace import origin
 from dtfm_lab.domain.units import format_bytes, format_s
 
 SUSPECTS_SHOWN = 8
@@ -115,7 +114,7 @@ def deliver_comparison(comparison: Comparison, refitted: Refit | None, as_json: 
     suspects = comparison.suspects["sentence"].tolist()
     more = [f"and {len(suspects) - SUSPECTS_SHOWN} more suspects"] if len(suspects) > SUSPECTS_SHOWN else []
     told = (comparison.verdict, *suspects[:SUSPECTS_SHOWN], *more, comparison.drift.sentence)
-    for line in (f"measured with {origin(context)}", *told):
+    for line in (f"measured with {context.provenance}", *told):
         out.print(line)
     for title, frame in (
         ("iteration", comparison.iterations),

@@ -12,7 +12,7 @@ from dtfm_lab.cli.options import file_option, json_option, output_option, simula
 from dtfm_lab.cli.progress import numbered_progress
 from dtfm_lab.cli.tell import err
 from dtfm_lab.cli.tell_trace import deliver_schedule, deliver_sensitivity, deliver_simulation, deliver_sweep
-from dtfm_lab.domain.plan import Plan, reduced
+from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.chrome import save_chrome_trace
 from dtfm_lab.files.reading import write_text
@@ -34,12 +34,12 @@ def simulate(
 ) -> None:
     """Predict one iteration of PLAN."""
     trace = lab.simulate(plan, schedule, **how)
-    plan = reduced(plan, trace.context.rehearsed)
+    plan = cut_subplan(plan, trace.context.rehearsed)
     if output is not None:
         files.save_trace(trace, output)
     if chrome is not None:
         save_chrome_trace(trace, chrome)
-    played = trace.context.played
+    played = trace.context.recorded_schedule
     deliver_simulation(trace, lab.memory(plan, trace=trace), lab.advice(plan, played), as_json)
 
 

@@ -11,7 +11,7 @@ from dtfm_lab.compare.intervals import half_width
 from dtfm_lab.compare.scene import Scene, owners
 from dtfm_lab.compare.shares import Mask, shares
 from dtfm_lab.compare.waits import waits_of
-from dtfm_lab.domain.trace import Trace, weights
+from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, format_s
 
 NOTABLE = 0.02
@@ -90,7 +90,7 @@ def blame(rows: pd.DataFrame, measured: Trace) -> Blame:
         )
         predicted_s[:, :, which] = scene.own_s(scene.predicted, len(names))
         measured_s[:, :, which] = scene.own_s(scene.measured, len(names))
-    iterations = _Iterations(weights(numbers, every), together)
+    iterations = _Iterations(measured.iteration_weights, together)
     iteration_s = float(iterations.weight @ measured.iteration_ends_s)
     table = _table(names, iterations, iteration_s, longer_s, predicted_s, measured_s)
     return Blame(table, float(table["longer_s"].sum()), iteration_s)

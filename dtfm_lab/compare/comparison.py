@@ -20,7 +20,7 @@ from dtfm_lab.compare.scene import ACTION
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Lane
-from dtfm_lab.domain.trace import Trace, origin
+from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, format_s
 
 SHOWN = 5
@@ -156,7 +156,7 @@ class Comparison:
         """``predicted 161 ms, measured 160 ms (virtual clock, emulated links, on CPU): error +0.55%``"""
         return (
             f"predicted {format_s(self.predicted_iteration_s)}, measured {format_s(self.measured.iteration_s)} "
-            f"({origin(self.measured.context)}): error {self.iteration_error:+.2%}"
+            f"({self.measured.context.provenance}): error {self.iteration_error:+.2%}"
         )
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from dtfm_lab.compare.alignment import iteration_error
 from dtfm_lab.compare.fit import ComputeFit, LinkFit, check_same_plan, fit_computations, fit_links
 from dtfm_lab.compare.intervals import Estimate
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan, reduced
+from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
 from dtfm_lab.domain.units import format_s, to_gbps
 
@@ -98,7 +98,7 @@ def refit(measured: Trace, error_before: float, plan: Plan, simulate: Callable[.
     TraceError
         The measured trace is of another plan, or does not hold its schedule.
     """
-    plan = reduced(plan, measured.context.rehearsed)
+    plan = cut_subplan(plan, measured.context.rehearsed)
     check_same_plan(plan, measured)
     links, computations = fit_links(plan, measured), fit_computations(measured)
     topology, profile = _network(plan.topology, links), _profile(measured, computations)
@@ -149,7 +149,7 @@ def _predicted(
 ) -> Trace:
     ran = measured.context
     # the cost of the plan is the drawn network's; a simulation does not ask for it
-    return simulate(replace(plan, topology=topology), ran.played, queueing=ran.queueing, profile=profile)
+    return simulate(replace(plan, topology=topology), ran.recorded_schedule, queueing=ran.queueing, profile=profile)
 
 
 def _checked(plan: Plan, measured: Trace, simulate: Callable[..., Trace]) -> float | None:

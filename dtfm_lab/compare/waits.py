@@ -47,7 +47,7 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
         raise TraceError("the trace does not hold its schedule; wanted one of a simulation or a run")
     kinds = {action.kind for action in trace.actions}
     return lower(
-        context.played,
+        context.recorded_schedule,
         len(context.devices[0]),
         context.synchronisation,
         _clubs(trace) if context.synchronisation == "hierarchical" else None,

@@ -11,7 +11,7 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.plan import Plan, reduced
+from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Programs, Schedule
 from dtfm_lab.domain.trace import Trace
@@ -156,7 +156,7 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
     schedule, UnknownName, or TraceError where the trace is of another plan or of other stages.
     """
     plan.job.modelled()
-    plan = plan if trace is None else reduced(plan, trace.context.rehearsed)
+    plan = plan if trace is None else cut_subplan(plan, trace.context.rehearsed)
     job = plan.job
     if trace is not None and trace.context.devices != plan.device_names:
         raise TraceError(

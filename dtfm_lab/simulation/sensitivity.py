@@ -20,7 +20,7 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.network import Links, as_number, shortened
-from dtfm_lab.domain.plan import Plan, reduced
+from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.simulation.durations import EFFICIENCY, analytic
@@ -139,8 +139,8 @@ def gains(
         if name not in WHAT:
             raise unknown("sensitivity", name, WHAT)
     context = simulate(plan, schedule, **as_simulated).context
-    plan = reduced(plan, context.rehearsed)
-    built = context.played
+    plan = cut_subplan(plan, context.rehearsed)
+    built = context.recorded_schedule
     n = len(plan.topology)
     links = Links.free(n) if context.links == "real" else Links.of(plan.topology, context.queueing)
     every = context.synchronise_every

@@ -14,7 +14,7 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.network import Links, shortened
-from dtfm_lab.domain.plan import Plan, reduced
+from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
 from dtfm_lab.simulation.durations import EFFICIENCY, analytic, peak_of
@@ -71,14 +71,14 @@ def simulate(
     if ran is not None:
         if not isinstance(ran, RunContext):
             raise TraceError(f"like is {shortened(ran)}; wanted a Trace of this plan")
-        plan = reduced(plan, ran.rehearsed)
+        plan = cut_subplan(plan, ran.rehearsed)
         _check_same_plan(plan, ran)
     job = plan.job
     links = _links(plan, ran, queueing)
     given = _rows(profile) if profile is not None else None if ran is None else ran.profile
     named = schedule if schedule is not None else ran.schedule if ran is not None else job.schedule
     if ran is not None and ran.orders and named == ran.schedule:
-        named = ran.played  # with the warm-ups chosen then
+        named = ran.recorded_schedule  # with the warm-ups chosen then
     built = build(plan, named, given, links, efficiency=efficiency)
     # an iteration that synchronises is the last of synchronise_every
     kinds_of_iteration = [True] if job.synchronise_every == 1 else [False, True]

@@ -162,7 +162,7 @@ def _outcome(plan: Plan, settings: Mapping[str, Any]) -> Outcome:
     given = {what: settings[what] for what in OF_THE_SIMULATION if what in settings}
     trace = simulate(changed, **given)
     metrics, bubble, held = trace.metrics, trace.bubble, memory(changed, trace=trace)
-    played = trace.context.played
+    played = trace.context.recorded_schedule
 
     def known(what: str) -> float:
         value = metrics[what]

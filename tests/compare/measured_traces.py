@@ -44,7 +44,7 @@ def measured(
     every = plan.job.synchronise_every
     actions, columns = {}, []
     for iteration in range(iterations):
-        programs = programs_of(plan, predicted.context.played, synchronise=(iteration + 1) % every == 0)
+        programs = programs_of(plan, predicted.context.recorded_schedule, synchronise=(iteration + 1) % every == 0)
         scene = Scene.of(plan, programs, profile)
         whole = scene.structure
         factors = np.exp(noise * rng.standard_normal(len(whole)))

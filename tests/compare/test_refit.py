@@ -12,7 +12,7 @@ from measured_traces import lecture_hall_plan, measured, with_factor
 from dtfm_lab.compare import compare
 from dtfm_lab.compare.intervals import estimate
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.plan import rehearse
+from dtfm_lab.domain.plan import subplan_for
 from dtfm_lab.domain.schedule import RECEIVES, SENDS
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation.simulate import simulate
@@ -169,7 +169,7 @@ def test_queues_and_local_updates_do_not_hide_the_links(queueing, every):
 
 
 def test_a_rehearsed_part_is_refitted_from_the_whole_plan():
-    part, kept = rehearse(PLAN, (2, 2))
+    part, kept = subplan_for(PLAN, (2, 2))
     ran = measured(part, truth=with_factor(PLAN.topology, "ada", "barbara", bandwidth=0.5))
     ran = replace(ran, context=replace(ran.context, rehearsed=kept))
     found = compare(simulate(PLAN, "1f1b", like=ran), ran).refit(PLAN, simulate)

@@ -7,7 +7,7 @@ import pytest
 
 from dtfm_lab import figures
 from dtfm_lab.compare import compare
-from dtfm_lab.domain.trace import Rehearsed
+from dtfm_lab.domain.trace import Subplan
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 
@@ -51,7 +51,7 @@ def test_the_slow_link_has_the_longest_bar_and_is_the_title(slowed, other_networ
 
 
 def test_every_picture_names_clock_links_hardware_part_and_stand_in(slowed, refitted):
-    context = replace(slowed.measured.context, rehearsed=Rehearsed((0, 1), (0,), 4, 2), stand_in="tiny")
+    context = replace(slowed.measured.context, rehearsed=Subplan((0, 1), (0,), 4, 2), stand_in="tiny")
     found = compare(slowed.predicted, replace(slowed.measured, context=context))
     drawn = [figures.blame(found), figures.drift(found), figures.comparison(found)]
     told = "virtual clock, emulated links, on CPU, rehearsing stages 0 and 1 of 4, pipeline 0 of 2, tiny as model"

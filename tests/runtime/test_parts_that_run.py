@@ -9,7 +9,7 @@ from training_alone import train_alone
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, TopologyError, TraceError
-from dtfm_lab.domain.plan import Plan, reduced
+from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.runtime.client.launch import MOST_WORKERS, start, what_runs
 
@@ -70,7 +70,7 @@ def test_links_of_another_network_are_emulated_and_not_known_to_the_prediction()
     wrong = sent[sent["duration_s_error"].abs() > 1e-9]
     assert set(wrong["link"]) <= {f"{first} -> {second}", f"{second} -> {first}"}
     assert len(wrong)
-    assert reduced(plan, measured.context.rehearsed) is plan
+    assert cut_subplan(plan, measured.context.rehearsed) is plan
 
 
 def test_a_network_of_another_size_or_on_real_links_is_refused() -> None:

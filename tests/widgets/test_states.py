@@ -70,11 +70,11 @@ def test_a_prediction_is_stale_once_something_else_is_chosen(lab_state, trait, v
 
 
 def test_a_measurement_of_a_part_of_a_plan_is_of_that_plan(lab_state) -> None:
-    from dtfm_lab.domain.plan import reduced
-    from dtfm_lab.domain.trace import Rehearsed
+    from dtfm_lab.domain.plan import cut_subplan
+    from dtfm_lab.domain.trace import Subplan
 
-    kept = Rehearsed((0, 1), (0,), 4, 2)
-    part = reduced(lab_state.plan, kept)
+    kept = Subplan((0, 1), (0,), 4, 2)
+    part = cut_subplan(lab_state.plan, kept)
     trace = lab.simulate(part, "gpipe")
     lab_state.measured = replace(trace, context=replace(trace.context, rehearsed=kept))
     assert "run" not in stale(lab_state)

@@ -1,9 +1,9 @@
 """Which device serves which stage and replica, and what that costs.
 
-A Plan is made by a planner; ``rehearse`` cuts a part of it out as a plan of its own.
+A planner makes a Plan; ``subplan_for`` and ``cut_subplan`` make a part of it a plan of its own.
 """
 
 from dtfm_lab.domain.plan.plan import CostBreakdown, Placement, Plan
-from dtfm_lab.domain.plan.subplan import largest_shape, reduced, rehearse
+from dtfm_lab.domain.plan.subplan import cut_subplan, largest_shape, subplan_for
 
-__all__ = ["CostBreakdown", "Placement", "Plan", "largest_shape", "reduced", "rehearse", "sentence"]
+__all__ = ["CostBreakdown", "Placement", "Plan", "cut_subplan", "largest_shape", "subplan_for"]

@@ -1,7 +1,7 @@
-"""A part of a plan as a plan of its own, for machines that cannot hold all of it.
+"""A part of a plan as a plan of its own, for machines that cannot run all of it.
 
-What is kept stays as it is: devices, links and micro-batches, and the layers of each kept stage; the network is whole.
-The first stages are kept, and the first pipelines. The last of them gets the head, so that there is a loss.
+The first stages of the first pipelines are kept, with their devices, links, micro-batches and layers; the topology
+stays whole. The last kept stage gets the head, so that there is a loss.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from dtfm_lab.domain.errors import PlanError, TraceError
 from dtfm_lab.domain.job import Job, LayerKind
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.plan.plan import CostBreakdown, Placement, Plan
-from dtfm_lab.domain.trace import Rehearsed
+from dtfm_lab.domain.trace import Subplan
 
 LEAST_TO_SYNCHRONISE = 4
-"""workers, from which on two pipelines of two stages or more can run"""
+"""Fewest workers that run two pipelines of two stages, so that replicas synchronise."""
 SIDES = ("stages", "pipelines")
 
 
-def rehearse(plan: Plan, workers: int | Sequence[int]) -> tuple[Plan, Rehearsed | None]:
-    """The part of a plan that so many workers can run, and which it is; the plan itself and None where that is all.
+def subplan_for(plan: Plan, workers: int | Sequence[int]) -> tuple[Plan, Subplan | None]:
+    """The part of a plan that so many workers can run, and which part that is; the plan and None where it is all.
 
     Parameters
     ----------
     workers
-        At most so many, shared out by ``largest_shape``; or (stages, pipelines), at most those of the plan.
+        Most workers in all, divided by ``largest_shape``; or (stages, pipelines), clipped to those of the plan.
 
-    Raises JobError where a count is none, PlanError where there are more than two.
+    Raises JobError for a count that is no whole number, PlanError for a sequence of another length than two.
     """
     of_stages, of_pipelines = plan.placement.devices.shape
     if isinstance(workers, Sequence) and not isinstance(workers, str):
@@ -41,15 +41,15 @@ def rehearse(plan: Plan, workers: int | Sequence[int]) -> tuple[Plan, Rehearsed 
         shape = largest_shape((of_stages, of_pipelines), whole("run", "workers", workers))
     if shape == (of_stages, of_pipelines):
         return plan, None
-    kept = Rehearsed(tuple(range(shape[0])), tuple(range(shape[1])), of_stages, of_pipelines)
-    return reduced(plan, kept), kept
+    kept = Subplan(tuple(range(shape[0])), tuple(range(shape[1])), of_stages, of_pipelines)
+    return cut_subplan(plan, kept), kept
 
 
 def largest_shape(of: tuple[int, int], workers: int) -> tuple[int, int]:
-    """(stages, pipelines) out of so many, on so many workers at most.
+    """The largest (stages, pipelines) out of ``of`` that at most so many workers can run.
 
-    All stages, and as many pipelines as that allows; where not even one does, the first stages of two pipelines, so
-    that replicas synchronise, or of one where there is only one or two would be too short.
+    All stages, and as many pipelines as that allows; where not even one fits, the first stages of two pipelines, so
+    that replicas synchronise, or of one where the plan has one or where two would be shorter than two stages.
     """
     n_stages, n_pipelines = of
     if n_stages <= workers:
@@ -58,18 +58,18 @@ def largest_shape(of: tuple[int, int], workers: int) -> tuple[int, int]:
     return workers // pipelines, pipelines
 
 
-def reduced(plan: Plan, kept: Rehearsed | None) -> Plan:
-    """These stages and pipelines alone; the plan as it is where ``kept`` is None, or where it is that part already.
+def cut_subplan(plan: Plan, kept: Subplan | None) -> Plan:
+    """These stages and pipelines alone; the plan itself where ``kept`` is None, or where it already is that part.
 
-    The cost is what they have in the whole plan, with all its pipelines. Raises TraceError where they are not the
-    first ones of a plan of this shape.
+    The cost is that of the kept stages in the whole plan, with all its pipelines. Raises TraceError where they are not
+    the first ones of a plan of this shape.
     """
     shape = plan.placement.devices.shape
     if kept is None or shape == (n := (len(kept.stages), len(kept.pipelines))):
         return plan
     n_stages, n_pipelines = n
     there = 0 < n_stages <= shape[0] and 0 < n_pipelines <= shape[1]
-    if not there or kept != Rehearsed(tuple(range(n_stages)), tuple(range(n_pipelines)), *shape):
+    if not there or kept != Subplan(tuple(range(n_stages)), tuple(range(n_pipelines)), *shape):
         raise TraceError(
             f"{kept.sentence} ran, of a plan of {kept.of_stages} stages x {kept.of_pipelines} replicas; this one has "
             f"{shape[0]} x {shape[1]}; wanted the same"

@@ -3,12 +3,12 @@
 A Trace has one row per action; critical path, idle time by cause and throughput follow from it.
 """
 
-from dtfm_lab.domain.trace.causes import PATH, weights
+from dtfm_lab.domain.trace.causes import PATH
 from dtfm_lab.domain.trace.chains import CAUSES
-from dtfm_lab.domain.trace.faults import Fault, Rehearsed
+from dtfm_lab.domain.trace.columns import Span
 from dtfm_lab.domain.trace.metrics import metrics
-from dtfm_lab.domain.trace.origin import origin
-from dtfm_lab.domain.trace.trace import Clock, ComputeTime, RunContext, Span, Trace
+from dtfm_lab.domain.trace.run_context import Clock, ComputeTime, Fault, RunContext, Subplan
+from dtfm_lab.domain.trace.trace import Trace
 
 __all__ = [
     "CAUSES",
@@ -16,11 +16,9 @@ __all__ = [
     "Clock",
     "ComputeTime",
     "Fault",
-    "Rehearsed",
     "RunContext",
     "Span",
+    "Subplan",
     "Trace",
     "metrics",
-    "origin",
-    "weights",
 ]

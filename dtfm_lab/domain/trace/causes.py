@@ -6,7 +6,6 @@ Both walk back over ``Trace.after``, from an action to the one whose end it wait
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -14,21 +13,19 @@ import pandas as pd
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace.chains import CAUSES, Cause, Chains
+from dtfm_lab.domain.trace.columns import TraceColumns
 from dtfm_lab.domain.units import FloatArray, IntArray
 
-if TYPE_CHECKING:
-    from dtfm_lab.domain.trace.trace import Trace
-
 COMPUTE = "compute"
-"""what a forward or backward is on the critical path"""
+"""The cause that the critical path names for a forward or backward."""
 PATH = ["row", "replica", "stage", "device", "link", "action", "kind", "microbatch", "what", "start_s", "end_s"]
 
 
-def critical_path(trace: Trace, iteration: int | None = None) -> pd.DataFrame:
+def critical_path(trace: TraceColumns, iteration: int | None = None) -> pd.DataFrame:
     """The actions that the length of an iteration is made of, in time order.
 
     Each starts where the one before ends, and the whole is as long as the iteration. Other chains may be as
-    long. Stretches of no length are left out.
+    long. Segments of no length are left out.
 
     Parameters
     ----------
@@ -38,12 +35,12 @@ def critical_path(trace: Trace, iteration: int | None = None) -> pd.DataFrame:
     Returns
     -------
     One row an action: row (in the trace), replica, stage, device, link ("a -> b", empty for computations),
-    action, kind, microbatch (-1: none), what ("compute" or a Cause), start_s and end_s of its stretch.
+    action, kind, microbatch (-1: none), what ("compute" or a Cause), start_s and end_s of its segment.
 
     Raises
     ------
     TraceError
-        No such iteration; a trace that does not know what waited for what.
+        No such iteration; a trace without its column ``after``.
     """
     chains = Chains.of(trace)
     chosen = trace.typical_iteration if iteration is None else iteration
@@ -67,18 +64,18 @@ def critical_path(trace: Trace, iteration: int | None = None) -> pd.DataFrame:
     return frame.iloc[::-1].reset_index(drop=True)[PATH]
 
 
-def critical_summary(trace: Trace, iteration: int | None = None) -> pd.DataFrame:
-    """Seconds on the critical path by what they are, by device (computations) and by link (messages).
+def critical_summary(trace: TraceColumns, iteration: int | None = None) -> pd.DataFrame:
+    """Seconds on the critical path by cause ("what"), by device (computations) and by link (messages).
 
     One row a name: by ("what", "device" or "link"), name, seconds, share of the iteration; the longest
-    first. What "device" and "link" hold is together the whole iteration, as is what "what" holds.
+    first. The rows of "device" and "link" add up to the iteration, and so do those of "what".
     """
     path = critical_path(trace, iteration)
     seconds = path["end_s"] - path["start_s"]
     parts = []
     for by in ("what", "device", "link"):
-        told = (path["link"] != "") if by == "link" else (path["link"] == "") | (by == "what")
-        sums = seconds[told].groupby(path.loc[told, by]).sum().sort_values(ascending=False, kind="stable")
+        counted = (path["link"] != "") if by == "link" else (path["link"] == "") | (by == "what")
+        sums = seconds[counted].groupby(path.loc[counted, by]).sum().sort_values(ascending=False, kind="stable")
         parts.append(pd.DataFrame({"by": by, "name": sums.index, "seconds": sums.to_numpy()}))
     summary = pd.concat(parts, ignore_index=True)
     whole_s = float(seconds.sum())
@@ -86,7 +83,7 @@ def critical_summary(trace: Trace, iteration: int | None = None) -> pd.DataFrame
     return summary
 
 
-def bubble(trace: Trace) -> pd.DataFrame:
+def bubble(trace: TraceColumns) -> pd.DataFrame:
     """Each device's time in an iteration: computing, and idle by cause.
 
     A device is busy in all its computations, those of synchronisation and the optimiser's step included.
@@ -102,12 +99,12 @@ def bubble(trace: Trace) -> pd.DataFrame:
     Raises
     ------
     TraceError
-        A trace that does not know what waited for what.
+        A trace without its column ``after``.
     """
     chains, iterations = Chains.of(trace), np.unique(trace.iteration)
     devices, n_causes = trace.context.devices, len(CAUSES)
     n_devices = sum(len(group) for group in devices)
-    weight = weights(iterations, trace.context.synchronise_every)
+    weight = trace.iteration_weights
     busy_s, gaps = _gaps(trace, iterations)
     idle_s = np.zeros(n_devices * n_causes)
     row, gap = gaps.row, np.arange(len(gaps.row))
@@ -137,19 +134,19 @@ def bubble(trace: Trace) -> pd.DataFrame:
 
 @dataclass(frozen=True, eq=False)
 class _Gaps:
-    """Where devices do not compute."""
+    """Columns, one row per stretch of time in which a device does not compute."""
 
     iteration: IntArray
-    """position in the sorted iterations"""
+    """Position in the sorted iterations."""
     device: IntArray
-    """stage x replicas + replica"""
+    """Number of the device, stage x replicas + replica."""
     begin_s: FloatArray
     row: IntArray
-    """whose end ended it"""
+    """The trace row whose end ended the gap."""
 
 
-def _gaps(trace: Trace, iterations: IntArray) -> tuple[FloatArray, _Gaps]:
-    """(iterations, devices) seconds busy, and the gaps."""
+def _gaps(trace: TraceColumns, iterations: IntArray) -> tuple[FloatArray, _Gaps]:
+    """(iterations, devices) seconds busy, and the gaps between computations."""
     assert trace.after is not None
     context = trace.context
     n_replicas, n_positions = len(context.devices[0]), len(context.devices)
@@ -186,17 +183,8 @@ def _gaps(trace: Trace, iterations: IntArray) -> tuple[FloatArray, _Gaps]:
     return busy_s.reshape(len(iterations), n_devices), gaps
 
 
-def weights(iterations: IntArray, synchronise_every: int) -> FloatArray:
-    """Of each of these iterations in the mean; where only every H-th synchronises, it counts as one of H."""
-    together = (iterations + 1) % synchronise_every == 0
-    if together.all() or not together.any():
-        return np.full(len(iterations), 1 / len(iterations))
-    share = 1 / synchronise_every
-    weights: FloatArray = np.where(together, share / together.sum(), (1 - share) / (~together).sum())
-    return weights
-
-
-def _described(trace: Trace, rows: IntArray) -> pd.DataFrame:
+def _described(trace: TraceColumns, rows: IntArray) -> pd.DataFrame:
+    """The columns of a critical path that name these rows of the trace."""
     actions = [trace.actions[a] for a in trace.action[rows]]
     replicas = trace.replica[rows].tolist()
     return pd.DataFrame(

@@ -1,71 +1,68 @@
-"""What each action of a trace waited for, and what its stretch of such a chain is.
+"""The chains of actions that waited for each other, cut into segments with a cause each.
 
-On a chain over ``Trace.after`` an action owns the stretch from the end before it to its own end, so that
-stretches leave no gap and do not overlap: all of a computation or a send, of a receive the latency (or,
-where messages queue at the receiving card, the time since the one before it was in).
+On a chain over ``Trace.after`` the segment of an action runs from the end before it to its own end, so that
+segments leave no gap and do not overlap: all of a computation or a send, of a receive the latency (or, where
+messages queue at the receiving card, the time since the previous one was received).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.schedule import PASSES, RECEIVES, SENDS
+from dtfm_lab.domain.trace.columns import TraceColumns
 from dtfm_lab.domain.units import FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from dtfm_lab.domain.trace.trace import Trace
 
 Flags = npt.NDArray[np.bool_]
 
 
 class Cause(StrEnum):
-    """What a stretch of a chain is; of a device that waits for it: why it is idle."""
+    """Cause of a segment of a chain, and of the idle time of a device that waits for it."""
 
     DEPENDENCY = "dependency"
-    """a forward or backward elsewhere, as long as such computations are"""
+    """A forward or backward on another device, up to the median duration of its kind."""
     LATENCY = "latency"
     BANDWIDTH = "bandwidth"
-    """a message of a pipeline leaving"""
+    """The bytes of a pipeline's message occupying their link."""
     QUEUE = "queue"
-    """another message in the way of the one waited for, on its link or network card"""
+    """Another message on the same link or network card, sent before the one waited for."""
     SYNCHRONISATION = "synchronisation"
-    """averaging gradients, its messages included, and the optimiser's step"""
+    """Averaging gradients, its messages included, and the optimiser's step."""
     STRAGGLER = "straggler"
-    """a forward or backward, beyond the median of its kind over all devices"""
+    """The part of a forward or backward beyond the median of its kind over all devices."""
 
 
 CAUSES = tuple(Cause)
 ROUNDING = 1e-9
-"""share of the whole that times may be off by"""
+"""Largest error of a time, as a share of the whole trace."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chains:
-    """Per row of a trace, what it is on a chain.
+    """Per row of a trace, its segment on any chain that leads through it.
 
-    Raises TraceError where nobody knows what waited for what, or where that contradicts the times.
+    Raises TraceError where the trace has no column ``after``, or where that contradicts the times.
     """
 
     after: IntArray
     begin_s: FloatArray
-    """of its own stretch, which ends with it"""
+    """Beginning of the row's own segment, which ends with the row."""
     cause: IntArray
-    """position in CAUSES"""
+    """Cause of the segment, as a position in CAUSES."""
     if_queued: IntArray
-    """the same where the row was in another message's way"""
+    """The same where another message queued behind the row."""
     sends: Flags
     receives: Flags
     slow_from_s: FloatArray
-    """from here on it takes longer than the median of its kind; never where it is no forward or backward"""
+    """When the median duration of the row's kind is over; infinite for anything but a forward or backward."""
 
     @classmethod
-    def of(cls, trace: Trace) -> Chains:
+    def of(cls, trace: TraceColumns) -> Chains:
         after = trace.after
         if after is None:
             source = trace.context.source
@@ -95,9 +92,9 @@ class Chains:
         return cls(after, begin_s, cause, if_queued, sends, receives, _slow_from_s(trace, is_pass))
 
     def queued(self, row: IntArray, waiting: IntArray, was_queued: Flags) -> Flags:
-        """Whether ``row`` was in the way of ``waiting``, the message that its end let go.
+        """Whether ``waiting`` queued behind ``row``, at whose end it started.
 
-        A message in the way at the receiving card is so with its receive and its send.
+        Behind a message at the receiving card, it queued behind both its receive and its send.
         """
         sent_after = self.sends[row] & self.sends[waiting]
         received_after = self.receives[row] & self.receives[waiting]
@@ -109,13 +106,13 @@ class Chains:
             raise TraceError("trace column after runs in a circle; wanted a chain back to the iteration's beginning")
 
 
-def _pipeline_messages(trace: Trace) -> Flags:
+def _pipeline_messages(trace: TraceColumns) -> Flags:
     across = [action.kind in (*SENDS, *RECEIVES) and action.peer is None for action in trace.actions]
     flags: Flags = np.array(across)[trace.action]
     return flags
 
 
-def _slow_from_s(trace: Trace, is_pass: Flags) -> FloatArray:
+def _slow_from_s(trace: TraceColumns, is_pass: Flags) -> FloatArray:
     """Per row, when the median duration of its kind is over."""
     seconds = trace.end_s - trace.start_s
     slow_from_s = np.full(len(seconds), np.inf)

@@ -1,26 +1,23 @@
-"""How fast and how dear an iteration of so many seconds is."""
+"""Throughput, utilisation and price of an iteration, from its seconds."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from dtfm_lab.domain.trace.trace import RunContext
+from dtfm_lab.domain.trace.run_context import RunContext
 
 PETA = 1e15
 AS_DRAWN = ("model", "paced")
-"""clocks that count the seconds of the drawn devices, which are what peaks and prices belong to"""
+"""Clocks that count seconds of the drawn devices, to which peaks and prices refer."""
 
 
 def metrics(context: RunContext, iteration_s: float) -> dict[str, float | None]:
-    """None where a number is unknown or the iteration takes no time.
+    """Throughput, utilisation and price; None where a number is unknown or the iteration takes no time.
 
     ``tokens_per_s``; ``pflops``, the model's FLOP per second in units of 1e15, nothing counted twice;
     ``mfu``, the same as a share of the peak of all devices of the plan (Chowdhery et al. 2022, appendix B);
     ``price_per_iteration`` and ``price_per_million_tokens`` of all devices of the plan, idle ones of the
     network not counted, unknown where one of them has no price. Utilisation and prices are unknown where
     the seconds are those of the machine that ran it and not of the drawn devices (clocks ``virtual`` and
-    ``real``); so is everything where these are a smaller model's that stood in for the job's.
+    ``real``); so is everything where a proxy model was trained in place of the job's.
     """
     peak_flop_per_s = _sum_over_devices(context, context.peak_flop_per_s)
     price_per_hour = _sum_over_devices(context, context.price_per_hour)

@@ -11,7 +11,6 @@ from plotly.subplots import make_subplots
 
 from dtfm_lab.compare import Comparison, Drift
 from dtfm_lab.domain.schedule import Lane
-from dtfm_lab.domain.trace import origin
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.palette import BLUE, EDGES, FAINT, GREEN, GREY, LINE_GREY, ORANGE, SKY, VERMILLION, YELLOW
 from dtfm_lab.figures.theme import LEGEND_BELOW, described, literal, short, titled, with_headings
@@ -232,7 +231,7 @@ def _begins(found: Drift) -> str:
 
 def _where(comparison: Comparison) -> str:
     context = comparison.measured.context
-    return f"{origin(context)} · {context.schedule} · {context.job} on {context.topology}"
+    return f"{context.provenance} · {context.schedule} · {context.job} on {context.topology}"
 
 
 def _bars(rows: pd.DataFrame, names: list[str], scale: float, says: str, color: str) -> go.Bar:

@@ -8,7 +8,6 @@ from plotly.subplots import make_subplots
 
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.schedule import COMPUTE, SENDS, Kind
-from dtfm_lab.domain.trace import origin
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import BLUE, KIND_NAMES
 from dtfm_lab.figures.results.pairs import add_pairs, percent
@@ -52,7 +51,7 @@ def comparison(comparison: Comparison) -> go.Figure:
         figure,
         f"{context.schedule} · {context.clock} clock · {format_s(comparison.predicted_iteration_s)} predicted, "
         f"{format_s(comparison.measured.iteration_s)} measured an iteration ({percent(error)})",
-        f"{origin(context)} · {context.job} on {context.topology} · {comparison.measured.n_iterations} iterations · "
+        f"{context.provenance} · {context.job} on {context.topology} · {comparison.measured.n_iterations} iterations · "
         "means; percentages: predicted against measured",
         height=rows * 26 + 300,
         legend=LEGEND_BELOW,

@@ -12,7 +12,6 @@ from plotly.subplots import make_subplots
 from dtfm_lab.compare import Refit
 from dtfm_lab.compare.refit import in_units
 from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.domain.trace import origin
 from dtfm_lab.figures.palette import CAUSE_COLORS, EDGES, FAINT, KIND_NAMES, LINE_GREY
 from dtfm_lab.figures.theme import described, literal, short, titled, with_headings
 from dtfm_lab.figures.ticks import log_ticks
@@ -67,8 +66,8 @@ def refit(refit: Refit) -> go.Figure:
         titled(
             described(figure, f"{refit.sentence}. {_told(refit)}"),
             refit.sentence,
-            f"{origin(context)} · {context.schedule} · {context.job} on {context.topology} · bars: 95 % confidence · "
-            "line: as drawn",
+            f"{context.provenance} · {context.schedule} · {context.job} on {context.topology} · "
+            "bars: 95 % confidence · line: as drawn",
             height=int(drawn_px + HEADING_PX * max(0, len(shown) - 1)) + 210,
             showlegend=False,
             margin_r=190,

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dtfm_lab.domain.trace import Trace, origin
+from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CAUSE_COLORS, EDGES
 from dtfm_lab.figures.theme import LEGEND_BELOW, described, literal, percent, titled
@@ -73,7 +73,7 @@ def bubble(trace: Trace) -> go.Figure:
     return titled(
         described(figure, _told(context.schedule, n, iteration_s, mean)),
         _title(context.schedule, iteration_s, mean),
-        f"{context.job} on {context.topology} · {context.source}{of} · {origin(context)} · percentages of the "
+        f"{context.job} on {context.topology} · {context.source}{of} · {context.provenance} · percentages of the "
         "iteration",
         barmode="stack",
         height=max(300, int((at[-1] + 1.2) * row_px) + 190),

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Lane
-from dtfm_lab.domain.trace import Span, Trace, origin
+from dtfm_lab.domain.trace import Span, Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.theme import LEGEND_BELOW, titled
 from dtfm_lab.figures.timeline.bars import bars
@@ -160,5 +160,5 @@ def _subtitle(traces: list[Trace], words: list[str], chosen: list[int], said: li
         f"iteration {i} ({t.n_iterations} in all)" for t, i in zip(traces, chosen, strict=True) if t.n_iterations > 1
     ]
     measured = [trace.context for trace in traces if trace.context.source == "measured"]
-    parts += [origin(context).removeprefix(f"{context.clock} clock, ") for context in measured[:1]]
+    parts += [context.provenance.removeprefix(f"{context.clock} clock, ") for context in measured[:1]]
     return " · ".join(parts + said)

@@ -130,7 +130,7 @@ def _bubble(trace: Trace) -> float:
 def _held(trace: Trace) -> int | None:
     """Most activations that a device holds at once; None where the trace does not know its schedule."""
     context = trace.context
-    return max(peak_activations(context.played)) if context.orders else None
+    return max(peak_activations(context.recorded_schedule)) if context.orders else None
 
 
 def _heading(trace: Trace, name: str) -> str:

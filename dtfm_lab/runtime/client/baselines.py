@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.plan import Plan, reduced
+from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.planning import evaluate
@@ -64,7 +64,7 @@ class BaselineRun:
     def row(self) -> dict[str, Any]:
         """Of the table: shape and sequences are those that ran, the cost that of the whole placement."""
         ran = None if self.measured is None else self.measured.context
-        running = self.plan if ran is None or self.plan is None else reduced(self.plan, ran.rehearsed)
+        running = self.plan if ran is None or self.plan is None else cut_subplan(self.plan, ran.rehearsed)
         predicted_s = None if self.predicted is None else self.predicted.iteration_s
         measured_s = None if self.measured is None else self.measured.iteration_s
         return {

@@ -13,10 +13,10 @@ from typing import get_args
 from dtfm_lab.domain.errors import JobError, LabError, MissingExtra
 from dtfm_lab.domain.job import ModelSpec
 from dtfm_lab.domain.network import QUEUEING, Links, Topology, shortened
-from dtfm_lab.domain.plan import Plan, rehearse
+from dtfm_lab.domain.plan import Plan, subplan_for
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.domain.trace import Clock, Rehearsed
+from dtfm_lab.domain.trace import Clock, Subplan
 from dtfm_lab.files import load_model
 from dtfm_lab.runtime.client.gpu_inventory import RUNS_ON as RUNS_ON
 from dtfm_lab.runtime.client.gpu_inventory import check_runs_on
@@ -164,12 +164,12 @@ def start(
     return Run(spec)
 
 
-def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Rehearsed | None]:
-    """The plan, or the part of it that so many workers run, and which that is. Raises what ``rehearse`` raises, or
+def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Subplan | None]:
+    """The plan, or the part of it that so many workers run, and which that is. Raises what ``subplan_for`` raises, or
     LabError where this machine would have too many."""
     if workers is None:
-        return (plan, None) if plan.job.n_tasklets <= MOST_WORKERS else rehearse(plan, REHEARSAL_WORKERS)
-    running, kept = rehearse(plan, workers)
+        return (plan, None) if plan.job.n_tasklets <= MOST_WORKERS else subplan_for(plan, REHEARSAL_WORKERS)
+    running, kept = subplan_for(plan, workers)
     if (needed := running.job.n_tasklets) > MOST_WORKERS:
         raise LabError(
             f"workers is {shortened(workers)}: {running.job.n_stages} stages x {running.job.n_replicas} pipelines need "

@@ -12,7 +12,7 @@ from dtfm_lab.domain.job import Job, ModelSpec
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Programs, Schedule
-from dtfm_lab.domain.trace import Rehearsed
+from dtfm_lab.domain.trace import Subplan
 from dtfm_lab.files import override, plan_from_mapping, plan_to_mapping
 from dtfm_lab.files.plans import network_from_mapping, network_to_mapping
 from dtfm_lab.files.reading import dump, parse
@@ -42,7 +42,7 @@ class RunSpec:
     """the network whose links are emulated; None: the plan's"""
     stand_in: ModelSpec | None = None
     """what is trained instead of the job's model, in fp32; messages keep the job's sizes"""
-    rehearsed: Rehearsed | None = None
+    rehearsed: Subplan | None = None
     """of which larger plan this one is which part"""
     runs_on: str = "cpu"
     first_iteration: int = 0
@@ -75,7 +75,7 @@ class RunSpec:
         if values["stand_in"] is not None:
             nouns["stand_in"] = parse(ModelSpec, values["stand_in"], "stand_in")
         if values["rehearsed"] is not None:
-            nouns["rehearsed"] = parse(Rehearsed, values["rehearsed"], "rehearsed")
+            nouns["rehearsed"] = parse(Subplan, values["rehearsed"], "rehearsed")
         return cls(**values | nouns)
 
     @cached_property

@@ -15,7 +15,6 @@ from dtfm_lab import figures
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.trace import origin
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.maps.network import count
 from dtfm_lab.widgets import markup
@@ -168,7 +167,7 @@ def _summary(comparison: Comparison) -> str:
     return (
         f"predicted {format_s(comparison.predicted_iteration_s)}, measured "
         f"<b>{format_s(comparison.measured.iteration_s)}</b> (median of {comparison.measured.n_iterations}, "
-        f"{escape(origin(context))}): <b>error {comparison.iteration_error:+.2%}</b>; "
+        f"{escape(context.provenance)}): <b>error {comparison.iteration_error:+.2%}</b>; "
         f"{count(context.late_messages, 'late message')}, {count(context.overruns, 'overrun')}."
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.plan import reduced
+from dtfm_lab.domain.plan import cut_subplan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.widgets.lab_state import LabState
 
@@ -28,7 +28,7 @@ def of_trace(lab_state: LabState, trace: Trace | None) -> str:
     context = trace.context
     try:
         chosen = lab_state.chosen_plan
-        plan = None if chosen is None else reduced(chosen, context.rehearsed)
+        plan = None if chosen is None else cut_subplan(chosen, context.rehearsed)
     except LabError:
         return "the choices have changed since"
     if plan is None or context.topology_fingerprint != plan.topology.fingerprint:

@@ -11,8 +11,8 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, PlanError, TraceError
 from dtfm_lab.domain.job import Job, LayerKind, gpt
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan, largest_shape, reduced, rehearse
-from dtfm_lab.domain.trace import Rehearsed
+from dtfm_lab.domain.plan import Plan, cut_subplan, largest_shape, subplan_for
+from dtfm_lab.domain.trace import Subplan
 
 sizes = st.tuples(st.integers(1, 5), st.integers(1, 4))
 
@@ -31,7 +31,7 @@ def plan_of(n_stages: int, n_replicas: int, blocks: tuple[int, ...] | None = Non
 @settings(max_examples=40, deadline=None)
 def test_a_part_keeps_devices_network_layers_and_micro_batches(of, wanted, tied):
     whole = plan_of(*of, tied=tied)
-    part, kept = rehearse(whole, wanted)
+    part, kept = subplan_for(whole, wanted)
     s, r = min(of[0], wanted[0]), min(of[1], wanted[1])
     assert part.placement.devices.tolist() == whole.placement.devices[:s, :r].tolist()
     assert part.topology is whole.topology
@@ -41,13 +41,13 @@ def test_a_part_keeps_devices_network_layers_and_micro_batches(of, wanted, tied)
     assert part.job.stage_layers[0][0].kind is LayerKind.EMBEDDING
     assert part.job.stage_layers[-1][-1].kind is LayerKind.HEAD
     assert (kept is None) == ((s, r) == of)
-    assert reduced(part, kept) is part, "a part of its own is that part"
+    assert cut_subplan(part, kept) is part, "a part of its own is that part"
     if kept is not None:
-        assert reduced(whole, kept).device_names == part.device_names
+        assert cut_subplan(whole, kept).device_names == part.device_names
 
 
 def test_a_cut_of_ones_own_is_kept_for_the_stages_that_are():
-    part, _ = rehearse(plan_of(4, 2, (1, 3, 2, 2)), (2, 2))
+    part, _ = subplan_for(plan_of(4, 2, (1, 3, 2, 2)), (2, 2))
     assert part.job.blocks_per_stage == (1, 3)
     assert part.layers == (2, 4)
 
@@ -66,8 +66,8 @@ def test_no_more_workers_than_asked_for_and_all_stages_where_they_fit(of, worker
 
 def test_enough_workers_run_the_plan_itself():
     whole = plan_of(3, 2)
-    assert rehearse(whole, 6) == (whole, None)
-    assert rehearse(whole, 1000)[0] is whole
+    assert subplan_for(whole, 6) == (whole, None)
+    assert subplan_for(whole, 1000)[0] is whole
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,15 @@ def test_enough_workers_run_the_plan_itself():
 )
 def test_what_is_no_number_of_workers_is_refused(workers, says):
     with pytest.raises((JobError, PlanError), match=says):
-        rehearse(plan_of(3, 2), workers)
+        subplan_for(plan_of(3, 2), workers)
 
 
 @pytest.mark.parametrize(
     ("kept", "said"),
     [
-        (Rehearsed((0, 1, 2, 3), (0, 1), 4, 8), "all 4 stages, pipelines 0 and 1 of 8"),
-        (Rehearsed((0, 1, 2), (0,), 15, 4), "stages 0 to 2 of 15, pipeline 0 of 4"),
-        (Rehearsed((0,), (0, 1, 2), 1, 3), "its one stage, all 3 pipelines"),
+        (Subplan((0, 1, 2, 3), (0, 1), 4, 8), "all 4 stages, pipelines 0 and 1 of 8"),
+        (Subplan((0, 1, 2), (0,), 15, 4), "stages 0 to 2 of 15, pipeline 0 of 4"),
+        (Subplan((0,), (0, 1, 2), 1, 3), "its one stage, all 3 pipelines"),
     ],
 )
 def test_a_part_is_told_in_a_sentence(kept, said):
@@ -98,6 +98,6 @@ def test_a_part_is_told_in_a_sentence(kept, said):
 
 
 def test_a_part_of_another_plan_is_refused_in_one_line():
-    kept = Rehearsed((0, 1), (0,), 5, 2)
+    kept = Subplan((0, 1), (0,), 5, 2)
     with pytest.raises(TraceError, match="of a plan of 5 stages x 2 replicas; this one has 3 x 2; wanted the same"):
-        reduced(plan_of(3, 2), kept)
+        cut_subplan(plan_of(3, 2), kept)

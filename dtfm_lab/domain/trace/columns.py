@@ -1,0 +1,187 @@
+"""The rows of a trace as arrays, checked once, and what follows from them without asking what waited for what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+
+from dtfm_lab.domain.checks import MOST
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.network import is_plain, shortened
+from dtfm_lab.domain.schedule import RECEIVES, SENDS, Action, Kind, Lane
+from dtfm_lab.domain.trace.run_context import RunContext
+from dtfm_lab.domain.units import FloatArray, IntArray
+
+DENSE = 16
+"""Keys per row up to which duplicates are found by counting rather than by sorting."""
+BETWEEN_REPLICAS = (Kind.SEND_G, Kind.RECV_G, Kind.SEND_P, Kind.RECV_P)
+
+
+class Span(NamedTuple):
+    """One action of one replica in one iteration, seconds since that iteration began."""
+
+    iteration: int
+    replica: int
+    action: Action
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class TraceColumns:
+    """Columns, one row per (iteration, replica, action); ``actions`` is the table that ``action`` indexes.
+
+    Raises TraceError on columns of unequal length, an end before its start, a row given twice, or an action that no
+    device of this run can do.
+    """
+
+    context: RunContext
+    actions: tuple[Action, ...]
+    iteration: IntArray
+    replica: IntArray
+    action: IntArray
+    start_s: FloatArray
+    end_s: FloatArray
+    after: IntArray | None = None
+    """Per row, the row whose end it waited for last, -1 where it waited for nothing; None where that is unknown."""
+
+    def __post_init__(self) -> None:
+        lengths = {c: len(getattr(self, c)) for c in ("iteration", "replica", "action", "start_s", "end_s")}
+        if len(set(lengths.values())) != 1:
+            raise TraceError(f"trace columns have lengths {lengths}; wanted one length")
+        if not len(self.start_s):
+            raise TraceError("trace has no rows; wanted at least one")
+        self._check_context()
+        n_replicas = self._check_actions()
+        for what, column, n in (("action", self.action, len(self.actions)), ("replica", self.replica, n_replicas)):
+            if (stray := column[(column < 0) | (column >= n)]).size:
+                raise TraceError(f"trace names {what} {stray[0]}; wanted 0 to {n - 1}")
+        if not (np.isfinite(self.start_s).all() and np.isfinite(self.end_s).all()):
+            raise TraceError("trace holds a time that is no number; wanted seconds in every row")
+        if (early := np.flatnonzero(self.end_s < self.start_s)).size:
+            raise TraceError(f"row {early[0]} ({self.actions[self.action[early[0]]]}) ends before it starts")
+        if self.after is not None and not (
+            len(self.after) == len(self.start_s) and ((self.after >= -1) & (self.after < len(self.start_s))).all()
+        ):
+            raise TraceError(f"trace column after names no row; wanted -1 to {len(self.start_s) - 1} in every row")
+        keys = (self.iteration * n_replicas + self.replica) * len(self.actions) + self.action
+        dense = keys.min() >= 0 and keys.max() < DENSE * len(keys)
+        if (np.bincount(keys).max() > 1) if dense else (len(np.unique(keys)) < len(keys)):
+            raise TraceError("trace holds an action of one iteration and replica twice; wanted one row each")
+
+    def _check_context(self) -> None:
+        context = self.context
+        for what in ("schedule", "topology", "topology_fingerprint", "job", "queueing", "synchronisation"):
+            if not is_plain(text := getattr(context, what)):
+                raise TraceError(f"{what} of the trace is {shortened(text)}; wanted text without control characters")
+        for name in (name for group in context.devices for name in group):
+            if not is_plain(name):
+                raise TraceError(f"trace holds device {shortened(name)}; wanted text without control characters")
+        for what in ("stages_per_device", "synchronise_every"):
+            if not 1 <= (count := getattr(context, what)) <= MOST:
+                raise TraceError(f"{what} of the trace is {shortened(count)}; wanted a whole number from 1 to {MOST}")
+
+    def _check_actions(self) -> int:
+        """Number of replicas, once every action belongs to a stage and every transfer has another end."""
+        devices = self.context.devices
+        if not devices or not devices[0] or len({len(stage) for stage in devices}) > 1:
+            sizes = ", ".join(str(len(stage)) for stage in devices) or "no"
+            raise TraceError(f"trace has stages of {sizes} devices; wanted as many replicas of each")
+        n_stages, n_replicas = len(devices) * self.context.stages_per_device, len(devices[0])
+        for a in self.actions:
+            at_end = {Kind.SEND_F: n_stages - 1, Kind.RECV_B: n_stages - 1, Kind.SEND_B: 0, Kind.RECV_F: 0}.get(a.kind)
+            impossible = a.kind in BETWEEN_REPLICAS and a.peer is None
+            impossible |= a.microbatch is not None and not 0 <= a.microbatch <= MOST
+            if a.kind in (Kind.SEND_E, Kind.RECV_E):
+                impossible = a.peer is None or not 0 <= a.other_end(0, 1)[0] < n_stages
+            if not 0 <= a.stage < n_stages or a.stage == at_end or impossible:
+                raise TraceError(f"trace holds {a}, which no device of {n_stages} stages x {n_replicas} replicas does")
+        return n_replicas
+
+    @classmethod
+    def from_spans(cls, context: RunContext, spans: Iterable[Span]) -> Self:
+        """The trace of these spans, sorted by iteration, replica and start."""
+        rows = sorted(spans, key=lambda s: (s.iteration, s.replica, s.start_s, s.end_s, s.action))
+        actions = tuple(dict.fromkeys(span.action for span in rows))
+        at = {action: i for i, action in enumerate(actions)}
+        return cls(
+            context,
+            actions,
+            np.array([s.iteration for s in rows], dtype=np.int64),
+            np.array([s.replica for s in rows], dtype=np.int64),
+            np.array([at[s.action] for s in rows], dtype=np.int64),
+            np.array([s.start_s for s in rows]),
+            np.array([s.end_s for s in rows]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.start_s)
+
+    @property
+    def n_iterations(self) -> int:
+        return len(self.iteration_ends_s)
+
+    @cached_property
+    def iteration_ends_s(self) -> FloatArray:
+        """(iterations,) seconds from the beginning of each iteration to its last action's end."""
+        ends = pd.Series(self.end_s).groupby(self.iteration).max()
+        return np.asarray(ends, dtype=np.float64)
+
+    @property
+    def iteration_s(self) -> float:
+        """The median iteration: one slow start does not count.
+
+        Where only every H-th synchronises, the mean of H: H - 1 median ones that do not, and one that does.
+        """
+        every = self.context.synchronise_every
+        synchronises = (np.unique(self.iteration) + 1) % every == 0
+        if every == 1 or synchronises.all() or not synchronises.any():
+            return float(np.median(self.iteration_ends_s))
+        alone_s, together_s = (np.median(self.iteration_ends_s[which]) for which in (~synchronises, synchronises))
+        return float(((every - 1) * alone_s + together_s) / every)
+
+    @property
+    def typical_iteration(self) -> int:
+        """The iteration whose length is nearest ``iteration_s``."""
+        nearest = np.argmin(np.abs(self.iteration_ends_s - self.iteration_s))
+        return int(np.unique(self.iteration)[nearest])
+
+    @cached_property
+    def iteration_weights(self) -> FloatArray:
+        """(iterations,) weights of a mean; where only every H-th synchronises, those that do count as one of H."""
+        iterations, every = np.unique(self.iteration), self.context.synchronise_every
+        together = (iterations + 1) % every == 0
+        if together.all() or not together.any():
+            return np.full(len(iterations), 1 / len(iterations))
+        share = 1 / every
+        weights: FloatArray = np.where(together, share / together.sum(), (1 - share) / (~together).sum())
+        return weights
+
+    @cached_property
+    def compute_share(self) -> float:
+        """Fraction of device time spent computing, over all devices and weighted iterations; the rest is bubble."""
+        computing = np.array([a.lane is Lane.COMPUTE for a in self.actions])[self.action]
+        _, number = np.unique(self.iteration, return_inverse=True)
+        weight = self.iteration_weights
+        busy_s = float(((self.end_s - self.start_s) * weight[number])[computing].sum())
+        n_devices = sum(len(stage) for stage in self.context.devices)
+        whole_s = n_devices * float(weight @ self.iteration_ends_s)
+        return busy_s / whole_s if whole_s > 0 else 0.0
+
+    def device(self, action: Action, replica: int) -> str:
+        """Name of the device that does this action of this replica."""
+        devices = self.context.devices
+        return devices[action.stage % len(devices)][replica]
+
+    def link(self, action: Action, replica: int) -> str:
+        """Link of a message, "a -> b"; empty for a computation."""
+        if action.kind not in SENDS and action.kind not in RECEIVES:
+            return ""
+        stage, other = action.other_end(replica, len(self.context.devices[0]))
+        ends = [self.device(action, replica), self.device(Action(stage, action.kind), other)]
+        return " -> ".join(ends if action.kind in SENDS else ends[::-1])

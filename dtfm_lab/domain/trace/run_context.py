@@ -1,0 +1,136 @@
+"""What a trace's numbers mean: what ran, on which devices, by which clock, and what went wrong meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from dtfm_lab.domain.schedule import Kind, Schedule
+
+Clock = Literal["virtual", "paced", "real", "model"]
+"""How seconds were counted: see RunContext.clock."""
+
+
+class ComputeTime(NamedTuple):
+    """Seconds that one kind of computation takes on the device of one stage and replica."""
+
+    stage: int
+    replica: int
+    kind: Kind
+    seconds: float
+
+
+class Fault(NamedTuple):
+    """A worker that was lost and replaced during a run."""
+
+    iteration: int
+    """The iteration that was repeated."""
+    device: str
+    how: str
+    """How it was lost: ``was killed by SIGKILL``, ``stood still``, ``came back``..."""
+    state_from: str
+    """Where parameters and optimiser states were restored from: a device, or a checkpoint."""
+    lost_s: float
+    """Wall seconds from noticing the loss to going on."""
+
+
+class Subplan(NamedTuple):
+    """The stages and pipelines of a larger plan that ran."""
+
+    stages: tuple[int, ...]
+    pipelines: tuple[int, ...]
+    of_stages: int
+    of_pipelines: int
+
+    @property
+    def sentence(self) -> str:
+        """Which part ran, such as "all 4 stages, pipelines 0 to 2 of 8"."""
+        stages = _numbered("stage", self.stages, self.of_stages)
+        return f"{stages}, {_numbered('pipeline', self.pipelines, self.of_pipelines)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """What a trace's numbers mean and where they come from. Trace files hold the fields under these names."""
+
+    source: Literal["simulated", "measured"]
+    clock: Clock
+    """``model``: simulated from FLOP and peak. ``virtual``: no sleeping, each worker's logical clock adds
+    its own CPU time. ``paced``: real time, each computation padded to the drawn device's. ``real``: wall
+    time, real links."""
+    schedule: str
+    links: Literal["drawn", "emulated", "real"]
+    devices: tuple[tuple[str, ...], ...]
+    """(stages, replicas) device names."""
+    topology: str = ""
+    topology_fingerprint: str = ""
+    job: str = ""
+    n_microbatches: int = 1
+    stages_per_device: int = 1
+    orders: tuple[str, ...] = ()
+    """The schedule itself: per device of a pipeline its passes in order, as ``Schedule.orders`` writes them."""
+    queueing: str = "pairs"
+    """Which messages wait for each other: see ``domain.network.links``."""
+    synchronisation: str = "sharded"
+    synchronise_every: int = 1
+    """Iteration i synchronises where i + 1 is a multiple of this."""
+    tokens: int = 0
+    """Tokens of one iteration, over all replicas; 0 where unknown."""
+    flop: float = 0.0
+    """The model's FLOP in one iteration over all replicas, recomputation left out; 0 where unknown."""
+    peak_flop_per_s: tuple[tuple[float, ...], ...] = ()
+    """(stages, replicas) peaks of the devices in the job's dtype; empty where unknown."""
+    price_per_hour: tuple[tuple[float, ...], ...] = ()
+    """(stages, replicas) prices of the devices; empty where unknown."""
+    time_scale: float = 1.0
+    """Wall seconds per recorded second (paced clock)."""
+    profile: tuple[ComputeTime, ...] = ()
+    """Compute times known before the first iteration: from calibration (virtual: CPU time, real: wall time), or what
+    the drawn devices take (paced)."""
+    stretched: int = 0
+    """Rows of the profile that are longer than on the drawn device, because this machine cannot keep up (paced)."""
+    losses: tuple[float, ...] = ()
+    """Mean training loss of each iteration."""
+    late_messages: int = 0
+    """Messages whose real bytes came after the time at which the emulated link delivered them."""
+    overruns: int = 0
+    """Computations that took longer than the drawn device's."""
+    faults: tuple[Fault, ...] = ()
+    """Losses of workers from which the run recovered."""
+    rehearsed: Subplan | None = None
+    """The part of a larger plan that ran; None where all of it did."""
+    stand_in: str = ""
+    """Name of the model that was trained where the job's own is too large here; messages are as long as the job's."""
+    runs_on: str = "cpu"
+    """What the workers computed on: ``cpu`` or ``cuda``."""
+    held_out: tuple[tuple[int, float], ...] = ()
+    """(iterations done, mean loss on text that is never trained on) of each evaluation."""
+    unigram_entropy: float | None = None
+    """Nats a byte of that text, each byte drawn by its frequency alone: what a model without context can reach."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def recorded_schedule(self) -> Schedule:
+        """The schedule of ``orders``; raises ScheduleError where there is none, or an incomplete one."""
+        return Schedule.from_orders(self.schedule, self.orders)
+
+    @property
+    def provenance(self) -> str:
+        """Where the numbers come from: ``virtual clock, emulated links, on CPU``, subplan and proxy model if any."""
+        parts = [f"{self.clock} clock", f"{self.links} links"]
+        if self.source == "measured":
+            parts.append(f"on {self.runs_on.upper()}")
+        if self.rehearsed is not None:
+            parts.append(f"rehearsing {self.rehearsed.sentence}")
+        if self.stand_in:
+            parts.append(f"{self.stand_in} as model")
+        return ", ".join(parts)
+
+
+def _numbered(noun: str, numbers: tuple[int, ...], of: int) -> str:
+    if len(numbers) == of:
+        return f"all {of} {noun}s" if of > 1 else f"its one {noun}"
+    if len(numbers) == 1:
+        return f"{noun} {numbers[0]} of {of}"
+    return f"{noun}s {numbers[0]} {'and' if len(numbers) == 2 else 'to'} {numbers[-1]} of {of}"
