@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from dtfm_lab.domain.errors import MissingExtra, RunError
 from dtfm_lab.runtime.gpu import nccl
 from dtfm_lab.runtime.gpu.cuda_processor import CudaLeaving
-from dtfm_lab.runtime.gpu.nccl import RECEIVER, SENDER, UINT8, NcclPairs, refuse_shared
+from dtfm_lab.runtime.coordinator.coordinator import refuse_shared_gpus
+from dtfm_lab.runtime.gpu.nccl import RECEIVER, SENDER, UINT8, NcclPairs
 
 
 class MeetingPoint:
@@ -154,9 +155,9 @@ def test_any_pairs_of_any_ranks_meet(data, n_ranks):
 
 
 def test_two_ranks_on_one_gpu_are_refused():
-    refuse_shared(["GPU-a", "GPU-b", "GPU-c"])
+    refuse_shared_gpus(["GPU-a", "GPU-b", "GPU-c"])
     with pytest.raises(RunError, match="workers 0, 2 are on one GPU, GPU-a; NCCL wants a GPU for each") as error:
-        refuse_shared(["GPU-a", "GPU-b", "GPU-a"])
+        refuse_shared_gpus(["GPU-a", "GPU-b", "GPU-a"])
     assert "\n" not in str(error.value)
 
 

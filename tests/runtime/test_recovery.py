@@ -16,7 +16,7 @@ from dtfm_lab.domain.errors import RunError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.run import Run
-from dtfm_lab.runtime.coordinator.recovery import recovery
+from dtfm_lab.runtime.coordinator.recovery import find_recovery
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.peer_listener import HELLO, Doorstep, call
 from dtfm_lab.runtime.worker.training_state import TrainingState
@@ -152,11 +152,11 @@ def spec_of(n_replicas: int, **fields: object) -> RunSpec:
 def test_state_comes_from_a_living_replica_of_the_same_stage_or_from_nowhere(n_replicas, done, data) -> None:
     spec = spec_of(n_replicas)
     lost = data.draw(st.sets(st.integers(0, 2 * n_replicas - 1), min_size=1))
-    found = recovery(spec, lost, done, None)
+    found = find_recovery(spec, lost, done, None)
     stages = [{rank for rank, (stage, _) in enumerate(spec.workers) if stage == s} for s in range(2)]
     if any(stage <= lost for stage in stages):
         assert found is None
-        assert recovery(spec, lost, done, (done - 1, "there")).version == done - 1
+        assert find_recovery(spec, lost, done, (done - 1, "there")).version == done - 1
     else:
         assert found.version == done
         assert found.donors.keys() == lost

@@ -97,7 +97,7 @@ class Leader:
         stdin, stdout, stderr = self.theirs
         try:
             process = subprocess.Popen(
-                [sys.executable, "-m", "dtfm_lab.runtime.coordinator.coordinator"],
+                [sys.executable, "-m", "dtfm_lab.runtime.worker.local_run"],
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,

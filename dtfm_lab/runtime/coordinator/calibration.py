@@ -1,4 +1,4 @@
-"""What each computation is expected to take in a run, and how slowly time has to pass: from what rehearsals took."""
+"""Expected duration of each computation of a run, and the scale of the paced clock, from the calibration iterations."""
 
 from __future__ import annotations
 
@@ -14,27 +14,30 @@ from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation.durations import analytic
 
 PADDING = 5.0
-"""paced clock: the drawn device's time over the wall time that nine of ten computations took in rehearsals"""
-SLOWEST = 40.0
-"""paced clock: most wall seconds a second. Where the drawn devices are so much faster than this machine that
-this does not do, their computations are stretched to what it can keep, and that is said."""
+"""Paced clock: least ratio of a computation's padded time to the wall time that nine of ten calibration runs took."""
+LARGEST_SCALE = 40.0
+"""Paced clock: most wall seconds per second of the run. Where devices are so much faster than this machine that this
+scale is too small, their computations are stretched to what the machine can keep, and the profile reports how many."""
 UNEQUAL = (Kind.PACK, Kind.REDUCE, Kind.STEP)
-"""computations that replicas of one stage may do more or less of"""
+"""Computations of which replicas of one stage may have different amounts."""
 
 Work = tuple[int, int, Kind]
-"""stage, replica, kind"""
+"""A kind of computation of one worker: (stage, replica, kind)."""
 
 
-class Expected(NamedTuple):
+class Calibration(NamedTuple):
+    """What the workers and the predictions are given before the first iteration."""
+
     profile: list[ComputeTime]
     time_scale: float
+    """Wall seconds per second of the run; 1 unless the clock is paced."""
     stretched: int
-    """rows of the profile longer than on the drawn device"""
+    """Number of profile rows that are longer than on the device of the network."""
 
 
-def expected(spec: RunSpec, measured: Mapping[Work, Measured]) -> Expected:
-    """Of every computation of the run."""
-    # replicas of a stage compute the same on the same machine: one figure from all of them is the steadier
+def calibrate(spec: RunSpec, measured: Mapping[Work, Measured]) -> Calibration:
+    """Return the expected duration of every computation of the run."""
+    # Replicas of a stage compute the same on the same machine, so their mean is steadier than each of them.
     alike: dict[Work, list[float]] = defaultdict(list)
     group = {key: key if key[2] in UNEQUAL else (key[0], -1, key[2]) for key in measured}
     for key, figures in measured.items():
@@ -42,25 +45,28 @@ def expected(spec: RunSpec, measured: Mapping[Work, Measured]) -> Expected:
     seconds = {key: statistics.fmean(alike[group[key]]) for key in measured}
     scale, stretched = 1.0, 0
     if spec.clock == "paced":
-        seconds = _drawn(spec, seconds)
+        seconds = _device_seconds(spec, seconds)
         needed_s = {key: PADDING * figures.crowded_wall_s for key, figures in measured.items()}
-        scale = spec.time_scale or min(SLOWEST, max(1.0, *(needed_s[key] / seconds[key] for key in seconds)))
+        scale = spec.time_scale or min(LARGEST_SCALE, max(1.0, *(needed_s[key] / seconds[key] for key in seconds)))
         if spec.time_scale is None:
             stretched = sum(seconds[key] * scale < needed_s[key] for key in seconds)
             seconds = {key: max(each_s, needed_s[key] / scale) for key, each_s in seconds.items()}
-    return Expected([ComputeTime(*key, each_s) for key, each_s in sorted(seconds.items())], scale, stretched)
+    return Calibration([ComputeTime(*key, each_s) for key, each_s in sorted(seconds.items())], scale, stretched)
 
 
-def _drawn(spec: RunSpec, cpu_s: Mapping[Work, float]) -> dict[Work, float]:
-    """The drawn devices' times: FLOP over peak where FLOP count, and coding; averaging and stepping, which FLOP do
-    not describe, as many times slower than here as the forward is."""
-    known = analytic(spec.plan, spec.programs(synchronise=True))
-    drawn = {(row.stage, row.replica, row.kind): row.seconds for row in known}
+def _device_seconds(spec: RunSpec, cpu_s: Mapping[Work, float]) -> dict[Work, float]:
+    """Return the durations on the devices of the network.
+
+    Passes take their FLOP over the device's peak. FLOP do not describe averaging and the optimiser step: these are
+    slower than on this machine by the same factor as the forward pass.
+    """
+    analytic_rows = analytic(spec.plan, spec.programs(synchronise=True))
+    device_s = {(row.stage, row.replica, row.kind): row.seconds for row in analytic_rows}
 
     def seconds(stage: int, replica: int, kind: Kind) -> float:
         if kind in PASSES:
-            return drawn[stage, replica, kind]
-        slower = drawn[stage, replica, Kind.FORWARD] / cpu_s[stage, replica, Kind.FORWARD]
+            return device_s[stage, replica, kind]
+        slower = device_s[stage, replica, Kind.FORWARD] / cpu_s[stage, replica, Kind.FORWARD]
         return cpu_s[stage, replica, kind] * slower
 
     return {key: seconds(*key) for key in cpu_s}

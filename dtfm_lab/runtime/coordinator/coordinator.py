@@ -1,155 +1,177 @@
-"""The process between the kernel and the workers: starts them, keeps them in step, replaces who is lost, ends them.
+"""A run from its first connection to its last iteration: keeps the workers in step and recovers from their loss.
 
-``python -m dtfm_lab.runtime.coordinator.coordinator`` reads a RunSpec as its first line of standard input, then
-commands; it writes events as JSON lines. It loads torch once and forks the workers, which saves each the import.
-End of input means that the kernel is gone: then every worker is killed.
-
-An iteration counts once every worker has finished it. Where one is lost before, the others go back to where that
-iteration began, a replacement gets its state from a replica, or all read a checkpoint, and it is done anew: losses
-are those of an undisturbed run.
+An iteration counts once every worker has finished it. Where a worker is lost before that, the others return to the
+beginning of that iteration, a replacement gets its state from a replica (or all workers read a checkpoint), and the
+iteration is repeated: losses are those of an undisturbed run.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
-import os
 import time
-from collections import Counter
-from collections.abc import Callable, Collection
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import torch
-import torch.fx.experimental.symbolic_shapes  # autograd would load it in every worker, at the first backward
-
-from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.runtime.coordinator.calibration import Expected, Work, expected
-from dtfm_lab.runtime.coordinator.checkpoint_policy import Keeper
-from dtfm_lab.runtime.coordinator.recovery import Recovery, nothing_left, recovery
+from dtfm_lab.runtime.coordinator.calibration import Calibration, Work, calibrate
+from dtfm_lab.runtime.coordinator.checkpoint_policy import CheckpointPolicy
+from dtfm_lab.runtime.coordinator.recovery import Recovery, find_recovery, why_unrecoverable
 from dtfm_lab.runtime.coordinator.replay import replayed
-from dtfm_lab.runtime.coordinator.worker_handle import Seats, forked
-from dtfm_lab.runtime.coordinator.worker_pool import Answer, Failed, Lost, Roster
-from dtfm_lab.runtime.gpu.nccl import refuse_shared
-from dtfm_lab.runtime.protocol.json_lines import KernelGone, StandardInput, tell
+from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
+from dtfm_lab.runtime.coordinator.worker_pool import Answer, RunFailed, WorkerPool, WorkersLost
+from dtfm_lab.runtime.protocol.json_lines import CommandReader, InputClosed, emit
 from dtfm_lab.runtime.protocol.profile import FEWEST, LONG_S, MOST, WARM_UPS, Measured
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 HEAD_START_S = 0.02
-"""between the order to begin an iteration and its moment 0"""
+"""Time between the order to begin an iteration and its moment 0."""
 PROMPT = "It is a truth "
-"""what a model that was trained on the lab's own text goes on from"""
-MOST_FALLS = 3
-"""of one device in one iteration; more than that is no accident"""
-FIRST_REHEARSAL, FIRST_EVALUATION = -(10**4), -(10**6)
-"""numbers that no iteration has, counted upwards and downwards"""
+"""What a model that was trained on the lab's own text continues."""
+MOST_LOSSES = 3
+"""The run fails when one device is lost more often than this in one iteration."""
+FIRST_CALIBRATION, FIRST_EVALUATION = -(10**4), -(10**6)
+"""Numbers that no training iteration has: calibrations count upwards from the first, evaluations downwards."""
 
 
-class Crew:
-    """``run`` is the whole story; ``end`` leaves no process behind."""
+def lead(
+    commands: CommandReader, read_spec: Callable[[], RunSpec], starter: Callable[[RunSpec], StartWorker]
+) -> None:
+    """Carry out one run and emit how it ended: done, stopped or failed.
 
-    def __init__(self, spec: RunSpec, commands: StandardInput, seats: Seats) -> None:
+    ``starter`` is called after the first event is emitted, and may wait for workers of other hosts.
+    """
+    coordinator = None
+    try:
+        spec = read_spec()
+        emit("starting", workers=len(spec.workers))
+        coordinator = Coordinator(spec, commands, starter(spec))
+        coordinator.run()
+        emit("done")
+    except InputClosed:
+        with contextlib.suppress(OSError):  # the client may be gone
+            emit("stopped")
+    except (RunFailed, LabError) as error:
+        emit("failed", message=str(error))
+    finally:
+        if coordinator is not None:
+            coordinator.end()
+
+
+class Coordinator:
+    """One run; ``run`` is the whole of it, and ``end`` leaves no process behind."""
+
+    def __init__(self, spec: RunSpec, commands: CommandReader, start_worker: StartWorker) -> None:
         self._spec = spec
-        self._keeper = Keeper(spec)
+        self._checkpoints = CheckpointPolicy(spec)
         self._done = spec.first_iteration
+        """Number of iterations that are done, those before a resumed checkpoint included."""
         self._losses: list[float] = []
-        self._training: dict[int, dict[str, Any]] | None = None
-        """by rank: the order to build what is trained, once there is one"""
-        self._needy: dict[int, tuple[str, float]] = {}
-        """ranks whose worker has no state yet: how the one before was lost, and when"""
+        self._train_orders: dict[int, dict[str, Any]] | None = None
+        """By rank, the order to build the stages that are trained; None before the calibration is over."""
+        self._without_state: dict[int, tuple[str, float]] = {}
+        """Ranks whose new worker has no state yet: how the one before was lost, and when."""
         self._checkpoint = None if spec.resume_from is None else (spec.first_iteration, spec.resume_from)
-        """iterations and folder of the newest"""
-        self._rows: list[list[Any]] = []
-        """what an iteration's workers reported, where that is played again before it is told"""
-        self._falls: Counter[tuple[int | None, int]] = Counter()
+        """Iterations and folder of the newest checkpoint."""
+        self._span_rows: list[list[Any]] = []
+        """The spans of this iteration, where they are replayed before they are emitted."""
+        self._n_losses: Counter[tuple[int | None, int]] = Counter()
+        """How often each (rank, iteration) was lost; rank None counts broken connections."""
         self._late_messages = self._overruns = self._n_evaluations = 0
-        self._roster = Roster(spec, commands, seats, replaceable=self._replaceable, on_spans=self._pass_on)
+        self._pool = WorkerPool(
+            spec, commands, start_worker, replaceable=self._is_replaceable, on_spans=self._collect_spans
+        )
 
     def run(self) -> None:
-        """From joining to the last iteration."""
-        spec, last = self._spec, self._spec.first_iteration + self._spec.iterations
-        self._surely(self._join)
-        tell("ready", workers=len(spec.workers), torch=torch.__version__)
-        self._roster.doing = "in the rehearsals"
-        self._build(expected(spec, self._surely(self._rehearse)))
+        """Calibrate, then train to the last iteration."""
+        spec, pool, last = self._spec, self._pool, self._spec.first_iteration + self._spec.iterations
+        self._until_done(self._join)
+        emit("ready", workers=len(spec.workers), torch=pool.workers[0].torch_version)
+        pool.phase = "in the calibration"
+        self._build(calibrate(spec, self._until_done(self._calibrate)))
         answers: list[Answer] = []
         while self._done < last or not answers:  # a loss after the last iteration may take the run back
             while self._done < last:
-                self._one_more(last)
-            self._roster.doing = "while leaving"
-            answers = self._surely(lambda: self._roster.all("leave"))
+                self._train_iteration(last)
+            pool.phase = "while leaving"
+            answers = self._until_done(lambda: pool.order_all("leave"))
         for (position, replica), answer in zip(spec.workers, answers, strict=True):
-            tell("parameters", stage=position, replica=replica, sha256=answer["sha256"])
-        self._roster.leave()
-
-    def _one_more(self, last: int) -> None:
-        """An iteration, and what is due after it."""
-        spec = self._spec
-        self._roster.doing = f"in iteration {self._done}"
-        self._welcome_back()
-        self._surely(self._iterate)
-        done = self._done
-        self._roster.doing = f"after iteration {done - 1}"
-        if done == last or _due(done, spec.evaluate_every):
-            self._surely(lambda: self._evaluate(done))
-        if self._keeper.wants(done, last):
-            self._surely(lambda: self._keep_checkpoint(done))
-        if done == last and spec.sample_bytes:
-            self._surely(lambda: self._write(done))
+            emit("parameters", stage=position, replica=replica, sha256=answer["sha256"])
+        pool.order_exit()
 
     def end(self) -> None:
-        self._roster.end()
-        self._keeper.close()
+        """Kill all workers and remove temporary checkpoints."""
+        self._pool.end()
+        self._checkpoints.close()
 
-    def _surely(self, phase: Callable[[], Any]) -> Any:
-        """Do it, and again after every loss, until it is done."""
-        lost: Lost | None = None
+    def _train_iteration(self, last: int) -> None:
+        """Carry out one iteration and what is due after it."""
+        spec, pool = self._spec, self._pool
+        pool.phase = f"in iteration {self._done}"
+        self._reinstate_resumed()
+        self._until_done(self._iterate)
+        done = self._done
+        pool.phase = f"after iteration {done - 1}"
+        due: list[Callable[[int], None]] = []
+        if done == last or (spec.evaluate_every and done % spec.evaluate_every == 0):
+            due.append(self._evaluate)
+        if self._checkpoints.is_due(done, last):
+            due.append(self._write_checkpoint)
+        if done == last and spec.sample_bytes:
+            due.append(self._generate_text)
+        for task in due:
+            # After a loss that took the run back, the task will be due again.
+            self._until_done(lambda task=task: task(done) if self._done == done else None)
+
+    def _until_done(self, phase: Callable[[], Any]) -> Any:
+        """Return the result of ``phase``, which is repeated after every loss of workers."""
+        lost: WorkersLost | None = None
         while True:
             try:
                 if lost is not None:
                     self._replace(lost.how)
                     lost = None
                 return phase()
-            except Lost as loss:
+            except WorkersLost as loss:
                 lost = loss
 
-    def _rehearse(self) -> dict[Work, Measured]:
-        """Iterations on copies of the stages; by stage, replica and kind what they took."""
-        n_counted, counted_s, number, warm_ups = 0, 0.0, FIRST_REHEARSAL, WARM_UPS
+    def _calibrate(self) -> dict[Work, Measured]:
+        """Run iterations on copies of the stages; return what each computation took."""
+        n_counted, counted_s, number, warm_ups = 0, 0.0, FIRST_CALIBRATION, WARM_UPS
         while n_counted < MOST and (n_counted < FEWEST or counted_s < LONG_S):
             counts, began_s = warm_ups <= 0, time.monotonic()
-            self._begin("rehearse", iteration=number, counts=counts, first=number == FIRST_REHEARSAL)
+            self._begin("calibrate", iteration=number, counts=counts, first=number == FIRST_CALIBRATION)
             took_s = time.monotonic() - began_s
             number, n_counted, counted_s = number + 1, n_counted + counts, counted_s + took_s * counts
             warm_ups -= WARM_UPS if took_s > LONG_S else 1
-        answers = self._roster.all("profile")
         return {
-            (stage, self._spec.workers[rank][1], Kind(kind)): Measured(*figures)
-            for rank, answer in enumerate(answers)
+            (stage, replica, Kind(kind)): Measured(*figures)
+            for (_, replica), answer in zip(self._spec.workers, self._pool.order_all("profile"), strict=True)
             for stage, kind, *figures in answer["rows"]
         }
 
-    def _build(self, known: Expected) -> None:
-        """Tell the workers what each computation is expected to take, and how slowly time passes."""
-        tell("profile", rows=known.profile, time_scale=known.time_scale, stretched=known.stretched)
-        self._training = {}
+    def _build(self, calibration: Calibration) -> None:
+        """Let the workers build the stages that are trained, given the expected durations and the time scale."""
+        profile, time_scale = calibration.profile, calibration.time_scale
+        emit("profile", rows=profile, time_scale=time_scale, stretched=calibration.stretched)
+        self._train_orders = {}
         for rank, (position, replica) in enumerate(self._spec.workers):
             held = self._spec.built.stages_of(position)
-            own = [(row.stage, row.kind, row.seconds) for row in known.profile if row.replica == replica]
-            drawn_s = [row for row in own if row[0] in held]
-            self._training[rank] = {"drawn_s": drawn_s, "time_scale": known.time_scale}
-        self._surely(lambda: self._roster.all("train", each=self._training))
+            rows = [(row.stage, row.kind, row.seconds) for row in profile if row.replica == replica]
+            drawn_s = [row for row in rows if row[0] in held]
+            self._train_orders[rank] = {"drawn_s": drawn_s, "time_scale": time_scale}
+        self._until_done(lambda: self._pool.order_all("train", each=self._train_orders))
 
     def _iterate(self) -> None:
         answers = self._begin("iterate", iteration=self._done)
-        losses = [answer["loss"] for answer in answers if answer["loss"] is not None]
-        self._losses.append(sum(losses) / len(losses))
+        self._losses.append(_mean_loss(answers))
         self._late_messages += sum(answer["late_messages"] for answer in answers)
         self._overruns += sum(answer["overruns"] for answer in answers)
         if self._spec.replays:
-            tell("spans", rows=replayed(self._spec, self._done, self._rows))
-            self._rows = []
-        tell(
+            emit("spans", rows=replayed(self._spec, self._done, self._span_rows))
+            self._span_rows = []
+        emit(
             "iteration",
             iteration=self._done,
             loss=self._losses[-1],
@@ -159,158 +181,145 @@ class Crew:
         self._done += 1
 
     def _evaluate(self, done: int) -> None:
-        if self._done != done:  # a loss took the run back; this will be due again
-            return
         self._n_evaluations += 1
-        answers = self._roster.all("evaluate", number=FIRST_EVALUATION - self._n_evaluations)
-        losses = [answer["loss"] for answer in answers if answer["loss"] is not None]
+        answers = self._pool.order_all("evaluate", number=FIRST_EVALUATION - self._n_evaluations)
         entropy = answers[0]["unigram_entropy"]
-        tell("held_out", iteration=done, loss=sum(losses) / len(losses), unigram_entropy=entropy)
+        emit("held_out", iteration=done, loss=_mean_loss(answers), unigram_entropy=entropy)
 
-    def _keep_checkpoint(self, done: int) -> None:
-        if self._done != done:
-            return
-        with self._keeper.new(done, self._losses) as folder:
-            self._roster.all("checkpoint", folder=str(folder))
+    def _write_checkpoint(self, done: int) -> None:
+        with self._checkpoints.writing(done, self._losses) as folder:
+            self._pool.order_all("checkpoint", folder=str(folder))
         self._checkpoint = done, str(folder)
         if self._spec.checkpoint_folder is not None:
-            tell("checkpoint", iteration=done, folder=str(folder))
+            emit("checkpoint", iteration=done, folder=str(folder))
 
-    def _write(self, done: int) -> None:
-        """Let the trained model write, one worker doing it."""
-        if self._done != done or self._checkpoint is None:
-            return
-        prompt = PROMPT if self._spec.text is None else ""
-        answers = self._roster.all("write", folder=self._checkpoint[1], prompt=prompt)
-        tell("text", prompt=prompt, text=answers[0]["text"])
+    def _generate_text(self, done: int) -> None:
+        """Let one worker generate text with the trained model."""
+        if self._checkpoint is not None:
+            prompt = PROMPT if self._spec.text is None else ""
+            answers = self._pool.order_all("write", folder=self._checkpoint[1], prompt=prompt)
+            emit("text", prompt=prompt, text=answers[0]["text"])
 
     def _begin(self, do: str, **order: Any) -> list[Answer]:
-        return self._roster.all(do, began_monotonic_s=time.monotonic() + HEAD_START_S, **order)
+        return self._pool.order_all(do, began_monotonic_s=time.monotonic() + HEAD_START_S, **order)
 
-    def _pass_on(self, rows: list[Any]) -> None:
+    def _collect_spans(self, rows: list[Any]) -> None:
         if self._spec.replays:
-            self._rows += rows
+            self._span_rows += rows
         else:
-            tell("spans", rows=rows)
+            emit("spans", rows=rows)
 
-    def _replaceable(self, ranks: Collection[int]) -> bool:
-        lost = {*self._needy, *ranks}
-        return self._training is None or recovery(self._spec, lost, self._done, self._checkpoint) is not None
+    def _is_replaceable(self, ranks: Collection[int]) -> bool:
+        lost = {*self._without_state, *ranks}
+        return self._train_orders is None or self._recovery(lost) is not None
+
+    def _recovery(self, lost: Collection[int]) -> Recovery | None:
+        return find_recovery(self._spec, lost, self._done, self._checkpoint)
 
     def _replace(self, lost: dict[int, str]) -> None:
-        """New workers on the places of those who are lost, and everyone where the run can go on."""
+        """Start new workers for the lost ones, and bring all to a state from which the run can go on."""
+        pool = self._pool
         for rank, how in lost.items():
-            tell("lost", device=self._roster.device(rank), iteration=self._done, how=how)
+            emit("lost", device=pool.device(rank), iteration=self._done, how=how)
         for rank in lost or [None]:
-            self._falls[rank, self._done] += 1
-            if self._falls[rank, self._done] > MOST_FALLS:
-                name, how = ("connections", "broke") if rank is None else (self._roster.name(rank), lost[rank])
-                why = f" ({self._roster.glitch})" if rank is None else ""
-                raise Failed(f"{name} {how} {self._roster.doing}, for the {MOST_FALLS + 1}th time{why}")
-        for rank in self._roster.settle(done=False):
-            self._needy.pop(rank, None)
+            self._n_losses[rank, self._done] += 1
+            if self._n_losses[rank, self._done] > MOST_LOSSES:
+                name, how = ("connections", "broke") if rank is None else (pool.describe(rank), lost[rank])
+                why = f" ({pool.connection_error})" if rank is None else ""
+                raise RunFailed(f"{name} {how} {pool.phase}, for the {MOST_LOSSES + 1}th time{why}")
+        for rank in pool.finish_reinstating(joined=False):
+            self._without_state.pop(rank, None)
         for rank, how in lost.items():
-            self._needy[rank] = how, time.monotonic()
-            self._roster.replace(rank, how, may_return=self._training is not None)
+            self._without_state[rank] = how, time.monotonic()
+            pool.replace(rank, how, may_return=self._train_orders is not None)
         self._join()
 
-    def _welcome_back(self) -> None:
-        """Who stood still and moves again takes its place back, where a replica has its state."""
-        for rank, seat in self._roster.returned().items():
-            if recovery(self._spec, [rank], self._done, None) is None:
-                seat.end()
+    def _reinstate_resumed(self) -> None:
+        """Give suspended workers that run again their rank back, where a replica can send them the state."""
+        for rank, worker in self._pool.take_resumed().items():
+            if find_recovery(self._spec, [rank], self._done, None) is None:
+                worker.end()
                 continue
-            self._needy[rank] = "came back", time.monotonic()
-            self._roster.seat_again(rank, seat)
-            self._surely(self._join)
+            self._without_state[rank] = "came back", time.monotonic()
+            self._pool.reinstate(rank, worker)
+            self._until_done(self._join)
 
     def _join(self) -> None:
-        """Make all connections anew; where training has begun, bring everyone's state to one version."""
-        roster = self._roster
-        roster.epoch += 1
-        roster.listening()
+        """Make all connections anew; once training has begun, bring every worker's state to one version."""
+        pool = self._pool
+        pool.epoch += 1
+        pool.wait_until_listening()
         found = None
-        if self._training is not None:
-            found = recovery(self._spec, self._needy, self._done, self._checkpoint)
+        if self._train_orders is not None:
+            found = self._recovery(self._without_state)
             if found is None:
-                rank, (how, _) = min(self._needy.items())
-                raise Failed(f"{roster.name(rank)} {how} {roster.doing}: {nothing_left(self._spec, rank)}")
+                rank, (how, _) = min(self._without_state.items())
+                raise RunFailed(f"{pool.describe(rank)} {how} {pool.phase}: {why_unrecoverable(self._spec, rank)}")
             self._done = found.version
             del self._losses[self._done - self._spec.first_iteration :]
-        self._rows = []
+        self._span_rows = []
         donors = {} if found is None else found.donors
         each = {
             rank: {
-                "train": None if self._training is None else self._training[rank],
+                "train": None if self._train_orders is None else self._train_orders[rank],
                 "takes_state_from": donors.get(rank),
                 "gives_state_to": [other for other, donor in donors.items() if donor == rank],
             }
-            for rank in range(len(roster.seats))
+            for rank in range(len(pool.workers))
         }
         try:
-            roster.all(
+            pool.order_all(
                 "join",
                 each,
-                ids=self._ids(each),
-                addresses=[seat.address for seat in roster.seats],
+                ids=self._nccl_ids(each),
+                addresses=[worker.address for worker in pool.workers],
                 version=None if found is None else found.version,
                 checkpoint=None if found is None else found.checkpoint,
             )
-        except Lost as loss:  # but who answered has its state
-            self._tell_recovered(self._needy.keys() & loss.answered, found)
+        except WorkersLost as loss:  # workers that answered have their state
+            self._report_recovered(self._without_state.keys() & loss.answered, found)
             raise
-        roster.settle(done=True)
-        roster.slow_again(self._needy)
-        self._tell_recovered(set(self._needy), found)
+        pool.finish_reinstating(joined=True)
+        pool.send_slowdowns_again(self._without_state)
+        self._report_recovered(set(self._without_state), found)
 
-    def _tell_recovered(self, ranks: Collection[int], found: Recovery | None) -> None:
+    def _report_recovered(self, ranks: Collection[int], found: Recovery | None) -> None:
         for rank in sorted(ranks):
-            how, since_s = self._needy.pop(rank)
-            tell(
+            how, since_s = self._without_state.pop(rank)
+            emit(
                 "recovered",
-                device=self._roster.device(rank),
+                device=self._pool.device(rank),
                 iteration=self._done,
                 how=how,
-                state_from="the beginning" if found is None else found.told(self._spec, rank),
+                state_from="the beginning" if found is None else found.describe_source(self._spec, rank),
                 lost_s=time.monotonic() - since_s,
             )
 
-    def _ids(self, each: dict[int, dict[str, Any]]) -> list[list[Any]]:
-        """By which the two ends of every pair of GPUs meet: sender, receiver, id; none where sockets carry all."""
+    def _nccl_ids(self, each: dict[int, dict[str, Any]]) -> list[list[Any]]:
+        """Return (sender, receiver, id) of every pair of GPUs that NCCL connects; empty where sockets carry all."""
         if self._spec.runs_on != "cuda" or self._spec.clock != "real":
             return []
-        offers = self._roster.all("offer", each)
+        offers = self._pool.order_all("offer", each)
         if any(offer["gpu"] is None for offer in offers):
             return []
-        refuse_shared([offer["gpu"] for offer in offers])
+        refuse_shared_gpus([offer["gpu"] for offer in offers])
         return [pair for offer in offers for pair in offer["ids"]]
 
 
-def _due(done: int, every: int) -> bool:
-    return every > 0 and done % every == 0
+def refuse_shared_gpus(gpus: Sequence[str]) -> None:
+    """Raise RunError where two ranks are on one GPU, which NCCL refuses; ``gpus`` is each rank's GPU by its UUID."""
+    ranks = defaultdict(list)
+    for rank, gpu in enumerate(gpus):
+        ranks[gpu].append(rank)
+    for gpu, sharing in ranks.items():
+        if len(sharing) > 1:
+            raise RunError(
+                f"workers {', '.join(map(str, sharing))} are on one GPU, {gpu}; NCCL wants a GPU for each: "
+                "fewer workers, or clock='virtual', where they take turns"
+            )
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    gc.freeze()  # what was imported stays: workers, which are forks, need not look through it
-    commands = StandardInput()
-    crew = None
-    try:
-        spec = RunSpec.from_line(commands.first_line())
-        tell("starting", workers=len(spec.workers))
-        crew = Crew(spec, commands, forked(spec))
-        crew.run()
-        tell("done")
-    except KernelGone:
-        with contextlib.suppress(OSError):  # nobody may be there to read it
-            tell("stopped")
-    except (Failed, LabError) as error:
-        tell("failed", message=str(error))
-    finally:
-        if crew is not None:
-            crew.end()
-    os._exit(0)  # torch takes its time to unload
-
-
-if __name__ == "__main__":
-    main()
+def _mean_loss(answers: Sequence[Answer]) -> float:
+    """Return the mean over the workers that hold a last stage."""
+    losses = [answer["loss"] for answer in answers if answer["loss"] is not None]
+    return float(sum(losses) / len(losses))

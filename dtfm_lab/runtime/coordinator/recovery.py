@@ -10,29 +10,32 @@ from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 @dataclass(frozen=True)
 class Recovery:
-    """All workers go on from ``version``, the number of iterations that are done."""
+    """A state from which all workers can go on."""
 
     version: int
+    """Number of iterations that are done in this state."""
     donors: dict[int, int] = field(default_factory=dict)
-    """rank that lacks its state -> rank that gives it"""
+    """Rank that lacks its state -> rank that sends it."""
     checkpoint: str | None = None
-    """folder that all read"""
+    """Folder that all workers read; None where donors send the state."""
 
-    def told(self, spec: RunSpec, rank: int) -> str:
-        """Where this rank's state comes from, for people."""
+    def describe_source(self, spec: RunSpec, rank: int) -> str:
+        """Return where this rank's state comes from, for people."""
         if self.checkpoint is not None:
             return f"checkpoint of iteration {self.version}"
         return spec.device_name(*spec.workers[self.donors[rank]]) if rank in self.donors else "the beginning"
 
 
-def recovery(spec: RunSpec, lost: Collection[int], done: int, checkpoint: tuple[int, str] | None) -> Recovery | None:
-    """How to go on without these ranks' memory, ``done`` iterations being committed; None where nothing holds it.
+def find_recovery(
+    spec: RunSpec, lost: Collection[int], done: int, checkpoint: tuple[int, str] | None
+) -> Recovery | None:
+    """Return how to go on after ``done`` iterations without the memory of the lost ranks; None where nothing has it.
 
-    ``checkpoint``: iterations and folder of the newest. Where replicas update themselves alone, each has an optimiser
-    state, and between two averages parameters, that no other has: only a checkpoint brings the same losses.
+    ``checkpoint`` is (iterations, folder) of the newest. With local updates each replica has an optimiser state, and
+    between two averages parameters, that no other replica has: only a checkpoint brings the same losses.
     """
     if done == spec.first_iteration:
-        return Recovery(done)  # what one begins with, seed or checkpoint, every worker makes for itself
+        return Recovery(done)  # every worker makes the first state by itself, from the seed or the resumed checkpoint
     if spec.plan.job.synchronise_every == 1:
         donors = {rank: _peer(spec, rank, lost) for rank in lost}
         if all(donor is not None for donor in donors.values()):
@@ -40,25 +43,23 @@ def recovery(spec: RunSpec, lost: Collection[int], done: int, checkpoint: tuple[
     return None if checkpoint is None else Recovery(checkpoint[0], checkpoint=checkpoint[1])
 
 
-def nothing_left(spec: RunSpec, rank: int) -> str:
-    """Why there is no recovery."""
+def why_unrecoverable(spec: RunSpec, rank: int) -> str:
+    """Return why ``find_recovery`` found nothing, in one clause."""
     if spec.plan.job.synchronise_every > 1 and spec.plan.job.n_replicas > 1:
         return "with local updates no other replica has the same state; wanted a checkpoint to go back to"
-    return f"no other replica holds {stages_of(spec, rank)}; wanted a data-parallel peer, or a checkpoint to go back to"
+    stages = describe_stages(spec, rank)
+    return f"no other replica holds {stages}; wanted a data-parallel peer, or a checkpoint to go back to"
 
 
-def stages_of(spec: RunSpec, rank: int) -> str:
-    """What this rank holds, for people."""
+def describe_stages(spec: RunSpec, rank: int) -> str:
+    """Return the stages of a rank for people: ``stage 1`` or ``stages 1, 3``."""
     held = spec.built.stages_of(spec.workers[rank][0])
     return f"stage{'s' if len(held) > 1 else ''} {', '.join(map(str, held))}"
 
 
 def _peer(spec: RunSpec, rank: int, lost: Collection[int]) -> int | None:
-    """The next living replica of the same stages."""
+    """Return the next living replica of the same stages."""
     position, replica = spec.workers[rank]
     n_replicas = spec.plan.job.n_replicas
-    for step in range(1, n_replicas):
-        other = spec.rank(position, (replica + step) % n_replicas)
-        if other not in lost:
-            return other
-    return None
+    others = (spec.rank(position, (replica + step) % n_replicas) for step in range(1, n_replicas))
+    return next((other for other in others if other not in lost), None)

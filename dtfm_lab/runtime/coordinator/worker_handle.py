@@ -1,12 +1,10 @@
-"""A worker as the crew sees it: where orders go and answers come from, and whether anyone is there."""
+"""The coordinator's handle of one worker: it sends orders, receives answers and observes the worker's process."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 import signal
-import sys
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -15,67 +13,64 @@ from typing import Any
 
 import psutil
 
-from dtfm_lab.runtime.protocol.corpus import Corpus
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
-from dtfm_lab.runtime.worker import worker
-
 SILENT_S = 5.0
-"""without a heartbeat, which come every half second"""
-STILL_S = 1.0
-"""a process may be stopped for so long before its place is given to another"""
+"""A worker of another host that sent nothing for so long is stuck; heartbeats come every half second."""
+STOPPED_S = 1.0
+"""A worker of this machine whose process has been stopped for so long is stuck."""
 
 
-class Seat:
-    """One rank's place; ``process`` is None where the worker runs on another host or was started by another."""
+class WorkerHandle:
+    """One worker; ``process`` is None where it runs on another host."""
 
     def __init__(self, rank: int, connection: Connection, process: BaseProcess | None) -> None:
         self.rank, self.connection, self.process = rank, connection, process
         self.address: list[Any] | None = None
-        """where its worker listens, once it said so"""
-        self.heard_s = time.monotonic()
-        self._hung_up = False
+        """Host and port at which the worker listens for its peers; None until it has reported them."""
+        self.torch_version = ""
+        self.last_message_s = time.monotonic()
+        self._closed = False
         self._stopped_since_s: float | None = None
 
     def order(self, do: str, **values: Any) -> None:
-        """Raises OSError where nobody is there."""
+        """Send an order. Raises OSError where the worker is gone."""
         self.connection.send({"do": do, **values})
 
-    def answers(self) -> list[dict[str, Any]]:
-        """All that is there, to the last word of one who hung up."""
+    def receive(self) -> list[dict[str, Any]]:
+        """Return all messages that have arrived, including the last ones of a worker that has ended."""
         messages = []
         try:
             while self.connection.poll():
                 messages.append(json.loads(self.connection.recv_bytes()))
-                self.heard_s = time.monotonic()
+                self.last_message_s = time.monotonic()
         except (EOFError, OSError):
-            self._hung_up = True
+            self._closed = True
         return messages
 
     @property
-    def reads(self) -> bool:
-        """Whether anything may still come."""
-        return not self._hung_up
+    def is_open(self) -> bool:
+        """Whether messages may still arrive."""
+        return not self._closed
 
-    def gone(self) -> str | None:
-        """How it ended, where it did."""
+    def why_gone(self) -> str | None:
+        """Return how the worker ended; None while it lives."""
         code = None if self.process is None else self.process.exitcode
         if code is not None:
-            return f"was killed by {_signal(-code)}" if code < 0 else "ended without a word"
-        return "hung up" if self._hung_up and self.process is None else None
+            return f"was killed by {_signal_name(-code)}" if code < 0 else "ended without a word"
+        return "hung up" if self._closed and self.process is None else None
 
-    def still(self) -> bool:
-        """Whether it has been stopped, or silent, for too long."""
+    def is_stuck(self) -> bool:
+        """Return whether the worker has been stopped, or silent, for too long."""
         now_s = time.monotonic()
         if self.process is None:
-            return now_s - self.heard_s > SILENT_S
-        if not self.stopped():
+            return now_s - self.last_message_s > SILENT_S
+        if not self.is_stopped():
             self._stopped_since_s = None
         elif self._stopped_since_s is None:
             self._stopped_since_s = now_s
-        return self._stopped_since_s is not None and now_s - self._stopped_since_s > STILL_S
+        return self._stopped_since_s is not None and now_s - self._stopped_since_s > STOPPED_S
 
-    def stopped(self) -> bool:
-        """Whether its process, of this machine, stands still at this moment."""
+    def is_stopped(self) -> bool:
+        """Return whether its process, if on this machine, is stopped at this moment (SIGSTOP)."""
         if self.process is None or self.process.exitcode is not None:
             return False
         try:
@@ -84,42 +79,25 @@ class Seat:
             return False
 
     def signal(self, number: signal.Signals) -> None:
-        """Nothing where nobody is there, or not on this machine."""
+        """Send a signal to its process; nothing happens where that has ended or is not on this machine."""
         if self.process is not None and self.process.exitcode is None:
             with contextlib.suppress(psutil.Error):
                 psutil.Process(self.process.pid).send_signal(number)
 
     def end(self) -> None:
-        """Whoever sits there goes."""
+        """Kill its process and close the connection."""
         if self.process is not None:
             self.process.kill()
             self.process.join()
         self.connection.close()
 
 
-def _signal(number: int) -> str:
+StartWorker = Callable[[int], WorkerHandle]
+"""Starts a new worker for a rank."""
+
+
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return f"signal {number}"
-
-
-Seats = Callable[[int], Seat]
-"""makes the seat of a rank, with a new worker on it"""
-
-
-def forked(spec: RunSpec) -> Seats:
-    """Workers that are copies of this process, which has torch loaded and computed nothing."""
-    forks = sys.platform == "linux"
-    context = multiprocessing.get_context("fork" if forks else "spawn")
-    # opened once, so that every replacement trains on the same bytes, whatever happened to the file's name
-    corpus = Corpus.of(spec.text, spec.trained.modelled().seq_len).opened() if forks else None
-
-    def seat(rank: int) -> Seat:
-        ours, theirs = context.Pipe()
-        process = context.Process(target=worker.main, args=(spec, rank, theirs, corpus), daemon=True)
-        process.start()
-        theirs.close()
-        return Seat(rank, ours, process)
-
-    return seat

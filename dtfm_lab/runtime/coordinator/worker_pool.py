@@ -1,4 +1,4 @@
-"""Who sits where in a run: orders go out to all, answers come back, and it is noticed when someone is missing."""
+"""The workers of a run by rank: orders go to all of them, answers are gathered, and losses are detected."""
 
 from __future__ import annotations
 
@@ -9,147 +9,153 @@ from collections.abc import Callable, Collection
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from dtfm_lab.runtime.coordinator.recovery import nothing_left, stages_of
-from dtfm_lab.runtime.coordinator.worker_handle import Seat, Seats
-from dtfm_lab.runtime.protocol.json_lines import StandardInput
+from dtfm_lab.runtime.coordinator.recovery import describe_stages, why_unrecoverable
+from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle
+from dtfm_lab.runtime.protocol.json_lines import CommandReader
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
-TICK_S = 0.2
-"""between looks at whether everyone still moves"""
+CHECK_EVERY_S = 0.2
+"""Longest time between two checks that every worker is alive."""
 BLAME_S = 1.0
-"""connections broke: wait so long for the culprit before making all of them anew"""
-PATIENCE_S = 300.0
-"""with all workers waiting for each other"""
-STILL_PATIENCE_S = 30.0
-"""for one who stands still and cannot be replaced"""
-MOVES_S = 2.0
-"""a heartbeat not older than this: whoever stood still moves again"""
+"""After a broken connection: time to find the lost worker, before all connections are made again without one."""
+TIMEOUT_S = 300.0
+"""The run fails when no worker has made progress for so long."""
+STUCK_TIMEOUT_S = 30.0
+"""The run fails when a worker that cannot be replaced has been stuck for so long."""
+HEARTBEAT_S = 2.0
+"""A suspended worker whose last heartbeat is not older than this runs again."""
+STOOD_STILL = "stood still"
+"""How a worker was lost that was stopped or silent, in ``Fault.how``."""
 
 Answer = dict[str, Any]
 
 
-class Failed(Exception):
+class RunFailed(Exception):
     """The run cannot go on; the message is for the user."""
 
 
-class Lost(Exception):
-    """These ranks' workers are gone or stand still; none of them: connections broke for no reason that is known."""
+class WorkersLost(Exception):
+    """Workers are gone or stuck; with no rank in ``how``, connections broke for no known reason."""
 
     def __init__(self, how: dict[int, str], answered: Collection[int] = ()) -> None:
         self.how = how
+        """Rank -> how it was lost."""
         self.answered = frozenset(answered)
-        """ranks that had done what was ordered"""
+        """Ranks that had already done what was ordered."""
 
 
-class Roster:
-    """A seat for every rank, and those who lost theirs because they stood still."""
+class WorkerPool:
+    """A worker for every rank, and replaced workers that were only suspended."""
 
     def __init__(
         self,
         spec: RunSpec,
-        commands: StandardInput,
-        new_seat: Seats,
+        commands: CommandReader,
+        start_worker: StartWorker,
         *,
         replaceable: Callable[[Collection[int]], bool],
         on_spans: Callable[[list[Any]], None],
     ) -> None:
-        """``replaceable``: whether the run can go on without the memory of these ranks."""
-        self._spec, self._commands, self._new_seat = spec, commands, new_seat
+        """Start all workers; ``replaceable`` says whether the run can go on without the memory of these ranks."""
+        self._spec, self._commands, self._start_worker = spec, commands, start_worker
         self._replaceable, self._on_spans = replaceable, on_spans
-        self.doing = "while starting"
-        self.glitch = ""
-        """what a worker said when connections broke and nobody was lost"""
+        self.phase = "while starting"
+        """What the run is doing, as error messages say it."""
+        self.connection_error = ""
+        """The last message of a worker about broken connections that no lost worker explains."""
         self.epoch = 0
-        """counts the orders to join; what was ordered before the newest counts no more"""
-        self.seats: list[Seat] = []
-        self._absent: dict[int, Seat] = {}
-        self._stand_ins: dict[int, Seat] = {}
-        """by rank: who gives its place back, until that is done"""
+        """Number of the newest join order. Answers to earlier orders are ignored."""
+        self.workers: list[WorkerHandle] = [start_worker(rank) for rank in range(len(spec.workers))]
+        self._suspended: dict[int, WorkerHandle] = {}
+        self._substitutes: dict[int, WorkerHandle] = {}
+        """Workers whose rank was given back to a resumed one, until its join has succeeded."""
         self._slowdowns: dict[int, float] = {}
-        self._unsent: set[int] = set()
-        """ranks that do not know how slow they are to be"""
-        for rank in range(len(spec.workers)):
-            self.seats.append(new_seat(rank))
+        self._unsent_slowdowns: set[int] = set()
 
-    def listening(self) -> None:
-        """Wait until every worker has said where it listens. Raises Lost."""
-        self._gather("listening", lambda: all(seat.address is not None for seat in self.seats))
+    def wait_until_listening(self) -> None:
+        """Wait until every worker has reported its address. Raises WorkersLost."""
+        self._gather("listening", lambda: all(worker.address is not None for worker in self.workers))
 
-    def all(self, do: str, each: dict[int, dict[str, Any]] | None = None, **order: Any) -> list[Answer]:
-        """Give every worker the order, return their answers by rank. Raises Lost and Failed."""
-        for rank, seat in enumerate(self.seats):
-            with contextlib.suppress(OSError):  # who is gone is found out below
-                seat.order(do, epoch=self.epoch, **order, **({} if each is None else each[rank]))
+    def order_all(self, do: str, each: dict[int, dict[str, Any]] | None = None, **order: Any) -> list[Answer]:
+        """Send an order to every worker, return their answers by rank. Raises WorkersLost and RunFailed."""
+        for rank, worker in enumerate(self.workers):
+            with contextlib.suppress(OSError):  # a worker that is gone is detected while gathering
+                worker.order(do, epoch=self.epoch, **order, **({} if each is None else each[rank]))
         return self._gather(do)
 
     def replace(self, rank: int, how: str, *, may_return: bool) -> None:
-        """A new worker; the old one may come back if it only stood still."""
-        if may_return and how == STOOD_STILL and rank not in self._absent:
-            self._absent[rank] = self.seats[rank]
+        """Start a new worker; the old one is kept as suspended if it only stood still."""
+        if may_return and how == STOOD_STILL and rank not in self._suspended:
+            self._suspended[rank] = self.workers[rank]
         else:
-            self.seats[rank].end()
-        self.seats[rank] = self._new_seat(rank)
+            self.workers[rank].end()
+        self.workers[rank] = self._start_worker(rank)
 
-    def returned(self) -> dict[int, Seat]:
-        """Those who stood still and move again, no longer counted among the absent."""
-        moving = {}
-        for rank, seat in list(self._absent.items()):
-            if seat.gone() is not None or not seat.reads:
-                self._absent.pop(rank).end()
-            elif seat.address is not None and not seat.stopped() and seat.heard_s > time.monotonic() - MOVES_S:
-                moving[rank] = self._absent.pop(rank)
-        return moving
+    def take_resumed(self) -> dict[int, WorkerHandle]:
+        """Return the suspended workers that run again, and forget them."""
+        resumed = {}
+        for rank, worker in list(self._suspended.items()):
+            if worker.why_gone() is not None or not worker.is_open:
+                self._suspended.pop(rank).end()
+            elif (
+                worker.address is not None
+                and not worker.is_stopped()
+                and worker.last_message_s > time.monotonic() - HEARTBEAT_S
+            ):
+                resumed[rank] = self._suspended.pop(rank)
+        return resumed
 
-    def seat_again(self, rank: int, seat: Seat) -> None:
-        """In place of who stood in, who stays at hand until ``settle``."""
-        self._stand_ins[rank] = self.seats[rank]
-        self.seats[rank] = seat
+    def reinstate(self, rank: int, worker: WorkerHandle) -> None:
+        """Put a resumed worker in its substitute's place; the substitute is kept until ``finish_reinstating``."""
+        self._substitutes[rank] = self.workers[rank]
+        self.workers[rank] = worker
 
-    def settle(self, *, done: bool) -> set[int]:
-        """Who stood in goes; or, where it is not done and they are still there, gets the place back: those ranks."""
+    def finish_reinstating(self, *, joined: bool) -> set[int]:
+        """End the substitutes. Where the join failed, those that still live take their rank back: these ranks."""
         back = set()
-        for rank, stand_in in self._stand_ins.items():
-            if done or stand_in.gone() is not None or stand_in.stopped():
-                stand_in.end()
+        for rank, substitute in self._substitutes.items():
+            if joined or substitute.why_gone() is not None or substitute.is_stopped():
+                substitute.end()
             else:
-                self.seats[rank].end()
-                self.seats[rank] = stand_in
+                self.workers[rank].end()
+                self.workers[rank] = substitute
                 back.add(rank)
-        self._stand_ins = {}
+        self._substitutes = {}
         return back
 
-    def slow_again(self, ranks: Collection[int]) -> None:
-        """A new worker on a slowed device is as slow."""
-        self._unsent |= set(ranks) & self._slowdowns.keys()
+    def send_slowdowns_again(self, ranks: Collection[int]) -> None:
+        """A new worker on a slowed device must be as slow as the one before."""
+        self._unsent_slowdowns |= set(ranks) & self._slowdowns.keys()
         self._send_slowdowns()
 
     def device(self, rank: int) -> str:
         return self._spec.device_name(*self._spec.workers[rank])
 
-    def name(self, rank: int) -> str:
+    def describe(self, rank: int) -> str:
+        """Return a rank for people: ``worker device-1 (stage 1, replica 0)``."""
         _, replica = self._spec.workers[rank]
-        return f"worker {self.device(rank)} ({stages_of(self._spec, rank)}, replica {replica})"
+        return f"worker {self.device(rank)} ({describe_stages(self._spec, rank)}, replica {replica})"
 
-    def leave(self) -> None:
-        """Everyone may go."""
-        for seat in self.seats:
+    def order_exit(self) -> None:
+        """Let all workers exit by themselves."""
+        for worker in self.workers:
             with contextlib.suppress(OSError):
-                seat.order("exit")
+                worker.order("exit")
 
     def end(self) -> None:
-        """Everyone goes."""
-        for seat in [*self.seats, *self._absent.values(), *self._stand_ins.values()]:
-            seat.end()
+        """Kill all workers."""
+        for worker in [*self.workers, *self._suspended.values(), *self._substitutes.values()]:
+            worker.end()
 
-    def _gather(self, do: str, enough: Callable[[], bool] = lambda: False) -> list[Answer]:
+    def _gather(self, do: str, is_enough: Callable[[], bool] = lambda: False) -> list[Answer]:
         answers: dict[int, Answer] = {}
         last_s = time.monotonic()
         broken_s, broken = None, ""
-        while len(answers) < len(self.seats) and not enough():
-            for seat, message in self._heard():
+        while len(answers) < len(self.workers) and not is_enough():
+            for worker, message in self._receive():
                 match message["event"]:
                     case "error":
-                        raise Failed(f"{self.name(seat.rank)} failed {self.doing}: {message['message']}")
+                        raise RunFailed(f"{self.describe(worker.rank)} failed {self.phase}: {message['message']}")
                     case "alive" if not message["works"]:
                         continue
                     case "alive":
@@ -159,76 +165,73 @@ class Roster:
                     case "broken":
                         broken_s, broken = broken_s or time.monotonic(), message["message"]
                     case "listening":
-                        seat.address = message["address"]
+                        worker.address, worker.torch_version = message["address"], message["torch"]
                     case "spans":
                         self._on_spans(message["rows"])
                     case event if event == do:
-                        answers[seat.rank] = message
+                        answers[worker.rank] = message
                 last_s = time.monotonic()
-            self._look_around(answers)
+            self._check_alive(answers)
             now_s = time.monotonic()
             if broken_s is not None and now_s - broken_s > BLAME_S:
-                self.glitch = broken
-                raise Lost({}, answers)
-            if now_s - last_s > PATIENCE_S:
-                silent = next(rank for rank in range(len(self.seats)) if rank not in answers)
-                raise Failed(f"{self.name(silent)} was silent for {PATIENCE_S:.0f} s {self.doing}")
+                self.connection_error = broken
+                raise WorkersLost({}, answers)
+            if now_s - last_s > TIMEOUT_S:
+                silent = next(rank for rank in range(len(self.workers)) if rank not in answers)
+                raise RunFailed(f"{self.describe(silent)} was silent for {TIMEOUT_S:.0f} s {self.phase}")
         return [answers[rank] for rank in sorted(answers)]
 
-    def _heard(self) -> list[tuple[Seat, Answer]]:
-        """What workers said, once anyone did or TICK_S are over; commands of the kernel are obeyed."""
-        self._obey(self._commands.complete())  # may have come in one piece with the line before
+    def _receive(self) -> list[tuple[WorkerHandle, Answer]]:
+        """Wait up to CHECK_EVERY_S for messages and return them; commands of the client are carried out."""
+        self._carry_out(self._commands.complete())  # these may have come in one piece with an earlier line
         self._send_slowdowns()
-        seated = {seat.connection: seat for seat in self.seats if seat.reads}
-        absent = {seat.connection: seat for seat in self._absent.values() if seat.reads}
-        sentinels = [seat.process.sentinel for seat in self.seats if seat.process is not None]
-        said = []
-        for thing in wait([*seated, *absent, *sentinels, self._commands.fd], timeout=TICK_S):
-            if thing == self._commands.fd:
-                self._obey(self._commands.read())
-            elif isinstance(thing, Connection):
-                seat = seated.get(thing) or absent[thing]
-                for message in seat.answers():
-                    if thing in seated:
-                        said.append((seat, message))
+        active = {worker.connection: worker for worker in self.workers if worker.is_open}
+        suspended = {worker.connection: worker for worker in self._suspended.values() if worker.is_open}
+        sentinels = [worker.process.sentinel for worker in self.workers if worker.process is not None]
+        messages = []
+        for ready in wait([*active, *suspended, *sentinels, self._commands.fd], timeout=CHECK_EVERY_S):
+            if ready == self._commands.fd:
+                self._carry_out(self._commands.read())
+            elif isinstance(ready, Connection):
+                worker = active.get(ready) or suspended[ready]
+                for message in worker.receive():
+                    if ready in active:
+                        messages.append((worker, message))
                     elif message["event"] == "listening":
-                        seat.address = message["address"]
-        return said
+                        worker.address = message["address"]
+        return messages
 
-    def _look_around(self, answered: Collection[int]) -> None:
-        """Raises Lost where someone is gone, or stands still and can be replaced."""
-        lost = {seat.rank: how for seat in self.seats if (how := seat.gone()) is not None}
-        for rank in [seat.rank for seat in self.seats if seat.rank not in lost and seat.still()]:
+    def _check_alive(self, answered: Collection[int]) -> None:
+        """Raise WorkersLost where a worker is gone, or is stuck and can be replaced."""
+        lost = {worker.rank: how for worker in self.workers if (how := worker.why_gone()) is not None}
+        for rank in [worker.rank for worker in self.workers if worker.rank not in lost and worker.is_stuck()]:
             if self._replaceable({*lost, rank}):
                 lost[rank] = STOOD_STILL
-            elif time.monotonic() - self.seats[rank].heard_s > STILL_PATIENCE_S:
-                patience = f"{STOOD_STILL} for {STILL_PATIENCE_S:.0f} s"
-                raise Failed(f"{self.name(rank)} {patience} {self.doing}: {nothing_left(self._spec, rank)}")
+            elif time.monotonic() - self.workers[rank].last_message_s > STUCK_TIMEOUT_S:
+                how = f"{STOOD_STILL} for {STUCK_TIMEOUT_S:.0f} s"
+                raise RunFailed(f"{self.describe(rank)} {how} {self.phase}: {why_unrecoverable(self._spec, rank)}")
         if lost:
-            raise Lost(lost, answered)
+            raise WorkersLost(lost, answered)
 
-    def _obey(self, commands: list[dict[str, Any]]) -> None:
+    def _carry_out(self, commands: list[dict[str, Any]]) -> None:
         for command in commands:
             rank = command["rank"]
             match command["command"]:
                 case "kill":
-                    self.seats[rank].signal(signal.SIGKILL)
+                    self.workers[rank].signal(signal.SIGKILL)
                 case "pause":
-                    self.seats[rank].signal(signal.SIGSTOP)
+                    self.workers[rank].signal(signal.SIGSTOP)
                 case "resume":
-                    for seat in (self.seats[rank], self._absent.get(rank)):
-                        if seat is not None:
-                            seat.signal(signal.SIGCONT)
+                    for worker in (self.workers[rank], self._suspended.get(rank)):
+                        if worker is not None:
+                            worker.signal(signal.SIGCONT)
                 case "slow":
                     self._slowdowns[rank] = command["factor"]
-                    self._unsent.add(rank)
+                    self._unsent_slowdowns.add(rank)
 
     def _send_slowdowns(self) -> None:
-        """But to none who stands still: what it does not read would fill the way to it."""
-        for rank in [rank for rank in self._unsent if not self.seats[rank].stopped()]:
-            self._unsent.remove(rank)
+        """Send those that are due, except to stopped workers: what these do not read would fill their pipes."""
+        for rank in [rank for rank in self._unsent_slowdowns if not self.workers[rank].is_stopped()]:
+            self._unsent_slowdowns.remove(rank)
             with contextlib.suppress(OSError):
-                self.seats[rank].order("slow", factor=self._slowdowns[rank])
-
-
-STOOD_STILL = "stood still"
+                self.workers[rank].order("slow", factor=self._slowdowns[rank])

@@ -11,8 +11,7 @@ memory, loading a kernel) and could close a circle of waiting. Real clock only. 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -119,19 +118,6 @@ def fresh_ids(rank: int, targets: Iterable[int]) -> dict[Pair, bytes]:
     """128 bytes for each pair that ``rank`` sends on: to be handed to the other end by the crew, and made here, because
     the process that makes an id listens for who brings it."""
     return {(rank, target): _nccl().get_unique_id() for target in targets}
-
-
-def refuse_shared(gpus: Sequence[str]) -> None:
-    """``gpus``: of each rank, what its GPU is known by. Raises RunError: NCCL refuses two ranks on one GPU."""
-    ranks = defaultdict(list)
-    for rank, gpu in enumerate(gpus):
-        ranks[gpu].append(rank)
-    for gpu, sharing in ranks.items():
-        if len(sharing) > 1:
-            raise RunError(
-                f"workers {', '.join(map(str, sharing))} are on one GPU, {gpu}; NCCL wants a GPU for each: "
-                "fewer workers, or clock='virtual', where they take turns"
-            )
 
 
 def available() -> bool:

@@ -1,4 +1,4 @@
-"""What the kernel and the crew say to each other: lines of JSON, commands in and events out."""
+"""Commands and events between the client and the coordinator: lines of JSON on standard input and output."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import sys
 from typing import Any
 
 
-class KernelGone(Exception):
-    """Standard input ended: the kernel is gone, or said stop."""
+class InputClosed(Exception):
+    """Standard input ended: the client is gone, or has stopped the run."""
 
 
-class StandardInput:
-    """Lines as they come, without a thread: ``fd`` can be waited for."""
+class CommandReader:
+    """Reads lines of standard input as they come, without a thread: ``fd`` can be waited for."""
 
     fd = 0
 
@@ -21,28 +21,29 @@ class StandardInput:
         self._text = b""
 
     def first_line(self) -> str:
+        """Wait for a whole line and return it. Raises InputClosed."""
         while b"\n" not in self._text:
-            self._more()
+            self._read_more()
         line, self._text = self._text.split(b"\n", 1)
         return line.decode()
 
     def read(self) -> list[dict[str, Any]]:
-        """Wait for input, then as ``complete``; raises KernelGone at the end of input."""
-        self._more()
+        """Wait for input, then return as ``complete`` does. Raises InputClosed."""
+        self._read_more()
         return self.complete()
 
     def complete(self) -> list[dict[str, Any]]:
-        """The whole commands among what was read so far."""
+        """Return the whole commands among what was read so far."""
         *lines, self._text = self._text.split(b"\n")
         return [json.loads(line) for line in lines if line.strip()]
 
-    def _more(self) -> None:
+    def _read_more(self) -> None:
         if not (chunk := os.read(self.fd, 1 << 16)):
-            raise KernelGone
+            raise InputClosed
         self._text += chunk
 
 
-def tell(event: str, **values: Any) -> None:
-    """One event to the kernel."""
+def emit(event: str, **values: Any) -> None:
+    """Write one event to the client."""
     sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
     sys.stdout.flush()

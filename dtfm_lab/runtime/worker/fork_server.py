@@ -1,10 +1,10 @@
-"""A process that has torch loaded already, and forks the process that leads a run's workers from itself.
+"""A process that has loaded torch, and forks a process for each run (``local_run``) from itself.
 
-``python -m dtfm_lab.runtime.worker.fork_server FD IDLE_S`` talks over the Unix socket FD, one message a datagram:
-from the kernel a number, an environment and a folder as JSON, with three descriptors; to the kernel ``ready``,
-``started`` with a pid, ``refused`` where there could be no process, ``ended`` with its exit status. It stays
-single-threaded, for a fork copies one thread only, and leaves when the kernel has closed its end or when nothing ran
-for IDLE_S seconds. Runs do not need it once they are started: they watch their own standard input.
+``python -m dtfm_lab.runtime.worker.fork_server FD IDLE_S`` serves the Unix socket FD, one JSON message a datagram. The
+client sends a number, an environment and a folder, with three descriptors. The server sends ``ready``, ``started``
+with a process id, ``refused`` where the system had no process left, and ``ended`` with the exit status. It stays
+single-threaded, because a fork copies one thread only. It exits when the client has closed its end, or when nothing
+has run for IDLE_S seconds. Runs do not depend on it once they are started: they watch their own standard input.
 """
 
 from __future__ import annotations
@@ -23,54 +23,53 @@ from typing import Any
 
 import torch
 
-from dtfm_lab.runtime.coordinator import coordinator
+from dtfm_lab.runtime.worker import local_run
 
 LONGEST_MESSAGE = 1 << 20
 STREAMS = 3
-"""standard input, output and error"""
+"""Descriptors of a run: standard input, output and error."""
 
 
-def serve(kernel: socket.socket, idle_s: float) -> None:
-    """Fork a crew for every message, tell when one ended; return at the end of messages, or of patience."""
-    numbers: dict[int, int] = {}
-    """of the runs that are going on, by pid"""
+def serve(client: socket.socket, idle_s: float) -> None:
+    """Fork a run for every message and report when it ended; return when the client closed, or after idle time."""
+    numbers: dict[int, int] = {}  # of the runs that are going on, by process id
     woken, wake = socket.socketpair()
     for end in (woken, wake):
         end.setblocking(False)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler nothing would be written to wake
-    tell(kernel, event="ready")
+    send(client, event="ready")
     idle_since_s = time.monotonic()
     while numbers or time.monotonic() - idle_since_s < idle_s:
-        heard, _, _ = select.select([kernel, woken], [], [], None if numbers else idle_s)
-        if woken in heard:
+        readable, _, _ = select.select([client, woken], [], [], None if numbers else idle_s)
+        if woken in readable:
             with contextlib.suppress(BlockingIOError):
                 woken.recv(4096)
-        for pid, status in ended():
-            tell(kernel, event="ended", number=numbers.pop(pid), status=os.waitstatus_to_exitcode(status))
+        for pid, status in ended_children():
+            send(client, event="ended", number=numbers.pop(pid), status=os.waitstatus_to_exitcode(status))
             idle_since_s = time.monotonic()
-        if kernel in heard:
-            message, descriptors, _, _ = socket.recv_fds(kernel, LONGEST_MESSAGE, STREAMS)
+        if client in readable:
+            message, descriptors, _, _ = socket.recv_fds(client, LONGEST_MESSAGE, STREAMS)
             if not message:
                 return
             order = json.loads(message)
             try:
                 pid = os.fork()
             except OSError:  # no memory, or too many processes
-                tell(kernel, event="refused", number=order["number"])
+                send(client, event="refused", number=order["number"])
             else:
                 if pid == 0:
                     signal.set_wakeup_fd(-1)
                     woken.close()
                     wake.close()
-                    become_crew(kernel, order, descriptors)
+                    become_run(client, order, descriptors)
                 numbers[pid] = order["number"]
             for descriptor in descriptors:
                 os.close(descriptor)
 
 
-def become_crew(kernel: socket.socket, order: dict[str, Any], descriptors: list[int]) -> None:
-    """What the forked process does instead of serving; does not return."""
+def become_run(client: socket.socket, order: dict[str, Any], descriptors: list[int]) -> None:
+    """Carry out a run in the forked process, which then exits."""
     status = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -78,14 +77,14 @@ def become_crew(kernel: socket.socket, order: dict[str, Any], descriptors: list[
         for stream, descriptor in enumerate(descriptors):
             os.dup2(descriptor, stream)
             os.close(descriptor)
-        # told by the run itself: so there is none that the kernel has not heard of, whenever the server dies
-        tell(kernel, event="started", number=order["number"], pid=os.getpid())
-        kernel.close()
+        # The run reports its start itself: then every run is known to the client, whenever the server dies.
+        send(client, event="started", number=order["number"], pid=os.getpid())
+        client.close()
         os.environ.clear()
         os.environ.update(order["environment"])
-        with contextlib.suppress(OSError):  # it may be gone; nothing is opened relative to it
+        with contextlib.suppress(OSError):  # the folder may be gone; no path of a run is relative to it
             os.chdir(order["folder"])
-        coordinator.main()
+        local_run.main()
         status = 0
     except SystemExit as leaving:
         status = leaving.code if isinstance(leaving.code, int) else 1
@@ -98,8 +97,8 @@ def become_crew(kernel: socket.socket, order: dict[str, Any], descriptors: list[
         os._exit(status)
 
 
-def ended() -> list[tuple[int, int]]:
-    """(pid, status) of the children that ended since the last look."""
+def ended_children() -> list[tuple[int, int]]:
+    """Return (process id, status) of the children that ended since the last call."""
     found = []
     with contextlib.suppress(ChildProcessError):
         while (one := os.waitpid(-1, os.WNOHANG))[0]:
@@ -107,18 +106,20 @@ def ended() -> list[tuple[int, int]]:
     return found
 
 
-def tell(kernel: socket.socket, **values: Any) -> None:
-    with contextlib.suppress(OSError):  # nobody may be there to read it; the next look at the socket says so
-        kernel.send(json.dumps(values).encode())
+def send(client: socket.socket, **values: Any) -> None:
+    """Send a message; a client that is gone is noticed at the next read of the socket."""
+    with contextlib.suppress(OSError):
+        client.send(json.dumps(values).encode())
 
 
 def main() -> None:
+    """Serve the socket that the command line names."""
     descriptor, idle_s = sys.argv[1:]
     torch.set_num_threads(1)
     gc.collect()
-    gc.freeze()  # what was imported stays: crews and workers, which are forks, need not look through it
+    gc.freeze()  # the garbage collectors of the forks need not look through what was imported
     serve(socket.socket(fileno=int(descriptor)), float(idle_s))
-    os._exit(0)  # torch takes its time to unload
+    os._exit(0)  # unloading torch takes time
 
 
 if __name__ == "__main__":

@@ -155,7 +155,7 @@ class Worker:
         self._transport.flush()
         return {}
 
-    def _rehearse(self, order: dict[str, Any]) -> dict[str, Any]:
+    def _calibrate(self, order: dict[str, Any]) -> dict[str, Any]:
         """An iteration on a copy of the stages, for its times."""
         if order["first"]:
             self._log.clear()

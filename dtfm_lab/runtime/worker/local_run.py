@@ -1,0 +1,53 @@
+"""The process of a run on this machine: it coordinates the workers, which are forks of itself.
+
+``python -m dtfm_lab.runtime.worker.local_run`` reads a RunSpec as its first line of standard input, then commands, and
+writes events as JSON lines. It loads torch once, which saves each worker the import; it computes nothing, because a
+fork copies one thread only. The end of its input means that the client is gone: then every worker is killed.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import sys
+
+import torch
+import torch.fx.experimental.symbolic_shapes  # autograd would load it in every worker, at the first backward
+
+from dtfm_lab.runtime.coordinator.coordinator import lead
+from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle
+from dtfm_lab.runtime.protocol.corpus import Corpus
+from dtfm_lab.runtime.protocol.json_lines import CommandReader
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.worker import worker
+
+
+def forked_workers(spec: RunSpec) -> StartWorker:
+    """Return a function that forks a worker from this process; where the system cannot fork, it spawns one."""
+    forks = sys.platform == "linux"
+    context = multiprocessing.get_context("fork" if forks else "spawn")
+    # The text is opened once, so that every replacement trains on the same bytes, even if the file is replaced.
+    corpus = Corpus.of(spec.text, spec.trained.modelled().seq_len).opened() if forks else None
+
+    def start(rank: int) -> WorkerHandle:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=worker.main, args=(spec, rank, theirs, corpus), daemon=True)
+        process.start()
+        theirs.close()
+        return WorkerHandle(rank, ours, process)
+
+    return start
+
+
+def main() -> None:
+    """Carry out one run; does not return."""
+    torch.set_num_threads(1)
+    gc.freeze()  # the garbage collectors of the forks need not look through what was imported
+    commands = CommandReader()
+    lead(commands, lambda: RunSpec.from_line(commands.first_line()), forked_workers)
+    os._exit(0)  # unloading torch takes time
+
+
+if __name__ == "__main__":
+    main()
