@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import MissingExtra, RunError
+from dtfm_lab.runtime.coordinator.coordinator import refuse_shared_gpus
 from dtfm_lab.runtime.gpu import nccl
 from dtfm_lab.runtime.gpu.cuda_processor import CudaLeaving
-from dtfm_lab.runtime.coordinator.coordinator import refuse_shared_gpus
 from dtfm_lab.runtime.gpu.nccl import RECEIVER, SENDER, UINT8, NcclPairs
 
 

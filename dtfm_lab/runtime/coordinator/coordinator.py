@@ -35,9 +35,7 @@ FIRST_CALIBRATION, FIRST_EVALUATION = -(10**4), -(10**6)
 """Numbers that no training iteration has: calibrations count upwards from the first, evaluations downwards."""
 
 
-def lead(
-    commands: CommandReader, read_spec: Callable[[], RunSpec], starter: Callable[[RunSpec], StartWorker]
-) -> None:
+def lead(commands: CommandReader, read_spec: Callable[[], RunSpec], starter: Callable[[RunSpec], StartWorker]) -> None:
     """Carry out one run and emit how it ended: done, stopped or failed.
 
     ``starter`` is called after the first event is emitted, and may wait for workers of other hosts.
