@@ -4,7 +4,7 @@ from dtfm_lab.files.jobs import job_names, load_job, override, save_job
 from dtfm_lab.files.models import load_model, model_names
 from dtfm_lab.files.plans import load_plan, plan_from_mapping, plan_to_mapping, save_plan
 from dtfm_lab.files.reading import read_mapping
-from dtfm_lab.files.topologies import load_topology, save_topology, topology_endings, topology_names
+from dtfm_lab.files.topologies import load_topology, save_topology, topology_names, topology_suffixes
 from dtfm_lab.files.topology_reading import topology_from_mapping
 from dtfm_lab.files.topology_writing import topology_to_mapping
 from dtfm_lab.files.traces import load_trace, save_trace
@@ -25,8 +25,8 @@ __all__ = [
     "save_plan",
     "save_topology",
     "save_trace",
-    "topology_endings",
     "topology_from_mapping",
     "topology_names",
+    "topology_suffixes",
     "topology_to_mapping",
 ]

@@ -120,7 +120,8 @@ def _threads(
     owner = process * len(LANES) + lane
     order = np.lexsort((end_ns, start_ns, owner))
     first = sum(len(group) for group in trace.context.devices) + 1
-    thread, threads = np.zeros(len(trace), dtype=np.int64), []
+    thread = np.zeros(len(trace), dtype=np.int64)
+    threads: list[tuple[int, int, str]] = []
     for rows in np.split(order, np.flatnonzero(np.diff(owner[order])) + 1):
         sublane = _sublanes(start_ns[rows], end_ns[rows])
         name, n = LANES[lane[rows[0]]].value, int(sublane.max()) + 1

@@ -18,7 +18,7 @@ from dtfm_lab.files.reading import located, parse
 
 Layers = Field(ge=1, le=10_000)
 Count = Field(ge=1, le=10**9)
-MaybeCount = Field(None, ge=1, le=10**9)
+MaybeCount = Field(default=None, ge=1, le=10**9)
 
 
 class _Config(BaseModel):

@@ -26,9 +26,9 @@ class GptSection(Section):
     n_layers: int = Field(ge=1, le=10_000)
     d_model: int = Field(ge=1, le=10**7)
     n_heads: int = Field(ge=1, le=10**7)
-    d_ff: int | None = Field(None, ge=1, le=10**9)
+    d_ff: int | None = Field(default=None, ge=1, le=10**9)
     seq_len: int = Field(ge=1, le=10**9)
-    n_positions: int | None = Field(None, ge=1, le=10**9)
+    n_positions: int | None = Field(default=None, ge=1, le=10**9)
     vocab_size: int = Field(ge=1, le=10**9)
     tied: bool = True
 
@@ -39,8 +39,8 @@ class LlamaSection(Section):
     n_layers: int = Field(ge=1, le=10_000)
     d_model: int = Field(ge=1, le=10**7)
     n_heads: int = Field(ge=1, le=10**7)
-    n_kv_heads: int | None = Field(None, ge=1, le=10**7)
-    head_dim: int | None = Field(None, ge=1, le=10**7)
+    n_kv_heads: int | None = Field(default=None, ge=1, le=10**7)
+    head_dim: int | None = Field(default=None, ge=1, le=10**7)
     d_ff: int = Field(ge=1, le=10**9)
     seq_len: int = Field(ge=1, le=10**9)
     vocab_size: int = Field(ge=1, le=10**9)

@@ -150,17 +150,17 @@ def _network(section: NetworkSection) -> Topology:
         np.array(section.bandwidth_bytes_per_s),
         name=section.name,
         description=section.description,
-        message_bytes=section.message_bytes,
+        message_bytes=None if section.message_bytes is None else np.array(section.message_bytes),
         message_s=_message_s(section),
     )
 
 
-def _message_s(section: NetworkSection) -> list[list[list[float]]] | None:
-    """Rows of NaN where a pair has none."""
+def _message_s(section: NetworkSection) -> FloatArray | None:
+    """Times by message size, (N, N, K), with NaN for a pair that was not measured."""
     if section.message_s is None:
         return None
     missing = [float("nan")] * len(section.message_bytes or ())
-    return [[missing if times is None else times for times in row] for row in section.message_s]
+    return np.array([[missing if times is None else times for times in row] for row in section.message_s], dtype=float)
 
 
 def _parse_nouns(kind: type[PlanFile], data: dict[str, Any], where: str) -> PlanFile:

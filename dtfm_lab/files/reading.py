@@ -69,7 +69,7 @@ class _Loader(yaml.SafeLoader):
         self._size: dict[int, int] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event = self.peek_event()
+        event = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs leave this method untyped
         is_alias = isinstance(event, yaml.AliasEvent)
         before = self._nodes
         node: yaml.Node | None = super().compose_node(parent, index)

@@ -43,11 +43,11 @@ class Speed(Section):
 
 class HardwareSection(Section):
     gpu: Name | None = None
-    peak_tflops: float | None = Field(None, gt=0)
-    memory_gib: float | None = Field(None, gt=0)
-    price_per_hour: float | None = Field(None, ge=0)
-    uplink_gbps: float | None = Field(None, gt=0, allow_inf_nan=False)
-    downlink_gbps: float | None = Field(None, gt=0, allow_inf_nan=False)
+    peak_tflops: float | None = Field(default=None, gt=0)
+    memory_gib: float | None = Field(default=None, gt=0)
+    price_per_hour: float | None = Field(default=None, ge=0)
+    uplink_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    downlink_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
 class DeviceSection(HardwareSection):
@@ -58,15 +58,15 @@ class DeviceSection(HardwareSection):
 
 class RegionSection(HardwareSection):
     name: Name
-    count: int = Field(0, ge=0, le=MOST_DEVICES)
+    count: int = Field(default=0, ge=0, le=MOST_DEVICES)
     devices: list[DeviceSection] = Field(default_factory=list)
-    latency_ms: float | None = Field(None, ge=0, allow_inf_nan=False)
-    bandwidth_gbps: float | None = Field(None, gt=0, allow_inf_nan=False)
+    latency_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    bandwidth_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
 class OneWaySection(Speed):
-    source: Name | None = Field(None, alias="from")
-    target: Name | None = Field(None, alias="to")
+    source: Name | None = Field(default=None, alias="from")
+    target: Name | None = Field(default=None, alias="to")
 
     def ends(self, pair: tuple[str, str] | None, noun: str) -> tuple[str, str]:
         """From and to, or both ends of the pair."""

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import FileError, LabError, TopologyError, UnknownName
 from dtfm_lab.domain.network import MOST_DEVICES, Device, Topology
-from dtfm_lab.files import load_topology, save_topology, topology_endings, topology_to_mapping
-from dtfm_lab.files.topology_arrays import LARGEST_BYTES
+from dtfm_lab.files import load_topology, save_topology, topology_suffixes, topology_to_mapping
+from dtfm_lab.files.topology_npz import LARGEST_BYTES
 
 WHOLE = ["yaml", "yml", "json", "npz", "graphml", "nodelink.json"]
 LINKS_ONLY = ["csv", "latency_ms.csv", "bandwidth_gbps.csv"]
@@ -116,7 +116,9 @@ def test_cards_and_one_way_regions_save_lines_where_they_can():
 def test_an_unknown_ending_is_refused_with_the_known_ones(tmp_path, path):
     (tmp_path / path).write_text("x")
     for act in (load_topology, lambda p: save_topology(load_topology("spot"), p)):
-        with pytest.raises(FileError, match=r"wanted a topology file that ends in \.csv, \.graphml, \.json, \.npz"):
+        with pytest.raises(
+            FileError, match=r"wanted a topology file that ends in \.csv, \.graphml, \.json, \.nodelink"
+        ):
             act(tmp_path / path)
     with pytest.raises(UnknownName, match="no topology named"):
         load_topology(tmp_path / f"no-{path}")
@@ -128,7 +130,7 @@ def test_a_path_that_is_none_is_refused(path):
         load_topology(path)
 
 
-@pytest.mark.parametrize("ending", topology_endings())
+@pytest.mark.parametrize("ending", topology_suffixes())
 def test_a_folder_and_nothing_are_refused_whatever_they_are_called(tmp_path, ending):
     (tmp_path / f"folder{ending}").mkdir()
     (tmp_path / f"empty{ending}").write_bytes(b"")

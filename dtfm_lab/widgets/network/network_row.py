@@ -12,7 +12,7 @@ import ipywidgets as w
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.files import load_topology, save_topology, topology_endings, topology_names
+from dtfm_lab.files import load_topology, save_topology, topology_names, topology_suffixes
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.document_conversion import document_of
 from dtfm_lab.widgets.network.drawing import Document
@@ -54,7 +54,7 @@ class NetworkFilesRow:
         self.open = _button("Open", "folder-open", "Read this file, on the kernel's machine")
         self.save = _button("Save", "save", "Write this file, on the kernel's machine")
         self.upload = w.FileUpload(
-            accept=",".join(topology_endings()),
+            accept=",".join(topology_suffixes()),
             multiple=True,
             description="Upload",
             tooltip="Open a file of this computer; or drop one on the canvas",

@@ -1,11 +1,10 @@
-"""Topologies as NumPy archives (.npz): everything but looks, dense and quick, never pickled.
+"""Topologies as NumPy archives (.npz): everything, dense and quick, never pickled.
 
-Arrays: ``latency_ms`` and ``bandwidth_gbps``, (N, N), from row to column; if they are there also
-``names``, and of the devices' fields ``region``, ``gpu``, ``peak_flop_per_s``, ``memory_bytes``,
-``price_per_hour``, (N,), and ``position``, (N, 2) with NaN for none; single texts ``name`` and
-``description``; and of a network that was measured ``message_bytes``, (K,), and ``message_ms``, (N, N, K), NaN
-where a pair was not. Sizes are checked in the archive's directory and in each array's header before
-anything of that size is made.
+An archive must hold ``latency_ms`` and ``bandwidth_gbps``, (N, N), from row to column. It may hold ``names`` and
+the devices' fields ``region``, ``gpu``, ``peak_flop_per_s``, ``memory_bytes`` and ``price_per_hour``, (N,), and
+``position``, (N, 2) with NaN for none; single texts ``name`` and ``description``; and, of a measured network,
+``message_bytes``, (K,), and ``message_ms``, (N, N, K), NaN where a pair was not measured. Sizes are checked in the
+archive's directory and in each array's header before anything of that size is allocated.
 """
 
 from __future__ import annotations
@@ -35,11 +34,12 @@ LARGEST_BYTES = {
     **dict.fromkeys(SINGLE, 2**20),
     **dict.fromkeys(MEASURED, 8 * MOST_TIMES + 4096),
 }
-"""of each array, unpacked, its header included"""
+"""Most bytes of each array, unpacked, its header included."""
+suffixes = (".npz",)
 
 
-def read_arrays(path: Path) -> Topology:
-    """A topology from an archive as above."""
+def read(path: Path) -> Topology:
+    """The topology of an archive; raises FileError or TopologyError."""
     arrays = _unpack(path)
     with located(path.name):
         for what in MATRICES:
@@ -68,8 +68,8 @@ def read_arrays(path: Path) -> Topology:
             )
 
 
-def write_arrays(topology: Topology, path: Path) -> Path:
-    """A compressed archive as above."""
+def write(topology: Topology, path: Path) -> Path:
+    """Write everything into a compressed archive."""
     columns: dict[str, Any] = {
         what: np.array([getattr(d, what) for d in topology.devices])
         for what in ("region", "gpu", "peak_flop_per_s", "memory_bytes", "price_per_hour")
@@ -113,7 +113,7 @@ def _unpack(path: Path) -> dict[str, Any]:
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """The archive's directory, every entry known, there once and of a size that may be unpacked."""
+    """The archive's directory; raises LabError for an entry that is unknown, given twice or too large to unpack."""
     members: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
         what = info.filename.removesuffix(".npy")
@@ -130,7 +130,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _array(what: str, data: bytes) -> Any:
-    """The array of one member, once its header agrees with its size and its kind is wanted."""
+    """The array of one entry; raises FileError where its header contradicts its size or its dtype is of no use."""
     stream = io.BytesIO(data)
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0)):

@@ -3,7 +3,7 @@
 A list of links has a first row with ``source``, ``target``, ``latency_ms`` and ``bandwidth_gbps``, in
 any order among any others, as ``Topology.to_frame`` has them. Matrices are a pair of files,
 ``NAME.latency_ms.csv`` and ``NAME.bandwidth_gbps.csv``, rows sending to columns: square and bare, or
-with names in the first row and column under a corner that is no number. Diagonals are not read.
+with names in the first row and column and no number in their corner. Diagonals are not read.
 CSV holds no GPUs, regions, prices or times by message size: devices are read as V100s in no region.
 """
 
@@ -20,10 +20,11 @@ from dtfm_lab.domain.network import Topology, check_count, shortened
 from dtfm_lab.files.reading import located, read_text, title_of, write_text
 
 MATRICES = ("latency_ms", "bandwidth_gbps")
+suffixes = (".csv",)
 
 
-def read_csv(path: Path) -> Topology:
-    """A topology from a list of links, or from a matrix and its companion beside it."""
+def read(path: Path) -> Topology:
+    """The topology of a list of links, or of a matrix and its companion; raises FileError or TopologyError."""
     if _matrix_of(path) is not None:
         return _read_matrices(path)
     header, *rows = _rows(path)
@@ -32,8 +33,8 @@ def read_csv(path: Path) -> Topology:
         return Topology.from_frame(frame, name=title_of(path))
 
 
-def write_csv(topology: Topology, path: Path) -> Path:
-    """Links and names; for matrices both files are written, and the path asked for is returned."""
+def write(topology: Topology, path: Path) -> Path:
+    """Write links and names. Matrices are written as both files, and the given path is returned."""
     for name in topology.names:
         if name != name.strip():
             raise FileError(f"{path}: cannot hold the device name {name!r}; wanted no blanks around it")
@@ -84,7 +85,7 @@ def _read_matrix(path: Path) -> pd.DataFrame:
 
 
 def _rows(path: Path) -> list[tuple[int, list[str]]]:
-    """Line number and cells of each row that is not empty; every row as long as the first."""
+    """Line number and cells of each row that is not empty. Raises FileError unless all rows have equally many cells."""
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     rows = []
     try:

@@ -1,51 +1,38 @@
-"""Topologies as GraphML and as node-link JSON, for and from other graph tools; networkx reads and writes both.
+"""Topologies as GraphML, for and from other graph tools.
 
-Nodes and edges carry what ``Topology.to_networkx`` gives them: a Device's fields, and ``latency_s`` and
-``bandwidth_bytes_per_s``; times by message size, which other tools do not know, are left out. An undirected edge
-counts both ways. GraphML, which knows no pairs, has a node's position as ``x`` and ``y``; its documents are refused
-where they declare entities, of which a few lines can unfold to gigabytes.
+Nodes and edges carry what ``topology_node_link`` gives them, too. GraphML has no pairs, so a node's position is kept
+as ``x`` and ``y``. Documents that declare entities are refused, because a few lines of those can expand to gigabytes.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import warnings
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
 import networkx as nx
-from pydantic import BaseModel, Field
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import Topology, shortened
-from dtfm_lab.files.reading import located, parse, read_bytes, reason_of, title_of, write_bytes, write_text
+from dtfm_lab.files.reading import located, read_bytes, reason_of, title_of, write_bytes
 
 DEEPEST = 50
-"""elements within elements; a group in a group in a graph is five"""
+"""Most levels of nested elements; a group in a group in a graph has five."""
 
 
-class NodeLinkFile(BaseModel):
-    """The outline that networkx takes for granted."""
-
-    nodes: list[dict[str, Any]]
-    edges: list[dict[str, Any]] = Field(default_factory=list)
-    links: list[dict[str, Any]] = Field(default_factory=list)
-    """what older tools call edges"""
-    directed: bool = False
-    multigraph: bool = False
-    graph: dict[str, Any] = Field(default_factory=dict)
+suffixes = (".graphml",)
 
 
-def read_graphml(path: Path) -> Topology:
-    """A topology from GraphML; raises FileError or TopologyError."""
+def read(path: Path) -> Topology:
+    """The topology of a GraphML document; raises FileError or TopologyError."""
     data = read_bytes(path)
     with located(path.name):
         _Outline().check(data)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of ports and untyped keys, which no topology needs
+                warnings.simplefilter("ignore")  # of ports and untyped keys, which topologies do not use
                 graph = nx.read_graphml(io.BytesIO(data))
         except Exception as error:  # networkx raises whatever a wrong attribute happens to cause
             raise FileError(f"broken GraphML: {reason_of(error)}") from None
@@ -58,8 +45,8 @@ def read_graphml(path: Path) -> Topology:
         return Topology.from_networkx(graph, name=str(graph.graph.get("name") or title_of(path)))
 
 
-def write_graphml(topology: Topology, path: Path) -> Path:
-    """Everything; raises FileError for a character that XML cannot hold."""
+def write(topology: Topology, path: Path) -> Path:
+    """Write everything but times by message size; raises FileError for a character that XML cannot hold."""
     graph = topology.to_networkx()
     for _, attributes in graph.nodes(data=True):
         if (position := attributes.pop("position")) is not None:
@@ -72,40 +59,8 @@ def write_graphml(topology: Topology, path: Path) -> Path:
     return write_bytes(path, data)
 
 
-def topology_from_node_link(data: dict[str, Any], *, where: str = "graph", name: str = "graph") -> Topology:
-    """A topology from what a node-link JSON file holds, as ``networkx.node_link_data`` and d3 have it."""
-    file = parse(NodeLinkFile, data, where)
-    with located(where):
-        edges = "links" if "links" in data else "edges"
-        _check_ids(file.nodes, getattr(file, edges), edges)
-        try:
-            graph = nx.node_link_graph({"multigraph": False, edges: [], **data}, edges=edges)
-        except Exception as error:  # networkx raises whatever a wrong value happens to cause
-            raise FileError(f"broken node-link graph: {reason_of(error)}") from None
-        return Topology.from_networkx(graph, name=str(graph.graph.get("name") or name))
-
-
-def write_node_link(topology: Topology, path: Path) -> Path:
-    """Everything, as ``networkx.node_link_data`` has it."""
-    return write_text(path, json.dumps(nx.node_link_data(topology.to_networkx(), edges="edges"), indent=1) + "\n")
-
-
-def _check_ids(nodes: list[dict[str, Any]], edges: list[dict[str, Any]], noun: str) -> None:
-    """Every node has an id of its own, and edges name no other: networkx would make up both."""
-    ids = set()
-    for i, node in enumerate(nodes):
-        if "id" not in node or (name := str(node["id"])) in ids:
-            raise FileError(f"nodes[{i}] has {'an id that stands twice' if 'id' in node else 'no id'}; wanted its own")
-        ids.add(name)
-    for i, edge in enumerate(edges):
-        for end in ("source", "target"):
-            if end not in edge or str(edge[end]) not in ids:
-                found = f"is {shortened(edge[end])}" if end in edge else "is missing"
-                raise FileError(f"{noun}[{i}].{end} {found}; wanted the id of a node")
-
-
 class _Outline:
-    """What a first pass over a GraphML document sees, before anything is unfolded or built."""
+    """Checks a GraphML document in a first pass, before entities are expanded and a graph is built."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -154,7 +109,7 @@ class _Outline:
 
 
 def _coordinate(value: Any) -> Any:
-    """A number, where it is one or is written as one; drawing tools write text."""
+    """A number where the value is one, or is text that writes one, as drawing tools do; else the value itself."""
     try:
         return float(value)
     except (TypeError, ValueError):
