@@ -1,11 +1,12 @@
-# make lab: set up and open the lab.   make app: the lab alone, as a page.   make test: set up and pass the tests.
+# make lab: set up and open the lab.   make app: the lab alone, as a page.
+# make test: set up and pass all tests.   make check: lint, types and the laws, for every few minutes of work.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
 
-.PHONY: lab app test lint bench bench-ui js js-check clean
+.PHONY: lab app test check laws lint bench bench-ui js js-check clean
 
 lab: $(VENV)/.lab
 	$(BIN)/dtfm-lab lab -- $(ARGS)
@@ -13,8 +14,20 @@ lab: $(VENV)/.lab
 app: $(VENV)/.lab
 	$(BIN)/dtfm-lab app $(ARGS)
 
+# What the laws and refusals of these folders say needs no browser and no worker. They run on two processes; the tests that
+# start workers, a browser or a notebook run one after the other.
+LAWS := tests/domain tests/planning tests/simulation tests/compare tests/files tests/test_documentation.py
+PYTEST := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
+
 test: $(VENV)/.dev lint
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest --nbmake tests notebooks $(ARGS)
+	$(PYTEST) -n 2 $(LAWS) tests/figures tests/cli tests/widgets $(ARGS)
+	$(PYTEST) --nbmake tests/runtime tests/browser tests/test_*.py notebooks --deselect tests/test_documentation.py $(ARGS)
+
+check: $(VENV)/.dev
+	$(MAKE) --jobs=2 --output-sync=target lint laws
+
+laws: $(VENV)/.dev
+	$(PYTEST) -n 2 $(LAWS) $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,7 +1,8 @@
-"""What tests of several rooms share."""
+"""Fixtures that tests of several rooms share."""
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,12 +11,16 @@ import pytest
 
 from dtfm_lab import cli
 
+# A shell starts background jobs with SIGINT ignored. Tests that interrupt a search or a run need the usual handling, which
+# processes that they start inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 Shell = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True, scope="session")
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What labs keep of themselves goes nowhere near the user's own."""
+    """Labs save themselves in a temporary folder, never in the user's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield

@@ -1,0 +1,71 @@
+"""The documentation speaks of what is there: links, names, commands, examples; and docstrings are sentences."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dtfm_lab as lab
+from dtfm_lab.cli import cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+MODULES = sorted((ROOT / "dtfm_lab").rglob("*.py"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    links = [link for link in re.findall(r"\]\(([^)#]+)", page.read_text()) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_every_page_is_reached_from_the_first() -> None:
+    first = (ROOT / "README.md").read_text()
+    assert [page.name for page in PAGES[1:] if page.name not in first] == []
+    assert len(first.splitlines()) < 100, "the README is one page"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_function_that_is_named_is_there(page: Path) -> None:
+    named = set(re.findall(r"(?<![/\w])lab\.(\w+)", page.read_text()))
+    assert sorted(name for name in named if not hasattr(lab, name)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_that_is_named_is_there(page: Path) -> None:
+    named = set(re.findall(r"dtfm-lab ([a-z]+)", page.read_text()))
+    assert sorted(named - set(cli.commands)) == []
+
+
+def test_the_example_of_a_network_is_read(tmp_path: Path) -> None:
+    [example] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "networks-and-jobs.md").read_text(), re.DOTALL)
+    path = tmp_path / "two-sites.yaml"
+    path.write_text(example)
+    assert lab.load_topology(path).names[-2:] == ("fjord", "fjell")
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT / "dtfm_lab")))
+def test_docstrings_are_sentences(module: Path) -> None:
+    """They begin with a capital, a figure or a name, and end with a full stop; fields' and constants' too."""
+    unfinished = [text for text in docstrings(ast.parse(module.read_text())) if not is_sentence(text)]
+    assert unfinished == []
+
+
+def is_sentence(text: str) -> bool:
+    first = text.strip().split("\n\n")[0]
+    return bool(first) and not first[0].islower() and first[-1] in ".:?!`\")"
+
+
+def docstrings(tree: ast.Module) -> Iterator[str]:
+    """Docstrings of modules, classes and functions, and the strings below fields and constants."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for before, statement in zip([None, *body], body, strict=False) if isinstance(body, list) else ():
+            is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+            of_node = before is None and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            if is_text and (of_node or isinstance(before, ast.Assign | ast.AnnAssign)):
+                yield str(statement.value.value)
