@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -21,8 +23,8 @@
 # %%
 import dtfm_lab as lab
 
-bench = lab.Lab("lecture-hall")
-bench
+the_lab = lab.Lab("lecture-hall")
+the_lab
 
 # %% [markdown]
 # ## The same in code

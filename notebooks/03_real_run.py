@@ -45,9 +45,9 @@ run = lab.start(plan, "1f1b", iterations=16, evaluate_every=4, sample_bytes=120)
 run
 
 # %% [markdown]
-# The workers tell what they do as it happens. First each rehearses its computations, so that there is a profile
-# *before* the first iteration; then come the spans of every action, the loss of every iteration, and now and then a
-# look at the last tenth of the text, which nobody trains on.
+# The workers report what they do as it happens. First each is *calibrated*: it times its computations, so that there is
+# a profile *before* the first iteration; then come the spans of every action, the loss of every iteration, and now and
+# then a look at the last tenth of the text, which is never trained on.
 
 # %%
 async for event in run.events():

@@ -11,8 +11,8 @@ import pytest
 
 from dtfm_lab import cli
 
-# A shell starts background jobs with SIGINT ignored. Tests that interrupt a search or a run need the usual handling, which
-# processes that they start inherit.
+# A shell starts background jobs with SIGINT ignored. Tests that interrupt a search or a run need the usual handling,
+# which processes that they start inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Shell = Callable[..., tuple[int, str, str]]

@@ -14,6 +14,7 @@ from dtfm_lab.cli import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 MODULES = sorted((ROOT / "dtfm_lab").rglob("*.py"))
 
 
@@ -57,7 +58,7 @@ def test_docstrings_are_sentences(module: Path) -> None:
 
 def is_sentence(text: str) -> bool:
     first = text.strip().split("\n\n")[0]
-    return bool(first) and not first[0].islower() and first[-1] in ".:?!`\")"
+    return bool(first) and not first[0].islower() and first[-1] in '.:?!`")'
 
 
 def docstrings(tree: ast.Module) -> Iterator[str]:
@@ -66,6 +67,6 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
         body = getattr(node, "body", None)
         for before, statement in zip([None, *body], body, strict=False) if isinstance(body, list) else ():
             is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-            of_node = before is None and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-            if is_text and (of_node or isinstance(before, ast.Assign | ast.AnnAssign)):
+            holder = node if before is None else before
+            if is_text and isinstance(holder, DOCUMENTED if before is None else ast.Assign | ast.AnnAssign):
                 yield str(statement.value.value)

@@ -33,12 +33,12 @@ SAVED_FIGURE_KB = {
 
 EVERY_VIEW = [
     "import dtfm_lab as lab\nfrom dtfm_lab.widgets.views.view import View",
-    "bench = lab.Lab('worldwide')\nbench",
-    "bench.bench.plan = lab.plan(bench.topology, bench.job, planner='random', seconds=0.2, seed=0)",
+    "the_lab = lab.Lab('worldwide')\nthe_lab",
+    "the_lab.lab_state.plan = lab.plan(the_lab.topology, the_lab.job, planner='random', seconds=0.2, seed=0)",
     "def views(widget):\n"
     "    inside = [view for child in getattr(widget, 'children', ()) for view in views(child)]\n"
     "    return [widget] if isinstance(widget, View) else inside",
-    "for view in views(bench):\n    display(view)\nlen(views(bench))",
+    "for view in views(the_lab):\n    display(view)\nlen(views(the_lab))",
 ]
 
 

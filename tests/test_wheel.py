@@ -25,11 +25,11 @@ def views(widget):
     return [widget] if isinstance(widget, View) else inside
 
 here = Path(lab.__file__).parent
-bench = lab.Lab("lecture-hall")
-assert len(views(bench)) > 3
-for view in views(bench):
+the_lab = lab.Lab("lecture-hall")
+assert len(views(the_lab)) > 3
+for view in views(the_lab):
     assert view.keys and view._esm
-plan = lab.plan(bench.topology, bench.job, seconds=0.2, seed=0)
+plan = lab.plan(the_lab.topology, the_lab.job, seconds=0.2, seed=0)
 assert lab.simulate(plan).iteration_s > 0
 print(here)
 """
