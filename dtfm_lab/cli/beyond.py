@@ -21,8 +21,7 @@ from dtfm_lab.runtime.multihost.export import MASTER_PORT, spec_for
 from dtfm_lab.runtime.multihost.export import export as write_run_folder
 from dtfm_lab.runtime.multihost.hosts import hosts_of, load_hosts
 from dtfm_lab.runtime.multihost.instructions import torchrun_line
-from dtfm_lab.runtime.probe import Listener, join, probe_locally
-from dtfm_lab.runtime.probe.wire import host_and_port
+from dtfm_lab.runtime.probe import ProbeListener, host_and_port, join, probe_locally
 
 
 @cli.command()
@@ -100,16 +99,16 @@ def probe(
     if joined is not None:
         return _join(joined, name, token, wait_s, **as_host)
     if n_local is not None:
-        return _deliver(probe_locally(n_local, seconds=seconds, tell=_tell), output, as_json)
+        return _deliver(probe_locally(n_local, seconds=seconds, report=_tell), output, as_json)
     if n_hosts is None:
         raise click.UsageError("--listen wants --hosts, the number to wait for")
     assert listen is not None, "one of three is given, and it is none of the others"
     address, port = host_and_port(listen, default_host="127.0.0.1")
-    with Listener(address, port, token) as listener:
+    with ProbeListener(address, port, token) as listener:
         given = "" if token else f" --token {listener.token}"
         where = f"[{address}]:{listener.port}" if ":" in address else f"{address}:{listener.port}"
         _tell(f"waiting for {n_hosts} hosts; on each: dtfm-lab probe --join {where}{given} --name NAME")
-        network = listener.probe(n_hosts, wait_s=wait_s, seconds=seconds, name=name or "probed", tell=_tell)
+        network = listener.probe(n_hosts, wait_s=wait_s, seconds=seconds, name=name or "probed", report=_tell)
     _deliver(network, output, as_json)
 
 
@@ -134,7 +133,7 @@ def _join(
         advertise=reached_at,
         data_port=data_port,
         wait_s=wait_s,
-        tell=_tell,
+        report=_tell,
     )
 
 

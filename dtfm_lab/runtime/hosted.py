@@ -13,7 +13,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, wait
 from typing import NoReturn
 
@@ -24,7 +23,8 @@ from dtfm_lab.runtime.coordinator.coordinator import lead
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle
 from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
 from dtfm_lab.runtime.multihost.export import RunFolder, load_run_folder
-from dtfm_lab.runtime.multihost.rendezvous import Door, come_in, names_of
+from dtfm_lab.runtime.multihost.rendezvous import Rendezvous, join_run, list_names
+from dtfm_lab.runtime.protocol.connections import ConnectionLost, Refused
 from dtfm_lab.runtime.protocol.json_lines import CommandReader
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
@@ -56,9 +56,11 @@ def run_worker(folder: RunFolder, rank: int, local_rank: int) -> NoReturn:
 
     where = f"the coordinator at {folder.crew_address} port {folder.crew_port}"
     try:
-        connection, own = come_in(folder.crew_address, folder.crew_port, bytes.fromhex(folder.spec.secret), rank)
-    except AuthenticationError:
-        raise RunError(f"{where} belongs to another run; wanted the same run folder on every host") from None
+        connection, own = join_run(folder.crew_address, folder.crew_port, folder.spec.secret, rank)
+    except Refused as error:
+        raise RunError(f"{where} belongs to another run ({error}); wanted the same run folder on every host") from None
+    except ConnectionLost as error:
+        raise RunError(f"{where} {error}") from None
     except (OSError, EOFError) as error:
         raise RunError(f"{where}: {error or 'it hung up'}") from None
     worker.main(folder.spec, rank, connection, forked=False, host=own, local_rank=local_rank)
@@ -84,15 +86,13 @@ def connected_workers(folder: RunFolder, spec: RunSpec, commands: CommandReader)
 
     connections: dict[int, Connection] = {}
     try:
-        door = Door(folder.crew_address, folder.crew_port, bytes.fromhex(spec.secret), len(spec.workers))
-        connections.update(door.all_workers(check_input))
+        rendezvous = Rendezvous(folder.crew_address, folder.crew_port, spec.secret, len(spec.workers))
+        connections.update(rendezvous.all_workers(check_input))
     except TimeoutError as error:
         (missing,) = error.args
-        raise RunFailed(f"workers did not come: {names_of(missing, name)}; wanted run.sh on every host") from None
-    except ConnectionError as error:
-        raise RunFailed(str(error)) from None
+        raise RunFailed(f"workers did not come: {list_names(missing, name)}; wanted run.sh on every host") from None
     except OSError as error:
-        raise RunFailed(f"port {folder.crew_port} cannot be held: {error.strerror or error}") from None
+        raise RunFailed(str(error)) from None
 
     def start(rank: int) -> WorkerHandle:
         if rank not in connections:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import socket
@@ -10,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from multiprocessing import AuthenticationError
 
 import pytest
 from run_helpers import small_plan
@@ -20,9 +20,16 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.runtime.hosted import main, rank_of
 from dtfm_lab.runtime.multihost.export import export, load_run_folder, spec_for
 from dtfm_lab.runtime.multihost.hosts import Host
-from dtfm_lab.runtime.multihost.rendezvous import CrewClock, CrewConnection, Door, come_in, names_of
+from dtfm_lab.runtime.multihost.rendezvous import (
+    CoordinatorClock,
+    CoordinatorConnection,
+    Rendezvous,
+    join_run,
+    list_names,
+)
+from dtfm_lab.runtime.protocol.connections import Refused
 
-SECRET = b"of this test"
+SECRET = "of this test"
 
 
 def free_port() -> int:
@@ -58,8 +65,8 @@ class Workers:
 
     def _work(self, port: int, rank: int) -> None:
         with contextlib.suppress(EOFError, OSError):
-            connection, _ = come_in("127.0.0.1", port, SECRET, rank, wait_s=5)
-            self._orders[rank] = connection.recv()
+            connection, _ = join_run("127.0.0.1", port, SECRET, rank, wait_s=5)
+            self._orders[rank] = json.loads(connection.recv_bytes())
 
     def orders(self) -> list[dict[str, float]]:
         for thread in self._threads:
@@ -68,17 +75,17 @@ class Workers:
 
 
 def test_workers_come_in_in_any_order_and_moments_are_told_by_their_own_clock():
-    door = Door("127.0.0.1", port := free_port(), SECRET, 3)
+    rendezvous = Rendezvous("127.0.0.1", port := free_port(), SECRET, 3)
     workers = Workers(port, [2, 0, 1])
-    connections = door.all_workers(lambda: None, wait_s=10)
+    connections = rendezvous.all_workers(lambda: None, wait_s=10)
     assert sorted(connections) == [0, 1, 2]
     moment_s = time.monotonic() + 7
     for connection in connections.values():
-        connection.send({"do": "iterate", "began_monotonic_s": moment_s})
+        connection.send_bytes(json.dumps({"began_monotonic_s": moment_s}).encode())
     found = [order["began_monotonic_s"] for order in workers.orders()]
     # one machine has one clock: what remains is the error of asking, and the time that an order takes
     assert found == pytest.approx([moment_s] * 3, abs=0.2)
-    door.close()
+    rendezvous.close()
 
 
 class Echo:
@@ -90,47 +97,46 @@ class Echo:
     def send_bytes(self, question: bytes) -> None:
         self._asked += 1
 
-    def recv_bytes(self, longest: int) -> bytes:
+    def recv_bytes(self, longest: int | None = None) -> bytes:
+        if longest is None:
+            return json.dumps({"delay_s": 0.25, "began_monotonic_s": 1000.0}).encode()
         answer = repr(time.monotonic() + self._ahead_s).encode()
         if self._asked % 3:
             time.sleep(self._slow_s)
         return answer
 
-    def recv(self) -> dict[str, object]:
-        return {"delay_s": 0.25, "began_monotonic_s": 1000.0}
-
 
 def test_the_answer_that_comes_back_soonest_tells_the_time():
-    clock = CrewClock(echo := Echo(ahead_s=5000.0, slow_s=0.02))
+    clock = CoordinatorClock(echo := Echo(ahead_s=5000.0, slow_s=0.02))
     assert clock.offset_s == pytest.approx(-5000, abs=0.005)
     assert clock.round_trip_s < 0.01
-    order = CrewConnection(echo, clock).recv()
+    order = json.loads(CoordinatorConnection(echo, clock).recv_bytes())
     assert order["began_monotonic_s"] == pytest.approx(1000 - 5000 + 0.25, abs=0.005)
 
 
 def test_who_does_not_know_the_secret_gets_no_order():
-    door = Door("127.0.0.1", port := free_port(), SECRET, 1)
-    with pytest.raises(AuthenticationError):
-        come_in("127.0.0.1", port, b"guessed", 0, wait_s=5)
+    rendezvous = Rendezvous("127.0.0.1", port := free_port(), SECRET, 1)
+    with pytest.raises(Refused):
+        join_run("127.0.0.1", port, "guessed", 0, wait_s=5)
     silent = socket.create_connection(("127.0.0.1", port))
     workers = Workers(port, [0])
-    door.all_workers(lambda: None, wait_s=10)[0].send({"do": "exit"})
+    rendezvous.all_workers(lambda: None, wait_s=10)[0].send_bytes(b'{"do": "exit"}')
     assert workers.orders() == [{"do": "exit"}]
     silent.close()
-    door.close()
+    rendezvous.close()
 
 
 def test_workers_that_do_not_come_are_named_by_rank():
-    door = Door("127.0.0.1", port := free_port(), SECRET, 3)
+    rendezvous = Rendezvous("127.0.0.1", port := free_port(), SECRET, 3)
     Workers(port, [1])
     looks: list[int] = []
     with pytest.raises(TimeoutError) as late:
-        door.all_workers(lambda: looks.append(1), wait_s=1)
+        rendezvous.all_workers(lambda: looks.append(1), wait_s=1)
     assert late.value.args == ([0, 2],)
     assert looks
-    assert names_of([0, 2], ["ada", "barbara", "edsger"].__getitem__) == "ada, edsger"
-    assert names_of(range(6), str) == "0, 1, 2, 3 and 2 more"
-    door.close()
+    assert list_names([0, 2], ["ada", "barbara", "edsger"].__getitem__) == "ada, edsger"
+    assert list_names(range(6), str) == "0, 1, 2, 3 and 2 more"
+    rendezvous.close()
 
 
 def test_a_stopped_run_does_not_wait_for_workers():
@@ -139,15 +145,15 @@ def test_a_stopped_run_does_not_wait_for_workers():
     def look() -> None:
         raise Stopped
 
-    door = Door("127.0.0.1", free_port(), SECRET, 1)
+    rendezvous = Rendezvous("127.0.0.1", free_port(), SECRET, 1)
     with pytest.raises(Stopped):
-        door.all_workers(look)
-    door.close()
+        rendezvous.all_workers(look)
+    rendezvous.close()
 
 
 def test_a_worker_without_a_crew_says_so():
-    with pytest.raises(ConnectionError, match=r"nobody could be reached for 0\.3 s"):
-        come_in("127.0.0.1", free_port(), SECRET, 0, wait_s=0.3)
+    with pytest.raises(ConnectionError, match=r"could not be reached for 0\.3 s"):
+        join_run("127.0.0.1", free_port(), SECRET, 0, wait_s=0.3)
 
 
 def test_processes_that_torchrun_did_not_start_as_the_folder_says_are_refused(tmp_path):

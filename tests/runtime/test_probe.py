@@ -16,10 +16,10 @@ from slow_proxy import Line, slow_proxy
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, RunError
-from dtfm_lab.runtime.probe import Listener, join, listening, probe_locally
+from dtfm_lab.runtime.probe import ProbeListener, host_and_port, join, listening, probe_locally
 from dtfm_lab.runtime.probe.facts import known_gpu
 from dtfm_lab.runtime.probe.network import bandwidth_of, one_way_s
-from dtfm_lab.runtime.probe.wire import PROTOCOL, Channel, host_and_port, present
+from dtfm_lab.runtime.protocol.connections import PROTOCOL, Channel, respond
 
 TOKEN = "of this test"
 
@@ -30,17 +30,17 @@ def _quick_facts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def listener() -> Iterator[Listener]:
+def listener() -> Iterator[ProbeListener]:
     """Closed by the test that probes with it, or here."""
-    opened = Listener(token=TOKEN)
+    opened = ProbeListener(token=TOKEN)
     yield opened
-    opened._socket.close()
+    opened.close()
 
 
 class Host:
     """Joins from a thread of this process; ``outcome`` is what the probe was for it."""
 
-    def __init__(self, listener: Listener, name: str, token: str = TOKEN, **options: Any) -> None:
+    def __init__(self, listener: ProbeListener, name: str, token: str = TOKEN, **options: Any) -> None:
         self.outcome: str | None = None
         self._thread = threading.Thread(target=self._join, args=(listener.port, name, token, options), daemon=True)
         self._thread.start()
@@ -62,7 +62,7 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def stranger(listener: Listener, say: bytes = b"") -> socket.socket:
+def stranger(listener: ProbeListener, say: bytes = b"") -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", listener.port), timeout=5)
     connection.sendall(say)
     return connection
@@ -76,7 +76,7 @@ def test_delay_and_rate_of_a_known_network_are_found_in_both_directions(listener
             Host(listener, "ada", region="Oslo"),
             Host(listener, "barbara", advertise=("127.0.0.1", reached_at), data_port=data_port),
         ]
-        network = listener.probe(2, seconds=2.5, name="two", tell=lines.append)
+        network = listener.probe(2, seconds=2.5, name="two", report=lines.append)
     assert [host.end() for host in hosts] == ["done", "done"]
     assert (network.name, network.names) == ("two", ("ada", "barbara"))
     assert network.devices[0].region == "Oslo"
@@ -111,14 +111,14 @@ def test_processes_on_this_machine_make_a_network_that_can_be_saved_planned_and_
 def test_strangers_are_turned_away_and_do_not_keep_hosts_from_coming(listener):
     lines: list[str] = []
     callers = [stranger(listener, b"GET / HTTP/1.1\r\n\r\n"), stranger(listener, json.dumps([1]).encode() + b"\n")]
-    callers.append(stranger(listener, json.dumps({"probe": PROTOCOL, "proof": "none"}).encode() + b"\n"))
+    callers.append(stranger(listener, json.dumps({"protocol": PROTOCOL, "proof": "none"}).encode() + b"\n"))
     callers.append(stranger(listener))
     callers[-1].close()
     with listener:
         thief = Host(listener, "eve", token="guessed")
         assert "its token is another; wanted the one that the listener printed" in collected(listener, lines, thief.end)
         hosts = [Host(listener, name) for name in ("ada", "barbara")]
-        network = listener.probe(2, seconds=0.2, tell=lines.append)
+        network = listener.probe(2, seconds=0.2, report=lines.append)
     assert network.names == ("ada", "barbara")
     assert [host.end() for host in hosts] == ["done", "done"]
     assert sum("turned 127.0.0.1 away" in line for line in lines) == 5
@@ -126,10 +126,10 @@ def test_strangers_are_turned_away_and_do_not_keep_hosts_from_coming(listener):
         caller.close()
 
 
-def collected(listener: Listener, lines: list[str], then: Callable[[], str | None]) -> str:
+def collected(listener: ProbeListener, lines: list[str], then: Callable[[], str | None]) -> str:
     """Let the listener meet who is waiting, and nobody stays."""
     with pytest.raises(RunError, match=r"0 of 2 hosts came within 1 s: nobody"):
-        listener.probe(2, wait_s=1, tell=lines.append)
+        listener.probe(2, wait_s=1, report=lines.append)
     return str(then())
 
 
@@ -141,7 +141,7 @@ def test_a_listener_that_does_not_know_the_token_gets_no_measurements():
         def pretend() -> None:
             connection, _ = server.accept()
             channel = Channel(connection)
-            channel.send(probe=PROTOCOL, nonce="n")
+            channel.send(protocol=PROTOCOL, nonce="n")
             channel.receive(5)
             channel.send(proof="made up")
             outcome.append("proof sent")
@@ -153,13 +153,13 @@ def test_a_listener_that_does_not_know_the_token_gets_no_measurements():
 
 def test_another_version_is_refused_on_both_sides(listener, monkeypatch):
     lines: list[str] = []
-    caller = stranger(listener, json.dumps({"probe": 99, "nonce": "n", "proof": "p"}).encode() + b"\n")
+    caller = stranger(listener, json.dumps({"protocol": 99, "nonce": "n", "proof": "p"}).encode() + b"\n")
     collected(listener, lines, lambda: None)
     assert lines == [
-        f"turned 127.0.0.1 away: speaks version 99 of the probe; wanted {PROTOCOL}, the same dtfm_lab everywhere"
+        f"turned 127.0.0.1 away: speaks version 99 of the protocol; wanted {PROTOCOL}, the same dtfm_lab everywhere"
     ]
-    with pytest.raises(Exception, match=f"speaks version 99 of the probe; the listener speaks {PROTOCOL}"):
-        present(Channel(caller), TOKEN)
+    with pytest.raises(Exception, match=f"speaks version 99 of the protocol; the listener speaks {PROTOCOL}"):
+        respond(Channel(caller), TOKEN)
 
 
 def test_a_name_that_is_there_already_is_refused(listener):
@@ -174,14 +174,14 @@ def test_a_name_that_is_there_already_is_refused(listener):
 
 
 @contextlib.contextmanager
-def two_and(listener: Listener, what: Callable[[Channel], None]) -> Iterator[Host]:
+def two_and(listener: ProbeListener, what: Callable[[Channel], None]) -> Iterator[Host]:
     """``ada`` is an ordinary host; ``barbara`` joins and then does ``what``."""
     ada = Host(listener, "ada")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         channel = Channel(stranger(listener))
 
         def barbara() -> None:
-            present(channel, TOKEN)
+            respond(channel, TOKEN)
             channel.send(name="barbara", port=silent.getsockname()[1])
             what(channel)
 
@@ -225,14 +225,17 @@ def test_what_says_nothing_of_itself_makes_no_device(listener):
 
 
 def test_a_port_that_is_taken_and_an_address_of_another_machine_are_refused():
-    with Listener() as holding, pytest.raises(LabError, match=f"port {holding.port} on 127.0.0.1 is taken; wanted a"):
-        Listener("127.0.0.1", holding.port)
+    with (
+        ProbeListener() as holding,
+        pytest.raises(LabError, match=f"port {holding.port} on 127.0.0.1 is taken; wanted a"),
+    ):
+        ProbeListener("127.0.0.1", holding.port)
     with pytest.raises(LabError, match=r"192\.0\.2\.1 is no address of this machine"):
-        Listener("192.0.2.1")
+        ProbeListener("192.0.2.1")
 
 
 def test_a_host_that_finds_no_listener_says_where_it_looked():
-    with pytest.raises(RunError, match=f"nobody could be reached at 127.0.0.1 port {(port := free_port())} for 0.5 s"):
+    with pytest.raises(RunError, match=f"127.0.0.1 port {(port := free_port())} could not be reached for 0.5 s"):
         join("127.0.0.1", port, token=TOKEN, name="ada", wait_s=0.5)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import socket
 from collections.abc import Callable
 
 import pytest
@@ -18,7 +17,6 @@ from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.coordinator.recovery import find_recovery
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
-from dtfm_lab.runtime.worker.peer_listener import HELLO, Doorstep, call
 from dtfm_lab.runtime.worker.training_state import TrainingState
 from dtfm_lab.simulation import build
 
@@ -191,17 +189,3 @@ def test_what_an_iteration_changed_is_taken_back_and_handed_over_to_the_bit(seed
     other.take(before, 1)
     assert torch.equal(other.to_bytes(), before)
     assert other.steps == 1
-
-
-def test_a_stranger_is_turned_away_at_the_doorstep() -> None:
-    door = Doorstep("127.0.0.1", b"s" * 32)
-    assert door.address[0] == "127.0.0.1"
-    with call(door.address, b"x" * 32, 1, 0) as stranger:
-        stranger.settimeout(5)
-        assert stranger.recv(1) == b""
-    with socket.create_connection(door.address) as mute:
-        mute.sendall(b"s" * (HELLO.size - 1))
-    with call(door.address, b"s" * 32, 1, 0):
-        assert door.awaited(1, 0) is not None
-    door.give_up_before(3)
-    assert door.awaited(2, 0) is None

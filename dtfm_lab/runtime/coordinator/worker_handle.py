@@ -33,7 +33,7 @@ class WorkerHandle:
 
     def order(self, do: str, **values: Any) -> None:
         """Send an order. Raises OSError where the worker is gone."""
-        self.connection.send({"do": do, **values})
+        self.connection.send_bytes(json.dumps({"do": do, **values}).encode())
 
     def receive(self) -> list[dict[str, Any]]:
         """Return all messages that have arrived, including the last ones of a worker that has ended."""

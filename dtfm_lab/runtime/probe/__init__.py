@@ -1,10 +1,11 @@
-"""Latency and bandwidth between one's own hosts, measured over plain TCP: a Topology with times by message size.
+"""Latency and bandwidth between the user's own hosts, measured over plain TCP: a Topology with times by message size.
 
-One process listens, every host joins it; the listener lets one pair after the other be timed and asks each host
-what it is. Whoever does not know the listener's token is turned away; what goes over the wire is not encrypted.
+One process listens and every host joins it. The listener has one pair of hosts timed after the other, and asks each
+host for its hardware. All connections are authenticated by the listener's token; none is encrypted.
 """
 
 from dtfm_lab.runtime.probe.joining import join
-from dtfm_lab.runtime.probe.listening import Listener, probe_locally
+from dtfm_lab.runtime.probe.listening import ProbeListener, probe_locally
+from dtfm_lab.runtime.probe.options import host_and_port
 
-__all__ = ["Listener", "join", "probe_locally"]
+__all__ = ["ProbeListener", "host_and_port", "join", "probe_locally"]

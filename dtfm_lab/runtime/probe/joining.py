@@ -1,29 +1,18 @@
-"""A host of a probe: tells what it is, times others when told to, and answers those who time it."""
+"""A host of a probe: reports its hardware, times messages to other hosts on request, and answers theirs."""
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from dtfm_lab.domain.errors import RunError
 from dtfm_lab.runtime.probe.facts import facts_of_this_host
-from dtfm_lab.runtime.probe.timing import answer_forever, time_both_ways
-from dtfm_lab.runtime.probe.wire import (
-    HANDSHAKE_S,
-    Channel,
-    Lost,
-    Refused,
-    call,
-    call_until,
-    check_options,
-    present,
-    serve_at,
-)
+from dtfm_lab.runtime.probe.options import check_ranges
+from dtfm_lab.runtime.probe.timing import answer_requests, time_both_ways
+from dtfm_lab.runtime.protocol.connections import Channel, ConnectionLost, Listener, Refused, connect, reason, respond
 
-PATIENCE_S = 600.0
-"""without a word from the listener; before every pair it speaks to all"""
+ORDER_TIMEOUT_S = 600.0
+"""Most seconds between two orders of the listener, which sends one to every host before each pair."""
 
 
 def join(
@@ -36,73 +25,78 @@ def join(
     advertise: tuple[str, int] | None = None,
     data_port: int = 0,
     wait_s: float = 60.0,
-    tell: Callable[[str], None] = lambda line: None,
+    report: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Take part in the probe of the listener there, until it is over.
+    """Take part in the probe of the listener at ``host`` and ``port`` until it ends.
 
     Parameters
     ----------
     advertise
-        Where others reach this host's ``data_port``, if that is elsewhere than where it listens: behind a router
-        or a tunnel.
+        The address at which other hosts reach this host's ``data_port``, if it differs from the one that is listened
+        on: behind a router or a tunnel.
     wait_s
-        For the listener to start.
+        Seconds within which the listener must have started.
+    report
+        Called with a line of text about every step.
 
     Raises
     ------
     RunError
-        Nobody listens, the listener wants no such host, or the probe ended early.
+        Nothing listens there, the listener refuses this host, or the probe ended early.
     LabError
-        A port that is taken.
+        The data port is taken.
     """
-    check_options(wait=(wait_s, 0, 86400))
-    channel = Channel(call_until(host, port, wait_s))
-    server: socket.socket | None = None
+    check_ranges(wait=(wait_s, 0, 86400))
+    listener = f"the listener at {host} port {port}"
+    channel: Channel | None = None
+    data: Listener | None = None
     try:
-        present(channel, token)
-        server = serve_at(channel.socket.getsockname()[0], data_port)
-        threading.Thread(target=answer_forever, args=(server, token), daemon=True).start()
-        own_port = server.getsockname()[1]
-        address, reached_at = advertise or (None, own_port)
+        channel = connect(host, port, retry_s=wait_s)
+        respond(channel, token)
+        data = Listener(channel.own_address, data_port, token, answer_requests)
+        address, reached_at = advertise or (None, data.address[1])
         channel.send(name=name, region=region, address=address, port=reached_at)
-        tell(f"joined as {name}")
-        while _obey(channel, token, tell):
+        report(f"joined as {name}")
+        while _follow_order(channel, token, report):
             pass
     except Refused as error:
-        raise RunError(f"the listener at {host} port {port} does not take {name}: {error}") from None
-    except Lost as error:
-        raise RunError(f"the listener at {host} port {port} {error}") from None
+        raise RunError(f"{listener} does not take {name}: {error}") from None
+    except ConnectionLost as error:
+        raise RunError(f"{listener} {error}") from None
     finally:
-        channel.close()
-        if server is not None:
-            server.close()
+        if channel is not None:
+            channel.close()
+        if data is not None:
+            data.close()
 
 
-def _obey(channel: Channel, token: str, tell: Callable[[str], None]) -> bool:
-    """Do the next thing that the listener asks for; False once there is nothing more."""
-    order = channel.receive(PATIENCE_S)
+def _follow_order(channel: Channel, token: str, report: Callable[[str], None]) -> bool:
+    """Receive one order and carry it out; False if it was the last."""
+    order = channel.receive(ORDER_TIMEOUT_S)
     match order:
         case {"order": "wait"}:
             pass
         case {"order": "facts", "seconds": seconds}:
             channel.send(**facts_of_this_host(seconds))
         case {"order": "time", "name": other, "address": address, "port": port, "seconds": seconds}:
-            tell(f"timing messages to {other}")
+            report(f"timing messages to {other}")
             channel.send(**_timed(address, port, token, seconds))
         case {"order": "leave"}:
             return False
         case _:
-            raise Lost("asks for something that this version does not know")
+            raise ConnectionLost("asks for something that this version does not know")
     return True
 
 
 def _timed(address: str, port: int, token: str, seconds: float) -> dict[str, Any]:
     try:
-        connection = call(address, port, HANDSHAKE_S)
-    except Lost as error:
+        channel = connect(address, port)
+    except ConnectionLost as error:
         return {"unreachable": str(error)}
-    with connection:
-        try:
-            return time_both_ways(connection, token, seconds)
-        except Lost as error:
-            return {"lost": str(error)}
+    try:
+        respond(channel, token)
+        return time_both_ways(channel, seconds)
+    except OSError as error:
+        return {"lost": reason(error)}
+    finally:
+        channel.close()

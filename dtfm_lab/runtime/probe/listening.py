@@ -1,10 +1,11 @@
-"""The listener of a probe: lets hosts in, has them time each other pair by pair, and makes the network of it."""
+"""The listener of a probe: gathers hosts, has them timed pair by pair, and makes a Topology of the times."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import multiprocessing
+import queue
 import secrets
 import sys
 import time
@@ -19,16 +20,18 @@ from dtfm_lab.domain.units import format_s, to_gbps
 from dtfm_lab.runtime.probe.facts import checked_facts, device_of, sentence_of
 from dtfm_lab.runtime.probe.joining import join
 from dtfm_lab.runtime.probe.network import bandwidth_of, one_way_s, topology_of
+from dtfm_lab.runtime.probe.options import check_ranges
 from dtfm_lab.runtime.probe.timing import SILENCE_S, checked_timing
-from dtfm_lab.runtime.probe.wire import HANDSHAKE_S, Channel, Lost, admit, check_options, is_loopback, serve_at
+from dtfm_lab.runtime.protocol.connections import HANDSHAKE_S, Channel, ConnectionLost, Listener, is_loopback
 
 MOST_HOSTS = 256
 FACTS_S = 1.0
-"""for a host to multiply matrices"""
-STOP_PATIENCE_S = 5.0
-"""for a process of our own to leave"""
+"""Seconds for which a host multiplies matrices."""
+STOP_S = 5.0
+"""Seconds after the probe within which a process of this machine must have ended."""
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
+"""Called with a line of text about every step."""
 
 
 @dataclass(frozen=True)
@@ -36,18 +39,20 @@ class _Host:
     name: str
     region: str
     address: str
-    """where others reach it"""
+    """The address at which other hosts reach it."""
     port: int
     channel: Channel
 
 
-class Listener:
-    """Holds a port until it is closed. Raises LabError where there is none to hold."""
+class ProbeListener:
+    """Listens on a port until it is closed. Raises LabError if it cannot."""
 
     def __init__(self, address: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
         self.token = token or secrets.token_urlsafe(12)
-        self._socket = serve_at(address, port)
-        self.address, self.port = address, int(self._socket.getsockname()[1])
+        self._arrivals: queue.SimpleQueue[tuple[Channel, dict[str, Any]] | str] = queue.SimpleQueue()
+        """Authenticated hosts with their first message, and a line of text for each rejected connection."""
+        self._listener = Listener(address, port, self.token, self._arrive, self._reject)
+        self.address, self.port = address, self._listener.address[1]
         self._hosts: list[_Host] = []
 
     def __enter__(self) -> Self:
@@ -56,12 +61,20 @@ class Listener:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._socket.close()
+        self.close()
         for host in self._hosts:
-            with contextlib.suppress(Lost):
-                said = " ".join(str(error).split()) if isinstance(error, LabError) else "the listener was stopped"
-                host.channel.send(**({"order": "leave"} if error is None else {"refused": said}))
+            with contextlib.suppress(ConnectionLost):
+                why = " ".join(str(error).split()) if isinstance(error, LabError) else "the listener was stopped"
+                host.channel.send(**({"order": "leave"} if error is None else {"refused": why}))
             host.channel.close()
+
+    def close(self) -> None:
+        """Free the port, and refuse the hosts that were not part of the probe."""
+        self._listener.close()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                if not isinstance(arrival := self._arrivals.get_nowait(), str):
+                    arrival[0].close()
 
     def probe(
         self,
@@ -70,29 +83,27 @@ class Listener:
         wait_s: float = 60.0,
         seconds: float = 6.0,
         name: str = "probed",
-        tell: Tell = lambda line: None,
+        report: Report = lambda line: None,
     ) -> Topology:
-        """Wait for so many hosts, time all pairs, and return their network, devices ordered by name.
+        """Wait for ``n_hosts``, time all pairs, and return their network with the devices ordered by name.
 
         Parameters
         ----------
         wait_s
-            For all hosts to have come.
+            Seconds within which all hosts must have joined.
         seconds
-            About as many for each pair, both directions.
-        tell
-            Called with a line about every step.
+            Approximate seconds for each pair, both directions together.
 
         Raises
         ------
         RunError
-            Too few came, one vanished, or two of them do not reach each other.
+            Too few hosts joined, one was lost, or two of them do not reach each other.
         LabError
-            Numbers out of range.
+            A number is out of range.
         """
-        check_options(hosts=(n_hosts, 2, MOST_HOSTS), seconds=(seconds, 0.1, 3600), wait=(wait_s, 0, 86400))
+        check_ranges(hosts=(n_hosts, 2, MOST_HOSTS), seconds=(seconds, 0.1, 3600), wait=(wait_s, 0, 86400))
         check_text("topology", name)
-        self._gather(n_hosts, wait_s, tell)
+        self._gather(n_hosts, wait_s, report)
         facts = []
         for host in self._hosts:
             answer = self._ask(host, FACTS_S + 30, order="facts", seconds=FACTS_S)
@@ -100,38 +111,43 @@ class Listener:
                 facts.append(checked_facts(answer))
             except (KeyError, TypeError, ValueError):
                 raise RunError(f"host {host.name} says of itself {shortened(answer)}; wanted its facts") from None
-            tell(sentence_of(host.name, facts[-1]))
+            report(sentence_of(host.name, facts[-1]))
         pairs = list(itertools.combinations(range(n_hosts), 2))
         timed = {}
         for number, pair in enumerate(pairs, start=1):
-            for host in self._hosts:  # nobody waits for a listener that is gone, nor it for a host
+            for host in self._hosts:  # so that both ends notice early if the other is lost
                 self._send(host, order="wait")
             between, timing = self._timed(*pair, seconds)
             timed[between] = timing
-            tell(f"pair {number} of {len(pairs)}: {self._sentence(between, timing)}")
+            report(f"pair {number} of {len(pairs)}: {self._sentence(between, timing)}")
         devices = [device_of(h.name, h.region, known) for h, known in zip(self._hosts, facts, strict=True)]
         sentences = [sentence_of(h.name, known) for h, known in zip(self._hosts, facts, strict=True)]
         return topology_of(devices, timed, name=name, facts=sentences)
 
-    def _gather(self, n_hosts: int, wait_s: float, tell: Tell) -> None:
+    def _arrive(self, channel: Channel) -> None:
+        self._arrivals.put((channel, channel.receive(HANDSHAKE_S)))
+
+    def _reject(self, peer: str, why: str) -> None:
+        self._arrivals.put(f"turned {peer} away: {why}")
+
+    def _gather(self, n_hosts: int, wait_s: float, report: Report) -> None:
         deadline_s = time.monotonic() + wait_s
         while len(self._hosts) < n_hosts:
-            self._socket.settimeout(max(deadline_s - time.monotonic(), 1e-3))
             try:
-                connection, (peer, *_) = self._socket.accept()
-            except TimeoutError:
+                arrival = self._arrivals.get(timeout=max(deadline_s - time.monotonic(), 1e-3))
+            except queue.Empty:
                 came = ", ".join(host.name for host in self._hosts) or "nobody"
                 raise RunError(f"{len(self._hosts)} of {n_hosts} hosts came within {wait_s:g} s: {came}") from None
-            channel = Channel(connection)
-            try:
-                admit(channel, self.token)
-                host = self._admitted(channel, channel.receive(HANDSHAKE_S))
-            except Lost as error:
-                tell(f"turned {peer} away: {error}")
-                channel.close()
+            if isinstance(arrival, str):
+                report(arrival)
                 continue
-            self._hosts.append(host)
-            tell(f"{host.name} came from {peer}, {len(self._hosts)} of {n_hosts}")
+            channel, hello = arrival
+            try:
+                self._hosts.append(host := self._checked_host(channel, hello))
+                report(f"{host.name} came from {channel.peer}, {len(self._hosts)} of {n_hosts}")
+            except OSError as error:
+                report(f"turned {channel.peer} away: {error}")
+                channel.close()
         self._hosts.sort(key=lambda host: host.name)
         near = [host.name for host in self._hosts if is_loopback(host.address)]
         if 0 < len(near) < n_hosts:
@@ -140,10 +156,10 @@ class Listener:
                 f"that they use"
             )
 
-    def _admitted(self, channel: Channel, said: dict[str, Any]) -> _Host:
-        """Raises Lost, the newcomer told why."""
-        name, region = str(said.get("name") or ""), str(said.get("region") or "")
-        port = said.get("port")
+    def _checked_host(self, channel: Channel, hello: dict[str, Any]) -> _Host:
+        """The host with this first message. Raises ConnectionLost if it is refused, after sending the reason."""
+        name, region = str(hello.get("name") or ""), str(hello.get("region") or "")
+        port = hello.get("port")
         problem = ""
         try:
             for what, text in (("device", name), ("region", region)):
@@ -158,11 +174,11 @@ class Listener:
             problem = f"its port is {shortened(port)}; wanted 1 to 65535"
         if problem:
             channel.send(refused=problem)
-            raise Lost(problem)
-        return _Host(name, region, str(said.get("address") or channel.peer), int(port or 0), channel)
+            raise ConnectionLost(problem)
+        return _Host(name, region, str(hello.get("address") or channel.peer), int(port or 0), channel)
 
     def _timed(self, a: int, b: int, seconds: float) -> tuple[tuple[int, int], dict[str, Any]]:
-        """Who timed whom, and what; where one cannot reach the other, the other way round."""
+        """(timing host, answering host) and the times. If one cannot reach the other, the other one times."""
         problems = []
         for i, j in ((a, b), (b, a)):
             one, other = self._hosts[i], self._hosts[j]
@@ -173,7 +189,7 @@ class Listener:
             if "unreachable" not in answer:
                 try:
                     return (i, j), checked_timing(answer)
-                except Lost as error:
+                except ConnectionLost as error:
                     raise RunError(f"host {one.name} {error}") from None
             where = f"{other.address} port {other.port}"
             problems.append(f"{one.name} does not reach {other.name} at {where}: {answer['unreachable']}")
@@ -183,13 +199,13 @@ class Listener:
         self._send(host, **order)
         try:
             return host.channel.receive(within_s)
-        except Lost as error:
+        except ConnectionLost as error:
             raise RunError(f"host {host.name} {error}, asked for its {order['order']}") from None
 
     def _send(self, host: _Host, **order: Any) -> None:
         try:
             host.channel.send(**order)
-        except Lost as error:
+        except ConnectionLost as error:
             raise RunError(f"host {host.name} vanished: {error}") from None
 
     def _sentence(self, between: tuple[int, int], timing: dict[str, Any]) -> str:
@@ -199,29 +215,29 @@ class Listener:
         return f"{a} - {b}: {latency} one way (at best {least}), {there:.3g} Gbit/s there, {back:.3g} back"
 
 
-def probe_locally(n_hosts: int, *, seconds: float = 6.0, tell: Tell = lambda line: None) -> Topology:
-    """Probe so many processes on this machine, over loopback; raises RunError, or LabError for numbers out of range."""
-    check_options(hosts=(n_hosts, 2, MOST_HOSTS))
-    listener = Listener()
+def probe_locally(n_hosts: int, *, seconds: float = 6.0, report: Report = lambda line: None) -> Topology:
+    """Probe ``n_hosts`` processes of this machine over loopback. Raises RunError, or LabError for a bad number."""
+    check_ranges(hosts=(n_hosts, 2, MOST_HOSTS))
+    listener = ProbeListener()
     context: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
     context.set_forkserver_preload(["dtfm_lab.runtime.probe.joining"])  # imported once, not in every process
     options = [{"token": listener.token, "name": f"process-{i}", "region": "here"} for i in range(n_hosts)]
     processes = [
-        context.Process(target=_joined, args=(listener.address, listener.port, one), daemon=True) for one in options
+        context.Process(target=_join_local, args=(listener.address, listener.port, one), daemon=True) for one in options
     ]
     try:
         with listener:
             for process in processes:
                 process.start()
-            return listener.probe(n_hosts, seconds=seconds, name=f"loopback-{n_hosts}", tell=tell)
+            return listener.probe(n_hosts, seconds=seconds, name=f"loopback-{n_hosts}", report=report)
     finally:
         for process in processes:
             if process.pid is not None:
-                process.join(STOP_PATIENCE_S)
+                process.join(STOP_S)
                 process.kill()
 
 
-def _joined(host: str, port: int, options: dict[str, Any]) -> None:
-    """Of a process of our own: the listener says what went wrong."""
+def _join_local(host: str, port: int, options: dict[str, Any]) -> None:
+    """The body of a process of ``probe_locally``; the listener reports what went wrong."""
     with contextlib.suppress(RunError, KeyboardInterrupt):
         join(host, port, **options)

@@ -1,104 +1,62 @@
-"""Where the other workers of a run come in: one listening socket for a worker's whole life.
+"""Connections between the workers of a run; each carries messages one way.
 
-A connection carries messages one way. Who comes says which run it belongs to, which mesh of connections it is for
-(after a loss all are made anew) and which rank it is; whoever cannot is turned away.
+A worker listens on one port for its whole life. After a worker is lost all connections are made anew: the number of
+that attempt, the epoch, and the rank of the worker that connects are the first line of every connection.
 """
 
 from __future__ import annotations
 
-import hmac
 import socket
-import struct
 import threading
-import time
 
-HELLO = struct.Struct("<32sqq")
-"""the run's secret, the mesh's number, the rank that calls"""
-CALL_S = 20.0
-"""to reach another worker of the same run, which listens before anyone is told its address"""
-HELLO_S = 5.0
-"""for who came in to say who it is"""
-MOST_AT_THE_DOOR = 64
-"""who may be about to say so; more are turned away"""
-BREATHER_S = 0.05
-"""after a connection that could not be accepted"""
+from dtfm_lab.runtime.protocol.connections import HANDSHAKE_S, Channel, Listener, connect, respond
+
+CONNECT_S = 20.0
+"""Seconds to connect to another worker, which listens before its address is published."""
 
 Address = tuple[str, int]
 
 
-class Doorstep:
-    """Accepts connections from the moment it is made; ``awaited`` hands them out."""
+class PeerListener:
+    """Accepts the connections of other workers from the moment it is made; ``wait_for`` hands them out."""
 
-    def __init__(self, host: str, secret: bytes) -> None:
-        self._secret = secret
-        self._listener = socket.create_server((host, 0), backlog=128)
-        self.address: Address = self._listener.getsockname()[:2]
-        self._came: dict[tuple[int, int], socket.socket] = {}
+    def __init__(self, host: str, secret: str) -> None:
+        self._accepted: dict[tuple[int, int], socket.socket] = {}
         self._changed = threading.Condition()
-        self._oldest = 0
-        self._at_the_door = threading.BoundedSemaphore(MOST_AT_THE_DOOR)
-        threading.Thread(target=self._accept_all, daemon=True).start()
+        self._oldest_epoch = 0
+        self.address: Address = Listener(host, 0, secret, self._keep).address
 
-    def awaited(self, mesh: int, rank: int) -> socket.socket | None:
-        """The connection from this rank, once it is there; None where that mesh has been given up."""
+    def wait_for(self, epoch: int, rank: int) -> socket.socket | None:
+        """The connection from this rank, once it is there; None if the epoch has been abandoned."""
         with self._changed:
-            self._changed.wait_for(lambda: (mesh, rank) in self._came or mesh < self._oldest)
-            return self._came.pop((mesh, rank), None)
+            self._changed.wait_for(lambda: (epoch, rank) in self._accepted or epoch < self._oldest_epoch)
+            return self._accepted.pop((epoch, rank), None)
 
-    def give_up_before(self, mesh: int) -> None:
-        """Nobody waits for connections of older meshes any more."""
+    def abandon_before(self, epoch: int) -> None:
+        """Close the connections of older epochs, and refuse further ones."""
         with self._changed:
-            self._oldest = max(self._oldest, mesh)
-            for key in [key for key in self._came if key[0] < mesh]:
-                self._came.pop(key).close()
+            self._oldest_epoch = max(self._oldest_epoch, epoch)
+            for key in [key for key in self._accepted if key[0] < epoch]:
+                self._accepted.pop(key).close()
             self._changed.notify_all()
 
-    def _accept_all(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:  # too many files open, for now
-                time.sleep(BREATHER_S)
-                continue
-            if self._at_the_door.acquire(blocking=False):
-                threading.Thread(target=self._let_in, args=(connection,), daemon=True).start()
-            else:
-                connection.close()
-
-    def _let_in(self, connection: socket.socket) -> None:
-        hello = bytearray(HELLO.size)
-        late = threading.Timer(HELLO_S, lambda: connection.shutdown(socket.SHUT_RDWR))
-        late.daemon = True
-        late.start()
-        try:
-            receive_exactly(connection, memoryview(hello))
-        except OSError:
-            connection.close()
-            return
-        finally:
-            late.cancel()
-            self._at_the_door.release()
-        secret, mesh, rank = HELLO.unpack(hello)
+    def _keep(self, channel: Channel) -> None:
+        hello = channel.receive(HANDSHAKE_S)
+        epoch, rank = int(hello["epoch"]), int(hello["rank"])
         with self._changed:
-            if not hmac.compare_digest(secret, self._secret) or mesh < self._oldest:
-                connection.close()
-                return
-            self._came[mesh, rank] = connection
+            if epoch < self._oldest_epoch:
+                raise ValueError(epoch)
+            self._accepted[epoch, rank] = channel.raw()
             self._changed.notify_all()
 
 
-def call(address: Address, secret: bytes, mesh: int, rank: int) -> socket.socket:
-    """A connection to another worker's doorstep. Raises OSError."""
-    connection = socket.create_connection(address, timeout=CALL_S)
-    connection.settimeout(None)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.sendall(HELLO.pack(secret, mesh, rank))
-    return connection
-
-
-def receive_exactly(connection: socket.socket, into: memoryview) -> None:
-    """Fill ``into``. Raises ConnectionError where the other end is gone before."""
-    while into:
-        if not (n := connection.recv_into(into)):
-            raise ConnectionResetError("the other end closed the connection")
-        into = into[n:]
+def connect_to_peer(address: Address, secret: str, epoch: int, rank: int) -> socket.socket:
+    """A connection to another worker's listener, for messages of ``rank``. Raises ConnectionLost."""
+    channel = connect(*address, within_s=CONNECT_S)
+    try:
+        respond(channel, secret)
+        channel.send(epoch=epoch, rank=rank)
+    except OSError:
+        channel.close()
+        raise
+    return channel.raw()

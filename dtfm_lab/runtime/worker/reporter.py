@@ -6,10 +6,10 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from typing import Any
 
 from dtfm_lab.domain.trace import Span
+from dtfm_lab.runtime.protocol.connections import MessageConnection
 
 REPORT_EVERY_S = 0.05
 """spans travel in batches: often enough to be watched, seldom enough not to disturb"""
@@ -19,7 +19,7 @@ HEARTBEAT_S = 0.5
 class Reporter:
     """Called from the computing thread and from sender threads."""
 
-    def __init__(self, connection: Connection, rank: int) -> None:
+    def __init__(self, connection: MessageConnection, rank: int) -> None:
         self._connection, self._rank = connection, rank
         self.works: Callable[[], bool] = lambda: False
         """whether the computing thread is at something of its own, rather than waiting for others"""

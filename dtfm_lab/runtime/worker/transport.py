@@ -23,7 +23,8 @@ import torch
 from dtfm_lab.domain.network import Passage
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.runtime.gpu.nccl import NcclPairs
-from dtfm_lab.runtime.worker.peer_listener import Address, Doorstep, call, receive_exactly
+from dtfm_lab.runtime.protocol.connections import ConnectionLost, receive_exactly
+from dtfm_lab.runtime.worker.peer_listener import Address, PeerListener, connect_to_peer
 from dtfm_lab.runtime.worker.processors import Arriving, CpuProcessor, Leaving, Processor
 
 HEADER = struct.Struct("<dddqqqqqq")
@@ -78,9 +79,9 @@ class SocketTransport:
 
     def __init__(
         self,
-        doorstep: Doorstep,
-        secret: bytes,
-        mesh: int,
+        listener: PeerListener,
+        secret: str,
+        epoch: int,
         rank: int,
         sources: Sequence[int],
         targets: Mapping[int, Address],
@@ -91,7 +92,7 @@ class SocketTransport:
 
         ``pairs`` carry contents from GPU to GPU; without them contents go by the sockets, after their headers.
         """
-        self._doorstep, self._secret, self._mesh, self._rank = doorstep, secret, mesh, rank
+        self._listener, self._secret, self._epoch, self._rank = listener, secret, epoch, rank
         self._processor = CpuProcessor() if processor is None else processor
         self._pairs = pairs
         self._changed = threading.Condition()
@@ -161,7 +162,7 @@ class SocketTransport:
         self._fail(Aborted())
         if self._pairs is not None:
             self._pairs.abort()
-        self._doorstep.give_up_before(self._mesh + 1)
+        self._listener.abandon_before(self._epoch + 1)
         for outbox in self._outbox.values():
             outbox.put(None)
 
@@ -173,6 +174,8 @@ class SocketTransport:
     def _broken(self, doing: str) -> Exception:
         if self.aborted:
             return Aborted()
+        if isinstance(self._failure, ConnectionLost):
+            return ConnectionError(f"{doing}: the other end {self._failure}")
         if isinstance(self._failure, OSError):
             return ConnectionError(f"{doing}: {self._failure}")
         return RuntimeError(f"{doing}: {type(self._failure).__name__}: {self._failure}")
@@ -204,7 +207,7 @@ class SocketTransport:
         return connection
 
     def _receive_all(self, source: int) -> None:
-        awaited = self._doorstep.awaited(self._mesh, source)
+        awaited = self._listener.wait_for(self._epoch, source)
         if awaited is None:
             return
         with awaited as connection:
@@ -227,7 +230,7 @@ class SocketTransport:
                     self._changed.notify_all()
 
     def _send_all(self, target: int, address: Address, outbox: queue.SimpleQueue[Outgoing | None]) -> None:
-        with call(address, self._secret, self._mesh, self._rank) as connection:
+        with connect_to_peer(address, self._secret, self._epoch, self._rank) as connection:
             self._joined(connection)
             while (out := outbox.get()) is not None:
                 passage, action = out.stamp(), out.action

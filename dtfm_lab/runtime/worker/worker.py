@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import json
 import os
 import queue
 import sys
 import threading
 import time
 import traceback
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,6 +19,7 @@ import torch
 
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.runtime.gpu import nccl
+from dtfm_lab.runtime.protocol.connections import MessageConnection
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.peers import sources, targets
 from dtfm_lab.runtime.protocol.profile import ComputeLog
@@ -28,7 +29,7 @@ from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.clocks import Clock, PacedClock, RealClock, VirtualClock
 from dtfm_lab.runtime.worker.device_math import DeviceMath
 from dtfm_lab.runtime.worker.execute import AT_ONCE, Executor
-from dtfm_lab.runtime.worker.peer_listener import Doorstep
+from dtfm_lab.runtime.worker.peer_listener import PeerListener
 from dtfm_lab.runtime.worker.processors import make_processor
 from dtfm_lab.runtime.worker.reporter import Reporter
 from dtfm_lab.runtime.worker.transport import Aborted, SocketTransport
@@ -44,7 +45,7 @@ class Worker:
         self,
         spec: RunSpec,
         rank: int,
-        connection: Connection,
+        connection: MessageConnection,
         report: Reporter,
         host: str,
         local_rank: int,
@@ -62,8 +63,7 @@ class Worker:
         self._lock = threading.Lock()
         self._epoch = 0
         """of the newest order to join; what was ordered before it counts no more"""
-        self._secret = bytes.fromhex(spec.secret)
-        self._doorstep = Doorstep(host, self._secret)
+        self._listener = PeerListener(host, spec.secret)
         self._processor = make_processor(spec.runs_on, local_rank, shares=spec.clock != "real")
         self._log = ComputeLog()
         job = spec.trained
@@ -75,7 +75,7 @@ class Worker:
         """Queue orders; those that cannot wait are followed at once."""
         while True:
             try:
-                order = self._connection.recv()
+                order = json.loads(self._connection.recv_bytes())
             except (EOFError, OSError):
                 os._exit(1)  # the crew is gone
             match order["do"]:
@@ -95,7 +95,7 @@ class Worker:
 
     def obey(self) -> NoReturn:
         """Follow orders, one after the other; the last is to exit, which ``listen`` hears."""
-        self._report.event("listening", address=list(self._doorstep.address), torch=torch.__version__)
+        self._report.event("listening", address=list(self._listener.address), torch=torch.__version__)
         while True:
             order = self._orders.get()
             if order["epoch"] < self._epoch:
@@ -133,7 +133,7 @@ class Worker:
             if order["epoch"] < self._epoch:
                 raise Aborted
             self._transport = SocketTransport(
-                self._doorstep, self._secret, order["epoch"], rank, sorted(out_of), addresses, self._processor, pairs
+                self._listener, spec.secret, order["epoch"], rank, sorted(out_of), addresses, self._processor, pairs
             )
         self._transport.stand()
         if self._executor is not None:
@@ -285,7 +285,7 @@ class Worker:
 def main(
     spec: RunSpec,
     rank: int,
-    connection: Connection,
+    connection: MessageConnection,
     corpus: Corpus | None = None,
     *,
     forked: bool = True,
