@@ -1,15 +1,25 @@
-"""Named choices (planners, schedules, topologies) that explain themselves when a name is missing."""
+"""Named choices (planners, schedules, topology formats) that explain themselves when a name is missing.
+
+A package of one's own adds to a registry by an entry point of the registry's group, in its pyproject.toml::
+
+    [project.entry-points."dtfm_lab.planners"]
+    greedy = "my_package:greedy"
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, TypeVar
 
 from dtfm_lab.domain.errors import UnknownName
 
 T = TypeVar("T")
 NAME_SHOWN = 80
+log = logging.getLogger(__name__)
 
 
 def unknown(noun: str, name: object, known: Iterable[str]) -> UnknownName:
@@ -22,12 +32,17 @@ def unknown(noun: str, name: object, known: Iterable[str]) -> UnknownName:
     return UnknownName(f"no {noun} named {shown!r}; {hint}known: {listed or 'none'}")
 
 
-class Registry(Generic[T]):
-    """A dictionary of plug-ins; ``[name]`` raises UnknownName with the nearest known name."""
+class Registry(Mapping[str, T]):
+    """Entries by name, in alphabetical order; ``[name]`` raises UnknownName with the nearest known name.
 
-    def __init__(self, noun: str) -> None:
-        self._noun = noun
-        self._entries: dict[str, T] = {}
+    Entry points of ``group`` are loaded when an unknown name is looked up or all names are listed, once. One that
+    cannot be loaded is logged as a warning that names its package, and left out.
+    """
+
+    def __init__(self, noun: str, group: str = "", entries: Mapping[str, T] | None = None) -> None:
+        self._noun, self._group = noun, group
+        self._entries: dict[str, T] = dict(entries or {})
+        self._plug_ins_loaded = not group
 
     def register(self, name: str) -> Callable[[T], T]:
         """Decorator: file the entry under ``name``."""
@@ -41,13 +56,42 @@ class Registry(Generic[T]):
         return add
 
     def __getitem__(self, name: str) -> T:
-        try:
-            return self._entries[name]
-        except KeyError:
-            raise unknown(self._noun, name, self._entries) from None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._entries))
+        if name not in self:
+            raise unknown(self._noun, name, self)
+        return self._entries[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return name in self._entries or name in self._all()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._all()))
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._entries[name] if name in self else default
+
+    def __repr__(self) -> str:
+        """A line for each entry: its name and the first line of its docstring."""
+        lines = {name: (inspect.getdoc(entry) or "").partition("\n")[0] for name, entry in self.items()}
+        return "\n".join(f"{name:<{max(map(len, lines))}}  {line}".rstrip() for name, line in lines.items())
+
+    def _all(self) -> dict[str, T]:
+        if not self._plug_ins_loaded:
+            self._plug_ins_loaded = True
+            for point in entry_points(group=self._group):
+                self._load(point)
+        return self._entries
+
+    def _load(self, point: EntryPoint) -> None:
+        package = point.dist.name if point.dist is not None else point.value
+        if point.name in self._entries:
+            log.warning("package %s: there is a %s named %r already", package, self._noun, point.name)
+            return
+        try:
+            entry = point.load()
+        except Exception as error:  # whatever a package of somebody else's raises
+            log.warning("package %s: %s %r cannot be loaded: %r", package, self._noun, point.name, error)
+        else:
+            self._entries.setdefault(point.name, entry)

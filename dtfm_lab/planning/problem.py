@@ -135,4 +135,4 @@ class Planner(Protocol):
     def __call__(self, problem: Problem, rng: np.random.Generator) -> Iterator[Generation]: ...
 
 
-planners: Registry[Planner] = Registry("planner")
+planners: Registry[Planner] = Registry("planner", group="dtfm_lab.planners")

@@ -19,7 +19,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
 from dtfm_lab.simulation.activation_budget import limits
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.memory_intervals import Holdings, Rows, Static, holdings, static
-from dtfm_lab.simulation.schedules import made_for, schedules
+from dtfm_lab.simulation.schedules import build, build_named, choices_of, made_for
 from dtfm_lab.simulation.structure import structure
 
 
@@ -164,7 +164,7 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
         )
     if schedule is None and trace is not None and trace.context.orders:
         schedule = _played(trace.context.schedule, trace.context.orders)
-    programs = programs_of(plan, scheduled(job, schedule))
+    programs = programs_of(plan, scheduled(job, schedule, plan))
     if trace is not None and trace.context.stages_per_device != programs.schedule.stages_per_device:
         raise TraceError(
             f"the trace ran {trace.context.stages_per_device} stages a device, schedule {programs.schedule.name} has "
@@ -189,16 +189,18 @@ def _played(name: str, orders: tuple[str, ...]) -> Schedule:
     return Schedule.from_orders(name, orders)
 
 
-def scheduled(job: Job, schedule: str | Schedule | None) -> Schedule:
+def scheduled(job: Job, schedule: str | Schedule | None, plan: Plan | None = None) -> Schedule:
     """The schedule of this name for a job, the job's own where None; what it leaves open as the least it takes.
 
-    Raises UnknownName, or ScheduleError where a schedule is for other sizes.
+    The plan is given to a schedule that cannot do without. Raises UnknownName, or ScheduleError where a schedule is
+    for other sizes or needs a plan that is not there.
     """
     chosen = job.schedule if schedule is None else schedule
-    if isinstance(chosen, str):
-        build = schedules[chosen]
-        return build(job.n_stages, job.n_microbatches, stages_per_device=job.stages_per_device)
-    return made_for(job, chosen)
+    if not isinstance(chosen, str):
+        return made_for(job, chosen)
+    if plan is not None and choices_of(chosen).get("plan"):
+        return build(plan, chosen)
+    return build_named(chosen, job.n_stages, job.n_microbatches, {"stages_per_device": lambda: job.stages_per_device})
 
 
 def needs(job: Job, programs: Programs) -> IntArray:

@@ -16,11 +16,13 @@ import numpy as np
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.network import Links, shortened
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.domain.schedule import Kind, Schedule
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.durations import seconds_of
+from dtfm_lab.simulation.schedules.flushed import adaptive
 from dtfm_lab.simulation.schedules.makespans import Makespans, Warmups
+from dtfm_lab.simulation.schedules.registry import schedules
 
 ALIKE = 1e-9
 """makespans that differ by less, relatively, are equal"""
@@ -32,6 +34,27 @@ MOST_PLAYS = 60
 """after as many, what can be taken back is looked for once and not again"""
 OFFSETS = np.arange(8) / 8
 """ways to round depths that a limit squeezes, which decides where the pipeline is tightest"""
+
+
+@schedules.register("adaptive-1f1b")
+def adaptive_1f1b(
+    n_stages: int,
+    n_microbatches: int,
+    *,
+    warmups: Sequence[int] | None = None,
+    plan: Plan | None = None,
+    profile: Iterable[ComputeTime] = (),
+    links: Links | None = None,
+    most_activations: int | Sequence[int] | None = None,
+    **_: object,
+) -> Schedule:
+    """1F1B with a warm-up of its own for every device, for slow links: ``choose_warmups`` finds them for a plan.
+
+    Without ``warmups`` and without a plan they are those of 1F1B.
+    """
+    if warmups is None and plan is not None:
+        warmups = choose_warmups(plan, profile, links or Links.of(plan.topology), most_activations)
+    return adaptive(n_stages, n_microbatches, warmups)
 
 
 def choose_warmups(

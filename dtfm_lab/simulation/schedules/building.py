@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -15,8 +15,7 @@ from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.simulation.activation_budget import room
 from dtfm_lab.simulation.durations import EFFICIENCY, analytic
 from dtfm_lab.simulation.engine import programs_of
-from dtfm_lab.simulation.schedules.adaptive import choose_warmups
-from dtfm_lab.simulation.schedules.registry import schedules
+from dtfm_lab.simulation.schedules.registry import build_named, schedules
 
 
 def build(
@@ -30,8 +29,8 @@ def build(
 ) -> Schedule:
     """The schedule of this name for a plan, or the schedule itself where it is one that fits.
 
-    Only adaptive-1f1b looks at the seconds of passes, at the links and at the activations that each device may
-    hold at most, as ``choose_warmups`` says. Without a profile passes take FLOP over peak x ``efficiency``,
+    A schedule that asks for them by its signature is given the plan, the seconds of passes, the links and the
+    activations that each device may hold at most. Without a profile passes take FLOP over peak x ``efficiency``,
     without links those of the plan's network are meant, without a limit what fits into the memory of the smallest
     device of each position.
 
@@ -47,21 +46,29 @@ def build(
     job = plan.job
     job.modelled()
     if isinstance(schedule, str):
-        warmups = None
-        if schedule == "adaptive-1f1b":
-            if profile is None:
-                plain = schedules["1f1b"](job.n_stages, job.n_microbatches)
-                profile = analytic(plan, programs_of(plan, plain), efficiency)
-            if most_activations is None:
-                most_activations = np.maximum(room(plan).min(axis=1), 1).tolist()
-            warmups = choose_warmups(plan, profile, links or Links.of(plan.topology), most_activations)
-        built = schedules[schedule](
-            job.n_stages, job.n_microbatches, stages_per_device=job.stages_per_device, warmups=warmups
-        )
+        choices: dict[str, Callable[[], object]] = {
+            "stages_per_device": lambda: job.stages_per_device,
+            "plan": lambda: plan,
+            "profile": lambda: _analytic(plan, efficiency) if profile is None else profile,
+            "links": lambda: links or Links.of(plan.topology),
+            "most_activations": lambda: _most_held(plan) if most_activations is None else most_activations,
+        }
+        built = build_named(schedule, job.n_stages, job.n_microbatches, choices)
     else:
         built = made_for(job, schedule)
     job.cut(built.n_stages)
     return built
+
+
+def _analytic(plan: Plan, efficiency: float) -> Iterable[ComputeTime]:
+    plain = schedules["1f1b"](plan.job.n_stages, plan.job.n_microbatches)
+    return analytic(plan, programs_of(plan, plain), efficiency)
+
+
+def _most_held(plan: Plan) -> list[int]:
+    """Per device of a pipeline, the micro-batches that fit into the memory of the smallest of its position."""
+    held: list[int] = np.maximum(room(plan).min(axis=1), 1).tolist()
+    return held
 
 
 def made_for(job: Job, schedule: object) -> Schedule:

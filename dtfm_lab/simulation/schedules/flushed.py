@@ -37,9 +37,8 @@ def one_forward_one_backward(n_stages: int, n_microbatches: int, **_: object) ->
     return _flushed("1f1b", n_microbatches, range(n_stages - 1, -1, -1))
 
 
-@schedules.register("adaptive-1f1b")
-def adaptive(n_stages: int, n_microbatches: int, *, warmups: Sequence[int] | None = None, **_: object) -> Schedule:
-    """1F1B with a warm-up of its own for every device, for slow links: ``choose_warmups`` finds them.
+def adaptive(n_stages: int, n_microbatches: int, warmups: Sequence[int] | None = None) -> Schedule:
+    """1F1B with a warm-up of its own for every device.
 
     None: those of 1F1B. Device s holds at most min(warmups[s] + 1, M) activations.
     """

@@ -2,48 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Mapping
 from numbers import Integral
-from typing import Protocol
 
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.schedule import Schedule
 
+Builder = Callable[..., Schedule]
+"""Orders the passes of one pipeline: called with the numbers of its devices and of its micro-batches.
 
-class Builder(Protocol):
-    """Orders the passes of one pipeline. All are called alike; each reads the choices that are its own.
+Further keywords are the builder's own; ``build`` gives each of these that its signature names:
 
-    Raises ScheduleError where it cannot serve the counts, or the choices that it reads.
-    """
+``stages_per_device``
+    Stages of a device, where the schedule interleaves.
+``plan``
+    The Plan that is simulated or run, its network and job included.
+``profile``
+    Seconds of every computation of the plan, as ComputeTimes, one stage a device.
+``links``
+    Links between the devices of the plan.
+``most_activations``
+    Per device, the micro-batches whose activations it can hold at once.
 
-    def __call__(
-        self,
-        n_stages: int,
-        n_microbatches: int,
-        *,
-        stages_per_device: int = 2,
-        warmups: Sequence[int] | None = None,
-    ) -> Schedule:
-        """
-        Parameters
-        ----------
-        n_stages
-            Devices of the pipeline, as a Job counts them.
-        stages_per_device
-            Where the schedule interleaves.
-        warmups
-            Where it is chosen: per device, the forwards before it takes turns with backwards.
-        """
-        ...
+A builder raises ScheduleError where it cannot serve the counts, or the choices that it takes.
+"""
 
-
-schedules: Registry[Builder] = Registry("pipeline schedule")
-
+schedules: Registry[Builder] = Registry("pipeline schedule", group="dtfm_lab.schedules")
 
 MOST_PASSES = 2 * 10**6
-"""of a pipeline, each counted forward and backward; so many take some ten seconds and half a gigabyte to order"""
+"""Most passes of a pipeline, each counted forward and backward: so many take some ten seconds and half a gigabyte to
+order."""
+
+
+def choices_of(name: str) -> dict[str, bool]:
+    """The keywords that a schedule's signature names, and whether it needs each. Raises UnknownName."""
+    parameters = list(inspect.signature(schedules[name]).parameters.values())[2:]
+    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return {p.name: p.default is inspect.Parameter.empty for p in parameters if p.kind not in variadic}
+
+
+def build_named(name: str, n_stages: int, n_microbatches: int, choices: Mapping[str, Callable[[], object]]) -> Schedule:
+    """A schedule by name, with those of the choices that its signature names; only these are worked out.
+
+    Raises UnknownName, or ScheduleError where it needs a choice that is not there, such as the plan.
+    """
+    taken = choices_of(name)
+    if missing := [choice for choice, needed in taken.items() if needed and choice not in choices]:
+        raise ScheduleError(f"schedule {name} needs {missing[0]}; wanted it for a plan that is simulated or run")
+    given = {choice: choices[choice]() for choice in taken if choice in choices}
+    return schedules[name](n_stages, n_microbatches, **given)
 
 
 def counts(name: str, n_stages: int, n_microbatches: int, stages_per_device: int = 1) -> tuple[int, int]:
