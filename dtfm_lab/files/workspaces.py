@@ -7,14 +7,14 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import Field, PlainSerializer, PlainValidator
 
 from dtfm_lab.domain.checks import plain
 from dtfm_lab.domain.errors import FileError, JobError, LabError
@@ -26,38 +26,16 @@ from dtfm_lab.domain.schedule import Action
 from dtfm_lab.domain.trace import RunContext, Trace
 from dtfm_lab.files.plans import network_from_mapping, network_to_mapping, plan_from_mapping, plan_to_mapping
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_version, write_text
+from dtfm_lab.files.traces import COLUMNS
+
+T = TypeVar("T")
 
 MOST_ROWS = 1_000_000
-"""of a trace that is kept; some ten megabytes"""
-COLUMNS = ("iteration", "replica", "action", "start_s", "end_s")
-QUICK = 1
-"""of zlib's levels; slower ones save little here"""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class WorkspaceState:
-    """What the lab holds; None is "not yet"."""
-
-    topology: Topology | None = None
-    job: Job | None = None
-    plan: Plan | None = None
-    schedule: str = "gpipe"
-    queueing: str = "pairs"
-    choices: Mapping[str, Any] = field(default_factory=dict)
-    """fields of the plan's job that are tried out"""
-    predicted: Trace | None = None
-    measured: Trace | None = None
-    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """by panel, plain JSON values"""
-
-    @property
-    def left_out(self) -> tuple[str, ...]:
-        """What a file of it does not keep, a sentence each."""
-        return tuple(
-            f"the {what} trace has {len(trace):,} rows and is not kept (up to {MOST_ROWS:,} are)"
-            for what, trace in (("predicted", self.predicted), ("measured", self.measured))
-            if trace is not None and len(trace) > MOST_ROWS
-        )
+"""Most rows of a trace that is kept; they take some ten megabytes."""
+COMPRESSION_LEVEL = 1
+"""Level of zlib, its quickest; slower levels save little here."""
+SAME = {"same": "plan"}
+"""What a file holds in place of a network that is the plan's."""
 
 
 class PackedColumn(Section):
@@ -67,8 +45,38 @@ class PackedColumn(Section):
     length: int
     zlib: str
 
+    @classmethod
+    def of(cls, values: npt.NDArray[Any]) -> PackedColumn:
+        """The array as a column; whole numbers become 64-bit, all others doubles."""
+        dtype: Literal["<i8", "<f8"] = "<f8" if values.dtype.kind == "f" else "<i8"
+        raw = np.ascontiguousarray(values, dtype=dtype).tobytes()
+        packed = base64.b64encode(zlib.compress(raw, COMPRESSION_LEVEL)).decode("ascii")
+        return cls(dtype=dtype, length=len(values), zlib=packed)
+
+    def unpacked(self, dtype: str) -> npt.NDArray[Any]:
+        """The array, of the dtype that is wanted. No more is decompressed than ``length`` announces.
+
+        Raises FileError where the column is damaged.
+        """
+        if self.dtype != dtype:
+            raise FileError(f"holds {self.dtype}; wanted {dtype}")
+        if not 0 <= self.length <= MOST_ROWS:
+            raise FileError(f"has {self.length} rows; wanted 0 to {MOST_ROWS}")
+        n_bytes = self.length * 8
+        try:
+            decompressor = zlib.decompressobj()
+            raw = decompressor.decompress(base64.b64decode(self.zlib, validate=True), max(n_bytes, 1) + 1)
+        except (ValueError, zlib.error):
+            raise FileError("is damaged; wanted bytes that zlib packed, in base64") from None
+        if len(raw) != n_bytes:
+            found = "more" if len(raw) > n_bytes else math.floor(len(raw) / 8)
+            raise FileError(f"holds {found} rows; wanted the {self.length} that it names")
+        return np.frombuffer(raw, dtype=dtype).astype(dtype.replace("<", "="))
+
 
 class PackedTrace(Section):
+    """A trace, its columns packed."""
+
     context: RunContext
     actions: tuple[Action, ...]
     iteration: PackedColumn
@@ -79,77 +87,112 @@ class PackedTrace(Section):
     after: PackedColumn | None = None
 
 
-class WorkspaceFile(Section):
-    dtfm_workspace: int
-    topology: dict[str, Any] | None = None
-    """a network in SI; ``same`` as the plan's where that is its only key"""
-    job: Job | None = None
-    plan: dict[str, Any] | None = None
+def _trace_to_mapping(trace: Trace) -> dict[str, Any] | None:
+    """The trace in plain JSON types; None where it is too long to be kept."""
+    if len(trace) > MOST_ROWS:
+        return None
+    columns = {name: PackedColumn.of(getattr(trace, name)).model_dump() for name in COLUMNS}
+    after = None if trace.after is None else PackedColumn.of(trace.after).model_dump()
+    return {
+        "context": dump(trace.context),
+        "actions": [list(action) for action in trace.actions],
+        **columns,
+        "after": after,
+    }
+
+
+def _trace_from_mapping(data: Any) -> Trace:
+    section = parse(PackedTrace, data, "trace")
+    arrays = {}
+    for name in (*COLUMNS, "after"):
+        if (column := getattr(section, name)) is not None:
+            try:
+                arrays[name] = column.unpacked("<f8" if name.endswith("_s") else "<i8")
+            except FileError as error:
+                raise FileError(f"{name}: {error}") from None
+    return Trace(section.context, section.actions, **arrays)
+
+
+def _validator(noun: type[T], name: str, read: Callable[[Any], T]) -> PlainValidator:
+    """Accepts None, a noun as it is, and what a file holds of it; errors become pydantic's, which add the place."""
+
+    def validate(value: Any) -> T | None:
+        if value is None or isinstance(value, noun):
+            return value
+        try:
+            return read(value)
+        except (LabError, ValueError, TypeError, OverflowError) as error:
+            raise ValueError(str(error).removeprefix(f"{name}: ")) from None
+
+    return PlainValidator(validate)
+
+
+def _serializer(write: Callable[[Any], Any]) -> PlainSerializer:
+    return PlainSerializer(lambda value: None if value is None else write(value))
+
+
+KeptTopology = Annotated[
+    Topology | None, _validator(Topology, "network", network_from_mapping), _serializer(network_to_mapping)
+]
+KeptJob = Annotated[Job | None, _serializer(dump)]
+KeptPlan = Annotated[Plan | None, _validator(Plan, "plan", plan_from_mapping), _serializer(plan_to_mapping)]
+KeptTrace = Annotated[Trace | None, _validator(Trace, "trace", _trace_from_mapping), _serializer(_trace_to_mapping)]
+
+
+class WorkspaceState(Section):
+    """What the lab holds, and what a workspace file holds of it. None means "not yet"."""
+
+    topology: KeptTopology = None
+    job: KeptJob = None
+    plan: KeptPlan = None
     schedule: str = "gpipe"
     queueing: str = "pairs"
     choices: dict[str, Any] = Field(default_factory=dict)
-    predicted: PackedTrace | None = None
-    measured: PackedTrace | None = None
-    left_out: list[str] = Field(default_factory=list)
-    """for people; not read back"""
+    """Values that are tried out for fields of the plan's job."""
+    predicted: KeptTrace = None
+    measured: KeptTrace = None
     settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Settings of each panel by its name, in plain JSON values."""
 
-
-SAME = {"same": "plan"}
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What a file does not keep of the state, a sentence each."""
+        return tuple(
+            f"the {what} trace has {len(trace):,} rows and is not kept (up to {MOST_ROWS:,} are)"
+            for what, trace in (("predicted", self.predicted), ("measured", self.measured))
+            if trace is not None and len(trace) > MOST_ROWS
+        )
 
 
 def workspace_to_mapping(state: WorkspaceState) -> dict[str, Any]:
-    """Plain JSON types; a trace of more than MOST_ROWS is left out, and said to be."""
-    topology, plan = state.topology, state.plan
-    network = None if topology is None else network_to_mapping(topology)
-    planned = None if plan is None else plan_to_mapping(plan)
-    return {
-        "dtfm_workspace": 1,
-        "topology": dict(SAME) if network and planned and network == planned["topology"] else network,
-        "job": None if state.job is None else dump(state.job),
-        "plan": planned,
-        "schedule": state.schedule,
-        "queueing": state.queueing,
-        "choices": dict(state.choices),
-        "predicted": _packed(state.predicted),
-        "measured": _packed(state.measured),
-        "left_out": list(state.left_out),
-        "settings": {panel: dict(settings) for panel, settings in state.settings.items()},
-    }
+    """The state in plain JSON types. A trace of more than MOST_ROWS is left out, and ``left_out`` says so."""
+    data = {"dtfm_workspace": 1} | state.model_dump() | {"left_out": list(state.left_out)}
+    if state.plan is not None and data["topology"] == data["plan"]["topology"]:
+        data["topology"] = dict(SAME)
+    return data
 
 
 def workspace_from_mapping(data: dict[str, Any], *, where: str = "workspace") -> WorkspaceState:
     """Raises FileError in one line for another kind of file, another version, and anything damaged."""
     require_version(data, "dtfm_workspace", where)
+    same = data.get("topology") == SAME
+    for_people = ("dtfm_workspace", "left_out", *(["topology"] if same else []))
     try:
-        file = parse(WorkspaceFile, data, where)
-        _check_choices(file)
+        state = parse(WorkspaceState, {key: value for key, value in data.items() if key not in for_people}, where)
+        _check_choices(state)
     except FileError:
         raise
     except LabError as error:  # a job or a context that checks itself
         raise FileError(f"{where}: {error}") from None
-    plan = None if file.plan is None else plan_from_mapping(file.plan, where=f"{where}: plan")
-    if file.topology == SAME:
-        if plan is None:
-            raise FileError(f"{where}: topology is that of the plan, which is missing; wanted one of both")
-        topology: Topology | None = plan.topology
-    else:
-        topology = None if file.topology is None else _network(file.topology, where)
-    return WorkspaceState(
-        topology=topology,
-        job=file.job,
-        plan=plan,
-        schedule=file.schedule,
-        queueing=file.queueing,
-        choices=file.choices,
-        predicted=_unpacked(file.predicted, f"{where}: predicted"),
-        measured=_unpacked(file.measured, f"{where}: measured"),
-        settings=file.settings,
-    )
+    if not same:
+        return state
+    if state.plan is None:
+        raise FileError(f"{where}: topology is that of the plan, which is missing; wanted one of both")
+    return state.model_copy(update={"topology": state.plan.topology})
 
 
 def workspace_text(state: WorkspaceState) -> str:
-    """What a file of it holds. Raises FileError for a setting that no JSON can hold."""
+    """What a workspace file holds; raises FileError for a setting that JSON cannot hold."""
     try:
         return json.dumps(workspace_to_mapping(state)) + "\n"
     except (TypeError, ValueError) as error:
@@ -157,7 +200,7 @@ def workspace_text(state: WorkspaceState) -> str:
 
 
 def save_workspace(state: WorkspaceState, path: str | os.PathLike[str]) -> Path:
-    """All or nothing; an older file stays as it was if anything goes wrong."""
+    """Write the state, all or nothing: an older file stays as it was if anything goes wrong."""
     return write_text(path, workspace_text(state))
 
 
@@ -167,71 +210,12 @@ def load_workspace(path: str | os.PathLike[str]) -> WorkspaceState:
     return workspace_from_mapping(read_mapping(path), where=path.name)
 
 
-def _check_choices(file: WorkspaceFile) -> None:
-    """Names that there are; whether the plan's job allows their values is for the job to say. A schedule may be one
-    of a person's own."""
-    plain("the chosen schedule", file.schedule)
-    if file.queueing not in QUEUEING:
-        raise unknown("queueing", file.queueing, QUEUEING)
+def _check_choices(state: WorkspaceState) -> None:
+    """Refuse names that do not exist. The schedule may be a user's own, and the job checks the values of choices."""
+    plain("the chosen schedule", state.schedule)
+    if state.queueing not in QUEUEING:
+        raise unknown("queueing", state.queueing, QUEUEING)
     known = [each.name for each in fields(Job)]
-    for choice in file.choices:
+    for choice in state.choices:
         if choice not in known:
             raise JobError(f"choices: {shortened(choice)} is no field of a job; wanted one such as recompute")
-
-
-def _network(section: dict[str, Any], where: str) -> Topology:
-    try:
-        return network_from_mapping(section)
-    except FileError as error:
-        raise FileError(f"{where}: {error}") from None
-    except (LabError, ValueError, OverflowError) as error:
-        raise FileError(f"{where}: network: {error}") from None
-
-
-def _packed(trace: Trace | None) -> dict[str, Any] | None:
-    if trace is None or len(trace) > MOST_ROWS:
-        return None
-    return {
-        "context": dump(trace.context),
-        "actions": [list(action) for action in trace.actions],
-        **{column: _column(getattr(trace, column)) for column in COLUMNS},
-        "after": None if trace.after is None else _column(trace.after),
-    }
-
-
-def _column(values: npt.NDArray[Any]) -> dict[str, Any]:
-    dtype = "<f8" if values.dtype.kind == "f" else "<i8"
-    raw = np.ascontiguousarray(values, dtype=dtype).tobytes()
-    return {"dtype": dtype, "length": len(values), "zlib": base64.b64encode(zlib.compress(raw, QUICK)).decode("ascii")}
-
-
-def _unpacked(file: PackedTrace | None, where: str) -> Trace | None:
-    if file is None:
-        return None
-    arrays = {
-        name: _array(column, "<f8" if name.endswith("_s") else "<i8", f"{where}: {name}")
-        for name in (*COLUMNS, "after")
-        if (column := getattr(file, name)) is not None
-    }
-    try:
-        return Trace(file.context, file.actions, **arrays)
-    except (LabError, OverflowError) as error:
-        raise FileError(f"{where}: {error}") from None
-
-
-def _array(column: PackedColumn, dtype: str, where: str) -> npt.NDArray[Any]:
-    """No more is unpacked than the column says it is long."""
-    wanted = column.length * 8
-    if column.dtype != dtype:
-        raise FileError(f"{where}: holds {column.dtype}; wanted {dtype}")
-    if not 0 <= column.length <= MOST_ROWS:
-        raise FileError(f"{where}: has {column.length} rows; wanted 0 to {MOST_ROWS}")
-    try:
-        opener = zlib.decompressobj()
-        raw = opener.decompress(base64.b64decode(column.zlib, validate=True), max(wanted, 1) + 1)
-    except (ValueError, zlib.error):
-        raise FileError(f"{where}: is damaged; wanted bytes that zlib packed, in base64") from None
-    if len(raw) != wanted:
-        found = "more" if len(raw) > wanted else math.floor(len(raw) / 8)
-        raise FileError(f"{where}: holds {found} rows; wanted the {column.length} that it names")
-    return np.frombuffer(raw, dtype=dtype).astype(dtype.replace("<", "="))

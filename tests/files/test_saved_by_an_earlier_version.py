@@ -93,7 +93,6 @@ def test_a_measurement() -> None:
     assert (trace.context.source, trace.context.clock, trace.context.schedule) == ("measured", "virtual", "1f1b")
     assert trace.context.losses == LOSSES
     assert trace.context.held_out == ((1, 5.397368967533112), (2, 5.053264021873474))
-    assert trace.context.played.orders == trace.context.orders
     predicted = lab.simulate(lab.load_plan(SAVED / "plan.json"), like=trace)
     assert len(lab.compare(predicted, trace).rows) == len(trace)
 

@@ -16,7 +16,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files import workspaces
-from dtfm_lab.files.workspaces import WorkspaceState, load_workspace, save_workspace, workspace_to_mapping
+from dtfm_lab.files.workspaces import PackedColumn, WorkspaceState, load_workspace, save_workspace, workspace_to_mapping
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_what_is_damaged_is_one_line_that_says_where(state: WorkspaceState, tmp_
         ({"plan": {"dtfm_plan": 1}}, "plan"),
         ({"plan": None}, "topology is that of the plan, which is missing"),
         ({"topology": network | {"latency_s": [[0.0]]}}, "wanted (8, 8)"),
-        ({"topology": network | {"latency_s": [[0.0], [1.0, 2.0]]}}, "network"),
+        ({"topology": network | {"latency_s": [[0.0], [1.0, 2.0]]}}, "topology: "),
         ({"job": {"name": "x"}}, "job"),
         ({"predicted": whole["predicted"] | {"start_s": column | {"zlib": "!!"}}}, "predicted: start_s: is damaged"),
         ({"predicted": whole["predicted"] | {"start_s": column | {"length": 3}}}, "holds more rows; wanted the 3"),
@@ -129,8 +129,8 @@ def test_what_is_damaged_is_one_line_that_says_where(state: WorkspaceState, tmp_
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=40))
 def test_a_column_comes_back_to_the_bit(values: list[float]) -> None:
-    column = workspaces._column(np.array(values, dtype=float))
-    assert workspaces._array(workspaces.PackedColumn(**column), "<f8", "here").tobytes() == np.array(values).tobytes()
+    array = np.array(values, dtype=float)
+    assert PackedColumn.of(array).unpacked("<f8").tobytes() == array.tobytes()
 
 
 @given(st.integers(0, 400), st.integers(0, 255))

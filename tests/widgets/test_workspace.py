@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -205,7 +204,7 @@ async def test_what_nobody_can_show_leaves_the_lab_as_it_was(folder: Path) -> No
     state = state_of(lab_state, {})
     lab_state.observe(refuse, "schedule")
     with pytest.raises(LabError, match="so nothing was changed: cannot draw that"):
-        put(replace(state, schedule="zb-h1", plan=None), lab_state, {})
+        put(state.model_copy(update={"schedule": "zb-h1", "plan": None}), lab_state, {})
     assert (lab_state.plan, lab_state.schedule) == (before, "1f1b")
     assert lab_state.predicted is state.predicted
 
@@ -214,7 +213,8 @@ async def test_what_nobody_can_show_leaves_the_lab_as_it_was(folder: Path) -> No
 async def test_a_schedule_that_is_unknown_here_is_one_line_in_its_place(folder: Path) -> None:
     one = lab.Lab("lecture-hall", autosave=False)
     one.lab_state.plan = lab.plan(one.topology, one.job, steps=1)
-    put(replace(state_of(one.lab_state, {}), schedule="mine", predicted=None), one.lab_state, one.panels)
+    unknown_schedule = state_of(one.lab_state, {}).model_copy(update={"schedule": "mine", "predicted": None})
+    put(unknown_schedule, one.lab_state, one.panels)
     await until(lambda: "no pipeline schedule named 'mine'" in one.lab_state.message)
     await until(lambda: "no pipeline schedule named" in one.what_if_panel.problem.value)
     one.what_if_panel.controls.schedule.value = "1f1b"
