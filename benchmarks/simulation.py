@@ -25,11 +25,11 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import lower
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.durations import analytic
-from dtfm_lab.simulation.engine import Played, Scene, programs_of
-from dtfm_lab.simulation.kernels import choice
+from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of
+from dtfm_lab.simulation.kernels import compilation
 from dtfm_lab.simulation.kernels.events import RECEIVE
 from dtfm_lab.simulation.schedules import schedules
-from dtfm_lab.simulation.structure import structure
+from dtfm_lab.simulation.task_graph import task_graph
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "simulation"))
 from plans import node_of, plan_of, uneven
@@ -46,7 +46,7 @@ LARGEST_FOR_OPPONENTS = 150_000
 @click.option("--schedule", default="1f1b", show_default=True, type=click.Choice(sorted(schedules)))
 @click.option("--repeats", default=5, show_default=True, help="Of what is warm; the fastest counts.")
 def main(schedule: str, repeats: int) -> None:
-    seconds = timed(lambda: choice.begin().wait())
+    seconds = timed(lambda: compilation.start().wait())
     shape = f"{N_STAGES} stages x {N_REPLICAS} replicas"
     print(f"{schedule} on {shape}; kernels compiled, or read back, in {seconds:.1f} s")
     columns = ["rows", "first", "again", "play", "plain", "networkx", "play, whole"]
@@ -59,15 +59,15 @@ def main(schedule: str, repeats: int) -> None:
 def one_size(name: str, queueing: str, n_microbatches: int, repeats: int) -> None:
     plan = drawn_plan(n_microbatches)
     lower.cache_clear()
-    structure.cache_clear()
+    task_graph.cache_clear()
     first_s = timed(lambda: simulate(plan, name, queueing=queueing))
     again_s = min(timed(lambda: simulate(plan, name, queueing=queueing)) for _ in range(repeats))
-    links, scene = Links.of(plan.topology, queueing), scene_of(plan, name)
-    play_s = min(timed(lambda: scene.play(links)) for _ in range(repeats))
-    n_rows = len(scene.structure)
+    links, tasks = Links.of(plan.topology, queueing), tasks_of(plan, name)
+    play_s = min(timed(lambda: tasks.simulate(links)) for _ in range(repeats))
+    n_rows = len(tasks.graph)
     columns = [first_s, again_s, play_s]
     if n_rows <= LARGEST_FOR_OPPONENTS:
-        columns += opponents(plan, scene, links)
+        columns += opponents(plan, tasks, links)
     shown = "".join(f"{1e6 * seconds / n_rows:>14.2f}" for seconds in columns) + " " * 14 * (5 - len(columns))
     print(f"{queueing:10}{n_rows:>14,}{shown}{1e3 * play_s:>11.1f} ms", flush=True)
 
@@ -77,47 +77,47 @@ def drawn_plan(n_microbatches: int) -> Plan:
     return plan_of(N_STAGES, n_microbatches, N_REPLICAS, uneven(N_STAGES * N_REPLICAS, n_microbatches))
 
 
-def scene_of(plan: Plan, name: str) -> Scene:
+def tasks_of(plan: Plan, name: str) -> PlacedTasks:
     """Every computation of a duration of its own."""
     programs = programs_of(plan, schedules[name](N_STAGES, plan.job.n_microbatches))
-    scene = Scene.of(plan, programs, analytic(plan, programs))
-    drawn_s = np.random.default_rng(0).random(len(scene.compute_s))
-    return replace(scene, compute_s=np.where(scene.structure.work >= 0, drawn_s, 0.0))
+    tasks = PlacedTasks.of(plan, programs, analytic(plan, programs))
+    drawn_s = np.random.default_rng(0).random(len(tasks.compute_s))
+    return replace(tasks, compute_s=np.where(tasks.graph.computation >= 0, drawn_s, 0.0))
 
 
-def opponents(plan: Plan, scene: Scene, links: Links) -> list[float]:
+def opponents(plan: Plan, tasks: PlacedTasks, links: Links) -> list[float]:
     """Seconds of the plain interpreter and of networkx, which must find what the engine does."""
-    played = scene.play(links)
-    nodes = node_of(scene)
-    seconds = {node: float(scene.compute_s[i]) for node, i in nodes.items()}
+    simulated = tasks.simulate(links)
+    nodes = node_of(tasks)
+    seconds = {node: float(tasks.compute_s[i]) for node, i in nodes.items()}
     began = time.perf_counter()
-    times = interpret(plan, scene.structure.programs, links, seconds)
+    times = interpret(plan, tasks.graph.programs, links, seconds)
     plain_s = time.perf_counter() - began
     found = np.array([times[node][1] for node in nodes])
-    assert np.allclose(found, played.end_s[list(nodes.values())], rtol=1e-9)
-    graph = in_its_order(played)
+    assert np.allclose(found, simulated.end_s[list(nodes.values())], rtol=1e-9)
+    graph = in_its_order(simulated)
     began = time.perf_counter()
     longest_s = nx.dag_longest_path_length(graph)
     networkx_s = time.perf_counter() - began
-    assert np.isclose(longest_s, played.makespan_s, rtol=1e-9)
+    assert np.isclose(longest_s, simulated.makespan_s, rtol=1e-9)
     return [plain_s, networkx_s]
 
 
-def in_its_order(played: Played) -> nx.DiGraph:
+def in_its_order(simulated: TaskTimes) -> nx.DiGraph:
     """From start to start, as long as one waits for the other; from the last ones to the end."""
-    whole, n = played.scene.structure, len(played.scene.structure)
-    source = np.repeat(np.arange(n), np.diff(whole.next_from))
+    whole, n = simulated.tasks.graph, len(simulated.tasks.graph)
+    source = whole.sources
     received = np.flatnonzero(whole.role == RECEIVE)
-    queued = np.flatnonzero(played.before >= 0)
+    queued = np.flatnonzero(simulated.before >= 0)
     sent = whole.partner[received]
-    sources = np.concatenate([source, played.before[queued], sent, np.arange(n)])
-    targets = np.concatenate([whole.next_node, queued, received, np.full(n, n)])
+    sources = np.concatenate([source, simulated.before[queued], sent, np.arange(n)])
+    targets = np.concatenate([whole.successors, queued, received, np.full(n, n)])
     waits_s = np.concatenate(
         [
-            played.duration_s[source],
-            played.duration_s[played.before[queued]],
-            played.latency_s[sent],
-            played.duration_s,
+            simulated.duration_s[source],
+            simulated.duration_s[simulated.before[queued]],
+            simulated.latency_s[sent],
+            simulated.duration_s,
         ]
     )
     graph = nx.DiGraph()

@@ -15,7 +15,7 @@ from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.explain.tables import plain_rows
 from dtfm_lab.simulation.memory import MemoryReport
 from dtfm_lab.simulation.schedules import peak_activations
-from dtfm_lab.simulation.sensitivity import TOLD_FROM
+from dtfm_lab.simulation.sensitivity import LEAST_REPORTED
 
 PIECES = 3
 """of the critical path that are named"""
@@ -160,7 +160,7 @@ def deliver_sensitivity(table: DataFrame, as_json: bool) -> None:
         return print_json({"gains": plain_rows(table)})
     if not len(table):
         out.print("nothing to improve: no such link or device serves")
-    changes = table["change"].abs() >= TOLD_FROM
+    changes = table["change"].abs() >= LEAST_REPORTED
     for sentence in table["sentence"][changes].head(GAINS_SHOWN):
         out.print(sentence)
     if (more := int(changes.sum()) - GAINS_SHOWN) > 0:

@@ -1,4 +1,4 @@
-"""How long computations take: from FLOP and a device's peak, or from a profile taken before a run."""
+"""Seconds of computations: from FLOP and a device's peak, or from a profile measured before a run."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def analytic(plan: Plan, programs: Programs, efficiency: float = EFFICIENCY) -> 
 
 
 def peak_of(device: Device, dtype: str) -> float:
-    """FLOP/s in this dtype, from the table where the device is as the table has it, else its own figure.
+    """FLOP/s in this dtype: from the hardware table where the device has its peak from there, else the device's own.
 
-    A dtype that a device of the table has no figure for is computed as fp32; fp64 at half of that, as on the GPUs
-    of data centres; others reach less.
+    A dtype without a figure in the table counts as fp32; fp64 as half of that, as on the GPUs of data centres, while
+    others reach less.
     """
     known = HARDWARE.get(device.gpu)
     if known is None or device.peak_flop_per_s != known.peak_flop_per_s:
@@ -68,7 +68,7 @@ def peak_of(device: Device, dtype: str) -> float:
 
 
 def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
-    """PACK, REDUCE and STEP: nothing but coding. Where a device averages several times, each takes the mean."""
+    """PACK, REDUCE and STEP take the time of coding; where a device has several of a kind, each takes the mean."""
     job = plan.job
     n_elements = device_gradient_elements(job, programs.schedule.n_stages)
     rows = []
@@ -85,10 +85,10 @@ def _coding_s(plan: Plan, n_elements: int) -> float:
     return n_elements * BYTES_PER_ELEMENT[plan.job.dtype] / plan.job.codec_bytes_per_s
 
 
-def seconds_of(works: Iterable[tuple[int, int, Kind]], profile: Iterable[ComputeTime]) -> FloatArray:
+def compute_seconds(computations: Iterable[tuple[int, int, Kind]], profile: Iterable[ComputeTime]) -> FloatArray:
     """Seconds of each (stage, replica, kind); raises TraceError where the profile has no row for one.
 
-    A profile that knows whole backwards only gives each half of a split one half.
+    Where a profile has only whole backwards, each half of a split one takes half of that.
     """
     table = {(row.stage, row.replica, row.kind): row.seconds for row in profile}
 
@@ -103,4 +103,4 @@ def seconds_of(works: Iterable[tuple[int, int, Kind]], profile: Iterable[Compute
             f"wanted one for every stage, replica and kind"
         )
 
-    return np.array([seconds(*work) for work in works])
+    return np.array([seconds(*work) for work in computations])

@@ -1,4 +1,4 @@
-"""Whether a plan fits: what each device holds over time, at its peak, and has."""
+"""Whether a plan fits: what each device holds over time and at its peak, and the memory that it has."""
 
 from __future__ import annotations
 
@@ -16,26 +16,32 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Programs, Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
-from dtfm_lab.simulation.activation_budget import limits
+from dtfm_lab.simulation.activation_budget import memory_limits
 from dtfm_lab.simulation.engine import programs_of
-from dtfm_lab.simulation.memory_intervals import Holdings, Rows, Static, holdings, static
+from dtfm_lab.simulation.memory_intervals import (
+    ActionTimes,
+    MemoryIntervals,
+    StaticMemory,
+    memory_intervals,
+    static_memory,
+)
 from dtfm_lab.simulation.schedules import build, build_named, choices_of, made_for
-from dtfm_lab.simulation.structure import structure
+from dtfm_lab.simulation.task_graph import task_graph
 
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """What is held beside the static part: a new row whenever that changes."""
+    """Bytes held beside the static memory: a new row whenever they change."""
 
     device: IntArray
-    """(iteration x positions + position) x replicas + replica; ascending"""
+    """Number of device and iteration: (iteration x positions + position) x replicas + replica; ascending."""
     time: FloatArray
-    """from then on; ascending for each device"""
+    """When the row begins to hold; ascending for each device."""
     activations_bytes: IntArray
     messages_bytes: IntArray
 
     @classmethod
-    def of(cls, held: Holdings) -> Self:
+    def of(cls, held: MemoryIntervals) -> Self:
         device, time = np.tile(held.device, 2), np.concatenate([held.first, held.last])
         change = np.concatenate([held.n_bytes, -held.n_bytes])
         is_message = np.tile(held.is_message, 2)
@@ -60,32 +66,32 @@ class Levels:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MemoryReport:
-    """What every device of a plan holds when it holds most."""
+    """What every device of a plan holds at its peak, and has."""
 
     devices: tuple[tuple[str, ...], ...]
-    """(positions, replicas) names"""
-    static: Static
+    """(positions, replicas) names."""
+    static: StaticMemory
     activations_bytes: IntArray
-    """(positions, replicas) at the peak"""
+    """(positions, replicas) bytes at the peak."""
     messages_bytes: IntArray
-    """(positions, replicas) at the peak"""
+    """(positions, replicas) bytes at the peak."""
     limit_bytes: IntArray
-    """(positions, replicas) that the devices have"""
+    """(positions, replicas) bytes that the devices have."""
     levels: Levels
     timed: bool
-    """time is seconds, of a trace; else the order is all that is known and time counts computations"""
+    """Whether time is in seconds, from a trace; otherwise it counts computations, from the order of passes."""
 
     def __repr__(self) -> str:
         return f"<MemoryReport of {self.limit_bytes.size} devices: {self.sentence}>"
 
     @property
     def peak_bytes(self) -> IntArray:
-        """(positions, replicas)"""
+        """(positions, replicas) bytes."""
         return self.static.total[:, None] + self.activations_bytes + self.messages_bytes
 
     @property
     def over_bytes(self) -> IntArray:
-        """(positions, replicas) missing; 0 where the device has enough."""
+        """(positions, replicas) bytes that the device lacks; 0 where it has enough."""
         over: IntArray = np.maximum(self.peak_bytes - self.limit_bytes, 0)
         return over
 
@@ -101,7 +107,7 @@ class MemoryReport:
 
     @property
     def sentence(self) -> str:
-        """Who needs how much and has how much: the worst device."""
+        """What the worst device needs and has."""
         at = self.worst
         needs = f"{self.devices[at[0]][at[1]]} needs {format_bytes(self.peak_bytes[at])}"
         has = f"and has {format_bytes(self.limit_bytes[at])}"
@@ -112,9 +118,9 @@ class MemoryReport:
         return f"{needs} {has} ({format_bytes(self.over_bytes[at])} over; {n_over} of {n} devices {do} not fit)"
 
     def timeline(self, device: str, iteration: int = 0) -> tuple[FloatArray, IntArray]:
-        """Times and the bytes held from each on, until the next; the first is 0. Raises UnknownName.
+        """Times, of which the first is 0, and the bytes held from each to the next. Raises UnknownName.
 
-        ``iteration`` counts those of the trace. Seconds, or computations where there is no trace (``timed``).
+        ``iteration`` is a position among those of the trace. Times are seconds, or computations where not ``timed``.
         """
         names = [name for row in self.devices for name in row]
         if device not in names:
@@ -127,7 +133,7 @@ class MemoryReport:
         return time[first:], n_bytes[first:] + self.static.total[index // len(self.devices[0])]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a device, bytes; activations and messages are those at the peak."""
+        """One row a device, in bytes; activations and messages are those at the peak."""
         n_positions, n_replicas = self.limit_bytes.shape
         return pd.DataFrame(
             {
@@ -147,11 +153,10 @@ class MemoryReport:
 
 
 def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace | None = None) -> MemoryReport:
-    """What the devices of a plan hold: under a schedule, before anything is played, or over a trace of this plan, or
-    of a part of it.
+    """Memory of a plan's devices: by the order of passes of a schedule, or over a trace of this plan or a part of it.
 
     Without a trace every message counts as if it came when it is needed and left at once: the least that the order
-    of passes allows. A name stands for the schedule that holds least under it; the job's own where None (with a
+    of passes allows. A name stands for the schedule of that name that holds least; None for the job's own (with a
     trace, the trace's own). Raises JobError where the job holds message sizes only or its model does not fit the
     schedule, UnknownName, or TraceError where the trace is of another plan or of other stages.
     """
@@ -163,8 +168,8 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
             f"the trace ran on stages {trace.context.devices}, this plan has {plan.device_names}; wanted the same"
         )
     if schedule is None and trace is not None and trace.context.orders:
-        schedule = _played(trace.context.schedule, trace.context.orders)
-    programs = programs_of(plan, scheduled(job, schedule, plan))
+        schedule = _recorded(trace.context.schedule, trace.context.orders)
+    programs = programs_of(plan, least_memory_schedule(job, schedule, plan))
     if trace is not None and trace.context.stages_per_device != programs.schedule.stages_per_device:
         raise TraceError(
             f"the trace ran {trace.context.stages_per_device} stages a device, schedule {programs.schedule.name} has "
@@ -175,22 +180,22 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
     at_peak = levels.peaks(plan.placement.devices.size)
     return MemoryReport(
         devices=plan.device_names,
-        static=static(job, programs.schedule.n_stages),
+        static=static_memory(job, programs.schedule.n_stages),
         activations_bytes=at_peak[0].reshape(shape),
         messages_bytes=at_peak[1].reshape(shape),
-        limit_bytes=limits(plan),
+        limit_bytes=memory_limits(plan),
         levels=levels,
         timed=trace is not None,
     )
 
 
-@lru_cache(maxsize=8)  # read once, however often a what-if asks about it
-def _played(name: str, orders: tuple[str, ...]) -> Schedule:
+@lru_cache(maxsize=8)  # what-ifs ask for the memory of one trace many times
+def _recorded(name: str, orders: tuple[str, ...]) -> Schedule:
     return Schedule.from_orders(name, orders)
 
 
-def scheduled(job: Job, schedule: str | Schedule | None, plan: Plan | None = None) -> Schedule:
-    """The schedule of this name for a job, the job's own where None; what it leaves open as the least it takes.
+def least_memory_schedule(job: Job, schedule: str | Schedule | None, plan: Plan | None = None) -> Schedule:
+    """The schedule of this name for a job, the job's own where None, with the choices that hold least memory.
 
     The plan is given to a schedule that cannot do without. Raises UnknownName, or ScheduleError where a schedule is
     for other sizes or needs a plan that is not there.
@@ -203,14 +208,14 @@ def scheduled(job: Job, schedule: str | Schedule | None, plan: Plan | None = Non
     return build_named(chosen, job.n_stages, job.n_microbatches, {"stages_per_device": lambda: job.stages_per_device})
 
 
-def needs(job: Job, programs: Programs) -> IntArray:
-    """(positions, replicas) bytes at the peak, by the order of passes alone."""
+def least_peak_bytes(job: Job, programs: Programs) -> IntArray:
+    """(positions, replicas) bytes at the peak by the order of passes alone."""
     activations_bytes, messages_bytes = _levels(job, programs, None).peaks(job.n_tasklets)
     moving = (activations_bytes + messages_bytes).reshape(job.n_stages, job.n_replicas)
-    return static(job, programs.schedule.n_stages).total[:, None] + moving
+    return static_memory(job, programs.schedule.n_stages).total[:, None] + moving
 
 
 def _levels(job: Job, programs: Programs, trace: Trace | None) -> Levels:
-    whole = structure(programs)
-    rows = Rows.in_order(whole) if trace is None else Rows.of(trace, whole)
-    return Levels.of(holdings(job, programs.schedule.n_stages, rows))
+    graph = task_graph(programs)
+    times = ActionTimes.in_order(graph) if trace is None else ActionTimes.of(trace, graph)
+    return Levels.of(memory_intervals(job, programs.schedule.n_stages, times))

@@ -1,4 +1,4 @@
-"""What devices hold and for how long: bytes with a first and a last moment, before anybody adds them up.
+"""What devices hold and for how long: bytes with a first and a last moment, not yet added up.
 
 Counted are tensors that outlive an operator: parameters, gradients and the optimiser's states; the
 activations of every micro-batch between its forward and the end of its backward; messages from the first byte
@@ -25,15 +25,16 @@ from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.kernels.events import COMPUTATION
-from dtfm_lab.simulation.structure import Structure
+from dtfm_lab.simulation.task_graph import TaskGraph
 
 OPTIMIZER_BYTES = {"fp16": 12, "bf16": 12, "fp32": 8, "fp64": 16}
-"""A parameter's, with Adam: two moments, and in half precision a copy of the parameter, all in fp32. With a
-parameter and a gradient of 2 bytes these are the 16 bytes of Rajbhandari et al. 2020 ("ZeRO", section 3.1)."""
+"""Optimiser bytes per parameter by dtype, with Adam: two moments, in half precision also a copy of the parameter, all
+in fp32. With a parameter and a gradient of 2 bytes these are the 16 bytes of Rajbhandari et al. 2020 ("ZeRO",
+section 3.1)."""
 
 
-class Static(NamedTuple):
-    """Bytes that a device holds throughout. Each (positions,)."""
+class StaticMemory(NamedTuple):
+    """Bytes that a device holds all the time. Each (positions,)."""
 
     parameters: IntArray
     gradients: IntArray
@@ -44,95 +45,95 @@ class Static(NamedTuple):
         return self.parameters + self.gradients + self.optimizer
 
 
-def static(job: Job, n_stages: int) -> Static:
-    """By position in the pipeline, the model cut into ``n_stages``; a tied embedding counts at both ends."""
+def static_memory(job: Job, n_stages: int) -> StaticMemory:
+    """Of each position in the pipeline, the model cut into ``n_stages``; a tied embedding counts at both ends."""
     n_elements = np.array(device_gradient_elements(job, n_stages), dtype=np.int64)
     weights = n_elements * BYTES_PER_ELEMENT[job.dtype]
-    return Static(weights, weights, n_elements * OPTIMIZER_BYTES[job.dtype])
+    return StaticMemory(weights, weights, n_elements * OPTIMIZER_BYTES[job.dtype])
 
 
-class Activations(NamedTuple):
-    """Bytes of one micro-batch. Each (stages,)."""
+class ActivationMemory(NamedTuple):
+    """Bytes of one micro-batch's activations. Each (stages,)."""
 
     kept: IntArray
-    """from its forward to the end of its backward: everything, or the stage's input where the rest is recomputed"""
-    remade: IntArray
-    """beyond that, from the beginning of its backward to the end"""
+    """Held from forward to the end of the backward: everything, or the stage's input where the rest is recomputed."""
+    recomputed: IntArray
+    """Held in addition from the beginning of its backward to the end: what is recomputed."""
 
 
-def activations(job: Job, n_stages: int) -> Activations:
-    """Of every stage, the model cut into ``n_stages``."""
+def activation_memory(job: Job, n_stages: int) -> ActivationMemory:
+    """Activations of every stage, the model cut into ``n_stages``."""
     each = job.microbatch * BYTES_PER_ELEMENT[job.dtype]
     stages = job.layers_of(n_stages)
     whole = each * np.array([sum(layer.held_elements for layer in layers) for layers in stages], dtype=np.int64)
     if not job.recompute:
-        return Activations(whole, np.zeros_like(whole))
+        return ActivationMemory(whole, np.zeros_like(whole))
     boundary = job.modelled().boundary_elements
     begins = [layers[0].held_elements if layers[0].kind is LayerKind.EMBEDDING else boundary for layers in stages]
     kept = np.minimum(each * np.array(begins, dtype=np.int64), whole)
-    return Activations(kept, whole - kept)
+    return ActivationMemory(kept, whole - kept)
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Who did what when, by row: of a trace, or of a schedule where computations take one moment and messages none."""
+class ActionTimes:
+    """Actions with their times, by row: of a trace, or of a schedule where computations take 1 and messages 0."""
 
     actions: tuple[Action, ...]
     action: IntArray
     iteration: IntArray
     replica: IntArray
     share: FloatArray
-    """of the device's gradient, that a synchronisation message carries"""
+    """Fraction of the device's gradient that a synchronisation message carries."""
     start: FloatArray
     end: FloatArray
 
     @classmethod
-    def in_order(cls, whole: Structure) -> Rows:
-        """As if every message came when it is needed and left as soon as it is there: computation i takes [i, i + 1).
+    def in_order(cls, graph: TaskGraph) -> ActionTimes:
+        """Times by order alone: computation i of a device takes [i, i + 1), messages come and leave without waiting.
 
-        ``whole`` lists each device's actions together and in order, receives right before their consumers.
+        ``graph`` lists each device's actions together and in order, receives right before their consumers.
         """
-        computed = (whole.role == COMPUTATION).astype(np.int64)
+        computed = (graph.role == COMPUTATION).astype(np.int64)
         before = np.cumsum(computed) - computed
-        device = whole.position * whole.programs.n_replicas + whole.replica
+        device = graph.device
         first = np.flatnonzero(np.diff(device, prepend=-1))
         tick = before - np.repeat(before[first], np.diff(np.append(first, len(device))))
         iteration = np.zeros_like(tick)
         start = tick.astype(np.float64)
-        return cls(whole.actions, whole.action, iteration, whole.replica, whole.share, start, start + computed)
+        return cls(graph.actions, graph.action, iteration, graph.replica, graph.share, start, start + computed)
 
     @classmethod
-    def of(cls, trace: Trace, whole: Structure) -> Rows:
-        """A trace of these programs."""
+    def of(cls, trace: Trace, graph: TaskGraph) -> ActionTimes:
+        """The times of a trace of these programs."""
         at = {action: i for i, action in enumerate(trace.actions)}
-        known = np.array([at.get(action, -1) for action in whole.actions])[whole.action]
-        shares = np.zeros((whole.programs.n_replicas, len(trace.actions)))
-        shares[whole.replica[known >= 0], known[known >= 0]] = whole.share[known >= 0]
+        known = np.array([at.get(action, -1) for action in graph.actions])[graph.action]
+        shares = np.zeros((graph.programs.n_replicas, len(trace.actions)))
+        shares[graph.replica[known >= 0], known[known >= 0]] = graph.share[known >= 0]
         _, iteration = np.unique(trace.iteration, return_inverse=True)
         share = shares[trace.replica, trace.action]
         return cls(trace.actions, trace.action, iteration, trace.replica, share, trace.start_s, trace.end_s)
 
 
-class Holdings(NamedTuple):
-    """What is held beside the static part: ``n_bytes`` from ``first`` to right before ``last``. Columns."""
+class MemoryIntervals(NamedTuple):
+    """What is held beside the static memory: ``n_bytes`` from ``first`` to right before ``last``. Columns."""
 
     device: IntArray
-    """(iteration x positions + position) x replicas + replica"""
+    """Number of device and iteration: (iteration x positions + position) x replicas + replica."""
     first: FloatArray
     last: FloatArray
     n_bytes: IntArray
     is_message: npt.NDArray[np.bool_]
 
 
-def holdings(job: Job, n_stages: int, rows: Rows) -> Holdings:
-    """Activations and messages of all devices. What nothing in ``rows`` uses up is held to the end of its iteration."""
-    return _Ledger(job, n_stages, rows).balanced()
+def memory_intervals(job: Job, n_stages: int, rows: ActionTimes) -> MemoryIntervals:
+    """Activations and messages of all devices. What no action in ``rows`` frees is held to the end of its iteration."""
+    return _Intervals(job, n_stages, rows).collected()
 
 
-class _Ledger:
-    """Finds to every beginning its end: by micro-batch for passes, by round for synchronisation."""
+class _Intervals:
+    """Matches every allocation with its end: by micro-batch for passes, by round for synchronisation."""
 
-    def __init__(self, job: Job, n_stages: int, rows: Rows) -> None:
+    def __init__(self, job: Job, n_stages: int, rows: ActionTimes) -> None:
         self.job, self.n_stages, self.rows = job, n_stages, rows
         numbered = [-1 if a.microbatch is None else a.microbatch for a in rows.actions]
         known, number = np.unique(numbered, return_inverse=True)
@@ -142,43 +143,43 @@ class _Ledger:
         self.device = (rows.iteration * job.n_stages + self.position) * job.n_replicas + rows.replica
         n_numbers, n_here = len(known), n_stages // job.n_stages
         self.key = (self.device * n_here + round_trip) * n_numbers + number[rows.action]
-        """stage and micro-batch, or round, of this device in this iteration"""
+        """(rows,) number of the stage and micro-batch, or round, of this device in this iteration."""
         self.n_keys = (int(self.device.max()) + 1) * n_here * n_numbers
         ends = np.zeros(int(rows.iteration.max()) + 1)
         np.maximum.at(ends, rows.iteration, rows.end)
         self.until = ends[rows.iteration]
-        self.entries: list[Holdings] = []
+        self.entries: list[MemoryIntervals] = []
 
-    def balanced(self) -> Holdings:
+    def collected(self) -> MemoryIntervals:
         self._passes()
         self._synchronisation()
         device, first, last, n_bytes, is_message = (
             np.concatenate(columns) for columns in zip(*self.entries, strict=True)
         )
         held = (last > first) & (n_bytes > 0)
-        return Holdings(device[held], first[held], last[held], n_bytes[held], is_message[held])
+        return MemoryIntervals(device[held], first[held], last[held], n_bytes[held], is_message[held])
 
     def _passes(self) -> None:
         start, end = self.rows.start, self.rows.end
-        of = activations(self.job, self.n_stages)
+        of = activation_memory(self.job, self.n_stages)
         forward = self._moments(start, Kind.FORWARD)
         begun = self._moments(start, Kind.BACKWARD, Kind.BACKWARD_INPUT)
         passed_on = self._moments(end, Kind.BACKWARD, Kind.BACKWARD_INPUT)
         done = self._moments(end, Kind.BACKWARD, Kind.BACKWARD_WEIGHT)
         which = self._rows(Kind.FORWARD)
         self._hold(which, start[which], self._at(done, which), of.kept[self.stage[which]])
-        self._hold(which, self._at(begun, which), self._at(done, which), of.remade[self.stage[which]])
+        self._hold(which, self._at(begun, which), self._at(done, which), of.recomputed[self.stage[which]])
 
         hop_bytes = np.full(len(start), math.ceil(self.job.activation_bytes))
-        for kind, uses_up in ((Kind.RECV_F, forward), (Kind.RECV_B, passed_on)):
+        for kind, freed_by in ((Kind.RECV_F, forward), (Kind.RECV_B, passed_on)):
             which = self._rows(kind)
-            self._hold(which, start[which], self._at(uses_up, which), hop_bytes[which], is_message=True)
-        for kind, makes in ((Kind.SEND_F, forward), (Kind.SEND_B, begun)):
+            self._hold(which, start[which], self._at(freed_by, which), hop_bytes[which], is_message=True)
+        for kind, made_by in ((Kind.SEND_F, forward), (Kind.SEND_B, begun)):
             which = self._rows(kind)
-            self._hold(which, self._at(makes, which), end[which], hop_bytes[which], is_message=True)
+            self._hold(which, self._at(made_by, which), end[which], hop_bytes[which], is_message=True)
 
     def _synchronisation(self) -> None:
-        """Others' gradients until they are averaged, and what is there beside the own gradient until the step."""
+        """Peers' gradients until they are averaged, and copies of the own gradient until the step."""
         job, start = self.job, self.rows.start
         whole = np.array(device_gradient_bytes(job, self.n_stages))[self.position]
         shares = np.ceil(self.rows.share * whole).astype(np.int64)
@@ -191,10 +192,10 @@ class _Ledger:
         stepped[self.device[which]] = self.rows.end[which]
         last = np.minimum(stepped[self.device], self.until)
         last = np.where(start < last, last, self.until)  # after local updates, parameters are averaged behind the step
-        beside = {Kind.RECV_E: np.full(len(start), math.ceil(job.embedding_bytes))}
+        copies = {Kind.RECV_E: np.full(len(start), math.ceil(job.embedding_bytes))}
         if job.codes_gradients:  # else an average takes the place of what it averages
-            beside |= {Kind.PACK: np.ceil(whole).astype(np.int64), Kind.RECV_P: shares}
-        for kind, n_bytes in beside.items():
+            copies |= {Kind.PACK: np.ceil(whole).astype(np.int64), Kind.RECV_P: shares}
+        for kind, n_bytes in copies.items():
             which = self._rows(kind)
             self._hold(which, start[which], last[which], n_bytes[which], is_message=True)
 
@@ -202,21 +203,21 @@ class _Ledger:
         return np.flatnonzero(np.isin(self.kind, [_KINDS[kind] for kind in kinds]))
 
     def _moments(self, when: FloatArray, *kinds: Kind) -> FloatArray:
-        """By key, when an action of these kinds was; nan where none was."""
+        """(keys,) ``when`` of the key's action of these kinds; nan where it has none."""
         moments = np.full(self.n_keys, np.nan)
         which = self._rows(*kinds)
         moments[self.key[which]] = when[which]
         return moments
 
     def _at(self, moments: FloatArray, which: IntArray) -> FloatArray:
-        """The moment of each row's key, the end of its iteration where there is none."""
+        """The moment of each row's key; the end of its iteration where that is nan."""
         found = moments[self.key[which]]
         return np.where(np.isnan(found), self.until[which], found)
 
     def _hold(
         self, which: IntArray, first: FloatArray, last: FloatArray, n_bytes: IntArray, *, is_message: bool = False
     ) -> None:
-        self.entries.append(Holdings(self.device[which], first, last, n_bytes, np.full(len(which), is_message)))
+        self.entries.append(MemoryIntervals(self.device[which], first, last, n_bytes, np.full(len(which), is_message)))
 
 
 _KINDS = {kind: i for i, kind in enumerate(Kind)}

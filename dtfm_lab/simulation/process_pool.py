@@ -1,4 +1,8 @@
-"""Many tasks, shared out to other processes where that is quicker, their results in order all the same."""
+"""Map a function over many tasks, in other processes where that is quicker, with the results in order.
+
+The processes are loky's. Added here are the decision whether they are worth starting, a bound on the tasks in flight,
+and the check that ends them with this process.
+"""
 
 from __future__ import annotations
 
@@ -16,51 +20,51 @@ from dtfm_lab.domain.errors import RunError
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
 
-WORTH_S = 6.0
-"""of work left, from which on other processes are asked: they take two seconds to begin, and on two cores both ways
-tie at some three and a half"""
-AHEAD = 3
-"""tasks that each process is given before the first of them is back: what is left behind when nobody asks on"""
-SETTINGS = {"LOKY_MAX_MEMORY_LEAK_SIZE": "4e9"}
-"""what a process may grow by before loky takes it for leaking and begins another: caches grow by hundreds of MB"""
-LOOK_S = 0.5
-"""between two looks of a process for the one that began it"""
+WORTHWHILE_S = 6.0
+"""Seconds of work left from which other processes are started. They take two seconds to start, and on two cores both
+ways tie at some three and a half."""
+IN_FLIGHT = 3
+"""Tasks per process that are submitted ahead of the result asked for; at most these are wasted on an early end."""
+ENVIRONMENT = {"LOKY_MAX_MEMORY_LEAK_SIZE": "4e9"}
+"""Growth in bytes beyond which loky replaces a process as leaking: our caches grow by hundreds of MB."""
+PARENT_CHECK_S = 0.5
+"""Seconds between two checks of a process whether its parent still lives."""
 
 
-def shared_out(
+def map_in_order(
     function: Callable[[*Arguments], Result], tasks: Sequence[tuple[*Arguments]], workers: int | None = None
 ) -> Iterator[Result]:
-    """What a function, one of a module's own, makes of each task, in their order.
+    """Results of a module-level function for each task, in the order of the tasks.
 
-    This process begins, and hands over to others when it sees that the rest takes long. They end with the
-    iteration, however that ends, and with this process, however that dies. ``workers``: how many others at most,
-    one for each core where None; 1 asks none. Raises RunError where one of them dies.
+    This process starts alone and moves the rest to other processes once it measures that the rest takes long. They
+    end with the iterator, closed early or not, and with this process, even if it is killed. ``workers`` is the most
+    processes to start: one for each core where None, none for 1. Raises RunError where one of them dies.
     """
     n_workers = min(_cores() if workers is None else workers, len(tasks))
     spent_s = 0.0
     for n_done, task in enumerate(tasks, start=1):
-        begun_s = time.perf_counter()
+        started_s = time.perf_counter()
         result = function(*task)
-        spent_s += time.perf_counter() - begun_s
+        spent_s += time.perf_counter() - started_s
         if n_done == 1:
             spent_s = 0.0  # the first also loads what all need
         yield result
-        if n_workers > 1 and spent_s / max(n_done - 1, 1) * (len(tasks) - n_done) > WORTH_S:
-            yield from _elsewhere(function, tasks[n_done:], n_workers)
+        if n_workers > 1 and spent_s / max(n_done - 1, 1) * (len(tasks) - n_done) > WORTHWHILE_S:
+            yield from _in_processes(function, tasks[n_done:], n_workers)
             return
 
 
-def _elsewhere(
+def _in_processes(
     function: Callable[[*Arguments], Result], tasks: Sequence[tuple[*Arguments]], n_workers: int
 ) -> Iterator[Result]:
-    from loky import ProcessPoolExecutor  # 0.1 s, and most that is shared out is not worth it
+    from loky import ProcessPoolExecutor  # 0.1 s, and most calls do not need it
 
-    pool = ProcessPoolExecutor(n_workers, initializer=_settle, initargs=(os.getpid(),), env=SETTINGS)
+    pool = ProcessPoolExecutor(n_workers, initializer=_initialise, initargs=(os.getpid(),), env=ENVIRONMENT)
     given: deque[Future[Result]] = deque()
     try:
         for task in tasks:
             given.append(pool.submit(function, *task))
-            if len(given) == AHEAD * n_workers:
+            if len(given) == IN_FLIGHT * n_workers:
                 yield given.popleft().result()
         while given:
             yield given.popleft().result()
@@ -72,16 +76,16 @@ def _elsewhere(
         pool.shutdown(kill_workers=True)
 
 
-def _settle(parent: int) -> None:
-    """What a process does first: leave interrupts to the one that began it, and end when that is gone."""
+def _initialise(parent: int) -> None:
+    """Initialise a process: its parent handles interrupts, and its end is the process's end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
 
 
-def _leave_with(parent: int) -> None:
-    """A process that was killed cannot tell; having another parent does."""
+def _exit_with(parent: int) -> None:
+    """Exit when the parent changes: one that was killed sends no signal."""
     while os.getppid() == parent:
-        time.sleep(LOOK_S)
+        time.sleep(PARENT_CHECK_S)
     os._exit(1)
 
 

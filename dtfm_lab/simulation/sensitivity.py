@@ -1,9 +1,9 @@
-"""What a better link or device would bring: the iteration played again with each of them improved.
+"""What a better link or device would bring: the iteration simulated again with each of them improved.
 
-One thing is improved at a time, schedule and placement as they are. A link is both directions of a pair
+One thing is improved at a time; schedule and placement stay. A link is both directions of a pair
 of devices; links of the same two regions are also improved together. Where the order on
-every link is settled (``pairs``: messages of one directed pair come from one device and keep its order), what
-has slack can get shorter and change nothing, and is not played again. On network cards everything is.
+every link is fixed (``pairs``: messages of one directed pair come from one device and keep its order), improving
+what has slack changes nothing and is not simulated. On network cards everything is simulated again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.simulation.durations import EFFICIENCY, analytic
-from dtfm_lab.simulation.engine import Played, Scene, programs_of
+from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of
 from dtfm_lab.simulation.simulate import simulate
 
 WHAT = ("bandwidth", "latency", "compute")
 NEGLIGIBLE = 1e-9
-"""share of the iteration: less slack is rounding"""
-TOLD_FROM = 5e-6
-"""relative change; a smaller one is told as none"""
+"""Share of the iteration below which slack counts as rounding."""
+LEAST_REPORTED = 5e-6
+"""Smallest relative change that a sentence reports as one."""
 COLUMNS = ["what", "of", "name", "iteration_s", "change_s", "change", "sentence"]
 
 Mask = npt.NDArray[np.bool_]
@@ -39,19 +39,19 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """One improvement and the iteration that it would make."""
+    """One improvement and the length of the iteration with it."""
 
     what: str
-    """bandwidth and speed of computing grow by the factor, latency is divided by it"""
+    """``bandwidth`` or ``compute``, multiplied by the factor, or ``latency``, divided by it."""
     of: str
-    """``link`` (two devices), ``regions`` (all links between two, or within one) or ``device``"""
+    """``link`` (two devices), ``regions`` (all links between two, or within one) or ``device``."""
     name: str
     factor: float
     before_s: float
-    """the iteration as it is"""
+    """Seconds of the iteration as it is."""
     iteration_s: float
     number: int
-    """of this row, from 1, and of how many: for a progress bar"""
+    """Position of this row among ``total``, from 1, for a progress bar."""
     total: int
 
     @property
@@ -60,7 +60,7 @@ class Gain:
 
     @property
     def change(self) -> float:
-        """Relative: -0.03 is three per cent faster."""
+        """Relative change: -0.03 is three per cent faster."""
         return self.change_s / self.before_s if self.before_s > 0 else 0.0
 
     @property
@@ -72,7 +72,7 @@ class Gain:
             "latency": f"{less} less latency on {self.name}",
             "compute": f"{self.name} computing {more} faster",
         }[self.what]
-        return f"{begin}: {'no change' if abs(self.change) < TOLD_FROM else f'{100 * self.change:+.2g} %'}"
+        return f"{begin}: {'no change' if abs(self.change) < LEAST_REPORTED else f'{100 * self.change:+.2g} %'}"
 
 
 def sensitivity(
@@ -111,12 +111,12 @@ def gains(
     what: str | Sequence[str] = WHAT,
     **as_simulated: Any,
 ) -> Iterator[Gain]:
-    """Improvement after improvement: links that carry messages, pairs of regions, devices.
+    """The gain of each improvement in turn: links that carry messages, pairs of regions, devices.
 
     Parameters
     ----------
     factor
-        Of bandwidth and speed of computing (coding included); latency is divided by it.
+        Multiplies bandwidth and speed of computing (coding included) and divides latency.
     what
         Any of ``bandwidth``, ``latency`` and ``compute``.
     as_simulated
@@ -127,7 +127,7 @@ def gains(
     PlanError
         A factor that improves nothing.
     UnknownName
-        Something else than bandwidth, latency or compute.
+        ``what`` is none of bandwidth, latency and compute.
     LabError
         What ``simulate`` raises, before the first row.
     """
@@ -149,67 +149,67 @@ def gains(
     for synchronise, share in ((False, 1 - 1 / every), (True, 1 / every)):
         if share > 0:
             programs = programs_of(plan, built, synchronise=synchronise)
-            # the trace holds the profile of the iteration that synchronises, whose computations code more
+            # the context holds the profile of the iteration that synchronises, whose computations code more
             profile = context.profile if known else analytic(plan, programs, as_simulated.get("efficiency", EFFICIENCY))
-            scene = Scene.of(plan, programs, profile)
-            parts.append(_Part(share, scene, scene.play(links)))
-    return _gains(plan, _Base(tuple(parts), links), number, [one for one in WHAT if one in chosen])
+            tasks = PlacedTasks.of(plan, programs, profile)
+            parts.append(_IterationKind(share, tasks, tasks.simulate(links)))
+    return _gains(plan, _Baseline(tuple(parts), links), number, [one for one in WHAT if one in chosen])
 
 
-def _gains(plan: Plan, base: _Base, factor: float, what: list[str]) -> Iterator[Gain]:
+def _gains(plan: Plan, base: _Baseline, factor: float, what: list[str]) -> Iterator[Gain]:
     before_s = base.iteration_s
-    asked = [(one, place) for one in what for place in (_devices(plan) if one == "compute" else _links(plan, base))]
-    for number, (one, place) in enumerate(asked, start=1):
+    asked = [(one, target) for one in what for target in (_devices(plan) if one == "compute" else _links(plan, base))]
+    for number, (one, target) in enumerate(asked, start=1):
         yield Gain(
             what=one,
-            of=place.of,
-            name=place.name,
+            of=target.of,
+            name=target.name,
             factor=factor,
             before_s=before_s,
-            iteration_s=base.improved_s(one, place, factor),
+            iteration_s=base.improved_s(one, target, factor),
             number=number,
             total=len(asked),
         )
 
 
-class _Place(NamedTuple):
-    """Something that can be improved."""
+class _Target(NamedTuple):
+    """A link, all links of two regions, or a device, to be improved."""
 
     of: str
     name: str
     pairs: list[tuple[int, int]]
-    """of devices; a device itself is paired with itself"""
+    """Pairs of device indices that form a link; a device is paired with itself."""
 
 
-class _Part(NamedTuple):
-    """One kind of iteration (that synchronises, or not)."""
+class _IterationKind(NamedTuple):
+    """An iteration that synchronises, or one that does not."""
 
     share: float
-    """of all iterations"""
-    scene: Scene
-    played: Played
+    """Share of all iterations that are of this kind."""
+    tasks: PlacedTasks
+    times: TaskTimes
 
-    def may_matter(self, nodes: Mask) -> bool:
+    def may_be_critical(self, nodes: Mask) -> bool:
         """Whether one of these nodes may be on a critical path."""
-        critical: Mask = self.played.slack_s <= NEGLIGIBLE * self.played.makespan_s
+        critical: Mask = self.times.slack_s <= NEGLIGIBLE * self.times.makespan_s
         return bool((nodes & critical).any())
 
 
 @dataclass(frozen=True, eq=False)
-class _Base:
-    """The iteration as it is, to be played again."""
+class _Baseline:
+    """The iteration as it is, to be simulated again with changes."""
 
-    parts: tuple[_Part, ...]
+    parts: tuple[_IterationKind, ...]
     links: Links
 
     @property
     def iteration_s(self) -> float:
-        return sum(part.share * part.played.makespan_s for part in self.parts)
+        return sum(part.share * part.times.makespan_s for part in self.parts)
 
-    def improved_s(self, what: str, place: _Place, factor: float) -> float:
-        """Seconds of an iteration with one place improved, both directions of a link."""
+    def improved_s(self, what: str, target: _Target, factor: float) -> float:
+        """Seconds of an iteration with one target improved, in both directions of a link."""
         where: Mask = np.zeros(self.links.latency_s.shape, dtype=bool)
-        i, j = np.array(place.pairs).T
+        i, j = np.array(target.pairs).T
         where[i, j] = where[j, i] = True
         links = self.links
         if what == "latency":
@@ -219,39 +219,39 @@ class _Base:
             links = replace(links, bandwidth_bytes_per_s=np.where(where, bandwidth * factor, bandwidth))
         total_s = 0.0
         for part in self.parts:
-            scene = part.scene
-            nodes = where[scene.here, scene.there]  # computations are where a device meets itself
-            if links.queueing == "pairs" and not part.may_matter(nodes):
-                total_s += part.share * part.played.makespan_s
+            tasks = part.tasks
+            nodes = where[tasks.here, tasks.there]  # computations are where a device meets itself
+            if links.queueing == "pairs" and not part.may_be_critical(nodes):
+                total_s += part.share * part.times.makespan_s
                 continue
             if what == "compute":
-                scene = replace(scene, compute_s=np.where(nodes, scene.compute_s / factor, scene.compute_s))
-            total_s += part.share * scene.play(links).makespan_s
+                tasks = replace(tasks, compute_s=np.where(nodes, tasks.compute_s / factor, tasks.compute_s))
+            total_s += part.share * tasks.simulate(links).makespan_s
         return total_s
 
 
-def _devices(plan: Plan) -> list[_Place]:
-    """All that serve, in stage order."""
+def _devices(plan: Plan) -> list[_Target]:
+    """All devices of the plan, in stage order."""
     names = plan.topology.names
-    return [_Place("device", names[d], [(d, d)]) for d in plan.placement.devices.ravel().tolist()]
+    return [_Target("device", names[d], [(d, d)]) for d in plan.placement.devices.ravel().tolist()]
 
 
-def _links(plan: Plan, base: _Base) -> list[_Place]:
+def _links(plan: Plan, base: _Baseline) -> list[_Target]:
     """Pairs of devices that send each other something, and pairs of regions with several of them."""
     topology = plan.topology
     names = topology.names
     used: set[tuple[int, int]] = set()
     for part in base.parts:
-        sends = part.scene.here != part.scene.there
-        low, high = np.unique(np.sort([part.scene.here[sends], part.scene.there[sends]], axis=0), axis=1)
+        sends = part.tasks.here != part.tasks.there
+        low, high = np.unique(np.sort([part.tasks.here[sends], part.tasks.there[sends]], axis=0), axis=1)
         used.update(zip(low.tolist(), high.tolist(), strict=True))
     region = [device.region or device.name for device in topology.devices]
     between: dict[frozenset[str], list[tuple[int, int]]] = defaultdict(list)
     for i, j in sorted(used):
         between[frozenset((region[i], region[j]))].append((i, j))
-    links = [_Place("link", f"{names[i]} - {names[j]}", [(i, j)]) for i, j in sorted(used)]
+    links = [_Target("link", f"{names[i]} - {names[j]}", [(i, j)]) for i, j in sorted(used)]
     for some in between.values():
         a, b = (region[d] for d in some[0])
         if len(some) > 1:
-            links.append(_Place("regions", f"{a} - {b}" if a != b else f"links within {a}", some))
+            links.append(_Target("regions", f"{a} - {b}" if a != b else f"links within {a}", some))
     return links

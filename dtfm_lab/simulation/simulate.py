@@ -1,4 +1,4 @@
-"""Interpreter 1: play a schedule in virtual time."""
+"""Predict an iteration: simulate a plan's schedule in virtual time."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
 from dtfm_lab.simulation.durations import EFFICIENCY, analytic, peak_of
-from dtfm_lab.simulation.engine import Played, Scene, programs_of
+from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of
 from dtfm_lab.simulation.schedules import build
 
 Profile = Iterable[ComputeTime] | pd.DataFrame
-"""A table of stage, replica, kind and seconds, as ``Trace.profile_frame`` has it"""
+"""Compute times as rows or as a table of stage, replica, kind and seconds, like ``Trace.profile_frame``."""
 
 
 def simulate(
@@ -36,17 +36,17 @@ def simulate(
 ) -> Trace:
     """Predict one iteration of a plan.
 
-    Where the job synchronises every H-th only, the trace holds two: iteration H - 2, which stands for all that
-    do not, and H - 1.
+    Where the job synchronises only in every H-th iteration, the trace holds two: iteration H - 2, which stands for all
+    that do not synchronise, and H - 1.
 
     Parameters
     ----------
     schedule
         A name in ``schedules``, or a Schedule; the job's own where None.
     like
-        A measured trace of this plan, or the context of a run that goes on: its schedule, its clock, its
+        A measured trace of this plan, or the context of a run in progress: its schedule, its clock, its
         queueing and the profile taken before it are used (never its own spans), and links are free where the
-        run used real ones. Where only a part of the plan ran, that part is predicted.
+        run used real ones. Where only a subplan ran, that is predicted.
     queueing
         ``pairs`` (every directed pair a link of its own, as in the paper) or ``cards`` (one network card a
         device, in and out).
@@ -62,9 +62,9 @@ def simulate(
     UnknownName
         No schedule or queueing of that name.
     ScheduleError
-        A schedule of other sizes, or one that cannot finish; the error names who waits for whom.
+        A schedule of other sizes, or one that cannot finish; the error names the actions that wait for each other.
     TraceError
-        ``like`` is of another plan; a computation that the profile does not know.
+        ``like`` is of another plan; a computation without a time in the profile.
     """
     plan.job.modelled()
     ran = like.context if isinstance(like, Trace) else like
@@ -78,16 +78,16 @@ def simulate(
     given = _rows(profile) if profile is not None else None if ran is None else ran.profile
     named = schedule if schedule is not None else ran.schedule if ran is not None else job.schedule
     if ran is not None and ran.orders and named == ran.schedule:
-        named = ran.recorded_schedule  # with the warm-ups chosen then
+        named = ran.recorded_schedule  # with the warm-ups that were chosen for the run
     built = build(plan, named, given, links, efficiency=efficiency)
     # an iteration that synchronises is the last of synchronise_every
     kinds_of_iteration = [True] if job.synchronise_every == 1 else [False, True]
-    played, known = [], given
+    simulated, known = [], given
     for synchronise in kinds_of_iteration:
         programs = programs_of(plan, built, synchronise=synchronise)
         if given is None:
             known = analytic(plan, programs, efficiency)
-        played.append(Scene.of(plan, programs, known or ()).play(links))
+        simulated.append(PlacedTasks.of(plan, programs, known or ()).simulate(links))
     context = RunContext(
         source="simulated",
         clock="model" if ran is None else ran.clock,
@@ -100,13 +100,13 @@ def simulate(
         stand_in="" if ran is None else ran.stand_in,
         runs_on="cpu" if ran is None else ran.runs_on,
         versions=dict(_versions()),
-        **what_runs(plan, built),
+        **plan_context(plan, built),
     )
-    return _trace(context, played, job.synchronise_every)
+    return _trace(context, simulated, job.synchronise_every)
 
 
-def what_runs(plan: Plan, schedule: Schedule) -> dict[str, Any]:
-    """What the context of a trace, predicted or measured, says about the plan and the schedule."""
+def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:
+    """The fields of a RunContext, predicted or measured, that describe the plan and the schedule."""
     job, topology = plan.job, plan.topology
     grid = [[topology.devices[int(d)] for d in row] for row in plan.placement.devices]
     return {
@@ -129,13 +129,13 @@ def what_runs(plan: Plan, schedule: Schedule) -> dict[str, Any]:
 def _links(plan: Plan, ran: RunContext | None, queueing: str | None) -> Links:
     chosen = queueing if queueing is not None else ran.queueing if ran is not None else "pairs"
     if ran is not None and ran.links == "real":
-        Links.of(plan.topology, chosen)  # refuses a queueing that is none
+        Links.of(plan.topology, chosen)  # raises UnknownName for an unknown queueing
         return Links.free(len(plan.topology))
     return Links.of(plan.topology, chosen)
 
 
 def _rows(profile: Profile) -> tuple[ComputeTime, ...]:
-    """Raises TraceError where a row is none."""
+    """The profile as checked rows; raises TraceError for what is no row."""
     rows: Iterable[Any] = profile
     if isinstance(profile, pd.DataFrame):
         if missing := [name for name in ComputeTime._fields if name not in profile]:
@@ -155,26 +155,26 @@ def _rows(profile: Profile) -> tuple[ComputeTime, ...]:
     return tuple(known)
 
 
-def _trace(context: RunContext, played: list[Played], every: int) -> Trace:
-    """The iteration that synchronises, the last of ``every``, and before it one that stands for all others."""
+def _trace(context: RunContext, simulated: list[TaskTimes], every: int) -> Trace:
+    """A trace of the iteration that synchronises, number ``every`` - 1, and before it of one that does not, if any."""
     actions: dict[Action, int] = {}
     tables = [
-        np.array([actions.setdefault(action, len(actions)) for action in one.scene.structure.actions]) for one in played
+        np.array([actions.setdefault(action, len(actions)) for action in one.tasks.graph.actions]) for one in simulated
     ]
     columns: list[tuple[npt.NDArray[Any], ...]] = []
     n_before = 0
-    for number, one, table in zip(range(every - len(played), every), played, tables, strict=True):
-        whole = one.scene.structure
-        action = table[whole.action]
-        by_time = np.lexsort((action, one.end_s, one.start_s, whole.replica))
-        row_of = np.empty(len(whole), dtype=np.int64)
-        row_of[by_time] = np.arange(len(whole)) + n_before
+    for number, one, table in zip(range(every - len(simulated), every), simulated, tables, strict=True):
+        graph = one.tasks.graph
+        action = table[graph.action]
+        by_time = np.lexsort((action, one.end_s, one.start_s, graph.replica))
+        row_of = np.empty(len(graph), dtype=np.int64)
+        row_of[by_time] = np.arange(len(graph)) + n_before
         after = np.where(one.after < 0, -1, row_of[one.after])[by_time]
-        iteration = np.full(len(whole), number, dtype=np.int64)
+        iteration = np.full(len(graph), number, dtype=np.int64)
         columns.append(
-            (iteration, whole.replica[by_time], action[by_time], one.start_s[by_time], one.end_s[by_time], after)
+            (iteration, graph.replica[by_time], action[by_time], one.start_s[by_time], one.end_s[by_time], after)
         )
-        n_before += len(whole)
+        n_before += len(graph)
     return Trace(context, tuple(actions), *(np.concatenate(parts) for parts in zip(*columns, strict=True)))
 
 

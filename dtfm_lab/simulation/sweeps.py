@@ -1,4 +1,4 @@
-"""What-if tables: a plan simulated under every combination of some settings, its placement as it is."""
+"""What-if tables: a plan simulated under every combination of some settings, with its placement kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.simulation.process_pool import shared_out
+from dtfm_lab.simulation.process_pool import map_in_order
 from dtfm_lab.simulation.schedules import peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
 
@@ -29,43 +29,43 @@ OF_THE_PLAN = ("n_stages", "n_replicas", "blocks_per_stage", "gradient_bytes", "
 OF_THE_JOB = tuple(option.name for option in options_of(Job) if option.name not in OF_THE_PLAN)
 """Fields of a job that keep a plan's placement."""
 OF_THE_LINKS = ("bandwidth", "latency")
-"""factors on those of all links"""
+"""Factors on the bandwidth and latency of all links."""
 OF_THE_SIMULATION = ("schedule", "queueing", "efficiency")
 SETTINGS = (*OF_THE_SIMULATION, *OF_THE_JOB, *OF_THE_LINKS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one simulated iteration comes to. NaN where a number is unknown, such as a price."""
+    """The results of one simulated iteration. NaN where a number is unknown, such as a price."""
 
     iteration_s: float
     tokens_per_s: float
     mfu: float
-    """share of the peak of all devices that serve the model"""
+    """The model's FLOP per second as a share of the peak of all devices of the plan."""
     pflops: float
-    """the model's FLOP, in 1e15 per second"""
+    """The model's FLOP per second, in 1e15."""
     bubble_share: float
-    """of the time of all devices together, in which they do not compute"""
+    """Share of the time of all devices together in which they do not compute."""
     peak_memory_bytes: float
-    """of the device that holds most"""
+    """Peak memory of the device that holds most."""
     over_bytes: float
-    """what the device that lacks most lacks; 0 where all fit"""
+    """Bytes that the worst device lacks; 0 where all fit."""
     fits: bool
     peak_activations: int
-    """most micro-batches, counted once a stage, that a device holds from forward to backward"""
+    """Most micro-batches, counted once a stage, that a device holds from forward to backward."""
     price_per_million_tokens: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepPoint:
-    """One combination of settings, and what it comes to or why it cannot be."""
+    """One combination of settings, with its outcome or the reason why there is none."""
 
     settings: Mapping[str, Any]
     outcome: Outcome | None
     error: str
-    """one line; empty where there is an outcome"""
+    """Reason in one line; empty where there is an outcome."""
     number: int
-    """of this point, from 1, and of how many: for a progress bar"""
+    """Position of this point among ``total``, from 1, for a progress bar."""
     total: int
 
     @property
@@ -98,8 +98,8 @@ def sweep_table(points: Iterable[SweepPoint]) -> pd.DataFrame:
     """One row a point: its settings, the fields of Outcome (missing where there is none), and error."""
     rows = []
     for point in points:
-        told = {column: getattr(point.outcome, column, None) for column in OUTCOMES}
-        rows.append({**point.named, **told, "error": point.error})
+        outcome = {column: getattr(point.outcome, column, None) for column in OUTCOMES}
+        rows.append({**point.named, **outcome, "error": point.error})
     table = pd.DataFrame(rows, columns=[*rows[0]] if rows else [*OUTCOMES, "error"])
     whole = {"fits": "boolean", "peak_activations": "Int64"}
     return table.astype({column: whole.get(column, "float64") for column in OUTCOMES})
@@ -109,15 +109,15 @@ OUTCOMES = tuple(field.name for field in fields(Outcome))
 
 
 def sweeps(plan: Plan, *, workers: int | None = None, **settings: Any) -> Iterator[SweepPoint]:
-    """Every combination of the settings, the last one varying fastest, as they are done and in that order.
+    """Simulate every combination of the settings, the last one varying fastest, and yield each point when it is done.
 
-    A combination that cannot be, such as a batch that does not divide, is a point with an error. Points are
-    shared out to processes where they are many; nothing but the time depends on that.
+    An impossible combination, such as a batch that does not divide, is a point with an error. Many points are
+    simulated in several processes; nothing but the time depends on that.
 
     Parameters
     ----------
     workers
-        Processes at most, one for each core where None; 1: this one alone.
+        Most processes, one for each core where None; 1 for this one alone.
     settings
         Values to try, or one to hold. ``schedule`` (names or Schedules), ``queueing`` and ``efficiency`` as
         ``simulate`` takes them; ``microbatch``, ``global_batch``, ``dtype``, ``compression``,
@@ -127,7 +127,8 @@ def sweeps(plan: Plan, *, workers: int | None = None, **settings: Any) -> Iterat
     Raises
     ------
     LabError
-        Before anything runs: no such setting or name; no values, or one that no setting can be; no settings.
+        Before anything runs: an unknown setting or name; a setting without values or with an impossible one; no
+        settings.
     """
     listed = {what: _values(what, values) for what, values in settings.items()}
     if not listed:
@@ -143,14 +144,14 @@ def sweeps(plan: Plan, *, workers: int | None = None, **settings: Any) -> Iterat
 
 def _points(plan: Plan, listed: Mapping[str, list[Any]], workers: int | None) -> Iterator[SweepPoint]:
     grid = [dict(zip(listed, values, strict=True)) for values in product(*listed.values())]
-    done = shared_out(outcome, [(plan, settings) for settings in grid], workers)
+    done = map_in_order(outcome_of, [(plan, settings) for settings in grid], workers)
     for number, (settings, result) in enumerate(zip(grid, done, strict=True), start=1):
         came, error = (None, result) if isinstance(result, str) else (result, "")
         yield SweepPoint(settings=settings, outcome=came, error=error, number=number, total=len(grid))
 
 
-def outcome(plan: Plan, settings: Mapping[str, Any]) -> Outcome | str:
-    """Of one combination of settings, or in one line why it cannot be."""
+def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> Outcome | str:
+    """Outcome of one combination of settings, or the reason in one line why there is none."""
     try:
         return _outcome(plan, settings)
     except LabError as error:
@@ -161,8 +162,7 @@ def _outcome(plan: Plan, settings: Mapping[str, Any]) -> Outcome:
     changed = _changed(plan, settings)
     given = {what: settings[what] for what in OF_THE_SIMULATION if what in settings}
     trace = simulate(changed, **given)
-    metrics, bubble, held = trace.metrics, trace.bubble, memory(changed, trace=trace)
-    played = trace.context.recorded_schedule
+    metrics, bubble, report = trace.metrics, trace.bubble, memory(changed, trace=trace)
 
     def known(what: str) -> float:
         value = metrics[what]
@@ -175,21 +175,21 @@ def _outcome(plan: Plan, settings: Mapping[str, Any]) -> Outcome:
         mfu=known("mfu"),
         pflops=known("pflops"),
         bubble_share=1 - float(bubble["busy_s"].sum()) / whole_s if whole_s > 0 else 0.0,
-        peak_memory_bytes=float(held.peak_bytes.max()),
-        over_bytes=float(held.over_bytes.max()),
-        fits=held.fits,
-        peak_activations=max(peak_activations(played)),
+        peak_memory_bytes=float(report.peak_bytes.max()),
+        over_bytes=float(report.over_bytes.max()),
+        fits=report.fits,
+        peak_activations=max(peak_activations(trace.context.recorded_schedule)),
         price_per_million_tokens=known("price_per_million_tokens"),
     )
 
 
 def _changed(plan: Plan, settings: Mapping[str, Any]) -> Plan:
-    """The placement with another job on another network; its cost stays that of the plan, which nobody asks here."""
+    """The placement with another job on another network; its cost is not computed anew, as a simulation needs none."""
     job = replace(plan.job, **{what: settings[what] for what in OF_THE_JOB if what in settings})
     topology = plan.topology
     latency, bandwidth = (_factor(settings, what) for what in ("latency", "bandwidth"))
     if (latency, bandwidth) != (1.0, 1.0):
-        with np.errstate(over="ignore"):  # what comes out is refused, and says so
+        with np.errstate(over="ignore"):  # infinite results are refused by Topology
             topology = topology.scaled(latency, bandwidth)
     return replace(plan, job=job, topology=topology)
 
@@ -201,7 +201,7 @@ def _factor(settings: Mapping[str, Any], what: str) -> float:
 
 
 def _values(what: str, given: Any) -> list[Any]:
-    """The values of a setting, those of numpy as plain ones. Raises UnknownName, or PlanError where there are none."""
+    """The values of a setting as plain Python ones. Raises UnknownName, or PlanError where there are none."""
     if what not in SETTINGS:
         raise unknown("setting of a sweep", what, SETTINGS)
     given = given.tolist() if isinstance(given, np.ndarray) else given
@@ -213,7 +213,7 @@ def _values(what: str, given: Any) -> list[Any]:
 
 
 def _check(plan: Plan, what: str, value: Any) -> None:
-    """What no combination can mend is refused at once; whether values go together is for each point to find out."""
+    """Raise for a value that is wrong in every combination; values that do not go together are found at each point."""
     if what == "schedule" and not (value is None or isinstance(value, Schedule) or _among(value, schedules)):
         raise unknown("pipeline schedule", value, schedules)
     if what == "queueing" and not (value is None or _among(value, QUEUEING)):
@@ -225,7 +225,7 @@ def _check(plan: Plan, what: str, value: Any) -> None:
             raise PlanError(f"{what} of a sweep, a factor on that of all links, is {shortened(value)}; wanted {wanted}")
     if what == "efficiency" and not ((share := as_number(value)) is not None and 0 < share <= 1):
         raise PlanError(f"efficiency of a sweep is {shortened(value)}; wanted more than 0 and at most 1")
-    if what in OF_THE_JOB:  # of message sizes only, as a model asks whether batch and micro-batches go together
+    if what in OF_THE_JOB:  # without a model, which would check that batch and micro-batches go together
         plan.job.with_fields(model=None, given_gradient_bytes=0.0, given_hop_bytes=0.0, **{what: value})
 
 

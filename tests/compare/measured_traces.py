@@ -11,7 +11,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files import load_job, load_topology
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.simulation.engine import Scene, programs_of
+from dtfm_lab.simulation.engine import PlacedTasks, programs_of
 from dtfm_lab.simulation.kernels.events import RECEIVE
 from dtfm_lab.simulation.simulate import simulate
 
@@ -45,15 +45,15 @@ def measured(
     actions, columns = {}, []
     for iteration in range(iterations):
         programs = programs_of(plan, predicted.context.recorded_schedule, synchronise=(iteration + 1) % every == 0)
-        scene = Scene.of(plan, programs, profile)
-        whole = scene.structure
+        tasks = PlacedTasks.of(plan, programs, profile)
+        whole = tasks.graph
         factors = np.exp(noise * rng.standard_normal(len(whole)))
         received = whole.role == RECEIVE
         factors[received] = factors[whole.partner[received]]
-        played = replace(scene, n_bytes=scene.n_bytes * factors, compute_s=scene.compute_s * factors).play(links)
+        simulated = replace(tasks, n_bytes=tasks.n_bytes * factors, compute_s=tasks.compute_s * factors).simulate(links)
         table = np.array([actions.setdefault(action, len(actions)) for action in whole.actions])
         columns.append(
-            (np.full(len(whole), iteration), whole.replica, table[whole.action], played.start_s, played.end_s)
+            (np.full(len(whole), iteration), whole.replica, table[whole.action], simulated.start_s, simulated.end_s)
         )
     context = replace(predicted.context, source="measured", clock="virtual", links="emulated")
     return Trace(context, tuple(actions), *(np.concatenate(parts) for parts in zip(*columns, strict=True)))

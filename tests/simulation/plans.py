@@ -14,7 +14,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, PASSES, Action, Kind, Schedule, synchronisations
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.simulation.engine import Played, Scene, programs_of
+from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of
 from dtfm_lab.simulation.schedules import schedules
 
 
@@ -90,15 +90,15 @@ class Case:
     compression: str
     seed: int
 
-    def scene(self, *, synchronise: bool = True) -> Scene:
+    def tasks(self, *, synchronise: bool = True) -> PlacedTasks:
         """Every single computation has its own duration."""
         programs = programs_of(self.plan, self.schedule, synchronise=synchronise)
-        drawn = Scene.of(self.plan, programs, equal(self.plan, 1, 2, programs.schedule.n_stages))
+        drawn = PlacedTasks.of(self.plan, programs, equal(self.plan, 1, 2, programs.schedule.n_stages))
         rng = np.random.default_rng(self.seed)
-        return replace(drawn, compute_s=np.where(drawn.structure.work >= 0, rng.random(len(drawn.compute_s)), 0.0))
+        return replace(drawn, compute_s=np.where(drawn.graph.computation >= 0, rng.random(len(drawn.compute_s)), 0.0))
 
-    def played(self) -> Played:
-        return self.scene().play(self.links)
+    def simulated(self) -> TaskTimes:
+        return self.tasks().simulate(self.links)
 
     @property
     def schedule(self) -> Schedule:
@@ -145,10 +145,10 @@ cases = st.builds(
 )
 
 
-def node_of(scene: Scene) -> dict[tuple[int, Action], int]:
+def node_of(tasks: PlacedTasks) -> dict[tuple[int, Action], int]:
     """Number of the node of each replica's action."""
-    whole = scene.structure
-    return {(int(whole.replica[i]), whole.actions[whole.action[i]]): i for i in range(len(whole))}
+    graph = tasks.graph
+    return {(int(graph.replica[i]), graph.actions[graph.action[i]]): i for i in range(len(graph))}
 
 
 def passes_of(schedule: Schedule) -> set[Action]:

@@ -12,7 +12,7 @@ from dtfm_lab.domain.errors import ScheduleError, TraceError
 from dtfm_lab.domain.network import QUEUEING, Links, Topology
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.simulation.durations import analytic
-from dtfm_lab.simulation.engine import play, programs_of
+from dtfm_lab.simulation.engine import programs_of, simulate_iteration
 from dtfm_lab.simulation.schedules import build, choose_warmups, peak_activations, schedules
 from dtfm_lab.simulation.schedules.makespans import Makespans
 
@@ -23,7 +23,7 @@ sizes = st.tuples(st.integers(1, 5), st.integers(1, 14), st.integers(1, 2))
 
 def makespan_s(plan, profile, links, name, **choices):
     schedule = schedules[name](plan.job.n_stages, plan.job.n_microbatches, **choices)
-    return play(plan, schedule, profile, links, synchronise=plan.job.synchronise_every == 1).makespan_s
+    return simulate_iteration(plan, schedule, profile, links, synchronise=plan.job.synchronise_every == 1).makespan_s
 
 
 def drawn(size, seed, queueing="pairs"):

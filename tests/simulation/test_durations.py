@@ -18,7 +18,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind, synchronisations
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.simulation.durations import analytic, peak_of, seconds_of
+from dtfm_lab.simulation.durations import analytic, compute_seconds, peak_of
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.schedules import schedules
 
@@ -197,11 +197,11 @@ def test_without_compression_averaging_and_stepping_count_as_nothing(synchronisa
 
 def test_a_profile_is_looked_up_by_stage_replica_and_kind():
     rows = [ComputeTime(1, 0, F, 3.0), ComputeTime(0, 1, B, 5.0), ComputeTime(0, 0, REST, 7.0)]
-    assert seconds_of([(0, 1, B), (1, 0, F), (0, 0, REST)], rows).tolist() == [5, 3, 7]
+    assert compute_seconds([(0, 1, B), (1, 0, F), (0, 0, REST)], rows).tolist() == [5, 3, 7]
 
 
 def test_a_profile_of_whole_backwards_gives_each_half_one_half():
-    assert seconds_of([(0, 0, HALF), (0, 0, REST)], [ComputeTime(0, 0, B, 5.0)]).tolist() == [2.5, 2.5]
+    assert compute_seconds([(0, 0, HALF), (0, 0, REST)], [ComputeTime(0, 0, B, 5.0)]).tolist() == [2.5, 2.5]
 
 
 @pytest.mark.parametrize("wanted", [(1, 0, B), (1, 1, F), (0, 0, F), (1, 0, HALF), (1, 0, Kind.STEP)])
@@ -209,4 +209,4 @@ def test_a_computation_that_the_profile_does_not_know_is_refused(wanted):
     stage, replica, kind = wanted
     says = f"profile has no time for {kind} on stage {stage}, replica {replica}; wanted one for every"
     with pytest.raises(TraceError, match=says):
-        seconds_of([wanted], [ComputeTime(1, 0, F, 1.0)])
+        compute_seconds([wanted], [ComputeTime(1, 0, F, 1.0)])

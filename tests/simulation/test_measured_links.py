@@ -33,13 +33,13 @@ class TimedCase(Case):
 @settings(max_examples=40, deadline=None)
 def test_every_row_on_measured_links_is_as_the_links_of_a_real_run_would_have_it(case, synchronise):
     case = TimedCase(**vars(case))
-    scene = case.scene(synchronise=synchronise)
-    played = scene.play(case.links)
-    nodes = node_of(scene)
-    seconds = {node: float(scene.compute_s[i]) for node, i in nodes.items()}
-    times = interpret(case.plan, scene.structure.programs, case.links, seconds)
+    tasks = case.tasks(synchronise=synchronise)
+    simulated = tasks.simulate(case.links)
+    nodes = node_of(tasks)
+    seconds = {node: float(tasks.compute_s[i]) for node, i in nodes.items()}
+    times = interpret(case.plan, tasks.graph.programs, case.links, seconds)
     for node, i in nodes.items():
-        assert times[node] == pytest.approx((played.start_s[i], played.end_s[i]), rel=1e-9, abs=1e-12)
+        assert times[node] == pytest.approx((simulated.start_s[i], simulated.end_s[i]), rel=1e-9, abs=1e-12)
 
 
 @given(st.integers(0, 1000))

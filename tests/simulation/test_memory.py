@@ -15,7 +15,7 @@ from dtfm_lab.domain.schedule import Kind, Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import GB, GiB, format_bytes
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.simulation.activation_budget import room
+from dtfm_lab.simulation.activation_budget import activation_budget
 from dtfm_lab.simulation.memory import MemoryReport, memory
 from dtfm_lab.simulation.memory_advice import advice, remedies
 from dtfm_lab.simulation.schedules import peak_activations, schedules
@@ -171,9 +171,9 @@ def test_a_timeline_is_the_sum_of_what_is_there_at_each_moment(size, name, seed)
 @settings(max_examples=25, deadline=None)
 def test_no_trace_of_a_schedule_needs_less_than_its_order_says(size, name, seed, recompute):
     plan = plan_of(*size, n_replicas=2, seed=seed, recompute=recompute)
-    ordered, played = memory(plan, name), memory(plan, trace=simulate(plan, name))
-    assert (played.peak_bytes >= ordered.peak_bytes).all()
-    assert played.timed
+    ordered, simulated = memory(plan, name), memory(plan, trace=simulate(plan, name))
+    assert (simulated.peak_bytes >= ordered.peak_bytes).all()
+    assert simulated.timed
     assert not ordered.timed
 
 
@@ -252,7 +252,7 @@ def test_as_many_micro_batches_as_there_is_room_for_do_fit(size, memory_bytes, r
     plan = plan_of(n_stages, n_microbatches, memory_bytes=memory_bytes, recompute=recompute)
     held = [peak_activations(schedules[name](*size)) for name in ("gpipe", "1f1b")]
     for name, most in zip(("gpipe", "1f1b"), held, strict=True):
-        there_is = (np.array(most) <= room(plan)[:, 0]).all()
+        there_is = (np.array(most) <= activation_budget(plan)[:, 0]).all()
         assert not there_is or memory(plan, name).fits
 
 

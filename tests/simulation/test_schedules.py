@@ -10,7 +10,7 @@ from plans import equal, even, passes_of, plan_of, schedule_of
 from dtfm_lab.domain.errors import JobError, ScheduleError, UnknownName
 from dtfm_lab.domain.schedule import PASSES, Schedule
 from dtfm_lab.domain.trace import ComputeTime
-from dtfm_lab.simulation.engine import play
+from dtfm_lab.simulation.engine import simulate_iteration
 from dtfm_lab.simulation.schedules import build, peak_activations, schedules
 
 NAMES = ["1f1b", "adaptive-1f1b", "gpipe", "interleaved-1f1b", "zb-h1"]
@@ -130,7 +130,7 @@ def test_on_free_links_zb_h1_leaves_strictly_less_bubble_than_1f1b(n_stages, n_m
 
     def makespan_s(name):
         schedule = schedules[name](n_stages, n_microbatches)
-        return play(plan, schedule, profile, even(n_stages), synchronise=False).makespan_s
+        return simulate_iteration(plan, schedule, profile, even(n_stages), synchronise=False).makespan_s
 
     assert makespan_s("zb-h1") < makespan_s("1f1b") * (1 - 1e-9)
 
@@ -142,7 +142,7 @@ def test_on_free_links_interleaving_divides_the_bubble_by_the_stages_a_device_ho
     plan = plan_of(n_devices, n_microbatches, n_layers=n_devices * stages)
     schedule = schedules["interleaved-1f1b"](n_devices, n_microbatches, stages_per_device=stages)
     profile = equal(plan, 1, 2, schedule.n_stages)
-    took_s = play(plan, schedule, profile, even(n_devices), synchronise=False).makespan_s
+    took_s = simulate_iteration(plan, schedule, profile, even(n_devices), synchronise=False).makespan_s
     assert took_s == pytest.approx(3 * stages * n_microbatches + 3 * (n_devices - 1))
 
 

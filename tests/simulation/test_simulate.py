@@ -20,7 +20,7 @@ from dtfm_lab.domain.schedule import COMPUTE, PASSES, SENDS, SYNCHRONISATION, Ac
 from dtfm_lab.domain.trace import Span, Trace
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.durations import analytic
-from dtfm_lab.simulation.engine import play, programs_of
+from dtfm_lab.simulation.engine import programs_of, simulate_iteration
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.simulate import simulate
 
@@ -50,9 +50,11 @@ def of_iteration(trace: Trace, iteration: int) -> Counter:
 @pytest.mark.parametrize("queueing", QUEUEING)
 def test_a_trace_has_every_row_that_was_played(name, queueing):
     plan = small_plan()
-    played = play(plan, schedules[name](2, 4), profile_of(plan, name), Links.of(plan.topology, queueing))
-    whole = played.scene.structure
-    rows = zip(whole.replica.tolist(), whole.action.tolist(), played.start_s, played.end_s, strict=True)
+    simulated = simulate_iteration(
+        plan, schedules[name](2, 4), profile_of(plan, name), Links.of(plan.topology, queueing)
+    )
+    whole = simulated.tasks.graph
+    rows = zip(whole.replica.tolist(), whole.action.tolist(), simulated.start_s, simulated.end_s, strict=True)
     spans = [Span(0, r, whole.actions[a], start_s, end_s) for r, a, start_s, end_s in rows]
     assert sorted(simulate(plan, name, queueing=queueing).spans()) == sorted(spans)
 

@@ -169,7 +169,7 @@ def test_a_table_of_no_points_has_its_columns() -> None:
 
 
 def test_a_short_sweep_asks_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_pool, "_elsewhere", None)
+    monkeypatch.setattr(process_pool, "_in_processes", None)
     assert len(sweep(PLAN, schedule=["1f1b", "gpipe"], microbatch=[1, 2], workers=8)) == 4
 
 
@@ -180,7 +180,7 @@ def workers_of(process: psutil.Process) -> list[psutil.Process]:
 def test_processes_change_nothing_and_end_with_the_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"schedule": ["1f1b", "gpipe", "zb-h1"], "bandwidth": [0.5, 1, 2], "microbatch": [1, 2, 3]}
     alone = sweep(PLAN, workers=1, **settings)
-    monkeypatch.setattr(process_pool, "WORTH_S", -1.0)
+    monkeypatch.setattr(process_pool, "WORTHWHILE_S", -1.0)
     points = sweeps(PLAN, workers=2, **settings)
     shared = list(itertools.islice(points, len(alone) - 1))
     busy = workers_of(psutil.Process())
@@ -193,7 +193,7 @@ def test_processes_change_nothing_and_end_with_the_iteration(monkeypatch: pytest
 
 def test_a_process_that_dies_is_told_in_one_line() -> None:
     with pytest.raises(RunError, match="one of 1 worker processes died") as told:
-        list(process_pool._elsewhere(os._exit, [(1,)], 1))
+        list(process_pool._in_processes(os._exit, [(1,)], 1))
     assert "\n" not in str(told.value)
 
 
@@ -201,7 +201,7 @@ SWEEPING = """
 import sys
 sys.path[:0] = {path!r}
 from test_sweeps import PLAN, process_pool, psutil, sweeps, workers_of
-process_pool.WORTH_S = -1.0
+process_pool.WORTHWHILE_S = -1.0
 points = sweeps(PLAN, workers=2, bandwidth=[1.0 + i for i in range(1000)])
 for _ in range(3):
     next(points)

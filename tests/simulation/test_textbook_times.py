@@ -13,7 +13,7 @@ from dtfm_lab.domain.network import QUEUEING, Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import SENDS, Kind
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.simulation.engine import Played, play
+from dtfm_lab.simulation.engine import TaskTimes, simulate_iteration
 from dtfm_lab.simulation.schedules import schedules
 
 whole_backwards = st.sampled_from(["gpipe", "1f1b", "adaptive-1f1b"])
@@ -22,9 +22,9 @@ seconds = st.floats(0.1, 10)
 seeds = st.integers(0, 10_000)
 
 
-def played(plan: Plan, name: str, links: Links, forward_s: float = 1.0, backward_s: float = 2.0) -> Played:
+def simulated(plan: Plan, name: str, links: Links, forward_s: float = 1.0, backward_s: float = 2.0) -> TaskTimes:
     schedule = schedules[name](plan.job.n_stages, plan.job.n_microbatches)
-    return play(plan, schedule, equal(plan, forward_s, backward_s, schedule.n_stages), links)
+    return simulate_iteration(plan, schedule, equal(plan, forward_s, backward_s, schedule.n_stages), links)
 
 
 # pipelines
@@ -36,7 +36,7 @@ def test_on_free_links_schedules_of_whole_backwards_take_the_textbook_time(
     n_stages, n_microbatches, forward_s, backward_s, name, queueing
 ):
     plan = plan_of(n_stages, n_microbatches)
-    found = played(plan, name, even(n_stages, queueing=queueing), forward_s, backward_s)
+    found = simulated(plan, name, even(n_stages, queueing=queueing), forward_s, backward_s)
     assert found.makespan_s == pytest.approx((n_microbatches + n_stages - 1) * (forward_s + backward_s))
 
 
@@ -46,7 +46,7 @@ def test_on_free_links_interleaving_divides_the_bubble(n_devices, n_rounds, per_
     """It is S - 1 forwards and backwards of one stage, and a device holds several (Narayanan et al. 2021)."""
     plan = plan_of(n_devices, n_devices * n_rounds, n_layers=n_devices * per_device)
     schedule = schedules["interleaved-1f1b"](n_devices, n_devices * n_rounds, stages_per_device=per_device)
-    found = play(plan, schedule, equal(plan, forward_s, backward_s, schedule.n_stages), even(n_devices))
+    found = simulate_iteration(plan, schedule, equal(plan, forward_s, backward_s, schedule.n_stages), even(n_devices))
     busy_s = n_devices * n_rounds * per_device * (forward_s + backward_s)
     assert found.makespan_s == pytest.approx(busy_s + (n_devices - 1) * (forward_s + backward_s))
 
@@ -56,7 +56,7 @@ def test_on_free_links_interleaving_divides_the_bubble(n_devices, n_rounds, per_
 def test_on_free_links_zb_h1_has_strictly_less_bubble_than_1f1b(n_stages, n_microbatches, forward_s):
     plan = plan_of(n_stages, n_microbatches)
     split, whole = (
-        played(plan, name, even(n_stages), forward_s, 2 * forward_s).makespan_s for name in ("zb-h1", "1f1b")
+        simulated(plan, name, even(n_stages), forward_s, 2 * forward_s).makespan_s for name in ("zb-h1", "1f1b")
     )
     busy_s = 3 * forward_s * n_microbatches
     assert 0 <= split - busy_s < whole - busy_s
@@ -67,7 +67,7 @@ def test_on_free_links_zb_h1_has_strictly_less_bubble_than_1f1b(n_stages, n_micr
 def test_on_free_links_zb_h1_is_left_with_a_third_of_the_bubble(n_stages, rounds, pass_s):
     """Forward and both halves equally long: (S - 1) (f + i - w) where micro-batches are enough (Qi et al. 2024)."""
     plan = plan_of(n_stages, n_stages * (rounds + 1))
-    found = played(plan, "zb-h1", even(n_stages), pass_s, 2 * pass_s)
+    found = simulated(plan, "zb-h1", even(n_stages), pass_s, 2 * pass_s)
     assert found.makespan_s == pytest.approx(3 * pass_s * n_stages * (rounds + 1) + (n_stages - 1) * pass_s)
 
 
@@ -79,22 +79,22 @@ def test_on_free_links_zb_h1_is_left_with_a_third_of_the_bubble(n_stages, rounds
 def test_slow_links_make_1f1b_lose_to_gpipe(n_microbatches, name, iteration_s, queueing):
     """Eight stages, a hop of 0.6 forwards: 1F1B waits for a round trip with every micro-batch, GPipe does not."""
     links = even(8, latency_s=0.6, queueing=queueing)
-    assert played(plan_of(8, n_microbatches), name, links).makespan_s == pytest.approx(iteration_s)
+    assert simulated(plan_of(8, n_microbatches), name, links).makespan_s == pytest.approx(iteration_s)
 
 
 @pytest.mark.parametrize(("n_microbatches", "iteration_s"), [(16, 77.4), (64, 221.4)])
 def test_a_doubled_warm_up_is_as_fast_as_gpipe_there_and_holds_15_activations(n_microbatches, iteration_s):
     plan = plan_of(8, n_microbatches)
     schedule = schedules["adaptive-1f1b"](8, n_microbatches, warmups=[2 * (7 - s) for s in range(8)])
-    found = play(plan, schedule, equal(plan, 1, 2), even(8, latency_s=0.6))
+    found = simulate_iteration(plan, schedule, equal(plan, 1, 2), even(8, latency_s=0.6))
     assert found.makespan_s == pytest.approx(iteration_s)
 
 
 @pytest.mark.parametrize("name", sorted(schedules))
 def test_a_hop_delays_as_much_by_its_latency_as_by_its_bytes_while_it_does_not_queue(name):
     plan = plan_of(8, 16, n_layers=16)
-    far = played(plan, name, even(8, latency_s=0.6))
-    narrow = played(plan, name, even(8, bandwidth_bytes_per_s=plan.job.activation_bytes / 0.6))
+    far = simulated(plan, name, even(8, latency_s=0.6))
+    narrow = simulated(plan, name, even(8, bandwidth_bytes_per_s=plan.job.activation_bytes / 0.6))
     assert narrow.makespan_s == pytest.approx(far.makespan_s)
 
 
@@ -105,7 +105,7 @@ def test_a_link_slower_than_the_computation_is_the_clock_of_gpipe(n_stages, n_mi
     plan = plan_of(n_stages, n_microbatches)
     links = even(n_stages, bandwidth_bytes_per_s=plan.job.activation_bytes / hop_s, queueing=queueing)
     one_way_s = n_stages + (n_stages - 1 + n_microbatches - 1) * hop_s
-    assert played(plan, "gpipe", links, 1, 1).makespan_s == pytest.approx(2 * one_way_s)
+    assert simulated(plan, "gpipe", links, 1, 1).makespan_s == pytest.approx(2 * one_way_s)
 
 
 # averaging alone: one stage, computations that take nothing
@@ -117,7 +117,7 @@ def averaging(synchronisation: str, n_replicas: int, **fields: object) -> Plan:
 
 
 def alone_s(plan: Plan, links: Links) -> float:
-    return played(plan, "gpipe", links, 0, 0).makespan_s
+    return simulated(plan, "gpipe", links, 0, 0).makespan_s
 
 
 def leaving_s(plan: Plan, topology: Topology, share: float) -> np.ndarray:
@@ -242,12 +242,12 @@ def test_a_tied_embedding_adds_one_exchange_at_the_end(n_stages, latency_s, band
     n = n_stages * n_replicas
     apart, tied = (plan_of(n_stages, 3, n_replicas, tied=tied, d_model=4) for tied in (False, True))
     links = even(n, latency_s, bandwidth)
-    without = played(apart, "gpipe", links)
-    within = played(tied, "gpipe", links)
-    whole = within.scene.structure
+    without = simulated(apart, "gpipe", links)
+    within = simulated(tied, "gpipe", links)
+    whole = within.tasks.graph
     kinds = np.array([action.kind for action in whole.actions])[whole.action]
     exchanged = np.isin(kinds, [kind for kind in SENDS if kind is Kind.SEND_E])
     assert exchanged.sum() == 2 * n_replicas
-    assert (within.scene.n_bytes[exchanged] == 1 * 4 * 2).all()
+    assert (within.tasks.n_bytes[exchanged] == 1 * 4 * 2).all()
     if n_replicas == 1:
         assert within.makespan_s == pytest.approx(without.makespan_s + latency_s + 8 / bandwidth)

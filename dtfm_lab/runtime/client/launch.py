@@ -28,7 +28,7 @@ from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic
-from dtfm_lab.simulation.engine import play
+from dtfm_lab.simulation.engine import simulate_iteration
 
 RUN_CLOCKS = tuple(name for name in get_args(Clock) if name != "model")
 ITERATIONS = {"virtual": 20, "paced": 5, "real": 20}
@@ -158,7 +158,9 @@ def start(
     if reason := why_too_large(spec.trained):
         raise JobError(f"job {spec.trained.name}: {reason}")
     spec = _with_files(spec)
-    play(running, built, analytic(running, spec.programs(synchronise=True)), spec.links)  # or workers would hang
+    simulate_iteration(
+        running, built, analytic(running, spec.programs(synchronise=True)), spec.links
+    )  # or workers would hang
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra("real runs need torch, which is not installed: pip install 'dtfm_lab[train]'")
     return Run(spec)

@@ -12,8 +12,8 @@ from dtfm_lab.domain.errors import RunError
 from dtfm_lab.domain.schedule import LANE, Action, Kind, Lane
 from dtfm_lab.domain.trace import ComputeTime, Fault, RunContext, Span, Trace
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
-from dtfm_lab.simulation.observed import with_waits
-from dtfm_lab.simulation.simulate import what_runs
+from dtfm_lab.simulation.measured_predecessors import with_predecessors
+from dtfm_lab.simulation.simulate import plan_context
 
 LAST_EVENTS = ("done", "failed", "stopped")
 
@@ -97,7 +97,7 @@ class Record:
             spans = [s for i in range(self.spec.first_iteration, self.last_whole + 1) for s in self._spans[i]]
         if not spans:
             raise RunError("the run was stopped before its first iteration was whole")
-        return with_waits(Trace.from_spans(context, spans), self.spec.plan, self.spec.built)
+        return with_predecessors(Trace.from_spans(context, spans), self.spec.plan, self.spec.built)
 
     def context(self) -> RunContext:
         """What is known by now: after the profile event enough to predict what is being measured."""
@@ -107,7 +107,7 @@ class Record:
             clock=spec.clock,  # type: ignore[arg-type]  # checked by start()
             schedule=spec.schedule,
             links="real" if spec.clock == "real" else "emulated",
-            **what_runs(plan, spec.built),
+            **plan_context(plan, spec.built),
             queueing=spec.queueing,
             rehearsed=spec.rehearsed,
             stand_in="" if spec.stand_in is None else spec.stand_in.name,

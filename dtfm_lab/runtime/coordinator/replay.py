@@ -17,9 +17,9 @@ import numpy as np
 from dtfm_lab.domain.schedule import Action
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
-from dtfm_lab.simulation.engine import Scene
+from dtfm_lab.simulation.engine import PlacedTasks
 from dtfm_lab.simulation.kernels.events import COMPUTATION
-from dtfm_lab.simulation.structure import structure
+from dtfm_lab.simulation.task_graph import task_graph
 
 Row = list[Any]
 """of a spans event: iteration, replica, [stage, kind, microbatch, peer], start_s, end_s"""
@@ -30,21 +30,21 @@ def replayed(spec: RunSpec, iteration: int, rows: Iterable[Row]) -> list[Row]:
 
     Of ``rows``, computations count as long as they took; when they took place, and all messages, is forgotten.
     """
-    scene = _scene(spec, spec.synchronises(iteration))
-    whole = scene.structure
+    tasks = _tasks(spec, spec.synchronises(iteration))
+    graph = tasks.graph
     took_s = {(replica, Action(*action)): end_s - start_s for _, replica, action, start_s, end_s in rows}
-    compute_s = np.zeros(len(whole))
-    for node in np.flatnonzero(whole.role == COMPUTATION).tolist():
-        compute_s[node] = took_s[int(whole.replica[node]), whole.actions[whole.action[node]]]
-    played = replace(scene, compute_s=compute_s).play(spec.links)
-    columns = (whole.replica, whole.action, played.start_s, played.end_s)
+    compute_s = np.zeros(len(graph))
+    for node in np.flatnonzero(graph.role == COMPUTATION).tolist():
+        compute_s[node] = took_s[int(graph.replica[node]), graph.actions[graph.action[node]]]
+    simulated = replace(tasks, compute_s=compute_s).simulate(spec.links)
+    columns = (graph.replica, graph.action, simulated.start_s, simulated.end_s)
     return [
-        [iteration, replica, list(whole.actions[action]), start_s, end_s]
+        [iteration, replica, list(graph.actions[action]), start_s, end_s]
         for replica, action, start_s, end_s in zip(*(column.tolist() for column in columns), strict=True)
     ]
 
 
 @lru_cache(maxsize=2)
-def _scene(spec: RunSpec, synchronises: bool) -> Scene:
+def _tasks(spec: RunSpec, synchronises: bool) -> PlacedTasks:
     programs = spec.programs(synchronise=synchronises)
-    return Scene.of(spec.plan, programs, [ComputeTime(*work, 0.0) for work in structure(programs).works])
+    return PlacedTasks.of(spec.plan, programs, [ComputeTime(*work, 0.0) for work in task_graph(programs).computations])

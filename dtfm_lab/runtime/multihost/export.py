@@ -39,7 +39,7 @@ from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic
-from dtfm_lab.simulation.engine import play
+from dtfm_lab.simulation.engine import simulate_iteration
 
 MASTER_PORT = 29400
 """where torchrun's own processes meet; the crew listens at the next one"""
@@ -98,7 +98,9 @@ def spec_for(
     )
     check_job(spec)
     Corpus.of(text, spec.trained.modelled().seq_len)  # refuses what cannot be trained on
-    play(plan, built, analytic(plan, spec.programs(synchronise=True)), spec.links)  # or workers would hang
+    simulate_iteration(
+        plan, built, analytic(plan, spec.programs(synchronise=True)), spec.links
+    )  # or workers would hang
     return spec
 
 

@@ -1,1 +1,1 @@
-"""Inner loops of the simulator: plain Python that also compiles."""
+"""Inner loops of the simulator: plain Python that numba also compiles; ``compilation`` chooses the form to run."""

@@ -1,4 +1,4 @@
-"""The event loop: what starts when, given what waits for what. The same source runs compiled and uncompiled.
+"""The event loop: when each node starts, given its predecessors. The same source runs compiled and uncompiled.
 
 A node is one action of one device. Nodes start in the order of the times at which they are ready, ties in the
 order of their numbers, so equal inputs give equal traces, bit by bit.
@@ -15,26 +15,26 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 COMPUTATION, SEND, RECEIVE = 0, 1, 2
 
 
-def play_events(
+def event_loop(
     role: IntArray,
     duration_s: FloatArray,
     latency_s: FloatArray,
     partner: IntArray,
     queue: IntArray,
     n_queues: int,
-    waits_for: IntArray,
-    next_from: IntArray,
-    next_node: IntArray,
+    n_predecessors: IntArray,
+    successors_from: IntArray,
+    successors: IntArray,
     start_s: FloatArray,
     end_s: FloatArray,
     after: IntArray,
     before: IntArray,
     order: IntArray,
 ) -> int:
-    """How many nodes ran, the others wait in a circle.
+    """Number of nodes that ran; the others wait for each other in a circle.
 
-    Arrays are filled and not returned: returning one runs Python, which may be interrupted there, and numba makes
-    a SystemError of that.
+    Arrays are filled and not returned: returning one runs Python code, and numba turns an interrupt there into a
+    SystemError.
 
     Parameters
     ----------
@@ -44,10 +44,10 @@ def play_events(
         (n,) of sends: seconds to the receiver, and the receive there; anything elsewhere.
     queue
         (n,) the link or card that a message occupies, -1 where none; 0 to n_queues - 1.
-    waits_for
-        (n,) how many nodes must have ended (a receive's send: must have started).
-    next_from, next_node
-        who waits for node i: next_node[next_from[i] : next_from[i + 1]].
+    n_predecessors
+        (n,) number of nodes that must have ended; a receive counts its send, which must have started.
+    successors_from, successors
+        the nodes that wait for node i are successors[successors_from[i] : successors_from[i + 1]].
     start_s, end_s, after, before, order
         (n,) to be filled: when each node runs, the one whose end it waited for last and the one before it in its queue
         (-1: none), and the nodes as they start.
@@ -55,7 +55,7 @@ def play_events(
     n = len(role)
     start_s[:], end_s[:], after[:], before[:] = 0.0, 0.0, -1, -1
     ready_s = np.zeros(n)
-    missing = waits_for.copy()
+    missing = n_predecessors.copy()
     free_s, last = np.zeros(n_queues), np.full(n_queues, -1)
     ready = [(0.0, 0)]
     ready.pop()
@@ -86,8 +86,8 @@ def play_events(
             missing[j] -= 1
             if missing[j] == 0:
                 heapq.heappush(ready, (ready_s[j], j))
-        for k in range(next_from[i], next_from[i + 1]):
-            j = next_node[k]
+        for k in range(successors_from[i], successors_from[i + 1]):
+            j = successors[k]
             if finish_s > ready_s[j] or after[j] < 0:
                 ready_s[j], after[j] = finish_s, i
             missing[j] -= 1
@@ -96,19 +96,21 @@ def play_events(
     return done
 
 
-def longest_from(
+def longest_paths(
     role: IntArray,
     duration_s: FloatArray,
     latency_s: FloatArray,
     partner: IntArray,
     before: IntArray,
     order: IntArray,
-    next_from: IntArray,
-    next_node: IntArray,
+    successors_from: IntArray,
+    successors: IntArray,
     left_s: FloatArray,
 ) -> None:
-    """Fills ``left_s``, (n,) seconds from each node's start to the last end that depends on it, the order in every
-    queue kept."""
+    """Fills ``left_s``, (n,) seconds from each node's start to the last end that depends on it.
+
+    Every queue keeps its order.
+    """
     n = len(role)
     behind = np.full(n, -1)
     for i in range(n):
@@ -117,8 +119,8 @@ def longest_from(
     for at in range(n - 1, -1, -1):
         i = order[at]
         longest_s = 0.0
-        for k in range(next_from[i], next_from[i + 1]):
-            longest_s = max(longest_s, left_s[next_node[k]])
+        for k in range(successors_from[i], successors_from[i + 1]):
+            longest_s = max(longest_s, left_s[successors[k]])
         if behind[i] >= 0:
             longest_s = max(longest_s, left_s[behind[i]])
         left_s[i] = duration_s[i] + longest_s

@@ -1,9 +1,9 @@
-"""How many forwards each device runs ahead, chosen for the network: the warm-ups of adaptive-1f1b.
+"""Choose the warm-ups of adaptive-1f1b: how many forwards each device runs ahead, for a given network.
 
-Deep enough, the gradients of a micro-batch are back when their turn comes, however long the way; deeper costs
-memory and may cost time, where messages queue. A closed form says how deep a steady pipeline needs to be; filling
-and draining want more in ways that no formula of ours catches, so multiples of it are played, and what proves
-needless is taken back.
+With enough of them, the gradients of a micro-batch are back when their turn comes, however long the round trip; more
+cost memory and may cost time, where messages queue. A closed form gives the depths that a steady pipeline needs;
+filling and draining need more, for which we have no formula. So multiples of the steady depths are simulated, and
+forwards that turn out to save no time are taken back.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind, Schedule
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.durations import seconds_of
+from dtfm_lab.simulation.durations import compute_seconds
 from dtfm_lab.simulation.schedules.flushed import adaptive
 from dtfm_lab.simulation.schedules.makespans import Makespans, Warmups
 from dtfm_lab.simulation.schedules.registry import schedules
 
 ALIKE = 1e-9
-"""makespans that differ by less, relatively, are equal"""
+"""Relative difference below which makespans count as equal."""
 FACTORS = 1.1 ** np.arange(24)
-"""multiples of the steady depths that are tried; beyond 9 no network that we saw gained"""
+"""Multiples of the steady depths to try; beyond 9 no network that we saw gained."""
 PATIENCE = 5
-"""of them in a row that gain nothing end the search"""
-MOST_PLAYS = 60
-"""after as many, what can be taken back is looked for once and not again"""
+"""Factors in a row without a gain that end the search."""
+MOST_SIMULATIONS = 60
+"""Simulations after which taking forwards back is not repeated."""
 OFFSETS = np.arange(8) / 8
-"""ways to round depths that a limit squeezes, which decides where the pipeline is tightest"""
+"""Offsets for rounding depths that were scaled down to a limit; they decide which devices lose a forward."""
 
 
 @schedules.register("adaptive-1f1b")
@@ -62,22 +62,23 @@ def choose_warmups(
 ) -> Warmups:
     """Per device of a pipeline, the forwards before it takes turns: the fewest that make the iteration shortest.
 
-    Those of 1F1B where no others are better. Some tens of candidates are played with the engine; equal arguments
-    give equal depths.
+    The warm-ups of 1F1B where no others are better. Some tens of candidates are simulated; equal arguments give equal
+    depths.
 
     Parameters
     ----------
     profile
         Seconds of all computations, one stage a device.
     most_activations
-        That a device may hold at once; one number for all, or one each. A device with w forwards ahead holds w + 1.
+        Most activations that a device may hold at once; one number for all, or one each. A device with w forwards
+        ahead holds w + 1.
 
     Raises
     ------
     ScheduleError
         A limit below 1, or not one for each device.
     TraceError
-        The profile has no time for one of them.
+        The profile has no time for a computation.
     """
     job, profile = plan.job, tuple(profile)
     makespan_s = Makespans(plan, profile, links)
@@ -87,8 +88,8 @@ def choose_warmups(
 
     best = min((np.minimum(plain, deepest), deepest), key=makespan_s)
     if most_activations is not None:
-        squeezed = _squeezed(steady, deepest)
-        best = min((best, *(_rounded(squeezed - offset) for offset in OFFSETS)), key=makespan_s)
+        scaled = _scaled_down(steady, deepest)
+        best = min((best, *(_rounded(scaled - offset) for offset in OFFSETS)), key=makespan_s)
     missed = 0
     for factor in FACTORS:
         tried = np.minimum(_rounded(factor * steady), deepest)
@@ -102,17 +103,17 @@ def choose_warmups(
     chosen = makespan_s.fewest(limit_s)
     while (fewer := _shrunk(chosen, makespan_s, limit_s)).sum() < chosen.sum():
         chosen = fewer
-        if len(makespan_s) > MOST_PLAYS:
+        if len(makespan_s) > MOST_SIMULATIONS:
             break
     return tuple(chosen.tolist())
 
 
 def _shrunk(depths: IntArray, makespan_s: Makespans, limit_s: float) -> IntArray:
-    """From the last device to the first, each as shallow as the limit allows."""
+    """The depths reduced from the last device to the first, each as far as the makespan stays within the limit."""
     below = 0  # no device may go deeper than the one before
     for device in reversed(range(len(depths))):
         least, most = below, int(depths[device])
-        look = most - 1  # most often not even one fewer will do
+        look = most - 1  # most often not even one fewer is possible
         while least < most:
             tried = depths.copy()
             tried[device] = look
@@ -133,7 +134,7 @@ def _rounded(depths: FloatArray) -> IntArray:
 
 
 def _deepest(n_devices: int, n_microbatches: int, most_activations: int | Sequence[int] | None) -> IntArray:
-    """(devices,) what the limits allow: no device can go deeper than the one before, which has to send it as many."""
+    """(devices,) depths within the limits: none exceeds the one before, whose device has to send it as many."""
     if most_activations is None:
         most_activations = n_microbatches
     limits = list(most_activations) if isinstance(most_activations, Iterable) else [most_activations] * n_devices
@@ -145,15 +146,18 @@ def _deepest(n_devices: int, n_microbatches: int, most_activations: int | Sequen
     return np.minimum.accumulate(np.minimum(limits, n_microbatches).astype(np.int64) - 1)
 
 
-def _squeezed(depths: IntArray, deepest: IntArray) -> FloatArray:
-    """Within the limits: where a device may not go as deep as it should, all after it give up the same share, so that
-    what it may hold is spread over them and none waits for the whole rest of the pipeline."""
+def _scaled_down(depths: IntArray, deepest: IntArray) -> FloatArray:
+    """(devices,) depths scaled to the limits.
+
+    Where a device may not go as deep as it should, all after it give up the same share, so that what it may hold is
+    spread over them and none waits for the whole rest of the pipeline.
+    """
     shares: FloatArray = np.minimum.accumulate(np.minimum(deepest / np.maximum(depths, 1), 1.0))
     return depths * shares
 
 
 def _steady(plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> IntArray:
-    """(devices,) depths with which a pipeline that is full loses no time, whichever its replica.
+    """(devices,) depths with which a full pipeline loses no time, in any replica.
 
     In a steady pipeline everything repeats with the period of its slowest device or link, and each device has its
     forward and its backward at fixed times of that period. Following micro-batch 0 down and up: its backward at a
@@ -162,7 +166,9 @@ def _steady(plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> IntAr
     grid = plan.placement.devices
     n_devices, n_replicas = grid.shape
     forward_s, backward_s = (
-        seconds_of([(s, r, kind) for s in range(n_devices) for r in range(n_replicas)], profile).reshape(grid.shape)
+        compute_seconds([(s, r, kind) for s in range(n_devices) for r in range(n_replicas)], profile).reshape(
+            grid.shape
+        )
         for kind in (Kind.FORWARD, Kind.BACKWARD)
     )
     down, up = (grid[:-1], grid[1:]), (grid[1:], grid[:-1])  # sender and receiver
@@ -185,7 +191,7 @@ def _steady(plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> IntAr
 
 
 def _busiest_s(down_s: FloatArray, up_s: FloatArray, queueing: str) -> float:
-    """What one micro-batch occupies the busiest link, or card, in one direction."""
+    """Seconds for which one micro-batch occupies the busiest link, or card, in one direction."""
     if queueing == "pairs":
         return max(float(down_s.max(initial=0)), float(up_s.max(initial=0)))
     nothing = np.zeros((1, down_s.shape[1]))

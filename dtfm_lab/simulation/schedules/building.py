@@ -12,7 +12,7 @@ from dtfm_lab.domain.network import Links, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import ComputeTime
-from dtfm_lab.simulation.activation_budget import room
+from dtfm_lab.simulation.activation_budget import activation_budget
 from dtfm_lab.simulation.durations import EFFICIENCY, analytic
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.schedules.registry import build_named, schedules
@@ -67,7 +67,7 @@ def _analytic(plan: Plan, efficiency: float) -> Iterable[ComputeTime]:
 
 def _most_held(plan: Plan) -> list[int]:
     """Per device of a pipeline, the micro-batches that fit into the memory of the smallest of its position."""
-    held: list[int] = np.maximum(room(plan).min(axis=1), 1).tolist()
+    held: list[int] = np.maximum(activation_budget(plan).min(axis=1), 1).tolist()
     return held
 
 

@@ -1,9 +1,9 @@
-"""Schedules of one stage a device and whole backwards: gpipe, 1f1b and ours between them, adaptive-1f1b.
+"""Schedules of one stage a device and whole backwards: gpipe, 1f1b and, between them, adaptive-1f1b.
 
 They differ in one number a device: how many forwards it runs before it takes turns, a forward and a backward.
 With w of them it holds min(w + 1, M) activations. GPipe's w is M everywhere; 1F1B's is S - 1 - s, just enough
 to keep all devices busy where messages take no time. Where they take long, the backward of a micro-batch is back
-later, and a device with nothing left to alternate with waits: more forwards ahead hide the round trip.
+later, and the device waits once it has no forward left to run: more forwards ahead hide the round trip.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def one_forward_one_backward(n_stages: int, n_microbatches: int, **_: object) ->
 def adaptive(n_stages: int, n_microbatches: int, warmups: Sequence[int] | None = None) -> Schedule:
     """1F1B with a warm-up of its own for every device.
 
-    None: those of 1F1B. Device s holds at most min(warmups[s] + 1, M) activations.
+    None stands for those of 1F1B. Device s holds at most min(warmups[s] + 1, M) activations.
     """
     n_stages, n_microbatches = counts("adaptive-1f1b", n_stages, n_microbatches)
     if warmups is None:
@@ -69,7 +69,7 @@ def _flushed(name: str, n_microbatches: int, warmups: Sequence[int]) -> Schedule
     return _of_depths(name, n_microbatches, depths)
 
 
-@lru_cache(maxsize=4)  # who tries out links asks for the same again and again
+@lru_cache(maxsize=4)  # what-ifs about links build the same schedule many times
 def _of_depths(name: str, n_microbatches: int, depths: tuple[int, ...]) -> Schedule:
     programs = tuple(
         taking_turns(passes(s, Kind.FORWARD, n_microbatches), passes(s, Kind.BACKWARD, n_microbatches), depth)

@@ -1,4 +1,4 @@
-"""Several stages a device: a pipeline that a micro-batch walks through several times."""
+"""Several stages a device: a pipeline that every micro-batch passes several times."""
 
 from __future__ import annotations
 

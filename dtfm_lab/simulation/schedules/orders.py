@@ -1,4 +1,4 @@
-"""What the builders share: devices that take turns, and what they hold meanwhile."""
+"""Orders of passes that the schedule builders share, and the activations held under them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def taking_turns(forwards: Sequence[T], backwards: Sequence[T], warmup: int) -> 
 
 
 HELD = {Kind.FORWARD: 1, Kind.BACKWARD: -1, Kind.BACKWARD_WEIGHT: -1}
-"""activations more, or fewer, after a pass"""
+"""Change of the number of held activations by a pass."""
 
 
 def peak_activations(schedule: Schedule) -> tuple[int, ...]:
     """Per device, the most activations that it holds at once.
 
-    One for each of its stages and micro-batches, from the forward to the backward; where that is split to its
-    second half, W, which needs the stage's input as the first does.
+    Each stage and micro-batch counts as one from its forward to its backward, or to the second half of a split one,
+    W, which needs the stage's input as the first half does.
     """
     return tuple(max(accumulate(HELD.get(a.kind, 0) for a in program), default=0) for program in schedule.programs)

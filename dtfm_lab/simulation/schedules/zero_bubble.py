@@ -1,4 +1,4 @@
-"""Backwards in two halves, of which only the first is urgent."""
+"""Backwards split in two halves, of which other devices wait only for the first."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.simulation.kernels import choice
+from dtfm_lab.simulation.kernels import compilation
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.schedule.choice_controls import TRIED
@@ -146,7 +146,7 @@ class WhatIfPanel:
             self._answers = None if plan is None else AnswerCache(plan)
             self.pins.forget_answers()
             if plan is not None:
-                choice.begin()  # compiled before the first slider moves
+                compilation.start()  # compiled before the first slider moves
         self.controls.rest_on(None if plan is None else plan.job, base)
         if plan is not None and plan.topology.fingerprint == self._scaled_to:
             self._scaled_to = ""  # the network is what was tried: there is nothing left to multiply

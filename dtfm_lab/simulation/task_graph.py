@@ -1,7 +1,7 @@
-"""Programs as arrays: a node for every action of every device, an edge for every wait that no clock decides.
+"""Programs as arrays: a node for every action of every device, an edge for every dependency that no clock decides.
 
-Edges lead from what a computation, a message or the next message in turn needs, and from each computation to
-the next one of its device. Which message waits for which on a link is not in here: the event loop finds out.
+Edges lead to an action from those it needs, from the message before it where messages go in turn, and to each
+computation from the one before it on its device. The order of messages on a link is found by the event loop.
 """
 
 from __future__ import annotations
@@ -20,83 +20,93 @@ ROLES = {kind: COMPUTATION if kind in COMPUTE else SEND if kind in SENDS else RE
 
 
 @dataclass(frozen=True, eq=False)
-class Structure:
+class TaskGraph:
     """Columns by node. Nodes of one device are consecutive, in the order of its program."""
 
     programs: Programs
     actions: tuple[Action, ...]
-    """the distinct ones"""
-    works: tuple[tuple[int, int, Kind], ...]
-    """the distinct computations, each as stage, replica and kind, which take equal seconds"""
+    """The distinct actions."""
+    computations: tuple[tuple[int, int, Kind], ...]
+    """The distinct computations, as (stage, replica, kind); equal ones take equal seconds."""
     action: IntArray
-    """of ``actions``"""
+    """Index into ``actions``."""
     position: IntArray
     replica: IntArray
     role: IntArray
-    work: IntArray
-    """of ``works``; -1 of messages"""
+    computation: IntArray
+    """Index into ``computations``; -1 of messages."""
     partner: IntArray
-    """of sends the receive, of receives the send; -1 of computations"""
+    """The receive of a send, and the send of a receive; -1 of computations."""
     share: FloatArray
-    """of the device's gradient, that a synchronisation message carries"""
-    waits_for: IntArray
-    """how many edges lead here, and one more from a receive's send"""
-    next_from: IntArray
-    next_node: IntArray
-    """edges from node i: next_node[next_from[i] : next_from[i + 1]]"""
+    """Fraction of the device's gradient that a synchronisation message carries."""
+    n_predecessors: IntArray
+    """Number of edges that lead here, and one more for a receive, which follows the start of its send."""
+    successors_from: IntArray
+    successors: IntArray
+    """Edges from node i lead to successors[successors_from[i] : successors_from[i + 1]]."""
 
     def __len__(self) -> int:
         return len(self.action)
 
+    @property
+    def sources(self) -> IntArray:
+        """(edges,) the node at which each of ``successors`` begins."""
+        return np.repeat(np.arange(len(self)), np.diff(self.successors_from))
+
+    @property
+    def device(self) -> IntArray:
+        """Number of the node's device: position x replicas + replica."""
+        return self.position * self.programs.n_replicas + self.replica
+
 
 @lru_cache(maxsize=4)
-def structure(programs: Programs) -> Structure:
-    """The arrays of these programs, and of no particular network or job."""
+def task_graph(programs: Programs) -> TaskGraph:
+    """The arrays of these programs, which depend on no network and no job."""
     return _Builder(programs).built()
 
 
 class _Builder:
-    """Pipelines are alike in all replicas and are laid out at once; tails differ and are read one by one."""
+    """Lays out pipelines for all replicas at once, as they are alike; adds the tails, which differ, one by one."""
 
     def __init__(self, programs: Programs) -> None:
         self.programs = programs
         blocks = zip(programs.pipeline, programs.tails, strict=True)
         lengths = np.array([[len(steps) + len(tail) for tail in tails] for steps, tails in blocks], dtype=np.int64)
         self.first = (np.cumsum(lengths.ravel()) - lengths.ravel()).reshape(lengths.shape)
-        """(positions, replicas) number of each device's first node"""
+        """(positions, replicas) number of each device's first node."""
         n = int(lengths.sum())
-        self.action, self.work, self.partner = (np.full(n, -1, dtype=np.int64) for _ in range(3))
+        self.action, self.computation, self.partner = (np.full(n, -1, dtype=np.int64) for _ in range(3))
         self.role, self.share = np.zeros(n, dtype=np.int64), np.zeros(n)
         n_positions, n_replicas = lengths.shape
         self.position = np.repeat(np.arange(n_positions), lengths.sum(axis=1))
         self.replica = np.repeat(np.tile(np.arange(n_replicas), n_positions), lengths.ravel())
         self.actions: dict[Action, int] = {}
-        self.works: dict[tuple[int, int, Kind], int] = {}
+        self.computations: dict[tuple[int, int, Kind], int] = {}
         self.sources: list[IntArray] = []
         self.targets: list[IntArray] = []
 
-    def built(self) -> Structure:
+    def built(self) -> TaskGraph:
         local = [{step.action: i for i, step in enumerate(steps)} for steps in self.programs.pipeline]
         for position in range(len(local)):
             self._lay_out_pipeline(position, local)
         self._read_tails()
         source, target = np.concatenate(self.sources), np.concatenate(self.targets)
         n = len(self.action)
-        waits_for = np.bincount(target, minlength=n) + (self.role == RECEIVE)
-        return Structure(
+        n_predecessors = np.bincount(target, minlength=n) + (self.role == RECEIVE)
+        return TaskGraph(
             programs=self.programs,
             actions=tuple(self.actions),
-            works=tuple(self.works),
+            computations=tuple(self.computations),
             action=self.action,
             position=self.position,
             replica=self.replica,
             role=self.role,
-            work=self.work,
+            computation=self.computation,
             partner=self.partner,
             share=self.share,
-            waits_for=waits_for,
-            next_from=np.concatenate([[0], np.cumsum(np.bincount(source, minlength=n))]),
-            next_node=target[np.argsort(source, kind="stable")],
+            n_predecessors=n_predecessors,
+            successors_from=np.concatenate([[0], np.cumsum(np.bincount(source, minlength=n))]),
+            successors=target[np.argsort(source, kind="stable")],
         )
 
     def _lay_out_pipeline(self, position: int, local: list[dict[Action, int]]) -> None:
@@ -106,7 +116,7 @@ class _Builder:
         self.role[nodes] = [ROLES[step.action.kind] for step in steps]
         computed = [i for i, step in enumerate(steps) if step.action.kind in COMPUTE]
         for replica in range(self.programs.n_replicas):
-            self.work[nodes[replica, computed]] = [self._work(steps[i].action, replica) for i in computed]
+            self.computation[nodes[replica, computed]] = [self._computation(steps[i].action, replica) for i in computed]
         for i, step in enumerate(steps):
             if step.action.kind in SENDS:
                 there = step.action.counterpart()
@@ -134,7 +144,7 @@ class _Builder:
                     self.role[node], self.share[node] = role, step.share
                     edges += [(first + need, node) for need in step.needs]
                     if role == COMPUTATION:
-                        self.work[node] = self._work(action, replica)
+                        self.computation[node] = self._computation(action, replica)
                         edges.append((lane, node))
                         lane = node
                     elif role == SEND:
@@ -152,8 +162,8 @@ class _Builder:
                 in_turn[position, replica] = received
         self._connect(*(np.array(ends) for ends in zip(*edges, strict=True)))
 
-    def _work(self, action: Action, replica: int) -> int:
-        return self.works.setdefault((action.stage, replica, action.kind), len(self.works))
+    def _computation(self, action: Action, replica: int) -> int:
+        return self.computations.setdefault((action.stage, replica, action.kind), len(self.computations))
 
     def _pair(self, sends: IntArray, receives: IntArray) -> None:
         self.partner[sends], self.partner[receives] = receives, sends

@@ -1,4 +1,4 @@
-"""What each action of a measured trace waited for: the same edges as the simulator's, the clock's own times."""
+"""Which action each action of a measured trace waited for: the simulator's task graph with the measured times."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.kernels.events import SEND
-from dtfm_lab.simulation.structure import Structure, structure
+from dtfm_lab.simulation.task_graph import TaskGraph, task_graph
 
 
-def with_waits(trace: Trace, plan: Plan, schedule: Schedule) -> Trace:
-    """The trace with its column ``after``: per row, of all that it had to wait for, what ended last.
+def with_predecessors(trace: Trace, plan: Plan, schedule: Schedule) -> Trace:
+    """The trace with its column ``after``: per row, of all the rows that it had to wait for, the one that ended last.
 
-    That is what it needs, the computation before it on its device, and the message before it on its link. Raises
+    Those are what it needs, the computation before it on its device, and the message before it on its link. Raises
     TraceError where the trace holds other actions than the schedule.
     """
     every = plan.job.synchronise_every
     after = np.full(len(trace), -1, dtype=np.int64)
     for iteration in np.unique(trace.iteration):
         rows = np.flatnonzero(trace.iteration == iteration)
-        whole = structure(programs_of(plan, schedule, synchronise=(iteration + 1) % every == 0))
-        row_of = _row_of(whole, trace, rows)
-        source, target = _edges(whole, trace, row_of)
+        graph = task_graph(programs_of(plan, schedule, synchronise=(iteration + 1) % every == 0))
+        source, target = _dependencies(graph, trace, _row_of(graph, trace, rows))
         in_time = trace.end_s[source] <= trace.end_s[target]
         source, target = source[in_time], target[in_time]
         by_end = np.lexsort((trace.end_s[source], target))
@@ -36,30 +35,28 @@ def with_waits(trace: Trace, plan: Plan, schedule: Schedule) -> Trace:
     return replace(trace, after=after)
 
 
-def _row_of(whole: Structure, trace: Trace, rows: IntArray) -> IntArray:
+def _row_of(graph: TaskGraph, trace: Trace, rows: IntArray) -> IntArray:
     """(nodes,) the trace's row of each node."""
     known = {action: i for i, action in enumerate(trace.actions)}
-    missing = [str(action) for action in whole.actions if action not in known]
-    if missing or len(rows) != len(whole):
+    missing = [str(action) for action in graph.actions if action not in known]
+    if missing or len(rows) != len(graph):
         what = f"no {missing[0]}" if missing else f"{len(rows)} rows"
-        raise TraceError(f"an iteration of the trace holds {what}; wanted the {len(whole)} actions of its schedule")
+        raise TraceError(f"an iteration of the trace holds {what}; wanted the {len(graph)} actions of its schedule")
     key = trace.replica[rows] * len(known) + trace.action[rows]
     by_key = np.argsort(key)
-    wanted = whole.replica * len(known) + np.array([known[action] for action in whole.actions])[whole.action]
+    wanted = graph.replica * len(known) + np.array([known[action] for action in graph.actions])[graph.action]
     found: IntArray = rows[by_key[np.searchsorted(key[by_key], wanted)]]
     return found
 
 
-def _edges(whole: Structure, trace: Trace, row_of: IntArray) -> tuple[IntArray, IntArray]:
-    """(source row, target row) of every wait."""
-    source = np.repeat(np.arange(len(whole)), np.diff(whole.next_from))
-    sends = np.flatnonzero(whole.role == SEND)
-    receives = whole.partner[sends]
-    device = whole.position * whole.programs.n_replicas + whole.replica
+def _dependencies(graph: TaskGraph, trace: Trace, row_of: IntArray) -> tuple[IntArray, IntArray]:
+    """(source row, target row) of every dependency."""
+    sends = np.flatnonzero(graph.role == SEND)
+    receives, device = graph.partner[sends], graph.device
     link = device[sends] * (device.max() + 1) + device[receives]
     by_link = sends[np.lexsort((trace.start_s[row_of[sends]], link))]
     same = np.sort(link)[1:] == np.sort(link)[:-1]
     # what is last decides between equals: a message's producer rather than the message before it
-    sources = [by_link[:-1][same], sends, source]
-    targets = [by_link[1:][same], receives, whole.next_node]
+    sources = [by_link[:-1][same], sends, graph.sources]
+    targets = [by_link[1:][same], receives, graph.successors]
     return row_of[np.concatenate(sources)], row_of[np.concatenate(targets)]

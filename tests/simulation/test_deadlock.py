@@ -10,7 +10,7 @@ from plans import equal, plan_of
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.simulation.engine import play
+from dtfm_lab.simulation.engine import simulate_iteration
 
 KNOTS = {
     # stage 0 wants its first gradient before it sends the second micro-batch, stage 1 begins with the second
@@ -29,7 +29,7 @@ def test_a_circle_of_waiting_is_refused_and_written_out_in_one_line(what, n_repl
     plan = plan_of(schedule.n_devices, schedule.n_microbatches, n_replicas, n_layers=schedule.n_stages)
     links = Links.free(len(plan.topology))
     with pytest.raises(ScheduleError, match=r"schedule knot cannot finish: .*, in a circle") as refused:
-        play(plan, schedule, equal(plan, 1, 1, schedule.n_stages), links)
+        simulate_iteration(plan, schedule, equal(plan, 1, 1, schedule.n_stages), links)
     said = str(refused.value)
     assert "\n" not in said
     circle = said.removeprefix("schedule knot cannot finish: ").removesuffix(", in a circle").split(" waits for ")
@@ -44,7 +44,7 @@ def test_a_circle_of_waiting_is_refused_and_written_out_in_one_line(what, n_repl
 def test_the_circle_of_the_smallest_knot():
     plan = plan_of(2, 2)
     with pytest.raises(ScheduleError, match="cannot finish: ") as refused:
-        play(plan, Schedule.from_orders("knot", KNOTS["two devices"]), equal(plan, 1, 1), Links.free(2))
+        simulate_iteration(plan, Schedule.from_orders("knot", KNOTS["two devices"]), equal(plan, 1, 1), Links.free(2))
     circle = str(refused.value).partition(": ")[2].removesuffix(", in a circle").split(" waits for ")
     assert {"1F1", "0F1", "0B0", "1B0"} <= set(circle)
 
@@ -56,5 +56,5 @@ def test_a_long_circle_is_cut_short():
     patient = [" ".join(f"{s}{kind}{m}" for kind in "FB" for m in range(n)) for s in range(1, n)]
     plan = plan_of(n, n)
     with pytest.raises(ScheduleError, match=r" and \d+ more, in a circle") as refused:
-        play(plan, Schedule.from_orders("knot", [hasty, *patient]), equal(plan, 1, 1), Links.free(n))
+        simulate_iteration(plan, Schedule.from_orders("knot", [hasty, *patient]), equal(plan, 1, 1), Links.free(n))
     assert len(str(refused.value)) < 300
