@@ -18,7 +18,7 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.reading import write_text
 from dtfm_lab.planning.explain.tables import plain_rows
 from dtfm_lab.runtime.client.baselines import BaselineRun, baseline_table
-from dtfm_lab.runtime.client.launch import RUN_CLOCKS
+from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
 
 
 @cli.command()

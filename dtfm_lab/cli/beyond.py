@@ -15,13 +15,13 @@ from dtfm_lab.cli.tell import deliver_topology, err, out, print_json
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files.schedules import ENDINGS, load_schedule
-from dtfm_lab.runtime.client.launch import RUN_CLOCKS
 from dtfm_lab.runtime.client.run_report import reduced
 from dtfm_lab.runtime.multihost.export import MASTER_PORT, spec_for
 from dtfm_lab.runtime.multihost.export import export as write_run_folder
 from dtfm_lab.runtime.multihost.hosts import hosts_of, load_hosts
 from dtfm_lab.runtime.multihost.instructions import torchrun_line
 from dtfm_lab.runtime.probe import ProbeListener, host_and_port, join, probe_locally
+from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
 
 
 @cli.command()

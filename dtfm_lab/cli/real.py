@@ -19,8 +19,8 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.files.losses import save_losses
 from dtfm_lab.runtime.client import run_report
-from dtfm_lab.runtime.client.launch import RUN_CLOCKS, RUNS_ON
 from dtfm_lab.runtime.client.run import Run
+from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS, RUNS_ON
 
 FAULT = re.compile(r"(kill|pause|resume|slow)\s+(.+?)\s+at\s+(\d+)(?:\s+by\s+(\S+))?")
 FAULT_WANTED = 'wanted such as "kill ada at 2", pause or resume, or "slow ada at 2 by 3"'

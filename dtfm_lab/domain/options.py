@@ -90,7 +90,7 @@ class Option:
 
     @property
     def _bounds(self) -> str:
-        parts = [f"more than {self.above:g}"] if self.above is not None else []
+        parts = [f"more than {self.above:g} {self.unit}".rstrip()] if self.above is not None else []
         parts += [f"{self.least:g} or more {self.unit}".rstrip()] if self.least is not None else []
         parts += [f"at most {self.most:g}"] if self.most is not None else []
         return " and ".join(parts) or "a number"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dtfm_lab.domain.schedule import ACROSS_STAGES, SENDS, Action, Kind
-from dtfm_lab.runtime.protocol.gradient_shards import pieces_of
+from dtfm_lab.runtime.protocol.gradient_shards import shards_of
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.codec import Codec
 from dtfm_lab.runtime.worker.stages import DTYPES
@@ -39,7 +39,7 @@ def _by_source(
 ) -> dict[int, list[Incoming]]:
     job, trained, dtype = spec.plan.job, spec.trained, DTYPES[spec.trained.dtype]
     programs = spec.programs(synchronise=synchronise)
-    pieces = pieces_of(programs.of(position, replica), job.synchronisation, replica, job.n_replicas)
+    pieces = shards_of(programs.of(position, replica), job.synchronisation, replica, job.n_replicas)
     passed = Codec(job.compression if job.codes_activations else "none", dtype)
     averaged = Codec(job.gradients_as if job.codes_gradients else "none", dtype)
 

@@ -17,7 +17,6 @@ from dtfm_lab import lab as story
 from dtfm_lab.cli import baselines as command  # noqa: F401  joins the group
 from dtfm_lab.domain.errors import UnknownName
 from dtfm_lab.runtime.client.baselines import BASELINES, COLUMNS, BaselineRun, baseline_runs, baseline_table
-from dtfm_lab.runtime.client.launch import start
 
 NAMES = ["this plan", "random placement", "file order", "data parallel only"]
 
@@ -117,13 +116,12 @@ def test_from_the_shell(
 def test_all_train_a_stand_in_where_one_has_to(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def note(plan, schedule, **options):
-        asked.append((plan.job.n_stages, schedule, options["stand_in"]))
+    def note(plan, schedule, options):
+        asked.append((plan.job.n_stages, schedule, options.stand_in))
         raise UnknownName("no run today")
 
-    monkeypatch.setattr("dtfm_lab.runtime.client.launch.start", note)
+    monkeypatch.setattr("dtfm_lab.runtime.client.launch.prepare", note)
     plan = small_plan(dtype="fp16")
     with pytest.raises(UnknownName, match="no run today"):
         list(baseline_runs(plan, "gpipe"))
     assert asked == [(2, "gpipe", "stand-in")]
-    assert start is not note

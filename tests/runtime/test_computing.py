@@ -16,10 +16,10 @@ from training_alone import parameters_of, train_alone, train_locally
 
 import dtfm_lab as lab
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.runtime.protocol.gradient_shards import CARRIES
+from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
 
 SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b", "zb-h1", "interleaved-1f1b")
-AVERAGES = sorted(CARRIES)
+AVERAGES = sorted(SHARD_RULES)
 STEPS = 3
 
 

@@ -22,7 +22,7 @@ from training_alone import parameters_of, train_alone, train_locally
 from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.runtime.client.launch import start
-from dtfm_lab.runtime.protocol.gradient_shards import CARRIES
+from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.autograd_stage import Batch
 from dtfm_lab.runtime.worker.device_math import DeviceMath
@@ -31,7 +31,7 @@ from dtfm_lab.simulation.schedules import schedules
 
 STEPS = 20
 LOSS_TOLERANCE = {"fp64": 1e-9, "fp32": 1e-5}
-SCHEDULES, AVERAGES = sorted(schedules), sorted(CARRIES)
+SCHEDULES, AVERAGES = sorted(schedules), sorted(SHARD_RULES)
 MODEL = gpt(name="smallest", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256, tied=False)
 """as many blocks as two devices of two stages each can share"""
 

@@ -9,8 +9,9 @@ import pytest
 
 from dtfm_lab.domain.errors import LabError, UnknownName
 from dtfm_lab.runtime.client import gpu_inventory
-from dtfm_lab.runtime.client.gpu_inventory import Gpu, NoGpu, check_runs_on, driver_gpus, listed, visible
+from dtfm_lab.runtime.client.gpu_inventory import Gpu, NoGpu, check_runs_on, driver_gpus, parse_query, visible
 from dtfm_lab.runtime.gpu import gpu_probe
+from dtfm_lab.runtime.protocol.run_options import RunOptions
 
 THREE = [Gpu(f"H{i}", f"GPU-{i}abc", 80 * 2**30, "580.1", "9.0") for i in range(3)]
 ROWS = "\n".join(f"H{i}, GPU-{i}abc, 81920, 580.1, 9.0" for i in range(3))
@@ -34,7 +35,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_a_driver_lists_its_gpus(driver):
     driver(f"echo '{ROWS}'")
     assert driver_gpus() == THREE
-    assert listed("GB10, GPU-9, [N/A], 580.1, 12.1\n") == [Gpu("GB10", "GPU-9", None, "580.1", "12.1")]
+    assert parse_query("GB10, GPU-9, [N/A], 580.1, 12.1\n") == [Gpu("GB10", "GPU-9", None, "580.1", "12.1")]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_a_cpu_is_always_there_and_a_gpu_where_the_driver_shows_one(driver):
 @pytest.mark.parametrize("runs_on", ["gpu", "cuda:0", "", None])
 def test_other_processors_are_refused(runs_on):
     with pytest.raises(UnknownName, match="known: cpu, cuda"):
-        check_runs_on(runs_on, 1, "virtual")
+        RunOptions(runs_on=runs_on)
 
 
 def test_what_cannot_be_on_a_gpu_is_refused_in_one_line(driver, monkeypatch):

@@ -14,7 +14,7 @@ from dtfm_lab.domain.errors import JobError, LabError, MissingExtra, ScheduleErr
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.runtime.client.launch import start
-from dtfm_lab.runtime.protocol.gradient_shards import CARRIES
+from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
 
 
 def test_an_unknown_clock() -> None:
@@ -70,7 +70,7 @@ def test_a_time_scale_that_is_none(time_scale: object) -> None:
         ("evaluate_every", "often", "evaluate_every is 'often'; wanted a whole number from 0"),
         ("sample_bytes", -1, "sample_bytes is -1; wanted a whole number from 0"),
         ("checkpoint_every", 2, "checkpoint_every is 2 without a checkpoint_folder; wanted both"),
-        ("learning_rate", 0, "learning_rate is 0; wanted a number above 0"),
+        ("learning_rate", 0, "learning_rate is 0; wanted more than 0"),
         ("text", 3, "text is 3; wanted a path"),
         ("parameters_folder", "/nowhere", "parameters_folder /nowhere: no such folder"),
         ("resume_from", "/nowhere", "checkpoint /nowhere: no such folder"),
@@ -100,7 +100,7 @@ def test_a_schedule_that_waits_for_itself() -> None:
 
 
 def test_a_way_to_average_that_workers_do_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(CARRIES, "ring")
+    monkeypatch.delitem(SHARD_RULES, "ring")
     with pytest.raises(JobError, match="synchronisation is ring, which can be simulated; real runs know sharded,"):
         start(even_plan(synchronisation="ring"))
 

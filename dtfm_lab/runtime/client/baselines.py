@@ -1,4 +1,4 @@
-"""What a plan is worth in a run: the same job on the same links, placed without thinking, predicted and measured."""
+"""A plan beside simple placements of the same job on the same links, each predicted, run and measured."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.planning import evaluate
 from dtfm_lab.runtime.client import launch
 from dtfm_lab.runtime.client.proxy_model import NAME, why_not_trained
+from dtfm_lab.runtime.client.run import Run
+from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation import memory, simulate
 
 ORDERLESS = "1f1b"
-"""the schedule of one stage, where the order of passes changes nothing but memory"""
+"""The schedule of a job of one stage, where the order of passes changes nothing but memory."""
 COLUMNS = [
     "placement",
     "stages",
@@ -39,30 +42,30 @@ COUNTS = dict.fromkeys(("stages", "replicas", "sequences"), "Int64")
 SECONDS = dict.fromkeys(("cost_s", "predicted_s", "measured_s", "error"), "float64")
 
 Placed = Callable[[Plan, int], Plan]
-"""(plan, seed) -> its job placed otherwise; raises LabError where it cannot be"""
+"""(plan, seed) -> its job in another placement. Raises LabError where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineRun:
-    """One placement, priced, predicted and measured."""
+    """One placement: its cost, its prediction and its measurement."""
 
     name: str
     plan: Plan | None
-    """None where there is no such placement"""
+    """None where there is no such placement."""
     predicted: Trace | None
-    """from the profile taken before the run"""
+    """From the profile that was taken before the run."""
     measured: Trace | None
     lacks: str
-    """memory, on the devices as drawn: who needs how much and has how much; empty where all have enough"""
+    """Which devices of the network need more memory than they have; empty where all have enough."""
     reason: str
-    """why there is no placement, or nothing measured; empty where there is"""
+    """Why there is no placement or no measurement; empty where both are there."""
     number: int
-    """from 1"""
+    """Counts the placements from 1 to ``total``."""
     total: int
 
     @property
     def row(self) -> dict[str, Any]:
-        """Of the table: shape and sequences are those that ran, the cost that of the whole placement."""
+        """The row of the table: shape and sequences are those that ran, the cost is the whole placement's."""
         ran = None if self.measured is None else self.measured.context
         running = self.plan if ran is None or self.plan is None else cut_subplan(self.plan, ran.rehearsed)
         predicted_s = None if self.predicted is None else self.predicted.iteration_s
@@ -84,65 +87,67 @@ class BaselineRun:
 
 
 def baseline_table(rows: Iterable[BaselineRun]) -> pd.DataFrame:
-    """One row a placement, in the order in which they ran."""
+    """Return one row per placement, in the order in which they ran."""
     return pd.DataFrame([row.row for row in rows], columns=COLUMNS).astype(COUNTS | SECONDS)
 
 
-def baseline_runs(
-    plan: Plan, schedule: str | Schedule | None = None, *, seed: int = 0, **options: Any
-) -> Iterator[BaselineRun]:
-    """The plan itself, then each of ``BASELINES``, one after the other.
+@takes_options(RunOptions, noun="option of a run")
+def baseline_runs(plan: Plan, schedule: str | Schedule | None = None, **options: Any) -> Iterator[BaselineRun]:
+    """Run the plan itself, then each of ``BASELINES``, one after the other, with the same ``options`` (RunOptions).
 
-    Parameters
-    ----------
-    seed
-        Of the random placement, and of parameters and batches.
-    options
-        As ``launch.start`` takes them, alike for all. Where one of them needs a model to stand in, all train it.
-
-    Raises what ``launch.start`` raises for the plan itself; of the others that is their ``reason``.
+    ``seed`` is also that of the random placement. Where one placement needs a model to stand in, all train it.
+    Raises what ``launch.start`` raises for the plan itself; for the others that is their ``reason``.
     """
+    how = RunOptions(**options)
     placed: list[tuple[str, Plan | LabError]] = [("this plan", plan)]
     for name, place in BASELINES.items():
         try:
-            placed.append((name, place(plan, launch.whole_number("seed", seed))))
+            placed.append((name, place(plan, how.seed)))
         except LabError as error:
             placed.append((name, error))
-    if options.get("stand_in") is None:
-        parts = [launch.what_runs(each, options.get("workers"))[0] for _, each in placed if isinstance(each, Plan)]
-        options["stand_in"] = NAME if any(why_not_trained(part.job) for part in parts) else None
+    if how.stand_in is None:
+        parts = [launch.what_runs(each, how.workers)[0] for _, each in placed if isinstance(each, Plan)]
+        how = replace(how, stand_in=NAME if any(why_not_trained(part.job) for part in parts) else None)
     for number, (name, found) in enumerate(placed, start=1):
-        of = {"name": name, "number": number, "total": len(placed)}
-        if isinstance(found, LabError):
-            yield BaselineRun(**of, plan=None, predicted=None, measured=None, lacks="", reason=str(found))
-            continue
-        under = ORDERLESS if found.job.n_stages == 1 else schedule
         predicted, measured, lacks, reason = None, None, "", ""
-        try:
-            needs = memory(found, under)
-            lacks = "" if needs.fits else needs.sentence
-            measured = launch.start(found, under, seed=seed, **options).wait()
-            predicted = simulate(found, like=measured)
-        except LabError as error:
-            if found is plan:
-                raise
-            reason = str(error)
-        yield BaselineRun(**of, plan=found, predicted=predicted, measured=measured, lacks=lacks, reason=reason)
+        if isinstance(found, LabError):
+            found, reason = None, str(found)
+        else:
+            under = ORDERLESS if found.job.n_stages == 1 else schedule
+            try:
+                needs = memory(found, under)
+                lacks = "" if needs.fits else needs.sentence
+                measured = Run(launch.prepare(found, under, how)).wait()
+                predicted = simulate(found, like=measured)
+            except LabError as error:
+                if found is plan:
+                    raise
+                reason = str(error)
+        yield BaselineRun(
+            name=name,
+            plan=found,
+            predicted=predicted,
+            measured=measured,
+            lacks=lacks,
+            reason=reason,
+            number=number,
+            total=len(placed),
+        )
 
 
 def _random(plan: Plan, seed: int) -> Plan:
-    """Every rank on a device drawn at random."""
+    """Put every rank on a device drawn at random."""
     drawn = np.random.default_rng(seed).permutation(len(plan.topology))
     return _by_rank(plan, drawn[: plan.job.n_tasklets].tolist())
 
 
 def _in_file_order(plan: Plan, seed: int) -> Plan:
-    """Pipeline after pipeline, along the network's list of devices."""
+    """Put pipeline after pipeline along the network's list of devices."""
     return _by_rank(plan, list(range(plan.job.n_tasklets)))
 
 
 def _data_parallel(plan: Plan, seed: int) -> Plan:
-    """The whole model on as many of the plan's devices as its batch can be shared out to."""
+    """Put the whole model on as many of the plan's devices as its batch can be shared out to."""
     job = plan.job
     used = np.sort(plan.placement.devices, axis=None).tolist()
     n_shares = job.global_batch // job.microbatch

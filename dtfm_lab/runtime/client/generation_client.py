@@ -1,4 +1,4 @@
-"""Asks a process with torch to write, so that the kernel loads none."""
+"""Lets a process with torch generate text, so that this one loads none."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ MOST_BYTES = 100_000
 def write(
     checkpoint: str | os.PathLike[str], prompt: str = "", n_bytes: int = 200, *, seed: int = 0, temperature: float = 0.8
 ) -> str:
-    """What the model of a checkpoint writes after a prompt; of a folder of several, that of most iterations.
+    """Return what the model of a checkpoint writes after a prompt; of a folder of several, that of most iterations.
 
     Parameters
     ----------
     temperature
-        1: as likely as the model holds each byte to be; below, the likelier ones more often; 0: always the likeliest.
+        1 draws each byte with the model's probability, less prefers the likelier bytes, 0 takes the likeliest.
 
     Raises
     ------
     FileError
         No whole checkpoint is there.
     LabError
-        A count, seed or temperature that is none.
+        A count, seed or temperature is out of range.
     MissingExtra
         torch is not installed.
     """

@@ -1,4 +1,4 @@
-"""The machine's GPUs as its driver tells them, and whether a run can be on them; neither torch nor CUDA is loaded."""
+"""The machine's GPUs, as its driver lists them, and whether a run can use them; neither torch nor CUDA is loaded."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dtfm_lab.domain.errors import JobError, LabError
-from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import GiB
 
-RUNS_ON = ("cpu", "cuda")
 PATIENCE_S = 20.0
-"""for the driver's answer: without persistence mode it first wakes every GPU"""
-ASKED = "name,uuid,memory.total,driver_version,compute_cap"
+"""Longest wait for the driver's answer; without persistence mode the driver first wakes every GPU."""
+QUERY = "name,uuid,memory.total,driver_version,compute_cap"
 
 
 class NoGpu(LabError):
-    """Why there is none."""
+    """No GPU was found; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -32,29 +30,29 @@ class Gpu:
     memory_bytes: int | None
     driver: str
     compute_capability: str
-    """of the architecture: 7.0 is Volta, 9.0 Hopper"""
+    """Version of the architecture: 7.0 is Volta, 9.0 Hopper."""
 
 
 def driver_gpus() -> list[Gpu]:
-    """All that the driver knows. Raises NoGpu."""
+    """Return all GPUs that the driver lists. Raises NoGpu."""
     if shutil.which("nvidia-smi") is None:
         raise NoGpu("nvidia-smi, which comes with NVIDIA's driver, is not there")
-    command = ["nvidia-smi", f"--query-gpu={ASKED}", "--format=csv,noheader,nounits"]
+    command = ["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
         raise NoGpu(f"nvidia-smi did not answer within {PATIENCE_S:.0f} s") from None
     except OSError as error:
         raise NoGpu(f"nvidia-smi cannot be started: {error.strerror}") from None
-    gpus = listed(answer.stdout) if answer.returncode == 0 else []
+    gpus = parse_query(answer.stdout) if answer.returncode == 0 else []
     if not gpus:
-        said = " ".join((answer.stdout + answer.stderr).split()) or "nothing"
-        raise NoGpu(f"nvidia-smi found none and said: {said}")
+        output = " ".join((answer.stdout + answer.stderr).split()) or "nothing"
+        raise NoGpu(f"nvidia-smi found none and said: {output}")
     return gpus
 
 
-def listed(answer: str) -> list[Gpu]:
-    """One a line, as ``ASKED`` says; a field that a driver does not know is in brackets."""
+def parse_query(answer: str) -> list[Gpu]:
+    """Return one GPU per line of ``QUERY`` fields; a field that the driver does not know is in brackets."""
     rows = [[field.strip() for field in line.split(",")] for line in answer.splitlines()]
     return [
         Gpu(name, uuid, int(memory) * GiB // 1024 if memory.isdigit() else None, driver, capability)
@@ -63,7 +61,7 @@ def listed(answer: str) -> list[Gpu]:
 
 
 def visible(gpus: Sequence[Gpu], variable: str | None) -> list[Gpu]:
-    """Those that ``CUDA_VISIBLE_DEVICES`` leaves; CUDA stops reading at the first entry that it does not know."""
+    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves; CUDA stops reading at the first unknown entry."""
     if variable is None:
         return list(gpus)
     left = []
@@ -78,24 +76,25 @@ def visible(gpus: Sequence[Gpu], variable: str | None) -> list[Gpu]:
 
 
 def cuda_of_torch() -> tuple[str, str | None] | None:
-    """(version of torch, version of the CUDA that it is built for or None), read from its files; None: no torch."""
+    """Return (version of torch, version of the CUDA that it is built for or None), read from its files.
+
+    None where torch is not installed.
+    """
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         return None
-    told = runpy.run_path(str(Path(spec.submodule_search_locations[0]) / "version.py"))
-    return told["__version__"], told.get("cuda")
+    found = runpy.run_path(str(Path(spec.submodule_search_locations[0]) / "version.py"))
+    return found["__version__"], found.get("cuda")
 
 
 def check_runs_on(runs_on: str, n_workers: int, clock: str) -> None:
-    """Raises UnknownName, LabError or JobError where ``n_workers`` cannot run there under this clock."""
-    if not isinstance(runs_on, str) or runs_on not in RUNS_ON:
-        raise unknown("runs_on", runs_on, RUNS_ON)
+    """Raise LabError or JobError where so many workers cannot run there under this clock."""
     if runs_on == "cpu":
         return
-    told = cuda_of_torch()
-    if told is not None and told[1] is None:
+    torch = cuda_of_torch()
+    if torch is not None and torch[1] is None:
         raise LabError(
-            f"runs_on is cuda, but torch {told[0]} is built without CUDA; wanted a CUDA build "
+            f"runs_on is cuda, but torch {torch[0]} is built without CUDA; wanted a CUDA build "
             "(`dtfm-lab doctor` says which), or runs_on='cpu'"
         )
     try:

@@ -1,6 +1,6 @@
-"""What workers train where they cannot train a job's own model; no torch in here.
+"""The proxy model (``stand_in``) that workers train where they cannot train a job's own.
 
-Messages, and on the paced clock computations, are those of the job's model all the same.
+The sizes of messages, and on the paced clock the durations of computations, remain those of the job's model.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dtfm_lab.domain.job import Job, ModelSpec, gpt
 RUN_DTYPES = ("fp32", "fp64")
 BYTE_VALUES = 256
 BYTES_PER_WORKER = 80e6
-"""resident memory of a worker that nobody shares, before its stage; torch itself is shared"""
+"""Resident memory of a worker without its stage; that of torch itself is shared by all."""
 NAME = "stand-in"
 
 
 def stand_in_for(job: Job) -> ModelSpec:
-    """A GPT of as many blocks that any machine trains: 50,000 parameters a block, on bytes."""
+    """Return a GPT of as many blocks that any machine can train: 50,000 parameters per block, on bytes."""
     model = job.modelled()
     return gpt(
         name=NAME,
@@ -32,17 +32,14 @@ def stand_in_for(job: Job) -> ModelSpec:
 
 
 def as_tied(model: ModelSpec, job: Job) -> ModelSpec:
-    """A model that may stand in for the job's: its first and last stage share what the job's do.
-
-    Raises JobError where workers cannot build it.
-    """
+    """Return the model with its embedding tied where the job's is. Raises JobError where workers cannot build it."""
     if reason := why_not_built(model):
         raise JobError(f"stand_in {reason}")
     return _as_built(model, tied=job.modelled().tied)
 
 
 def why_not_trained(job: Job) -> str:
-    """Why workers on this machine cannot train the job's own model, in one clause; empty where they can."""
+    """Return why workers on this machine cannot train the job's own model, in one clause; empty where they can."""
     model = job.modelled()
     if reason := why_not_built(model):
         return reason
@@ -52,7 +49,7 @@ def why_not_trained(job: Job) -> str:
 
 
 def why_not_built(model: ModelSpec) -> str:
-    """Why workers cannot build this model; empty where they can."""
+    """Return why workers cannot build this model; empty where they can."""
     if model.family != "gpt":
         return f"model {model.name} is of the {model.family} family; workers build gpt only"
     if model.vocab_size < BYTE_VALUES:
@@ -66,10 +63,10 @@ def why_not_built(model: ModelSpec) -> str:
 
 
 def why_too_large(job: Job) -> str:
-    """Why the memory that is free does not do for the workers of this job; empty where it does."""
+    """Return why this machine has too little free memory for the workers of this job; empty where it has enough."""
     each = 8 if job.dtype == "fp64" else 4
-    # parameters, gradients, two optimiser states, what its step needs for a moment, messages; after local updates what
-    # replicas last had in common, and what changed since: measured with 25 million parameters, 7.4 and 8.6
+    # Parameters, gradients, two optimiser states, temporaries of its step, messages; with local updates also what the
+    # replicas last had in common, and the changes since. Measured with 25 million parameters: 7.4 and 8.6.
     copies = 8 if job.synchronise_every == 1 else 10
     needed = job.n_tasklets * BYTES_PER_WORKER + copies * each * job.modelled().parameters * job.n_replicas
     if needed <= (available := psutil.virtual_memory().available):
@@ -81,7 +78,7 @@ def why_too_large(job: Job) -> str:
 
 
 def _as_built(model: ModelSpec, *, tied: bool) -> ModelSpec:
-    """What ``stages`` makes of a model's sizes."""
+    """Return the model that workers build from these sizes (``worker.stages``)."""
     return gpt(
         name=model.name,
         n_layers=model.n_blocks,

@@ -109,7 +109,7 @@ class Record:
             links="real" if spec.clock == "real" else "emulated",
             **plan_context(plan, spec.built),
             queueing=spec.queueing,
-            rehearsed=spec.rehearsed,
+            rehearsed=spec.subplan,
             stand_in="" if spec.stand_in is None else spec.stand_in.name,
             runs_on=spec.runs_on,
             time_scale=self.time_scale,

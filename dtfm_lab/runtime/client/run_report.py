@@ -109,8 +109,8 @@ def written(run: Record) -> tuple[str, str]:
 def reduced(spec: RunSpec) -> str:
     """Which part of the plan runs, with what instead of its model and links; empty where all is as planned."""
     said = []
-    if spec.rehearsed is not None:
-        said.append(f"rehearsal of a part: {spec.rehearsed.sentence}")
+    if spec.subplan is not None:
+        said.append(f"rehearsal of a part: {spec.subplan.sentence}")
     if spec.stand_in is not None:
         model = spec.plan.job.modelled().name
         said.append(f"model {spec.stand_in.name} is trained in place of {model}, messages are as long as the job's")

@@ -30,8 +30,7 @@ from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files import save_plan
 from dtfm_lab.files.reading import Section, parse, read_mapping, read_text, require_version, write_text
 from dtfm_lab.runtime.client.proxy_model import RUN_DTYPES, stand_in_for, why_not_built
-from dtfm_lab.runtime.client.run_options import check_job, whole_number
-from dtfm_lab.runtime.client.run_options import path as absolute
+from dtfm_lab.runtime.client.run_checks import absolute_path, check_job
 from dtfm_lab.runtime.multihost.hosts import Host, hosts_file
 from dtfm_lab.runtime.multihost.instructions import ranks_table, readme, run_script
 from dtfm_lab.runtime.multihost.traffic_shaping import shape_script, shaped_ways, unshape_script
@@ -90,10 +89,10 @@ def spec_for(
         plan=plan,
         schedule=built.name,
         orders=built.orders,
-        iterations=whole_number("iterations", iterations, least=1),
+        iterations=iterations,
         clock=clock,
-        seed=whole_number("seed", seed),
-        text=absolute("text", text),
+        seed=seed,
+        text=absolute_path("text", text),
         stand_in=stand_in_for(job) if cannot else None,
     )
     check_job(spec)

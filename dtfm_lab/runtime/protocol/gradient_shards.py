@@ -1,6 +1,7 @@
-"""Which part of the averaged vector a message of synchronisation carries; no torch in here.
+"""Which shard of the averaged vector each message of synchronisation carries.
 
-The programs say how large a share a message carries and whom it goes to; the way of averaging says which one.
+The programs fix how large a share a message carries and which rank gets it; the kind of synchronisation fixes which
+shard that is.
 """
 
 from __future__ import annotations
@@ -15,59 +16,60 @@ GRADIENTS = (Kind.SEND_G, Kind.RECV_G)
 AVERAGES = (Kind.SEND_P, Kind.RECV_P)
 
 
-class Piece(NamedTuple):
+class Shard(NamedTuple):
+    """One of ``of`` nearly equal parts of a vector, counted from 0."""
+
     number: int
     of: int
-    """pieces that the vector is cut into"""
 
     def bounds(self, n_elements: int) -> slice:
-        """Whole blocks, so that no two pieces share a scale; some pieces of a short vector are empty."""
+        """Return its elements: whole blocks, so that no two shards share a scale; it may be empty."""
         n_blocks = -(-n_elements // INT8_BLOCK)
         start, stop = (INT8_BLOCK * (n_blocks * i // self.of) for i in (self.number, self.number + 1))
         return slice(min(start, n_elements), min(stop, n_elements))
 
 
-WHOLE = Piece(0, 1)
-Carries = Callable[[Action, float, int, list[int], int], Piece]
-"""(action, share, replica, the replicas it shares with in this round, replicas) -> what the message carries"""
+WHOLE = Shard(0, 1)
+ShardRule = Callable[[Action, float, int, list[int], int], Shard]
+"""(action, share, replica, the replicas that share in this round, number of replicas) -> what the message carries."""
 
 
-def owned(action: Action, share: float, replica: int, group: list[int], n_replicas: int) -> Piece:
-    """A piece belongs to the member that averages it; who carries a whole vector cuts nothing."""
+def averaged_shard(action: Action, share: float, replica: int, group: list[int], n_replicas: int) -> Shard:
+    """Return the shard of the member that averages it; a message of a whole vector carries ``WHOLE``."""
     if share == 1.0:
         return WHOLE
     other = action.other_end(replica, n_replicas)[1]
     sender, receiver = (replica, other) if action.kind in SENDS else (other, replica)
-    return Piece(group.index(receiver if action.kind in GRADIENTS else sender), len(group))
+    return Shard(group.index(receiver if action.kind in GRADIENTS else sender), len(group))
 
 
-def passed_on(action: Action, share: float, replica: int, group: list[int], n_replicas: int) -> Piece:
-    """A ring: in round i a replica passes on the piece that it got in round i - 1, beginning with its own."""
+def ring_shard(action: Action, share: float, replica: int, group: list[int], n_replicas: int) -> Shard:
+    """In round i a replica sends the shard that it received in round i - 1, beginning with its own."""
     assert action.microbatch is not None
     sender = replica if action.kind in SENDS else action.other_end(replica, n_replicas)[1]
     first = sender if action.kind in GRADIENTS else sender + 1
-    return Piece((first - action.microbatch) % n_replicas, n_replicas)
+    return Shard((first - action.microbatch) % n_replicas, n_replicas)
 
 
-CARRIES: dict[str, Carries] = {
-    "sharded": owned,
-    "sharded-at-once": owned,
-    "central": owned,
-    "ring": passed_on,
-    "hierarchical": owned,
+SHARD_RULES: dict[str, ShardRule] = {
+    "sharded": averaged_shard,
+    "sharded-at-once": averaged_shard,
+    "central": averaged_shard,
+    "ring": ring_shard,
+    "hierarchical": averaged_shard,
 }
-"""the ways of averaging that workers know"""
+"""The kinds of synchronisation that workers can carry out."""
 
 
-def pieces_of(steps: tuple[Step, ...], synchronisation: str, replica: int, n_replicas: int) -> dict[Action, Piece]:
-    """What each message of synchronisation, out and in, of one device's program carries."""
+def shards_of(steps: tuple[Step, ...], synchronisation: str, replica: int, n_replicas: int) -> dict[Action, Shard]:
+    """Return what each message of synchronisation, sent or received, of one device's program carries."""
     messages = [step for step in steps if step.action.kind in (*GRADIENTS, *AVERAGES)]
     groups: dict[int | None, set[int]] = {}
     for action, *_ in messages:
         group = groups.setdefault(action.microbatch, {replica})
         group.add(action.other_end(replica, n_replicas)[1])
-    carries = CARRIES[synchronisation]
+    rule = SHARD_RULES[synchronisation]
     return {
-        step.action: carries(step.action, step.share, replica, sorted(groups[step.action.microbatch]), n_replicas)
+        step.action: rule(step.action, step.share, replica, sorted(groups[step.action.microbatch]), n_replicas)
         for step in messages
     }

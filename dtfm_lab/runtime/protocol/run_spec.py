@@ -1,89 +1,77 @@
-"""What a run needs to know, as one line of JSON from the kernel to the crew."""
+"""All that the processes of a run need, as one line of JSON from the client to the coordinator."""
 
 from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 from dtfm_lab.domain.job import Job, ModelSpec
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import Programs, Schedule
+from dtfm_lab.domain.schedule import RECEIVES, SENDS, Kind, Programs, Schedule
 from dtfm_lab.domain.trace import Subplan
 from dtfm_lab.files import override, plan_from_mapping, plan_to_mapping
 from dtfm_lab.files.plans import network_from_mapping, network_to_mapping
 from dtfm_lab.files.reading import dump, parse
+from dtfm_lab.runtime.protocol.run_options import ITERATIONS, RunSettings
 from dtfm_lab.simulation.engine import programs_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSpec:
-    """A plan, the schedule that it runs under, and how."""
+class RunSpec(RunSettings):
+    """A plan, the schedule that it runs under, and the options; names and paths among these are resolved."""
 
     plan: Plan
     schedule: str
     orders: tuple[str, ...]
-    """the schedule itself, as ``Schedule.orders`` writes it"""
-    iterations: int
-    clock: str
-    seed: int = 0
-    learning_rate: float = 2e-3
+    """The schedule itself, as ``Schedule.orders`` writes it."""
+    iterations: Annotated[int, ITERATIONS] = field()
     text: str | None = None
-    """path of the text to train on; None: the text that comes with the lab"""
     parameters_folder: str | None = None
-    """where replica 0 leaves each stage's trained parameters as stage-S.npz, S counting over all stages"""
-    time_scale: float | None = None
-    """paced clock: wall seconds per second; None: chosen from the profile"""
-    queueing: str = "pairs"
     emulated: Topology | None = None
-    """the network whose links are emulated; None: the plan's"""
     stand_in: ModelSpec | None = None
-    """what is trained instead of the job's model, in fp32; messages keep the job's sizes"""
-    rehearsed: Subplan | None = None
-    """of which larger plan this one is which part"""
-    runs_on: str = "cpu"
-    first_iteration: int = 0
-    """iterations that the resumed checkpoint holds"""
     checkpoint_folder: str | None = None
-    checkpoint_every: int = 0
-    """iterations; 0: only after the last"""
     resume_from: str | None = None
-    """a checkpoint's folder"""
-    evaluate_every: int = 0
-    """iterations between looks at the held-out text; 0: only after the last"""
-    sample_bytes: int = 0
-    """how much text the trained model writes at the end"""
+    """Folder of one checkpoint."""
+    subplan: Subplan | None = None
+    """Which part of a larger plan this one is; None where all of it runs."""
+    first_iteration: int = 0
+    """Number of iterations that the resumed checkpoint holds."""
     secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
-    """what they know each other by"""
+    """Key by which the processes of the run authenticate each other, in hexadecimal."""
 
     def to_line(self) -> str:
+        """Return the spec as one line of JSON."""
         values = {k: v for k, v in vars(self).items() if k in self.__dataclass_fields__}
-        nouns = {"plan": plan_to_mapping(self.plan)}
-        nouns["emulated"] = None if self.emulated is None else network_to_mapping(self.emulated)
-        nouns["stand_in"] = None if self.stand_in is None else dump(self.stand_in)
-        return json.dumps(values | nouns) + "\n"
+        values["rehearsed"] = values.pop("subplan")
+        values["plan"] = plan_to_mapping(self.plan)
+        values["emulated"] = None if self.emulated is None else network_to_mapping(self.emulated)
+        values["stand_in"] = None if self.stand_in is None else dump(self.stand_in)
+        return json.dumps(values) + "\n"
 
     @classmethod
     def from_line(cls, line: str) -> RunSpec:
+        """Return the spec that ``to_line`` wrote."""
         values: dict[str, Any] = json.loads(line)
-        nouns = {"plan": plan_from_mapping(values["plan"]), "orders": tuple(values["orders"])}
+        values |= {"plan": plan_from_mapping(values["plan"]), "orders": tuple(values["orders"])}
         if values["emulated"] is not None:
-            nouns["emulated"] = network_from_mapping(values["emulated"])
+            values["emulated"] = network_from_mapping(values["emulated"])
         if values["stand_in"] is not None:
-            nouns["stand_in"] = parse(ModelSpec, values["stand_in"], "stand_in")
-        if values["rehearsed"] is not None:
-            nouns["rehearsed"] = parse(Subplan, values["rehearsed"], "rehearsed")
-        return cls(**values | nouns)
+            values["stand_in"] = parse(ModelSpec, values["stand_in"], "stand_in")
+        if (subplan := values.pop("rehearsed")) is not None:
+            subplan = parse(Subplan, subplan, "rehearsed")
+        return cls(**values, subplan=subplan)
 
     @cached_property
     def trained(self) -> Job:
-        """What workers compute: the plan's job, or the same around a smaller model, in numbers that they know.
+        """The job that workers compute: the plan's, or the same with the model and the precision of the stand-in.
 
-        The programs are the plan's. So what its job does not code, because its numbers are short already, is not
-        coded here, either.
+        The programs are the plan's. So messages that its job does not code, because its numbers are short already, are
+        not coded here, either.
         """
         job = self.plan.job
         if self.stand_in is None:
@@ -98,13 +86,13 @@ class RunSpec:
 
     @cached_property
     def links(self) -> Links:
-        """Those that are emulated."""
+        """The links that are emulated."""
         network = self.plan.topology if self.emulated is None else self.emulated
         return Links.free(len(network)) if self.clock == "real" else Links.of(network, self.queueing)
 
     @property
     def replays(self) -> bool:
-        """Whether the order on the links is not for workers to know, and their spans are played again: ``replay``."""
+        """Whether the order on the links cannot be known to workers, so that the coordinator replays their spans."""
         return self.queueing != "pairs"
 
     @cached_property
@@ -112,11 +100,14 @@ class RunSpec:
         return Schedule.from_orders(self.schedule, self.orders)
 
     def programs(self, *, synchronise: bool) -> Programs:
-        """All that each worker does in an iteration that synchronises, or in one that does not."""
+        """Return all that each worker does in an iteration that synchronises, or in one that does not."""
         return self._programs[synchronise]
 
     def synchronises(self, iteration: int) -> bool:
-        """Every ``synchronise_every``-th does; of rehearsals, whose numbers are negative, at least every second."""
+        """Return whether this iteration averages over replicas: every ``synchronise_every``-th does.
+
+        Of calibration iterations, whose numbers are negative, at least every second does.
+        """
         every = self.plan.job.synchronise_every
         return (iteration + 1) % (every if iteration >= 0 else min(every, 2)) == 0
 
@@ -132,13 +123,30 @@ class RunSpec:
         return [(s, r) for r in range(job.n_replicas) for s in range(job.n_stages)]
 
     def rank(self, stage: int, replica: int) -> int:
-        """Of the worker that holds this stage."""
+        """Return the rank of the worker that holds this stage."""
         n_devices = self.plan.job.n_stages
         return replica * n_devices + stage % n_devices
 
     def device(self, stage: int, replica: int) -> int:
-        """Index in the topology of the device that holds this stage."""
+        """Return the index in the topology of the device that holds this stage."""
         return int(self.plan.placement.devices[stage % self.plan.job.n_stages, replica])
 
     def device_name(self, stage: int, replica: int) -> str:
         return self.plan.topology.names[self.device(stage, replica)]
+
+    def sources(self, position: int, replica: int) -> list[int]:
+        """Return the ranks that send messages to this worker."""
+        return self._peers(position, replica, RECEIVES)
+
+    def targets(self, position: int, replica: int) -> list[int]:
+        """Return the ranks to which this worker sends messages."""
+        return self._peers(position, replica, SENDS)
+
+    def _peers(self, position: int, replica: int, kinds: Collection[Kind]) -> list[int]:
+        ends = {
+            self.rank(*step.action.other_end(replica, self.plan.job.n_replicas))
+            for synchronise in (False, True)
+            for step in self.programs(synchronise=synchronise).of(position, replica)
+            if step.action.kind in kinds
+        }
+        return sorted(ends)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from dtfm_lab.domain.schedule import Action, Kind, Step
-from dtfm_lab.runtime.protocol.gradient_shards import WHOLE, Piece, pieces_of
+from dtfm_lab.runtime.protocol.gradient_shards import WHOLE, Shard, shards_of
 from dtfm_lab.runtime.worker.codec import Codec
 
 
@@ -21,14 +21,14 @@ class Averaging:
         self, steps: tuple[Step, ...], synchronisation: str, replica: int, n_replicas: int, codec: Codec
     ) -> None:
         self._steps, self._replica, self._n_replicas, self._codec = steps, replica, n_replicas, codec
-        self._pieces = pieces_of(steps, synchronisation, replica, n_replicas)
+        self._pieces = shards_of(steps, synchronisation, replica, n_replicas)
         self._needs_of_averages = {need for step in steps if step.action.kind is Kind.SEND_P for need in step.needs}
 
     def begin(self, vector: torch.Tensor) -> None:
         """``vector`` is this replica's own; the average is written over it."""
         self._vector = vector
         self._coded: dict[Action, torch.Tensor] = {}
-        self._averaged: dict[Piece, torch.Tensor] = {}
+        self._averaged: dict[Shard, torch.Tensor] = {}
         self._received: dict[Action, torch.Tensor] = {}
 
     def receive(self, action: Action, raw: torch.Tensor) -> None:
@@ -78,7 +78,7 @@ class Averaging:
             if action.kind is Kind.RECV_P:
                 vector[self._pieces[action].bounds(vector.numel())] = self._codec.decode(raw)
 
-    def _of(self, piece: Piece) -> torch.Tensor:
+    def _of(self, piece: Shard) -> torch.Tensor:
         return self._vector[piece.bounds(self._vector.numel())]
 
     def _code_what_waits_for(self, at: int) -> None:

@@ -89,7 +89,7 @@ def make_processor(runs_on: str, local_rank: int = 0, shares: bool = False) -> P
     Parameters
     ----------
     runs_on
-        One of ``gpus.RUNS_ON``.
+        One of ``run_options.RUNS_ON``.
     local_rank
         Workers take the machine's GPUs in turn.
     shares

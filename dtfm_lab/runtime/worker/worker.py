@@ -21,7 +21,6 @@ from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.runtime.gpu import nccl
 from dtfm_lab.runtime.protocol.connections import MessageConnection
 from dtfm_lab.runtime.protocol.corpus import Corpus
-from dtfm_lab.runtime.protocol.peers import sources, targets
 from dtfm_lab.runtime.protocol.profile import ComputeLog
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.autograd_stage import Batch
@@ -115,7 +114,7 @@ class Worker:
         """What the other ends of this worker's pairs need to meet it from GPU to GPU."""
         if not nccl.available():
             return {"gpu": None, "ids": []}
-        into = {*targets(self._spec, self._position, self._replica), *order["gives_state_to"]}
+        into = {*self._spec.targets(self._position, self._replica), *order["gives_state_to"]}
         ids = [[*pair, fresh.hex()] for pair, fresh in nccl.fresh_ids(self._rank, sorted(into)).items()]
         return {"gpu": str(torch.cuda.get_device_properties(self._processor.device).uuid), "ids": ids}
 
@@ -124,8 +123,8 @@ class Worker:
         spec, rank = self._spec, self._rank
         self._report.begin_epoch(order["epoch"])
         gives, takes = order["gives_state_to"], order["takes_state_from"]
-        into = {*targets(spec, self._position, self._replica), *gives}
-        out_of = {*sources(spec, self._position, self._replica), *([] if takes is None else [takes])}
+        into = {*spec.targets(self._position, self._replica), *gives}
+        out_of = {*spec.sources(self._position, self._replica), *([] if takes is None else [takes])}
         ids = {(source, target): bytes.fromhex(id) for source, target, id in order["ids"]}
         pairs = nccl.NcclPairs(rank, ids, self._processor.device) if ids else None
         addresses = {target: tuple(order["addresses"][target]) for target in into}

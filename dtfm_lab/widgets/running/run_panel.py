@@ -18,8 +18,9 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import RunContext, Trace
 from dtfm_lab.files.losses import losses
 from dtfm_lab.runtime.client import preload, run_report
-from dtfm_lab.runtime.client.launch import RUN_CLOCKS, what_runs
+from dtfm_lab.runtime.client.launch import what_runs
 from dtfm_lab.runtime.client.run import Run
+from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
 from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.control_state import restore, settings

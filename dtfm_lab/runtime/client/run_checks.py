@@ -1,43 +1,23 @@
-"""Options of a run as plain values, each refused in one line where it is none."""
+"""Checks of a run before anything starts, each refusal in one line: paths, folders, networks and the job."""
 
 from __future__ import annotations
 
-import math
 import os
 import tempfile
-from numbers import Integral
 from pathlib import Path
 
 from dtfm_lab.domain.errors import JobError, LabError, TopologyError
-from dtfm_lab.domain.network import Topology, as_number, shortened
+from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.files import load_topology
-from dtfm_lab.runtime.protocol.gradient_shards import CARRIES
+from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
-MOST_COUNT = 10**9
 UNLIKE_SUMS = ("ring", "hierarchical")
-"""ways of averaging in which the order of a sum depends on where in the vector, or in which region, a number is"""
-
-AnyPath = str | os.PathLike[str]
+"""Kinds of synchronisation in which the order of a sum depends on the place in the vector, or on the region."""
 
 
-def whole_number(what: str, value: object, least: int = 0) -> int:
-    """A count, numpy's too; raises LabError."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) <= MOST_COUNT:
-        raise LabError(f"{what} is {shortened(value)}; wanted a whole number from {least} to {MOST_COUNT}")
-    return int(value)
-
-
-def above_0(what: str, value: object, wanted: str) -> float:
-    """A finite number above 0, numpy's too; raises LabError."""
-    number = as_number(value)
-    if number is None or not 0 < number < math.inf:
-        raise LabError(f"{what} is {shortened(value)}; wanted {wanted}")
-    return number
-
-
-def path(what: str, given: object) -> str | None:
-    """Absolute, for a process that may stand elsewhere; raises LabError."""
+def absolute_path(what: str, given: object) -> str | None:
+    """Return the path as an absolute one, because a run's processes may have another folder. Raises LabError."""
     if given is None:
         return None
     if not isinstance(given, str | os.PathLike):
@@ -51,9 +31,9 @@ def path(what: str, given: object) -> str | None:
         raise LabError(f"{what} is {shortened(os.fspath(given))}: {reason}; wanted a path") from None
 
 
-def folder(what: str, given: object) -> str | None:
-    """As ``path``; a folder that can be written to, and is there then."""
-    if (found := path(what, given)) is None:
+def writable_folder(what: str, given: object) -> str | None:
+    """Return the absolute path of a folder that can be written to, made where it was missing. Raises LabError."""
+    if (found := absolute_path(what, given)) is None:
         return None
     if given == "":
         raise LabError(f"{what} is empty; wanted a path")
@@ -67,8 +47,13 @@ def folder(what: str, given: object) -> str | None:
         raise LabError(f"{what} {found}: cannot be written to: {error.strerror or error}") from None
 
 
-def network(emulated: object, topology: Topology, clock: str) -> Topology:
-    """The network whose links are emulated in place of the plan's; raises LabError, or what ``load_topology`` does."""
+def emulated_network(emulated: object, topology: Topology, clock: str) -> Topology | None:
+    """Return the network whose links are emulated in place of the plan's, if there is one.
+
+    Raises LabError, TopologyError, or what ``load_topology`` raises.
+    """
+    if emulated is None:
+        return None
     found = load_topology(emulated) if isinstance(emulated, str | os.PathLike) else emulated
     if not isinstance(found, Topology):
         raise LabError(f"emulated is {shortened(emulated)}; wanted a network by name, a file, or a Topology")
@@ -83,10 +68,10 @@ def network(emulated: object, topology: Topology, clock: str) -> Topology:
 
 
 def check_job(spec: RunSpec) -> None:
-    """Of what workers compute: whether they know how. Raises JobError."""
+    """Raise JobError where workers cannot compute the job."""
     job = spec.trained
-    if job.synchronisation not in CARRIES:
-        known = ", ".join(CARRIES)
+    if job.synchronisation not in SHARD_RULES:
+        known = ", ".join(SHARD_RULES)
         raise JobError(
             f"job {job.name}: synchronisation is {job.synchronisation}, which can be simulated; real runs know {known}"
         )

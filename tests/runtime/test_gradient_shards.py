@@ -10,29 +10,29 @@ from hypothesis import strategies as st
 
 from dtfm_lab.domain.job import INT8_BLOCK
 from dtfm_lab.domain.schedule import SENDS, Schedule, lower, synchronisations
-from dtfm_lab.runtime.protocol.gradient_shards import CARRIES, Piece, pieces_of
+from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES, Shard, shards_of
 
 ONE = Schedule.from_orders("one", ["0F0 0B0"])
 
 
-@given(st.sampled_from(sorted(CARRIES)), st.integers(2, 7), st.data())
+@given(st.sampled_from(sorted(SHARD_RULES)), st.integers(2, 7), st.data())
 def test_a_message_carries_for_its_receiver_what_it_carries_for_its_sender(name, n, data):
     regions = tuple(data.draw(st.sampled_from(["", "a", "b"])) for _ in range(n))
     programs = lower(ONE, n, name, (regions,))
-    pieces = [pieces_of(programs.of(0, replica), name, replica, n) for replica in range(n)]
+    shards = [shards_of(programs.of(0, replica), name, replica, n) for replica in range(n)]
     for replica in range(n):
         for step in programs.of(0, replica):
             if step.action.kind not in SENDS:
                 continue
             _, other = step.action.other_end(replica, n)
-            piece = pieces[replica][step.action]
-            assert piece == pieces[other][step.action.counterpart()]
-            assert step.share == pytest.approx(1 / piece.of), "as large as the simulator charges"
+            shard = shards[replica][step.action]
+            assert shard == shards[other][step.action.counterpart()]
+            assert step.share == pytest.approx(1 / shard.of), "as large as the simulator charges"
 
 
 @given(st.integers(1, 9), st.integers(0, 5000))
-def test_pieces_are_whole_blocks_that_make_the_vector(n_pieces, n_elements):
-    bounds = [Piece(i, n_pieces).bounds(n_elements) for i in range(n_pieces)]
+def test_shards_are_whole_blocks_that_make_the_vector(n_shards, n_elements):
+    bounds = [Shard(i, n_shards).bounds(n_elements) for i in range(n_shards)]
     assert (bounds[0].start, bounds[-1].stop) == (0, n_elements)
     for before, after in itertools.pairwise(bounds):
         assert before.stop == after.start
@@ -40,4 +40,4 @@ def test_pieces_are_whole_blocks_that_make_the_vector(n_pieces, n_elements):
 
 
 def test_workers_know_every_way_to_average_that_the_lab_comes_with():
-    assert set(CARRIES) == set(synchronisations)
+    assert set(SHARD_RULES) == set(synchronisations)
