@@ -2,13 +2,12 @@
 
 from dtfm_lab.figures.maps.link_matrix import link_matrix
 from dtfm_lab.figures.maps.network import network
-from dtfm_lab.figures.maps.network_map import network_map
+from dtfm_lab.figures.maps.world_map import network_map, plan_map
 from dtfm_lab.figures.plan.coarse_graph import coarse_graph
 from dtfm_lab.figures.plan.convergence import convergence
 from dtfm_lab.figures.plan.cost_breakdown import cost_breakdown
 from dtfm_lab.figures.plan.five_steps import five_steps, step
 from dtfm_lab.figures.plan.matching import matching
-from dtfm_lab.figures.plan.plan_map import plan_map
 from dtfm_lab.figures.results.baselines import baselines
 from dtfm_lab.figures.results.blame import blame, drift
 from dtfm_lab.figures.results.comparison import comparison

@@ -16,7 +16,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.figures.maps.network import count
+from dtfm_lab.figures.theme import count
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel

@@ -14,8 +14,7 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, find_place, place_names
 from dtfm_lab.figures.maps.atlas import COAST_PX, POINTS_PX, atlas
-from dtfm_lab.figures.maps.layout import cluster
-from dtfm_lab.figures.maps.spread import apart
+from dtfm_lab.figures.maps.layout import apart, cluster
 from dtfm_lab.figures.maps.world import flight, land, land_rings, plane, view_of
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate

@@ -10,9 +10,8 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.network import Topology, find_place
 from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.figures.maps.layout import cluster
+from dtfm_lab.figures.maps.layout import apart, cluster
 from dtfm_lab.figures.maps.links import NO_REGION
-from dtfm_lab.figures.maps.spread import apart
 from dtfm_lab.figures.maps.world import POINTS, View, flight, land, plane, view_of
 from dtfm_lab.figures.strokes import spaced
 from dtfm_lab.figures.theme import bare, literal

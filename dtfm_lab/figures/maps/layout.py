@@ -10,6 +10,9 @@ import numpy as np
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray
 
+ROUNDS = 400
+HOMESICK = 0.02
+"""of the way back to its own place that a cluster goes each round"""
 RING_UP_TO = 12
 """devices of a region; more of them fill a spiral"""
 
@@ -45,8 +48,8 @@ def device_places(topology: Topology) -> FloatArray:
     drawn = [device.position for device in topology.devices]
     places = np.array(drawn, dtype=float) * (1, -1) if is_drawn(topology) else _rings(topology)
     gaps = np.linalg.norm(places[:, None] - places[None, :], axis=-1)
-    apart = gaps[gaps > 0]
-    return places / apart.min() if apart.size else places
+    positive = gaps[gaps > 0]
+    return places / positive.min() if positive.size else places
 
 
 def region_patches(topology: Topology, places: FloatArray, margin: float) -> dict[str, Patch]:
@@ -110,6 +113,34 @@ def bent(a: FloatArray, b: FloatArray, others: Iterable[FloatArray], clearance: 
             t = np.linspace(0, 1, 17)[:, None]
             return (1 - t) ** 2 * a + 2 * t * (1 - t) * bend + t**2 * b
     return np.array([a, (a + b) / 2, b])
+
+
+def apart(centres: FloatArray, halves: FloatArray) -> FloatArray:
+    """Centres (n, 2) of boxes of half sizes (n, 2), moved as little as a few hundred small pushes need.
+
+    Each round, overlapping boxes part along the axis on which they overlap least, and all go a little
+    way home; the last rounds only push.
+    """
+    home = np.asarray(centres, dtype=float)
+    n = len(home)
+    now = home
+    # boxes level with each other, or at one and the same place, part in their own order
+    in_order = np.sign(np.subtract.outer(np.arange(n), np.arange(n)))[..., None]
+    reach = halves[:, None] + halves[None, :]
+    for step in range(ROUNDS):
+        away = now[:, None] - now[None, :]
+        overlap = reach - np.abs(away)
+        touching = (overlap > 1e-9).all(axis=-1) & ~np.eye(n, dtype=bool)
+        last = step >= ROUNDS // 2
+        if not touching.any() and last:
+            break
+        along_x = overlap[..., 0] < overlap[..., 1]
+        sense = np.where(away == 0, in_order, np.sign(away))
+        push = np.where(np.stack([along_x, ~along_x], axis=-1), overlap * sense, 0.0)
+        now = now + 0.3 * np.where(touching[..., None], push, 0.0).sum(axis=1)
+        if not last:
+            now = now + HOMESICK * (home - now)
+    return now
 
 
 def _rings(topology: Topology) -> FloatArray:

@@ -13,9 +13,9 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 from dtfm_lab.figures.maps.links import NO_REGION
-from dtfm_lab.figures.maps.network import count, require_same
+from dtfm_lab.figures.maps.network import require_same
 from dtfm_lab.figures.palette import CHEAP_TO_DEAR
-from dtfm_lab.figures.theme import described, literal, titled
+from dtfm_lab.figures.theme import count, described, literal, titled
 from dtfm_lab.figures.ticks import log_ticks
 
 NAMED_UP_TO = 32

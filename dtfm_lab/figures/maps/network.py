@@ -16,8 +16,8 @@ from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.maps.devices import ROOM_FOR_NUMBER_PX, devices
 from dtfm_lab.figures.maps.layout import Patch, bent, device_places, is_drawn, region_patches, rim_to_rim
 from dtfm_lab.figures.maps.links import NO_REGION, device_links, region_links
-from dtfm_lab.figures.plan.pipelines import pipeline_lines
-from dtfm_lab.figures.theme import LEGEND_BELOW, bare, described, literal, titled
+from dtfm_lab.figures.maps.pipelines import pipeline_lines
+from dtfm_lab.figures.theme import LEGEND_BELOW, bare, count, described, literal, titled
 
 FEW_DEVICES = 16
 """up to so many, every link is drawn and every device named"""
@@ -91,11 +91,6 @@ def require_same(topology: Topology, plan: Plan) -> None:
 def numbers(marker_px: float) -> str:
     """How to read the stage from a marker of this size."""
     return "numbers are stages" if marker_px >= ROOM_FOR_NUMBER_PX else "colours, six in turn, are stages"
-
-
-def count(n: int, noun: str) -> str:
-    """``1 device``, ``8 devices``."""
-    return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def grounds(figure: go.Figure, patches: Mapping[str, Patch]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import networkx as nx
@@ -13,8 +13,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.maps.layout import open_ellipse
-from dtfm_lab.figures.palette import FAINT, VERMILLION, ink_on, stage_color
-from dtfm_lab.figures.plan.weight_matrix import weight_matrix
+from dtfm_lab.figures.palette import CHEAP_TO_DEAR, FAINT, VERMILLION, ink_on, stage_color
 from dtfm_lab.figures.strokes import worded
 from dtfm_lab.figures.theme import bare, described, literal, quality, titled
 
@@ -29,7 +28,7 @@ NAMED_IN_HOVER = 12
 def coarse_graph(plan: Plan) -> go.Figure:
     """Up to 16 stages, groups in stage order with the path thick; above, the matrix of weights."""
     graph = plan.coarse_graph()
-    figure = weight_matrix(graph) if len(graph) > MOST_NODES else _graph(graph)
+    figure = _weight_matrix(graph) if len(graph) > MOST_NODES else _graph(graph)
     cost = plan.cost
     title = f"{plan.job.name} on {plan.topology.name}: communication cost {format_s(cost.total_s)}"
     parts = f"slowest synchronisation {format_s(cost.data_parallel_s)} + path {format_s(cost.pipeline_s)}"
@@ -134,3 +133,33 @@ def _some(words: Iterable[str]) -> str:
     words = [literal(word) for word in words]
     more = [f"and {len(words) - NAMED_IN_HOVER} more"] if len(words) > NAMED_IN_HOVER else []
     return "<br>".join([*words[:NAMED_IN_HOVER], *more])
+
+
+def _weight_matrix(graph: nx.Graph[int]) -> go.Figure:
+    """Weights between any two groups; the path runs next to the diagonal, and is outlined."""
+    stages = list(graph)
+    weights = [[float(graph.edges[a, b]["weight"]) if a != b else None for b in stages] for a in stages]
+    hover = [
+        ["" if w is None else f"stage {a} – stage {b}: {format_s(w)}" for b, w in enumerate(row)]
+        for a, row in enumerate(weights)
+    ]
+    heat = go.Heatmap(
+        z=weights,
+        x=stages,
+        y=stages,
+        xgap=1,
+        ygap=1,
+        hovertext=hover,
+        hoverinfo="text",
+        hoverongaps=False,
+        colorscale=CHEAP_TO_DEAR,
+        colorbar={"title": {"text": "s<br> "}, "outlinewidth": 0, "thickness": 14},
+    )
+    figure = go.Figure(heat)
+    for a, b in pairwise(stages):
+        corners = {"x0": b - 0.5, "x1": b + 0.5, "y0": a - 0.5, "y1": a + 0.5}
+        figure.add_shape(type="rect", **corners, line={"width": 2.5, "color": VERMILLION})
+    axis = {"showgrid": False, "zeroline": False, "constrain": "domain", "tickformat": "d"}
+    figure.update_xaxes(title_text="stage (the path is outlined)", **axis)
+    figure.update_yaxes(title_text="stage", autorange="reversed", scaleanchor="x", **axis)
+    return figure

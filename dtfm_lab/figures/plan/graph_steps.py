@@ -10,12 +10,11 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.maps.layout import circle, cluster
-from dtfm_lab.figures.maps.network import count
 from dtfm_lab.figures.palette import CHEAP_TO_DEAR, FAINT, VERMILLION, ink_on, stage_color
 from dtfm_lab.figures.panels import Panel, Room
 from dtfm_lab.figures.plan.group_letters import Lettered, lettered
 from dtfm_lab.figures.strokes import strokes
-from dtfm_lab.figures.theme import bare, literal, quality
+from dtfm_lab.figures.theme import bare, count, literal, quality
 from dtfm_lab.planning.path import EXACT_UP_TO, path_cost, shortest_path
 
 NODES_WITH_DEVICES = 16

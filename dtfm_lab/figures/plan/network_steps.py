@@ -13,11 +13,11 @@ from dtfm_lab.domain.units import FloatArray, format_s, to_gbps
 from dtfm_lab.figures.maps.devices import devices
 from dtfm_lab.figures.maps.layout import rim_to_rim
 from dtfm_lab.figures.maps.links import device_links, region_links
-from dtfm_lab.figures.maps.network import Scene, count, grounds, scene
-from dtfm_lab.figures.maps.network_map import FASTEST, FEW_REGIONS
+from dtfm_lab.figures.maps.network import Scene, grounds, scene
+from dtfm_lab.figures.maps.world_map import FASTEST, FEW_REGIONS
 from dtfm_lab.figures.panels import Panel, Room
 from dtfm_lab.figures.plan.group_letters import lettered
-from dtfm_lab.figures.theme import WORDLESS, bare
+from dtfm_lab.figures.theme import WORDLESS, bare, count
 
 LETTER_PX = 7.6
 NAME_PX = 18

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -9,9 +10,9 @@ from plotly.subplots import make_subplots
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.schedule import COMPUTE, SENDS, Kind
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.palette import BLUE, KIND_NAMES
-from dtfm_lab.figures.results.pairs import add_pairs, percent
+from dtfm_lab.figures.palette import BLUE, FAINT, KIND_NAMES, VERMILLION
 from dtfm_lab.figures.theme import LEGEND_BELOW, literal, short, titled
+from dtfm_lab.figures.ticks import log_ticks
 
 MOST_ROWS = 16
 """stages and links with the largest errors; more would not be read"""
@@ -42,15 +43,15 @@ def comparison(comparison: Comparison) -> go.Figure:
             f"computations of one iteration{_of(shown_stages, stages)}",
         ],
     )
-    add_pairs(figure, kinds, row=1, log=True)
-    add_pairs(figure, shown_stages, row=2, log=False)
+    _add_pairs(figure, kinds, row=1, log=True)
+    _add_pairs(figure, shown_stages, row=2, log=False)
     _arrivals(figure, shown_links["arrival_error_s"])
     figure.update_annotations(selector={"yref": "paper"}, font_size=13, yshift=4)
     context, error = comparison.measured.context, comparison.iteration_error
     return titled(
         figure,
         f"{context.schedule} · {context.clock} clock · {format_s(comparison.predicted_iteration_s)} predicted, "
-        f"{format_s(comparison.measured.iteration_s)} measured an iteration ({percent(error)})",
+        f"{format_s(comparison.measured.iteration_s)} measured an iteration ({_signed_percent(error)})",
         f"{context.provenance} · {context.job} on {context.topology} · {comparison.measured.n_iterations} iterations · "
         "means; percentages: predicted against measured",
         height=rows * 26 + 300,
@@ -93,3 +94,60 @@ def _arrivals(figure: go.Figure, error_s: pd.Series) -> None:
     names = [literal(link.replace("->", "→")) for link in error_s.index]
     figure.update_yaxes(tickvals=names, ticktext=short(error_s.index), row=1, col=2)
     figure.update_yaxes(autorange="reversed", type="category", side="right", row=1, col=2)
+
+
+def _add_pairs(figure: go.Figure, frame: pd.DataFrame, *, row: int, log: bool) -> None:
+    """Into the first column of a figure with subplots: predicted_s and measured_s, joined by a line, and
+    relative_error to their right."""
+    names = list(frame.index)
+    predicted, measured = frame["predicted_s"].tolist(), frame["measured_s"].tolist()
+    errors = [_signed_percent(error) for error in frame["relative_error"]]
+    unit, scale = ("ms", 1e3) if max([*predicted, *measured]) < 1 else ("s", 1.0)
+    hover = [
+        f"{name}: {format_s(a)} predicted, {format_s(b)} measured{f' ({error})' if error else ''}"
+        for name, a, b, error in zip(names, predicted, measured, errors, strict=True)
+    ]
+    x: list[float | None] = []
+    y: list[str | None] = []
+    for name, a, b in zip(names, predicted, measured, strict=True):
+        x += [a * scale, b * scale, None]
+        y += [name, name, None]
+    line = {"width": 3, "color": FAINT}
+    traces = [go.Scatter(x=x, y=y, mode="lines", name="error", line=line, hoverinfo="skip", showlegend=False)]
+    for word, values, size, symbol, color in (
+        ("measured", measured, 9, "circle", VERMILLION),
+        ("predicted", predicted, 13, "circle-open", BLUE),
+    ):
+        traces.append(
+            go.Scatter(
+                x=[value * scale for value in values],
+                y=names,
+                mode="markers",
+                name=word,
+                legendgroup=word,
+                showlegend=row == 1,
+                marker={"size": size, "color": color, "symbol": symbol, "line": {"width": 2, "color": color}},
+                hovertext=hover,
+                hoverinfo="text",
+            )
+        )
+    figure.add_traces(traces, rows=row, cols=1)
+    for name, error in zip(names, errors, strict=True):
+        figure.add_annotation(
+            text=error, x=1.01, xref="x domain", y=name, showarrow=False, xanchor="left", row=row, col=1
+        )
+    ticks: dict[str, object] = {"rangemode": "tozero"}
+    if log and (above := [value * scale for value in [*predicted, *measured] if value > 0]):
+        low, high = min(above) / 1.3, max(above) * 1.3
+        values = log_ticks(low, high)
+        ticks = {"type": "log", "range": np.log10([low, high]).tolist()}
+        ticks |= {"tickvals": values, "ticktext": [f"{value:.3g}" for value in values]}
+    figure.update_xaxes(title_text=f"duration ({unit})", **ticks, row=row, col=1)
+    figure.update_yaxes(autorange="reversed", type="category", row=row, col=1)
+
+
+def _signed_percent(share: float) -> str:
+    """``-3.1%``; nothing for what is not a number."""
+    if pd.isna(share):
+        return ""
+    return "0.0%" if abs(share) < 0.0005 else f"{share:+.1%}"

@@ -10,12 +10,13 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.figures.results.sweep_marks import Look, bars, curve, hollow
+from dtfm_lab.figures.palette import CATEGORIES, DASHES, EDGES, LINE_GREY
 from dtfm_lab.figures.results.sweep_rows import (
     RESULTS,
     by_number,
     equal,
     fits,
+    hover,
     said,
     said_of,
     shown,
@@ -26,6 +27,8 @@ from dtfm_lab.figures.results.sweep_rows import (
 )
 from dtfm_lab.figures.theme import LEGEND_BELOW, described, literal, titled, with_headings
 
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon")
+NO_FILL = "rgba(128, 128, 128, 0.12)"
 PANEL_PX = 300
 HEADING_PX = 96
 """between panels: the lower one's heading, the upper one's axis"""
@@ -85,7 +88,7 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
         here = here if roles.by_name else here.sort_values(roles.x, kind="stable")
         for name, look, rows in _colored(frame, here, roles.color, result.word):
             at = roles.along(rows), (rows[y].astype(float) * result.scale).tolist()
-            traces = bars(rows, *at, look) if roles.by_name else curve(rows, *at, look)
+            traces = _bars(rows, *at, look) if roles.by_name else _curve(rows, *at, look)
             traces[0].showlegend = roles.color is not None and name not in named
             for trace in traces:
                 trace.update(name=literal(name), legendgroup=name)
@@ -98,7 +101,7 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
     figure.update_yaxes(title_text=result.label, col=1)
     n_tight = fits(drawn).count(False)
     if n_tight:
-        figure.add_trace(hollow(), row=1, col=1)
+        figure.add_trace(_hollow(), row=1, col=1)
     if not len(drawn):
         nowhere = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper", "showarrow": False}
         figure.add_annotation(text="nothing to draw", **nowhere)
@@ -198,3 +201,60 @@ def _told(drawn: pd.DataFrame, y: str, names: Sequence[str], n_tight: int) -> st
     column = drawn[y].astype(float)
     span = f"from {value(y, float(column.min()))} to {value(y, float(column.max()))}"
     return f"{RESULTS[y].word}{over}: {len(drawn)} combinations {span}; {n_tight or 'none'} do not fit in memory."
+
+
+class Look(NamedTuple):
+    """Of one curve. Later ones are thinner, so that of equal curves each is seen."""
+
+    color: str
+    dash: str
+    symbol: str
+    width: float
+    size: float
+
+    @classmethod
+    def of(cls, i: int) -> Look:
+        n = len(CATEGORIES)
+        thin = {"width": max(1.6, 4 - 0.6 * i), "size": max(6.0, 12 - 1.4 * i)}
+        return cls(CATEGORIES[i % n], DASHES[i // n % len(DASHES)], SYMBOLS[i % len(SYMBOLS)], **thin)
+
+
+def _curve(rows: pd.DataFrame, x: list[Any], y: list[float], look: Look) -> list[go.Scatter]:
+    """A line, and markers of their own: the legend shows the line alone, whether its first point fits or not."""
+    color = EDGES.get(look.color, look.color)
+    at = {"x": x, "y": y}
+    symbols = [look.symbol if fit else f"{look.symbol}-open" for fit in fits(rows)]
+    drawn = {"width": look.width, "dash": look.dash, "color": color}
+    line = go.Scatter(**at, mode="lines", line=drawn, hoverinfo="skip")
+    markers = go.Scatter(
+        **at,
+        mode="markers",
+        marker={"size": look.size, "color": color, "symbol": symbols, "line": {"width": 2, "color": color}},
+        showlegend=False,
+        hovertext=hover(rows),
+        hoverinfo="text",
+    )
+    return [line, markers]
+
+
+def _bars(rows: pd.DataFrame, x: list[Any], y: list[float], look: Look) -> list[go.Bar]:
+    color = look.color
+    edge = EDGES.get(color, color)
+    bar = go.Bar(
+        x=x,
+        y=y,
+        marker={"color": [color if fit else NO_FILL for fit in fits(rows)], "line": {"width": 2, "color": edge}},
+        text=[f"{height:,.0f}" if height >= 1000 else f"{height:.3g}" for height in y],
+        textposition="outside",
+        cliponaxis=False,
+        hovertext=hover(rows),
+        hoverinfo="text",
+    )
+    return [bar]
+
+
+def _hollow() -> go.Scatter:
+    """Says in the legend what hollow means."""
+    marker = {"size": 9, "symbol": "circle-open", "color": LINE_GREY, "line": {"width": 2}}
+    name = "hollow: does not fit in memory"
+    return go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=marker, hoverinfo="skip", showlegend=True)

@@ -16,7 +16,7 @@ from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.maps.network import count
+from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.refitting import Refitting
 from dtfm_lab.widgets.comparing.residuals import tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import NamedTuple
 
-from dtfm_lab.figures.maps.network import count
+from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets import markup
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.maps.network import count
+from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.shell import staleness
 from dtfm_lab.widgets.shell.step_frame import State

@@ -9,7 +9,7 @@ from typing import Any
 import traitlets
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.figures.maps.network import count
+from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_python.snapshot import code_svg
 from dtfm_lab.widgets.views.view import View

@@ -7,7 +7,7 @@ from typing import Any
 
 import traitlets
 
-from dtfm_lab.figures.maps.network import count
+from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets.views.devices.snapshot import picture
 from dtfm_lab.widgets.views.view import View
 

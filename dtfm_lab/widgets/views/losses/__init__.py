@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from dtfm_lab.figures.maps.network import count
+from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets.views.losses.snapshot import picture
 from dtfm_lab.widgets.views.view import View
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dtfm_lab.domain.network import Place, find_place
 from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.figures.maps.spread import apart
+from dtfm_lab.figures.maps.layout import apart
 from dtfm_lab.figures.maps.world import View, flight, land_rings, plane, view_of
 from dtfm_lab.figures.palette import BLUE, LINE_GREY, ink_on, stage_color
 from dtfm_lab.widgets.views.matrix.snapshot import shortened
