@@ -11,14 +11,14 @@ MOST = 10**9
 
 
 def whole(thing: str, what: str, value: object, *, least: int = 1, most: int = MOST) -> int:
-    """``value`` as an int, or a JobError that names ``thing`` and ``what`` where it is no count or out of range."""
+    """``value`` as an int; raises a JobError that names ``thing`` and ``what`` where it is no count or out of range."""
     if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) <= most:
         raise JobError(f"{thing}: {what} is {shortened(value)}; wanted a whole number from {least} to {most}")
     return int(value)
 
 
 def plain(noun: str, name: object) -> str:
-    """``name`` if it fits into the one line of an error, else a JobError."""
+    """``name``; raises JobError where it does not fit into the one line of an error."""
     if not isinstance(name, str) or not is_plain(name):
         raise JobError(f"{noun} is named {shortened(name)}; wanted text without control characters")
     return name

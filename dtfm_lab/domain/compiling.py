@@ -1,4 +1,4 @@
-"""One way to compile a function, and one place on disk for what comes out."""
+"""Compile kernels with numba, and cache the machine code on disk."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import numba
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _setting = threading.Lock()
-"""of numba's configuration, which is one for all threads: kernels of two rooms may be imported at once"""
+"""Guards numba's configuration, which all threads share, while kernels of several packages are imported."""
 
 
 def compiled(function: Function) -> Function:
-    """Machine code, kept on disk, run without the interpreter's lock; sums stay in the order written."""
+    """The function as machine code, cached on disk, run without the interpreter's lock; sums keep their order."""
     config: Any = numba.config
     with _setting:
         elsewhere, config.CACHE_DIR = config.CACHE_DIR, _cache(Path(function.__code__.co_filename).parent)
@@ -31,9 +31,9 @@ def compiled(function: Function) -> Function:
 
 @lru_cache(maxsize=8)
 def _cache(folder: Path) -> str:
-    """A place of its own for every version of a folder of kernels.
+    """Cache folder for this version of a folder of kernels.
 
-    numba looks at the file of the function alone; a kernel that calls one of another file would keep the old
+    numba checks only the file of the function itself: a kernel that calls one of another file would keep the old
     code of that one after a change.
     """
     digest = hashlib.sha256()

@@ -1,8 +1,8 @@
-"""The one door between what people write and SI: seconds, bytes, bytes per second, FLOP."""
+"""Conversions between the units that people write and SI units, which all other code uses."""
 
 from __future__ import annotations
 
-from typing import overload
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,44 +15,31 @@ GiB = 2**30
 TERA = 10**12
 
 
-@overload
-def from_ms(ms: float) -> float: ...
-@overload
-def from_ms(ms: FloatArray) -> FloatArray: ...
-def from_ms(ms: float | FloatArray) -> float | FloatArray:
+Number = TypeVar("Number", float, FloatArray)
+
+
+def from_ms(ms: Number) -> Number:
     """Milliseconds to seconds."""
     return ms / 1e3
 
 
-@overload
-def to_ms(seconds: float) -> float: ...
-@overload
-def to_ms(seconds: FloatArray) -> FloatArray: ...
-def to_ms(seconds: float | FloatArray) -> float | FloatArray:
+def to_ms(seconds: Number) -> Number:
     """Seconds to milliseconds."""
     return seconds * 1e3
 
 
-@overload
-def from_gbps(gigabits_per_s: float) -> float: ...
-@overload
-def from_gbps(gigabits_per_s: FloatArray) -> FloatArray: ...
-def from_gbps(gigabits_per_s: float | FloatArray) -> float | FloatArray:
+def from_gbps(gigabits_per_s: Number) -> Number:
     """Network gigabits (10^9 bits) per second to bytes per second."""
     return gigabits_per_s * 1e9 / 8
 
 
-@overload
-def to_gbps(bytes_per_s: float) -> float: ...
-@overload
-def to_gbps(bytes_per_s: FloatArray) -> FloatArray: ...
-def to_gbps(bytes_per_s: float | FloatArray) -> float | FloatArray:
+def to_gbps(bytes_per_s: Number) -> Number:
     """Bytes per second to network gigabits (10^9 bits) per second."""
     return bytes_per_s * 8 / 1e9
 
 
 def format_s(seconds: float) -> str:
-    """Seconds as a person reads them: ``3.44 s``, ``12.1 ms``, ``840 µs``; rounding noise as ``0 s``."""
+    """Seconds as text: ``3.44 s``, ``12.1 ms``, ``840 µs``; rounding noise as ``0 s``."""
     if abs(seconds) < 1e-9:
         return "0 s"
     if abs(seconds) >= 9999.5:  # four figures would need an exponent
@@ -65,7 +52,7 @@ def format_s(seconds: float) -> str:
 
 
 def format_bytes(n_bytes: float) -> str:
-    """Bytes as a person reads them: ``31.2 GiB``, ``16 GiB``, ``840 MiB``."""
+    """Bytes as text: ``31.2 GiB``, ``16 GiB``, ``840 MiB``."""
     for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
         if n_bytes >= 1024**power:
             return f"{n_bytes / 1024**power:.1f}".removesuffix(".0") + f" {unit}"

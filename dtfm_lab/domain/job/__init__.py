@@ -1,4 +1,4 @@
-"""What is trained and how it is cut: models as rows of layers, jobs, and the presets known by name.
+"""Models as rows of layers, jobs that cut them, and the presets of both by name.
 
 A Job fixes stages, replicas, micro-batches and how messages are compressed; message sizes follow from it.
 """

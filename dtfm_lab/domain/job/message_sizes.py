@@ -1,4 +1,4 @@
-"""How large a message is: what the simulator charges and what the emulated links charge."""
+"""Sizes of messages, for the simulator and the emulated links alike."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def message_bytes(job: Job, schedule: Schedule, step: Step) -> float:
 
 @lru_cache(maxsize=64)
 def device_gradient_elements(job: Job, n_stages: int) -> tuple[int, ...]:
-    """By position in the pipeline: the parameters of all its stages, the model cut into ``n_stages``."""
+    """Parameters of all stages of each position in the pipeline, the model cut into ``n_stages``."""
     counts = job.parameters_of(n_stages)
     return tuple(sum(counts[position :: job.n_stages]) for position in range(job.n_stages))
 
 
 @lru_cache(maxsize=64)
 def device_gradient_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
-    """By position in the pipeline: what the gradients of all its stages take in messages."""
+    """Bytes in messages of the gradients of all stages of each position in the pipeline."""
     return tuple(compressed_bytes(n, job.dtype, job.gradients_as) for n in device_gradient_elements(job, n_stages))

@@ -1,4 +1,4 @@
-"""Models and jobs known by name."""
+"""Models and jobs by name."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dtfm_lab.domain.job.model import ModelSpec, gpt, llama
 from dtfm_lab.domain.units import GB, GiB
 
 GPT_VOCABULARY = 50257
-"""of GPT-2 and GPT-3 (Radford et al. 2019)"""
+"""Tokens of GPT-2 and GPT-3 (Radford et al. 2019)."""
 
 TINY = gpt(name="tiny", n_layers=8, d_model=128, n_heads=4, seq_len=64, vocab_size=256, tied=False)
-"""1.7 million parameters on bytes of text: trains on a laptop's CPU while one watches."""
+"""1.7 million parameters on bytes of text: trains on a laptop's CPU within seconds."""
 
 SMALL = gpt(name="small", n_layers=8, d_model=256, n_heads=4, seq_len=64, vocab_size=256, tied=False)
-"""6.5 million parameters on bytes of text: in some ten seconds of a laptop's CPU it knows more of a text than how
-frequent each byte is."""
+"""6.5 million parameters on bytes of text: after some ten seconds on a laptop's CPU its loss is below the entropy of
+the bytes' frequencies."""
 
 
 def _gpt2(name: str, n_layers: int, d_model: int, n_heads: int) -> ModelSpec:
@@ -25,6 +25,31 @@ def _gpt2(name: str, n_layers: int, d_model: int, n_heads: int) -> ModelSpec:
 def _gpt3(name: str, n_layers: int, d_model: int, n_heads: int) -> ModelSpec:
     """Brown et al. 2020, table 2.1. Its alternating sparse attention counts as dense."""
     return gpt(name=name, n_layers=n_layers, d_model=d_model, n_heads=n_heads, seq_len=2048, vocab_size=GPT_VOCABULARY)
+
+
+def _llama(
+    name: str,
+    n_layers: int,
+    d_model: int,
+    n_heads: int,
+    n_kv_heads: int,
+    d_ff: int,
+    seq_len: int,
+    vocab_size: int,
+    **variant: bool,
+) -> ModelSpec:
+    """A row of the table below, in the order of its columns."""
+    return llama(
+        name=name,
+        n_layers=n_layers,
+        d_model=d_model,
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads,
+        d_ff=d_ff,
+        seq_len=seq_len,
+        vocab_size=vocab_size,
+        **variant,
+    )
 
 
 GPT3_XL = _gpt3("gpt3-xl", 24, 2048, 16)
@@ -44,74 +69,17 @@ _MODELS = (
     _gpt3("gpt3-13b", 40, 5120, 40),  # the table says 5140, which 40 heads of 128 are not
     _gpt3("gpt3-175b", 96, 12288, 96),
     # Touvron et al. 2023: trained on 4096 tokens; widths from the published configurations
-    llama(name="llama-2-7b", n_layers=32, d_model=4096, n_heads=32, d_ff=11008, seq_len=4096, vocab_size=32000),
-    llama(name="llama-2-13b", n_layers=40, d_model=5120, n_heads=40, d_ff=13824, seq_len=4096, vocab_size=32000),
-    llama(
-        name="llama-2-70b",
-        n_layers=80,
-        d_model=8192,
-        n_heads=64,
-        n_kv_heads=8,
-        d_ff=28672,
-        seq_len=4096,
-        vocab_size=32000,
-    ),
+    _llama("llama-2-7b", 32, 4096, 32, 32, 11008, 4096, 32000),
+    _llama("llama-2-13b", 40, 5120, 40, 40, 13824, 4096, 32000),
+    _llama("llama-2-70b", 80, 8192, 64, 8, 28672, 4096, 32000),
     # Grattafiori et al. 2024, table 3; trained on 8192 tokens
-    llama(
-        name="llama-3-8b",
-        n_layers=32,
-        d_model=4096,
-        n_heads=32,
-        n_kv_heads=8,
-        d_ff=14336,
-        seq_len=8192,
-        vocab_size=128256,
-    ),
-    llama(
-        name="llama-3-70b",
-        n_layers=80,
-        d_model=8192,
-        n_heads=64,
-        n_kv_heads=8,
-        d_ff=28672,
-        seq_len=8192,
-        vocab_size=128256,
-    ),
+    _llama("llama-3-8b", 32, 4096, 32, 8, 14336, 8192, 128256),
+    _llama("llama-3-70b", 80, 8192, 64, 8, 28672, 8192, 128256),
     # Jiang et al. 2023, table 1
-    llama(
-        name="mistral-7b",
-        n_layers=32,
-        d_model=4096,
-        n_heads=32,
-        n_kv_heads=8,
-        d_ff=14336,
-        seq_len=8192,
-        vocab_size=32000,
-    ),
+    _llama("mistral-7b", 32, 4096, 32, 8, 14336, 8192, 32000),
     # Yang et al. 2024, table 1; most of the training was on 4096 tokens; vocabulary from the published configurations
-    llama(
-        name="qwen2-0.5b",
-        n_layers=24,
-        d_model=896,
-        n_heads=14,
-        n_kv_heads=2,
-        d_ff=4864,
-        seq_len=4096,
-        vocab_size=151936,
-        qkv_bias=True,
-        tied=True,
-    ),
-    llama(
-        name="qwen2-7b",
-        n_layers=28,
-        d_model=3584,
-        n_heads=28,
-        n_kv_heads=4,
-        d_ff=18944,
-        seq_len=4096,
-        vocab_size=152064,
-        qkv_bias=True,
-    ),
+    _llama("qwen2-0.5b", 24, 896, 14, 2, 4864, 4096, 151936, qkv_bias=True, tied=True),
+    _llama("qwen2-7b", 28, 3584, 28, 4, 18944, 4096, 152064, qkv_bias=True),
 )
 
 MODELS: dict[str, ModelSpec] = {model.name: model for model in _MODELS}

@@ -1,4 +1,4 @@
-"""Frames, graphs and labelled matrices as devices and (N, N) arrays; every mistake names its link."""
+"""Convert frames, graphs and labelled matrices to devices and (N, N) arrays; errors name the link."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def matrix_of(what: str, given: Any) -> FloatArray:
 
 
 def labels_of_matrices(latency_ms: Any, bandwidth_gbps: Any) -> list[str] | None:
-    """The device names of labelled matrices: their index, unless it merely counts."""
+    """Device names of labelled matrices: their index, unless that is a mere range."""
     names: list[str] | None = None
     for what, given in (("latency_ms", latency_ms), ("bandwidth_gbps", bandwidth_gbps)):
         if isinstance(given, pd.DataFrame) and not isinstance(given.index, pd.RangeIndex):
@@ -38,7 +38,7 @@ def labels_of_matrices(latency_ms: Any, bandwidth_gbps: Any) -> list[str] | None
 
 
 def links_of_frame(links: pd.DataFrame) -> tuple[list[str], FloatArray, FloatArray]:
-    """Names in the order of their first row, latency_ms and bandwidth_gbps, NaN where no row speaks of a pair."""
+    """Names in the order of their first row, latency_ms and bandwidth_gbps, NaN for pairs without a row."""
     if not isinstance(links, pd.DataFrame):
         raise TopologyError(f"links are {shortened(links)}; wanted a DataFrame")
     for column in ("source", "target", "latency_ms", "bandwidth_gbps"):

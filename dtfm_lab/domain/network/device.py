@@ -1,4 +1,4 @@
-"""One accelerator: what it is, holds and costs, never how it is linked."""
+"""One accelerator, its peak, memory and price; links belong to the topology."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dtfm_lab.domain.network.hardware import HARDWARE
 PAPERS_GPU = "V100"
 
 LONGEST_NAME = 200
-"""characters of a device's, a region's, a GPU's or a topology's name"""
+"""Most characters of the name of a device, region, GPU or topology."""
 MOST_DEVICES = 4096
-"""a network is dense: so many devices fill matrices of 134 MB each"""
+"""Most devices of a network. Networks are dense: so many fill matrices of 134 MB each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,9 @@ class Device:
     peak_flop_per_s: float = HARDWARE[PAPERS_GPU].peak_flop_per_s
     memory_bytes: float = HARDWARE[PAPERS_GPU].memory_bytes
     price_per_hour: float = 0.0
-    """in whatever currency the user counts; 0 where unknown"""
+    """Price in the user's currency; 0 where unknown."""
     position: tuple[float, float] | None = None
-    """where it stands on the canvas; no meaning for any cost"""
+    """Position on the canvas, without meaning for any cost."""
 
     def __post_init__(self) -> None:
         # plain types, so that equal devices write and hash alike whatever array they came from
@@ -78,12 +78,12 @@ def check_text(what: str, text: str) -> None:
 
 
 def is_plain(text: str) -> bool:
-    """No control characters, no ends of lines, no halves of characters."""
+    """Whether the text has no control characters, line ends or lone surrogates."""
     return not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or c in "\ufffe\uffff" for c in text)
 
 
 def check_count(n: int) -> None:
-    """Before anything of size (N, N) is made: raises TopologyError where there are too many devices."""
+    """Raises TopologyError for too many devices, before anything of size (N, N) is made."""
     if n > MOST_DEVICES:
         raise TopologyError(f"{n} devices; wanted at most {MOST_DEVICES}")
 
@@ -99,7 +99,7 @@ def as_number(value: Any) -> float | None:
 
 
 def shortened(value: object) -> str:
-    """A value for an error of one line, however long or deep it is."""
+    """A value as short text for an error of one line."""
     try:
         text = repr(value.item() if isinstance(value, np.generic) else value)
     except (ValueError, RecursionError):  # an integer of thousands of digits; nested too deeply

@@ -1,7 +1,7 @@
-"""What a link between two cities is like, if nothing is known but how far apart they are.
+"""Latency and bandwidth of a link, estimated from nothing but the distance of its ends.
 
-A stated rule with four constants, fitted to the 45 pairs of AWS regions in DT-FM's config.py (2022) by least squares
-of logarithms; one way, as that code charges its latencies to each message.
+A rule with four constants, fitted to the 45 pairs of AWS regions in DT-FM's config.py (2022) by least squares
+of logarithms. Latencies are one way, as that code charges them to each message.
 
 - latency = 5.6 ms + 3.0 x great circle / (200,000 km/s, light in fibre). The factor is cables' detours, and, by
   its size, that these latencies look like round trips.
@@ -20,21 +20,21 @@ from dtfm_lab.domain.network.places import Place
 from dtfm_lab.domain.units import from_gbps
 
 EARTH_RADIUS_M = 6_371_008.8
-"""mean radius, IUGG"""
+"""Mean radius, IUGG."""
 FIBRE_M_PER_S = 2.0e8
-"""light in glass, about two thirds of its speed in the void"""
+"""Speed of light in glass, about two thirds of that in a vacuum."""
 DETOUR = 3.0
-"""way that a message seems to go against the great circle"""
+"""Fitted length of a message's way as a multiple of the great circle."""
 OVERHEAD_S = 5.6e-3
-"""of a message that goes nowhere"""
+"""Latency at distance 0, in seconds."""
 WINDOW_BYTES = 78e6 / 8
-"""in flight at once, of one stream"""
+"""Bytes of one stream in flight at once."""
 MOST_BYTES_PER_S = from_gbps(1.05)
-"""over a pair that is near"""
+"""Bandwidth limit of near pairs, in bytes per second."""
 
 
 class Link(NamedTuple):
-    """One way between two places."""
+    """Estimated link from one place to another, one way."""
 
     distance_m: float
     latency_s: float
@@ -50,11 +50,11 @@ def great_circle_m(a: Place, b: Place) -> float:
 
 
 def link_over(distance_m: float) -> Link:
-    """What the rule says of a distance."""
+    """The rule's link over a distance."""
     latency_s = OVERHEAD_S + DETOUR * distance_m / FIBRE_M_PER_S
     return Link(distance_m, latency_s, min(MOST_BYTES_PER_S, WINDOW_BYTES / latency_s))
 
 
 def link_between(a: Place, b: Place) -> Link:
-    """What the rule says of two places, the same both ways."""
+    """The rule's link between two places, the same in both directions."""
     return link_over(great_circle_m(a, b))

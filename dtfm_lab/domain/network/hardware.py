@@ -1,4 +1,4 @@
-"""What common devices reach, hold and cost to rent, for who names one without its numbers."""
+"""Peak, memory and rental price of common devices, for networks that name a GPU without its numbers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ class Hardware:
     """One row of the table: a kind of device."""
 
     peak: Mapping[str, float]
-    """FLOP/s (integer operations for int8) by dtype, dense; a dtype that is absent has no units of its own"""
+    """Dense FLOP/s by dtype (integer operations for int8); a dtype without hardware units is absent."""
     memory_bytes: float
     price_per_hour: float
-    """US dollars to rent one; 0 where nobody rents it out"""
+    """US dollars to rent one for an hour; 0 where none is for rent."""
     source: str
-    """of the peaks and the memory"""
+    """Source of the peaks and the memory."""
     price_source: str = ""
 
     @property
     def peak_flop_per_s(self) -> float:
-        """Half precision, which training runs in; fp32 for CPUs."""
+        """FLOP/s in half precision, in which training runs; in fp32 for CPUs."""
         return self.peak.get("fp16", self.peak["fp32"])
 
     def peak_of(self, dtype: str) -> float:
-        """FLOP/s in one dtype; raises UnknownName for a dtype the device has no units for."""
+        """FLOP/s in one dtype; raises UnknownName for a dtype without hardware units."""
         if dtype not in self.peak:
             raise unknown("dtype of this device", dtype, self.peak)
         return self.peak[dtype]

@@ -1,10 +1,10 @@
-"""When a message is on its way: one model that the simulator and the emulation both ask.
+"""When messages leave and arrive: one model of links for the simulator and the emulated links of real runs.
 
 ``pairs``: every directed pair of devices is a link of its own, on which messages queue (the paper's
-network). ``cards``: a device has one network card; its messages leave one at a time, whoever they are
-for, and come in one at a time, in the order in which their first bytes arrive. Either way both directions
+network). ``cards``: a device has one network card; its messages leave one at a time, to whatever device,
+and come in one at a time, in the order in which their first bytes arrive. In both models the two directions
 are independent, a transfer does not keep its device from computing, and a message takes its bytes over the
-bandwidth of its pair, or as long as such messages took where they were measured.
+bandwidth of its pair, or as long as messages of that size took where they were measured.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ QUEUEING = ("pairs", "cards")
 
 
 class Passage(NamedTuple):
-    """One message: its bytes leave from start_s to end_s and arrive latency_s later."""
+    """One message on its link: its bytes leave from start_s to end_s and arrive latency_s later."""
 
     start_s: float
     end_s: float
@@ -47,10 +47,10 @@ class Links:
     bandwidth_bytes_per_s: FloatArray
     queueing: str = "pairs"
     message_bytes: FloatArray | None = None
-    """(K,) sizes of the messages that were measured, if any were"""
+    """(K,) sizes of the messages that were measured; None where none were."""
     charged_bytes: FloatArray | None = None
     """(N, N, K) bytes that, at the pair's bandwidth, take as long as each of these took beyond the latency; NaN where a
-    pair was not measured. So who changes a bandwidth changes the measured times in proportion."""
+    pair was not measured. So a change of bandwidth changes the measured times in proportion."""
 
     def __post_init__(self) -> None:
         if self.queueing not in QUEUEING:
@@ -66,18 +66,18 @@ class Links:
 
     @classmethod
     def free(cls, n_devices: int) -> Self:
-        """No latency, no end of bandwidth."""
+        """Links without latency and of infinite bandwidth."""
         shape = (n_devices, n_devices)
         return cls(np.zeros(shape), np.full(shape, np.inf))
 
     def scaled(self, latency: float = 1.0, bandwidth: float = 1.0) -> Links:
-        """Every latency and every bandwidth times a factor."""
+        """The links with every latency and every bandwidth multiplied by a factor."""
         return replace(
             self, latency_s=self.latency_s * latency, bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * bandwidth
         )
 
     def moving_s(self, sender: int | IntArray, receiver: int | IntArray, n_bytes: float | FloatArray) -> Any:
-        """Seconds that messages occupy their links, of any shape: what they take beyond the latency."""
+        """Seconds for which messages occupy their links, beyond the latency; arguments of any shape."""
         bandwidth = self.bandwidth_bytes_per_s[sender, receiver]
         if self.message_bytes is None or self.charged_bytes is None:
             return n_bytes / bandwidth
@@ -87,11 +87,11 @@ class Links:
         return np.where(np.isnan(charged), n_bytes, charged) / bandwidth
 
     def outgoing(self, device: int) -> OutgoingLinks:
-        """For who sends from this device."""
+        """The links on which this device sends."""
         return OutgoingLinks(self, device)
 
     def incoming(self) -> IncomingCard:
-        """For who receives at one device."""
+        """The network card at which one device receives."""
         return IncomingCard(queues=self.queueing == "cards")
 
 
@@ -105,16 +105,16 @@ class OutgoingLinks:
         self.reset()
 
     def reset(self) -> None:
-        """All links idle: the beginning of an iteration."""
+        """Make all links idle, as at the beginning of an iteration."""
         self._free_s: dict[int, float] = defaultdict(float)
         self._turn_s = 0.0
 
     def carry(self, to: int, ready_s: float, n_bytes: float, *, in_turn: bool) -> Passage:
         """Send ``n_bytes`` to device ``to``, not before ``ready_s``.
 
-        Called in the order in which messages become ready. One sent ``in_turn`` also waits until the last
-        such one has arrived; how long that then waits for the receiver's card is not known here, and where
-        there is one, ``ready_s`` is not before its last byte came in.
+        Call it in the order in which messages become ready. A message sent ``in_turn`` also waits until the previous
+        one sent so has arrived. How long that waits for the receiver's card is not known here, so where there are
+        cards, ``ready_s`` must not be before its last byte came in.
         """
         queue = 0 if self._one_card else to
         start_s = max(ready_s, self._free_s[queue], self._turn_s if in_turn else 0.0)
@@ -127,7 +127,7 @@ class OutgoingLinks:
 
 
 class IncomingCard:
-    """Where messages come in at one device: past each other (pairs), or one at a time (cards)."""
+    """Messages coming in at one device: independently (pairs), or one at a time (cards)."""
 
     def __init__(self, *, queues: bool) -> None:
         self._queues = queues
@@ -137,7 +137,7 @@ class IncomingCard:
         self._free_s = 0.0
 
     def accept(self, passage: Passage) -> tuple[float, float]:
-        """When this message's first and last bytes come in; called in the order of their first bytes."""
+        """When this message's first and last bytes come in. Call it in the order of their first bytes."""
         first_s = max(passage.first_byte_s, self._free_s) if self._queues else passage.first_byte_s
         last_s = first_s + (passage.end_s - passage.start_s)
         self._free_s = last_s

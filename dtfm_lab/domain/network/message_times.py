@@ -1,7 +1,7 @@
-"""Links that were measured at several sizes of message: what a network may know beyond latency and bandwidth.
+"""Measured times of messages of several sizes, which a network may have beyond latency and bandwidth.
 
-Between two measured sizes the time runs straight; a smaller message takes what the smallest took, a larger one goes on
-at the pace of the last two. A pair that was not measured has NaN, and takes its latency and bandwidth.
+Between two measured sizes the time is linear; a smaller message takes as long as the smallest, a larger one continues
+the line through the last two. A pair that was not measured has NaN, and its latency and bandwidth count.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from dtfm_lab.domain.network.conversions import matrix_of
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 MOST_SIZES = 64
-"""of measured messages: each is a matrix"""
+"""Most sizes of measured messages; each is a matrix."""
 MOST_TIMES = 2**26
-"""of pairs and sizes, half a gigabyte"""
+"""Most times, over pairs and sizes: half a gigabyte."""
 LARGEST = 1e30
-"""bytes and seconds of a measured message"""
+"""Most bytes and seconds of a measured message."""
 
 
 def segment_of(message_bytes: FloatArray, n_bytes: float | FloatArray) -> tuple[IntArray, FloatArray]:
-    """Where a size falls among the measured ones, of any shape.
+    """Position of sizes, of any shape, among the measured ones.
 
-    The index of its segment's upper end, and how far along the segment it is: 0 at the lower end and for what is
-    smaller than any measured, 1 at the upper end, more for what is larger than any.
+    Returns the index of the upper end of each size's segment, and its position in that segment: 0 at the lower end
+    and for sizes below all measured ones, 1 at the upper end, more for sizes above all.
     """
     upper = np.clip(np.searchsorted(message_bytes, n_bytes), 1, len(message_bytes) - 1)
     low, high = message_bytes[upper - 1], message_bytes[upper]
@@ -35,7 +35,7 @@ def segment_of(message_bytes: FloatArray, n_bytes: float | FloatArray) -> tuple[
 
 
 def check_sizes(n_sizes: int, n_devices: int) -> None:
-    """Before anything of size (N, N, K) is made: raises TopologyError where there are too few or too many times."""
+    """Raises TopologyError for too few or too many times, before anything of size (N, N, K) is made."""
     if not 2 <= n_sizes <= MOST_SIZES:
         raise TopologyError(f"message_bytes has {n_sizes} sizes; wanted from 2 to {MOST_SIZES}")
     if (times := n_devices**2 * n_sizes) > MOST_TIMES:
@@ -47,13 +47,13 @@ def check_sizes(n_sizes: int, n_devices: int) -> None:
 def checked_times(
     names: Sequence[str], message_bytes: Any, message_s: Any
 ) -> tuple[FloatArray, FloatArray] | tuple[None, None]:
-    """Read-only copies, (K,) and (N, N, K), the diagonal NaN; None and None where no pair was measured.
+    """Read-only copies, (K,) and (N, N, K) with a diagonal of NaN; None and None where no pair was measured.
 
     Raises
     ------
     TopologyError
-        Only one of the two, other shapes, sizes that do not grow, or a pair that was measured at some sizes
-        only, takes less than nothing, or less for more.
+        Only one of the two is given, shapes differ, sizes do not grow, or a pair was measured at some sizes
+        only, takes negative time, or takes less for a larger message.
     """
     if message_bytes is None and message_s is None:
         return None, None

@@ -1,8 +1,8 @@
-"""Where on Earth a region of this name stands: for pictures only, no cost knows it.
+"""Coordinates of regions by name, for maps and estimated links; no cost depends on them.
 
 Latitudes and longitudes in degrees, rounded to 0.1, from the GeoNames gazetteer (geonames.org, CC BY 4.0). Of
 cities that share a name, the largest. Codes and names of regions as Amazon's documentation lists them; where
-those name a state or a country, the point is a city in it, which says nothing of where the machines are.
+those name a state or a country, the point is a city in it, which need not be where the machines are.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from functools import cache
 from typing import NamedTuple
 
 CODE = re.compile(r"\b([a-z]{2}-[a-z]+-\d)[a-z]?\b")
-"""of a region, perhaps with the letter of a zone"""
+"""Code of a region, with an optional letter of a zone."""
 
 
 class Place(NamedTuple):
     """A point on the globe, in degrees."""
 
     latitude: float
-    """north is positive"""
+    """Positive to the north."""
     longitude: float
-    """east is positive, -180 to 180"""
+    """Positive to the east, -180 to 180."""
 
 
 def find_place(region: str) -> Place | None:
-    """Of a city, a region or its code; None where the name says no place.
+    """Place of a city, a region or its code; None for any other name.
 
     Case, accents and punctuation do not count, nor do a number or a zone's letter at the end: ``zurich``,
     ``Sao-Paulo``, ``us-west-2``, ``aws:eu-west-1b``, ``Tokyo 2``, ``US East (N. Virginia)``.
@@ -86,7 +86,7 @@ Montréal = Montreal; München = Munich; New Delhi = Delhi; New York City = NYC 
 Roma = Rome; Saigon = Ho Chi Minh City; Silicon Valley = San Jose; St. Petersburg = Saint Petersburg;
 Washington DC = Washington D.C. = Washington; Wien = Vienna; Xian = Xi'an
 """
-"""names of one place, the city's own last"""
+"""Names of one place in a row, the city's own last."""
 
 CITIES = """
 Abu Dhabi 24.5 54.4; Accra 5.6 -0.2; Addis Ababa 9 38.7; Adelaide -34.9 138.6; Ahmedabad 23 72.6; Algiers 36.7 3.1;
@@ -136,4 +136,4 @@ Vienna 48.2 16.4; Vilnius 54.7 25.3; Warsaw 52.2 21; Washington 38.9 -77; Wellin
 Wrocław 51.1 17; Wuhan 30.6 114.3; Xi'an 34.3 108.9; Yerevan 40.2 44.5; Yinchuan 38.5 106.3; Yokohama 35.4 139.7;
 Zagreb 45.8 16; Zaragoza 41.7 -0.9; Zürich 47.4 8.6
 """
-"""name, latitude, longitude"""
+"""Name, latitude and longitude of each city."""

@@ -24,7 +24,7 @@ from dtfm_lab.domain.units import FloatArray, from_gbps, from_ms, to_gbps, to_ms
 __all__ = ["Device", "Topology"]
 
 LARGEST = 1e30
-"""seconds of latency and bytes/s, and 1 / LARGEST bytes/s at least: beyond, transfer times leave the floats"""
+"""Most seconds of latency and bytes/s; 1 / LARGEST is the least bytes/s. Beyond, transfer times overflow floats."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,15 +42,15 @@ class Topology:
     counts half of the same change of both. A simulated or real message is one way and takes its own
     direction's time.
 
-    A network that was measured may know how long messages of several sizes took. These times rule
-    messages, simulated and emulated (``transfer_s``); the communication cost, which is the paper's,
-    stays with latency and bandwidth.
+    A measured network may hold the times of messages of several sizes. Simulated and emulated messages
+    then take these times (``transfer_s``); the communication cost, which is the paper's, still follows
+    from latency and bandwidth.
 
     Raises
     ------
     TopologyError
         Two devices of one name, a matrix of another shape, a link without bandwidth or with a
-        negative or missing latency; measured times that are none.
+        negative or missing latency; impossible measured times.
     """
 
     devices: tuple[Device, ...]
@@ -61,10 +61,10 @@ class Topology:
     name: str = field(default="unnamed", kw_only=True)
     description: str = field(default="", kw_only=True)
     message_bytes: FloatArray | None = field(default=None, kw_only=True)
-    """(K,) increasing sizes at which messages were timed; None: none were"""
+    """(K,) increasing sizes at which messages were timed; None where none were."""
     message_s: FloatArray | None = field(default=None, kw_only=True)
-    """(N, N, K) seconds from the first byte offered to the last one delivered, of which less than the latency counts as
-    the latency; NaN where a pair was not measured"""
+    """(N, N, K) seconds from the first byte offered to the last one delivered; less than the latency counts as the
+    latency. NaN where a pair was not measured."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", str(self.name))
@@ -78,20 +78,20 @@ class Topology:
         name, count = Counter(names).most_common(1)[0]
         if count > 1:
             raise TopologyError(f"{count} devices are named {name!r}; names must be unique")
-        self._own("latency_s", diagonal=0.0)
-        self._own("bandwidth_bytes_per_s", diagonal=np.inf)
+        self._own_matrix("latency_s", diagonal=0.0)
+        self._own_matrix("bandwidth_bytes_per_s", diagonal=np.inf)
         latency, bandwidth = self.latency_s, self.bandwidth_bytes_per_s
-        self._check(
+        self._check_links(
             "latency_s", (latency >= 0) & (latency <= LARGEST), "latency", f"0 or more seconds (to {LARGEST:g})"
         )
         good = (bandwidth >= 1 / LARGEST) & (bandwidth <= LARGEST) | np.eye(len(names), dtype=bool)
-        self._check("bandwidth_bytes_per_s", good, "bandwidth", f"more than 0 bytes/s (to {LARGEST:g})")
+        self._check_links("bandwidth_bytes_per_s", good, "bandwidth", f"more than 0 bytes/s (to {LARGEST:g})")
         message_bytes, message_s = checked_times(names, self.message_bytes, self.message_s)
         object.__setattr__(self, "message_bytes", message_bytes)
         object.__setattr__(self, "message_s", message_s)
 
-    def _own(self, what: str, diagonal: float) -> None:
-        """Keep a read-only float copy, its diagonal set, its shape checked."""
+    def _own_matrix(self, what: str, diagonal: float) -> None:
+        """Replace a matrix by a read-only float copy with this diagonal, after checking its shape."""
         matrix = np.array(matrix_of(what, getattr(self, what)))
         n = len(self.devices)
         if matrix.shape != (n, n):
@@ -100,7 +100,7 @@ class Topology:
         matrix.setflags(write=False)
         object.__setattr__(self, what, matrix)
 
-    def _check(self, what: str, good: npt.NDArray[np.bool_], noun: str, wanted: str) -> None:
+    def _check_links(self, what: str, good: npt.NDArray[np.bool_], noun: str, wanted: str) -> None:
         if (bad := np.argwhere(~good)).size:
             i, j = bad[0]
             more = f" ({len(bad)} such links)" if len(bad) > 1 else ""
@@ -120,7 +120,7 @@ class Topology:
         name: str = "matrices",
         **device: Any,
     ) -> Topology:
-        """From (N, N) milliseconds and Gbit/s, from row to column; the diagonals are not read.
+        """Topology from (N, N) milliseconds and Gbit/s, from row to column; the diagonals are not read.
 
         DataFrames as ``to_matrices`` makes them name the devices by their index. ``device`` sets
         further fields of every Device.
@@ -140,7 +140,7 @@ class Topology:
         if stray := set(device) - set(Device.__dataclass_fields__):
             raise unknown("device field", min(stray), set(Device.__dataclass_fields__) - {"name", "region"})
         devices = tuple(Device(name=d, region=r, **device) for d, r in zip(names, regions, strict=True))
-        with np.errstate(over="ignore"):  # an overflow is refused as a link without end
+        with np.errstate(over="ignore"):  # an overflow is refused as an infinite bandwidth
             return cls(devices, from_ms(latency), from_gbps(bandwidth), name=name)
 
     def to_matrices(self) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -201,7 +201,7 @@ class Topology:
     def round_trip_s(self, message_bytes: float) -> FloatArray:
         """(N, N), symmetric: one message there and one of the same size back, each over its own direction.
 
-        What the communication cost charges: of latency and bandwidth alone, whatever was measured.
+        The communication cost charges these seconds, from latency and bandwidth alone, not from measured times.
         """
         one_way = self._modelled_s(message_bytes)
         return one_way + one_way.T
@@ -210,7 +210,7 @@ class Topology:
         return self.latency_s + message_bytes / self.bandwidth_bytes_per_s
 
     def scaled(self, latency: float = 1.0, bandwidth: float = 1.0) -> Topology:
-        """Every latency and every bandwidth times a factor; what was measured follows."""
+        """A copy with every latency and every bandwidth multiplied by a factor; measured times follow."""
         latency_s = self.latency_s * latency
         message_s = self.message_s
         if message_s is not None:
@@ -221,7 +221,7 @@ class Topology:
         )
 
     def subset(self, devices: Iterable[int | str]) -> Topology:
-        """Only these devices (indices or names), in this order."""
+        """A copy with only these devices (indices or names), in this order."""
         keep = [self.at(device) for device in devices]
         grid = np.ix_(keep, keep)
         return replace(
@@ -244,7 +244,7 @@ class Topology:
     ) -> Topology:
         """A copy with one pair changed: both directions unless ``one_way``.
 
-        What was measured on a link that changes is dropped: it was another link.
+        Measured times of a link that changes are dropped: they no longer apply.
         """
         i, j = self.at(source), self.at(target)
         if i == j:
@@ -262,7 +262,7 @@ class Topology:
 
     @cached_property
     def fingerprint(self) -> str:
-        """12 hex digits that change with any device or link; a position on the canvas does not count."""
+        """12 hex digits that change with any device or link, but not with a position on the canvas."""
         digest = hashlib.sha256()
         for device in self.devices:
             digest.update(repr(astuple(replace(device, position=None))).encode())
@@ -288,7 +288,7 @@ class Topology:
 
     @classmethod
     def from_frame(cls, links: pd.DataFrame, name: str = "frame", **device: Any) -> Topology:
-        """From one row a directed link, with the columns of ``to_frame``; every pair must be there once.
+        """Topology from one row a directed link, with the columns of ``to_frame``; every pair must occur once.
 
         Devices stand in the order in which they first appear; ``device`` sets further fields of each.
         """
@@ -296,7 +296,7 @@ class Topology:
         return cls.from_matrices(latency_ms, gbps, names=names, name=name, **device)
 
     def to_networkx(self) -> nx.DiGraph[str]:
-        """Nodes carry the Device's fields, edges latency_s and bandwidth_bytes_per_s, not times by message size."""
+        """Graph whose nodes carry the Device's fields, edges latency_s and bandwidth_bytes_per_s; no measured times."""
         graph: nx.DiGraph[str] = nx.DiGraph(name=self.name, description=self.description)
         for d in self.devices:
             graph.add_node(d.name, **{k: getattr(d, k) for k in Device.__dataclass_fields__ if k != "name"})
@@ -313,10 +313,10 @@ class Topology:
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph[Any], name: str | None = None) -> Topology:
-        """From a graph as ``to_networkx`` makes it; an undirected edge counts both ways.
+        """Topology from a graph as ``to_networkx`` makes it; an undirected edge counts both ways.
 
         Every pair needs exactly one edge each way. A node that names a GPU of the table takes its
-        peak and memory where it has none of its own; attributes that no Device has are left aside.
+        peak and memory where it has none of its own; other attributes are ignored.
         """
         devices, latency_s, bandwidth = links_of_graph(graph)
         attributes = {what: str(graph.graph.get(what) or "") for what in ("name", "description")}

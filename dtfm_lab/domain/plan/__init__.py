@@ -1,4 +1,4 @@
-"""Which device serves which stage and replica, and what that costs.
+"""Plans: which device serves which stage and replica, and what that costs.
 
 A planner makes a Plan; ``subplan_for`` and ``cut_subplan`` make a part of it a plan of its own.
 """

@@ -1,4 +1,4 @@
-"""Who does what: a job's tasklets on a topology's devices, and what that costs."""
+"""A plan: which device of a topology serves which stage and replica of a job, and what that costs."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ class CostBreakdown:
     """The communication cost of a placement, equations 1 to 4 of the paper, in seconds."""
 
     group_s: FloatArray
-    """(S,) synchronisation of each stage's data-parallel group, equation 2"""
+    """(S,) synchronisation of each stage's data-parallel group, equation 2."""
     hop_s: FloatArray
-    """(S-1,) slowest pair between stage s and s+1, forward and back, as the pipelines pair them"""
+    """(S-1,) slowest pair between stage s and s+1, forward and back, as the pipelines pair them."""
     weights_s: FloatArray
-    """(S, S) coarsened graph: the bottleneck matching between any two groups, equation 3"""
+    """(S, S) coarsened graph: the bottleneck matching between any two groups, equation 3."""
 
     @property
     def data_parallel_s(self) -> float:
-        """All groups synchronise at once: the slowest counts."""
+        """Cost of the slowest group, as all groups synchronise at once."""
         return float(self.group_s.max(initial=0.0))
 
     @property
     def pipeline_s(self) -> float:
-        """The path through the coarsened graph, equation 4."""
+        """Cost of the path through the coarsened graph, equation 4."""
         return float(self.hop_s.sum())
 
     @property
@@ -73,20 +73,20 @@ class CostBreakdown:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """A topology, a job, who does what, its cost and how far from the best it can be at most."""
+    """A placement of a job on a topology, with its cost and a bound on how much better any other can be."""
 
     topology: Topology
     job: Job
     placement: Placement
     cost: CostBreakdown
     lower_bound_s: float
-    """no placement of this job on this topology costs less"""
+    """No placement of this job on this topology costs less."""
     planner: str
     seed: int | None = None
     generation: int = 0
     evaluations: int = 0
     seconds: float = 0.0
-    """spent searching"""
+    """Seconds spent searching."""
 
     def __post_init__(self) -> None:
         job, shape = self.job, self.placement.devices.shape
@@ -114,7 +114,7 @@ class Plan:
 
     @property
     def gap(self) -> float:
-        """(cost - bound) / cost: 0 is proven best, 0.3 means at most 30 % could be saved."""
+        """Optimality gap, (cost - bound) / cost: 0 is proven optimal, 0.3 means at most 30 % could be saved."""
         total = self.cost.total_s
         return max(0.0, (total - self.lower_bound_s) / total) if total > 0 else 0.0
 
@@ -135,7 +135,7 @@ class Plan:
 
     @property
     def device_names(self) -> tuple[tuple[str, ...], ...]:
-        """(stages, replicas) names, as a trace's context holds them."""
+        """(stages, replicas) device names, as a trace's context holds them."""
         return tuple(tuple(names) for names in self.stages)
 
     @property
@@ -145,16 +145,19 @@ class Plan:
 
     @property
     def rank_map(self) -> list[int | None]:
-        """By device: rank = pipeline x n_stages + stage, as DT-FM's launch scripts take it; None where idle."""
+        """Rank of each device, pipeline x n_stages + stage, as DT-FM's launch scripts take it; None where idle."""
         ranks: list[int | None] = [None] * len(self.topology)
         for (stage, replica), device in np.ndenumerate(self.placement.devices):
             ranks[int(device)] = replica * self.job.n_stages + stage
         return ranks
 
     def coarse_graph(self) -> nx.Graph[int]:
-        """The coarsened graph: a node a stage (devices, cost_s), an edge a pair of groups (weight in
-        seconds, on_path; on the path also cost_s as the pipelines pair the devices, which is the weight where they
-        follow the best matching, and that matching: triples of two device names and their seconds)."""
+        """The coarsened graph, with a node for each stage and an edge for each pair of groups.
+
+        Nodes have devices and cost_s; edges weight (seconds) and on_path. Edges on the path also have cost_s as the
+        pipelines pair the devices, which is the weight where they follow the best matching, and that matching: triples
+        of two device names and their seconds.
+        """
         names, grid = self.topology.names, self.placement.devices
         pair_s = self.topology.round_trip_s(self.job.hop_bytes)
         graph: nx.Graph[int] = nx.Graph(path=list(range(len(grid))))
@@ -169,7 +172,7 @@ class Plan:
         return graph
 
     def summary(self) -> dict[str, Any]:
-        """What ``dtfm-lab plan --json`` prints: plain types, names for devices, seconds."""
+        """The fields of ``dtfm-lab plan --json``: plain types, names for devices, seconds."""
         return {
             "topology": self.topology.name,
             "job": self.job.name,
@@ -192,5 +195,5 @@ class Plan:
         }
 
     def _named(self, grid: npt.NDArray[np.int64]) -> list[list[str]]:
-        names = self.topology.names  # made anew each time
+        names = self.topology.names  # the property builds a new tuple on each access
         return [[names[d] for d in row] for row in grid]

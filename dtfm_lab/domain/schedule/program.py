@@ -1,6 +1,6 @@
-"""From a schedule to all that each device does: + messages, + synchronisation, + the optimiser's step.
+"""Lower a schedule to programs: passes + messages + synchronisation + the optimiser's step of each device.
 
-The result is what both interpreters play: steps in order, each with the steps of the same device that it
+Simulator and workers both follow these programs: steps in order, each with the steps of the same device that it
 needs. Every receive stands right before its consumer and every send right after its producer.
 """
 
@@ -16,33 +16,33 @@ from dtfm_lab.domain.schedule.schedule import PASSES, SENDS, Action, Kind, Sched
 from dtfm_lab.domain.schedule.synchronisation import synchronisations
 
 MOST_STEPS = 10**7
-"""of an iteration; a simulation of so many takes some 4 GB"""
+"""Most actions of an iteration; a simulation of so many takes some 4 GB."""
 
 
 class Step(NamedTuple):
-    """An action and what it waits for on its own device (order on the compute lane aside)."""
+    """An action and what it waits for on its own device, beside the order of computations."""
 
     action: Action
     needs: tuple[int, ...] = ()
-    """steps of the same program, by position"""
+    """Positions in the same program of the steps that must have ended."""
     share: float = 0.0
-    """synchronisation messages: the part of the device's gradient that they carry"""
+    """Fraction of the device's gradient that a synchronisation message carries."""
     coded: float = 0.0
-    """synchronisation's computations: gradients that pass a codec, where they are compressed"""
+    """Gradients that a computation of synchronisation codes, in whole gradients, where they are compressed."""
     in_turn: bool = False
-    """not before the last message that this device sent so has arrived"""
+    """Whether it waits until the last message that this device sent in turn has arrived."""
 
 
 @dataclass(frozen=True)
 class Programs:
-    """What every device of every replica does in one iteration."""
+    """The steps of every device of every replica in one iteration."""
 
     schedule: Schedule
     n_replicas: int
     pipeline: tuple[tuple[Step, ...], ...]
-    """by position in the pipeline: passes and their messages, alike in every replica"""
+    """By position in the pipeline: passes and their messages, the same in every replica."""
     tails: tuple[tuple[tuple[Step, ...], ...], ...]
-    """by position and replica: what follows; its needs count from the beginning of the pipeline's steps"""
+    """By position and replica: the steps after the passes, whose needs count from the beginning of the program."""
 
     def of(self, position: int, replica: int) -> tuple[Step, ...]:
         """All steps of one device, in order."""
@@ -66,18 +66,18 @@ def lower(
     Parameters
     ----------
     regions
-        (positions, replicas) region of each device; None where no synchronisation asks for them.
+        (positions, replicas) region of each device; None where the synchronisation does not depend on them.
     tied
         The first and the last stage hold one embedding and exchange its gradient.
     compressed
-        Gradients are compressed, which takes a step of its own before they are sent.
+        Gradients are compressed, in a step of its own before they are sent.
     synchronise
-        False for an iteration that only updates each replica by itself.
+        False for an iteration in which each replica only updates itself.
     locally
         Replicas update themselves first and then average their parameters, rather than their gradients before the
-        step; a last REDUCE, in a round of its own, takes the averages over.
+        step; a last REDUCE, in a round of its own, writes the averages into the parameters.
 
-    Raises ScheduleError where that is more than MOST_STEPS, or a device alone passes a stage before the one it needs.
+    Raises ScheduleError for more than MOST_STEPS steps, or where a single device orders a pass before one it needs.
     """
     _check_size(schedule, n_replicas, synchronisation if synchronise else None, regions)
     pipeline = tuple(_with_messages(schedule, program) for program in schedule.programs)
@@ -86,20 +86,20 @@ def lower(
     for position, steps in enumerate(pipeline):
         in_group = ("",) * n_replicas if regions is None else regions[position]
         partner = {0: last, last: 0}.get(position) if tied and last > 0 else None
-        tail_of = [
-            _tail(position, steps, replica, in_group, synchronisation, partner, schedule, compressed, locally)
-            if synchronise
-            else _tail(position, steps, 0, ("",), synchronisation, partner, schedule, compressed, locally)
-            for replica in range(n_replicas)
-        ]
-        tails.append(tuple(tail_of))
+        groups = [(replica, in_group) if synchronise else (0, ("",)) for replica in range(n_replicas)]
+        tails.append(
+            tuple(
+                _tail(position, steps, *group, synchronisation, partner, schedule, compressed, locally)
+                for group in groups
+            )
+        )
     return Programs(schedule, n_replicas, pipeline, tuple(tails))
 
 
 def _check_size(
     schedule: Schedule, n_replicas: int, synchronisation: str | None, regions: tuple[tuple[str, ...], ...] | None
 ) -> None:
-    """Before anything is made: two messages a pass, and what the first and the last replica of a group do."""
+    """Count before anything is made: two messages a pass, and the parts of a group's first and last replica."""
     n_passes = n_replicas * sum(len(program) for program in schedule.programs)
     n_steps = n_passes if schedule.n_devices == 1 else 3 * n_passes
     for in_group in (("",) * n_replicas,) * schedule.n_devices if regions is None else regions:
@@ -197,7 +197,7 @@ def _tail(
 def _on_the_same_device(
     schedule: Schedule, at: dict[tuple[int, Kind, int | None], int], action: Action, source: int
 ) -> int:
-    """Where a pipeline of one device passes on a stage's result to its next stage."""
+    """Position of the pass whose result a pipeline of one device hands to its next stage."""
     kinds = (Kind.FORWARD,) if action.kind is Kind.FORWARD else (Kind.BACKWARD, Kind.BACKWARD_INPUT)
     for kind in kinds:
         if (source, kind, action.microbatch) in at:

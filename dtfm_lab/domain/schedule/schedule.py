@@ -1,15 +1,15 @@
 """A pipeline schedule as data: what each device of a pipeline computes, in which order.
 
-The simulator and the runtime both interpret this; neither owns it. Actions are written much as
+The simulator and the runtime both follow this data. Actions are written much as
 in torch.distributed.pipelining: ``2F0`` is the forward of micro-batch 0 on stage 2, ``1I3`` and ``1W3``
 the two halves of a split backward (gradient of the inputs, then of the weights), ``1SEND_F3`` ships
 stage 1's activation of micro-batch 3, ``0SEND_G+1`` stage 0's gradient shard to the next replica.
 
 A device holds one stage, or several where the schedule interleaves: of a pipeline of P devices, the one
-at position p holds stages p, p + P, p + 2 P... What lies around the computations (messages,
-synchronisation, the step) is put there by ``domain.program``.
+at position p holds stages p, p + P, p + 2 P... Messages, synchronisation and the optimiser's step are added
+by ``lower`` of ``domain.schedule.program``.
 
-When an action starts and ends, for both interpreters (a trace of either keeps to it):
+When an action starts and ends, in simulated and measured traces alike:
 
 ============ ==================================================== ==============================
 kind         starts                                               ends
@@ -25,9 +25,10 @@ STEP         device free, all averaged gradients there            after the opti
 Waiting is never part of an action: it is the gap before it. A computation that sends or receives
 compressed messages includes their coding. With ``sharded`` synchronisation the messages of a device go
 out one after the other, each when the one before has arrived: the paper serves one peer after the other
-(equation 2). Which messages wait for each other otherwise: ``domain.links``.
-Where replicas update themselves alone for some iterations (``Job.synchronise_every``), STEP needs no averages and
-comes before PACK; a last REDUCE of a round of its own, when all averages are there, writes them into the parameters.
+(equation 2). Which messages wait for each other otherwise: ``domain.network.links``.
+Where replicas update themselves independently for some iterations (``Job.synchronise_every``), STEP needs no
+averages and comes before PACK; a last REDUCE of a round of its own, when all averages are there, writes them into the
+parameters.
 On the real clock a send lasts while the transport takes its bytes, and a receive from the send's start
 until they are there, which may be before the transport lets the sender go.
 """
@@ -46,33 +47,35 @@ from dtfm_lab.domain.network import is_plain, shortened
 
 
 class Kind(StrEnum):
+    """What an action does, as it is written: F and B of a forward and a whole backward, I and W of a split one."""
+
     FORWARD = "F"
     BACKWARD = "B"
     BACKWARD_INPUT = "I"
-    """the half of a split backward that the stage before waits for"""
+    """The half of a split backward for which the stage before waits."""
     BACKWARD_WEIGHT = "W"
-    """the half that only the optimiser waits for"""
+    """The half for which only the optimiser waits."""
     SEND_F = "SEND_F"
     RECV_F = "RECV_F"
     SEND_B = "SEND_B"
     RECV_B = "RECV_B"
     PACK = "PACK"
-    """compressing the gradient before it is synchronised"""
+    """Compression of the gradient before it is synchronised."""
     SEND_G = "SEND_G"
-    """a shard of the gradient, to the replica that averages it"""
+    """A shard of the gradient to the replica that averages it."""
     RECV_G = "RECV_G"
     REDUCE = "REDUCE"
     SEND_P = "SEND_P"
-    """an averaged shard, to those that lack it"""
+    """An averaged shard to a replica that did not average it."""
     RECV_P = "RECV_P"
     SEND_E = "SEND_E"
-    """gradient of a tied embedding, between the first and the last stage"""
+    """Gradient of a tied embedding, between the first and the last stage."""
     RECV_E = "RECV_E"
     STEP = "STEP"
 
 
 class Lane(StrEnum):
-    """What a device does side by side."""
+    """What a device does at the same time: it computes, sends and receives."""
 
     COMPUTE = "compute"
     SEND = "send"
@@ -81,7 +84,7 @@ class Lane(StrEnum):
 
 BACKWARDS = (Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT)
 PASSES = (Kind.FORWARD, *BACKWARDS)
-"""what a schedule orders"""
+"""The computations that a schedule orders."""
 COMPUTE = (*PASSES, Kind.PACK, Kind.REDUCE, Kind.STEP)
 SENDS = {
     Kind.SEND_F: Kind.RECV_F,
@@ -90,7 +93,7 @@ SENDS = {
     Kind.SEND_P: Kind.RECV_P,
     Kind.SEND_E: Kind.RECV_E,
 }
-"""each send and the receive at its other end"""
+"""Each kind of send with the receive at its other end."""
 RECEIVES = {receive: send for send, receive in SENDS.items()}
 SYNCHRONISATION = (
     Kind.PACK,
@@ -108,18 +111,20 @@ LANE = {
     **dict.fromkeys(RECEIVES, Lane.RECEIVE),
 }
 ACROSS_STAGES = {Kind.SEND_F: 1, Kind.RECV_B: 1, Kind.SEND_B: -1, Kind.RECV_F: -1}
-"""how many stages on the other end of a pipeline's message is"""
+"""Stages from this end of a pipeline's message to the other end."""
 
 
 class Action(NamedTuple):
+    """One thing that a device does for one stage, micro-batch or peer."""
+
     stage: int
-    """counted over all stages; of synchronisation and step, the first one that the device holds"""
+    """Number over all stages; for synchronisation and step, the first stage that the device holds."""
     kind: Kind
     microbatch: int | None = None
-    """of synchronisation: the round, where there are several"""
+    """Micro-batch; for synchronisation the round, where there are several."""
     peer: int | None = None
-    """synchronisation only: the other end is replica + peer (sends) or replica - peer (receives), modulo
-    replicas; of a tied embedding, stage + peer or stage - peer"""
+    """Offset of the other end, for synchronisation only: it is replica + peer (sends) or replica - peer (receives),
+    modulo replicas; for a tied embedding, stage + peer or stage - peer."""
 
     def __str__(self) -> str:
         away = 0 if self.peer is None else self.peer if self.kind in SENDS else -self.peer
@@ -128,7 +133,7 @@ class Action(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The action that ``str`` wrote; raises ScheduleError for any other text."""
+        """The action written as ``str`` writes it; raises ScheduleError for any other text."""
         found = WRITTEN.fullmatch(text.strip())
         if found is None or found["kind"] not in WRITTEN_KINDS:
             raise ScheduleError(f"{shortened(text)} is no action; wanted such as 0F3, 2B0, 1I3 or 1W3")
@@ -154,7 +159,7 @@ class Action(NamedTuple):
         return self.stage, (replica + peer) % n_replicas
 
     def counterpart(self) -> Action:
-        """The receive of a send, as the other end writes it."""
+        """The receive at the other end of a send."""
         stage = self.other_end(0, 1)[0]
         return Action(stage, SENDS[self.kind], self.microbatch, self.peer)
 
@@ -177,7 +182,7 @@ class Schedule:
     name: str
     n_microbatches: int
     programs: tuple[tuple[Action, ...], ...]
-    """by position in the pipeline"""
+    """Passes in order, by position in the pipeline."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not is_plain(self.name):
@@ -216,13 +221,13 @@ class Schedule:
 
     @staticmethod
     def _backed(done: set[tuple[int, Kind, int | None]], stage: int, kind: Kind, m: int) -> bool:
-        """A backward of which the other form, whole or split, is there already."""
+        """Whether the other form of this backward, whole or split, is done already."""
         other = {Kind.BACKWARD: Kind.BACKWARD_INPUT, Kind.BACKWARD_INPUT: Kind.BACKWARD}.get(kind)
         return other is not None and (stage, other, m) in done
 
     @classmethod
     def from_orders(cls, name: str, orders: Sequence[str]) -> Self:
-        """From what ``orders`` holds; raises ScheduleError where a text is no pass or the whole no schedule."""
+        """The schedule written as ``orders``; raises ScheduleError where a text is no pass or the whole no schedule."""
         programs = tuple(tuple(Action.parse(word) for word in order.split()) for order in orders)
         microbatches = {
             action.microbatch for program in programs for action in program if action.microbatch is not None
@@ -231,17 +236,17 @@ class Schedule:
 
     @cached_property
     def orders(self) -> tuple[str, ...]:
-        """Per device of a pipeline its passes as text, ``0F0 0F1 0B0 0B1``."""
+        """Passes of each device of a pipeline as text, ``0F0 0F1 0B0 0B1``."""
         return tuple(" ".join(map(str, program)) for program in self.programs)
 
     @property
     def n_devices(self) -> int:
-        """Of one pipeline."""
+        """Number of devices of one pipeline."""
         return len(self.programs)
 
     @cached_property
     def n_stages(self) -> int:
-        """Over all devices of the pipeline."""
+        """Number of stages over all devices of the pipeline."""
         return self.n_devices * self.stages_per_device
 
     @cached_property

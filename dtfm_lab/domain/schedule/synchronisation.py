@@ -1,7 +1,7 @@
 """Ways in which the replicas of a stage average their gradients, by name.
 
-Each is a function of the group's regions and of who asks; it yields what that replica does, in order.
-Peers are served in ring order, so that no replica is everyone's first.
+Each is a function of a replica and of the group's regions; it yields the parts of that replica in order.
+Peers are served in ring order, so that not all replicas send to the same one first.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.schedule.schedule import Kind
 
 Key = tuple[Kind, int | None, int | None]
-"""what tells the parts of one replica apart: kind, round, peer"""
+"""Kind, round and peer, which identify a part of one replica."""
 
 
 class Part(NamedTuple):
-    """One thing that a replica does to synchronise.
+    """A message or computation of one replica for synchronisation.
 
-    It follows its own gradients and all that ``after`` names, by kind, round and peer.
+    It starts after the replica's own gradients and all parts in ``after``.
     """
 
     kind: Kind
     round: int | None = None
     peer: int | None = None
-    """other end: replica + peer (sends) or replica - peer (receives), modulo replicas"""
+    """Offset of the other end: replica + peer (sends) or replica - peer (receives), modulo replicas."""
     share: float = 0.0
-    """of the gradient that a message carries"""
+    """Fraction of the gradient that a message carries."""
     coded: float = 0.0
-    """computations: gradients that pass a codec, where they are compressed, in or out"""
+    """Gradients that a computation codes or decodes, in whole gradients, where they are compressed."""
     after: tuple[Key, ...] = ()
     in_turn: bool = False
-    """not before the last message that this replica sent so has arrived"""
+    """Whether it waits until the last message that this replica sent in turn has arrived."""
 
     @property
     def key(self) -> Key:
@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
 
 Synchronise = Callable[[int, tuple[str, ...]], Iterator[Part]]
-"""(replica, region of each replica's device) -> its parts"""
+"""Function of (replica, region of each replica's device) that yields the replica's parts."""
 
 synchronisations: Registry[Synchronise] = Registry("synchronisation")
 
@@ -57,7 +57,7 @@ def sharded(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
 
 @synchronisations.register("sharded-at-once")
 def sharded_at_once(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
-    """The same shards, all peers served at once."""
+    """A parameter server spread over the replicas, all peers served at once."""
     yield from _exchange(list(range(len(regions))), replica, in_turn=False)
 
 
@@ -78,7 +78,7 @@ def ring(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
         yield Part(Kind.RECV_G, i, 1, share=1 / n)
         yield Part(Kind.REDUCE, i, coded=2 / n, after=((Kind.RECV_G, i, 1),))
     for i in range(n - 1):
-        # what is only passed on waits for the own last sum too, so that rounds leave in order however long that takes
+        # shards that are only passed on also wait for the replica's last sum, so that rounds leave in order
         before = ((Kind.REDUCE, n - 2, None), *(((Kind.RECV_P, i - 1, 1),) if i else ()))
         yield Part(Kind.SEND_P, i, 1, share=1 / n, after=before)
         yield Part(Kind.RECV_P, i, 1, share=1 / n)
@@ -86,17 +86,20 @@ def ring(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
 
 @synchronisations.register("hierarchical")
 def hierarchical(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
-    """Inside a region first, then across: each region's first replica collects, the collectors share shards, and
-    hand out the average. A device without a region is one of its own."""
+    """Average inside each region first, then across regions.
+
+    Each region's first replica gathers, the gathering replicas exchange shards, and each hands out the average in its
+    region. A device without a region counts as a region of its own.
+    """
     n = len(regions)
-    clubs: dict[str, list[int]] = {}
+    members_of: dict[str, list[int]] = {}
     for member, region in enumerate(regions):
-        clubs.setdefault(region or f" {member}", []).append(member)
-    club = next(members for members in clubs.values() if replica in members)
-    leaders = [members[0] for members in clubs.values()]
+        members_of.setdefault(region or f" {member}", []).append(member)
+    own = next(members for members in members_of.values() if replica in members)
+    leaders = [members[0] for members in members_of.values()]
     summed: tuple[Key, ...] = ()
     d = len(leaders)
-    for part in _gather(club, replica, n, coded_again=(d - 1) / d if d > 1 else 1.0):
+    for part in _gather(own, replica, n, coded_again=(d - 1) / d if d > 1 else 1.0):
         summed = (part.key,) if part.kind is Kind.REDUCE else summed
         yield part
     averaged = summed
@@ -104,7 +107,7 @@ def hierarchical(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
         shared = list(_exchange(leaders, replica, in_turn=False, n_replicas=n, round=1, after=summed))
         averaged = tuple(part.key for part in shared if part.kind in (Kind.REDUCE, Kind.RECV_P))
         yield from shared
-    yield from _spread(club, replica, n, after=averaged)
+    yield from _spread(own, replica, n, after=averaged)
 
 
 def _exchange(
@@ -132,7 +135,7 @@ def _exchange(
 
 
 def _gather(group: list[int], replica: int, n_replicas: int, coded_again: float = 1.0) -> Iterator[Part]:
-    """The group's first collects whole gradients and sums them; ``coded_again``: how much of the sum it sends on."""
+    """The group's first replica receives whole gradients and sums them; it codes ``coded_again`` of the sum anew."""
     leader = group[0]
     if replica != leader:
         yield Part(Kind.SEND_G, 0, (leader - replica) % n_replicas, share=1.0)
@@ -145,7 +148,7 @@ def _gather(group: list[int], replica: int, n_replicas: int, coded_again: float 
 
 
 def _spread(group: list[int], replica: int, n_replicas: int, after: tuple[Key, ...]) -> Iterator[Part]:
-    """The group's first hands the average out whole."""
+    """The group's first replica sends the whole average to all others."""
     leader = group[0]
     if replica != leader:
         yield Part(Kind.RECV_P, 0, (replica - leader) % n_replicas, share=1.0)

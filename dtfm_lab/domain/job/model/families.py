@@ -1,10 +1,10 @@
-"""The two families that most published language models are of, by their exact parameter counts.
+"""The two families of most published language models, with exact parameter counts.
 
 FLOP are two per multiply-add of the matrix products, the attention matrix counted whole (causal,
 in a sliding window or not), as in Narayanan et al. 2021, equation 3; norms, activations and rotary
 positions count as none.
 
-What a layer holds for its backward is what its operators need again, as Korthikanti et al. 2022 ("Reducing
+A layer holds for its backward the tensors that its operators need again, as Korthikanti et al. 2022 ("Reducing
 Activation Recomputation in Large Transformer Models", section 4) count it, but without the attention matrix,
 which a fused attention computes again: 34 bytes a token and width in half precision for a block whose MLP is four
 widths wide. Per token,
@@ -33,8 +33,10 @@ MOST_LAYERS = 10_000
 
 
 def estimated_held(kind: LayerKind, output_elements: int) -> int:
-    """What a layer of which only the output is known holds of one sequence: a block as in a gpt, its MLP four widths
-    wide; a head its logits and their softmax; an embedding hardly anything."""
+    """Estimated held elements of a layer of which only the output is known, for one sequence.
+
+    A block counts as in a gpt with an MLP four widths wide, a head as its logits and their softmax, an embedding as 0.
+    """
     return {LayerKind.EMBEDDING: 0, LayerKind.BLOCK: 17, LayerKind.HEAD: 2}[kind] * output_elements
 
 
@@ -155,9 +157,9 @@ def _model(
     vocab_size: int,
     tied: bool,
 ) -> ModelSpec:
-    """``weights`` of a block are multiplied by every token; its ``vectors`` (biases, norms) are parameters only.
+    """Model of equal blocks, whose ``weights`` multiply every token and whose ``vectors`` (biases, norms) do not.
 
-    ``held_per_token`` is a block's; ``norm_vectors`` are those of the norm before the head.
+    ``held_per_token`` counts one block; ``norm_vectors`` counts the vectors of the norm before the head.
     """
     d, t = d_model, seq_len
     blocks = whole(f"model {name}", "n_layers", n_layers, most=MOST_LAYERS)

@@ -1,4 +1,4 @@
-"""A row of layers, each with its parameters, work and output size."""
+"""A model as a row of layers, each with its parameters, FLOP and output size."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class LayerKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One piece that is never cut: all its numbers are for one sequence."""
+    """A part of a model that no cut divides. All numbers are for one sequence."""
 
     kind: LayerKind
     parameters: int
     forward_flop: float
-    """two per multiply-add"""
+    """FLOP of a forward, two per multiply-add."""
     output_elements: int
-    """numbers that it hands to the next layer; what crosses a stage boundary set after it"""
+    """Numbers passed to the next layer, which cross a stage boundary after this layer."""
     held_elements: int = 0
-    """numbers that it keeps from its forward to its backward, its own input among them; a mask of a byte counts as
-    half a number. How the builders count: ``families``"""
+    """Numbers kept from forward to backward, the layer's input included; a mask of a byte counts as half a number.
+    ``families`` says how the builders count."""
 
     def __post_init__(self) -> None:
         thing = f"layer of kind {self.kind}"
@@ -65,16 +65,16 @@ class ModelSpec:
     layers: tuple[Layer, ...]
     d_model: int
     n_heads: int
-    """query heads; keys and values may have fewer"""
+    """Query heads; keys and values may have fewer."""
     seq_len: int
-    """tokens per sequence"""
+    """Tokens per sequence."""
     vocab_size: int
     tied: bool
-    """the head multiplies by the embedding's own matrix, whose parameters count once, in the embedding"""
+    """Whether the head multiplies by the embedding's own matrix, whose parameters count once, in the embedding."""
     family: str = "gpt"
-    """which builder made it; real runs build a gpt only"""
+    """Name of the builder that made it; real runs build only ``gpt``."""
     head_dim: int = 0
-    """numbers per head; made d_model / n_heads where it is not given"""
+    """Numbers per head; 0 is replaced by d_model / n_heads."""
 
     def __post_init__(self) -> None:
         thing = f"model {plain('model', self.name)}"
@@ -113,7 +113,7 @@ class ModelSpec:
 
     @cached_property
     def forward_flop(self) -> float:
-        """Of one sequence."""
+        """FLOP of a forward of one sequence."""
         return sum(layer.forward_flop for layer in self.layers)
 
     @property
@@ -123,19 +123,19 @@ class ModelSpec:
 
     @property
     def attention_flop(self) -> float:
-        """Of one block and sequence, and part of its FLOP: queries x keys and weights x values, the matrix whole."""
+        """The attention's part of a block's FLOP, for one sequence: queries x keys and weights x values, not masked."""
         return float(4 * self.seq_len**2 * self.n_heads * self.head_dim)
 
     @property
     def n_positions(self) -> int:
-        """Rows of a learned table of positions; 0 where positions are rotary."""
+        """Rows of the table of learned positions; 0 where positions are rotary."""
         embedding = sum(layer.parameters for layer in self.layers[:1] if layer.kind is LayerKind.EMBEDDING)
         return max(0, embedding // self.d_model - self.vocab_size)
 
     def with_seq_len(self, seq_len: int) -> ModelSpec:
         """The same parameters on sequences of another length.
 
-        Attention grows with the square of the length, all other work and what is held with the length. Raises
+        Attention grows with the square of the length, all other FLOP and held elements with the length. Raises
         JobError where the table of learned positions is too short, or a block's FLOP do not hold its attention.
         """
         length = whole(f"model {self.name}", "seq_len", seq_len)
@@ -164,7 +164,7 @@ class ModelSpec:
         return replace(self, seq_len=length, layers=tuple(resized(layer) for layer in self.layers))
 
     def cut(self, n_stages: int, blocks: Sequence[int] | None = None) -> tuple[int, ...]:
-        """How many consecutive layers each stage holds: ``blocks`` of them, or shared out as evenly as they go.
+        """Number of consecutive layers of each stage, with ``blocks`` blocks each, or with blocks divided evenly.
 
         The embedding joins the first stage and the head the last; spare blocks go to the first
         stages. Raises JobError where a stage would hold no block, or ``blocks`` are not those of the model.
