@@ -1,0 +1,368 @@
+"""Draws the parts of plotly that this lab uses: scatter, bar and heatmap traces, shapes, annotations, axes, legend.
+
+The picture is on white paper, legible on a light and on a dark page, and of bounded size however large the figure is.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.figures.palette import CATEGORIES, ink_on
+from dtfm_lab.widgets.views.snapshots.axes import Axis, Part, axis_of, share_scales
+from dtfm_lab.widgets.views.snapshots.shapes import (
+    INK,
+    LETTER_PX,
+    LINE_PX,
+    PAPER,
+    SOFT,
+    decoded,
+    image,
+    look_of,
+    markers,
+    numbers,
+    path,
+    polylines,
+    spread,
+    text,
+)
+
+FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
+MOST_BARS = 3_500
+"""Rectangles of the picture in a saved notebook, some 45 KB."""
+MERGE_PX = (0.05, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 1e9)
+"""Gaps between bars of one row that are drawn as one, coarser until there are few enough."""
+MOST_TEXTS = 600
+"""Texts inside of bars."""
+LEVELS = 4
+"""Opacities of bars that stand for several."""
+ANCHORS = {"left": "start", "center": "middle", "right": "end"}
+
+
+def svg(figure: Any, words: str = "", *, most_bars: int = MOST_BARS) -> str:
+    """Draw a plotly figure or its dictionary. ``words`` describe the picture to those who cannot see it."""
+    plain = figure if isinstance(figure, Mapping) else figure.to_plotly_json()
+    return _Drawing(plain.get("data") or (), plain.get("layout") or {}, most_bars).picture(words)
+
+
+class _Runs(NamedTuple):
+    """What is drawn of one bar trace, in pixels; neighbours too narrow to see are one."""
+
+    left: FloatArray
+    right: FloatArray
+    row: FloatArray
+    busy: FloatArray
+    """Share of the width that bars cover."""
+    first: IntArray
+    count: IntArray
+
+
+class _Drawing:
+    def __init__(self, traces: Iterable[Part], layout: Part, most_bars: int) -> None:
+        self.traces = [trace for trace in traces if trace.get("visible", True) is True]
+        self.layout, self.most_bars = layout, most_bars
+        self.shapes, self.annotations = list(layout.get("shapes") or ()), list(layout.get("annotations") or ())
+        keys = sorted({key for key in layout if re.fullmatch(r"[xy]axis\d*", key)} | {"xaxis", "yaxis"})
+        self.axes = {key[0] + key[5:]: axis_of(key, layout, self.traces) for key in keys}
+        self.width, self.height = float(layout.get("width") or 900), float(layout.get("height") or 450)
+        self._place({"l": 16, "r": 16, "t": 60, "b": 50} | dict(layout.get("margin") or {}))
+
+    def _place(self, margin: dict[str, float]) -> None:
+        """Give every axis its pixels, with room for labels on the left and for the legend below."""
+        upright = [axis for axis in self.axes.values() if not axis.across and axis.is_drawn]
+        labels = [
+            label for axis in upright if axis.look.get("showticklabels", True) for _, label in _long(axis).ticks()
+        ]
+        left = max((LETTER_PX * len(label) + 16 for label in labels), default=0.0)
+        left += 20 * any(axis.title for axis in upright)
+        scaled = any(trace.get("type") == "heatmap" and trace.get("showscale", True) for trace in self.traces)
+        entries = self._legend_rows()
+        bottom = max(margin["b"], 24.0 + 20 * any(axis.title for axis in self.axes.values() if axis.across))
+        self.legend_y = self.height - 20.0 * (len(entries) - 1) - 12
+        bottom = max(
+            bottom, 12 + 20.0 * len(entries) + 44 * any(a.is_drawn for a in self.axes.values()) * bool(entries)
+        )
+        self.box = max(left, 16.0), margin["t"], self.width - max(margin["r"], 96 * scaled), self.height - bottom
+        for axis in self.axes.values():
+            a, b = (self.box[0], self.box[2]) if axis.across else (self.box[3], self.box[1])
+            low, high = axis.look.get("domain") or (0.0, 1.0)
+            axis.start_px, axis.end_px = a + low * (b - a), a + high * (b - a)
+        share_scales(self.axes)
+
+    def picture(self, words: str) -> str:
+        across = {name: axis for name, axis in self.axes.items() if axis.is_drawn}
+        body = [self._shape(part) for part in self.shapes if part.get("layer") == "below"]
+        for name, axis in across.items():
+            partner = ("y" if axis.across else "x") + name[1:]
+            body.append(axis.drawn(self.axes[str(axis.look.get("anchor") or partner)]))
+        bars = [trace for trace in self.traces if trace.get("type") == "bar"]
+        for closest in MERGE_PX:
+            runs = [self._runs(trace, closest) for trace in bars]
+            drawn = sum(len(run.first) for run in runs)
+            if drawn <= self.most_bars:
+                break
+        remaining = iter(runs if bars else ())
+        for number, trace in enumerate(self.traces):
+            color = CATEGORIES[number % len(CATEGORIES)]
+            match trace.get("type", "scatter"):
+                case "bar":
+                    body.append(self._bars(trace, color, next(remaining), with_text=drawn <= MOST_TEXTS))
+                case "heatmap":
+                    body.append(self._heatmap(trace))
+                case "scatter":
+                    body.append(self._scatter(trace, color))
+        body += [self._shape(part) for part in self.shapes if part.get("layer") != "below"]
+        body += [self._annotation(part) for part in self.annotations]
+        body += [self._heading(), *self._legend()]
+        size = f'width="{self.width:.0f}" height="{self.height:.0f}"'
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {self.width:.0f} {self.height:.0f}" '
+            f'font-family="{FONT}" font-size="12" fill="{INK}" role="img" aria-label="{html.escape(words)}">'
+            f'<rect {size} fill="{PAPER}"/>{"".join(body)}</svg>'
+        )
+
+    def _on(self, part: Part, kind: str = "ref") -> tuple[Axis, Axis]:
+        """The axes of a trace, a shape or an annotation; the paper itself is one, and so is the length of an axis."""
+        return self._axis(str(part.get(f"x{kind}") or "x"), True), self._axis(str(part.get(f"y{kind}") or "y"), False)
+
+    def _axis(self, name: str, across: bool) -> Axis:
+        if name in self.axes:
+            return self.axes[name]
+        left, top, right, bottom = self.box
+        of = self.axes.get(name.split()[0])
+        ends = (of.start_px, of.end_px) if of else (left, right) if across else (bottom, top)
+        return Axis({}, across, start_px=ends[0], end_px=ends[1])
+
+    def _heading(self) -> str:
+        title = self.layout.get("title") or {}
+        title = {"text": title} if isinstance(title, str) else title
+        first, below = str(title.get("text") or ""), str((title.get("subtitle") or {}).get("text") or "")
+        y = 28 + 22 * first.count("<br>")
+        return text(16, 28, first, size=16, line_px=22) + text(16, y + 20, below, SOFT, line_px=16)
+
+    def _scatter(self, trace: Part, color: str) -> str:
+        x_axis, y_axis = self._on(trace, "axis")
+        x, y = x_axis.px(trace.get("x", ())), y_axis.px(trace.get("y", ()))
+        mode, line, marker = str(trace.get("mode") or "lines"), trace.get("line") or {}, trace.get("marker") or {}
+        closed, parts = trace.get("fill") == "toself", []
+        if "lines" in mode or closed:
+            d = polylines(x, y, steps=line.get("shape") == "hv", closed=closed)
+            stroke = str(line.get("color") or color)
+            more = look_of(line, float(trace.get("opacity") or 1.0))
+            if closed:
+                parts.append(f'<path d="{d}" fill="{trace.get("fillcolor") or stroke}"/>')
+            if line.get("width", 2):
+                parts.append(path(d, stroke, float(line.get("width", 2)), more))
+        if "markers" in mode and marker.get("opacity") != 0:
+            parts.append(markers(x, y, marker, color))
+        clipped = self._clipped("".join(parts), x_axis, y_axis)
+        return clipped + (
+            self._texts(trace, x, y, marker if "markers" in mode else {"size": 0}) if "text" in mode else ""
+        )
+
+    def _clipped(self, drawn: str, x_axis: Axis, y_axis: Axis) -> str:
+        """What is drawn, cut at the edges of a panel that shows a stated part of the plane."""
+        if not (drawn and "range" in x_axis.look and "range" in y_axis.look):
+            return drawn
+        left, right = sorted((x_axis.start_px, x_axis.end_px))
+        top, bottom = sorted((y_axis.start_px, y_axis.end_px))
+        box = f"{left - 6:.0f} {top - 6:.0f} {right - left + 12:.0f} {bottom - top + 12:.0f}"
+        x, y, w, h = box.split()
+        return f'<svg x="{x}" y="{y}" width="{w}" height="{h}" viewBox="{box}">{drawn}</svg>'
+
+    def _texts(self, trace: Part, x: FloatArray, y: FloatArray, marker: Part) -> str:
+        font, n, parts = trace.get("textfont") or {}, len(x), []
+        columns = (
+            trace.get("text"),
+            font.get("color", INK),
+            font.get("size", 12),
+            trace.get("textposition", "middle center"),
+            marker.get("size", 6),
+        )
+        for at, (words, ink, size, where, diameter) in enumerate(
+            zip(*(spread(column, n) for column in columns), strict=True)
+        ):
+            if words and np.isfinite(x[at] + y[at]):
+                above, aside = str(where).split()
+                half = float(diameter) / 2
+                dy = {"top": -half - 4, "bottom": half + 12}.get(above, float(size) / 3)
+                dx, anchor = {"left": (-half - 4, "end"), "right": (half + 4, "start")}.get(aside, (0.0, "middle"))
+                parts.append(text(x[at] + dx, y[at] + dy, str(words), str(ink), size=float(size), anchor=anchor))
+        return "".join(parts)
+
+    def _runs(self, trace: Part, closest: float) -> _Runs:
+        """Neighbours of a row at most ``closest`` pixels apart are one where both are narrow; from 8 pixels on, any."""
+        x_axis, y_axis = self._on(trace, "axis")
+        along, rows = (x_axis, y_axis) if trace.get("orientation") == "h" else (y_axis, x_axis)
+        length, row = numbers(trace["x" if along.across else "y"]), rows.px(trace["y" if along.across else "x"])
+        base = numbers(trace["base"]) if trace.get("base") is not None else np.zeros(len(length))
+        ends = np.sort(np.column_stack([along.px(base), along.px(base + length)]), axis=1)
+        order = np.lexsort((ends[:, 0], row))
+        order = order[np.isfinite(ends[order, 0] + row[order])]
+        row, (a, b) = row[order], ends[order].T
+        lane = np.cumsum(np.diff(row, prepend=row[:1]) != 0) * 1e5  # rows far apart, so that one sweep serves all
+        narrow = (b - a) < max(3.0, closest)
+        together = (a + lane)[1:] <= np.maximum.accumulate(b + lane)[:-1] + closest
+        together &= ((narrow[1:] & narrow[:-1]) | (closest >= 8)) & (np.diff(row) == 0)
+        begins = np.flatnonzero(np.append(True, ~together)) if len(row) else np.zeros(0, dtype=int)
+        if not len(begins):
+            return _Runs(a, b, row, row, order, order)
+        left, right = a[begins], np.maximum.reduceat(b, begins)
+        busy = np.add.reduceat(b - a, begins) / np.maximum(right - left, 1e-9)
+        return _Runs(left, right, row[begins], busy, order[begins], np.diff(np.append(begins, len(row))))
+
+    def _bars(self, trace: Part, color: str, runs: _Runs, *, with_text: bool) -> str:
+        """A path for all bars of one colour and opacity: one thick line with gaps."""
+        x_axis, y_axis = self._on(trace, "axis")
+        sideways = trace.get("orientation") == "h"
+        rows = y_axis if sideways else x_axis
+        marker, n = trace.get("marker") or {}, len(numbers(trace["y"]) if sideways is False else numbers(trace["x"]))
+        thick = abs(rows.unit_px) * float(trace.get("width") or 0.8)
+        middle = runs.row + rows.unit_px * float(trace.get("offset") or 0.0)
+        fills = spread(marker.get("color", color), n)
+        wide = np.maximum(
+            runs.right - runs.left - np.where((runs.count == 1) & (runs.right - runs.left > 6), 1.0, 0.0), 0.4
+        )
+        level = np.where(runs.count > 1, np.clip(np.ceil(LEVELS * runs.busy), 1, LEVELS), LEVELS)
+        groups: dict[tuple[str, float], list[str]] = {}
+        for at, first in enumerate(runs.first.tolist()):
+            a, w, m = runs.left[at], wide[at], middle[at]
+            d = f"M{a:.1f} {m:.1f}h{w:.3g}" if sideways else f"M{m:.1f} {a:.1f}v{w:.3g}"
+            groups.setdefault((str(fills[first]), float(level[at])), []).append(d)
+        opacity = float(trace.get("opacity") or marker.get("opacity") or 1.0)
+        parts = [
+            path("".join(ds), fill, thick, look_of({}, opacity * share / LEVELS))
+            for (fill, share), ds in groups.items()
+        ]
+        if trace.get("text") is None or not with_text:
+            return "".join(parts)
+        inside, size = trace.get("textposition", "inside") == "inside", min(12.0, thick)
+        for at, first in enumerate(runs.first.tolist()):
+            words = str(spread(trace["text"], n)[first])
+            if inside and (not sideways or thick < 8 or wide[at] < LETTER_PX * len(words) + 3 or runs.count[at] > 1):
+                continue
+            if inside:
+                place = runs.left[at] + wide[at] / 2, middle[at] + size / 3, ink_on(str(fills[first])), "middle"
+            elif sideways:
+                negative = numbers(trace["x"])[first] < 0
+                place = (
+                    (runs.left[at] - 5, middle[at] + 4, INK, "end")
+                    if negative
+                    else (runs.right[at] + 5, middle[at] + 4, INK, "start")
+                )
+            else:
+                place = middle[at], runs.left[at] - 5, INK, "middle"
+            parts.append(text(place[0], place[1], words, place[2], size=size, anchor=place[3]))
+        return "".join(parts)
+
+    def _heatmap(self, trace: Part) -> str:
+        x_axis, y_axis = self._on(trace, "axis")
+        cells = np.array([numbers(row) for row in decoded(trace["z"])], dtype=float)
+        rows, columns = cells.shape
+        known = cells[np.isfinite(cells)]
+        low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+        low, high = float(trace.get("zmin") or low), float(trace.get("zmax") or high)
+        box = (*sorted((x_axis.at(-0.5), x_axis.at(columns - 0.5))), *sorted((y_axis.at(-0.5), y_axis.at(rows - 0.5))))
+        left, right, top, bottom = box
+        colors = trace.get("colorscale") or ((0, PAPER), (1, INK))
+        parts = [image(cells if y_axis.unit_px > 0 else cells[::-1], colors, low, high, (left, top, right, bottom))]
+        if trace.get("texttemplate"):  # a number in every cell
+            for row, column in np.argwhere(np.isfinite(cells)).tolist():
+                ink = PAPER if cells[row, column] > (low + high) / 2 else INK
+                x, y = x_axis.at(column), y_axis.at(row) + 4
+                parts.append(text(x, y, f"{cells[row, column]:.3g}", ink, size=11, anchor="middle"))
+        if trace.get("showscale", True):
+            bar, x = trace.get("colorbar") or {}, right + 16
+            ramp = np.linspace(high, low, 64)[:, None]
+            parts.append(image(ramp, colors, low, high, (x, top, x + 12, bottom)))
+            scale = Axis(
+                {"tickvals": bar["tickvals"], "ticktext": bar["ticktext"]} if "ticktext" in bar else {},
+                False,
+                low,
+                high,
+                bottom,
+                top,
+            )
+            parts += [text(x + 18, scale.at(unit) + 4, label, SOFT) for unit, label in scale.ticks()]
+            parts.append(text(x, top - 10, str((bar.get("title") or {}).get("text") or ""), SOFT))
+        return "".join(parts)
+
+    def _shape(self, part: Part) -> str:
+        x_axis, y_axis = self._on(part)
+        (x0, x1), (y0, y1) = x_axis.px([part["x0"], part["x1"]]), y_axis.px([part["y0"], part["y1"]])
+        line = part.get("line") or {}
+        width, color = float(line.get("width", 2)), str(line.get("color") or INK)
+        more = look_of(line, float(part.get("opacity") or 1.0))
+        if part.get("type") == "line":
+            return path(f"M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}", color, width, more)
+        edge = f' stroke="{color}" stroke-width="{width:g}"{more}' if width else more
+        fill, (w, h) = part.get("fillcolor") or "none", (abs(x1 - x0), abs(y1 - y0))
+        round_by = f' rx="{w / 2:.1f}" ry="{h / 2:.1f}"' if part.get("type") == "circle" else ""
+        return f'<rect x="{min(x0, x1):.1f}" y="{min(y0, y1):.1f}" width="{w:.1f}" height="{h:.1f}"{round_by} fill="{fill}"{edge}/>'
+
+    def _annotation(self, part: Part) -> str:
+        x_axis, y_axis = self._on(part)
+        x = x_axis.at(float(part["x"])) if x_axis.is_log else float(x_axis.px([part["x"]])[0])
+        y = y_axis.at(float(part["y"])) if y_axis.is_log else float(y_axis.px([part["y"]])[0])
+        x, y = x + float(part.get("xshift") or 0), y - float(part.get("yshift") or 0)
+        font, words = part.get("font") or {}, str(part.get("text") or "")
+        size = float(font.get("size") or 12)
+        lower = {"bottom": -words.count("<br>") * LINE_PX - 4.0, "top": size}
+        middle = size / 3 - words.count("<br>") * LINE_PX / 2
+        y += lower.get(str(part.get("yanchor")), middle)
+        return text(
+            x,
+            y,
+            words,
+            str(font.get("color") or INK),
+            size=size,
+            anchor=ANCHORS.get(str(part.get("xanchor")), "middle"),
+        )
+
+    def _entries(self) -> list[tuple[str, str, float]]:
+        """Names and colours of the traces that the legend lists, and the widths of their lines, 11 for areas."""
+        found: dict[str, tuple[str, str, float]] = {}
+        alone = sum(trace.get("showlegend", True) is not False for trace in self.traces) < 2
+        for number, trace in enumerate(self.traces):
+            shown = trace.get("showlegend", not alone) and trace.get("name") and trace.get("type") != "heatmap"
+            if shown and self.layout.get("showlegend", True):
+                own = (trace.get("line") or {}).get("color") or (trace.get("marker") or {}).get("color")
+                color = own if isinstance(own, str) else CATEGORIES[number % len(CATEGORIES)]
+                is_line = trace.get("type", "scatter") == "scatter" and "lines" in str(trace.get("mode") or "lines")
+                wide = min(11.0, float((trace.get("line") or {}).get("width", 2))) if is_line else 11.0
+                found[str(trace["name"])] = (str(trace["name"]), color, wide)
+        return list(found.values())
+
+    def _legend_rows(self) -> list[list[tuple[float, str, str, float]]]:
+        """Entries with their places, as many to a row as fit."""
+        rows: list[list[tuple[float, str, str, float]]] = []
+        x = math.inf
+        for name, color, stroke in self._entries():
+            wide = 38 + LETTER_PX * len(html.unescape(name))
+            if x + wide > self.width:
+                rows.append([])
+                x = 16.0
+            rows[-1].append((x, name, color, stroke))
+            x += wide
+        return rows
+
+    def _legend(self) -> list[str]:
+        """A line in its width, or a square, before each name."""
+        parts = []
+        for row, entries in enumerate(self._legend_rows()):
+            y = self.legend_y + 20 * row
+            for x, name, color, stroke in entries:
+                parts.append(path(f"M{x:.0f} {y - 4:.0f}h{11 if stroke == 11 else 16}", color, stroke))
+                parts.append(text(x + 20, y, name, SOFT))
+        return parts
+
+
+def _long(axis: Axis) -> Axis:
+    """The axis as if it had the height of a picture: its labels, before it has its place."""
+    return Axis(axis.look, axis.across, axis.low, axis.high, 0.0, 400.0, axis.names)
