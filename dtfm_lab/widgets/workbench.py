@@ -176,6 +176,6 @@ class Lab(w.VBox):
             what = f"{network.name} ({count(len(network), 'device')})" if network else "a blank canvas"
             line = f"dtfm_lab.Lab on {what}{f' with job {job.name}' if job else ''}: run the cell to use it"
             bundle["text/plain"] = line
-            if picture := self.network_panel.editor.picture():
+            if picture := self.network_panel.editor.svg():
                 bundle["image/svg+xml"] = picture
         return bundle

@@ -226,8 +226,8 @@ def test_the_picture_shows_the_largest_of_many_rows_and_stays_small() -> None:
     row = {"predicted_s": 1.0, "measured_s": 2.0, "error_s": -1.0, "low_s": None, "high_s": None, "relative": -0.5}
     rows = [row | {"id": f"<{i}>", "label": f"<{i}>", "selects": True} for i in range(200)]
     view = ResidualsView(tables=[{"key": "links", "name": "Links", "noun": "link", "count": 992, "rows": rows}])
-    assert len(view.picture()) < 20_000
-    assert "largest 24 of 992" in view.picture()
-    assert "<0>" not in view.picture()
-    assert view.words() == "Residuals, Links: largest <0>, -50.0% of the measured"
-    assert ResidualsView().picture() == ""
+    assert len(view.svg()) < 20_000
+    assert "largest 24 of 992" in view.svg()
+    assert "<0>" not in view.svg()
+    assert view.alt_text() == "Residuals, Links: largest <0>, -50.0% of the measured"
+    assert ResidualsView().svg() == ""

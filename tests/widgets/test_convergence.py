@@ -133,16 +133,16 @@ def test_the_gap_is_told_in_words(best_s, bound_s, words):
 
 def test_a_reader_without_widgets_sees_the_curves_small():
     view = ConvergenceView(title="A <search>")
-    assert view.picture() == ""
+    assert view.svg() == ""
     for part in np.array_split(falling(5000), 50):
         view.tell({"one": part, "two": part + np.array([0, 0, 3, 0, 3])})
-    picture = view.picture()
+    picture = view.svg()
     assert picture.startswith("<svg xmlns=")
     assert picture.endswith("</svg>")
     assert len(picture) < 30_000
     assert "A &lt;search&gt;" in picture
     assert "lower bound" in picture
-    assert view.words().startswith("A <search>: one 9.223 s, two 12.22 s; one is ")
+    assert view.alt_text().startswith("A <search>: one 9.223 s, two 12.22 s; one is ")
 
 
 def test_thinning_keeps_the_ends():

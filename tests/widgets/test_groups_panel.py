@@ -158,7 +158,7 @@ def test_the_steps_of_the_smallest_plans_are_told_and_drawn(shape):
     for letter in STEPS:
         assert all(told(plan, letter))
         view.step = letter
-        assert ElementTree.fromstring(view.picture()).tag.endswith("svg")
+        assert ElementTree.fromstring(view.svg()).tag.endswith("svg")
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (16, 16), (32, 8), (128, 8)])
@@ -167,15 +167,15 @@ def test_a_picture_is_small_whatever_the_size_of_the_plan(shape):
     view.show(plan_of(*shape))
     for letter in STEPS:
         view.step = letter
-        assert len(view.picture().encode()) < LARGEST_PICTURE
-        ElementTree.fromstring(view.picture())
-    assert f"{shape[0]} groups of {shape[1]}" in view.words()
+        assert len(view.svg().encode()) < LARGEST_PICTURE
+        ElementTree.fromstring(view.svg())
+    assert f"{shape[0]} groups of {shape[1]}" in view.alt_text()
 
 
 def test_without_a_plan_there_is_a_hint_and_nothing_to_press():
     _, panel = panel_of(None)
-    assert panel.groups.words() == "No plan yet: press Plan"
-    assert panel.groups.picture() == ""
+    assert panel.groups.alt_text() == "No plan yet: press Plan"
+    assert panel.groups.svg() == ""
     assert "No plan yet" in panel.told.value
     stepper, hand = panel.stepper, panel.hand
     buttons = (stepper.step, stepper.back, stepper.next, stepper.play, hand.move, hand.undo, hand.redo)

@@ -59,34 +59,37 @@ def test_new_devices_are_what_is_chosen_while_the_drawing_offers_it() -> None:
 @pytest.mark.parametrize("name", ["worldwide", "ten-cities", "regional", "volunteers"])
 def test_the_picture_stands_alone_small_and_with_every_region(name: str) -> None:
     canvas = editor(name).canvas
-    picture = canvas.picture()
+    picture = canvas.svg()
     assert picture.startswith("<svg xmlns=")
     assert len(picture) < 60_000
     assert "http" not in picture.replace("http://www.w3.org/2000/svg", "")
     assert all(f">{region['name']}<" in picture for region in canvas.document["regions"])
 
 
-def test_filled_pairs_are_dotted_in_the_picture() -> None:
+def test_the_picture_says_how_many_pairs_are_filled() -> None:
     canvas = editor("regional").canvas
-    assert "stroke-dasharray" not in canvas.picture()
+    assert "filled" not in canvas.svg()
     canvas.document = {**canvas.document, "between": [], "fill": "distance"}
     canvas.filled = filled(canvas.document)
-    assert canvas.picture().count("stroke-dasharray") == 6
+    assert "6 pairs of regions filled by distance" in canvas.svg()
 
 
 def test_one_is_said_as_one_and_a_long_name_is_cut() -> None:
     region = {"name": f"Tokyo ({'x' * 180})", "latency_ms": 1.0, "bandwidth_gbps": 1.0}
-    devices = [{"name": name, "region": where, "gpu": "T4"} for name, where in (("a", region["name"]), ("b", ""))]
+    devices = [
+        {"name": name, "region": where, "gpu": "T4", "x": 0, "y": 0}
+        for name, where in (("a", region["name"]), ("b", ""))
+    ]
     canvas = MapView(Drawing({**Drawing().document, "name": "<b>", "devices": devices, "regions": [region]}))
-    assert canvas.words() == "World map of <b>: 1 device in 1 city, 1 in no known place"
-    picture = canvas.picture()
+    assert canvas.alt_text() == "World map of <b>: 1 device in 1 city, 1 in no known place"
+    picture = canvas.svg()
     assert "<b>" not in picture
-    assert "x" * 30 not in picture
-    assert ">1 device in no known place<" in picture
+    assert "x" * 60 not in picture
+    assert "below the map: no region" in picture
 
 
 def test_a_network_in_no_known_place_has_words_and_no_picture() -> None:
     canvas = editor("spot").canvas
-    assert canvas.picture() == ""
-    assert canvas.words() == "World map of spot: 0 devices in 0 cities, 64 in no known place"
-    assert MapView().words() == "World map of untitled: 0 devices in 0 cities"
+    assert canvas.svg() == ""
+    assert canvas.alt_text() == "World map of spot: 0 devices in 0 cities, 64 in no known place"
+    assert MapView().alt_text() == "World map of untitled: 0 devices in 0 cities"

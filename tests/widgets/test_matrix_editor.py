@@ -168,7 +168,7 @@ def test_the_page_gets_numbers_region_by_region() -> None:
     assert canvas.names == ["w", "y", "x", "z"]
     assert canvas.blocks == [["Lima", 2], ["Oslo", 2]]
     assert canvas.values().tolist() == [[0, 2, 1, 3], [8, 0, 9, 11], [4, 6, 0, 7], [12, 14, 13, 0]]
-    assert "12 links: 1 to 14 ms" in canvas.words()
+    assert "12 links: 1 to 14 ms" in canvas.alt_text()
 
 
 def test_a_card_that_caps_is_told() -> None:
@@ -290,8 +290,8 @@ def test_a_hidden_matrix_gets_its_numbers_when_it_is_shown() -> None:
     assert len(editor.canvas.latency_ms) == 4 * 25
     editor.show(None)
     assert editor.canvas.names == []
-    assert editor.canvas.picture() == ""
-    assert editor.canvas.words() == "Matrix of links: no link yet"
+    assert editor.canvas.svg() == ""
+    assert editor.canvas.alt_text() == "Matrix of links: no link yet"
 
 
 @pytest.mark.parametrize("n", [2, 24, 256])
@@ -300,7 +300,7 @@ def test_the_picture_is_small_whatever_the_network(n: int) -> None:
     topology = lab.Topology.from_matrices(rng.uniform(1, 300, (n, n)), rng.uniform(0.1, 9, (n, n)))
     editor = MatrixEditor(Drawing(document()))
     editor.show(topology)
-    picture = editor.canvas.picture()
+    picture = editor.canvas.svg()
     assert picture.startswith("<svg xmlns=")
     assert "image/png;base64" in picture
     assert len(picture) < 60_000

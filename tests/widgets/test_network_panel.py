@@ -235,8 +235,9 @@ def test_every_view_has_a_figure_that_stands_alone(view: str) -> None:
 def test_a_reader_without_widgets_sees_the_network(network: str | None) -> None:
     editor = panel_of(network).editor
     bundle, _ = editor._repr_mimebundle_()
-    assert bundle["image/svg+xml"].startswith("<svg")
-    assert len(bundle["image/svg+xml"]) < 60_000
+    picture = bundle.get("image/svg+xml", "")
+    assert picture.startswith("<svg") == (network is not None)
+    assert len(picture) < 60_000
     n = len(lab.load_topology(network)) if network else 0
     assert f"{n} devices" in bundle["text/plain"]
 

@@ -1,13 +1,20 @@
-"""The base class of the lab's views: finds the built JavaScript, and adds a snapshot for readers without widgets."""
+"""The base class of the lab's views: finds the built page, and adds a still picture for readers without widgets."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import anywidget
+import plotly.graph_objects as go
+
+from dtfm_lab.widgets.views.snapshots import MOST_BARS, svg
 
 STATIC = Path(__file__).parents[1] / "static"
+
+Figure = go.Figure | Mapping[str, Any]
+"""A plotly figure, or what one consists of: {"data", "layout"}."""
 
 
 class View(anywidget.AnyWidget):
@@ -22,21 +29,26 @@ class View(anywidget.AnyWidget):
                 cls._css = styles
         super().__init_subclass__(**options)
 
-    def picture(self) -> str:
-        """Return what the view shows now as standalone SVG, or an empty string where it shows nothing."""
-        return ""
+    def figure(self) -> Figure | None:
+        """Return what the view shows now as a plotly figure, or None where it shows nothing."""
+        return None
 
-    def words(self) -> str:
+    def svg(self, *, most_bars: int = MOST_BARS) -> str:
+        """Return the figure as standalone SVG, or an empty string where there is none."""
+        figure = self.figure()
+        return "" if figure is None else svg(figure, self.alt_text(), most_bars=most_bars)
+
+    def alt_text(self) -> str:
         """Return what the view shows now in one line."""
         return ""
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:
+    def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         bundle = super()._repr_mimebundle_(**options)
         if bundle is None:
             return None
         data, metadata = bundle
-        if words := self.words():
+        if words := self.alt_text():
             data["text/plain"] = words
-        if picture := self.picture():
+        if picture := self.svg():
             data["image/svg+xml"] = picture
         return data, metadata

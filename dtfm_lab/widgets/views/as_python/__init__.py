@@ -9,9 +9,7 @@ from typing import Any
 import traitlets
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets.tasks import begin
-from dtfm_lab.widgets.views.as_python.snapshot import code_svg
 from dtfm_lab.widgets.views.view import View
 
 BETWEEN_CELLS = "\n\n# %%\n"
@@ -56,9 +54,6 @@ class AsPythonView(View):
     def _report_error(self, message: str) -> None:
         self.problem = message
 
-    def picture(self) -> str:
-        return code_svg(self.code)
-
-    def words(self) -> str:
-        lines = self.code.count("\n")
-        return f"the lab as {count(lines, 'line')} of Python" if lines else "the lab as Python, not written yet"
+    def alt_text(self) -> str:
+        """Return the code itself: the best that a reader without widgets can be shown."""
+        return self.code or "the lab as Python, not written yet"

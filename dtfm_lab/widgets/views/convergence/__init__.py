@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import cycle
 
 import numpy as np
 import traitlets
 
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.palette import CATEGORIES, LINE_GREY
+from dtfm_lab.figures.theme import literal
 from dtfm_lab.planning.search import PROVEN
-from dtfm_lab.widgets.views.convergence import snapshot as pictures
-from dtfm_lab.widgets.views.view import View
+from dtfm_lab.widgets.views.view import Figure, View
 
 N_COLUMNS = 5
 """evaluations, seconds of search, best cost s, lower bound s, median cost s"""
-BOUND, MEDIAN = 3, 4
+BEST, BOUND, MEDIAN = 2, 3, 4
+FEW = 100
+"""Evaluations. A search this short is read on a linear axis."""
 LEVELS = slice(2, N_COLUMNS)
 MOST_ROWS = 1500
 """of one series; more are thinned"""
@@ -70,10 +74,42 @@ class ConvergenceView(View):
         self.points = {}
         self.send({"kind": "reset"})
 
-    def picture(self) -> str:
-        return pictures.picture(self.points, self.against, self.title, self.clock) if self.points else ""
+    def figure(self) -> Figure | None:
+        if not self.points:
+            return None
+        column = 0 if self.against == "evaluations" else 1
+        last = max(float(rows[-1, column]) for rows in self.points.values())
+        scale = {"type": "log"} if column == 0 and last > FEW else {}
+        colors = dict(zip(self.points, cycle(CATEGORIES), strict=False))
+        curves = [
+            (f"{name}: {format_s(rows[-1, BEST])}", rows, BEST, {"color": colors[name], "width": 2.5})
+            for name, rows in self.points.items()
+        ]
+        medians = [
+            ("median of the population", rows, MEDIAN, {"color": colors[name], "width": 1})
+            for name, rows in self.points.items()
+            if np.isfinite(rows[:, MEDIAN]).any()
+        ]
+        proven = max(self.points.values(), key=lambda rows: rows[-1, BOUND] if rows[-1, BOUND] > 0 else 0.0)
+        if proven[-1, BOUND] > 0:
+            look = {"color": LINE_GREY, "dash": "dash"}
+            curves.append((f"lower bound: {format_s(proven[-1, BOUND])}", proven, BOUND, look))
+        return {
+            "data": [
+                {"x": np.maximum(rows[:, column], 1.0) if scale else rows[:, column], "y": rows[:, level], "name": name}
+                | {"mode": "lines", "line": {**line, "shape": "hv"}, "showlegend": number == 0 or level != MEDIAN}
+                for drawn in (medians, curves)
+                for number, (name, rows, level, line) in enumerate(drawn)
+            ],
+            "layout": {
+                "title": {"text": literal(self.title)},
+                "height": 380,
+                "xaxis": {"title": {"text": "placements priced" if column == 0 else self.clock}, **scale},
+                "yaxis": {"title": {"text": "communication cost, s"}},
+            },
+        }
 
-    def words(self) -> str:
+    def alt_text(self) -> str:
         if not self.points:
             return f"{self.title}: no search yet"
         ends = {name: rows[-1] for name, rows in self.points.items()}

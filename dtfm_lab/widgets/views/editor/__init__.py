@@ -8,10 +8,11 @@ from typing import Any
 import traitlets
 
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.figures.maps.network import network
 from dtfm_lab.widgets.network.document_conversion import document_of, gpus_of
 from dtfm_lab.widgets.network.network_files import NamedBytes, topology_from_bytes
 from dtfm_lab.widgets.views.document_view import DocumentView
-from dtfm_lab.widgets.views.editor.snapshot import network_picture, network_words
+from dtfm_lab.widgets.views.view import Figure
 
 
 class TopologyEditor(DocumentView):
@@ -32,11 +33,13 @@ class TopologyEditor(DocumentView):
         self.take_files: Callable[[Sequence[NamedBytes]], None] = self._open_files
         """what becomes of files that are dropped"""
 
-    def picture(self) -> str:
-        return network_picture(self.document, self.gpus, self.highlight.get("stages", {}))
+    def figure(self) -> Figure | None:
+        return self.network_figure(network, lambda plan: network(plan.topology, plan))
 
-    def words(self) -> str:
-        return network_words(self.document)
+    def alt_text(self) -> str:
+        parts = ("devices", "regions", "links")
+        counts = ", ".join(f"{len(self.document[p])} {p[:-1] if len(self.document[p]) == 1 else p}" for p in parts)
+        return f"network {self.document.get('name') or 'drawn'}: {counts} of their own"
 
     def download(self, name: str, text: str) -> None:
         """The page that shows it saves the text as a file."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import traitlets
 
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import FloatArray, format_s
+from dtfm_lab.figures.palette import CRIMSON, GREY
+from dtfm_lab.figures.theme import literal
 from dtfm_lab.widgets.views.gantt.aligned import lateness_s, signed_s, signed_share
 from dtfm_lab.widgets.views.gantt.columns import (
     FIRST_MESSAGE,
@@ -22,11 +25,16 @@ from dtfm_lab.widgets.views.gantt.columns import (
     CriticalPath,
     Messages,
 )
-from dtfm_lab.widgets.views.gantt.snapshot import Drawn, chart_svg
-from dtfm_lab.widgets.views.view import View
+from dtfm_lab.widgets.views.view import Figure, View
 
-MOST_PICTURE_BARS = 3_500
-"""rectangles in the picture of a saved notebook: some 45 KB"""
+MOST_NUMBERS = 3_000
+"""Bars of a chart whose still picture carries micro-batch numbers."""
+MOST_SHADES = 64
+"""Shades of one kind of bar."""
+CAPTION_LETTERS = 150
+"""Letters of a line of the caption in the still picture."""
+ROW_PX = {16: 22, 32: 17, 64: 12, 10**9: 7}
+"""Height of a row of the still picture, by how many rows there are at most."""
 
 
 class Held(NamedTuple):
@@ -221,29 +229,72 @@ class GanttView(View):
         """Every open view offers these bytes as a file."""
         self.send({"kind": "file", "name": name, "type": content_type}, buffers=[gzip.compress(data, 6)])
 
-    def picture(self) -> str:
-        return self.svg(most_bars=MOST_PICTURE_BARS)
-
-    def svg(self, *, most_bars: int = 40_000) -> str:
-        """The whole iteration, neighbours of one colour merged until there are few enough; empty where no bars are."""
+    def figure(self) -> Figure | None:
         upper, lower = self._upper, self.lower
         if not len(upper.start):
-            return ""
-        path = self._path() if self.show_path else None
-        drawn = Drawn(upper, lower if len(lower.start) else None, path, self.devices_per_pipeline)
-        return chart_svg(
-            drawn,
-            labels=self.rows,
-            kinds=self.kinds,
-            order=self.order or list(range(len(self.rows))),
-            title=self.title,
-            caption=self.caption,
-            ends=self.ends,
-            lower_name=self.lower_name,
-            most_bars=most_bars,
-        )
+            return None
+        halves = [(upper, 0.0, 0.84)] if not len(lower.start) else [(upper, -0.21, 0.42), (lower, 0.21, 0.42)]
+        until_s = max(float(bars.end.max()) for bars, _, _ in halves)
+        unit, per_second = ("s", 1.0) if until_s >= 1 else ("ms", 1e3) if until_s >= 1e-3 else ("µs", 1e6)
+        order = self.order or list(range(len(self.rows)))
+        slot = np.full(max(len(self.rows), *(int(bars.row.max()) + 1 for bars, _, _ in halves)), np.nan)
+        slot[order] = np.arange(len(order))
+        data = [
+            trace for bars, offset, width in halves for trace in self._traces(bars, slot, per_second, offset, width)
+        ]
+        if self.show_path and len((path := self._path()).row):
+            x = np.column_stack([path.start, path.end]).ravel() * per_second
+            line = {"mode": "lines", "line": {"color": CRIMSON, "width": 1.5}, "name": "critical path"}
+            data.append({"x": x, "y": np.repeat(slot[path.row] + halves[0][1], 2), "showlegend": True, **line})
+        notes = wrap(self.caption, CAPTION_LETTERS) + ([f"lower half: {self.lower_name}"] if len(halves) > 1 else [])
+        mark = {"type": "line", "yref": "paper", "y0": 0, "y1": 1}
+        label = {"yref": "paper", "y": 1, "yanchor": "bottom", "xanchor": "right"}
+        top = 56 + 16 * len(notes) + 16 * len(self.ends)
+        return {
+            "data": data,
+            "layout": {
+                "title": {"text": literal(self.title), "subtitle": {"text": "<br>".join(map(literal, notes))}},
+                "width": 1000,
+                "height": top + 80 + len(order) * next(px for most, px in ROW_PX.items() if len(order) <= most),
+                "margin": {"t": top},
+                "xaxis": {"range": [0, until_s * per_second], "ticksuffix": f" {unit}"},
+                "yaxis": {"range": [len(order) - 0.5, -0.5], "tickvals": [*range(len(order))], "showgrid": False}
+                | {"ticktext": [literal(self.rows[row]) if row < len(self.rows) else f"row {row}" for row in order]},
+                "shapes": [
+                    mark | {"x0": end["at"] * per_second, "x1": end["at"] * per_second}
+                    | {"line": {"width": 1.2, "dash": "dash" if end["dashed"] else "solid"}}
+                    for end in self.ends
+                ],
+                "annotations": [
+                    label | {"x": end["at"] * per_second, "text": literal(end["text"]), "yshift": 16 * number}
+                    for number, end in enumerate(self.ends)
+                ],
+            },
+        }  # fmt: skip
 
-    def words(self) -> str:
+    def _traces(
+        self, bars: Bars, slot: FloatArray, per_second: float, offset: float, width: float
+    ) -> Iterator[dict[str, Any]]:
+        """Bars of one kind and shade each."""
+        n = self.devices_per_pipeline
+        shade = bars.stage // n if n else np.zeros_like(bars.stage)
+        for code in np.unique(bars.kind.astype(int) * MOST_SHADES + np.minimum(shade, MOST_SHADES - 1)).tolist():
+            kind, number = divmod(code, MOST_SHADES)
+            if kind >= len(self.kinds):
+                continue
+            look = self.kinds[kind]
+            shades = look.get("shades") or [look.get("color") or GREY]
+            mine = (bars.kind == kind) & (np.minimum(shade, MOST_SHADES - 1) == number)
+            numbers = bars.microbatch[mine].tolist() if len(bars.start) <= MOST_NUMBERS else None
+            yield {
+                "type": "bar", "orientation": "h", "name": literal(look["name"]), "showlegend": True,
+                "base": bars.start[mine] * per_second, "x": (bars.end - bars.start)[mine] * per_second,
+                "y": slot[bars.row[mine]], "offset": offset, "width": width,
+                "marker": {"color": shades[min(number, len(shades) - 1)]},
+                "text": numbers and [str(number) if number >= 0 else "" for number in numbers],
+            }  # fmt: skip
+
+    def alt_text(self) -> str:
         if not len(self._upper.start):
             return f"{self.title}: {self.empty_words}"
         below = f", {len(self.lower.start):,} {self.lower_name} below" if len(self.lower.start) else ""

@@ -6,9 +6,9 @@ import traitlets
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.figures.plan.five_steps import step
 from dtfm_lab.widgets.views.groups.drawing import groups_of, matching_of, network_of
-from dtfm_lab.widgets.views.groups.snapshot import picture
-from dtfm_lab.widgets.views.view import View
+from dtfm_lab.widgets.views.view import Figure, View
 
 NO_EDGE = -1
 NO_GROUP = -1
@@ -52,12 +52,14 @@ class GroupsView(View):
     can_move = traitlets.Bool(False).tag(sync=True)
     """whether somebody answers a drag"""
     height = traitlets.Int(360).tag(sync=True)
+    _plan: Plan | None = None
     _topology: Topology | None = None
     """whose ``network`` is drawn"""
 
     def show(self, plan: Plan | None) -> None:
         """Draw a plan; None empties the view. The step stays, what is selected stays where it still is there."""
         with self.hold_sync():
+            self._plan = plan
             self.offers, self.other_edge, self.other_matching = {}, [], []
             if plan is None:
                 self.groups, self.weights, self.matchings, self.idle, self.network = [], [], [], [], {}
@@ -74,11 +76,10 @@ class GroupsView(View):
             self.selected_group = self.selected_group if self.selected_group < n else NO_GROUP
             self.selected_edge = self.selected_edge if self.selected_edge < n - 1 else NO_EDGE
 
-    def picture(self) -> str:
-        """The step as SVG, light; empty where there is nothing to show."""
-        return picture(self.groups, self.weights, self.network, self.idle, self.step) if self.groups else ""
+    def figure(self) -> Figure | None:
+        return None if self._plan is None else step(self._plan, self.step)
 
-    def words(self) -> str:
+    def alt_text(self) -> str:
         n = len(self.groups)
         if not n:
             return self.hint

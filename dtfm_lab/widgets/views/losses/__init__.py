@@ -10,8 +10,8 @@ import numpy as np
 import traitlets
 
 from dtfm_lab.figures.theme import count
-from dtfm_lab.widgets.views.losses.snapshot import picture
-from dtfm_lab.widgets.views.view import View
+from dtfm_lab.figures.palette import BLUE, LINE_GREY, VERMILLION
+from dtfm_lab.widgets.views.view import Figure, View
 
 
 class LossView(View):
@@ -58,10 +58,34 @@ class LossView(View):
         self.training, self.held_out = training, held_out
         self._send_since(kept, held_out=looked)
 
-    def picture(self) -> str:
-        return picture(self.training, self.held_out, self.reference, self.first)
+    def figure(self) -> Figure | None:
+        known = [(self.first + i, loss) for i, loss in enumerate(self.training) if np.isfinite(loss)]
+        looked = [(at, loss) for at, loss in self.held_out if np.isfinite(loss)]
+        if not known:
+            return None
+        curves = [("training", known, {"color": BLUE})]
+        curves += [("held-out", looked, {"color": VERMILLION})] if looked else []
+        if self.reference is not None:
+            level = [
+                (known[0][0], self.reference),
+                (max(known[-1][0], *(at for at, _ in looked or known)), self.reference),
+            ]
+            curves.append(("unigram entropy", level, {"color": LINE_GREY, "dash": "dash", "width": 1.5}))
+        return {
+            "data": [
+                {"x": [at for at, _ in points], "y": [loss for _, loss in points], "mode": "lines", "line": line}
+                | {"name": f"{name} {points[-1][1]:.3f}", "showlegend": True}
+                for name, points, line in curves
+            ],
+            "layout": {
+                "title": {"text": self.title},
+                "height": 320,
+                "xaxis": {"title": {"text": "iterations done"}, "tickformat": "d"},
+                "yaxis": {"title": {"text": "loss, nats per token"}},
+            },
+        }
 
-    def words(self) -> str:
+    def alt_text(self) -> str:
         if not self.training:
             return f"{self.title}: none yet"
         held_out = f", held-out {self.held_out[-1][1]:.3f}" if self.held_out else ""

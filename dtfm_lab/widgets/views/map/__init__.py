@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import traitlets
 
 from dtfm_lab.domain.network import find_place, place_names
+from dtfm_lab.figures.maps.network_map import network_map
+from dtfm_lab.figures.maps.world import land_rings
+from dtfm_lab.figures.plan.plan_map import plan_map
 from dtfm_lab.widgets.views.document_view import DocumentView
-from dtfm_lab.widgets.views.map.snapshot import land_tenths, map_picture
+from dtfm_lab.widgets.views.view import Figure
 
 
 class MapView(DocumentView):
@@ -38,10 +43,10 @@ class MapView(DocumentView):
         found = {name: find_place(name) for name in sorted(names)}
         self.places = {name: [place.longitude, place.latitude] for name, place in found.items() if place is not None}
 
-    def picture(self) -> str:
-        return map_picture(self.document, self.filled, self.highlight.get("stages", {}))
+    def figure(self) -> Figure | None:
+        return self.network_figure(network_map, plan_map) if self.places else None
 
-    def words(self) -> str:
+    def alt_text(self) -> str:
         devices = self.document["devices"]
         on_map = [device for device in devices if device["region"] in self.places]
         cities = len({device["region"] for device in on_map})
@@ -49,3 +54,9 @@ class MapView(DocumentView):
         where = f"{len(on_map)} device{'s' * (len(on_map) != 1)} in {cities} {'city' if cities == 1 else 'cities'}"
         told = f"World map of {self.document.get('name') or 'a network'}: {where}"
         return f"{told}, {lost} in no known place" if lost else told
+
+
+def land_tenths() -> npt.NDArray[np.int16]:
+    """The outline as one row of whole tenths of degrees: for each ring its length, then its points."""
+    parts = [np.concatenate([[len(ring)], np.rint(ring * 10).ravel()]) for ring in land_rings()]
+    return np.concatenate(parts).astype("<i2")

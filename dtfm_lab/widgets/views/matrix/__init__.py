@@ -9,9 +9,10 @@ import traitlets
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
+from dtfm_lab.figures.maps.link_matrix import link_matrix
 from dtfm_lab.widgets.network.link_origins import Origin, drawn_links
 from dtfm_lab.widgets.views.document_view import DocumentView
-from dtfm_lab.widgets.views.matrix.snapshot import matrix_picture
+from dtfm_lab.widgets.views.view import Figure
 
 CAPPED = 8
 """added to an Origin where a network card lets less through than the line"""
@@ -118,14 +119,10 @@ class MatrixView(DocumentView):
         n = len(self.names)
         return np.frombuffer(sent, "<f4").reshape(n, n).astype(float)
 
-    def picture(self) -> str:
-        if len(self.names) < 2:
-            return ""
-        title = "Latency, ms" if self.shows == LATENCY else "Bandwidth, Gbit/s"
-        blocks = [(str(name), int(count)) for name, count in self.blocks]
-        return matrix_picture(self.values(), self.names, blocks, title, light_is_low=self.shows == LATENCY)
+    def figure(self) -> Figure | None:
+        return None if len(self.names) < 2 or self._topology is None else link_matrix(self._topology, self.shows)
 
-    def words(self) -> str:
+    def alt_text(self) -> str:
         values = self.values()[~np.eye(len(self.names), dtype=bool)] if self.names else np.empty(0)
         if not values.size:
             return "Matrix of links: no link yet"

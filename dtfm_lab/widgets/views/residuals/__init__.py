@@ -7,9 +7,14 @@ from typing import Any
 
 import traitlets
 
+from dtfm_lab.figures.palette import BLUE, ORANGE
+from dtfm_lab.figures.theme import literal, short
 from dtfm_lab.widgets.comparing.residuals import relative
-from dtfm_lab.widgets.views.residuals.snapshot import picture
-from dtfm_lab.widgets.views.view import View
+from dtfm_lab.widgets.views.gantt.aligned import signed_s
+from dtfm_lab.widgets.views.view import Figure, View
+
+MOST_ROWS = 24
+"""Rows of the still picture."""
 
 
 class ResidualsView(View):
@@ -38,10 +43,34 @@ class ResidualsView(View):
         found = [table for table in self.tables if table["key"] == self.table] or self.tables
         return found[0] if found else None
 
-    def picture(self) -> str:
-        return picture(self.shown)
+    def figure(self) -> Figure | None:
+        table = self.shown
+        if table is None or not table["rows"]:
+            return None
+        rows = table["rows"][:MOST_ROWS]
+        more = f", largest {len(rows)} of {table['count']}" if len(rows) < table["count"] else ""
+        errors = [row["error_s"] for row in rows]
+        told = [
+            signed_s(row["error_s"]) + ("" if row["relative"] is None else f" ({row['relative']:+.1%})") for row in rows
+        ]
+        room = 0.35 * (max(0.0, *errors) - min(0.0, *errors))
+        bars = {"type": "bar", "orientation": "h", "x": errors, "y": list(range(len(rows))), "text": told, "width": 0.6}
+        labels = {"tickvals": bars["y"], "ticktext": short(row["label"] for row in rows), "autorange": "reversed"}
+        reach = [min(0.0, *errors) - room * (min(errors) < 0), max(0.0, *errors) + room * (max(errors) > 0)]
+        return {
+            "data": [
+                bars | {"textposition": "outside", "marker": {"color": [ORANGE if e < 0 else BLUE for e in errors]}}
+            ],
+            "layout": {
+                "title": {"text": f"{literal(table['name'])}: predicted less measured{more}"},
+                "height": 110 + 22 * len(rows),
+                "xaxis": {"range": reach, "ticksuffix": " s"},
+                "yaxis": labels | {"showgrid": False},
+                "shapes": [{"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 1}}],
+            },
+        }
 
-    def words(self) -> str:
+    def alt_text(self) -> str:
         table = self.shown
         if table is None or not table["rows"]:
             return f"{self.title}: nothing to compare yet"

@@ -98,7 +98,7 @@ class Axis:
         if self.look.get("showticklabels", True):
             for x, label in ticks:
                 place = (x, a + 17, "middle") if self.across else (a - 8, x + 4, "end")
-                parts.append(text(place[0], place[1], label, SOFT, anchor=place[2]))
+                parts.append(text(place[0], place[1], label, SOFT, size=11, anchor=place[2]))
         middle = (self.start_px + self.end_px) / 2
         if self.title and self.across:
             parts.append(text(middle, a + 36, self.title, anchor="middle"))

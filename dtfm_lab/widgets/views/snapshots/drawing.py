@@ -20,6 +20,7 @@ from dtfm_lab.widgets.views.snapshots.shapes import (
     INK,
     LETTER_PX,
     LINE_PX,
+    MOST_LETTERS,
     PAPER,
     SOFT,
     decoded,
@@ -272,11 +273,17 @@ class _Drawing:
         left, right, top, bottom = box
         colors = trace.get("colorscale") or ((0, PAPER), (1, INK))
         parts = [image(cells if y_axis.unit_px > 0 else cells[::-1], colors, low, high, (left, top, right, bottom))]
-        if trace.get("texttemplate"):  # a number in every cell
+        if trace.get("texttemplate"):
+            words = (
+                decoded(trace["text"])
+                if trace.get("text") is not None
+                else [[f"{value:.3g}" for value in row] for row in cells]
+            )
+            # a number in every cell
             for row, column in np.argwhere(np.isfinite(cells)).tolist():
                 ink = PAPER if cells[row, column] > (low + high) / 2 else INK
                 x, y = x_axis.at(column), y_axis.at(row) + 4
-                parts.append(text(x, y, f"{cells[row, column]:.3g}", ink, size=11, anchor="middle"))
+                parts.append(text(x, y, str(words[row][column]), ink, size=11, anchor="middle"))
         if trace.get("showscale", True):
             bar, x = trace.get("colorbar") or {}, right + 16
             ramp = np.linspace(high, low, 64)[:, None]
@@ -304,7 +311,8 @@ class _Drawing:
         edge = f' stroke="{color}" stroke-width="{width:g}"{more}' if width else more
         fill, (w, h) = part.get("fillcolor") or "none", (abs(x1 - x0), abs(y1 - y0))
         round_by = f' rx="{w / 2:.1f}" ry="{h / 2:.1f}"' if part.get("type") == "circle" else ""
-        return f'<rect x="{min(x0, x1):.1f}" y="{min(y0, y1):.1f}" width="{w:.1f}" height="{h:.1f}"{round_by} fill="{fill}"{edge}/>'
+        place = f'x="{min(x0, x1):.1f}" y="{min(y0, y1):.1f}" width="{w:.1f}" height="{h:.1f}"'
+        return f'<rect {place}{round_by} fill="{fill}"{edge}/>'
 
     def _annotation(self, part: Part) -> str:
         x_axis, y_axis = self._on(part)
@@ -316,14 +324,9 @@ class _Drawing:
         lower = {"bottom": -words.count("<br>") * LINE_PX - 4.0, "top": size}
         middle = size / 3 - words.count("<br>") * LINE_PX / 2
         y += lower.get(str(part.get("yanchor")), middle)
-        return text(
-            x,
-            y,
-            words,
-            str(font.get("color") or INK),
-            size=size,
-            anchor=ANCHORS.get(str(part.get("xanchor")), "middle"),
-        )
+        anchor = ANCHORS.get(str(part.get("xanchor")), "middle")
+        color = str(font.get("color") or INK)
+        return text(x, y, words, color, size=size, anchor=anchor, most=MOST_LETTERS)
 
     def _entries(self) -> list[tuple[str, str, float]]:
         """Names and colours of the traces that the legend lists, and the widths of their lines, 11 for areas."""

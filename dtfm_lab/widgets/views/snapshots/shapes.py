@@ -18,8 +18,12 @@ from dtfm_lab.domain.units import FloatArray
 INK, SOFT, GRID, PAPER = "#212121", "#616161", "#e6e6e6", "#ffffff"
 LETTER_PX, LINE_PX = 6.6, 15
 """Width of a letter and height of a line of text at 12 px, on average."""
-MOST_CORNERS = 600
-"""Points of one line without gaps; longer ones are thinned."""
+MOST_CORNERS = 250
+"""Points of one curve; longer ones are thinned."""
+MOST_STROKES = 1_500
+"""Lines of one trace; of more, every second or third is drawn."""
+MOST_LETTERS = 60
+"""Letters of a label; longer ones are cut."""
 MOST_CELLS = 128
 """Cells along a side of an image; of larger ones every second or third row and column is drawn."""
 DASHES = {"dash": "6 4", "dot": "1 4", "dashdot": "6 3 2 3", "longdash": "10 5"}
@@ -34,11 +38,13 @@ def text(
     size: float = 12,
     anchor: str = "start",
     line_px: float = LINE_PX,
+    most: int = 200,
 ) -> str:
-    """Words in the small HTML of plotly: ``<br>`` ends a line, ``<b>`` makes it bold."""
+    """Words in the small HTML of plotly: ``<br>`` ends a line, ``<b>`` makes it bold. ``most`` letters of a line."""
     parts = []
     for at, line in enumerate(str(words).split("<br>")):
-        plain = html.escape(html.unescape(re.sub(r"</?\w+[^>]*>", "", line)))
+        plain = html.unescape(re.sub(r"</?\w+[^>]*>", "", line))
+        plain = html.escape(plain if len(plain) <= most else plain[: most - 1] + "…")
         if plain.strip():
             bold = ' font-weight="600"' if "<b>" in line else ""
             font = f' font-size="{size:g}"' if size != 12 else ""
@@ -64,20 +70,27 @@ def look_of(line: Mapping[str, Any], opacity: float = 1.0) -> str:
 def polylines(x: FloatArray, y: FloatArray, *, steps: bool = False, closed: bool = False) -> str:
     """Lines through pixels, parted where one is missing; points that fall together are drawn once."""
     there = np.isfinite(x) & np.isfinite(y)
-    parts = np.split(np.arange(len(x)), np.flatnonzero(~there))
+    parts = [part[there[part]] for part in np.split(np.arange(len(x)), np.flatnonzero(~there))]
+    parts = [part for part in parts if len(part) > 1]
     drawn = []
-    for part in parts:
-        kept = part[there[part]]
-        if len(kept) > MOST_CORNERS:
+    for kept in parts[:: 1 + len(parts) // MOST_STROKES]:
+        if len(kept) > MOST_CORNERS and not closed:
             kept = kept[np.unique(np.linspace(0, len(kept) - 1, MOST_CORNERS).astype(int))]
-        corners = np.column_stack([x[kept], y[kept]]).round(0 if closed else 1)
-        corners = corners[np.append(True, (np.diff(corners, axis=0) != 0).any(axis=1))] if len(corners) else corners
-        if len(corners) < 2:
-            continue
-        a, *others = corners.tolist()
-        joined = "".join(f"H{u:g}V{v:g}" if steps else f"L{u:g} {v:g}" for u, v in others)
-        drawn.append(f"M{a[0]:g} {a[1]:g}{joined}{'Z' if closed else ''}")
+        digits = 0 if closed or len(parts) > MOST_CORNERS else 1
+        (u, v), *others = _corners(np.column_stack([x[kept], y[kept]]).round(digits)).tolist()
+        joined = "".join(f"H{a:g}V{b:g}" if steps else f"L{a:g} {b:g}" for a, b in others)
+        if others:
+            drawn.append(f"M{u:g} {v:g}{joined}{'Z' if closed else ''}")
     return "".join(drawn)
+
+
+def _corners(points: FloatArray) -> FloatArray:
+    """The ends of a straight line; of any other all points, those that fall together once."""
+    (x, y), (dx, dy) = points[0], points[-1] - points[0]
+    aside = np.abs((points[:, 0] - x) * dy - (points[:, 1] - y) * dx)
+    if (aside <= 0.6 * np.hypot(dx, dy)).all() and np.hypot(dx, dy) > 0:
+        return points[[0, -1]]
+    return points[np.append(True, (np.diff(points, axis=0) != 0).any(axis=1))]
 
 
 def markers(x: FloatArray, y: FloatArray, marker: Mapping[str, Any], color: str) -> str:
