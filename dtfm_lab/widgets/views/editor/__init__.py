@@ -7,8 +7,8 @@ from typing import Any
 
 import traitlets
 
+from dtfm_lab import figures
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.figures.maps.network import network
 from dtfm_lab.widgets.network.document_conversion import document_of, gpus_of
 from dtfm_lab.widgets.network.network_files import NamedBytes, topology_from_bytes
 from dtfm_lab.widgets.views.document_view import DocumentView
@@ -34,7 +34,7 @@ class TopologyEditor(DocumentView):
         """what becomes of files that are dropped"""
 
     def figure(self) -> Figure | None:
-        return self.network_figure(network, lambda plan: network(plan.topology, plan))
+        return self.network_figure(figures.network, lambda plan: figures.network(plan.topology, plan))
 
     def alt_text(self) -> str:
         parts = ("devices", "regions", "links")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import traitlets
 
+from dtfm_lab import figures
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.figures.plan.five_steps import step
 from dtfm_lab.widgets.views.groups.drawing import groups_of, matching_of, network_of
 from dtfm_lab.widgets.views.view import Figure, View
 
@@ -77,7 +77,7 @@ class GroupsView(View):
             self.selected_edge = self.selected_edge if self.selected_edge < n - 1 else NO_EDGE
 
     def figure(self) -> Figure | None:
-        return None if self._plan is None else step(self._plan, self.step)
+        return None if self._plan is None else figures.step(self._plan, self.step)
 
     def alt_text(self) -> str:
         n = len(self.groups)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from dtfm_lab.figures.theme import count
 from dtfm_lab.figures.palette import BLUE, LINE_GREY, VERMILLION
+from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets.views.view import Figure, View
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import traitlets
 
+from dtfm_lab import figures
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
-from dtfm_lab.figures.maps.link_matrix import link_matrix
 from dtfm_lab.widgets.network.link_origins import Origin, drawn_links
 from dtfm_lab.widgets.views.document_view import DocumentView
 from dtfm_lab.widgets.views.view import Figure
@@ -120,7 +120,8 @@ class MatrixView(DocumentView):
         return np.frombuffer(sent, "<f4").reshape(n, n).astype(float)
 
     def figure(self) -> Figure | None:
-        return None if len(self.names) < 2 or self._topology is None else link_matrix(self._topology, self.shows)
+        shown = self._topology if len(self.names) > 1 else None
+        return None if shown is None else figures.link_matrix(shown, self.shows)
 
     def alt_text(self) -> str:
         values = self.values()[~np.eye(len(self.names), dtype=bool)] if self.names else np.empty(0)
