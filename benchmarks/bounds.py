@@ -17,14 +17,13 @@ import numpy as np
 
 import dtfm_lab as lab
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.planning.bounds.bound_search import rising_bounds
-from dtfm_lab.planning.bounds.exhaustive import optimum
+from dtfm_lab.planning.bounds.bound_search import increasing_bounds
 from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs
 from dtfm_lab.planning.cost import pair_costs
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "planning"))
-from bound_networks import KINDS, NETWORKS, drawn_case, reference  # noqa: E402
+from bound_networks import KINDS, NETWORKS, drawn_case, optimum, reference  # noqa: E402
 
 
 @click.command(help=__doc__)
@@ -65,7 +64,7 @@ def large(seconds: float) -> None:
         pair = pair_costs(topology, job)
         began = last = time.perf_counter()
         times, bounds = [], []
-        for bound_s in rising_bounds(pair, job.n_stages, job.n_replicas, best_s * (1 + 1e-9)):
+        for bound_s in increasing_bounds(pair, job.n_stages, job.n_replicas, best_s * (1 + 1e-9)):
             now = time.perf_counter()
             times.append(now - last)
             bounds.append(min(bound_s, best_s))

@@ -117,7 +117,7 @@ def worth(plan: Plan | str, planner: str = "evolutionary", **limits: Any) -> Dat
 
 def worths(plan: Plan | str, planner: str = "evolutionary", **limits: Any) -> Iterator[DeviceWorth]:
     """The rows of ``worth`` as they come, each with the plan with and the plan without the device."""
-    return planning.worths(as_plan(plan), planner, **limits)
+    return planning.stream_worth(as_plan(plan), planner, **limits)
 
 
 def with_job(plan: Plan | str, **overrides: Any) -> Plan:

@@ -1,15 +1,26 @@
-"""Topology + Job -> Plan: the communication cost, bounds on it, and planners that lower it."""
+"""Topology + Job -> Plan: searches for placements of low communication cost, bounds on it, and explanations.
+
+The root has the cost, the problem given to a planner and the search that runs one; ``planners`` has the planners,
+``bounds`` lower bounds, ``explain`` what a plan's cost comes from, ``kernels`` the compiled loops.
+"""
 
 from dtfm_lab.planning import planners as _registered  # noqa: F401
-from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
+from dtfm_lab.planning.bounds import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import evaluate, reshaped
-from dtfm_lab.planning.explain.difference import Difference, diff
-from dtfm_lab.planning.explain.explanation import Explanation, explain
-from dtfm_lab.planning.explain.worth import DeviceWorth, worth, worth_table, worths
+from dtfm_lab.planning.explain import (
+    DeviceWorth,
+    Difference,
+    Explanation,
+    diff,
+    explain,
+    stream_worth,
+    worth,
+    worth_table,
+)
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
 from dtfm_lab.planning.search import PlanStep, plan, search
-from dtfm_lab.planning.warm_start import carried_over
+from dtfm_lab.planning.warm_start import adapt_plan
 
 __all__ = [
     "DeviceWorth",
@@ -19,7 +30,7 @@ __all__ = [
     "PlanStep",
     "Planner",
     "Problem",
-    "carried_over",
+    "adapt_plan",
     "diff",
     "evaluate",
     "explain",
@@ -29,7 +40,7 @@ __all__ = [
     "price_placement",
     "reshaped",
     "search",
+    "stream_worth",
     "worth",
     "worth_table",
-    "worths",
 ]

@@ -23,13 +23,13 @@ class PairCosts:
     """Seconds between any two devices, (N, N) symmetric, zero on the diagonal."""
 
     group_s: FloatArray
-    """as partners in a data-parallel group: one gradient shard out and one back, equation 2"""
+    """As partners in a data-parallel group: one gradient shard out and one back, equation 2."""
     hop_s: FloatArray
-    """as neighbours in a pipeline: a mini-batch's activations forward and their gradients back, equation 3"""
+    """As neighbours in a pipeline: a mini-batch's activations forward and their gradients back, equation 3."""
 
 
 def pair_costs(topology: Topology, job: Job) -> PairCosts:
-    """All that the communication cost knows of a topology and a job."""
+    """The pair costs of a job on a topology; the communication cost depends on nothing else."""
     return PairCosts(
         group_s=topology.round_trip_s(job.gradient_bytes / job.n_replicas),
         hop_s=topology.round_trip_s(job.hop_bytes),
@@ -48,35 +48,35 @@ def group_costs(groups: IntArray, group_pair_s: FloatArray) -> FloatArray:
 
 
 def bottleneck_matching(cost: FloatArray) -> tuple[float, IntArray]:
-    """Pair rows with columns so that the worst pair is as cheap as can be; of these, the cheapest sum.
+    """The assignment of columns to rows whose dearest pair is cheapest; of such assignments, the one of least sum.
 
-    Returns the worst pair's cost and, (D,), the column of each row. Exact: a threshold is good when
-    the pairs up to it hold a perfect matching, and no threshold below the dearest of all cheapest
-    entries (of a row, of a column) can be; it usually is the answer, else binary search.
+    Returns the dearest pair's cost and, (D,), the column of each row. Exact: the answer is the smallest threshold
+    such that the pairs up to it contain a perfect matching. It is at least the dearest of the cheapest
+    entries of each row and column, which usually is the answer already; else a binary search finds it.
     """
     floor = max(cost.min(axis=1).max(), cost.min(axis=0).max())
-    if not _holds_matching(cost, floor):
+    if not _matchable(cost, floor):
         thresholds = np.unique(cost[cost > floor])
         low, high = 0, len(thresholds) - 1
         while low < high:
             middle = (low + high) // 2
-            if _holds_matching(cost, thresholds[middle]):
+            if _matchable(cost, thresholds[middle]):
                 high = middle
             else:
                 low = middle + 1
         floor = thresholds[low]
-    never = 2.0 * len(cost) * floor or 1.0  # one costs more than all others, whatever the scale
-    _, columns = linear_sum_assignment(np.where(cost <= floor, cost, never))
+    forbidden = 2.0 * len(cost) * floor or 1.0  # more than all allowed pairs together, whatever the scale
+    _, columns = linear_sum_assignment(np.where(cost <= floor, cost, forbidden))
     return float(floor), columns.astype(np.int64)
 
 
-def _holds_matching(cost: FloatArray, threshold: float) -> bool:
+def _matchable(cost: FloatArray, threshold: float) -> bool:
     above: npt.NDArray[np.bool_] = cost > threshold
     return not above[linear_sum_assignment(above)].any()
 
 
 def coarsened_weights(groups: IntArray, hop_pair_s: FloatArray) -> FloatArray:
-    """(S, S) symmetric: the bottleneck matching between every two of the (S, D) groups, equation 3."""
+    """(S, S) symmetric weights of the coarsened graph: the bottleneck between every two (S, D) groups, equation 3."""
     n_stages = len(groups)
     weights = np.zeros((n_stages, n_stages))
     for a in range(n_stages):

@@ -1,4 +1,4 @@
-"""Price a placement that somebody else made."""
+"""Prices a placement that the user gives."""
 
 from __future__ import annotations
 
@@ -27,18 +27,17 @@ def evaluate(
     rank_map: Sequence[int | None] | None = None,
     groups: Groups | None = None,
 ) -> Plan:
-    """The plan of a given placement, by ``planner="given"``. The job takes the placement's shape.
+    """The plan of a given placement; its planner is named ``given``, its job takes the placement's shape.
 
     Parameters
     ----------
     stages
-        Devices (indices or names) of each stage, first stage first. The order is kept; neighbouring
+        Devices (indices or names) of each stage, first stage first. The stage order is kept; neighbouring
         groups are paired by the bottleneck matching.
     rank_map
-        By device, rank = pipeline x n_stages + stage of the job, None where idle. Priced exactly as
-        it pairs the devices.
+        Rank of each device, pipeline x n_stages + stage, or None where idle. The pipelines are kept as given.
     groups
-        Data-parallel groups in any order: the best order is found too.
+        Data-parallel groups in any order; the best stage order is found, and pipelines as for ``stages``.
 
     Raises
     ------
@@ -73,7 +72,7 @@ def evaluate(
 
 
 def reshaped(job: Job, n_stages: int, n_replicas: int) -> Job:
-    """The job cut into this many stages and replicas; JobError where it does not divide."""
+    """The job with these numbers of stages and replicas. Raises JobError where it does not divide."""
     if (job.n_stages, job.n_replicas) == (n_stages, n_replicas):
         return job
     return job.with_fields(n_stages=n_stages, n_replicas=n_replicas)

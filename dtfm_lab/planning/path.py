@@ -9,9 +9,11 @@ import numpy as np
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 EXACT_UP_TO = 14
-"""stages; Held-Karp beyond takes more memory and time than its last percent is worth"""
+"""Most nodes for Held-Karp; beyond, it takes more memory and time than the last percent is worth."""
 STARTS = 8
+"""Nodes that the heuristic begins a path from."""
 SWEEPS = 50
+"""Most rounds of local search on one path."""
 
 
 def path_cost(weights: FloatArray, order: IntArray) -> float:
@@ -31,7 +33,7 @@ def shortest_path(weights: FloatArray) -> IntArray:
 
 @lru_cache(maxsize=EXACT_UP_TO)
 def _layers(n: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
-    """By number of visited nodes: (visited set as bits, row within its layer, next node) of every extension."""
+    """Every extension of a path by one node, by number of visited nodes: (visited set as bits, row, next node)."""
     masks = np.arange(1 << n)
     visited = (masks[:, None] >> np.arange(n)) & 1
     layers = []
@@ -43,7 +45,7 @@ def _layers(n: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
 
 
 def _held_karp(weights: FloatArray) -> IntArray:
-    """``reach[visited, last]``: cheapest path over the visited set that ends in last; one layer at a time."""
+    """Dynamic programme over ``reach[visited, last]``, the cheapest path over the visited set that ends in last."""
     n = len(weights)
     reach = np.full((1 << n, n), np.inf)
     reach[1 << np.arange(n), np.arange(n)] = 0.0
@@ -75,7 +77,7 @@ def _nearest_neighbour(weights: FloatArray, start: int) -> IntArray:
 
 
 def _improved(weights: FloatArray, order: IntArray) -> IntArray:
-    """2-opt (reverse a segment) and Or-opt (move a segment of up to three) until a whole sweep is in vain."""
+    """Local search by 2-opt (reverse a segment) and Or-opt (move a segment of up to three) until neither helps."""
     best_s = path_cost(weights, order)
     for _ in range(SWEEPS):
         order, cost_s = _or_opt(weights, _two_opt(weights, order))
@@ -86,11 +88,11 @@ def _improved(weights: FloatArray, order: IntArray) -> IntArray:
 
 
 def _two_opt(weights: FloatArray, order: IntArray) -> IntArray:
-    """Reverse the best segment until none helps."""
+    """Reverse the segment that helps most, until none does."""
     n = len(order)
     i, j = np.triu_indices(n, 1)
     for _ in range(SWEEPS * n):
-        w = np.pad(weights[np.ix_(order, order)], 1)  # beyond both ends: nothing to pay
+        w = np.pad(weights[np.ix_(order, order)], 1)  # beyond both ends nothing is paid
         change = w[i, j + 1] + w[i + 1, j + 2] - w[i, i + 1] - w[j + 1, j + 2]
         if change[k := int(change.argmin())] >= -1e-12:
             break
@@ -100,9 +102,9 @@ def _two_opt(weights: FloatArray, order: IntArray) -> IntArray:
 
 
 def _or_opt(weights: FloatArray, order: IntArray) -> tuple[IntArray, float]:
-    """The best move of one segment of up to three nodes, either way round; the path and its cost."""
+    """The path after the best move of a segment of up to three nodes, possibly reversed, and its cost."""
     n = len(order)
-    w = np.pad(weights, (0, 1))  # node n: beyond the ends, nothing to pay
+    w = np.pad(weights, (0, 1))  # node n lies beyond both ends and costs nothing
     best, best_s = order, path_cost(weights, order)
     for length in (1, 2, 3):
         for i in range(n - length + 1):

@@ -1,4 +1,4 @@
-"""What a planner is given and what it hands out."""
+"""What a planner is given, a ``Problem``, and what it yields, ``Generation``s; ``planning.planners`` has an example."""
 
 from __future__ import annotations
 
@@ -11,33 +11,35 @@ import numpy as np
 
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.background_tasks import Errands
-from dtfm_lab.planning.cost import (
-    PairCosts,
-    align,
-    coarsened_weights,
-    group_costs,
-    hop_costs,
-)
+from dtfm_lab.planning.background_tasks import BackgroundTasks
+from dtfm_lab.planning.cost import PairCosts, align, coarsened_weights, total_costs
 from dtfm_lab.planning.path import path_cost, shortest_path
+from dtfm_lab.planning.symmetry import interchangeable
 
 REORDER_UP_TO = 48
-"""stages; with more, all the matchings that a new order needs take longer than they save"""
+"""Most stages whose order ``Problem.rematched`` improves; with more, the matchings that this needs take too long."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
-    """S stages of D replicas on N devices that are known by their pair costs only."""
+    """Place S stages of D replicas on S x D of N devices, so that the communication cost is least.
+
+    Devices are numbers from 0 to N - 1. Two arrays describe a placement: a *grid*, (S, D), has the devices of
+    stage s in row s, and column d is a pipeline; a *row*, (N,), is a flattened grid with the idle devices behind it.
+    """
 
     pair: PairCosts
+    """Seconds between any two devices, in a data-parallel group and in a pipeline; all that is known of them."""
     n_stages: int
+    """Number of pipeline stages, S."""
     n_replicas: int
+    """Number of data-parallel replicas of each stage, D."""
     bound_s: float
-    """no placement costs less"""
+    """Lower bound: no placement costs less."""
     start: IntArray | None = None
-    """(S, D) a placement to begin with"""
-    errands: Errands = field(default_factory=Errands)
-    """where threads of a planner's own are started, so that their CPU time counts as the search's"""
+    """(S, D) grid to begin the search with, or None to begin anywhere."""
+    background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
+    """Starts threads for a planner that needs some, so that their CPU time counts as the search's."""
 
     @property
     def n_devices(self) -> int:
@@ -47,13 +49,20 @@ class Problem:
     def n_tasklets(self) -> int:
         return self.n_stages * self.n_replicas
 
-    def cost(self, grid: IntArray) -> float:
-        """Seconds of one (S, D) grid, as its columns pair."""
-        group_s, hop_s = group_costs(grid, self.pair.group_s), hop_costs(grid, self.pair.hop_s)
-        return float(group_s.max()) + float(hop_s.sum())
+    def grid(self, row: IntArray) -> IntArray:
+        """(S, D) grid of the first S x D devices of a row."""
+        return row[: self.n_tasklets].reshape(self.n_stages, self.n_replicas)
 
-    def repaired(self, grid: IntArray) -> IntArray:
-        """The same groups, best paired; in the best order too where that is another and cheaper."""
+    def row(self, grid: IntArray) -> IntArray:
+        """(N,) devices of a (S, D) grid, then the idle ones."""
+        return np.concatenate([grid.ravel(), np.setdiff1d(np.arange(self.n_devices), grid)])
+
+    def cost(self, grid: IntArray) -> float:
+        """Seconds of one (S, D) grid with the pipelines that its columns are."""
+        return float(total_costs(grid, self.pair))
+
+    def rematched(self, grid: IntArray) -> IntArray:
+        """(S, D) grid of the same groups, their pipelines paired at least cost, in a cheaper stage order if any."""
         as_is = np.arange(self.n_stages)
         if self.n_stages > REORDER_UP_TO:
             return align(grid, as_is, self.pair.hop_s)
@@ -64,75 +73,47 @@ class Problem:
 
     @cached_property
     def classes(self) -> IntArray:
-        """(N,) devices of one class are interchangeable: swapping two of them changes no cost."""
-        return interchangeable(self.pair, sight(self.pair))
-
-
-def sight(pair: PairCosts) -> IntArray:
-    """(N,) rank of each device by the costs it sees, sorted: equal where two devices see the same."""
-    seen = np.hstack([np.sort(pair.hop_s, axis=1), np.sort(pair.group_s, axis=1)])
-    return np.unique(seen, axis=0, return_inverse=True)[1].ravel()
-
-
-def interchangeable(pair: PairCosts, sights: IntArray) -> IntArray:
-    """(N,) class of each device, the index of its first: every third device is as far from i as from j."""
-    classes = np.arange(len(sights))
-    for value in np.flatnonzero(np.bincount(sights) > 1):
-        left = np.flatnonzero(sights == value)
-        while len(left):
-            alike = np.ones(len(left), dtype=bool)
-            for matrix in (pair.hop_s, pair.group_s):
-                same = matrix[left] == matrix[left[0]]
-                same[:, left[0]] = True
-                same[np.arange(len(left)), left] = True
-                alike &= same.all(axis=1)
-            classes[left[alike]] = left[0]
-            left = left[~alike]
-    return classes
-
-
-def canonical_order(pair: PairCosts) -> IntArray:
-    """(N,) devices sorted by what they see of the network, a class together: numbering plays no part.
-
-    Classes that see the same costs stay in the order of their first devices.
-    """
-    sights = sight(pair)
-    return np.lexsort((interchangeable(pair, sights), sights))
+        """(N,) class of each device: swapping two devices of one class changes no cost."""
+        return interchangeable(self.pair)
 
 
 @dataclass(frozen=True, eq=False)
 class Generation:
-    """One step of a planner."""
+    """One step of a planner. The first three fields are required, the others describe the search to the user."""
 
     best: IntArray
-    """(S, D) best placement so far"""
+    """(S, D) grid of the cheapest placement so far."""
     best_s: float
+    """Cost of ``best`` in seconds, as ``Problem.cost`` says."""
     evaluations: int
-    """placements priced so far, neighbours of a placement included"""
+    """Number of placements priced so far, neighbours in a local search included."""
     median_s: float | None = None
-    """of the living population, where there is one"""
+    """Median cost of the current population; None for a planner without one."""
     diversity: float | None = None
-    """of the living population: see ``population.diversity``"""
+    """Diversity of the current population, 0 to 1 (see ``population.diversity``); None for a planner without one."""
     operator: str = ""
-    """what made the newest individual, such as chance, structure, recombination, mutation"""
+    """What made the newest individual, such as chance, structure, recombination, mutation."""
     parents: tuple[int, ...] = ()
-    """birth numbers of the newest individual's parents: the founders are 0, 1, 2, ... in order"""
-    waited_s: float = 0.0
-    """so far for kernels to be compiled, which no budget counts"""
+    """Birth numbers of the newest individual's parents; the initial population is 0, 1, 2, ... in order."""
+    compiling_s: float = 0.0
+    """Seconds waited so far for kernels to be compiled; no time limit counts them."""
     bound_s: float | None = None
-    """a lower bound that the planner has proved itself; the larger of it and the problem's holds"""
-    whole: bool = True
-    """False for a first look while the population is still being founded; not counted as a step"""
+    """Lower bound that the planner proved itself, if any; the larger of this and ``Problem.bound_s`` holds."""
+    complete: bool = True
+    """False for progress within a generation, which is shown but not counted as a step."""
 
 
 class Planner(Protocol):
-    """An endless generator of generations; the caller decides when to stop.
+    """A generator function of generations, registered under a name: ``@planners.register("name")``.
 
-    All chance comes from ``rng``, nothing depends on the clock, and a generation is short (tens of
-    milliseconds), so that a search can be watched and stopped.
+    It usually never returns: the caller stops it after the wanted steps or seconds, or when the best is proven; a
+    planner that returns ends the search. Equal problems and seeds must yield equal generations, so all random
+    numbers come from ``rng`` and nothing depends on a clock. A search can only be watched or stopped between two
+    yields, so a generation should take tens of milliseconds.
     """
 
     def __call__(self, problem: Problem, rng: np.random.Generator) -> Iterator[Generation]: ...
 
 
 planners: Registry[Planner] = Registry("planner", group="dtfm_lab.planners")
+"""All planners by name: those of ``planning.planners``, which registers them when imported, and plug-ins."""

@@ -1,4 +1,4 @@
-"""Topology + Job -> Plan, step by step."""
+"""Runs a planner on a topology and a job, step by step, until its limits are reached or the best is proven."""
 
 from __future__ import annotations
 
@@ -15,55 +15,59 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.background_tasks import Errands
-from dtfm_lab.planning.bounds.incremental_bound import RaisedBound
+from dtfm_lab.planning.background_tasks import BackgroundTasks
+from dtfm_lab.planning.bounds.incremental_bound import IncrementalBound
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import PairCosts, pair_costs, price_placement
-from dtfm_lab.planning.problem import Planner, Problem, canonical_order, planners
+from dtfm_lab.planning.problem import Problem, planners
+from dtfm_lab.planning.symmetry import canonical_order
 
 DEFAULT_SECONDS = 2.0
+"""Seconds of a search that is given neither steps nor seconds."""
 PROVEN = 1e-9
-"""relative gap to the lower bound at which nothing is left to find"""
-FOUNDING_S = 1.0
-"""that a search may take beyond its seconds until its first generation stands"""
+"""Relative gap between a plan's cost and its lower bound at which the plan counts as proven best."""
+INITIAL_POPULATION_S = 1.0
+"""Seconds that a search may take beyond its limit to complete its first generation."""
 SHAPES_NAMED = 8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlanStep:
-    """The best placement after so many generations."""
+    """The cheapest placement after some generations of a search."""
 
     topology: Topology = field(repr=False)
     job: Job = field(repr=False)
     planner: str
     seed: int
     generation: int
+    """Number of complete generations before this step."""
     evaluations: int
-    """placements priced so far, neighbours of a placement included"""
+    """Number of placements priced so far, neighbours in a local search included."""
     seconds: float
-    """since the search began"""
+    """Seconds since the search began, less those that the caller took between steps."""
     best_s: float
+    """Cost of the incumbent, the cheapest placement so far, in seconds."""
     median_s: float | None
-    """of the living population; None where the planner keeps none"""
+    """Median cost of the current population; None for a planner without one."""
     bound_s: float
-    """no placement costs less; may rise from step to step"""
+    """Lower bound: no placement costs less. It may rise from step to step."""
     diversity: float | None = None
-    """of the living population, 0 all alike, 1 nothing in common; None where the planner keeps none"""
+    """Diversity of the current population, 0 (all alike) to 1 (nothing in common); None without a population."""
     operator: str = ""
-    """what made the newest individual"""
+    """What made the newest individual."""
     parents: tuple[int, ...] = ()
-    """birth numbers of its parents"""
+    """Birth numbers of the newest individual's parents."""
     devices: IntArray = field(repr=False)
-    """(S, D) device indices of the best"""
+    """(S, D) device indices of the incumbent."""
 
     @property
     def gap(self) -> float:
-        """(best - bound) / best; 0 is proven best."""
+        """(incumbent - bound) / incumbent; at 0 the incumbent is proven best."""
         return max(0.0, (self.best_s - self.bound_s) / self.best_s) if self.best_s > 0 else 0.0
 
     @cached_property
     def plan(self) -> Plan:
-        """Made, and priced in full, when asked for."""
+        """The incumbent as a plan, constructed and priced in full on first use."""
         return Plan(
             topology=self.topology,
             job=self.job,
@@ -87,26 +91,28 @@ def search(
     steps: int | None = None,
     seconds: float | None = None,
     start: Plan | None = None,
-    errands: Errands | None = None,
-    raising: bool = True,
+    background_tasks: BackgroundTasks | None = None,
+    improve_bound: bool = True,
 ) -> Iterator[PlanStep]:
-    """Improving placements of the job, one step a generation, at least one.
+    """Improving placements of the job: at least one step, one or more for each generation.
+
+    Arguments are checked at once, before the first step is asked for.
 
     Parameters
     ----------
     planner
         A name in ``planners``.
     seed
-        The same seed and ``steps`` give the same plan, bit for bit.
+        Seed of all random numbers. The same seed and ``steps`` give the same plan, bit for bit.
     steps, seconds
         Stop after so many generations or so much time; without either, after 2 seconds. A plan that
         is proven best ends the search early.
     start
         A plan of the same shape to improve on, its devices found by name.
-    errands
-        Where the search is to run threads of its own, for who counts their CPU time.
-    raising
-        Whether a share of the time goes to raising the bound; not where every tenth of a second counts.
+    background_tasks
+        Runs the threads that the planner starts, for a caller that counts their CPU time.
+    improve_bound
+        Whether a share of the time is spent on a tighter lower bound; False where every tenth of a second counts.
 
     Raises
     ------
@@ -119,10 +125,57 @@ def search(
     run = planners[planner]
     _check_limits(seed, steps, seconds)
     require_fit(topology, job)
-    begin = None if start is None else _start(topology, job, start)
+    start_devices = None if start is None else _start_devices(topology, job, start)
+    limit_s = math.inf if seconds is None else seconds
     if steps is None and seconds is None:
-        seconds = DEFAULT_SECONDS
-    return _steps(topology, job, planner, run, seed, steps, seconds, begin, errands or Errands(), raising)
+        limit_s = DEFAULT_SECONDS
+
+    def run_planner() -> Iterator[PlanStep]:
+        """Runs the planner on the devices in canonical order and translates its grids back."""
+        began = time.perf_counter()
+        pair = pair_costs(topology, job)
+        order = canonical_order(pair)
+        square = np.ix_(order, order)
+        problem = Problem(
+            pair=PairCosts(np.ascontiguousarray(pair.group_s[square]), np.ascontiguousarray(pair.hop_s[square])),
+            n_stages=job.n_stages,
+            n_replicas=job.n_replicas,
+            bound_s=lower_bound_s(topology, job),
+            start=None if start_devices is None else np.argsort(order)[start_devices],
+            background_tasks=background_tasks or BackgroundTasks(),
+        )
+        bound = IncrementalBound(problem, timed=steps is None, enabled=improve_bound)
+        generation, compiling_s, paused_s = 0, 0.0, 0.0
+        for found in run(problem, np.random.default_rng(seed)):
+            bound_s = bound.update(found, generation, time.perf_counter() - began - paused_s)
+            step = PlanStep(
+                topology=topology,
+                job=job,
+                planner=planner,
+                seed=int(seed),
+                generation=generation,
+                evaluations=found.evaluations,
+                seconds=time.perf_counter() - began - paused_s,
+                best_s=found.best_s,
+                median_s=found.median_s,
+                bound_s=bound_s,
+                diversity=found.diversity,
+                operator=found.operator,
+                parents=found.parents,
+                devices=order[found.best],
+            )
+            yielded = time.perf_counter()
+            yield step
+            paused_s += time.perf_counter() - yielded  # the caller may show the step, pause or run in slow motion
+            generation += found.complete
+            if step.gap < PROVEN or generation == steps:
+                return
+            compiling_s = max(compiling_s, found.compiling_s)
+            over_s = time.perf_counter() - began - paused_s - compiling_s - limit_s
+            if over_s >= (0.0 if generation else INITIAL_POPULATION_S):
+                return
+
+    return run_planner()
 
 
 def plan(
@@ -148,7 +201,7 @@ def plan(
 
 
 def require_fit(topology: Topology, job: Job) -> None:
-    """PlanError where the job has more tasklets than the topology has devices."""
+    """Raise PlanError where the job has more tasklets than the topology has devices."""
     n = len(topology)
     if job.n_tasklets <= n:
         return
@@ -175,68 +228,10 @@ def _whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _start(topology: Topology, job: Job, start: Plan) -> IntArray:
+def _start_devices(topology: Topology, job: Job, start: Plan) -> IntArray:
     shape = start.placement.devices.shape
     if shape != (job.n_stages, job.n_replicas):
         raise PlanError(
             f"start is a placement of {shape[0]} x {shape[1]}; the job wants {job.n_stages} x {job.n_replicas}"
         )
     return np.array([[topology.index(name) for name in group] for group in start.stages])
-
-
-def _steps(
-    topology: Topology,
-    job: Job,
-    planner: str,
-    run: Planner,
-    seed: int,
-    steps: int | None,
-    seconds: float | None,
-    start: IntArray | None,
-    errands: Errands,
-    raising: bool,
-) -> Iterator[PlanStep]:
-    """Runs the planner on the devices in canonical order and names them as the topology does."""
-    began = time.perf_counter()
-    pair = pair_costs(topology, job)
-    order = canonical_order(pair)
-    grid = np.ix_(order, order)
-    problem = Problem(
-        pair=PairCosts(np.ascontiguousarray(pair.group_s[grid]), np.ascontiguousarray(pair.hop_s[grid])),
-        n_stages=job.n_stages,
-        n_replicas=job.n_replicas,
-        bound_s=lower_bound_s(topology, job),
-        start=None if start is None else np.argsort(order)[start],
-        errands=errands,
-    )
-    bound = RaisedBound(problem, timed=steps is None, raising=raising)
-    generation, waited_s, held_s = 0, 0.0, 0.0
-    for found in run(problem, np.random.default_rng(seed)):
-        bound_s = bound.after(found, generation, time.perf_counter() - began - held_s)
-        step = PlanStep(
-            topology=topology,
-            job=job,
-            planner=planner,
-            seed=int(seed),
-            generation=generation,
-            evaluations=found.evaluations,
-            seconds=time.perf_counter() - began - held_s,
-            best_s=found.best_s,
-            median_s=found.median_s,
-            bound_s=bound_s,
-            diversity=found.diversity,
-            operator=found.operator,
-            parents=found.parents,
-            devices=order[found.best],
-        )
-        out = time.perf_counter()
-        yield step
-        held_s += time.perf_counter() - out  # by whoever watches: paused, or in slow motion
-        generation += found.whole
-        if step.gap < PROVEN or generation == steps:
-            return
-        waited_s = max(waited_s, found.waited_s)
-        begun = found.whole or generation > 0
-        over_s = time.perf_counter() - began - held_s - waited_s - (math.inf if seconds is None else seconds)
-        if over_s >= (0.0 if begun else FOUNDING_S):
-            return

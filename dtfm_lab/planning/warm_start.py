@@ -1,4 +1,4 @@
-"""A plan brought along to a network or a job that has changed: where a new search begins."""
+"""Adapts a plan to a changed network or job, as the start of a new search."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.planning.search import require_fit
 
 
-def carried_over(plan: Plan, topology: Topology, job: Job) -> Plan:
+def adapt_plan(plan: Plan, topology: Topology, job: Job) -> Plan:
     """The placement of ``plan`` on another network, for another job; devices are found by name.
 
-    In the same shape every device that is still there keeps its place, and each place of one that is gone goes to
-    the free device that is nearest to its group and to its neighbours in the pipeline. In another shape the
-    devices stand in one row, stage after stage, then those that had no place, and the row is cut anew.
+    In the same shape every device that still exists keeps its place, and a vacant place goes to the free device
+    that is nearest to its group and to its neighbours in the pipeline. In another shape the devices are listed
+    stage by stage, then those without a place, and the list is cut into the new stages.
 
     Raises
     ------
@@ -25,8 +25,8 @@ def carried_over(plan: Plan, topology: Topology, job: Job) -> Plan:
         The job needs more devices than there are.
     """
     require_fit(topology, job)
-    there = set(topology.names)
-    placed = [[name if name in there else None for name in group] for group in plan.stages]
+    existing = set(topology.names)
+    placed = [[name if name in existing else None for name in group] for group in plan.stages]
     taken = {name for group in placed for name in group if name is not None}
     free = [name for name in topology.names if name not in taken]
     if (len(placed), len(placed[0])) == (job.n_stages, job.n_replicas):
@@ -37,7 +37,7 @@ def carried_over(plan: Plan, topology: Topology, job: Job) -> Plan:
 
 
 def _filled(placed: list[list[str | None]], free: list[str], topology: Topology, pair: PairCosts) -> list[list[int]]:
-    """Holes, in order of the stages, filled with free devices, the nearest first."""
+    """Device indices by stage; vacant places are filled in the order of the stages, by the nearest free device."""
     grid = [[None if name is None else topology.index(name) for name in group] for group in placed]
     left = [topology.index(name) for name in free]
     for stage, group in enumerate(grid):

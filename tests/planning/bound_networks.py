@@ -9,6 +9,9 @@ import numpy as np
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning.bounds.exhaustive import candidate_groups, exhaustive
+from dtfm_lab.planning.cost import PairCosts, total_costs
 
 KINDS = ("uniform", "jittered", "clustered", "geometric", "thin link", "islands", "one terrible")
 SHAPES = (
@@ -78,3 +81,15 @@ def reference(name: str) -> tuple[Topology, Job, float]:
     topology = Topology.from_matrices(matrices["latency_ms"], matrices["bandwidth_gbps"], name=name)
     job = Job.from_bytes(entry["stages"], entry["replicas"], entry["gradient_gb"] * 1e9, entry["activation_gb"] * 1e9)
     return topology, job, float(entry["best_known_s"])
+
+
+def optimum(pair: PairCosts, n_stages: int, n_replicas: int) -> tuple[IntArray, float]:
+    """(S, D) best placement of few devices, of which some may stay idle, and its cost in seconds.
+
+    Up to ten devices take milliseconds, whatever the shape.
+    """
+    candidates = candidate_groups(pair, n_replicas, np.inf)
+    assert candidates is not None, "few devices have few groups"
+    *_, last = exhaustive(pair, n_stages, *candidates)
+    assert last.grid is not None, "without a limit there is a placement"
+    return last.grid, float(total_costs(last.grid, pair))

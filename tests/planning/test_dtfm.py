@@ -1,4 +1,4 @@
-"""The paper's own search: its price, its local search, who survives, and that it gets where the public code got."""
+"""The paper's own search: its costs, its local search, its survivors, and that it finds what the public code found."""
 
 from itertools import islice
 
@@ -13,7 +13,7 @@ from dtfm_lab.files import load_topology
 from dtfm_lab.planning import plan, planners, search
 from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs
 from dtfm_lab.planning.cost import coarsened_weights, group_costs, pair_costs
-from dtfm_lab.planning.kernels import cyclic, draw, partition
+from dtfm_lab.planning.kernels import cyclic, partition, random_numbers
 from dtfm_lab.planning.path import path_cost, shortest_path
 from dtfm_lab.planning.planners.dtfm import GENES, POPULATION
 from dtfm_lab.planning.planners.population import Individual, diversity
@@ -22,7 +22,7 @@ from dtfm_lab.planning.problem import Problem
 DTFM = JOBS["dtfm-gpt3-xl"]
 NAMES = ("dtfm", "hybrid")
 shapes = st.sampled_from([(1, 5, 2), (2, 1, 0), (2, 3, 1), (3, 4, 0), (4, 2, 3), (5, 3, 0), (16, 2, 1)])
-"""stages, replicas, idle devices"""
+"""Numbers of stages, replicas and idle devices."""
 
 
 def problem(shape, seed=0, kind="asymmetric", start=None):
@@ -47,29 +47,32 @@ def sizes(shape):
 def test_a_partition_costs_what_equations_2_to_4_say(shape, seed):
     given_to, group_of = problem(shape, seed), partition_of(shape, np.random.default_rng(seed))
     pair = given_to.pair
-    room = partition.pricing(pair.group_s, pair.hop_s, *shape[:2], len(sizes(shape)))
-    price_s = partition.price(room, group_of)
+    scratch = partition.pricing(pair.group_s, pair.hop_s, *shape[:2], len(sizes(shape)))
+    price_s = partition.price(scratch, group_of)
     groups = np.array([np.flatnonzero(group_of == s) for s in range(shape[0])])
     weights = coarsened_weights(groups, pair.hop_s)
-    assert (room.groups == groups).all()
-    assert price_s == pytest.approx(group_costs(groups, pair.group_s).max() + path_cost(weights, room.order), rel=1e-12)
+    assert (scratch.groups == groups).all()
+    assert price_s == pytest.approx(
+        group_costs(groups, pair.group_s).max() + path_cost(weights, scratch.order), rel=1e-12
+    )
     best_s = path_cost(weights, shortest_path(weights))
     if shape[0] <= partition.EXACT_UP_TO:
-        assert path_cost(weights, room.order) == pytest.approx(best_s, rel=1e-12)
+        assert path_cost(weights, scratch.order) == pytest.approx(best_s, rel=1e-12)
     else:
-        assert path_cost(weights, room.order) <= 1.1 * best_s
+        assert path_cost(weights, scratch.order) <= 1.1 * best_s
 
 
 @given(shapes, st.integers(0, 1000), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_neither_crossover_nor_local_search_changes_the_size_of_a_group(shape, seed, classical):
     rng = np.random.default_rng(seed)
-    giver, child = partition_of(shape, rng), partition_of(shape, rng)
+    donor, child = partition_of(shape, rng), partition_of(shape, rng)
     pair = problem(shape, seed).pair
-    partition.cross(giver, child, GENES, sizes(shape), draw.seeded(rng), np.zeros(len(child) + len(sizes(shape)), int))
+    scratch = np.zeros(len(child) + len(sizes(shape)), int)
+    partition.crossover(donor, child, GENES, sizes(shape), random_numbers.seeded(rng), scratch)
     assert (np.bincount(child) == sizes(shape)).all()
     crossed = child.copy()
-    cyclic.exchange(cyclic.cycles(pair.hop_s, pair.group_s, *shape[:2], classical), child)
+    cyclic.improve(cyclic.cyclic_search(pair.hop_s, pair.group_s, *shape[:2], classical), child)
     assert (np.bincount(child) == sizes(shape)).all()
     assert ((child == shape[0]) == (crossed == shape[0])).all()
 
@@ -87,7 +90,7 @@ def test_the_classical_local_search_never_raises_the_sum_over_all_links(shape, s
         return np.where(together, pair.group_s[np.ix_(used, used)], pair.hop_s[np.ix_(used, used)]).sum()
 
     before_s = links_s()
-    cyclic.exchange(cyclic.cycles(pair.hop_s, pair.group_s, *shape[:2], True), group_of)
+    cyclic.improve(cyclic.cyclic_search(pair.hop_s, pair.group_s, *shape[:2], True), group_of)
     assert links_s() <= before_s + 1e-9
 
 
@@ -97,7 +100,7 @@ def test_the_papers_gain_parts_neighbours_who_share_a_group():
     hop_s = np.where(site[:, None] == site, 1.0, 10.0) + 0.01 * np.add.outer(np.arange(8), np.arange(8))
     np.fill_diagonal(hop_s, 0.0)
     group_of = np.array([0, 0, 1, 2, 3, 3, 2, 1])
-    cyclic.exchange(cyclic.cycles(hop_s, 0.1 * hop_s, 4, 2, False), group_of)
+    cyclic.improve(cyclic.cyclic_search(hop_s, 0.1 * hop_s, 4, 2, False), group_of)
     assert [sorted(site[group_of == s]) for s in range(4)] == [[0, 1]] * 4
 
 
@@ -119,14 +122,14 @@ def test_worldwide_is_solved_like_by_the_public_code():
 def test_the_stream_is_an_offspring_a_generation_with_the_population_behind_it(name):
     given_to = problem((4, 3, 2), kind="geometric")
     first = list(islice(planners[name](given_to, np.random.default_rng(1)), POPULATION + 400))
-    looks, whole = first[: POPULATION - 1], first[POPULATION - 1 :]
-    assert not any(one.whole for one in looks)
-    assert all(one.whole for one in whole)
+    incomplete, complete = first[: POPULATION - 1], first[POPULATION - 1 :]
+    assert not any(one.complete for one in incomplete)
+    assert all(one.complete for one in complete)
     assert [one.evaluations for one in first] == list(range(1, len(first) + 1))
-    assert [one.operator for one in whole] == ["chance"] + ["crossover"] * 400
-    assert whole[0].parents == ()
-    assert all(len(one.parents) == 2 and max(one.parents) < one.evaluations - 1 for one in whole[1:])
-    assert all(one.best_s <= one.median_s and 0 <= one.diversity <= 1 for one in whole)
+    assert [one.operator for one in complete] == ["chance"] + ["crossover"] * 400
+    assert complete[0].parents == ()
+    assert all(len(one.parents) == 2 and max(one.parents) < one.evaluations - 1 for one in complete[1:])
+    assert all(one.best_s <= one.median_s and 0 <= one.diversity <= 1 for one in complete)
     for one in first:
         assert given_to.cost(one.best) == pytest.approx(one.best_s, rel=1e-12)
         assert len(np.unique(one.best)) == one.best.size
@@ -134,13 +137,13 @@ def test_the_stream_is_an_offspring_a_generation_with_the_population_behind_it(n
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_offspring_worse_than_both_parents_never_enters(name):
-    """So no cost in the population ever rises, and parents are founders or offspring that survived."""
+    """So no cost in the population ever rises, and parents are initial individuals or offspring that survived."""
     steps = planners[name](problem((4, 3, 0), kind="geometric"), np.random.default_rng(2))
-    whole = [one for one in islice(steps, POPULATION + 600) if one.whole]
-    medians = [one.median_s for one in whole]
+    complete = [one for one in islice(steps, POPULATION + 600) if one.complete]
+    medians = [one.median_s for one in complete]
     assert medians == sorted(medians, reverse=True)
     assert medians[-1] < medians[0]
-    entered = {k for one in whole[1:] for k in one.parents if k >= POPULATION}
+    entered = {k for one in complete[1:] for k in one.parents if k >= POPULATION}
     assert entered
     assert len(entered) < 600
 
@@ -150,7 +153,7 @@ def test_diversity_is_that_of_every_planner():
     many, cost_s = np.array([partition_of(shape, rng) for _ in range(10)]), rng.random(10)
     rows = [Individual(np.argsort(group_of, kind="stable"), s) for group_of, s in zip(many, cost_s, strict=True)]
     shared = np.zeros((4, 4), dtype=np.int64)
-    assert partition.variety(many, cost_s, 4, 3, shared) == pytest.approx(diversity(rows, 4, 3))
+    assert partition.diversity(many, cost_s, 4, 3, shared) == pytest.approx(diversity(rows, 4, 3))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -174,7 +177,7 @@ def test_the_two_gains_search_differently():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_start_is_among_the_founders(name):
+def test_a_start_is_in_the_initial_population(name):
     topology, job = network("geometric", 22, 4), Job.from_bytes(4, 5, 1e8, 2e8)
     good = plan(topology, job, "dtfm", seed=0, steps=500)
     first = next(iter(search(topology, job, name, seed=1, start=good, steps=1)))

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from bound_networks import drawn_case
+from bound_networks import drawn_case, optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_networks import KINDS, network, optimum_s
@@ -14,7 +14,7 @@ from planning_networks import KINDS, network, optimum_s
 from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import plan, search
-from dtfm_lab.planning.bounds.exhaustive import candidate_groups, exhaustive, optimum
+from dtfm_lab.planning.bounds.exhaustive import candidate_groups, exhaustive
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.planners import exact as module
 from dtfm_lab.planning.planners.exact import exact

@@ -16,7 +16,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import evaluate, explain, plan, price_placement
 from dtfm_lab.planning.cost import pair_costs
-from dtfm_lab.planning.explain.exchange_costs import Swaps
+from dtfm_lab.planning.explain.exchange_costs import SwapCosts
 
 seeds = st.integers(0, 10_000)
 shapes = st.sampled_from([(7, 3, 2), (8, 2, 4), (7, 2, 3), (6, 6, 1), (5, 1, 4), (9, 4, 2)])
@@ -84,12 +84,12 @@ def test_every_devices_best_exchange_is_the_cheapest_of_all_and_costs_what_is_sa
 
 @given(st.sampled_from(KINDS), shapes, seeds)
 @settings(max_examples=25, deadline=None)
-def test_no_exchange_costs_less_than_its_floor(kind, shape, seed):
+def test_no_swap_costs_less_than_its_lower_bound(kind, shape, seed):
     before = any_plan(kind, shape, seed)
-    swaps = Swaps(before.placement.devices, pair_costs(before.topology, before.job))
+    swaps = SwapCosts(before.placement.devices, pair_costs(before.topology, before.job))
     for a, b in itertools.combinations(range(len(before.topology)), 2):
-        if np.isfinite(swaps.floor_s[a, b]):
-            assert swaps.floor_s[a, b] <= swaps.price(a, b) * (1 + 1e-9)
+        if np.isfinite(swaps.bound_s[a, b]):
+            assert swaps.bound_s[a, b] <= swaps.price(a, b) * (1 + 1e-9)
         else:
             assert stage_of(before, a) == stage_of(before, b)
 

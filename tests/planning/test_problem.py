@@ -1,4 +1,4 @@
-"""What planners build on: classes of devices, structured starts, repairs and recombination."""
+"""The parts of planners: classes of devices, clustered placements, pairing and recombination."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -8,48 +8,44 @@ from planning_networks import KINDS, problem_of
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.cost import pair_costs
-from dtfm_lab.planning.planners.initial_placements import Structure
-from dtfm_lab.planning.planners.population import Individual, diversity
-from dtfm_lab.planning.planners.variation import recombined
-from dtfm_lab.planning.problem import Problem, canonical_order
+from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
+from dtfm_lab.planning.planners.population import Individual, diversity, recombined
+from dtfm_lab.planning.problem import Problem
+from dtfm_lab.planning.symmetry import canonical_order
 
 SHAPES = [(6, 2, 3), (6, 3, 2), (9, 3, 2), (5, 1, 4), (5, 4, 1), (2, 1, 1), (12, 4, 3)]
 cases = (st.sampled_from(KINDS), st.sampled_from(SHAPES), st.integers(0, 10_000))
 
 
-def grid_of(problem, row):
-    return row[: problem.n_tasklets].reshape(problem.n_stages, problem.n_replicas)
-
-
 @given(*cases)
 @settings(max_examples=40, deadline=None)
-def test_children_place_each_device_once_and_a_child_of_twins_is_the_twin(kind, shape, seed):
+def test_offspring_place_each_device_once_and_that_of_equal_parents_equals_them(kind, shape, seed):
     problem, rng = problem_of(kind, shape, seed), np.random.default_rng(seed)
-    leaves = Structure(problem, rng).leaves
-    mother, father = (rng.permutation(problem.n_devices) for _ in "mf")
-    assert sorted(recombined(problem, mother, father, leaves, rng)) == list(range(problem.n_devices))
-    assert (recombined(problem, mother, mother, leaves, rng) == mother).all()
+    leaf_order = ClusteredPlacements(problem, rng).leaf_order
+    recipient, donor = (rng.permutation(problem.n_devices) for _ in range(2))
+    assert sorted(recombined(problem, recipient, donor, leaf_order, rng)) == list(range(problem.n_devices))
+    assert (recombined(problem, recipient, recipient, leaf_order, rng) == recipient).all()
 
 
 @given(*cases)
 @settings(max_examples=30, deadline=None)
-def test_repairing_a_placement_never_costs(kind, shape, seed):
+def test_pairing_and_reordering_never_cost_more(kind, shape, seed):
     problem = problem_of(kind, shape, seed)
-    grid = grid_of(problem, np.random.default_rng(seed).permutation(problem.n_devices))
-    repaired = problem.repaired(grid)
-    assert sorted(repaired.ravel()) == sorted(grid.ravel())
-    assert problem.cost(repaired) <= problem.cost(grid) + 1e-12
+    grid = problem.grid(np.random.default_rng(seed).permutation(problem.n_devices))
+    rematched = problem.rematched(grid)
+    assert sorted(rematched.ravel()) == sorted(grid.ravel())
+    assert problem.cost(rematched) <= problem.cost(grid) + 1e-12
 
 
 @given(*cases)
 @settings(max_examples=30, deadline=None)
-def test_structured_starts_are_placements_cheapest_first(kind, shape, seed):
+def test_clustered_rows_are_placements_cheapest_first(kind, shape, seed):
     problem, rng = problem_of(kind, shape, seed), np.random.default_rng(seed)
-    structure = Structure(problem, rng)
-    rows, costs = structure.rows()
+    clustered = ClusteredPlacements(problem, rng)
+    rows, costs = clustered.rows()
     assert (np.sort(rows, axis=1) == np.arange(problem.n_devices)).all()
     assert (np.diff(costs) > 0).all()
-    assert sorted(structure.turned(rng)) == list(range(problem.n_devices))
+    assert sorted(clustered.flipped(rng)) == list(range(problem.n_devices))
 
 
 def test_diversity_counts_the_pairs_that_the_best_groups_and_the_others_do_not():

@@ -14,7 +14,7 @@ from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate, plan, planners, search
-from dtfm_lab.planning.jit_warmup import warm
+from dtfm_lab.planning.jit_warmup import start_compiling
 
 DTFM = JOBS["dtfm-gpt3-xl"]
 OPTIMA_S = {
@@ -64,15 +64,17 @@ def test_the_same_seed_gives_the_same_plan(name):
 def test_how_long_kernels_take_to_compile_decides_nothing(name, kind, monkeypatch):
     topology, job = network(kind, 24, 1), Job.from_bytes(4, 5, 1e8, 2e8)
     proofs = import_module("dtfm_lab.planning.planners.exact")
-    monkeypatch.setattr(proofs, "rising_bounds", lambda *upper: (upper[-1] * (0.9 + 1e-3 * k) for k in range(99)))
+    monkeypatch.setattr(proofs, "increasing_bounds", lambda *upper: (upper[-1] * (0.9 + 1e-3 * k) for k in range(99)))
 
-    def found(n_looks):
-        def until_compiled(look, rehearse):
-            warm(rehearse).join()
-            yield from (replace(look, whole=False, waited_s=0.05 * (k + 1)) for k in range(n_looks))
+    def found(n_yields):
+        def wait_for_kernels(first, compile_kernels):
+            start_compiling(compile_kernels).join()
+            yield from (replace(first, complete=False, compiling_s=0.05 * (k + 1)) for k in range(n_yields))
 
         for module in ("evolutionary", "dtfm", "random_search"):
-            monkeypatch.setattr(import_module(f"dtfm_lab.planning.planners.{module}"), "until_compiled", until_compiled)
+            monkeypatch.setattr(
+                import_module(f"dtfm_lab.planning.planners.{module}"), "wait_for_kernels", wait_for_kernels
+            )
         *_, last = search(topology, job, name, seed=7, steps=12)
         return last.devices.tolist(), last.best_s, last.bound_s, last.evaluations
 
@@ -140,20 +142,20 @@ def test_steps_and_seconds_both_bound_a_search():
     assert {step.generation for step in search(topology, job, seconds=1e-9)} == {0}
 
 
-def test_a_population_that_takes_too_long_to_found_is_not_waited_for(monkeypatch):
+def test_an_initial_population_that_takes_too_long_is_not_waited_for(monkeypatch):
     topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
 
-    def founding(problem, rng):
+    def endless_start(problem, rng):
         first = next(planners["evolutionary"](problem, rng))
         while True:
-            yield replace(first, whole=False)
+            yield replace(first, complete=False)
 
-    monkeypatch.setitem(planners._entries, "founding", founding)
-    monkeypatch.setattr(import_module("dtfm_lab.planning.search"), "FOUNDING_S", 0.01)
-    assert plan(topology, job, "founding", seconds=0.01).generation == 0
+    monkeypatch.setitem(planners._entries, "endless_start", endless_start)
+    monkeypatch.setattr(import_module("dtfm_lab.planning.search"), "INITIAL_POPULATION_S", 0.01)
+    assert plan(topology, job, "endless_start", seconds=0.01).generation == 0
 
 
-def test_what_is_seen_while_the_population_is_founded_begins_with_chance():
+def test_the_initial_population_begins_with_a_random_placement():
     topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
     first, *_, last = search(topology, job, seed=0, steps=1)
     assert first.generation == last.generation == 0
@@ -165,10 +167,10 @@ def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
     topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
 
     def interrupted(problem, rng):
-        whole = 0
+        complete = 0
         for step in planners["evolutionary"](problem, rng):
-            whole += step.whole
-            if whole == 4:
+            complete += step.complete
+            if complete == 4:
                 raise KeyboardInterrupt
             yield step
 

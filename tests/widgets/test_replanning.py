@@ -12,7 +12,7 @@ from plan_widgets import JOB, irregular
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
-from dtfm_lab.planning import carried_over, evaluate
+from dtfm_lab.planning import adapt_plan, evaluate
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -41,7 +41,7 @@ async def test_an_edit_replans_from_the_current_plan_and_tells_what_changed():
     before, lab_state.topology = lab_state.plan, slower(lab_state)
     await until(lambda: lab_state.plan is not before)
     assert not lab_state.plan_is_stale
-    carried = carried_over(before, lab_state.topology, JOB)
+    carried = adapt_plan(before, lab_state.topology, JOB)
     assert lab_state.plan.cost.total_s <= carried.cost.total_s * (1 + 1e-9)
     assert "network itself" in replanning.line.value
     assert replanning.last.difference.before is before

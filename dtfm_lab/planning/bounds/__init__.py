@@ -1,1 +1,9 @@
-""""""
+"""Lower bounds on the communication cost, and optima with proof.
+
+``lower_bound`` is quick, ``bound_search`` and ``incremental_bound`` tighten it for as long as a search goes on;
+``exhaustive`` and ``class_counts`` find the optimum of small and of regular networks.
+"""
+
+from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
+
+__all__ = ["lower_bound_s"]

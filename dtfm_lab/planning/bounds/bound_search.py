@@ -1,4 +1,4 @@
-"""A lower bound that rises for as long as one cares to wait."""
+"""Branch and bound on the data-parallel cost: a lower bound that gets tighter with every step."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from dtfm_lab.planning.bounds.budget import Budget, nearest_partners
 from dtfm_lab.planning.bounds.cluster_feasibility import clusters
 from dtfm_lab.planning.bounds.exhaustive import candidate_groups, exhaustive
 from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs, least_hop_sum_s
-from dtfm_lab.planning.bounds.segment_feasibility import may_be
+from dtfm_lab.planning.bounds.segment_feasibility import segments_feasible
 from dtfm_lab.planning.cost import PairCosts
 
 DEVICES_UP_TO = 256
-"""beyond, one step would take too long to wait for"""
+"""Most devices; with more, one step would take too long."""
 EFFORTS = ((0.0, 0, 0.02), (0.04, 0, 0.01), (0.2, 2, 0.005), (1.0, 4, 0.003), (5.0, 8, 0.001))
-"""how hard to look: the solver's deterministic time for one question; clusters to count devices in (0: do not); the
-share of the upper bound at which a range of budgets is too narrow to cut, so that the next line is tried"""
+"""Levels of effort: deterministic time of the solver for one question; number of clusters to count devices in, or 0;
+share of the upper bound at which a range of budgets is too narrow to be cut, so that the next level is tried."""
 
 Hops: TypeAlias = tuple[float, ...] | None
-"""what the dearest hop costs at least, the second dearest, ...; None where there is no placement"""
+"""Lower bounds of the dearest hop, of the second dearest, ...; None where there is no placement."""
 
 
 @dataclass(frozen=True)
 class _Range:
-    """All placements whose data-parallel cost is from ``low_s`` to ``high_s``."""
+    """All placements with a data-parallel cost from ``low_s`` to ``high_s``."""
 
     low_s: float
     high_s: float
     hops_s: tuple[float, ...]
-    """what the dearest hop costs at least, the second dearest, ..."""
+    """Lower bounds of the dearest hop, of the second dearest, ..."""
     enough_s: tuple[float, ...]
-    """what could not be proved to be too little at the low end, with the same effort"""
+    """Costs of these hops that could not be excluded at the low end with the same effort."""
     effort: int = 0
-    """place in EFFORTS"""
+    """Index in EFFORTS."""
 
     @property
     def bound_s(self) -> float:
         return self.low_s + sum(self.hops_s)
 
 
-def rising_bounds(
+def increasing_bounds(
     pair: PairCosts,
     n_stages: int,
     n_replicas: int,
@@ -52,17 +52,17 @@ def rising_bounds(
     most_effort: float = 5.0,
     known_s: float | None = None,
 ) -> Iterator[float]:
-    """Seconds that no placement undercuts, after each of many short steps; never falls.
+    """Lower bounds of all placements in seconds, after each of many short steps; never decreasing.
 
     Branches on the data-parallel cost x: within a range of x the k-th dearest hop costs at least the highest level
-    below which k segments cannot be (``packing``), so a placement costs at least the low end of the range plus
-    these levels. The range with the least bound is cut in two next, or looked at with more effort. Where few
+    below which k segments are infeasible (``segment_feasibility``), so a placement costs at least the low end of the
+    range plus these levels. The range with the least bound is cut in two next, or bounded with more effort. Where few
     groups are cheap enough for a placement below ``upper_s``, all their chains are tried instead.
 
     Ends when nothing below ``upper_s``, the cost of a known placement, is left, when more effort is of no use,
     or at once with more devices than 256. Equal arguments give equal steps. No question to the solver takes more than
-    ``most_effort`` of its deterministic time, about seconds; a step is a question or less. ``known_s`` is what
-    ``bound_of_pairs`` says, for who has asked it already.
+    ``most_effort`` of its deterministic time, about seconds; a step is a question or less. ``known_s`` is the
+    result of ``bound_of_pairs``, for a caller that has it.
     """
     bound_s = min(upper_s, bound_of_pairs(pair, n_stages, n_replicas) if known_s is None else known_s)
     yield bound_s
@@ -91,7 +91,7 @@ def rising_bounds(
         enough_s = worst.enough_s if cut else dearest
         effort_s, _, _ = efforts[effort]
         steps = _dearest_hops(budget, values, worst.hops_s, enough_s, upper_s - worst.low_s, effort_s, labels[effort])
-        hops_s = yield from _each(steps, bound_s)
+        hops_s = yield from _yield_bound(steps, bound_s)
         ranges.remove(worst)
         if cut:
             settled_s = worst.enough_s
@@ -100,7 +100,7 @@ def rising_bounds(
             ranges.append(replace(worst, low_s=at_s, enough_s=settled_s))
         if hops_s is not None:
             ranges.append(_Range(worst.low_s, at_s, hops_s, enough_s, effort))
-        # What a budget rules out, smaller budgets rule out too.
+        # What is infeasible under a budget is infeasible under smaller ones.
         ranges = [_tightened(one, hops_s) if one.high_s <= at_s else one for one in ranges]
         ranges = [one for one in ranges if one.bound_s < upper_s]
         bound_s = max(bound_s, min((one.bound_s for one in ranges), default=upper_s))
@@ -108,9 +108,9 @@ def rising_bounds(
 
 
 def least_hops_s(pair: PairCosts, n_stages: int, n_replicas: int, budget_s: float, effort: float = 0.04) -> Hops:
-    """What the dearest hop costs at least, the second dearest, ... when no group costs more than the budget.
+    """Lower bounds of the dearest hop, of the second dearest, ... when no group costs more than the budget.
 
-    None where there is no such placement. ``effort`` is the solver's deterministic time for one question.
+    None where there is no such placement. ``effort`` is the deterministic time of the solver for one question.
     """
     values = np.unique(pair.hop_s[np.triu_indices(len(pair.hop_s), 1)])
     known_s, enough_s = ((float(value),) * (n_stages - 1) for value in (values[0], values[-1]))
@@ -124,8 +124,8 @@ def least_hops_s(pair: PairCosts, n_stages: int, n_replicas: int, budget_s: floa
             return hops_s
 
 
-def _each(steps: Generator[None, None, Hops], bound_s: float) -> Generator[float, None, Hops]:
-    """The same steps, each told as the bound that holds meanwhile."""
+def _yield_bound(steps: Generator[None, None, Hops], bound_s: float) -> Generator[float, None, Hops]:
+    """Run the steps, yield the current bound after each, and return their result."""
     while True:
         try:
             next(steps)
@@ -150,10 +150,10 @@ def _dearest_hops(
     effort: float,
     labels: IntArray | None,
 ) -> Generator[None, None, Hops]:
-    """What the dearest hop costs at least, the second dearest, ...: None where the budget leaves no placement.
+    """Lower bounds of the dearest hop, of the second dearest, ...; None where no placement keeps to the budget.
 
-    Bisects the costs that a hop can have, one hop after the other, from ``known_s``, which holds, to ``enough_s``.
-    Hops that add up to ``below_s`` or more end it: the caller has no use for more.
+    Bisects the costs that a hop can have, one hop after the other, from ``known_s``, which is valid, to ``enough_s``.
+    Ends early when the hops add up to ``below_s`` or more, for the caller needs no more.
     """
     if not budget.possible:
         return None
@@ -164,7 +164,7 @@ def _dearest_hops(
         stride = 1
         while high - low > 1:
             middle = min(low + stride, (low + high) // 2)
-            if (yield from may_be(budget, float(values[middle]), k, effort, labels)):
+            if (yield from segments_feasible(budget, float(values[middle]), k, effort, labels)):
                 high = middle
             else:
                 low = middle

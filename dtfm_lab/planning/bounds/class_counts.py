@@ -1,11 +1,11 @@
-"""The problem in counts: how many devices of each class serve in each stage, for a constraint solver.
+"""The placement problem in counts of interchangeable devices, solved by a constraint solver.
 
 Where devices fall into few interchangeable classes (a region, an instance), a placement is a matrix of counts,
 stages x classes. A class that is present in a group pays for the others there; a hop is a flow between the
-counts of two neighbouring groups, and its bottleneck the dearest pair of classes that the flow uses. Flows
-between whole counts split into whole pairs, so counts lose nothing: CP-SAT's optimum is the optimum.
+counts of two neighbouring groups, and its bottleneck is the dearest pair of classes that the flow uses. Integer
+flows split into pairs of devices, so counts lose nothing: CP-SAT's optimum is the optimum.
 
-Costs are counted in small units, rounded down: what the solver proves impossible in units is impossible in seconds.
+Costs are in small units, rounded down: what the solver proves infeasible in units is infeasible in seconds.
 """
 
 from __future__ import annotations
@@ -17,46 +17,47 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.background_tasks import Errands
+from dtfm_lab.planning.background_tasks import BackgroundTasks
 from dtfm_lab.planning.bounds.constraint_solver import cp_solver
 from dtfm_lab.planning.cost import PairCosts
 
 UNITS = 2e9
-"""of the limit, for each number that is rounded: fine enough for a proof to nine digits and for sums of 64 bits"""
+"""Units of the limit for each rounded number: enough for a proof to nine digits, and sums fit in 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
-    """Classes of devices, the cost between any two of them, and the shape of the placement."""
+class ClassProblem:
+    """Classes of devices, the costs between any two of them, and the shape of the placement."""
 
     members: tuple[IntArray, ...]
-    """the devices of each class"""
+    """The devices of each class."""
     pair: PairCosts
-    """between classes, (T, T); on the diagonal within a class, 0 where it has one device"""
+    """(T, T) costs between two devices of two classes; on the diagonal of one class, 0 where it has one device."""
     n_stages: int
     n_replicas: int
 
     @property
     def sizes(self) -> IntArray:
+        """(T,) number of devices of each class."""
         return np.array([len(devices) for devices in self.members])
 
-    def placed(self, counts: IntArray) -> IntArray:
-        """(S, D) some devices with these (S, T) counts."""
+    def placement(self, counts: IntArray) -> IntArray:
+        """(S, D) some placement with these (S, T) counts."""
         pools = [list(devices) for devices in self.members]
         return np.array(
             [[pool.pop(0) for pool, n in zip(pools, row, strict=True) for _ in range(n)] for row in counts.tolist()]
         )
 
     def counts(self, grid: IntArray) -> IntArray:
-        """(S, T) of a (S, D) placement."""
+        """(S, T) counts of a (S, D) placement."""
         of = np.empty(sum(self.sizes), dtype=np.int64)
         for t, devices in enumerate(self.members):
             of[devices] = t
         return np.array([np.bincount(of[group], minlength=len(self.members)) for group in grid])
 
 
-def counted(pair: PairCosts, classes: IntArray, n_stages: int, n_replicas: int) -> Counted:
-    """By (N,) classes of interchangeable devices: see ``Problem.classes``."""
+def class_problem(pair: PairCosts, classes: IntArray, n_stages: int, n_replicas: int) -> ClassProblem:
+    """The problem for (N,) classes of interchangeable devices, see ``Problem.classes``."""
     members = tuple(np.flatnonzero(classes == one) for one in np.unique(classes))
     first = [devices[0] for devices in members]
 
@@ -66,31 +67,31 @@ def counted(pair: PairCosts, classes: IntArray, n_stages: int, n_replicas: int) 
             out[t, t] = matrix[devices[0], devices[1]] if len(devices) > 1 else 0.0
         return out
 
-    return Counted(members, PairCosts(between(pair.group_s), between(pair.hop_s)), n_stages, n_replicas)
+    return ClassProblem(members, PairCosts(between(pair.group_s), between(pair.hop_s)), n_stages, n_replicas)
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """What one run of the solver says about the placements whose groups cost within a range."""
+class SolverResult:
+    """Result of the solver for the placements with a data-parallel cost within a range."""
 
     bound_s: float
-    """none of them costs less; the limit where none undercuts it"""
+    """Lower bound of these placements in seconds; the limit where none costs less."""
     counts: IntArray | None
-    """(S, T) of the best it found below the limit"""
+    """(S, T) counts of the cheapest placement found below the limit, if any."""
     done: bool
-    """the bound is the optimum, or there is nothing below the limit"""
+    """Whether the bound is the optimum, or nothing is below the limit."""
 
 
-class Question:
-    """Which placement with a data-parallel cost from ``low_s`` to ``high_s`` is the cheapest below ``limit_s``?
+class ClassSolver:
+    """Finds the cheapest placement below ``limit_s`` with a data-parallel cost from ``low_s`` to ``high_s``.
 
-    Of its hops the dearest is known to cost ``hops_s[0]`` at least, the second dearest ``hops_s[1]``, ...
-    Runs as an errand for ``effort`` units of the solver's deterministic time, about seconds.
+    Its dearest hop is known to cost ``hops_s[0]`` at least, the second dearest ``hops_s[1]``, ...
+    Runs as a background task for ``effort`` units of the solver's deterministic time, about seconds.
     """
 
     def __init__(
         self,
-        problem: Counted,
+        problem: ClassProblem,
         low_s: float,
         high_s: float,
         limit_s: float,
@@ -98,40 +99,41 @@ class Question:
         effort: float,
         seed: int,
         hops_s: tuple[float, ...],
-        errands: Errands,
+        background_tasks: BackgroundTasks,
     ) -> None:
         self._unit_s = limit_s / _n_units(problem)
         self._limit_s = limit_s
         model, self._counts = _model(problem, low_s, high_s, limit_s, hint, hops_s)
         self._solver = cp_solver(effort, seed)
-        self._solving = errands.run(lambda: self._solver.solve(model), "constraint solver")
+        self._solving = background_tasks.run(lambda: self._solver.solve(model), "constraint solver")
 
     def wait(self, seconds: float) -> bool:
-        """Whether the answer is there by then."""
+        """Whether the result is there, after at most so many seconds."""
         return self._solving.wait(seconds)
 
     def close(self) -> None:
-        """Stop at once; nothing of it runs on."""
+        """Stop at once and wait until the thread has ended."""
         while not self._solving.wait(0.01):
-            self._solver.stop_search()  # in vain before the search proper begins
+            self._solver.stop_search()  # has no effect before the search proper begins
         self._solving.join()
 
     @property
-    def answer(self) -> Answer:
+    def result(self) -> SolverResult:
+        """Available once ``wait`` has returned True, or after ``close``."""
         from ortools.sat.python import cp_model
 
         status = self._solving.result
         if status == cp_model.INFEASIBLE:
-            return Answer(self._limit_s, None, True)
+            return SolverResult(self._limit_s, None, True)
         bound_s = min(max(0.0, self._solver.best_objective_bound * self._unit_s), self._limit_s)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return Answer(bound_s, None, False)
+            return SolverResult(bound_s, None, False)
         counts = np.array([[self._solver.value(n) for n in row] for row in self._counts])
-        return Answer(bound_s, counts, status == cp_model.OPTIMAL)
+        return SolverResult(bound_s, counts, status == cp_model.OPTIMAL)
 
 
 def _model(
-    problem: Counted, low_s: float, high_s: float, limit_s: float, hint: IntArray, hops_s: tuple[float, ...]
+    problem: ClassProblem, low_s: float, high_s: float, limit_s: float, hint: IntArray, hops_s: tuple[float, ...]
 ) -> tuple[Any, list[Any]]:
     """The solver's model and its (S, T) count variables."""
     from ortools.sat.python import cp_model
@@ -162,11 +164,11 @@ def _model(
                 if group[t][u] + (n_replicas - 2) * min(group[t]) > high and n_replicas > 1:
                     model.add_bool_or([~present[s][t], ~present[s][u]])
     hops = [_hop(model, counts[s], counts[s + 1], hop, sizes, limit - low) for s in stages[:-1]]
-    # A placement read backwards costs the same: of the two, keep one.
+    # A placement and its reverse cost the same: keep one of the two.
     ends = (sum((t + 1) * counts[s][t] for t in classes) for s in (0, n_stages - 1))
     model.add(next(ends) <= next(ends))
     for k, least_s in enumerate(hops_s, start=1):
-        # Levels are rounded down; of the switches for this much or more, the first is on if any is.
+        # Levels are rounded down; of the switches for this much or more, the first is on if any is on.
         as_dear = [on for _, switches in hops for on in _first_from(switches, int(least_s / limit_s * limit) - 1)]
         model.add(sum(as_dear) >= k)
     total = slowest + sum(cost for cost, _ in hops)
@@ -180,13 +182,13 @@ def _model(
     return model, counts
 
 
-def _n_units(problem: Counted) -> int:
-    """In the limit. A cost is the sum of D - 1 rounded partners and S - 1 rounded hops."""
+def _n_units(problem: ClassProblem) -> int:
+    """Units in the limit. A cost is the sum of D - 1 rounded partners and S - 1 rounded hops."""
     return int(UNITS) * (problem.n_stages + problem.n_replicas)
 
 
 def _units(share: FloatArray, limit: int) -> list[list[int]]:
-    """Shares of the limit in units, rounded down; whatever exceeds the limit just does."""
+    """Shares of the limit in units, rounded down; all that exceed the limit become limit + 1."""
     units: list[list[int]] = np.floor(np.minimum(share * limit, limit + 1)).astype(np.int64).tolist()
     return units
 
@@ -194,9 +196,9 @@ def _units(share: FloatArray, limit: int) -> list[list[int]]:
 def _hop(
     model: Any, left: list[Any], right: list[Any], hop: list[list[int]], sizes: list[int], most: int
 ) -> tuple[Any, dict[int, Any]]:
-    """The cost of a hop that carries every device of the left counts to one of the right, and its switches.
+    """The cost of a hop from the devices of the left counts to those of the right, and its switches.
 
-    One switch for each level of cost but the lowest; a pair of classes carries nothing while its level is off.
+    Each level of cost but the lowest has a switch; the flow of a pair of classes is 0 while its level is off.
     """
     n = range(len(sizes))
     # Two devices of a class need a class of two.

@@ -1,4 +1,4 @@
-"""How the constraint solver is run wherever planning asks it: one thread, reproducible, and sound."""
+"""The constraint solver as planning uses it: one thread, reproducible, and correct."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 def cp_solver(effort: float, seed: int = 0) -> Any:
     """A CP-SAT solver with a limit of deterministic time, about seconds.
 
-    Presolve merges at-most-one constraints into linear ones wrongly in OR-Tools 9.15 (its issue 5293): with large
-    coefficients half of our small models came out infeasible that are not. Without that step none did.
+    In OR-Tools 9.15 presolve merges at-most-one constraints into linear ones wrongly (its issue 5293): of our small
+    models with large coefficients, half were declared infeasible though they are feasible. Without that step none was.
     """
     from ortools.sat.python import cp_model
 
@@ -18,5 +18,5 @@ def cp_solver(effort: float, seed: int = 0) -> Any:
     solver.parameters.random_seed = seed
     solver.parameters.max_deterministic_time = effort
     solver.parameters.presolve_inclusion_work_limit = 0
-    solver.parameters.catch_sigint_signal = False  # its handler stays behind, and an interrupt ends the process
+    solver.parameters.catch_sigint_signal = False  # its handler would stay, and an interrupt would then end the process
     return solver

@@ -1,4 +1,4 @@
-"""The best placement of few devices: every group there can be, and every chain of groups worth a look."""
+"""The best placement of few devices by enumeration of all groups and branch and bound over their chains."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ from math import comb
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.cost import PairCosts, align, group_costs, total_costs
+from dtfm_lab.planning.cost import PairCosts, align, group_costs
 
 GROUPS_UP_TO = 1500
-"""groups worth a look; their matchings take (groups)^2 memory and time"""
+"""Most groups to enumerate chains of; their matchings take (groups)^2 memory and time."""
 COMBINATIONS_UP_TO = 50_000
+"""Most groups to price."""
 STEPS = 300_000
-"""chains extended between two yields, some milliseconds"""
+"""Chains extended between two yields, which takes some milliseconds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """How far the search has got."""
+    """Progress of the enumeration."""
 
     grid: IntArray | None
-    """(S, D) the cheapest placement below the limit; None while there is none"""
+    """(S, D) cheapest placement below the limit so far; None while there is none."""
     cost_s: float
-    """its cost, or the limit"""
+    """Its cost in seconds, or the limit."""
     done: bool
-    """nothing cheaper exists"""
+    """Whether the enumeration is complete: nothing cheaper exists."""
 
 
 def candidate_groups(pair: PairCosts, n_replicas: int, below_s: float) -> tuple[IntArray, FloatArray] | None:
     """(G, D) all groups that synchronise in less than ``below_s``, cheapest first, and their (G,) costs.
 
-    None where there are too many to look at.
+    None where there are too many.
     """
     n = len(pair.group_s)
     if comb(n, n_replicas) > COMBINATIONS_UP_TO or n > 62:
@@ -49,10 +50,10 @@ def candidate_groups(pair: PairCosts, n_replicas: int, below_s: float) -> tuple[
 def exhaustive(
     pair: PairCosts, n_stages: int, groups: IntArray, cost_s: FloatArray, below_s: float = np.inf
 ) -> Iterator[Found]:
-    """The cheapest chain of S of the groups that costs less than ``below_s``, in short steps.
+    """Search for the cheapest chain of S of the groups that costs less than ``below_s``, in short steps.
 
-    A chain is left as soon as its slowest group, its hops and the cheapest of all hops for the rest come to no less
-    than the best chain.
+    A partial chain is pruned when its slowest group, its hops and the cheapest hop for each missing stage cost no
+    less than the incumbent.
     """
     from dtfm_lab.planning.kernels.chains import search_chains, weigh_disjoint
 
@@ -73,15 +74,3 @@ def exhaustive(
         yield Found(grid, found_s, depth < 0)
     if not len(groups):
         yield Found(None, below_s, True)
-
-
-def optimum(pair: PairCosts, n_stages: int, n_replicas: int) -> tuple[IntArray, float]:
-    """(S, D) the best of all placements of few devices, some may stay idle, and its cost in seconds.
-
-    Up to ten devices take milliseconds, whatever the shape.
-    """
-    candidates = candidate_groups(pair, n_replicas, np.inf)
-    assert candidates is not None, "few devices have few groups"
-    *_, last = exhaustive(pair, n_stages, *candidates)
-    assert last.grid is not None, "without a limit there is a placement"
-    return last.grid, float(total_costs(last.grid, pair))

@@ -1,9 +1,9 @@
-"""A cost that no placement can beat: how good is the plan at least?
+"""A lower bound on the communication cost of all placements, from which a plan's gap is computed.
 
-Two bounds, both valid for any symmetric pair costs and also where devices may stay idle; the larger
+Two relaxations, both valid for any symmetric pair costs and also where devices may stay idle; the larger bound
 counts. n = S x D devices are used of N.
 
-**Order statistics.** A device pays at least its D - 1 cheapest partners, whoever they are, and the
+**Order statistics.** A device pays at least its D - 1 cheapest partners, whichever it has, and the
 slowest of the n used devices is no faster than the n-th fastest of all. A hop costs at least what any
 of its 2 D devices pays for its cheapest link at all; every other hop has devices of its own, so h such
 hops cost at least the 2D-th, 4D-th, ... smallest of the cheapest links.
@@ -37,23 +37,25 @@ from scipy.spatial.distance import squareform
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.bounds.budget import nearest_partners
 from dtfm_lab.planning.cost import PairCosts, pair_costs
 
 WORK = 4_000_000
-"""matrix entries to look at, over all levels and segment lengths; more devices mean fewer levels"""
+"""Matrix entries to process, over all levels and segment lengths; more devices mean fewer levels."""
 CLUSTERS_UP_TO = 2048
-"""devices; beyond, only order statistics"""
+"""Most devices for the cluster bound; with more, order statistics alone count."""
 MAX_BUDGETS = 400
+"""Most data-parallel costs to try."""
 
 
 @lru_cache(maxsize=8)
 def lower_bound_s(topology: Topology, job: Job) -> float:
-    """Seconds that no placement of the job on the topology undercuts; see the module's docstring."""
+    """Seconds that every placement of the job on the topology costs at least; see the module's docstring."""
     return bound_of_pairs(pair_costs(topology, job), job.n_stages, job.n_replicas)
 
 
 def bound_of_pairs(pair: PairCosts, n_stages: int, n_replicas: int) -> float:
-    """The same for S stages of D replicas on any symmetric pair costs."""
+    """The same bound for S stages of D replicas on any symmetric pair costs."""
     n_devices = len(pair.hop_s)
     if n_devices < max(2, n_stages * n_replicas):
         return 0.0
@@ -74,7 +76,10 @@ def bound_of_pairs(pair: PairCosts, n_stages: int, n_replicas: int) -> float:
 
 
 def least_hop_sum_s(hop_s: FloatArray, n_stages: int, n_replicas: int) -> float:
-    """Odd hops share no device, nor do even hops: h of them on the 2 D h devices of the cheapest links."""
+    """Lower bound on the sum of all hops, by order statistics.
+
+    Hops 1, 3, 5, ... share no device, nor do hops 2, 4, 6, ...: h of them use 2 D h devices.
+    """
     cheapest = np.sort((hop_s + np.diag(np.full(len(hop_s), np.inf))).min(axis=1))
     return float(
         sum(
@@ -85,20 +90,18 @@ def least_hop_sum_s(hop_s: FloatArray, n_stages: int, n_replicas: int) -> float:
 
 
 class _Partners:
-    """What a device pays for the D - 1 cheapest partners that the clusters leave it."""
+    """Each device's cost of the D - 1 cheapest partners that the clusters allow."""
 
     def __init__(self, group_s: FloatArray, n_stages: int, n_replicas: int) -> None:
-        n = len(group_s)
-        order = np.argsort(group_s + np.diag(np.full(n, np.inf)), axis=1, kind="stable")[:, : n - 1]
-        self._nearest: IntArray = order
-        self._cost_s: FloatArray = np.take_along_axis(group_s, order, axis=1)
+        self._nearest = nearest_partners(group_s)
+        self._cost_s: FloatArray = np.take_along_axis(group_s, self._nearest, axis=1)
         self._n_stages, self._wanted = n_stages, n_replicas - 1
         self._free_s: FloatArray = self._cost_s[:, : self._wanted].sum(axis=1)
         self.least_s = float(np.sort(self._free_s)[n_stages * n_replicas - 1])
         self._labels: IntArray | None = None
 
     def cost_s(self, labels: IntArray, length: int) -> FloatArray:
-        """(N,) seconds at least, in segments of ``length`` stages or more; inf where a device cannot serve."""
+        """(N,) least seconds in segments of ``length`` stages or more; inf for a device that cannot be in one."""
         if length == 1:
             return self._free_s
         if labels is not self._labels:
@@ -111,7 +114,7 @@ class _Partners:
         return self._first_of_each_cluster(cost, labels, share * self._n_stages)
 
     def _rank_by_cluster(self, labels: IntArray) -> None:
-        """Of every partner of every device: how many of its cluster are cheaper, the device itself among them."""
+        """Rank each device's partners by cost within their clusters; in its own cluster the device comes first."""
         self._labels = labels
         self._sizes = np.bincount(labels)[labels]
         cluster = labels[self._nearest]
@@ -125,7 +128,7 @@ class _Partners:
 
     @staticmethod
     def _first_of_each_cluster(cost: FloatArray, labels: IntArray, most: IntArray) -> FloatArray:
-        """No more devices of a cluster can serve than its share of pipelines has stages: keep the cheapest."""
+        """Keep the cheapest devices of each cluster, as many as ``most``: its pipelines have no more stages."""
         order = np.lexsort((cost, labels))
         place = np.arange(len(order))
         starts = np.maximum.accumulate(np.where(np.diff(labels[order], prepend=-1) != 0, place, 0))
@@ -135,12 +138,12 @@ class _Partners:
 
 
 def _levels(hop_s: FloatArray, at_most: int) -> Iterator[tuple[float, IntArray]]:
-    """(level in seconds, (N,) cluster of each device), rising: single linkage, cut below each of its heights."""
+    """(level in seconds, (N,) cluster of each device), ascending: single linkage cut below each of its heights."""
     n = len(hop_s)
     tree = linkage(squareform(hop_s, checks=False), "single")
     heights = np.unique(tree[:, 2])
     new = np.diff(heights, prepend=-np.inf) > 1e-12 * heights[-1]
-    heights = heights[new]  # rounding makes no level of its own
+    heights = heights[new]  # heights that differ by rounding are one level
     if len(heights) > at_most:
         heights = heights[np.linspace(0, len(heights) - 1, at_most).astype(int)]
     for height in heights:
@@ -155,7 +158,7 @@ def _n_levels(n_devices: int, n_stages: int) -> int:
 
 
 def _lengths(n_stages: int, n_devices: int) -> list[int]:
-    """Segment lengths to tell apart, 1 first; the more devices, the fewer."""
+    """Segment lengths to distinguish, 1 first; the more devices, the fewer."""
     if n_stages <= 10 and n_devices <= 256:
         return list(range(1, n_stages + 1))
     most = 16 if n_devices <= 256 else 4
@@ -163,7 +166,7 @@ def _lengths(n_stages: int, n_devices: int) -> list[int]:
 
 
 def _budgets(costs: FloatArray, least_s: float) -> FloatArray:
-    """Data-parallel costs to try: each stands for all from itself up to the next."""
+    """Data-parallel costs to try, ascending; each represents all costs up to the next."""
     values = np.unique(costs[np.isfinite(costs) & (costs > least_s)])
     if len(values) > MAX_BUDGETS:
         values = values[np.linspace(0, len(values) - 1, MAX_BUDGETS).astype(int)]
@@ -173,7 +176,7 @@ def _budgets(costs: FloatArray, least_s: float) -> FloatArray:
 def _least_hops(
     partners: list[FloatArray], lengths: list[int], budgets: FloatArray, n_stages: int, n_replicas: int
 ) -> FloatArray:
-    """(budgets,) least number of hops of this level or more, where the data-parallel cost is below the next budget."""
+    """(budgets,) least number of hops of this level or more, with a data-parallel cost below the next budget."""
     below = np.append(budgets[1:], np.inf)
     segments = np.zeros(len(budgets))
     longer = np.zeros(len(budgets))
@@ -187,5 +190,5 @@ def _least_hops(
 
 
 def _longest(length: int, lengths: list[int], n_stages: int) -> int:
-    """Segments counted at ``length`` may reach up to the next length told apart."""
+    """Longest segment counted at ``length``: one less than the next length distinguished."""
     return min((other for other in lengths if other > length), default=n_stages + 1) - 1

@@ -15,7 +15,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import PairCosts
 from dtfm_lab.planning.explain.binding import GroupReason, HopReason
-from dtfm_lab.planning.explain.exchange_costs import ROUNDING, Swap, Swaps
+from dtfm_lab.planning.explain.exchange_costs import ROUNDING, Swap, SwapCosts
 from dtfm_lab.planning.explain.tables import whole_numbers
 
 
@@ -25,14 +25,15 @@ class CostAnalysis:
 
     plan: Plan
     groups: tuple[GroupReason, ...]
-    """by stage"""
+    """By stage."""
     hops: tuple[HopReason, ...]
-    """by earlier stage"""
+    """By the earlier of the two stages."""
     pair: PairCosts
+    """Seconds between any two devices."""
 
     @property
     def binding_group(self) -> GroupReason:
-        """The group that sets the data-parallel cost; of equally slow ones the first."""
+        """The group that sets the data-parallel cost; of equally slow ones, the first."""
         return max(self.groups, key=lambda group: group.cost_s)
 
     @property
@@ -42,38 +43,39 @@ class CostAnalysis:
 
     @property
     def latency_s(self) -> float:
-        """What of the whole cost is latency; the rest is bandwidth."""
+        """Latency part of the whole cost in seconds; the rest is bandwidth."""
         return self.binding_group.latency_s + sum(hop.pair.latency_s for hop in self.hops)
 
     @property
     def repaired_s(self) -> float:
-        """The cost of the same groups in the same order, their pipelines best paired."""
+        """The cost of the same groups in the same order, their pipelines paired at least cost."""
         return self.swaps.repaired_s
 
     @cached_property
-    def swaps(self) -> Swaps:
-        return Swaps(self.plan.placement.devices, self.pair)
+    def swaps(self) -> SwapCosts:
+        """The costs of all swaps of two devices."""
+        return SwapCosts(self.plan.placement.devices, self.pair)
 
     @property
     def best_swap(self) -> Swap | None:
-        """The exchange of two devices' places (pipelines paired anew) that costs least; None where there is none."""
+        """The cheapest swap of two devices, pipelines paired anew; None where there is none."""
         return self.swaps.cheapest
 
     @property
     def is_local_optimum(self) -> bool:
-        """No exchange of two devices costs less, nor does pairing the pipelines anew."""
+        """Whether neither a swap of two devices nor pairing the pipelines anew costs less."""
         best_s = self.repaired_s if self.best_swap is None else min(self.repaired_s, self.best_swap.cost_s)
         return self.change_s(best_s) >= 0.0
 
     def change_s(self, cost_s: float) -> float:
-        """What another placement's cost is above the plan's; exactly 0 where only rounding differs."""
+        """Another placement's cost less the plan's in seconds; exactly 0 where they differ by rounding."""
         now_s = self.plan.cost.total_s
         return 0.0 if abs(cost_s - now_s) <= ROUNDING * now_s else cost_s - now_s
 
     def places(self, device: str | int) -> pd.DataFrame:
-        """One row for each other stage, and one for the bench (stage missing): the best exchange into it.
+        """The cheapest swap into each other stage and into idleness (stage missing), cheapest first.
 
-        Columns stage, partner, cost_after_s, change_s; cheapest first.
+        Columns: stage, partner, cost_after_s, change_s.
         """
         topology, stages = self.plan.topology, self._stages
         chosen = topology.at(device)
@@ -88,10 +90,10 @@ class CostAnalysis:
 
     @cached_property
     def service(self) -> pd.DataFrame:
-        """One row a device, in the topology's order: what it does and what that costs.
+        """One row for each device, in the topology's order: its place and its costs.
 
-        device, stage, replica (missing where idle), group_s (what it pays for its partners), hop_before_s and
-        hop_after_s (its own pairs).
+        Columns: device; stage and replica (missing where idle); group_s, its costs to its partners; hop_before_s and
+        hop_after_s, its costs to its neighbours in the pipeline.
         """
         grid, n = self.plan.placement.devices, len(self.plan.topology)
         own = np.full((3, n), np.nan)
@@ -112,7 +114,7 @@ class CostAnalysis:
 
     @cached_property
     def devices(self) -> pd.DataFrame:
-        """``service``, and each device's best exchange: partner, partner_stage, cost_after_s, change_s."""
+        """``service`` and each device's cheapest swap: partner, partner_stage, cost_after_s, change_s."""
         names = self.plan.topology.names
         best = [self.swaps.best(device) for device in range(len(names))]
         partner = np.array([-1 if swap is None else swap.partner for swap in best])
@@ -126,7 +128,7 @@ class CostAnalysis:
 
     @cached_property
     def _stages(self) -> IntArray:
-        """(N,) stage of each device; -1 where idle."""
+        """(N,) stage of each device; -1 where it is idle."""
         stages = np.full(len(self.plan.topology), -1)
         stages[self.plan.placement.devices] = np.arange(self.plan.job.n_stages)[:, None]
         return stages

@@ -1,12 +1,11 @@
-"""What any exchange of two devices would cost, exactly, without pricing all of them in full.
+"""Exact costs of all swaps of two devices, without pricing each in full.
 
-Two devices exchange their places (one of them may be idle); then the pipelines are paired anew by the
-bottleneck matching of neighbouring groups, in the same stage order. So a swap is priced by its groups:
-within one group there is nothing to exchange.
+A swap exchanges the places of two devices (one of them may be idle); then the pipelines are paired anew by the
+bottleneck matching of neighbouring groups, in the same stage order. A swap within one group changes nothing.
 
-Data-parallel costs of all swaps come from a few sums over shared look-ups. A matching costs at least the
-dearest of all cheapest entries of its rows and columns, which is a bound on the price of every swap. Only
-swaps whose bound is below the best price found so far are priced in full: a handful a device.
+The data-parallel costs of all swaps come from a few array sums. A bottleneck matching costs at least the
+dearest of the cheapest entries of its rows and columns, which gives a lower bound for every swap. Only
+swaps whose bound is below the cheapest found so far are priced in full: a handful for each device.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.cost import PairCosts, align, bottleneck_matching, group_costs
 
 ROUNDING = 1e-9
-"""relative difference of two costs that means nothing"""
+"""Relative difference of two costs that is rounding."""
 
 
 @dataclass(frozen=True)
 class Swap:
-    """Two devices that exchange their places, and the whole cost after that."""
+    """A swap of two devices, and the whole cost in seconds after it."""
 
     device: int
     partner: int
     cost_s: float
 
 
-class Swaps:
-    """All exchanges of two devices around one (S, D) grid."""
+class SwapCosts:
+    """The costs of all swaps of two devices of one (S, D) grid."""
 
     def __init__(self, grid: IntArray, pair: PairCosts) -> None:
         self._grid, self._pair = grid, pair
@@ -46,38 +45,38 @@ class Swaps:
 
     @property
     def repaired_s(self) -> float:
-        """The cost as the groups are, their pipelines best paired."""
+        """The cost of the same groups with their pipelines paired at least cost."""
         return float(self._group_s.max() + self._hop_s.sum())
 
     def stage_of(self, device: int) -> int | None:
-        """None where the device is idle."""
+        """Stage of the device; None where it is idle."""
         position = int(self._position[device])
         return None if position < 0 else position // self._grid.shape[1]
 
     @cached_property
     def cheapest(self) -> Swap | None:
-        """The cheapest of all exchanges; None where there is none."""
+        """The cheapest of all swaps; None where there is none."""
         first, second = np.triu_indices(len(self._position), 1)
-        floors = self.floor_s[first, second]
-        order = np.argsort(floors, kind="stable")
+        bounds = self.bound_s[first, second]
+        order = np.argsort(bounds, kind="stable")
         return self._first_best(first[order], second[order])
 
     def best(self, device: int, partners: IntArray | None = None) -> Swap | None:
-        """The cheapest exchange of the device, with one of ``partners`` if given; None where there is none.
+        """The cheapest swap of the device, with one of ``partners`` if given; None where there is none.
 
         Of equally cheap ones, the one with the lowest bound, then the first by number.
         """
-        row = self.floor_s[device]
+        row = self.bound_s[device]
         candidates = np.arange(len(row)) if partners is None else np.asarray(partners, dtype=np.int64)
         candidates = candidates[np.argsort(row[candidates], kind="stable")]
         return self._first_best(np.full(len(candidates), device), candidates)
 
     def _first_best(self, devices: IntArray, partners: IntArray) -> Swap | None:
-        """Prices pairs, lowest bound first, until no bound is below the best price."""
+        """Price pairs, lowest bound first, until no bound is below the cheapest price."""
         best: Swap | None = None
         for device, partner in zip(devices.tolist(), partners.tolist(), strict=True):
-            floor_s = self.floor_s[device, partner]
-            if not np.isfinite(floor_s) or (best is not None and floor_s >= best.cost_s * (1 - ROUNDING)):
+            bound_s = self.bound_s[device, partner]
+            if not np.isfinite(bound_s) or (best is not None and bound_s >= best.cost_s * (1 - ROUNDING)):
                 break
             cost_s = self.price(device, partner)
             if best is None or cost_s < best.cost_s:
@@ -85,7 +84,7 @@ class Swaps:
         return best
 
     def price(self, device: int, partner: int) -> float:
-        """Seconds after the two exchange their places and the pipelines are paired anew."""
+        """Seconds after the swap of the two, the pipelines paired anew."""
         key = (min(device, partner), max(device, partner))
         if key not in self._known:
             grid = self.exchanged(device, partner)
@@ -97,7 +96,7 @@ class Swaps:
         return self._known[key]
 
     def exchanged(self, device: int, partner: int) -> IntArray:
-        """(S, D) the grid with the two in each other's places, the columns as they fall."""
+        """(S, D) grid after the swap of the two, the pipelines not paired anew."""
         grid = self._grid.copy()
         for leaves, comes in ((device, partner), (partner, device)):
             if (position := self._position[leaves]) >= 0:
@@ -105,8 +104,8 @@ class Swaps:
         return grid
 
     @cached_property
-    def floor_s(self) -> FloatArray:
-        """(N, N) symmetric: no exchange of two devices costs less; infinite where it would change nothing."""
+    def bound_s(self) -> FloatArray:
+        """(N, N) symmetric lower bounds of all swaps; infinite where a swap would change nothing."""
         grid, n = self._grid, len(self._position)
         n_stages, n_replicas = grid.shape
         placed, stage = grid.ravel(), np.repeat(np.arange(n_stages), n_replicas)
@@ -115,12 +114,12 @@ class Swaps:
         base = np.concatenate([[0.0], self._hop_s, [0.0]])
         before_s -= base[stage][:, None]
         after_s -= base[stage + 1][:, None]
-        rest = _largest_without(self._group_s)
+        rest = _largest_except(self._group_s)
 
-        floor = np.full((n, n), np.inf)
+        bound = np.full((n, n), np.inf)
         idle = np.flatnonzero(self._position < 0)
         with_idle = np.maximum(rest[stage, stage][:, None], group_s[:, idle])
-        floor[np.ix_(placed, idle)] = with_idle + (before_s + after_s)[:, idle]
+        bound[np.ix_(placed, idle)] = with_idle + (before_s + after_s)[:, idle]
 
         group_s, before_s, after_s = (each[:, placed] for each in (group_s, before_s, after_s))
         hops_s = before_s + after_s
@@ -132,15 +131,15 @@ class Swaps:
             hops_s[there, here] = hops_s[here, there].T
         among = np.maximum(np.maximum(group_s, group_s.T), rest[stage[:, None], stage]) + hops_s
         among[stage[:, None] == stage] = np.inf
-        floor[np.ix_(placed, placed)] = among
-        floor[np.ix_(idle, placed)] = floor[np.ix_(placed, idle)].T
-        return np.asarray(floor + self._hop_s.sum())
+        bound[np.ix_(placed, placed)] = among
+        bound[np.ix_(idle, placed)] = bound[np.ix_(placed, idle)].T
+        return np.asarray(bound + self._hop_s.sum())
 
     def _matching_s(self, a: IntArray, b: IntArray) -> float:
         return bottleneck_matching(self._pair.hop_s[np.ix_(a, b)])[0]
 
     def _group_after(self, s: int) -> FloatArray:
-        """(D, N) cost of the group of stage s when its member i leaves for each device."""
+        """(D, N) cost of the group of stage s with each device in the place of its member i."""
         cost_s, group = self._pair.group_s, self._grid[s]
         within = cost_s[np.ix_(group, group)]
         stay = within.sum(axis=1)[:, None] - within  # member k without member i
@@ -150,7 +149,7 @@ class Swaps:
         return np.asarray(np.maximum(arriving, others))
 
     def _hop_after(self, s: int, neighbour: int) -> FloatArray:
-        """(D, N) floor of the hop between stage s and its neighbour when member i leaves for each device."""
+        """(D, N) lower bound of the hop between stage s and its neighbour with each device in the place of member i."""
         n_stages, n_replicas = self._grid.shape
         n = len(self._position)
         if not 0 <= neighbour < n_stages:
@@ -165,34 +164,34 @@ class Swaps:
         return np.asarray(np.maximum(rows_after, columns_after))
 
     def _shared_after(self, s: int) -> FloatArray:
-        """(D, D) floor of the hop between stages s and s + 1 when their members i and j exchange places."""
+        """(D, D) lower bound of the hop between stages s and s + 1 after the swap of their members i and j."""
         a, b = self._grid[s], self._grid[s + 1]
         hop_s, n_replicas = self._pair.hop_s, len(a)
         links, each = hop_s[np.ix_(a, b)], np.arange(n_replicas)
-        floors = np.empty((n_replicas, n_replicas))
+        bounds = np.empty((n_replicas, n_replicas))
         for i in each:
             changed = np.broadcast_to(links, (n_replicas, n_replicas, n_replicas)).copy()
             changed[:, i, :] = hop_s[np.ix_(b, b)]
             changed[each, :, each] = hop_s[a, a[i]]
             changed[each, i, each] = links[i]
-            floors[i] = np.maximum(changed.min(axis=2).max(axis=1), changed.min(axis=1).max(axis=1))
-        return floors
+            bounds[i] = np.maximum(changed.min(axis=2).max(axis=1), changed.min(axis=1).max(axis=1))
+        return bounds
 
 
-def descended(grid: IntArray, pair: PairCosts) -> IntArray:
-    """The (S, D) grid after the best exchange, again and again, until none is cheaper: a local optimum."""
+def local_optimum(grid: IntArray, pair: PairCosts) -> IntArray:
+    """(S, D) grid after the cheapest swap, repeated until none is cheaper: a local optimum."""
     as_is = np.arange(len(grid))
     grid = align(grid, as_is, pair.hop_s)
     while True:
-        swaps = Swaps(grid, pair)
+        swaps = SwapCosts(grid, pair)
         best = swaps.cheapest
         if best is None or best.cost_s >= swaps.repaired_s * (1 - ROUNDING):
             return grid
         grid = align(swaps.exchanged(best.device, best.partner), as_is, pair.hop_s)
 
 
-def _largest_without(values: FloatArray) -> FloatArray:
-    """(S, S) the largest of S values other than those of row and column; 0 where none is left."""
+def _largest_except(values: FloatArray) -> FloatArray:
+    """(S, S) the largest of S values other than those of row and column; 0 where there is none."""
     top = np.argsort(-values, kind="stable")[:3]
     at = np.arange(len(values))
     left = np.zeros((len(values), len(values)))

@@ -17,7 +17,7 @@ from dtfm_lab.planning.explain.tables import plain_rows
 
 
 class Explanation(CostAnalysis):
-    """One plan's cost taken apart, with the costs of the alternatives, and told in sentences."""
+    """A plan's cost analysis with its sentences (``text``, ``why``), its tables and its JSON (``summary``)."""
 
     def to_frame(self, what: str = "devices") -> pd.DataFrame:
         """The table of ``devices``, of ``groups`` or of ``hops``."""
@@ -32,15 +32,15 @@ class Explanation(CostAnalysis):
 
     @property
     def text(self) -> str:
-        """A few sentences."""
+        """The cost, what binds it, the cheapest swap and the bound, in a few sentences."""
         return sentences.of_plan(self)
 
     def why(self, device: str | int) -> str:
-        """A few sentences about one device."""
+        """One device's place, its costs and its other places, in a few sentences."""
         return sentences.of_device(self, self.plan.topology.at(device))
 
     def summary(self, device: str | int | None = None) -> dict[str, Any]:
-        """What ``dtfm-lab explain --json`` prints, of the plan or of one device: plain types."""
+        """The plan or one device in plain types, as ``dtfm-lab explain --json`` prints it."""
         if device is not None:
             row = self.service.iloc[[self.plan.topology.at(device)]]
             return {**plain_rows(row)[0], "text": self.why(device), "places": plain_rows(self.places(device))}
@@ -75,6 +75,6 @@ class Explanation(CostAnalysis):
 
 
 def explain(plan: Plan) -> Explanation:
-    """What binds a plan's cost, and the price of every alternative place; see Explanation."""
+    """What binds a plan's cost, and the cost of every alternative place of a device."""
     pair = pair_costs(plan.topology, plan.job)
     return Explanation(plan=plan, groups=group_reasons(plan, pair), hops=hop_reasons(plan, pair), pair=pair)

@@ -11,13 +11,13 @@ from dtfm_lab.planning.explain.exchange_costs import ROUNDING
 
 
 def of_plan(analysis: CostAnalysis) -> str:
-    """One line each: the cost, the group that binds, the hop that binds, the best exchange, the bound."""
+    """One line each for the cost, the group that binds, the hop that binds, the cheapest swap and the bound."""
     lines = [_cost(analysis), _group(analysis), _hop(analysis), _swaps(analysis), _bound(analysis)]
     return "\n".join(filter(None, lines))
 
 
 def of_device(analysis: CostAnalysis, device: int) -> str:
-    """One line each: where it serves, its partners, its hops, its other places."""
+    """One line each for the device's place, its partners, its hops and its other places."""
     row = analysis.service.iloc[device]
     if analysis.swaps.stage_of(device) is None:
         return "\n".join([f"{row['device']} is idle.", *_other_places(analysis, device)])
@@ -141,15 +141,15 @@ def _own_hops(analysis: CostAnalysis, device: int) -> list[str]:
     plan = analysis.plan
     row = analysis.service.iloc[device]
     stage, replica = int(row["stage"]), int(row["replica"])
-    told = []
+    lines = []
     for other, own_s in ((stage - 1, row["hop_before_s"]), (stage + 1, row["hop_after_s"])):
         if not 0 <= other < plan.job.n_stages:
             continue
         mate = plan.topology.names[plan.placement.devices[other, replica]]
         hop_s = analysis.hops[min(stage, other)].cost_s
         waits = "which sets that hop" if same(own_s, hop_s) else f"of the {format_s(hop_s)} that the hop costs"
-        told.append(f"{format_s(own_s)} with {mate} of stage {other}, {waits}")
-    return [f"Its hops: {'; '.join(told)}."] if told else []
+        lines.append(f"{format_s(own_s)} with {mate} of stage {other}, {waits}")
+    return [f"Its hops: {'; '.join(lines)}."] if lines else []
 
 
 def _other_places(analysis: CostAnalysis, device: int) -> list[str]:
@@ -157,14 +157,14 @@ def _other_places(analysis: CostAnalysis, device: int) -> list[str]:
     if not len(places):
         return ["There is no other place for it."]
     stages, partners, costs = (places[column].tolist() for column in ("stage", "partner", "cost_after_s"))
-    told = f"The cheapest other place is {_place(stages[0], partners[0])}: {_price(analysis, costs[0])}"
+    text = f"The cheapest other place is {_place(stages[0], partners[0])}: {_price(analysis, costs[0])}"
     if len(places) > 1 and same(costs[0], costs[-1]):
-        told += "; every other costs as much."
+        text += "; every other costs as much."
     elif len(places) > 1:
-        told += f". The dearest is {_place(stages[-1], partners[-1])}: {_price(analysis, costs[-1])}."
+        text += f". The dearest is {_place(stages[-1], partners[-1])}: {_price(analysis, costs[-1])}."
     else:
-        told += "."
-    return [f"{told} (For each place the best exchange, pipelines paired anew.)"]
+        text += "."
+    return [f"{text} (For each place the best exchange, pipelines paired anew.)"]
 
 
 def _place(stage: int | None, partner: str) -> str:
@@ -183,12 +183,12 @@ def _parts(pair: PairReason) -> str:
 
 
 def counted(n: int, noun: str) -> str:
-    """``1 hop``, ``7 hops``."""
+    """A number with its noun: ``1 hop``, ``7 hops``."""
     return f"{n} {noun}" + ("" if n == 1 else "s")
 
 
 def same(a_s: float, b_s: float) -> bool:
-    """Equal but for rounding."""
+    """Whether two costs are equal but for rounding."""
     return abs(a_s - b_s) <= ROUNDING * max(abs(a_s), abs(b_s))
 
 

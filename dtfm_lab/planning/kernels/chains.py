@@ -1,4 +1,4 @@
-"""All chains of groups, compiled: a search in depth that leaves out what cannot beat the best."""
+"""Depth-first branch and bound over all chains of groups, compiled. A chain is a group for each stage, in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dtfm_lab.planning.kernels.matching import bottleneck
 def weigh_disjoint(
     hop_s: FloatArray, groups: IntArray, masks: IntArray, enough_s: float, weights_s: FloatArray
 ) -> None:
-    """Fill (G, G) ``weights_s`` with the bottleneck matching of every two of the (G, D) groups.
+    """Fill (G, G) ``weights_s`` with the bottleneck matchings of every two of the (G, D) groups.
 
     Infinite where two groups share a device, by the (G,) bit masks, or where it exceeds ``enough_s``.
     """
@@ -42,20 +42,20 @@ def search_chains(
     depth: int,
     n_steps: int,
 ) -> int:
-    """Go on for ``n_steps``; the depth to go on from next time, or -1 when nothing is left.
+    """Continue for ``n_steps``; returns the depth to continue from next time, or -1 when the search is complete.
 
-    Chains are read from their end with the smaller index only.
+    Of a chain and its reverse only the one that starts with the smaller index is visited.
 
     Parameters
     ----------
     cost_s, masks, weights_s
-        (G,), (G,) and (G, G): what each group synchronises for, its devices as bits, what hops cost.
+        (G,), (G,) and (G, G): synchronisation cost of each group, its devices as bits, cost of each hop.
     dearer
-        (G, G) groups by rising weight from each group.
+        (G, G) for each group, all groups by ascending hop cost.
     at, chain
-        (S,) where the search stands at each depth; begin with zeros.
+        (S,) position of the search at each depth; zeros to begin with.
     best_chain, best_s
-        (S,) and (1,) the cheapest chain so far and its cost, or the cost to undercut.
+        (S,) and (1,) the incumbent and its cost, or the cost to undercut.
     """
     n_groups, n_stages = len(cost_s), len(at)
     least_s = weights_s.min() if n_stages > 1 else 0.0
@@ -77,7 +77,7 @@ def search_chains(
         if depth == 0:
             group = i
             slow, way, taken = cost_s[group], 0.0, masks[group]
-            over = slow + rest_s >= best_s[0]  # groups come by rising cost
+            over = slow + rest_s >= best_s[0]  # groups are sorted by cost
         else:
             before = chain[depth - 1]
             group = dearer[before, i]

@@ -12,18 +12,18 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 def bottleneck(
     hop_s: FloatArray, left: IntArray, right: IntArray, enough_s: float, reals: FloatArray, row_of: IntArray
 ) -> float:
-    """Seconds of the worst pair when every device of ``left`` gets one of ``right`` as well as can be.
+    """Seconds of the dearest pair of the matching of ``left`` with ``right`` whose dearest pair is cheapest.
 
-    ``row_of`` becomes, for each of ``right``, its partner's place in ``left``. As soon as the answer is
-    known to exceed ``enough_s`` some larger number is returned instead and ``row_of`` holds nothing.
+    ``row_of`` becomes, for each of ``right``, its partner's index in ``left``. As soon as the answer is
+    known to exceed ``enough_s``, some number above ``enough_s`` is returned and ``row_of`` is undefined.
 
-    Rows are matched one after the other along the alternating path whose dearest pair is cheapest;
-    a threshold that only rises makes every pair below it free.
+    Rows are matched one after the other along the augmenting path whose dearest pair is cheapest; a pair below
+    the threshold, which only rises, costs nothing more.
 
     Parameters
     ----------
     reals
-        (D + 2, D) scratch.
+        (D + 2, D) scratch space.
     """
     n = len(left)
     reach = reals[n]
@@ -70,7 +70,7 @@ def bottleneck(
                 break
             row = row_of[at]
             came = before[at]
-            before[at] = -2.0 - (came + 1.0)  # visited; where from is kept in the same number
+            before[at] = -2.0 - (came + 1.0)  # marks it as visited and keeps its predecessor in the same number
             for j in range(n):
                 if before[j] > -2.0 and reals[row, j] < reach[j]:
                     reach[j] = reals[row, j]
@@ -86,8 +86,8 @@ def bottleneck(
 
 
 @compiled
-def weigh(hop_s: FloatArray, groups: IntArray, weights_s: FloatArray, reals: FloatArray, row_of: IntArray) -> None:
-    """Fill (S, S) ``weights_s`` with the bottleneck matching of every two of the (S, D) groups."""
+def coarsen(hop_s: FloatArray, groups: IntArray, weights_s: FloatArray, reals: FloatArray, row_of: IntArray) -> None:
+    """Fill (S, S) ``weights_s`` with the bottleneck matchings of every two of the (S, D) groups."""
     for a in range(len(groups)):
         weights_s[a, a] = 0.0
         for b in range(a + 1, len(groups)):

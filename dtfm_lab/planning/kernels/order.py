@@ -9,19 +9,19 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 
 
 @compiled
-def shortest(weights_s: FloatArray, reach_s: FloatArray, order: IntArray) -> float:
+def shortest_path(weights_s: FloatArray, reach_s: FloatArray, order: IntArray) -> float:
     """Fill (S,) ``order`` with the cheapest open path and return its seconds (Held and Karp 1962).
 
-    ``reach_s`` is (2^S, S) scratch: the cheapest path over a set of visited nodes that ends in one of them,
-    for sets of up to half of the nodes. A path is two such halves and the edge between them.
+    ``reach_s`` is (2^S, S) scratch: the cost of the cheapest path over a set of visited nodes that ends in one of
+    them, for sets of up to half of the nodes. A path is two such halves and the edge between them.
     """
     n = len(weights_s)
-    everyone, half = (1 << n) - 1, (n + 1) // 2
+    all_nodes, half = (1 << n) - 1, (n + 1) // 2
     inside, outside = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
     order[0] = 0
     if n == 1:
         return 0.0
-    for visited in range(1, everyone):
+    for visited in range(1, all_nodes):
         n_inside = _split(visited, n, inside, outside)
         if n_inside > half:
             continue
@@ -35,23 +35,23 @@ def shortest(weights_s: FloatArray, reach_s: FloatArray, order: IntArray) -> flo
             inside[i] = last
     shortest_s = np.inf
     first_half, tail, head = 0, 0, 0
-    for visited in range(1, everyone):
+    for visited in range(1, all_nodes):
         n_inside = _split(visited, n, inside, outside)
         if n_inside == half:
             for i in range(half):
                 for j in range(n - half):
                     a, b = inside[i], outside[j]
-                    total_s = reach_s[visited, a] + weights_s[a, b] + reach_s[everyone ^ visited, b]
+                    total_s = reach_s[visited, a] + weights_s[a, b] + reach_s[all_nodes ^ visited, b]
                     if total_s < shortest_s:
                         shortest_s, first_half, tail, head = total_s, visited, a, b
     _walk(weights_s, reach_s, first_half, tail, order[:half][::-1])
-    _walk(weights_s, reach_s, everyone ^ first_half, head, order[half:])
+    _walk(weights_s, reach_s, all_nodes ^ first_half, head, order[half:])
     return shortest_s
 
 
 @compiled
 def _split(visited: int, n: int, inside: IntArray, outside: IntArray) -> int:
-    """Nodes of a set and the others, (S + 1,) each, the first so many; how many are in the set. No branches."""
+    """List the nodes of a set and the others, (S + 1,) each, and return the size of the set. Without branches."""
     n_inside = 0
     for node in range(n):
         inside[n_inside] = node
@@ -62,7 +62,7 @@ def _split(visited: int, n: int, inside: IntArray, outside: IntArray) -> int:
 
 @compiled
 def _walk(weights_s: FloatArray, reach_s: FloatArray, visited: int, at: int, order: IntArray) -> None:
-    """Fill ``order`` with the cheapest path over a set from ``at`` back to where it began."""
+    """Fill ``order`` with the cheapest path over a set that ends in ``at``, last node first."""
     for place in range(len(order)):
         order[place] = at
         visited ^= 1 << at
@@ -74,10 +74,10 @@ def _walk(weights_s: FloatArray, reach_s: FloatArray, visited: int, at: int, ord
 
 
 @compiled
-def improve(weights_s: FloatArray, order: IntArray) -> None:
+def improve_path(weights_s: FloatArray, order: IntArray) -> None:
     """Shorten a path in place: reverse or move segments (2-opt, Or-opt) until neither helps.
 
-    What is within rounding of the weights does not help, else the search could go round in circles.
+    A change within rounding of the weights does not count, else the search could cycle for ever.
     """
     n = len(order)
     piece = np.empty(3, np.int64)
@@ -102,7 +102,7 @@ def improve(weights_s: FloatArray, order: IntArray) -> None:
 
 @compiled
 def _move(weights_s: FloatArray, order: IntArray, i: int, length: int, piece: IntArray, rounding_s: float) -> bool:
-    """Put the segment of ``length`` at i where it costs least, either way round; whether that helped."""
+    """Move the segment of ``length`` at i to where it costs least, possibly reversed; whether that helped."""
     n = len(order)
     first, last = order[i], order[i + length - 1]
     gain_s = 0.0

@@ -1,6 +1,6 @@
-"""Partitions priced, crossed and compared, compiled: what ``planners.dtfm`` does but for the local search.
+"""Cost, crossover and diversity of partitions, compiled: all of ``planners.dtfm`` but its local search.
 
-A partition is (N,) the group of each device: stages 0 to S - 1, and S for the bench where devices stay idle.
+A partition is (N,) the group of each device: stages 0 to S - 1, and S for idle devices.
 """
 
 from __future__ import annotations
@@ -11,44 +11,45 @@ import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.kernels.cyclic import Cycles, exchange
-from dtfm_lab.planning.kernels.draw import State, below
-from dtfm_lab.planning.kernels.matching import weigh
-from dtfm_lab.planning.kernels.order import improve, shortest
+from dtfm_lab.planning.kernels.cyclic import CyclicSearch
+from dtfm_lab.planning.kernels.cyclic import improve as improve_partition
+from dtfm_lab.planning.kernels.matching import coarsen
+from dtfm_lab.planning.kernels.order import improve_path, shortest_path
+from dtfm_lab.planning.kernels.random_numbers import RandomState, below
 
 EXACT_UP_TO = 14
-"""stages whose order is proven best"""
+"""Most stages whose order is proven best."""
 TOURS = 4
-"""beyond: nearest neighbours from so many stages, each improved"""
+"""Number of tours with more stages: nearest neighbours from so many stages, each improved."""
 
 
 class Pricing(NamedTuple):
-    """What a price needs of the devices, and its scratch: S stages of D replicas."""
+    """Pair costs, and the scratch space to price one partition into S stages of D replicas."""
 
     group_s: FloatArray
-    """(N, N) pair costs in a group"""
+    """(N, N) pair costs in a group."""
     hop_s: FloatArray
-    """(N, N) pair costs over a hop"""
+    """(N, N) pair costs over a hop."""
     groups: IntArray
-    """(S, D) the devices of the partition priced last, rising"""
+    """(S, D) devices of the partition priced last, ascending."""
     order: IntArray
-    """(S,) the order of its groups"""
+    """(S,) best order of its groups."""
     weights_s: FloatArray
-    """(S, S) its coarsened graph"""
+    """(S, S) weights of its coarsened graph."""
     filled: IntArray
-    """(K,)"""
+    """(K,) scratch: devices in each group so far."""
     reals: FloatArray
-    """(D + 2, D)"""
+    """(D + 2, D) scratch of the matchings."""
     row_of: IntArray
-    """(D,)"""
+    """(D,) scratch of the matchings."""
     reach_s: FloatArray
-    """(2^S, S), next to nothing where S is too large"""
+    """(2^S, S) scratch of the exact order; (1, S) where S is too large for it."""
     tour: IntArray
-    """(S,)"""
+    """(S,) scratch of the heuristic order."""
 
 
 def pricing(group_s: FloatArray, hop_s: FloatArray, n_stages: int, n_replicas: int, n_groups: int) -> Pricing:
-    """Room for one price at a time."""
+    """Scratch space to price one partition at a time."""
     return Pricing(
         group_s=group_s,
         hop_s=hop_s,
@@ -64,45 +65,45 @@ def pricing(group_s: FloatArray, hop_s: FloatArray, n_stages: int, n_replicas: i
 
 
 @compiled
-def price(room: Pricing, group_of: IntArray) -> float:
-    """Seconds of a partition, equations 2 to 4; ``room.groups`` and ``room.order`` then hold its best placement."""
-    n_stages, n_replicas = room.groups.shape
-    room.filled[:] = 0
+def price(scratch: Pricing, group_of: IntArray) -> float:
+    """Seconds of a partition, equations 2 to 4; its placement is left in ``scratch.groups`` and ``scratch.order``."""
+    n_stages, n_replicas = scratch.groups.shape
+    scratch.filled[:] = 0
     for v in range(len(group_of)):
         group = group_of[v]
         if group < n_stages:
-            room.groups[group, room.filled[group]] = v
-            room.filled[group] += 1
+            scratch.groups[group, scratch.filled[group]] = v
+            scratch.filled[group] += 1
     slowest_s = 0.0
     for s in range(n_stages):
         for i in range(n_replicas):
             sum_s = 0.0
             for j in range(n_replicas):
-                sum_s += room.group_s[room.groups[s, i], room.groups[s, j]]
+                sum_s += scratch.group_s[scratch.groups[s, i], scratch.groups[s, j]]
             slowest_s = max(slowest_s, sum_s)
-    weigh(room.hop_s, room.groups, room.weights_s, room.reals, room.row_of)
+    coarsen(scratch.hop_s, scratch.groups, scratch.weights_s, scratch.reals, scratch.row_of)
     if n_stages <= EXACT_UP_TO:
-        return slowest_s + shortest(room.weights_s, room.reach_s, room.order)
-    return slowest_s + _short(room.weights_s, room.tour, room.order)
+        return slowest_s + shortest_path(scratch.weights_s, scratch.reach_s, scratch.order)
+    return slowest_s + _heuristic_path(scratch.weights_s, scratch.tour, scratch.order)
 
 
 @compiled
-def _short(weights_s: FloatArray, tour: IntArray, order: IntArray) -> float:
-    """A good path where the best one takes too long: fill ``order``, return its seconds."""
+def _heuristic_path(weights_s: FloatArray, tour: IntArray, order: IntArray) -> float:
+    """Fill ``order`` with a good path and return its seconds, for more stages than the exact order is found for."""
     n = len(order)
     best_s = np.inf
     for start in range(TOURS):
         for place in range(n):
             tour[place] = place
         at = start * n // TOURS
-        for place in range(n):  # the rest of the tour are the stages not visited yet
+        for place in range(n):  # the rest of the tour is the stages not visited yet
             tour[place], tour[at] = tour[at], tour[place]
             at = place + 1
             for k in range(place + 2, n):
                 if weights_s[tour[place], tour[k]] < weights_s[tour[place], tour[at]]:
                     at = k
             at = min(at, n - 1)
-        improve(weights_s, tour)
+        improve_path(weights_s, tour)
         sum_s = 0.0
         for place in range(n - 1):
             sum_s += weights_s[tour[place], tour[place + 1]]
@@ -113,20 +114,22 @@ def _short(weights_s: FloatArray, tour: IntArray, order: IntArray) -> float:
 
 
 @compiled
-def cross(giver: IntArray, child: IntArray, n_genes: int, size: IntArray, state: State, points: IntArray) -> None:
-    """Give ``child``, a copy of one parent, some genes of the other; then restore the sizes of its groups.
+def crossover(
+    donor: IntArray, child: IntArray, n_genes: int, size: IntArray, state: RandomState, genes: IntArray
+) -> None:
+    """Copy some genes of the donor into ``child``, a copy of the recipient; then restore the sizes of its groups.
 
-    ``size`` (K,) is what each group shall hold, ``points`` (N + K,) scratch. Device by device, whoever is in too
-    large a group goes to the first that has room.
+    ``size`` (K,) is the number of devices of each group, ``genes`` (N + K,) scratch. Device by device, those of
+    groups that are too large move to the first group that is too small.
     """
     n = len(child)
     for v in range(n):
-        points[v] = v
+        genes[v] = v
     for i in range(min(n_genes, n)):
         j = i + below(state, n - i)
-        points[i], points[j] = points[j], points[i]
-        child[points[i]] = giver[points[i]]
-    excess = points[n:]
+        genes[i], genes[j] = genes[j], genes[i]
+        child[genes[i]] = donor[genes[i]]
+    excess = genes[n:]
     excess[:] = -size
     for v in range(n):
         excess[child[v]] += 1
@@ -141,8 +144,8 @@ def cross(giver: IntArray, child: IntArray, n_genes: int, size: IntArray, state:
 
 
 @compiled
-def variety(population: IntArray, cost_s: FloatArray, n_stages: int, n_replicas: int, shared: IntArray) -> float:
-    """``planning.population.diversity`` of (P, N) partitions; ``shared`` is (S, S) scratch."""
+def diversity(population: IntArray, cost_s: FloatArray, n_stages: int, n_replicas: int, shared: IntArray) -> float:
+    """Diversity of (P, N) partitions, as ``planners.population.diversity``; ``shared`` is (S, S) scratch."""
     best = population[cost_s.argmin()]
     n_pairs = n_stages * n_replicas * (n_replicas - 1) // 2
     if len(population) < 2 or n_pairs == 0:
@@ -160,19 +163,19 @@ def variety(population: IntArray, cost_s: FloatArray, n_stages: int, n_replicas:
 
 
 @compiled
-def breed(
+def reproduce(
     pricing: Pricing,
-    cycles: Cycles,
+    search: CyclicSearch,
     population: IntArray,
     n_genes: int,
     size: IntArray,
-    state: State,
-    points: IntArray,
+    state: RandomState,
+    genes: IntArray,
     child: IntArray,
 ) -> tuple[int, int, float]:
-    """Fill ``child`` with the improved offspring of two random parents: who they are, and its seconds."""
-    giver, taker = below(state, len(population)), below(state, len(population))
-    child[:] = population[taker]
-    cross(population[giver], child, n_genes, size, state, points)
-    exchange(cycles, child)
-    return giver, taker, price(pricing, child)
+    """Fill ``child`` with the improved offspring of two random parents; donor, recipient, and its cost in seconds."""
+    donor, recipient = below(state, len(population)), below(state, len(population))
+    child[:] = population[recipient]
+    crossover(population[donor], child, n_genes, size, state, genes)
+    improve_partition(search, child)
+    return donor, recipient, price(pricing, child)

@@ -1,4 +1,26 @@
-"""The planners, each in a file of its own; importing this package registers them."""
+'''The planners, one file each; importing this package registers them.
+
+A planner is a generator of its best placement so far; ``planning.problem`` documents what it is given and what it
+yields. A package of one's own registers one by an entry point (``domain.registry``). This one is complete::
+
+    from itertools import count
+    from dtfm_lab.planning import Generation, planners
+
+    @planners.register("hill-climbing")
+    def hill_climbing(problem, rng):
+        """Swap two devices at random; keep the swap if it costs no more."""
+        row = rng.permutation(problem.n_devices)
+        best = problem.rematched(problem.grid(row))
+        for evaluations in count(1):
+            yield Generation(best, problem.cost(best), evaluations)
+            i, j = rng.integers(len(row), size=2)
+            row[[i, j]] = row[[j, i]]
+            grid = problem.rematched(problem.grid(row))
+            if problem.cost(grid) <= problem.cost(best):
+                best = grid
+            else:
+                row[[i, j]] = row[[j, i]]
+'''
 
 from dtfm_lab.planning.planners import dtfm, evolutionary, exact, random_search
 

@@ -1,8 +1,8 @@
-"""The flagship: a population of placements, seeded by structure, recombined region by region, annealed.
+"""The default planner: a memetic algorithm, evolutionary search with simulated annealing as its local search.
 
-The paper's idea (DT-FM section 3.4), an evolutionary search with a local search inside, on other parts: the
-founders are clusters dealt out instead of chance alone; parents' groups are matched before they mix, and a child
-takes one part of the network from its father; the local search is annealing, compiled; devices may stay on a bench.
+It follows the paper (DT-FM section 3.4) with other components: the initial population has placements made from
+clusters of the network besides random ones; the groups of two parents are matched before they are recombined, and the
+offspring takes one part of the network from the donor; the local search is annealing, compiled; devices may stay idle.
 """
 
 from __future__ import annotations
@@ -14,195 +14,193 @@ from typing import NamedTuple
 import numpy as np
 
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.jit_warmup import until_compiled
-from dtfm_lab.planning.planners.initial_placements import Structure
-from dtfm_lab.planning.planners.population import Individual, cost_of, diversity, median_s
-from dtfm_lab.planning.planners.variation import recombined
+from dtfm_lab.planning.jit_warmup import wait_for_kernels
+from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
+from dtfm_lab.planning.planners.population import Individual, cost_of, diversity, median_s, recombined
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
 
-STRUCTURED, TURNED, CHANCE = 4, 4, 1
-"""founders of the population"""
-IMMIGRANTS, RECOMBINED = 0.15, 0.2
-"""shares of children without parents, and of two; the rest are their one parent, reheated"""
-ON_GRID = 0.25
-"""share of children that are annealed on the grid first"""
-WORK_US = 600.0
-"""a device, of the first annealing with 8 replicas; with more a move costs more"""
-LONGER = 1 / 3
-"""of the first annealing, by which each child's is longer than the one before"""
-MOLTEN, FRESH, REHEATED, MIXED = 0.025, (0.003, 0.01), (0.001, 0.012), (0.0008, 0.006)
-"""first temperatures of chance, structure, one parent, two parents, as shares of the best cost at 8 stages"""
+N_CLUSTERED, N_FLIPPED, N_RANDOM = 4, 4, 1
+"""Size of the initial population by origin: the cheapest from clusters, with flipped branches, random."""
+P_NEW, P_RECOMBINED = 0.15, 0.2
+"""Probabilities that an offspring has no parents and that it has two; all others have one and are annealed anew."""
+P_GRID = 0.25
+"""Probability that an offspring is annealed on the grid before it is annealed on groups."""
+ANNEALING_US = 600.0
+"""Nominal microseconds per device of the first annealing with up to 8 replicas; more in proportion with more."""
+GROWTH = 1 / 3
+"""Share of the first annealing by which each offspring's is longer than the one before."""
+RANDOM_HOT, CLUSTERED_HOT, PARENT_HOT, RECOMBINED_HOT = 0.025, (0.003, 0.01), (0.001, 0.012), (0.0008, 0.006)
+"""First temperatures by the offspring's origin, as shares of the best cost at 8 stages (a range to draw from)."""
 COLD = 1e-4
-"""last temperature, likewise; with fewer stages the parts of a cost are fewer and larger, and all is hotter"""
-POLISH_HOT, POLISH_WORK = 0.0015, 0.2
-"""of the annealing on groups that follows one on the grid"""
+"""Last temperature, likewise. With fewer stages a cost has fewer, larger parts, and temperatures are higher."""
+POLISH_HOT, POLISH_SHARE = 0.0015, 0.2
+"""First temperature and share of the work of the annealing on groups that follows the one on the grid."""
 
 
-class Seedling(NamedTuple):
-    """A child before it is annealed."""
+class Offspring(NamedTuple):
+    """A new placement before its local search."""
 
     operator: str
     parents: tuple[int, ...]
-    """indices in the population"""
+    """Indices of its parents in the population."""
     row: IntArray
     hot: float
-    """first temperature, as a share of the best cost at 8 stages"""
+    """First temperature of its annealing, as a share of the best cost at 8 stages."""
 
 
 @planners.register("evolutionary")
 def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
-    """Structured and random founders are annealed; their children too, and take a parent's place if no worse."""
-    by_chance = [rng.permutation(problem.n_devices) for _ in range(CHANCE + 1)]
+    """A memetic algorithm: clustered and random placements, recombined region by region and annealed.
+
+    A generation is one individual: first the initial population, then offspring that replace a parent if no worse.
+    """
+    random_rows = [rng.permutation(problem.n_devices) for _ in range(N_RANDOM + 1)]
     evaluations, best = 0, None
     if problem.start is None:
-        for row in by_chance:
+        for row in random_rows:
             evaluations += 1
             best = min(filter(None, [best, _individual(problem, row)]), key=cost_of)
-            yield Generation(_grid(problem, best.row), best.cost_s, evaluations, operator="chance", whole=False)
-    structure = Structure(problem, rng)
-    rows, _ = structure.rows()
-    firsts = [rows[0]] if problem.start is None else [_started(problem, problem.start), rows[0]]
-    evaluations += len(firsts)
-    best = min(filter(None, [best, *(_individual(problem, row) for row in firsts)]), key=cost_of)
+            yield Generation(problem.grid(best.row), best.cost_s, evaluations, operator="chance", complete=False)
+    clustered = ClusteredPlacements(problem, rng)
+    rows, _ = clustered.rows()
+    first_rows = [rows[0]] if problem.start is None else [problem.row(problem.start), rows[0]]
+    evaluations += len(first_rows)
+    best = min(filter(None, [best, *(_individual(problem, row) for row in first_rows)]), key=cost_of)
     operator = "structure" if problem.start is None else "start"
-    priced = evaluations + structure.n_priced
-    first = Generation(_grid(problem, best.row), best.cost_s, priced, best.cost_s, 0.0, operator)
+    priced = evaluations + clustered.n_priced
+    first = Generation(problem.grid(best.row), best.cost_s, priced, best.cost_s, 0.0, operator)
     yield first
-    yield from until_compiled(first, rehearse)
-    garden = _Garden(problem, rng, structure)
-    founders = garden.founders(rows[:STRUCTURED], by_chance[:CHANCE])
+    yield from wait_for_kernels(first, compile_kernels)
+    reproduction = _Reproduction(problem, rng, clustered)
+    initial = reproduction.initial_population(rows[:N_CLUSTERED], random_rows[:N_RANDOM])
     population: list[Individual] = []
-    n_founders = 0
-    for born in count():
-        founder = next(founders, None)
-        n_founders += founder is not None
-        child = founder or garden.child(population)
-        grown = Individual(child.row, np.inf, born)
-        for row, cost_s, moves in garden.grow(child, best.cost_s, born - n_founders):
+    n_initial = 0
+    for birth_number in count():
+        founder = next(initial, None)
+        n_initial += founder is not None
+        offspring = founder or reproduction.offspring(population)
+        improved = Individual(offspring.row, np.inf, birth_number)
+        for row, cost_s, moves in reproduction.local_search(offspring, best.cost_s, birth_number - n_initial):
             evaluations += moves
-            grown = Individual(row, cost_s, born)
-            best = min(best, grown, key=cost_of)
-            priced = evaluations + structure.n_priced
-            yield Generation(_grid(problem, best.row), best.cost_s, priced, operator=child.operator, whole=False)
+            improved = Individual(row, cost_s, birth_number)
+            best = min(best, improved, key=cost_of)
+            priced = evaluations + clustered.n_priced
+            yield Generation(problem.grid(best.row), best.cost_s, priced, operator=offspring.operator, complete=False)
         evaluations += 1
-        grown = min(grown, _individual(problem, grown.row, born), key=cost_of)
-        best = min(best, grown, key=cost_of)
-        parents = tuple(population[i].born for i in child.parents)
-        _survive(population, grown, child.parents, founder is not None)
+        improved = min(improved, _individual(problem, improved.row, birth_number), key=cost_of)
+        best = min(best, improved, key=cost_of)
+        parents = tuple(population[i].birth_number for i in offspring.parents)
+        _select_survivors(population, improved, offspring.parents, founder is not None)
         yield Generation(
-            best=_grid(problem, best.row),
+            best=problem.grid(best.row),
             best_s=best.cost_s,
-            evaluations=evaluations + structure.n_priced,
+            evaluations=evaluations + clustered.n_priced,
             median_s=median_s(population),
             diversity=diversity(population, problem.n_stages, problem.n_replicas),
-            operator=child.operator,
+            operator=offspring.operator,
             parents=parents,
         )
 
 
-def rehearse(problem: Problem) -> None:
-    """Every kernel once, for ``warmth``."""
-    from dtfm_lab.planning.planners.annealing import Annealer, Terrain
+def compile_kernels(problem: Problem) -> None:
+    """Call every kernel once, see ``jit_warmup``."""
+    from dtfm_lab.planning.planners.annealing import Annealer, SearchSpace
 
     annealer = Annealer(problem, np.random.default_rng(0))
-    for terrain in Terrain:
-        for _ in annealer.walk(terrain, np.arange(problem.n_devices), 1.0, 0.1, 1.0):
+    for space in SearchSpace:
+        for _ in annealer.anneal(space, np.arange(problem.n_devices), 1.0, 0.1, 1.0):
             pass
 
 
-class _Garden:
-    """Makes children and lets them grow."""
+class _Reproduction:
+    """Makes the initial population and offspring, and improves them by local search."""
 
-    def __init__(self, problem: Problem, rng: np.random.Generator, structure: Structure) -> None:
-        from dtfm_lab.planning.planners.annealing import Annealer  # brings numba, which takes a while
+    def __init__(self, problem: Problem, rng: np.random.Generator, clustered: ClusteredPlacements) -> None:
+        from dtfm_lab.planning.planners.annealing import Annealer  # imports numba, which takes a while
 
-        self._problem, self._rng, self._structure = problem, rng, structure
+        self._problem, self._rng, self._clustered = problem, rng, clustered
         self._annealer = Annealer(problem, rng)
 
-    def founders(self, structured: IntArray, by_chance: list[IntArray]) -> Iterator[Seedling]:
-        """The start where there is one, the best starts as they stand, some with branches turned, some by chance."""
+    def initial_population(self, clustered_rows: IntArray, random_rows: list[IntArray]) -> Iterator[Offspring]:
+        """The start if there is one, clustered placements as they are, some with flipped branches, random ones."""
         if self._problem.start is not None:
-            yield Seedling("start", (), _started(self._problem, self._problem.start), MIXED[0])
-        for row in structured:
-            yield Seedling("structure", (), row, _between(self._rng, *FRESH))
-        for _ in range(TURNED):
-            yield Seedling("structure", (), self._structure.turned(self._rng), _between(self._rng, *FRESH))
-        for row in by_chance:
-            yield Seedling("chance", (), row, MOLTEN)
+            yield Offspring("start", (), self._problem.row(self._problem.start), RECOMBINED_HOT[0])
+        for row in clustered_rows:
+            yield Offspring("structure", (), row, _log_uniform(self._rng, *CLUSTERED_HOT))
+        for _ in range(N_FLIPPED):
+            yield self._flipped()
+        for row in random_rows:
+            yield Offspring("chance", (), row, RANDOM_HOT)
 
-    def child(self, population: list[Individual]) -> Seedling:
-        """Of nobody (chance or structure), of two parents, or of one; a parent is the better of two drawn."""
-        rng, n = self._rng, self._problem.n_devices
+    def offspring(self, population: list[Individual]) -> Offspring:
+        """New by chance or from clusters, recombined from two parents, or a copy of one, to be annealed again.
+
+        Each parent is the better of two individuals drawn at random.
+        """
+        rng = self._rng
         lot = rng.random()
-        if lot < IMMIGRANTS / 2:
-            return Seedling("chance", (), rng.permutation(n), MOLTEN)
-        if lot < IMMIGRANTS:
-            return Seedling("structure", (), self._structure.turned(rng), _between(rng, *FRESH))
-        mother, father = (self._parent(population) for _ in "mf")
-        if lot < IMMIGRANTS + RECOMBINED and mother != father:
-            rows = population[mother].row, population[father].row
-            row = recombined(self._problem, *rows, self._structure.leaves, rng)
-            return Seedling("recombination", (mother, father), row, _between(rng, *MIXED))
-        return Seedling("reheating", (mother,), population[mother].row, _between(rng, *REHEATED))
+        if lot < P_NEW / 2:
+            return Offspring("chance", (), rng.permutation(self._problem.n_devices), RANDOM_HOT)
+        if lot < P_NEW:
+            return self._flipped()
+        recipient, donor = (self._tournament(population) for _ in range(2))
+        if lot < P_NEW + P_RECOMBINED and recipient != donor:
+            rows = population[recipient].row, population[donor].row
+            row = recombined(self._problem, *rows, self._clustered.leaf_order, rng)
+            return Offspring("recombination", (recipient, donor), row, _log_uniform(rng, *RECOMBINED_HOT))
+        return Offspring("reheating", (recipient,), population[recipient].row, _log_uniform(rng, *PARENT_HOT))
 
-    def _parent(self, population: list[Individual]) -> int:
+    def _flipped(self) -> Offspring:
+        return Offspring("structure", (), self._clustered.flipped(self._rng), _log_uniform(self._rng, *CLUSTERED_HOT))
+
+    def _tournament(self, population: list[Individual]) -> int:
         return min(map(int, self._rng.integers(len(population), size=2)), key=lambda i: population[i].cost_s)
 
-    def grow(self, child: Seedling, best_s: float, age: int) -> Iterator[tuple[IntArray, float, int]]:
-        """The annealing of a child, slice by slice: its best row, the cost and the moves made."""
-        from dtfm_lab.planning.planners.annealing import Terrain
+    def local_search(self, offspring: Offspring, best_s: float, age: int) -> Iterator[tuple[IntArray, float, int]]:
+        """Anneal the offspring in slices; after each, its best row, the row's cost and the moves of the slice."""
+        from dtfm_lab.planning.planners.annealing import SearchSpace
 
         unit_s = best_s * 8 / max(self._problem.n_stages, 2)
-        moves_cost = max(1.0, self._problem.n_replicas / 8)
-        work_us = WORK_US * self._problem.n_devices * moves_cost * (1 + LONGER * age)
-        if self._rng.random() >= ON_GRID:
-            yield from self._annealer.walk(Terrain.GROUPS, child.row, child.hot * unit_s, COLD * unit_s, work_us)
+        move_cost = max(1.0, self._problem.n_replicas / 8)
+        work_us = ANNEALING_US * self._problem.n_devices * move_cost * (1 + GROWTH * age)
+        cooling = offspring.row, offspring.hot * unit_s, COLD * unit_s, work_us
+        if self._rng.random() >= P_GRID:
+            yield from self._annealer.anneal(SearchSpace.GROUPS, *cooling)
             return
-        share = _between(self._rng, 0.3, 1.5)
-        row, cost_s = child.row, np.inf
-        for row, cost_s, moves in self._annealer.walk(
-            Terrain.GRID, child.row, child.hot * unit_s, COLD * unit_s, work_us, share
-        ):
+        row, cost_s = offspring.row, np.inf
+        mean_share = _log_uniform(self._rng, 0.3, 1.5)
+        for row, cost_s, moves in self._annealer.anneal(SearchSpace.GRID, *cooling, mean_share):
             yield row, cost_s, moves
-        polish_us = POLISH_WORK * work_us
-        for polished, polished_s, moves in self._annealer.walk(
-            Terrain.GROUPS, row, POLISH_HOT * unit_s, COLD * unit_s, polish_us
-        ):
+        polishing = row, POLISH_HOT * unit_s, COLD * unit_s, POLISH_SHARE * work_us
+        for polished, polished_s, moves in self._annealer.anneal(SearchSpace.GROUPS, *polishing):
             if polished_s < cost_s:
                 row, cost_s = polished, polished_s
             yield row, cost_s, moves
 
 
-def _survive(population: list[Individual], child: Individual, parents: tuple[int, ...], founder: bool) -> None:
-    """A child takes the place of its worse parent, one without parents that of the worst, if it is no worse.
+def _select_survivors(
+    population: list[Individual], child: Individual, parents: tuple[int, ...], is_initial: bool
+) -> None:
+    """Replace the child's worse parent, or without parents the worst individual, if the child is no worse.
 
-    One that costs what another costs is that other in all likelihood, and leaves.
+    A child with the cost of an individual is very likely a duplicate of it and is dropped.
     """
-    if founder:
+    if is_initial:
         population.append(child)
         return
     worse = max(parents or range(len(population)), key=lambda i: population[i].cost_s)
-    twin = any(abs(child.cost_s - one.cost_s) <= 1e-9 * child.cost_s for one in population)
-    if child.cost_s <= population[worse].cost_s and not twin:
+    duplicate = any(abs(child.cost_s - one.cost_s) <= 1e-9 * child.cost_s for one in population)
+    if child.cost_s <= population[worse].cost_s and not duplicate:
         population[worse] = child
 
 
-def _individual(problem: Problem, row: IntArray, born: int = 0) -> Individual:
-    """Best paired and in the best order."""
-    grid = problem.repaired(_grid(problem, row))
-    return Individual(np.concatenate([grid.ravel(), row[problem.n_tasklets :]]), problem.cost(grid), born)
+def _individual(problem: Problem, row: IntArray, birth_number: int = 0) -> Individual:
+    """The individual of a row, its pipelines paired at least cost and its stages in the best order."""
+    grid = problem.rematched(problem.grid(row))
+    return Individual(np.concatenate([grid.ravel(), row[problem.n_tasklets :]]), problem.cost(grid), birth_number)
 
 
-def _started(problem: Problem, start: IntArray) -> IntArray:
-    """The row of a (S, D) placement."""
-    return np.concatenate([start.ravel(), np.setdiff1d(np.arange(problem.n_devices), start)])
-
-
-def _grid(problem: Problem, row: IntArray) -> IntArray:
-    return row[: problem.n_tasklets].reshape(problem.n_stages, problem.n_replicas)
-
-
-def _between(rng: np.random.Generator, low: float, high: float) -> float:
+def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 

@@ -1,12 +1,12 @@
-"""The best plan, with proof: by trying all groups of few devices, or by a constraint solver on classes of devices.
+"""Finds the best placement and proves it: by enumeration of few devices, or by branch and bound with a solver.
 
-Few groups: every chain of them is tried. Few classes of interchangeable devices: the solver works on counts
-(``counting``). Otherwise the usual search goes on, beside it the bound that rises (``rising``): that proves less, and
-says how much.
+Few groups: every chain of them is tried. Few classes of interchangeable devices: a constraint solver works on counts
+(``class_counts``). Otherwise the evolutionary search runs, alternating with the bound of ``bound_search``; that proves
+less, and the gap says how much less.
 
-Whatever may take long is an errand, so that somebody who watches, pauses or stops is heard every tenth of a second.
-What the solver is being asked at that moment nothing interrupts but a stop of a question on counts: it is thought
-through to its end, some seconds at most, and the answer kept for when the search goes on.
+Whatever may take long runs as a background task, and a search yields every tenth of a second, so that it can be
+watched, paused and stopped. A question that the solver is working on at that moment is only interrupted when
+it is one on counts; any other is finished, in some seconds at most, and its answer kept for when the search goes on.
 """
 
 from __future__ import annotations
@@ -21,95 +21,93 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.background_tasks import Errand
-from dtfm_lab.planning.bounds.bound_search import DEVICES_UP_TO, least_hops_s, rising_bounds
-from dtfm_lab.planning.bounds.class_counts import Question, counted
+from dtfm_lab.planning.background_tasks import BackgroundTask
+from dtfm_lab.planning.bounds.bound_search import DEVICES_UP_TO, increasing_bounds, least_hops_s
+from dtfm_lab.planning.bounds.class_counts import ClassSolver, class_problem
 from dtfm_lab.planning.bounds.exhaustive import candidate_groups, exhaustive
 from dtfm_lab.planning.bounds.lower_bound import least_hop_sum_s
-from dtfm_lab.planning.planners.initial_placements import Structure
+from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
 
 CLASSES_UP_TO = 16
-"""classes of interchangeable devices that the solver is given"""
-FOUNDERS = 6
-"""structured placements to begin with"""
+"""Most classes of interchangeable devices that the solver is given."""
+N_CLUSTERED = 6
+"""Number of clustered placements to choose the first incumbent from."""
 EFFORT = 2.0
-"""the solver's deterministic time for a first question, about seconds"""
+"""Deterministic time of the solver for the first question on a range, about seconds."""
 RANGES = 24
-"""of data-parallel cost, to begin with"""
+"""Number of ranges of data-parallel cost to begin with."""
 HEAD_START = 20
-"""steps of the usual search, looks between generations too, before its best limits what the bound looks at"""
+"""Steps of the evolutionary search, incomplete generations included, before its incumbent limits the bound search."""
 PROVEN = 1e-9
-"""share of the cost; what is left below is rounding"""
-LOOK_S = 0.1
-"""how often somebody who watches hears that the solver is still at it"""
+"""Relative gap below which a range is settled; less is rounding."""
+POLL_S = 0.1
+"""Seconds between two yields while a background task runs."""
 
 T = TypeVar("T")
 
-
 _Range: TypeAlias = tuple[float, float, float, float, tuple[float, ...]]
-"""bound, least and most data-parallel cost, effort to spend, and what the dearest hops cost at least"""
+"""A range of data-parallel cost: its bound, both ends, the effort to spend, and lower bounds of the dearest hops."""
 
 
 @planners.register("exact")
 def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
-    """Placements that end with the best, proven; ends there, or when nothing more can be proved."""
-    best, best_s, evaluations = _begin(problem, rng)
-    first = Generation(best, best_s, evaluations, operator="structure", bound_s=problem.bound_s)
+    """The best placement with proof; ends when it is proven or when nothing more can be proved."""
+    first = _first_incumbent(problem, rng)
     yield first
-    if best_s <= problem.bound_s:
+    if first.best_s <= problem.bound_s:
         return
     hops_s = least_hop_sum_s(problem.pair.hop_s, problem.n_stages, problem.n_replicas)
-    looking = problem.errands.run(lambda: candidate_groups(problem.pair, problem.n_replicas, best_s - hops_s))
-    few = yield from _meanwhile(looking, first)
-    if few is not None:
-        yield from _every_chain(problem, *few, best, best_s, evaluations)
+    limit_s = first.best_s - hops_s
+    listing = problem.background_tasks.run(lambda: candidate_groups(problem.pair, problem.n_replicas, limit_s))
+    groups = yield from _wait(listing, first)
+    if groups is not None:
+        yield from _enumerate_chains(problem, *groups, first)
     elif len(np.unique(problem.classes)) <= CLASSES_UP_TO:
-        yield from _by_counts(problem, best, best_s, evaluations, rng)
+        yield from _branch_and_bound(problem, first, rng)
     else:
-        yield from _from_both_sides(replace(problem, start=best), best_s, evaluations, rng)
+        yield from _search_and_bound(replace(problem, start=first.best), first, rng)
 
 
-def _begin(problem: Problem, rng: np.random.Generator) -> tuple[IntArray, float, int]:
-    shape = (problem.n_stages, problem.n_replicas)
-    structure = Structure(problem, rng)
-    rows, _ = structure.rows()
-    grids = [row[: problem.n_tasklets].reshape(shape) for row in rows[:FOUNDERS]]
+def _first_incumbent(problem: Problem, rng: np.random.Generator) -> Generation:
+    """The start or the cheapest of some clustered placements."""
+    clustered = ClusteredPlacements(problem, rng)
+    rows, _ = clustered.rows()
+    grids = [problem.grid(row) for row in rows[:N_CLUSTERED]]
     if problem.start is not None:
         grids.append(problem.start)
-    grids = [problem.repaired(grid) for grid in grids]
+    grids = [problem.rematched(grid) for grid in grids]
     cost_s = [problem.cost(grid) for grid in grids]
     cheapest = int(np.argmin(cost_s))
-    return grids[cheapest], cost_s[cheapest], structure.n_priced + len(grids)
+    priced = clustered.n_priced + len(grids)
+    return Generation(grids[cheapest], cost_s[cheapest], priced, operator="structure", bound_s=problem.bound_s)
 
 
-def _every_chain(
-    problem: Problem, groups: IntArray, group_s: FloatArray, best: IntArray, best_s: float, evaluations: int
+def _enumerate_chains(
+    problem: Problem, groups: IntArray, group_s: FloatArray, first: Generation
 ) -> Iterator[Generation]:
-    chains = exhaustive(problem.pair, problem.n_stages, groups, group_s, best_s)
-    look = Generation(best, best_s, evaluations, operator="every chain", bound_s=problem.bound_s)
-    while (found := (yield from _meanwhile(problem.errands.run(lambda: next(chains, None)), look))) is not None:
+    chains = exhaustive(problem.pair, problem.n_stages, groups, group_s, first.best_s)
+    latest = replace(first, operator="every chain")
+    while (found := (yield from _wait(problem.background_tasks.run(lambda: next(chains, None)), latest))) is not None:
         if found.grid is not None:
-            best, best_s = found.grid, min(best_s, problem.cost(found.grid))
-        bound_s = best_s if found.done else problem.bound_s
-        look = Generation(best, best_s, evaluations, operator="every chain", bound_s=bound_s)
-        yield look
+            latest = replace(latest, best=found.grid, best_s=min(latest.best_s, problem.cost(found.grid)))
+        latest = replace(latest, bound_s=latest.best_s if found.done else problem.bound_s)
+        yield latest
 
 
-def _by_counts(
-    problem: Problem, best: IntArray, best_s: float, evaluations: int, rng: np.random.Generator
-) -> Iterator[Generation]:
-    """Ranges of data-parallel cost, the one with the least bound first; what is not settled is cut in two.
+def _branch_and_bound(problem: Problem, first: Generation, rng: np.random.Generator) -> Iterator[Generation]:
+    """Branches on the data-parallel cost: the range with the least bound is solved first, or cut in two.
 
-    The least bound of all ranges bounds the whole.
+    The least bound of all ranges bounds the optimum.
     """
-    counts = counted(problem.pair, problem.classes, problem.n_stages, problem.n_replicas)
+    counts = class_problem(problem.pair, problem.classes, problem.n_stages, problem.n_replicas)
+    best, best_s, evaluations = first.best, first.best_s, first.evaluations
     ranges: list[_Range] = []
-    cheap = _ranges(problem, best_s)
-    look = Generation(best, best_s, evaluations, operator="solver", bound_s=problem.bound_s, whole=False)
-    while (one := (yield from _meanwhile(problem.errands.run(lambda: next(cheap, None)), look))) is not None:
+    initial = _initial_ranges(problem, best_s)
+    latest = replace(first, operator="solver", complete=False)
+    while (one := (yield from _wait(problem.background_tasks.run(lambda: next(initial, None)), latest))) is not None:
         ranges.append(one)
-        yield look
+        yield latest
     heapify(ranges)
     if not ranges:
         yield Generation(best, best_s, evaluations, operator="solver", bound_s=best_s)
@@ -117,20 +115,20 @@ def _by_counts(
     while ranges:
         bound_s, low_s, high_s, effort, hops_s = heappop(ranges)
         hint = counts.counts(best)
-        question = Question(counts, low_s, high_s, best_s, hint, effort, seed, hops_s, problem.errands)
+        solver = ClassSolver(counts, low_s, high_s, best_s, hint, effort, seed, hops_s, problem.background_tasks)
         try:
-            while not question.wait(LOOK_S):
-                yield Generation(best, best_s, evaluations, operator="solver", bound_s=bound_s, whole=False)
+            while not solver.wait(POLL_S):
+                yield Generation(best, best_s, evaluations, operator="solver", bound_s=bound_s, complete=False)
         finally:
-            question.close()
-        answer = question.answer
-        if answer.counts is not None:
-            grid = problem.repaired(counts.placed(answer.counts))
+            solver.close()
+        result = solver.result
+        if result.counts is not None:
+            grid = problem.rematched(counts.placement(result.counts))
             evaluations += 1
             if (cost_s := problem.cost(grid)) < best_s:
                 best, best_s = grid, cost_s
-        if not answer.done:
-            bound_s = max(bound_s, answer.bound_s)
+        if not result.done:
+            bound_s = max(bound_s, result.bound_s)
             middle_s = 0.5 * (low_s + min(high_s, best_s))
             heappush(ranges, (bound_s, low_s, middle_s, effort * 1.5, hops_s))
             heappush(ranges, (max(bound_s, middle_s), middle_s, high_s, effort * 1.5, hops_s))
@@ -140,8 +138,8 @@ def _by_counts(
         yield Generation(best, best_s, evaluations, operator="solver", bound_s=bound_s)
 
 
-def _ranges(problem: Problem, best_s: float) -> Iterator[_Range]:
-    """Ranges of data-parallel cost to begin with, where a cheap bound leaves something to find."""
+def _initial_ranges(problem: Problem, best_s: float) -> Iterator[_Range]:
+    """Ranges of data-parallel cost to begin with, less those that a cheap bound excludes."""
     n_stages, n_replicas = problem.n_stages, problem.n_replicas
     if n_stages == 1 or problem.n_devices > DEVICES_UP_TO:
         yield problem.bound_s, 0.0, best_s, EFFORT, ()
@@ -153,38 +151,37 @@ def _ranges(problem: Problem, best_s: float) -> Iterator[_Range]:
             yield max(problem.bound_s, bound_s), low_s, high_s, EFFORT, hops_s
 
 
-def _from_both_sides(
-    problem: Problem, best_s: float, evaluations: int, rng: np.random.Generator
-) -> Iterator[Generation]:
-    """The usual search from above; once it has had a start, the bound from below, step by step."""
+def _search_and_bound(problem: Problem, first: Generation, rng: np.random.Generator) -> Iterator[Generation]:
+    """The evolutionary search lowers the incumbent; after a head start, each generation raises the bound by a step."""
     bounds: Iterator[float] | None = None
     bound_s, steps = problem.bound_s, 0
+
+    def combined(found: Generation) -> Generation:
+        """A generation of the evolutionary search with the cheaper incumbent and with the bound."""
+        if found.best_s > first.best_s:
+            found = replace(found, best=first.best, best_s=first.best_s)
+        evaluations = first.evaluations + found.evaluations
+        return replace(found, bound_s=min(bound_s, found.best_s), evaluations=evaluations)
+
     for found in planners["evolutionary"](problem, rng):
-        if steps >= HEAD_START and found.whole:
+        if steps >= HEAD_START and found.complete:
             if bounds is None:
-                bounds = rising_bounds(problem.pair, problem.n_stages, problem.n_replicas, min(best_s, found.best_s))
-            look = _beside(found, problem, best_s, bound_s, evaluations)
-            risen_s = yield from _meanwhile(problem.errands.run(partial(next, bounds, None)), look)
-            if risen_s is None:
+                upper_s = min(first.best_s, found.best_s)
+                bounds = increasing_bounds(problem.pair, problem.n_stages, problem.n_replicas, upper_s)
+            next_bound = problem.background_tasks.run(partial(next, bounds, None))
+            next_s = yield from _wait(next_bound, combined(found))
+            if next_s is None:
                 return
-            bound_s = max(bound_s, risen_s)
-        steps += not found.waited_s  # how long kernels take to compile must not decide what is proved
-        yield _beside(found, problem, best_s, bound_s, evaluations)
+            bound_s = max(bound_s, next_s)
+        steps += not found.compiling_s  # the time that kernels take to compile must not decide what is proved
+        yield combined(found)
 
 
-def _beside(found: Generation, problem: Problem, best_s: float, bound_s: float, evaluations: int) -> Generation:
-    """A generation of the usual search with what was known and proved beside it."""
-    assert problem.start is not None
-    if found.best_s > best_s:
-        found = replace(found, best=problem.start, best_s=best_s)
-    return replace(found, bound_s=min(bound_s, found.best_s), evaluations=evaluations + found.evaluations)
-
-
-def _meanwhile(errand: Errand[T], look: Generation) -> Generator[Generation, None, T]:
-    """The same look again and again until the errand is done; its result."""
-    while not errand.wait(LOOK_S):
-        yield replace(look, whole=False)
-    return errand.result
+def _wait(task: BackgroundTask[T], latest: Generation) -> Generator[Generation, None, T]:
+    """Yield the latest generation again and again, as incomplete, until the task is done; return its result."""
+    while not task.wait(POLL_S):
+        yield replace(latest, complete=False)
+    return task.result
 
 
 _: Planner = exact

@@ -1,9 +1,9 @@
-"""Structured first placements: clusters of devices dealt out to runs of stages.
+"""Initial placements made from a hierarchical clustering of the devices.
 
-On networks of regions the best plans look alike: some regions hold whole pipelines (their devices are
-dealt round-robin to a run of stages), others hold whole groups (a run of one stage). All ways to cut S
-stages into runs, over the leaves of a hierarchical clustering, are such plans. A clustering leaves open
-which of two branches comes first: turning branches by chance gives as many others of the same kind.
+On networks of regions the best plans look alike: some regions hold whole pipelines (their devices are assigned
+round-robin to a run of stages), others hold whole groups (a run of one stage). All ways to cut S stages into runs,
+over the leaves of a clustering, are such plans. A clustering leaves open which of two branches comes first: flipping
+branches at random gives as many others of the same kind.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 
@@ -19,72 +20,77 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.cost import total_costs
 from dtfm_lab.planning.problem import Problem
 
-LINKAGES = ("average", "complete")
-ALSO_TURNED = "ward"
-"""a linkage that is poor as it stands and good with branches turned"""
+LINKAGES = ("average", "complete", "ward")
+"""Linkage methods. The last is poor as it stands and good with flipped branches, so only these are used of it."""
 OPTIMAL_ORDER_UP_TO = 256
-"""devices; the best leaf order of more takes too long"""
+"""Most devices whose optimal leaf order is computed; more take too long."""
 ALL_COMPOSITIONS_UP_TO = 10
+"""Most stages that are cut into runs in every way; with more, ``SAMPLED_COMPOSITIONS`` ways are drawn."""
 SAMPLED_COMPOSITIONS = 500
 BATCH_ENTRIES = 4_000_000
-TURNED_ENTRIES = 4_000_000
-"""group entries to price for one start with turned branches: some 30 ms"""
+"""Most array entries of a batch of placements that are priced at once."""
+FLIPPED_ENTRIES = 4_000_000
+"""Array entries to price for one placement with flipped branches, some 30 ms."""
 
 
-class Structure:
-    """The clusterings of one problem's devices; rows are all N devices in order, the bench last."""
+class ClusteredPlacements:
+    """Placements from the clusterings of one problem's devices, as rows of all N devices, the idle ones last."""
 
     def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
         self._problem = problem
         self.n_priced = 0
-        """placements priced so far"""
-        self._deals = np.array([_deal(runs, problem.n_replicas) for runs in _compositions(problem.n_stages, rng)])
+        """Number of placements priced so far."""
+        runs = _compositions(problem.n_stages, rng)
+        self._assignments = np.array([_round_robin(run, problem.n_replicas) for run in runs])
 
     def rows(self) -> tuple[IntArray, FloatArray]:
-        """The first starts, of different cost, cheapest first, and their costs."""
-        rows = np.concatenate([self._dealt(order) for order in self._orders])
+        """Placements of different cost from the clusterings as they are, cheapest first, and their costs."""
+        rows = np.concatenate([self._assigned(order) for order in self._leaf_orders])
         cost_s = self._costs(rows)
         by_cost = np.argsort(cost_s, kind="stable")
         distinct = by_cost[np.diff(cost_s[by_cost], prepend=-np.inf) > 1e-9]
         return rows[distinct], cost_s[distinct]
 
-    def turned(self, rng: np.random.Generator) -> IntArray:
-        """Another start: the cheapest over some orders of one clustering whose branches are turned by chance."""
+    def flipped(self, rng: np.random.Generator) -> IntArray:
+        """(N,) the cheapest placement over some orders of one clustering, its branches flipped at random."""
         if self._problem.n_devices < 3:
-            return self._orders[0]
+            return self.leaf_order
         tree = self._trees[int(rng.integers(len(self._trees)))]
-        tries = max(1, TURNED_ENTRIES // (len(self._deals) * self._problem.n_tasklets * self._problem.n_replicas))
-        rows = np.concatenate([self._dealt(_turned(tree, rng)) for _ in range(min(tries, 64))])
+        entries = len(self._assignments) * self._problem.n_tasklets * self._problem.n_replicas
+        tries = min(max(1, FLIPPED_ENTRIES // entries), 64)
+        rows = np.concatenate([self._assigned(_flipped_order(tree, rng)) for _ in range(tries)])
         return np.asarray(rows[self._costs(rows).argmin()])
 
     @property
-    def leaves(self) -> IntArray:
-        """(N,) all devices in an order in which near ones stand together."""
-        return self._orders[0]
+    def leaf_order(self) -> IntArray:
+        """(N,) all devices, near ones side by side."""
+        return self._leaf_orders[0]
+
+    @cached_property
+    def _distance_s(self) -> FloatArray:
+        return np.asarray(squareform(self._problem.pair.hop_s, checks=False))
 
     @cached_property
     def _trees(self) -> list[FloatArray]:
-        distance = squareform(self._problem.pair.hop_s, checks=False)
-        return [linkage(distance, method) for method in (*LINKAGES, ALSO_TURNED)]
+        return [linkage(self._distance_s, method) for method in LINKAGES]
 
     @cached_property
-    def _orders(self) -> list[IntArray]:
-        n, hop_s = self._problem.n_devices, self._problem.pair.hop_s
+    def _leaf_orders(self) -> list[IntArray]:
+        n = self._problem.n_devices
         if n < 3:
             return [np.arange(n)]
-        distance = squareform(hop_s, checks=False)
         orders = []
-        for tree in self._trees[: len(LINKAGES)]:
+        for tree in self._trees[:-1]:
             orders.append(leaves_list(tree))
             if n <= OPTIMAL_ORDER_UP_TO:
-                orders.append(leaves_list(optimal_leaf_ordering(tree, distance)))
+                orders.append(leaves_list(optimal_leaf_ordering(tree, self._distance_s)))
         return [np.asarray(order, dtype=np.int64) for order in orders]
 
-    def _dealt(self, order: IntArray) -> IntArray:
-        """(compositions, N) the order dealt out in every way."""
+    def _assigned(self, order: IntArray) -> IntArray:
+        """(compositions, N) placements of the devices in this order, one for each way to cut the stages into runs."""
         n = self._problem.n_tasklets
-        order = _bench_last(self._problem, order)
-        return np.hstack([order[self._deals], np.tile(order[n:], (len(self._deals), 1))])
+        order = _idle_last(self._problem, order)
+        return np.hstack([order[self._assignments], np.tile(order[n:], (len(self._assignments), 1))])
 
     def _costs(self, rows: IntArray) -> FloatArray:
         problem = self._problem
@@ -94,28 +100,28 @@ class Structure:
         return np.concatenate([total_costs(grids[i : i + batch], problem.pair) for i in range(0, len(grids), batch)])
 
 
-def _turned(tree: FloatArray, rng: np.random.Generator) -> IntArray:
+def _flipped_order(tree: FloatArray, rng: np.random.Generator) -> IntArray:
     """A leaf order of the (N - 1, 4) linkage with every pair of branches in a random order."""
     n = len(tree) + 1
     branches: list[list[int]] = [[leaf] for leaf in range(n)]
-    for (a, b), turn in zip(tree[:, :2].astype(int), rng.random(n - 1) < 0.5, strict=True):
-        branches.append(branches[b] + branches[a] if turn else branches[a] + branches[b])
+    for (a, b), flip in zip(tree[:, :2].astype(int), rng.random(n - 1) < 0.5, strict=True):
+        branches.append(branches[b] + branches[a] if flip else branches[a] + branches[b])
     return np.array(branches[-1], dtype=np.int64)
 
 
-def _bench_last(problem: Problem, order: IntArray) -> IntArray:
-    """The same order with the devices that are worst connected at the end, as many as stay idle."""
-    idle = problem.n_devices - problem.n_tasklets
-    if not idle:
+def _idle_last(problem: Problem, order: IntArray) -> IntArray:
+    """The same order with the worst connected devices at the end, as many as stay idle."""
+    n_idle = problem.n_devices - problem.n_tasklets
+    if not n_idle:
         return order
     near = np.sort(problem.pair.hop_s + problem.pair.group_s, axis=1)[:, : problem.n_tasklets]
-    worst = np.argsort(-near.sum(axis=1), kind="stable")[:idle]
-    away = np.isin(order, worst)
-    return np.concatenate([order[~away], order[away]])
+    worst = np.argsort(-near.sum(axis=1), kind="stable")[:n_idle]
+    idle = np.isin(order, worst)
+    return np.concatenate([order[~idle], order[idle]])
 
 
-def _deal(runs: list[int], n_replicas: int) -> IntArray:
-    """(S x D,) which leaf stands at each position: a run of k stages takes the next k x D leaves, dealt in turn."""
+def _round_robin(runs: IntArray, n_replicas: int) -> IntArray:
+    """(S x D,) leaf at each position: a run of k stages takes the next k x D leaves, one stage after the other."""
     grid, taken = [], 0
     for k in runs:
         grid.append((taken + np.arange(k * n_replicas)).reshape(n_replicas, k).T)
@@ -123,24 +129,19 @@ def _deal(runs: list[int], n_replicas: int) -> IntArray:
     return np.concatenate(grid).ravel()
 
 
-def _compositions(n: int, rng: np.random.Generator) -> Iterator[list[int]]:
-    """All ways to cut n into an ordered sum; a sample of them, equal parts first, where there are too many."""
+def _compositions(n: int, rng: np.random.Generator) -> Iterator[IntArray]:
+    """All ways to write n as an ordered sum; where there are too many, equal parts and a sample of the others."""
     if n <= ALL_COMPOSITIONS_UP_TO:
         for cuts in range(1 << (n - 1)):
-            yield _runs([(cuts >> i) & 1 == 1 for i in range(n - 1)])
+            yield _runs((cuts >> np.arange(n - 1)) & 1 == 1)
         return
     for part in range(1, n + 1):
         if n % part == 0:
-            yield [part] * (n // part)
+            yield np.full(n // part, part)
     for _ in range(SAMPLED_COMPOSITIONS):
-        yield _runs(list(rng.random(n - 1) < 0.7 * rng.random()))
+        yield _runs(rng.random(n - 1) < 0.7 * rng.random())
 
 
-def _runs(cuts: list[bool]) -> list[int]:
-    runs = [1]
-    for cut in cuts:
-        if cut:
-            runs.append(1)
-        else:
-            runs[-1] += 1
-    return runs
+def _runs(cuts: npt.NDArray[np.bool_]) -> IntArray:
+    """Lengths of the runs when stages i and i + 1 are separated where ``cuts[i]`` is set."""
+    return np.diff(np.flatnonzero(np.concatenate([[True], cuts, [True]])))

@@ -1,4 +1,4 @@
-"""The baseline that every other planner must beat."""
+"""Random search: the baseline that every other planner must beat."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from collections.abc import Iterator
 import numpy as np
 
 from dtfm_lab.planning.cost import align
-from dtfm_lab.planning.jit_warmup import until_compiled
+from dtfm_lab.planning.jit_warmup import wait_for_kernels
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
 
 
 @planners.register("random")
 def random_search(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
-    """Endless random groups, each well paired and in the best order."""
+    """Endless random groups, their pipelines paired at least cost and their stages in the best order."""
     n, n_stages, d = problem.n_tasklets, problem.n_stages, problem.n_replicas
-    best = rng.permutation(problem.n_devices)[:n].reshape(n_stages, d) if problem.start is None else problem.start
-    best = problem.repaired(best)
+    best = problem.rematched(
+        problem.grid(rng.permutation(problem.n_devices)) if problem.start is None else problem.start
+    )
     first = Generation(best, problem.cost(best), 1, operator="chance" if problem.start is None else "start")
     yield first
-    yield from until_compiled(first, rehearse)
-    from dtfm_lab.planning.kernels.partition import price, pricing  # brings numba, which takes a while
+    yield from wait_for_kernels(first, compile_kernels)
+    from dtfm_lab.planning.kernels.partition import price, pricing  # imports numba, which takes a while
 
     prices = pricing(problem.pair.group_s, problem.pair.hop_s, n_stages, d, n_stages + 1)
     group_of, stage_of = np.empty(problem.n_devices, dtype=np.int64), np.repeat(np.arange(n_stages), d)
@@ -35,8 +36,8 @@ def random_search(problem: Problem, rng: np.random.Generator) -> Iterator[Genera
         yield Generation(best, best_s, evaluations, operator="chance")
 
 
-def rehearse(problem: Problem) -> None:
-    """Every kernel once, for ``warmth``."""
+def compile_kernels(problem: Problem) -> None:
+    """Call every kernel once, see ``jit_warmup``."""
     from dtfm_lab.planning.kernels.partition import price, pricing
 
     price(pricing(problem.pair.group_s, problem.pair.hop_s, 2, 2, 3), np.repeat(np.arange(2), 2))

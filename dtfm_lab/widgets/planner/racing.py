@@ -10,7 +10,7 @@ from dataclasses import replace
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import PlanStep, search
-from dtfm_lab.planning.background_tasks import Errands
+from dtfm_lab.planning.background_tasks import BackgroundTasks
 
 TURN_S = 0.01
 """CPU seconds of a turn, or a little more: a step is not cut short"""
@@ -51,15 +51,15 @@ class _Racer:
     """One planner's search and the CPU time that it has used."""
 
     def __init__(self, topology: Topology, job: Job, planner: str, seed: int) -> None:
-        self._errands = Errands()
-        self._steps = search(topology, job, planner, seed=seed, seconds=ENDLESS_S, errands=self._errands)
+        self._tasks = BackgroundTasks()
+        self._steps = search(topology, job, planner, seed=seed, seconds=ENDLESS_S, background_tasks=self._tasks)
         self._own_s, self._best_s, self._bound_s = 0.0, math.inf, -math.inf
         self._last: PlanStep | None = None
         self.ended = False
 
     @property
     def used_s(self) -> float:
-        return self._own_s + self._errands.cpu_s
+        return self._own_s + self._tasks.cpu_s
 
     def turn(self) -> Iterator[PlanStep]:
         ends_s, latest = self.used_s + TURN_S, time.monotonic() + WAIT_S

@@ -16,7 +16,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.planning import Difference, PlanStep, carried_over, diff, search
+from dtfm_lab.planning import Difference, PlanStep, adapt_plan, diff, search
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.control_state import restore, settings
@@ -49,7 +49,7 @@ class Replanned(NamedTuple):
 class Replanning:
     """Sets ``lab_state.plan`` soon after ``lab_state.topology`` or ``lab_state.job`` changed, where there was a plan.
 
-    The search begins with the old placement, see ``planning.carrying``. Edits that come meanwhile are not queued:
+    The search begins with the old placement, see ``planning.warm_start``. Edits that come meanwhile are not queued:
     the search under way is given up, and only the newest network is planned for.
     """
 
@@ -151,11 +151,11 @@ def replanned(plan: Plan, topology: Topology, job: Job, given_up: threading.Even
     Raises PlanError where the job does not fit the network.
     """
     began = time.perf_counter()
-    start = carried_over(plan, topology, job)
+    start = adapt_plan(plan, topology, job)
     if _costs_alike(plan, start):
         return _kept(plan, start, plan.lower_bound_s)
     best: PlanStep | None = None
-    for step in search(topology, job, PLANNER, seed=plan.seed or 0, seconds=BUDGET_S, start=start, raising=False):
+    for step in search(topology, job, PLANNER, seed=plan.seed or 0, seconds=BUDGET_S, start=start, improve_bound=False):
         if given_up.is_set():
             return None
         best = step

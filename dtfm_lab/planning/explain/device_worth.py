@@ -32,7 +32,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import pair_costs, total_costs
 from dtfm_lab.planning.evaluate import evaluate, reshaped
-from dtfm_lab.planning.explain.exchange_costs import Swaps, descended
+from dtfm_lab.planning.explain.exchange_costs import SwapCosts, local_optimum
 from dtfm_lab.planning.search import search
 
 STEPS = 4
@@ -74,10 +74,10 @@ def worth(
     steps: int | None = None,
     seconds: float | None = None,
 ) -> pd.DataFrame:
-    """The table of ``worths``, the most needed first; an interrupt keeps the rows so far."""
+    """The table of ``stream_worth``, the most needed first; an interrupt keeps the rows so far."""
     rows: list[DeviceWorth] = []
     try:
-        for row in worths(plan, planner, seed=seed, steps=steps, seconds=seconds):
+        for row in stream_worth(plan, planner, seed=seed, steps=steps, seconds=seconds):
             rows.append(row)
     except KeyboardInterrupt:
         if not rows:
@@ -110,7 +110,7 @@ def worth_table(rows: Iterable[DeviceWorth]) -> pd.DataFrame:
     return table.sort_values("worth_s", ascending=False, kind="stable", ignore_index=True)
 
 
-def worths(
+def stream_worth(
     plan: Plan,
     planner: str = "evolutionary",
     *,
@@ -144,7 +144,7 @@ def worths(
         # not planning.plan: that keeps its best on an interrupt, which would go on with the next device
         *_, last = search(topology, begin.job, planner, seed=seed, steps=steps, seconds=seconds, start=begin)
         better = min(begin, last.plan, key=lambda one: one.cost.total_s)
-        local = _given(topology, begin.job, descended(better.placement.devices, pair_costs(topology, begin.job)))
+        local = _given(topology, begin.job, local_optimum(better.placement.devices, pair_costs(topology, begin.job)))
         return min(better, local, key=lambda one: one.cost.total_s)
 
     return _worths(start, improved)
@@ -157,7 +157,7 @@ Improve = Callable[[Topology, Plan], Plan]
 def _worths(start: Plan, improved: Improve) -> Iterator[DeviceWorth]:
     best = improved(start.topology, start)
     topology, grid = best.topology, best.placement.devices
-    swaps = Swaps(grid, pair_costs(topology, best.job))
+    swaps = SwapCosts(grid, pair_costs(topology, best.job))
     idle = np.array(best.idle_devices)
     for device, name in enumerate(topology.names):
         if device in best.idle_devices:

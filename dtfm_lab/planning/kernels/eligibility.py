@@ -1,4 +1,4 @@
-"""Which devices can serve under a budget, compiled: see ``planning.packing`` for what it means and why it holds."""
+"""Which devices are eligible under a budget, compiled; ``bounds.budget`` says what that means and why it holds."""
 
 from __future__ import annotations
 
@@ -9,49 +9,50 @@ from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 Flags = npt.NDArray[np.bool_]
+"""Array of booleans."""
 
 
 @compiled
-def drop_unaffordable(
-    group_s: FloatArray, nearest: IntArray, budget_s: float, n_replicas: int, able: Flags, allowed: Flags
+def clear_unaffordable(
+    group_s: FloatArray, nearest: IntArray, budget_s: float, n_replicas: int, eligible: Flags, allowed: Flags
 ) -> None:
-    """Clear who pays more than the budget of (N,) ``able``, pairs that cost one too much of (N, N) ``allowed``.
+    """Clear in (N,) ``eligible`` devices, and in (N, N) ``allowed`` pairs, that no group within the budget can have.
 
-    A pair shares a group only with D - 2 others whom both may have; until nothing changes.
+    A pair can only share a group with D - 2 others that both are allowed with. Repeats until nothing changes.
 
     Parameters
     ----------
     nearest
-        (N, N - 1) everyone else, cheapest partner first.
+        (N, N - 1) all other devices, cheapest partner first.
     """
     n = len(group_s)
     changed = True
     while changed:
         changed = False
         for i in range(n):
-            if not able[i]:
+            if not eligible[i]:
                 continue
             count, pays_s = 1, 0.0
             for j in nearest[i]:
                 if count == n_replicas:
                     break
-                if able[j] and allowed[i, j]:
+                if eligible[j] and allowed[i, j]:
                     count += 1
                     pays_s += group_s[i, j]
             if count < n_replicas or pays_s > budget_s:
-                able[i] = False
+                eligible[i] = False
                 changed = True
         for i in range(n):
-            if not able[i]:
+            if not eligible[i]:
                 continue
             for j in nearest[i]:
-                if not able[j] or not allowed[i, j]:
+                if not eligible[j] or not allowed[i, j]:
                     continue
                 count, pays_s = 2, group_s[i, j]
                 for k in nearest[i]:
                     if count >= n_replicas:
                         break
-                    if k != j and able[k] and allowed[i, k] and allowed[j, k]:
+                    if k != j and eligible[k] and allowed[i, k] and allowed[j, k]:
                         count += 1
                         pays_s += group_s[i, k]
                 if count < n_replicas or pays_s > budget_s:
@@ -60,7 +61,7 @@ def drop_unaffordable(
 
 
 @compiled
-def keep_able(
+def clear_ineligible(
     group_s: FloatArray,
     nearest: IntArray,
     hop_s: FloatArray,
@@ -69,12 +70,12 @@ def keep_able(
     budget_s: float,
     n_replicas: int,
     allowed: Flags,
-    able: Flags,
+    eligible: Flags,
 ) -> None:
-    """Clear of ``able`` who cannot serve in ``length`` stages in a row with hops below ``below_s``.
+    """Clear in ``eligible`` devices that cannot be in ``length`` stages in a row with all hops below ``below_s``.
 
-    Each member of a group there has a path of as many devices to itself, no farther than ``length - 1`` hops: of the
-    partners nearest to a device, no more are in its group than have such paths side by side in the union of their
+    Each member of a group there has a path of ``length`` devices of its own, within ``length - 1`` hops. So of the
+    partners nearest to a device, no more are in its group than have disjoint such paths in the union of their
     neighbourhoods.
     """
     n = len(group_s)
@@ -87,16 +88,16 @@ def keep_able(
         changed = False
         around[:] = 0
         for i in range(n):
-            if able[i]:
+            if eligible[i]:
                 around[i, i >> 6] = np.uint64(1) << np.uint64(i & 63)
         for _ in range(length - 1):
             grew = False
             for i in range(n):
-                if not able[i]:
+                if not eligible[i]:
                     continue
                 wider[i] = around[i]
                 for j in range(n):
-                    if able[j] and j != i and hop_s[i, j] < below_s:
+                    if eligible[j] and j != i and hop_s[i, j] < below_s:
                         for w in range(n_words):
                             wider[i, w] |= around[j, w]
                 for w in range(n_words):
@@ -105,7 +106,7 @@ def keep_able(
             if not grew:
                 break
         for i in range(n):
-            if not able[i]:
+            if not eligible[i]:
                 continue
             size = 0
             for w in range(n_words):
@@ -115,7 +116,7 @@ def keep_able(
             for j in nearest[i]:
                 if count == n_replicas or size < length:
                     break
-                if not able[j] or not allowed[i, j]:
+                if not eligible[j] or not allowed[i, j]:
                     continue
                 if size < length * n_replicas:
                     size = 0
@@ -126,13 +127,13 @@ def keep_able(
                     count += 1
                     pays_s += group_s[i, j]
             if size < length or count < n_replicas or pays_s > budget_s:
-                able[i] = False
+                eligible[i] = False
                 changed = True
 
 
 @compiled
 def _ones(word: np.uint64) -> int:
-    """Bits that are set, counted in parallel: pairs, nibbles, bytes, their sum."""
+    """Number of bits set, counted in parallel: pairs, nibbles, bytes, their sum."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)

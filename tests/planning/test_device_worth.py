@@ -12,7 +12,7 @@ from dtfm_lab.domain.errors import PlanError, UnknownName
 from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology
-from dtfm_lab.planning import evaluate, explain, plan, planners, worth, worth_table, worths
+from dtfm_lab.planning import evaluate, explain, plan, planners, stream_worth, worth, worth_table
 
 NETWORKS = Path(__file__).parents[1] / "data" / "networks"
 TERRIBLE = 19
@@ -49,7 +49,7 @@ def test_where_every_device_serves_the_question_is_asked_of_one_replica_fewer():
 def test_on_small_networks_a_worth_is_near_the_exact_one(kind, seed):
     topology, job = network(kind, 7, seed), Job.from_bytes(3, 2, 1e8, 2e8)
     best_s = optimum_s(topology, job)
-    rows = list(worths(plan(topology, job, steps=20), steps=5))
+    rows = list(stream_worth(plan(topology, job, steps=20), steps=5))
     assert [row.device for row in rows] == list(topology.names)
     for device, row in enumerate(rows):
         exact_s = optimum_s(topology.subset([d for d in range(7) if d != device]), job)
@@ -62,7 +62,7 @@ def test_on_small_networks_a_worth_is_near_the_exact_one(kind, seed):
 @pytest.mark.parametrize("kind", ["jittered", "geometric"])
 def test_doing_without_costs_no_more_than_filling_the_hole_from_the_bench(kind):
     topology, job = network(kind, 12, 6), Job.from_bytes(3, 3, 1e8, 2e8)
-    for row in worths(plan(topology, job, steps=3), steps=1):
+    for row in stream_worth(plan(topology, job, steps=3), steps=1):
         if row.role is not None:
             places = explain(row.serving).places(row.device)
             bench = places[places["stage"].isna()].iloc[0]
@@ -72,7 +72,7 @@ def test_doing_without_costs_no_more_than_filling_the_hole_from_the_bench(kind):
 
 def test_every_plan_of_a_row_is_one_with_or_without_the_device():
     topology, job = network("geometric", 9, 4), Job.from_bytes(2, 3, 1e8, 2e8)
-    for row in worths(plan(topology, job, steps=5), steps=2):
+    for row in stream_worth(plan(topology, job, steps=5), steps=2):
         serving = [name for group in row.serving.stages for name in group]
         assert row.device in serving
         without = [name for group in row.without.stages for name in group]
@@ -98,7 +98,7 @@ def test_the_same_seed_and_steps_give_the_same_table():
 def test_a_smaller_job_is_one_that_its_batch_allows(shape, asked):
     topology = load_topology("lecture-hall")
     whole = evaluate(topology, JOBS["tiny"], stages=np.arange(8).reshape(shape))
-    table = worth_table([next(worths(whole, steps=1))])
+    table = worth_table([next(stream_worth(whole, steps=1))])
     assert (table["n_stages"].iloc[0], table["n_replicas"].iloc[0]) == asked
 
 
@@ -127,9 +127,9 @@ def test_what_cannot_be_asked_is_refused_at_once():
     topology, job = network("even", 4, 0), Job.from_bytes(2, 2, 1, 1)
     whole = evaluate(topology, job, stages=[[0, 1], [2, 3]])
     with pytest.raises(PlanError, match="steps is 0"):
-        worths(whole, steps=0)
+        stream_worth(whole, steps=0)
     with pytest.raises(UnknownName, match="no planner named 'evolutionery'"):
-        worths(whole, "evolutionery")
+        stream_worth(whole, "evolutionery")
     alone = evaluate(topology.subset([0]), job, stages=[[0]])
     with pytest.raises(PlanError, match="allows no smaller shape; wanted a job that can do without a device"):
-        worths(alone, steps=1)
+        stream_worth(alone, steps=1)

@@ -11,7 +11,7 @@ from planning_networks import KINDS, network
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.planning import carried_over, evaluate, plan, search
+from dtfm_lab.planning import adapt_plan, evaluate, plan, search
 
 JOB = Job.from_bytes(3, 4, 1e9, 5e8)
 
@@ -24,7 +24,7 @@ def job_of(n_stages: int, n_replicas: int) -> Job:
 @settings(max_examples=30, deadline=None)
 def test_on_the_same_network_nobody_moves(kind, n, seed):
     before = plan(network(kind, n, seed), JOB, "random", steps=1)
-    after = carried_over(before, before.topology, JOB)
+    after = adapt_plan(before, before.topology, JOB)
     assert [set(group) for group in after.stages] == [set(group) for group in before.stages]
     assert after.cost.total_s <= before.cost.total_s * (1 + 1e-12)
 
@@ -35,7 +35,7 @@ def test_who_is_still_there_keeps_the_stage_and_only_holes_are_filled(seed):
     before = plan(network("geometric", 15, seed), JOB, "random", seed=seed, steps=1)
     gone = set(np.random.default_rng(seed).choice(before.topology.names, 3, replace=False))
     smaller = before.topology.subset([name for name in before.topology.names if name not in gone])
-    after = carried_over(before, smaller, JOB)
+    after = adapt_plan(before, smaller, JOB)
     for was, now in zip(before.stages, after.stages, strict=True):
         assert set(was) - gone <= set(now)
     idle = {before.topology.names[i] for i in before.idle_devices}
@@ -50,14 +50,14 @@ def test_a_hole_goes_to_the_device_that_is_nearest_to_its_group():
     topology = Topology.from_matrices(latency_ms, np.full((6, 6), 1.0), name="two sites")
     a, b, c, d, e, f = topology.names
     before = evaluate(topology, job_of(2, 2), stages=[[a, b], [d, e]])
-    after = carried_over(before, topology.subset([a, c, d, e, f]), job_of(2, 2))
+    after = adapt_plan(before, topology.subset([a, c, d, e, f]), job_of(2, 2))
     assert [set(group) for group in after.stages] == [{a, c}, {d, e}]
 
 
 @pytest.mark.parametrize(("n_stages", "n_replicas"), [(4, 3), (6, 2), (2, 6), (2, 4), (1, 12), (12, 1)])
 def test_in_another_shape_the_row_is_cut_anew(n_stages, n_replicas):
     before = plan(network("geometric", 12, 0), JOB, "random", steps=1)
-    after = carried_over(before, before.topology, job_of(n_stages, n_replicas))
+    after = adapt_plan(before, before.topology, job_of(n_stages, n_replicas))
     row = [name for group in before.stages for name in group]
     for stage, group in enumerate(after.stages):
         assert set(group) == set(row[stage * n_replicas : (stage + 1) * n_replicas])
@@ -66,11 +66,11 @@ def test_in_another_shape_the_row_is_cut_anew(n_stages, n_replicas):
 def test_too_few_devices_are_refused_in_words():
     before = plan(network("even", 12, 0), JOB, "random", steps=1)
     with pytest.raises(PlanError, match=r"3 stages x 4 replicas need 12 devices, .* has 11"):
-        carried_over(before, before.topology.subset(before.topology.names[:11]), JOB)
+        adapt_plan(before, before.topology.subset(before.topology.names[:11]), JOB)
 
 
 def test_a_search_can_begin_there():
     before = plan(network("geometric", 16, 1), JOB, seed=0, steps=2)
     smaller = before.topology.subset(before.topology.names[1:])
-    start = carried_over(before, smaller, JOB)
+    start = adapt_plan(before, smaller, JOB)
     assert next(iter(search(smaller, JOB, start=start, steps=1))).best_s <= start.cost.total_s * (1 + 1e-12)

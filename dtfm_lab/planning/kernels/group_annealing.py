@@ -1,0 +1,191 @@
+"""Simulated annealing on groups in stage order; every hop costs its bottleneck matching. Compiled.
+
+A move swaps two devices of different groups (one may be idle), or reverses a run of stages. The acceptance
+threshold is drawn first, so that a move can be rejected by its O(D) change of the groups where that suffices, and
+matchings are abandoned as soon as they exceed what is left.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning.kernels.annealing_state import (
+    AnnealingState,
+    draw_swap,
+    exchanged_sums,
+    recompute_groups,
+    recompute_places,
+    set_sums,
+    slowest_except,
+    swap,
+)
+from dtfm_lab.planning.kernels.matching import bottleneck
+from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
+
+GROUP_WEIGHT = 0.1
+"""Weight of the mean group."""
+REVERSALS = 0.1
+"""Share of moves that reverse a run of stages."""
+
+
+@compiled
+def anneal_groups(
+    state: AnnealingState, hot_s: float, cold_s: float, n_moves: int, random: RandomState, best: IntArray
+) -> float:
+    """As ``anneal_grid``, on groups: ``best`` becomes the cheapest row, its columns not matched yet (see ``align``)."""
+    n_stages, d, n = state.n_stages, state.n_replicas, len(state.row)
+    group_weight = GROUP_WEIGHT / n_stages
+    hops, new_links_s = np.empty(4, np.int64), np.empty(4)
+    recompute_places(state)
+    recompute_groups(state)
+    for s in range(n_stages - 1):
+        state.worst_s[s] = _weight(state, s, s + 1, np.inf)
+    cheapest_s = np.inf
+    for a in range(n):
+        for b in range(n):
+            if a != b:
+                cheapest_s = min(cheapest_s, state.hop_s[a, b])
+    slowest_s, groups_s, path_s = state.slowest_s.max(), state.slowest_s.sum(), state.worst_s.sum()
+    best_s = slowest_s + path_s
+    best[:] = state.row
+    temperature_s, cooling = hot_s, np.log(cold_s / hot_s)
+    for move in range(n_moves):
+        if move % 64 == 0:
+            temperature_s = hot_s * np.exp(cooling * move / n_moves)
+            path_s = state.worst_s.sum()
+        now_s = slowest_s + group_weight * groups_s + path_s
+        most_s = now_s - temperature_s * np.log(1.0 - uniform(random))
+        if n_stages > 2 and uniform(random) < REVERSALS:
+            i, j = below(random, n_stages), below(random, n_stages)
+            if i > j:
+                i, j = j, i
+            if i == j or (i == 0 and j == n_stages - 1):
+                continue
+            before_s = state.worst_s[i - 1] if i > 0 else 0.0
+            after_s = state.worst_s[j] if j < n_stages - 1 else 0.0
+            room_s = most_s - now_s + before_s + after_s
+            new_before_s, new_after_s = 0.0, 0.0
+            if i > 0:
+                new_before_s = _weight(state, i - 1, j, room_s)
+            if j < n_stages - 1 and new_before_s <= room_s:
+                new_after_s = _weight(state, i, j + 1, room_s - new_before_s)
+            if new_before_s + new_after_s > room_s:
+                continue
+            _reverse(state, i, j)
+            if i > 0:
+                state.worst_s[i - 1] = new_before_s
+            if j < n_stages - 1:
+                state.worst_s[j] = new_after_s
+            path_s += new_before_s + new_after_s - before_s - after_s
+        else:
+            p, q = draw_swap(state, random)
+            s, t = p // d, min(q // d, n_stages)
+            if s >= n_stages or s == t or state.classes[state.row[p]] == state.classes[state.row[q]]:
+                continue
+            exchanged_sums(state, s, p - s * d, t, q - t * d)
+            first_s = state.reals[d + 2].max()
+            second_s = state.reals[d + 3].max() if t < n_stages else 0.0
+            left_s = state.slowest_s[s] + (state.slowest_s[t] if t < n_stages else 0.0)
+            new_slowest_s = max(slowest_except(state, s, t), first_s, second_s)
+            count = 0
+            old_path_s = 0.0
+            for h in (s - 1, s, t - 1, t):
+                known = False
+                for k in range(count):
+                    known |= hops[k] == h
+                if h >= 0 and h < n_stages - 1 and not known:
+                    hops[count] = h
+                    old_path_s += state.worst_s[h]
+                    count += 1
+            groups_change_s = group_weight * (first_s + second_s - left_s)
+            room_s = most_s - (now_s + new_slowest_s - slowest_s + groups_change_s - old_path_s)
+            if count * cheapest_s > room_s:
+                continue
+            swap(state, p, q)
+            least_s = 0.0
+            for k in range(count):
+                new_links_s[k] = 0.0
+                h = hops[k]
+                if h == s - 1 or h == s:
+                    new_links_s[k] = _cheapest_link(state, p, s - 1 if h == s - 1 else s + 1)
+                if t < n_stages and (h == t - 1 or h == t):
+                    new_links_s[k] = max(new_links_s[k], _cheapest_link(state, q, t - 1 if h == t - 1 else t + 1))
+                least_s += new_links_s[k]
+            new_path_s = 0.0
+            for k in range(count):
+                if new_path_s + least_s > room_s:
+                    new_path_s = np.inf
+                    break
+                least_s -= new_links_s[k]
+                new_links_s[k] = _weight(state, hops[k], hops[k] + 1, room_s - new_path_s - least_s)
+                new_path_s += new_links_s[k]
+            if new_path_s > room_s:
+                swap(state, p, q)
+                continue
+            # the matchings do not overwrite the scratch rows of the sums
+            set_sums(state, s, d + 2, first_s)
+            if t < n_stages:
+                set_sums(state, t, d + 3, second_s)
+            for k in range(count):
+                state.worst_s[hops[k]] = new_links_s[k]
+            slowest_s = new_slowest_s
+            groups_s += first_s + second_s - left_s
+            path_s += new_path_s - old_path_s
+        if slowest_s + path_s < best_s - 1e-9 * best_s:
+            best_s = slowest_s + path_s
+            best[:] = state.row
+    return float(best_s)
+
+
+@compiled
+def align(state: AnnealingState) -> None:
+    """Permute each stage of the row so that its columns are pipelines, paired by the bottleneck matchings."""
+    d = state.n_replicas
+    row_of, kept = state.integers[0], state.integers[1]
+    for s in range(state.n_stages - 1):
+        _weight(state, s, s + 1, np.inf)
+        there = state.row[(s + 1) * d : (s + 2) * d]
+        kept[:] = there
+        there[row_of] = kept
+
+
+@compiled
+def _cheapest_link(state: AnnealingState, p: int, stage: int) -> float:
+    """Cost of the cheapest link from the device at position p to a device of the stage."""
+    d, device, found_s = state.n_replicas, state.row[p], np.inf
+    for i in range(stage * d, (stage + 1) * d):
+        found_s = min(found_s, state.hop_s[device, state.row[i]])
+    return float(found_s)
+
+
+@compiled
+def _weight(state: AnnealingState, a: int, b: int, enough_s: float) -> float:
+    """Bottleneck matching of stages a and b in seconds, or some number above ``enough_s``; partners are in scratch."""
+    d = state.n_replicas
+    here, there = state.row[a * d : (a + 1) * d], state.row[b * d : (b + 1) * d]
+    return bottleneck(state.hop_s, here, there, enough_s, state.reals, state.integers[0])
+
+
+@compiled
+def _reverse(state: AnnealingState, i: int, j: int) -> None:
+    """Reverse stages i to j, with their sums and hops."""
+    d = state.n_replicas
+    kept, kept_s = state.integers[1], state.reals[0]
+    first, last = i, j
+    while first < last:
+        here, there = state.row[first * d : (first + 1) * d], state.row[last * d : (last + 1) * d]
+        kept[:] = here
+        here[:] = there
+        there[:] = kept
+        for q in range(d):
+            state.place[here[q]] = first * d + q
+            state.place[there[q]] = last * d + q
+        kept_s[:] = state.sums_s[first]
+        state.sums_s[first] = state.sums_s[last]
+        state.sums_s[last] = kept_s
+        state.slowest_s[first], state.slowest_s[last] = state.slowest_s[last], state.slowest_s[first]
+        first += 1
+        last -= 1
+    state.worst_s[i:j] = state.worst_s[i:j][::-1].copy()
