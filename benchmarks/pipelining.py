@@ -26,7 +26,7 @@ from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.runtime.client import launch, preload
-from dtfm_lab.runtime.client.run_process import environment
+from dtfm_lab.runtime.client.run_process import run_environment
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
 
@@ -117,7 +117,7 @@ def by_torch(plan: Plan, schedule: str, iterations: int) -> tuple[list[float], l
     spec = RunSpec(plan=plan, schedule=schedule, orders=built.orders, iterations=iterations, clock="real")
     command = [sys.executable, str(OPPONENT)]
     ended = subprocess.run(
-        command, input=spec.to_line(), env=environment(), capture_output=True, text=True, timeout=300
+        command, input=spec.to_line(), env=run_environment(), capture_output=True, text=True, timeout=300
     )
     if ended.returncode:
         raise SystemExit(f"{OPPONENT.name} failed:\n{ended.stderr}")

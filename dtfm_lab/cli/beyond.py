@@ -15,7 +15,7 @@ from dtfm_lab.cli.tell import deliver_topology, err, out, print_json
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files.schedules import ENDINGS, load_schedule
-from dtfm_lab.runtime.client.run_report import reduced
+from dtfm_lab.runtime.client.run_report import describe_reductions
 from dtfm_lab.runtime.multihost.export import MASTER_PORT, spec_for
 from dtfm_lab.runtime.multihost.export import export as write_run_folder
 from dtfm_lab.runtime.multihost.hosts import hosts_of, load_hosts
@@ -55,7 +55,7 @@ def export(
     lines = {host.name: torchrun_line(hosts, i, master_port, str(written)) for i, host in enumerate(hosts)}
     if as_json:
         return print_json({"folder": str(written), "hosts": [host.name for host in hosts], "torchrun": lines})
-    if said := reduced(spec):
+    if said := describe_reductions(spec):
         out.print(said)
     out.print(f"{written}: {len(spec.workers)} workers on {len(hosts)} hosts; what to do is in {written / 'README.md'}")
     for name, line in lines.items():

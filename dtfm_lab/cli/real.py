@@ -135,4 +135,4 @@ def run_and_tell(
     if losses is not None:
         save_losses(trace, losses)
     if run.text is not None and not as_json:
-        out.print("".join(run_report.written(run)))
+        out.print("".join(run_report.generated_text(run)))

@@ -29,10 +29,10 @@ def showing(run: Record, quiet: bool = False) -> Iterator[Callable[[dict[str, An
     if quiet:
         yield lambda event: None
     elif not err.is_interactive:
-        _say(run_report.reduced(run.spec))
+        _say(run_report.describe_reductions(run.spec))
         yield lambda event: _say(line(run, event))
     else:
-        _say(run_report.reduced(run.spec))
+        _say(run_report.describe_reductions(run.spec))
         with Live(get_renderable=lambda: picture(run), console=err, refresh_per_second=FRAMES_PER_S, transient=True):
             yield lambda event: _say(remark(run, event))
 
@@ -41,13 +41,13 @@ def line(run: Record, event: dict[str, Any]) -> str:
     """What is said of an event where nothing moves; empty for most."""
     match event["event"]:
         case "starting":
-            return run_report.doing(run)
+            return run_report.describe_progress(run)
         case "profile":
-            return "; ".join(filter(None, ("profile taken", run_report.pace(run))))
+            return "; ".join(filter(None, ("profile taken", run_report.describe_pace(run))))
         case "iteration":
             return f"iteration {event['iteration']}: loss {event['loss']:.4f}"
         case "held_out":
-            return f"after {counted(event['iteration'], 'iteration')}: {run_report.learnt(run)}"
+            return f"after {counted(event['iteration'], 'iteration')}: {run_report.describe_losses(run)}"
     return remark(run, event)
 
 
@@ -57,9 +57,9 @@ def remark(run: Record, event: dict[str, Any]) -> str:
         case "lost":
             return f"{event['device']} {event['how']} in iteration {event['iteration']}"
         case "recovered":
-            return run_report.fault(run.faults[-1])
+            return run_report.describe_fault(run.faults[-1])
         case "checkpoint":
-            return run_report.kept(run)
+            return run_report.describe_checkpoint(run)
     return ""
 
 
@@ -69,9 +69,13 @@ def picture(run: Record) -> RenderableType:
     head = Table.grid(padding=(0, 2))
     head.add_row(
         ProgressBar(total=spec.iterations, completed=len(run.losses), width=BAR_WIDTH),
-        Text(f"{spec.schedule}, {spec.clock} clock: {run_report.doing(run)}"),
+        Text(f"{spec.schedule}, {spec.clock} clock: {run_report.describe_progress(run)}"),
     )
-    said = "\n".join(filter(None, (run_report.learnt(run), run_report.pace(run), run_report.counted(run))))
+    said = "\n".join(
+        filter(
+            None, (run_report.describe_losses(run), run_report.describe_pace(run), run_report.describe_lateness(run))
+        )
+    )
     table = Table("device", "stage", "replica", "state", "busy", "", box=None, padding=(0, 2, 0, 0))
     for row in run_report.device_rows(run):
         busy = row.busy or 0.0

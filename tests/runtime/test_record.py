@@ -48,7 +48,7 @@ def test_a_resumed_run_counts_from_what_its_checkpoint_holds() -> None:
     assert record.losses == [3.0, 2.0]
     assert record.last_whole == 11
     assert set(record.trace().iteration) == {10, 11}
-    assert run_report.doing(recorded(first_iteration=10)) == "starting 4 workers"
+    assert run_report.describe_progress(recorded(first_iteration=10)) == "starting 4 workers"
 
 
 def test_what_a_fault_made_void_is_told_once() -> None:
@@ -74,7 +74,7 @@ def test_what_a_fault_made_void_is_told_once() -> None:
     assert trace.context.losses == (5.0, 4.25)
     assert len(trace) == 2 * len(PREDICTED)
     assert trace.context.faults == (Fault(4, "device-2", "was killed by SIGKILL", "device-4", 0.625),)
-    assert run_report.fault(trace.context.faults[0]) == (
+    assert run_report.describe_fault(trace.context.faults[0]) == (
         "device-2 was killed by SIGKILL in iteration 4; its state came from device-4; 625 ms"
     )
 
@@ -99,11 +99,12 @@ def test_the_context_says_what_else_is_known() -> None:
     assert (context.stand_in, context.held_out, context.unigram_entropy) == ("mini", ((1, 4.5),), 3.2)
     assert record.checkpoints == ((1, "there/iteration-000001"),)
     assert (record.prompt, record.text) == ("It is", " a \x1btruth\n")
-    assert run_report.written(record) == ("It is", " a �truth\n")
+    assert run_report.generated_text(record) == ("It is", " a �truth\n")
     assert (
-        run_report.reduced(record.spec) == "model mini is trained in place of small, messages are as long as the job's"
+        run_report.describe_reductions(record.spec)
+        == "model mini is trained in place of small, messages are as long as the job's"
     )
-    assert run_report.learnt(record) == "held-out loss 4.5000, unigram entropy 3.2000"
+    assert run_report.describe_losses(record) == "held-out loss 4.5000, unigram entropy 3.2000"
 
 
 def test_busy_shares_are_those_of_the_trace() -> None:

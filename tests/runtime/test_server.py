@@ -31,26 +31,26 @@ def short_run() -> Run:
 
 
 @pytest.fixture
-def server() -> preload.Server:
+def server() -> preload.ForkServer:
     """The kernel's, with torch loaded."""
     short_run().wait()
-    living = preload._living_server()
+    living = preload.running_server()
     assert living is not None
     return living
 
 
-def test_runs_are_forked_from_one_server_of_one_thread(server: preload.Server) -> None:
+def test_runs_are_forked_from_one_server_of_one_thread(server: preload.ForkServer) -> None:
     runs = [long_run(), long_run()]
     assert [psutil.Process(run.pid).ppid() for run in runs] == [server.process.pid] * 2
     assert psutil.Process(server.process.pid).num_threads() == 1
-    assert preload._living_server() is server
+    assert preload.running_server() is server
     for run in runs:
         run.stop()
         assert left_behind(run.pid, patience_s=0.5) == []
     until(lambda: psutil.Process(server.process.pid).children() == [])
 
 
-def test_runs_started_from_several_threads_all_end_well(server: preload.Server) -> None:
+def test_runs_started_from_several_threads_all_end_well(server: preload.ForkServer) -> None:
     traces = []
     threads = [threading.Thread(target=lambda: traces.append(short_run().wait())) for _ in range(3)]
     for thread in threads:
@@ -60,27 +60,27 @@ def test_runs_started_from_several_threads_all_end_well(server: preload.Server) 
     assert [trace.context.losses for trace in traces] == [traces[0].context.losses] * 3
 
 
-def test_a_server_holds_no_descriptor_of_runs_that_are_over(server: preload.Server) -> None:
+def test_a_server_holds_no_descriptor_of_runs_that_are_over(server: preload.ForkServer) -> None:
     before = psutil.Process(server.process.pid).num_fds()
     for _ in range(3):
         short_run().wait()
     assert psutil.Process(server.process.pid).num_fds() == before
 
 
-def test_a_run_goes_on_without_its_server_and_the_next_gets_another(server: preload.Server) -> None:
+def test_a_run_goes_on_without_its_server_and_the_next_gets_another(server: preload.ForkServer) -> None:
     run = start(small_plan(2, 1), iterations=40)
     until(lambda: len(run.losses) >= 1)
     os.kill(server.process.pid, signal.SIGKILL)
     assert run.wait().n_iterations == 40
     assert left_behind(run.pid) == []
     short_run().wait()
-    assert preload._living_server() is not server
+    assert preload.running_server() is not server
 
 
 def test_a_run_whose_server_dies_before_it_is_ready_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preload, "_server", None)
     run = short_run()
-    living = preload._living_server()
+    living = preload.running_server()
     assert living is not None
     os.kill(living.process.pid, signal.SIGKILL)
     assert run.wait().n_iterations == 1
@@ -92,13 +92,13 @@ def test_a_run_that_is_stopped_before_torch_is_loaded_never_begins(monkeypatch: 
     run.stop()
     until(lambda: not run.running)
     assert (run.status, run.error, run.pid) == ("stopped", None, None)
-    other = preload._living_server()
+    other = preload.running_server()
     assert other is not None
     os.kill(other.process.pid, signal.SIGKILL)
     until(lambda: not other.lives)
 
 
-def test_a_server_that_hangs_is_given_up(server: preload.Server) -> None:
+def test_a_server_that_hangs_is_given_up(server: preload.ForkServer) -> None:
     os.kill(server.process.pid, signal.SIGSTOP)
     run = short_run()
     run.stop()
@@ -111,7 +111,7 @@ def test_an_idle_server_ends_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preload, "_server", None)
     monkeypatch.setenv(preload.IDLE_VARIABLE, "0.1")
     preload.warm_up()
-    living = preload._living_server()
+    living = preload.running_server()
     assert living is not None
     until(lambda: living.process.poll() == 0)
 

@@ -109,10 +109,9 @@ def baseline_runs(plan: Plan, schedule: str | Schedule | None = None, **options:
         parts = [launch.what_runs(each, how.workers)[0] for _, each in placed if isinstance(each, Plan)]
         how = replace(how, stand_in=NAME if any(why_not_trained(part.job) for part in parts) else None)
     for number, (name, found) in enumerate(placed, start=1):
-        predicted, measured, lacks, reason = None, None, "", ""
-        if isinstance(found, LabError):
-            found, reason = None, str(found)
-        else:
+        predicted, measured, lacks = None, None, ""
+        reason = str(found) if isinstance(found, LabError) else ""
+        if not isinstance(found, LabError):
             under = ORDERLESS if found.job.n_stages == 1 else schedule
             try:
                 needs = memory(found, under)
@@ -125,7 +124,7 @@ def baseline_runs(plan: Plan, schedule: str | Schedule | None = None, **options:
                 reason = str(error)
         yield BaselineRun(
             name=name,
-            plan=found,
+            plan=None if isinstance(found, LabError) else found,
             predicted=predicted,
             measured=measured,
             lacks=lacks,

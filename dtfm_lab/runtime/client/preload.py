@@ -1,7 +1,12 @@
-"""Leaders of runs at once: a server that has torch loaded forks them, where this system can do that.
+"""Starts the processes of runs at once: a fork server that has loaded torch forks them, on systems that can fork.
 
-The first run of a kernel starts the server, or ``warm_up`` before it. Without one (another system than Linux, a server
-that died, a user who wants none) a leader is a new Python, which takes a torch import longer and is the same otherwise.
+The first run starts the server, or ``warm_up`` before it. Without a server (another system than Linux, a server that
+died, DTFM_LAB_WARM_S=0) a run is a new Python process, which takes a torch import longer and is the same otherwise.
+
+Why not ``multiprocessing``'s forkserver with preloaded modules: it imports the user's ``__main__`` in every child, so a
+script without a guard would start its runs again; starting a process blocks until torch is loaded, and cannot be
+withdrawn; the server keeps the environment of its own start, stays in the process group that Jupyter interrupts, does
+not end when idle, and belongs to all other uses of ``multiprocessing`` in the same kernel.
 """
 
 from __future__ import annotations
@@ -19,120 +24,124 @@ from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.runtime.client.run_process import Leader, environment
+from dtfm_lab.runtime.client.run_process import RunProcess, run_environment
 
 IDLE_S = 600
-"""after which a server without a run ends itself"""
+"""A server ends itself when no run has needed it for so long."""
 IDLE_VARIABLE = "DTFM_LAB_WARM_S"
-"""environment variable: other seconds; 0: no server at all"""
+"""Environment variable that gives other seconds; 0: no server at all."""
 LONGEST_IDLE_S = 10**7
 MESSAGE_BYTES = 1 << 12
-"""longer than any message of the server"""
+"""Longer than any message of the server."""
 
 
-def lead() -> Leader:
-    """A leader whose process has begun, or will as soon as the server has loaded torch."""
-    leader = Leader()
-    server = _living_server()
-    if server is None or not server.take(leader):
-        leader.start_anew()
-    return leader
+def start_run_process() -> RunProcess:
+    """Return a run whose process has begun, or will begin as soon as the server has loaded torch."""
+    run = RunProcess()
+    server = running_server()
+    if server is None or not server.take(run):
+        run.start_python()
+    return run
 
 
 def warm_up() -> None:
-    """Begin to load torch, in a process of its own, so that the first run starts at once; returns at once."""
+    """Begin to load torch in a process of its own, so that the first run starts at once; return at once."""
     if importlib.util.find_spec("torch") is not None:
-        _living_server()
+        running_server()
 
 
-class Server:
-    """The kernel's end of ``runtime.server``."""
+class ForkServer:
+    """The client's end of ``runtime.worker.fork_server``."""
 
     def __init__(self, idle_s: float) -> None:
-        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        self.socket, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with child_end:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "dtfm_lab.runtime.worker.fork_server", str(theirs.fileno()), str(idle_s)],
+                [sys.executable, "-m", "dtfm_lab.runtime.worker.fork_server", str(child_end.fileno()), str(idle_s)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,  # where it cannot start, neither can a new Python, which says why
-                pass_fds=[theirs.fileno()],
+                stderr=subprocess.DEVNULL,  # where it cannot start, a new Python cannot, either, and says why
+                pass_fds=[child_end.fileno()],
                 start_new_session=True,  # Jupyter interrupts its whole process group
-                env=environment(),
+                env=run_environment(),
             )
         self.lives = True
         self._ready = False
-        self._waiting: dict[int, Leader] = {}
-        """for the server to be ready"""
-        self._handed: dict[int, Leader] = {}
-        """to the server, and not yet begun"""
-        self._begun: dict[int, Leader] = {}
+        self._waiting: dict[int, RunProcess] = {}
+        """Runs that wait until the server is ready; this and the two below are by the run's number."""
+        self._ordered: dict[int, RunProcess] = {}
+        """Runs that were ordered from the server and have not begun."""
+        self._begun: dict[int, RunProcess] = {}
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def take(self, leader: Leader) -> bool:
-        """Whether this leader gets its process from here."""
+    def take(self, run: RunProcess) -> bool:
+        """Order a process for the run, now or when the server is ready; return False where the server is gone."""
         with _lock:
             if self.lives:
-                leader.source = self
-                self._waiting[leader.number] = leader
+                run.source = self
+                self._waiting[run.number] = run
                 if self._ready:
-                    self._hand_over()
+                    self._order_waiting()
             return self.lives
 
-    def withdraw(self, leader: Leader) -> None:
+    def withdraw(self, run: RunProcess) -> None:
+        """Cancel the run if it was not ordered yet."""
         with _lock:
-            waited = self._waiting.pop(leader.number, None) is not None
+            waited = self._waiting.pop(run.number, None) is not None
         if waited:
-            leader.never_starts()
+            run.cancel()
 
     def kill(self) -> None:
-        """Runs that it has forked do not need it."""
+        """Kill the server; the runs that it has forked go on."""
         self.process.kill()
 
-    def _hand_over(self) -> None:
-        for number, leader in self._waiting.items():
-            order = {"number": number, "environment": environment(), "folder": _folder()}
+    def _order_waiting(self) -> None:
+        for number, run in self._waiting.items():
+            order = {"number": number, "environment": run_environment(), "folder": _current_folder()}
             try:
-                socket.send_fds(self.socket, [json.dumps(order).encode()], leader.theirs)
-            except OSError:  # it has just died, or the environment is too long for a message
-                leader.start_anew()
+                socket.send_fds(self.socket, [json.dumps(order).encode()], run.child_ends)
+            except OSError:  # the server has just died, or the environment is too long for a message
+                run.start_python()
             else:
-                self._handed[number] = leader
+                self._ordered[number] = run
         self._waiting.clear()
 
     def _listen(self) -> None:
         with contextlib.suppress(OSError):
             while message := self.socket.recv(MESSAGE_BYTES):
-                self._hear(json.loads(message))
+                self._take_message(json.loads(message))
         with _lock:
             self.lives = False
             self.socket.close()
         self.process.wait()
-        for leader in (*self._waiting.values(), *self._handed.values()):
-            leader.start_anew()
-        for leader in self._begun.values():
-            leader.ended(None)
+        for run in (*self._waiting.values(), *self._ordered.values()):
+            run.start_python()
+        for run in self._begun.values():
+            run.set_ended(None)
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _take_message(self, message: dict[str, Any]) -> None:
         with _lock:
             match message:
                 case {"event": "ready"}:
                     self._ready = True
-                    self._hand_over()
+                    self._order_waiting()
                 case {"event": "started", "number": number, "pid": pid}:
-                    self._begun[number] = self._handed.pop(number)
-                    self._begun[number].started(pid)
+                    self._begun[number] = self._ordered.pop(number)
+                    self._begun[number].set_started(pid)
                 case {"event": "refused", "number": number}:
-                    self._handed.pop(number).start_anew()
+                    self._ordered.pop(number).start_python()
                 case {"event": "ended", "number": number, "status": status}:
-                    if (leader := self._begun.pop(number, None)) is not None:
-                        leader.ended(status)
-                    else:  # before it could say that it had begun
-                        self._handed.pop(number).start_anew()
+                    if (run := self._begun.pop(number, None)) is not None:
+                        run.set_ended(status)
+                    else:  # it ended before it could report its start
+                        self._ordered.pop(number).start_python()
 
 
-def _living_server() -> Server | None:
-    """The one of this kernel, started where there is none; None where there can be none."""
+def running_server() -> ForkServer | None:
+    """Return the server of this process, started where there is none; None where there can be none.
+
+    Raises LabError where the environment variable holds no number of seconds.
+    """
     global _server
     wanted = os.environ.get(IDLE_VARIABLE, str(IDLE_S))
     try:
@@ -148,13 +157,13 @@ def _living_server() -> Server | None:
     with _lock:
         if _server is None or not _server.lives:
             try:
-                _server = Server(idle_s)
-            except OSError:  # no process, no socket: then one less will do
+                _server = ForkServer(idle_s)
+            except OSError:  # no process or no socket is left; a run needs less of both without a server
                 _server = None
         return _server
 
 
-def _folder() -> str:
+def _current_folder() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -162,11 +171,11 @@ def _folder() -> str:
 
 
 _lock = threading.Lock()
-_server: Server | None = None
+_server: ForkServer | None = None
 
 
-def _let_go_in_a_copy() -> None:
-    """A fork of the kernel would keep the server alive when the kernel itself is gone."""
+def _close_server_in_fork() -> None:
+    """Close the socket in a fork of this process, which would keep the server alive when this process is gone."""
     global _server
     if _server is not None:
         _server.socket.close()
@@ -175,4 +184,4 @@ def _let_go_in_a_copy() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_let_go_in_a_copy)
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_close_server_in_fork)

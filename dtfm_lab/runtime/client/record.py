@@ -1,4 +1,4 @@
-"""What a run has told so far: its events, taken in one by one, and the Trace that they make."""
+"""The record of a run: its events, added one by one, and the Trace that they make."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ Event = dict[str, Any]
 
 
 class Record:
-    """Grows event by event on one thread, may be read from any."""
+    """Grows event by event on one thread, and may be read from any thread."""
 
     def __init__(self, spec: RunSpec) -> None:
         self.spec = spec
         self.status = "starting"
-        """starting, profiling, running, then done, failed or stopped"""
+        """One of starting, profiling, running, and in the end done, failed or stopped."""
         self.losses: list[float] = []
-        """of the iterations from ``spec.first_iteration`` on"""
+        """Mean training loss of each iteration, from ``spec.first_iteration`` on."""
         self.late_messages = self.overruns = 0
         self.time_scale = 1.0
         self.stretched = 0
         self.error: str | None = None
         self.profile: tuple[ComputeTime, ...] = ()
         self.parameter_digests: dict[tuple[int, int], str] = {}
-        """(position in the pipeline, replica) -> SHA-256 of the parameters that this device has trained"""
+        """(position in the pipeline, replica) -> SHA-256 of the parameters that this device has trained."""
         self.faults: tuple[Fault, ...] = ()
-        """losses of workers that the run survived"""
+        """Losses of workers that the run survived."""
         self.held_out: tuple[tuple[int, float], ...] = ()
-        """(iterations done, mean loss on text that is never trained on)"""
+        """(iterations done, mean loss on text that is never trained on)."""
         self.unigram_entropy: float | None = None
-        """nats a byte of that text, each byte drawn by its frequency alone"""
+        """Entropy of that text's bytes by their frequencies alone, in nats per byte."""
         self.checkpoints: tuple[tuple[int, str], ...] = ()
-        """(iterations done, folder) of what was written; of automatic ones only the last are kept on disk"""
+        """(iterations done, folder) of each that was written; only the last ones are kept on disk."""
         self.text: str | None = None
-        """what the trained model wrote after ``prompt``"""
+        """What the trained model wrote after ``prompt``."""
         self.prompt = ""
         self.conditions: dict[str, str] = {}
-        """of the devices that are not as they were: lost, back, paused, 2 x slower"""
+        """Device name -> lost, back, paused or 2 x slower; devices to which nothing happened are left out."""
         self.slowdowns: dict[str, float] = {}
-        """how many times slower devices were made; a replacement is as slow"""
+        """Device name -> factor by which it was made slower; a replacement is as slow."""
         self._spans: dict[int, list[Span]] = defaultdict(list)
         self._torch = ""
         self._lock = threading.RLock()
@@ -61,21 +61,21 @@ class Record:
 
     @property
     def ranks(self) -> dict[str, int]:
-        """Of each device that runs, by name."""
+        """Device name -> rank of its worker."""
         return {self.spec.device_name(s, r): self.spec.rank(s, r) for s, r in self.spec.workers}
 
     def spans_of(self, iteration: int) -> list[Span]:
-        """What has been measured of one iteration, whole or not."""
+        """Return what was measured so far of one iteration."""
         with self._lock:
             return list(self._spans.get(iteration, []))
 
     @property
     def last_whole(self) -> int:
-        """Number of the last whole iteration, one less than the first where there is none."""
+        """Number of the last whole iteration; one less than the first iteration's where there is none."""
         return self.spec.first_iteration + len(self.losses) - 1
 
     def busy(self) -> dict[str, float]:
-        """Of the last whole iteration, each device's share of the time spent computing."""
+        """Return, by device, the share of the last whole iteration that it spent computing."""
         with self._lock:
             spans = self._spans.get(self.last_whole, [])
             computing_s: dict[str, float] = dict.fromkeys(self.ranks, 0.0) if spans else {}
@@ -86,7 +86,7 @@ class Record:
         return {name: seconds / whole_s if whole_s else 0.0 for name, seconds in computing_s.items()}
 
     def trace(self) -> Trace:
-        """What was measured so far, whole iterations only.
+        """Return what was measured so far, whole iterations only.
 
         Raises RunError where the run failed, or where there is no whole iteration.
         """
@@ -100,11 +100,11 @@ class Record:
         return with_predecessors(Trace.from_spans(context, spans), self.spec.plan, self.spec.built)
 
     def context(self) -> RunContext:
-        """What is known by now: after the profile event enough to predict what is being measured."""
+        """Return the context so far; from the profile event on it is enough to predict what is being measured."""
         plan, spec = self.spec.plan, self.spec
         return RunContext(
             source="measured",
-            clock=spec.clock,  # type: ignore[arg-type]  # checked by start()
+            clock=spec.clock,  # type: ignore[arg-type]  # RunOptions has checked it
             schedule=spec.schedule,
             links="real" if spec.clock == "real" else "emulated",
             **plan_context(plan, spec.built),
@@ -129,7 +129,7 @@ class Record:
         )
 
     def absorb(self, event: Event) -> None:
-        """Take in one event; unknown ones change nothing."""
+        """Add one event; unknown ones change nothing."""
         with self._lock:
             match event["event"]:
                 case "ready":
@@ -165,7 +165,7 @@ class Record:
                 self.status = event["event"]
 
     def _go_back(self, event: Event) -> None:
-        """An iteration and all after it will be done anew: what they told is void."""
+        """Forget this iteration and all after it, which will be repeated."""
         again = event["iteration"]
         self.conditions[event["device"]] = slower(self.slowdowns.get(event["device"], 1.0)) or "back"
         self.faults += (Fault(again, event["device"], event["how"], event["state_from"], event["lost_s"]),)
@@ -177,5 +177,5 @@ class Record:
 
 
 def slower(times: float) -> str:
-    """``2 x slower``; empty where it is as fast as ever."""
+    """Return such as ``2 x slower``; empty for 1."""
     return f"{times:.3g} x slower" if times > 1 else ""

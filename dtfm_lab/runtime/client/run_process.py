@@ -1,4 +1,4 @@
-"""The process that leads the workers of a run, as the kernel holds it: its streams, its pid, its end."""
+"""The process of a run as its client holds it: its streams, its process id and its end."""
 
 from __future__ import annotations
 
@@ -14,87 +14,87 @@ from collections.abc import Iterator
 from typing import Protocol, TextIO
 
 STOP_PATIENCE_S = 1.5
-"""between the end of its input and SIGKILL for it and all its workers"""
+"""Time between closing the input of a run and killing it with all its workers."""
 STRAGGLERS_S = 2.0
-"""that workers may stay when their leader is gone"""
+"""Longest time that workers may outlive the process that coordinates them."""
 
 
-class Source(Protocol):
-    """Who makes it a process sooner or later."""
+class ProcessSource(Protocol):
+    """What will make the process sooner or later: the fork server."""
 
-    def withdraw(self, leader: Leader) -> None:
-        """Don't, if it is not too late."""
+    def withdraw(self, run: RunProcess) -> None:
+        """Make no process, if it is not too late for that."""
 
     def kill(self) -> None:
-        """It was too late, and nothing is heard of it."""
+        """End the source itself, because it does not answer."""
 
 
-class Leader:
-    """Made without a process, which ``runtime.warm`` gives it; all methods may be called from any thread."""
+class RunProcess:
+    """Begins without a process, which ``preload`` gives it; all methods may be called from any thread."""
 
     def __init__(self) -> None:
         self.number = next(_numbers)
         (stdin, own), (events, stdout), (errors, stderr) = (os.pipe() for _ in range(3))
         with _lock:
             _inputs[self.number] = own
-        self.theirs = [stdin, stdout, stderr]
-        """its ends of the pipes, until it has them itself"""
+        self.child_ends = [stdin, stdout, stderr]
+        """The process's ends of the pipes, until it has them itself."""
         self.errors: TextIO = os.fdopen(errors, encoding="utf-8", errors="replace")
-        """what it and its workers write to standard error"""
+        """What the process and its workers write to standard error."""
         self._events: TextIO = os.fdopen(events, encoding="utf-8", errors="replace")
-        self.source: Source | None = None
+        self.source: ProcessSource | None = None
         self.pid: int | None = None
-        """also its process group's and its session's"""
+        """Its process id, which is also that of its process group and of its session."""
         self.returncode: int | None = None
-        """its exit status, negative a signal's number; None where nobody knows"""
-        self._has_pid, self._reported, self._silent = threading.Event(), threading.Event(), threading.Event()
+        """Its exit status, or the negative number of a signal; None where it is unknown."""
+        self._has_pid, self._end_known, self._all_gone = threading.Event(), threading.Event(), threading.Event()
         self._stopping = False
-        self._orders: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(target=self._feed, args=(own,), daemon=True).start()
 
     def send(self, line: str) -> None:
         """Write to its standard input, without waiting until it reads."""
-        self._orders.put(line)
+        self._lines.put(line)
 
     def lines(self) -> Iterator[str]:
-        """Whole lines of its standard output, until it and all its workers are gone."""
+        """Yield whole lines of its standard output, until it and all its workers are gone."""
         with self._events:
             for line in self._events:
-                if line.endswith("\n"):  # else it was killed in the middle of a word
+                if line.endswith("\n"):  # the last line of a killed process may be incomplete
                     yield line
-        self._silent.set()
-        self._orders.put(None)
-        self._reported.wait(STOP_PATIENCE_S)
+        self._all_gone.set()
+        self._lines.put(None)
+        self._end_known.wait(STOP_PATIENCE_S)
 
     def wait_for_pid(self) -> int | None:
-        """None where it never had one."""
-        while not (self._has_pid.wait(0.1) or self._silent.is_set()):
+        """Wait until the process has begun and return its id; None where it never began."""
+        while not (self._has_pid.wait(0.1) or self._all_gone.is_set()):
             pass
         return self.pid
 
     def stop(self) -> None:
-        """End it and its workers within two seconds, whatever they do."""
+        """End it and its workers within two seconds, whatever state they are in."""
         self._stopping = True
-        self._orders.put(None)
+        self._lines.put(None)
         if self.pid is None and self.source is not None:
             self.source.withdraw(self)
-        if not self._silent.wait(STOP_PATIENCE_S):
+        if not self._all_gone.wait(STOP_PATIENCE_S):
             if self.pid is None and self.source is not None:
                 self.source.kill()
             self.kill()
-            self._silent.wait(STOP_PATIENCE_S)
+            self._all_gone.wait(STOP_PATIENCE_S)
 
     def kill(self) -> None:
-        """The leader and its workers, at once; nothing where all are gone already."""
-        if self.pid is not None and not self._silent.is_set():  # as long as one lives, the number is theirs
+        """Kill the process and its workers; nothing happens where all are gone."""
+        if self.pid is not None and not self._all_gone.is_set():  # while one lives, no other group gets this number
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
-    def start_anew(self) -> None:
-        """Become a new Python."""
+    def start_python(self) -> None:
+        """Begin as a new Python process, which loads torch itself."""
         if self._stopping:
-            return self.never_starts()
-        stdin, stdout, stderr = self.theirs
+            return self.cancel()
+        stdin, stdout, stderr = self.child_ends
         try:
             process = subprocess.Popen(
                 [sys.executable, "-m", "dtfm_lab.runtime.worker.local_run"],
@@ -102,40 +102,42 @@ class Leader:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,  # Jupyter interrupts its whole process group
-                env=environment(),
+                env=run_environment(),
             )
         except OSError as error:
             os.write(stderr, f"it could not be started: {error}\n".encode())
-            return self.never_starts()
-        self.started(process.pid)
-        threading.Thread(target=lambda: self.ended(process.wait()), daemon=True).start()
+            return self.cancel()
+        self.set_started(process.pid)
+        threading.Thread(target=lambda: self.set_ended(process.wait()), daemon=True).start()
 
-    def started(self, pid: int) -> None:
+    def set_started(self, pid: int) -> None:
+        """Note that the process has begun and has its ends of the pipes."""
         self.pid = pid
         self._has_pid.set()
-        self._let_go()
+        self._close_child_ends()
 
-    def never_starts(self) -> None:
-        self._reported.set()
-        self._let_go()
+    def cancel(self) -> None:
+        """Note that there will be no process."""
+        self._end_known.set()
+        self._close_child_ends()
 
-    def ended(self, returncode: int | None) -> None:
-        """It is gone, and its workers should be soon; None: how it ends, nobody will say."""
+    def set_ended(self, returncode: int | None) -> None:
+        """Note that the process has ended, None where its status stays unknown, and kill workers that outlive it."""
         self.returncode = returncode
-        self._reported.set()
-        if returncode is not None and not self._silent.is_set():
+        self._end_known.set()
+        if returncode is not None and not self._all_gone.is_set():
             stragglers = threading.Timer(STRAGGLERS_S, self.kill)
             stragglers.daemon = True
             stragglers.start()
 
-    def _let_go(self) -> None:
-        theirs, self.theirs = self.theirs, []
-        for end in theirs:
+    def _close_child_ends(self) -> None:
+        ends, self.child_ends = self.child_ends, []
+        for end in ends:
             os.close(end)
 
     def _feed(self, own: int) -> None:
-        with contextlib.suppress(OSError):  # it may have died in the meantime; its output ends then, too
-            while (line := self._orders.get()) is not None:
+        with contextlib.suppress(OSError):  # where the process has died, its output ends, too
+            while (line := self._lines.get()) is not None:
                 text = line.encode()
                 while text:
                     text = text[os.write(own, text) :]
@@ -144,19 +146,19 @@ class Leader:
                 os.close(own)
 
 
-def environment() -> dict[str, str]:
-    """Of a leader and its workers: each computes on one thread."""
+def run_environment() -> dict[str, str]:
+    """Return the environment of a run's processes: each worker computes on one thread."""
     return dict(os.environ) | {"OMP_NUM_THREADS": "1"}
 
 
 _numbers = itertools.count()
 _lock = threading.Lock()
 _inputs: dict[int, int] = {}
-"""the end of each leader's input that is open in this process, by the leader's number"""
+"""The input descriptor of each run that is open in this process, by the run's number."""
 
 
-def _close_inputs_in_a_copy() -> None:
-    """A fork of the kernel would keep runs alive when the kernel itself is gone."""
+def _close_inputs_in_fork() -> None:
+    """Close the inputs in a fork of this process, which would keep runs alive when this process is gone."""
     for own in _inputs.values():
         os.close(own)
     _inputs.clear()
@@ -164,4 +166,4 @@ def _close_inputs_in_a_copy() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_close_inputs_in_a_copy)
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_close_inputs_in_fork)

@@ -1,4 +1,4 @@
-"""A run in words, for the terminal, the notebook and the Lab: plain text, except ``html``."""
+"""Descriptions of a run for the terminal, the notebook and the Lab: plain text, except ``html``."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from dtfm_lab.runtime.client.record import Record
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 CAME_BACK = "came back"
-"""how a worker that stood still takes its place again, in ``Fault.how``"""
+"""``Fault.how`` of a stopped worker that runs again and takes its rank back."""
 
 
 class DeviceRow(NamedTuple):
-    """What is said of one device that runs."""
+    """One device of the run, as tables show it."""
 
     device: str
     stages: str
     replica: int
     condition: str
-    """empty where it is as it was: else lost, back, paused, 2 x slower"""
+    """What has happened to it: lost, back, paused or 2 x slower; empty where nothing has."""
     busy: float | None
-    """share of the last whole iteration"""
+    """Share of the last whole iteration that it computed; None before there is one."""
 
 
 def device_rows(run: Record) -> list[DeviceRow]:
-    """By rank: pipeline by pipeline, in the order of stages."""
+    """Return the devices by rank: pipeline by pipeline, in the order of stages."""
     spec, busy = run.spec, run.busy()
     rows = []
     for position, replica in spec.workers:
@@ -38,8 +38,8 @@ def device_rows(run: Record) -> list[DeviceRow]:
     return rows
 
 
-def doing(run: Record) -> str:
-    """Where it is: "3 of 8 iterations done", "stopped after 3 of 8 iterations"."""
+def describe_progress(run: Record) -> str:
+    """Return how far the run is: ``3 of 8 iterations done``, ``stopped after 3 of 8 iterations``."""
     whole = f"{len(run.losses)} of {run.spec.iterations} iterations"
     before = f", {run.spec.first_iteration} before them" if run.spec.first_iteration else ""
     return {
@@ -52,71 +52,71 @@ def doing(run: Record) -> str:
     }[run.status]
 
 
-def counted(run: Record) -> str:
-    """What came too late; empty where nothing did."""
+def describe_lateness(run: Record) -> str:
+    """Return how many messages and computations were late; empty where none was."""
     if not (run.late_messages or run.overruns):
         return ""
     return f"{run.late_messages} late messages, {run.overruns} overruns"
 
 
-def pace(run: Record) -> str:
-    """How much slower than the drawn devices the paced clock goes; empty where it does not."""
+def describe_pace(run: Record) -> str:
+    """Return how much slower than the devices the paced clock goes; empty for other clocks."""
     if run.spec.clock != "paced" or not run.profile:
         return ""
-    said = f"slowed down {run.time_scale:.3g} times"
+    text = f"slowed down {run.time_scale:.3g} times"
     if run.stretched:
-        said += f"; {run.stretched} computation times stretched, because the drawn devices outrun this machine"
-    return said
+        text += f"; {run.stretched} computation times stretched, because the drawn devices outrun this machine"
+    return text
 
 
-def kept(run: Record) -> str:
-    """The newest checkpoint, and where it is; empty where there is none."""
+def describe_checkpoint(run: Record) -> str:
+    """Return the newest checkpoint and its folder; empty where there is none."""
     if not run.checkpoints:
         return ""
     done, folder = run.checkpoints[-1]
     return f"checkpoint after {sentences.counted(done, 'iteration')} in {folder}"
 
 
-def learnt(run: Record) -> str:
-    """The last losses beside what a model without context can reach; empty before the first."""
-    said = [f"loss {run.losses[-1]:.4f}"] if run.losses else []
+def describe_losses(run: Record) -> str:
+    """Return the last losses beside what a model without context can reach; empty before the first."""
+    parts = [f"loss {run.losses[-1]:.4f}"] if run.losses else []
     if run.held_out:
-        said.append(f"held-out loss {run.held_out[-1][1]:.4f}")
+        parts.append(f"held-out loss {run.held_out[-1][1]:.4f}")
     if run.unigram_entropy is not None:
-        said.append(f"unigram entropy {run.unigram_entropy:.4f}")
-    return ", ".join(said)
+        parts.append(f"unigram entropy {run.unigram_entropy:.4f}")
+    return ", ".join(parts)
 
 
-def fault(lost: Fault) -> str:
-    """``Tokyo-3 was killed by SIGKILL in iteration 3; its state came from Tokyo-7; 0.6 s``"""
+def describe_fault(lost: Fault) -> str:
+    """Return such as ``Tokyo-3 was killed by SIGKILL in iteration 3; its state came from Tokyo-7; 0.6 s``."""
     return (
         f"{lost.device} {lost.how} in iteration {lost.iteration}; its state came from {lost.state_from}; "
         f"{format_s(lost.lost_s)}"
     )
 
 
-def recovered(lost: Fault) -> str:
-    """``recovered in 0.6 s, state from Tokyo-7``"""
+def describe_recovery(lost: Fault) -> str:
+    """Return such as ``recovered in 0.6 s, state from Tokyo-7``."""
     how = "came back" if lost.how == CAME_BACK else "recovered"
     return f"{how} in {format_s(lost.lost_s)}, state from {lost.state_from}"
 
 
-def written(run: Record) -> tuple[str, str]:
-    """The beginning that the trained model was given and what it wrote; bytes that are no text as �."""
+def generated_text(run: Record) -> tuple[str, str]:
+    """Return the prompt and the text that the trained model generated, with � for bytes that are no text."""
     return _printable(run.prompt), _printable(run.text or "")
 
 
-def reduced(spec: RunSpec) -> str:
-    """Which part of the plan runs, with what instead of its model and links; empty where all is as planned."""
-    said = []
+def describe_reductions(spec: RunSpec) -> str:
+    """Return which part of the plan runs, and what replaces its model and links; empty where all is as planned."""
+    parts = []
     if spec.subplan is not None:
-        said.append(f"rehearsal of a part: {spec.subplan.sentence}")
+        parts.append(f"rehearsal of a part: {spec.subplan.sentence}")
     if spec.stand_in is not None:
         model = spec.plan.job.modelled().name
-        said.append(f"model {spec.stand_in.name} is trained in place of {model}, messages are as long as the job's")
+        parts.append(f"model {spec.stand_in.name} is trained in place of {model}, messages are as long as the job's")
     if spec.emulated is not None:
-        said.append(f"the links emulated are those of {spec.emulated.name}")
-    return "; ".join(said)
+        parts.append(f"the links emulated are those of {spec.emulated.name}")
+    return "; ".join(parts)
 
 
 def _printable(text: str) -> str:
@@ -124,14 +124,14 @@ def _printable(text: str) -> str:
 
 
 def html(run: Record) -> str:
-    """The run as it is now: one line, and a table with a row a device."""
-    lines = [doing(run), learnt(run), pace(run), counted(run), reduced(run.spec), run.error or ""]
-    lines += [fault(lost) for lost in run.faults]
+    """Return the state of the run: lines of text, and a table with a row per device."""
+    lines = [describe_progress(run), describe_losses(run), describe_pace(run), describe_lateness(run)]
+    lines += [describe_reductions(run.spec), run.error or "", *map(describe_fault, run.faults)]
     head = "".join(f"<th>{name}</th>" for name in ("device", "stage", "replica", "state", "busy"))
     body = "".join(
         f"<tr><td>{escape(row.device)}</td><td>{row.stages}</td><td>{row.replica}</td>"
         f"<td>{escape(row.condition) or 'ok'}</td><td>{'' if row.busy is None else f'{row.busy:.0%}'}</td></tr>"
         for row in device_rows(run)
     )
-    said = "<br>".join(escape(line) for line in lines if line)
-    return f"<div>{said}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    text = "<br>".join(escape(line) for line in lines if line)
+    return f"<div>{text}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"

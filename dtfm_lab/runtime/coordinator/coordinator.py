@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 from dtfm_lab.domain.errors import LabError, RunError
@@ -111,16 +112,12 @@ class Coordinator:
         self._until_done(self._iterate)
         done = self._done
         pool.phase = f"after iteration {done - 1}"
-        due: list[Callable[[int], None]] = []
         if done == last or (spec.evaluate_every and done % spec.evaluate_every == 0):
-            due.append(self._evaluate)
+            self._until_done(partial(self._evaluate, done))
         if self._checkpoints.is_due(done, last):
-            due.append(self._write_checkpoint)
+            self._until_done(partial(self._write_checkpoint, done))
         if done == last and spec.sample_bytes:
-            due.append(self._generate_text)
-        for task in due:
-            # After a loss that took the run back, the task will be due again.
-            self._until_done(lambda task=task: task(done) if self._done == done else None)
+            self._until_done(partial(self._generate_text, done))
 
     def _until_done(self, phase: Callable[[], Any]) -> Any:
         """Return the result of ``phase``, which is repeated after every loss of workers."""
@@ -179,12 +176,16 @@ class Coordinator:
         self._done += 1
 
     def _evaluate(self, done: int) -> None:
+        if self._done != done:  # a loss took the run back, and the evaluation will be due again
+            return
         self._n_evaluations += 1
         answers = self._pool.order_all("evaluate", number=FIRST_EVALUATION - self._n_evaluations)
         entropy = answers[0]["unigram_entropy"]
         emit("held_out", iteration=done, loss=_mean_loss(answers), unigram_entropy=entropy)
 
     def _write_checkpoint(self, done: int) -> None:
+        if self._done != done:
+            return
         with self._checkpoints.writing(done, self._losses) as folder:
             self._pool.order_all("checkpoint", folder=str(folder))
         self._checkpoint = done, str(folder)
@@ -193,10 +194,11 @@ class Coordinator:
 
     def _generate_text(self, done: int) -> None:
         """Let one worker generate text with the trained model."""
-        if self._checkpoint is not None:
-            prompt = PROMPT if self._spec.text is None else ""
-            answers = self._pool.order_all("write", folder=self._checkpoint[1], prompt=prompt)
-            emit("text", prompt=prompt, text=answers[0]["text"])
+        if self._done != done or self._checkpoint is None:
+            return
+        prompt = PROMPT if self._spec.text is None else ""
+        answers = self._pool.order_all("write", folder=self._checkpoint[1], prompt=prompt)
+        emit("text", prompt=prompt, text=answers[0]["text"])
 
     def _begin(self, do: str, **order: Any) -> list[Answer]:
         return self._pool.order_all(do, began_monotonic_s=time.monotonic() + HEAD_START_S, **order)
@@ -219,11 +221,12 @@ class Coordinator:
         pool = self._pool
         for rank, how in lost.items():
             emit("lost", device=pool.device(rank), iteration=self._done, how=how)
-        for rank in lost or [None]:
-            self._n_losses[rank, self._done] += 1
-            if self._n_losses[rank, self._done] > MOST_LOSSES:
-                name, how = ("connections", "broke") if rank is None else (pool.describe(rank), lost[rank])
-                why = f" ({pool.connection_error})" if rank is None else ""
+        blamed: list[int | None] = [*lost] or [None]
+        for culprit in blamed:
+            self._n_losses[culprit, self._done] += 1
+            if self._n_losses[culprit, self._done] > MOST_LOSSES:
+                name, how = ("connections", "broke") if culprit is None else (pool.describe(culprit), lost[culprit])
+                why = f" ({pool.connection_error})" if culprit is None else ""
                 raise RunFailed(f"{name} {how} {pool.phase}, for the {MOST_LOSSES + 1}th time{why}")
         for rank in pool.finish_reinstating(joined=False):
             self._without_state.pop(rank, None)

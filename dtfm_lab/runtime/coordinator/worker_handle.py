@@ -74,7 +74,7 @@ class WorkerHandle:
         if self.process is None or self.process.exitcode is not None:
             return False
         try:
-            return psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED
+            return bool(psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED)
         except psutil.Error:
             return False
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from shlex import quote
 
-from dtfm_lab.runtime.client.run_report import reduced
+from dtfm_lab.runtime.client.run_report import describe_reductions
 from dtfm_lab.runtime.multihost.hosts import Host
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
@@ -23,7 +23,7 @@ def torchrun_line(hosts: Sequence[Host], node_rank: int, master_port: int, folde
 def readme(spec: RunSpec, hosts: Sequence[Host], master_port: int) -> str:
     """What to do, step by step."""
     plan, first = spec.plan, hosts[0]
-    apart = f"; {said}" if (said := reduced(spec)) else ""
+    apart = f"; {said}" if (said := describe_reductions(spec)) else ""
     shaped = spec.clock == "real"
     table = [f"| {host.name} | {host.address} | {_held(spec, host).replace('|', '/')} |" for host in hosts]
     links = (

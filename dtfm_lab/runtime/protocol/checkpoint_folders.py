@@ -1,7 +1,8 @@
-"""Folders of checkpoints as the kernel sees them, without torch: which are whole, what they are of, which may go.
+"""Folders of checkpoints, without their tensors: which are whole, what they hold, which may be removed.
 
-``parent/iteration-000010/`` holds the stages' tensors (``checkpoint`` writes those) and ``checkpoint.json``, which is
-written last: a folder without it, or with a file that is not as long as it says, is no checkpoint.
+``parent/iteration-000010/`` holds the stages' tensors (``worker.checkpoint_tensors`` writes them) and
+``checkpoint.json``, which is written last: a folder without it, or whose files have other lengths than it says, is no
+checkpoint.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, get_type_hints
+
+from pydantic import create_model
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.job import Job, ModelSpec
@@ -22,58 +26,53 @@ from dtfm_lab.runtime.protocol.corpus import Corpus
 META = "checkpoint.json"
 TENSORS = "stage-*.safetensors"
 KEPT = 2
-"""of those that a run writes by itself; the older one, in case that the newer turns out broken"""
+"""How many checkpoints of a run are kept: the newest, and the one before in case that the newest is broken."""
 _FOLDER = re.compile(r"iteration-(\d{6,})")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """What a folder of parameters and optimiser states is of."""
+    """What a folder of parameters and optimiser states holds; its fields, but for the folder, are the file's."""
 
     folder: Path
     iteration: int
-    """iterations done"""
+    """Number of iterations that are done."""
     job: Job
-    """what was trained: with the stand-in where one stood in"""
+    """What was trained, with the stand-in for a model if there was one."""
     seed: int
     learning_rate: float
     text: str
-    """the file's name"""
+    """Name of the file that was trained on."""
     text_digest: str
     losses: tuple[float, ...] = ()
-    """mean training loss of each iteration from the first, those before earlier checkpoints included"""
+    """Mean training loss of each iteration from the first, those before a resumed checkpoint included."""
     versions: dict[str, str] = field(default_factory=dict)
     files: dict[str, int] = field(default_factory=dict)
-    """name -> bytes; looked up by ``seal``"""
+    """File name -> length in bytes; ``seal`` fills it in."""
 
     @property
     def model(self) -> ModelSpec:
         return self.job.modelled()
 
 
-class CheckpointFile(Section):
+class CheckpointHead(Section):
+    """The keys of ``checkpoint.json`` that are checked when it is read; the others are the fields of Checkpoint."""
+
     dtfm_checkpoint: int
-    iteration: int
-    job: Job
-    seed: int
-    learning_rate: float
-    text: str
-    text_digest: str
-    losses: tuple[float, ...]
-    versions: dict[str, str]
     files: dict[str, int]
 
 
+_FIELDS: dict[str, Any] = {name: (kind, ...) for name, kind in get_type_hints(Checkpoint).items() if name != "folder"}
+CheckpointFile = create_model("CheckpointFile", __base__=CheckpointHead, **_FIELDS)
+
+
 def folder_for(parent: str | os.PathLike[str], iteration: int) -> Path:
-    """Where the checkpoint after so many iterations goes."""
+    """Return the folder of the checkpoint after so many iterations."""
     return Path(parent) / f"iteration-{iteration:06d}"
 
 
 def prepare(folder: Path) -> None:
-    """Make the folder, and no checkpoint of it, before its first tensors are written.
-
-    Raises FileError where that cannot be.
-    """
+    """Make the folder, without an earlier checkpoint in it, before its first tensors are written. Raises FileError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / META).unlink(missing_ok=True)
@@ -84,19 +83,15 @@ def prepare(folder: Path) -> None:
 
 
 def seal(checkpoint: Checkpoint) -> Path:
-    """Once every stage's file is there: make the folder a checkpoint."""
+    """Make the folder a checkpoint, now that every stage's file is there; return the path of its description."""
     files = {path.name: path.stat().st_size for path in sorted(checkpoint.folder.glob(TENSORS))}
     sealed = replace(checkpoint, files=files)
-    known = {f.name: getattr(sealed, f.name) for f in fields(sealed) if f.name != "folder"}
-    data = dump(CheckpointFile(dtfm_checkpoint=1, **known))
+    data = dump(CheckpointFile(dtfm_checkpoint=1, **{name: getattr(sealed, name) for name in _FIELDS}))
     return write_text(checkpoint.folder / META, json.dumps(data, indent=1) + "\n")
 
 
 def describe(folder: str | os.PathLike[str]) -> Checkpoint:
-    """The checkpoint in this folder, or the newest whole one of those below it.
-
-    Raises FileError where there is none.
-    """
+    """Return the checkpoint in this folder, or the newest whole one of those below it. Raises FileError."""
     folder = Path(folder)
     if (folder / META).is_file():
         return _read(folder)
@@ -110,7 +105,7 @@ def describe(folder: str | os.PathLike[str]) -> Checkpoint:
 
 
 def latest(parent: str | os.PathLike[str]) -> Checkpoint | None:
-    """The whole checkpoint of most iterations among a folder's; broken ones are passed over."""
+    """Return the whole checkpoint of most iterations below a folder; broken ones are skipped."""
     for folder in reversed(_sorted(Path(parent))):
         with contextlib.suppress(FileError):
             return _read(folder)
@@ -118,10 +113,9 @@ def latest(parent: str | os.PathLike[str]) -> Checkpoint | None:
 
 
 def prune(written: Sequence[Path], keep: int = KEPT) -> list[Path]:
-    """Remove all but the last of the checkpoints that a run has written, oldest first; those that stay.
+    """Remove all but the last of the checkpoints that a run has written, given oldest first; return those kept.
 
-    Only files that checkpoints are made of: a folder with other things in it stays, with them. What cannot be
-    removed stays.
+    Only files of checkpoints are removed: a folder that holds others is kept with them, as is what cannot be removed.
     """
     cut = max(len(written) - keep, 0)
     for folder in written[:cut]:
@@ -134,9 +128,9 @@ def prune(written: Sequence[Path], keep: int = KEPT) -> list[Path]:
 
 
 def check_free(parent: str | os.PathLike[str], first_iteration: int) -> None:
-    """Whether a run that begins after so many iterations may leave its checkpoints here.
+    """Raise FileError where a run that begins after so many iterations must not write its checkpoints.
 
-    Raises FileError where later ones lie already, which would be taken for its own, or where this is no folder.
+    That is a file, or a folder with later checkpoints, which would be taken for those of the run.
     """
     parent = Path(parent)
     if parent.exists() and not parent.is_dir():
@@ -151,11 +145,11 @@ def check_free(parent: str | os.PathLike[str], first_iteration: int) -> None:
 
 
 def resumable(checkpoint: Checkpoint, job: Job, *, seed: int, learning_rate: float, corpus: Corpus) -> tuple[str, ...]:
-    """What differs from the run that left the checkpoint, a sentence each; none: it goes on as if never interrupted.
+    """Return what differs from the run that wrote the checkpoint, one sentence each; empty where nothing does.
 
-    Another text, seed, batch, precision or rate is allowed, as people go on with a text of their own; another model
-    is not, and raises LabError. The cut, placement and schedule are free: tensors are named by the whole model's
-    layers. (To the bit, it goes on under the same cut and schedule only: those order the sums.)
+    Another text, seed, batch, precision or rate is allowed, as people continue with a text of their own; another model
+    is not, and raises LabError. The cut, placement and schedule are free, because tensors are named by the whole
+    model's layers. Only under the same cut and schedule, which order the sums, is the continuation equal to the bit.
     """
     found, wanted = checkpoint.model, job.modelled()
     if (found.layers, found.n_heads, found.tied) != (wanted.layers, wanted.n_heads, wanted.tied):
@@ -178,7 +172,7 @@ def resumable(checkpoint: Checkpoint, job: Job, *, seed: int, learning_rate: flo
 
 
 def _sorted(parent: Path) -> list[Path]:
-    """Folders that are named as checkpoints, by iteration; none where there is no such folder."""
+    """Return the folders that are named as checkpoints, by iteration; empty where there is no such parent."""
     if not parent.exists():
         return []
     try:
@@ -205,8 +199,7 @@ def _read(folder: Path) -> Checkpoint:
         if Path(name).name != name or not there.is_file() or there.stat().st_size != size:
             found = f"has {there.stat().st_size} bytes" if there.is_file() else "is not there"
             raise FileError(f"checkpoint {folder}: {name} {found}; wanted {size} bytes")
-    values = {name: getattr(file, name) for name in CheckpointFile.model_fields if name != "dtfm_checkpoint"}
-    return Checkpoint(folder=folder, **values)
+    return Checkpoint(folder=folder, **{name: getattr(file, name) for name in _FIELDS})
 
 
 def _sizes(model: ModelSpec) -> str:

@@ -1,4 +1,4 @@
-"""A file of bytes to train on, and the end of it to be judged by; mapped, never read as a whole, and without torch."""
+"""A file of bytes: its beginning is trained on, its end is held out for evaluation. It is mapped, never read whole."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.units import IntArray
 
 SHIPPED = Path(__file__).parents[1] / "text.txt"
-"""Jane Austen, Pride and Prejudice (1813), chapters 1 to 12; in the public domain"""
+"""Jane Austen, Pride and Prejudice (1813), chapters 1 to 12; in the public domain."""
 HELD_OUT_PART = 10
-"""one byte in so many, the last ones, is never trained on"""
+"""The last of so many equal parts is never trained on."""
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """The training text and the held-out text: the last tenth, and at least one sequence.
+    """A text, of which the last tenth, and at least one sequence, is held out.
 
-    A sequence is ``seq_len`` bytes and the byte after them. Raises FileError where there is no file to be read, or
-    one too short for a sequence of either kind.
+    A sequence is ``seq_len`` bytes and the byte after them. Raises FileError where the file cannot be read, or is too
+    short for one sequence to train on and one that is held out.
     """
 
     path: Path
@@ -53,7 +53,7 @@ class Corpus:
 
     @classmethod
     def of(cls, path: str | os.PathLike[str] | None, seq_len: int) -> Corpus:
-        """The text at this path; None: the one that comes with the lab."""
+        """Return the text at this path, or where None the one that comes with the lab."""
         return cls(SHIPPED if path is None else Path(path), seq_len)
 
     @property
@@ -61,14 +61,14 @@ class Corpus:
         return self.path.name
 
     def opened(self) -> Corpus:
-        """This, its bytes mapped: those that are there now, even if the name is given to other ones later."""
+        """Map the bytes that the file has now, even if its name is given to another file later; return the corpus."""
         assert len(self._bytes)
         return self
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all bytes; takes about a second a gigabyte."""
-        return hashlib.sha256(self._bytes).hexdigest()
+        """SHA-256 of all bytes, in hexadecimal; takes about a second per gigabyte."""
+        return hashlib.sha256(self._bytes.data).hexdigest()
 
     @cached_property
     def training(self) -> NDArray[np.uint8]:
@@ -79,12 +79,12 @@ class Corpus:
         return self._bytes[self._cut :]
 
     def held_out_starts(self, n_sequences: int) -> IntArray:
-        """(n,) where sequences of the held-out text begin, evenly spread over all of it."""
+        """Return (n,) starts of sequences of the held-out text, evenly spread over it."""
         last = len(self.held_out) - self.seq_len - 1
         return np.linspace(0, last, n_sequences).astype(np.int64)
 
     def unigram_entropy(self, n_sequences: int) -> float:
-        """Nats a byte of the held-out bytes that a model is asked to foretell, by their own frequencies.
+        """Return the entropy, in nats per byte, of the held-out bytes that a model must predict, by their frequencies.
 
         No fixed distribution over bytes does better on them, not even one chosen in hindsight: a model whose loss on
         the same sequences is below it uses what came before.
@@ -95,7 +95,7 @@ class Corpus:
         return float(-(shares * np.log(shares)).sum())
 
     def windows(self, part: NDArray[np.uint8], starts: IntArray) -> NDArray[np.uint8]:
-        """(n, seq_len + 1) bytes of a part, a copy."""
+        """Return (n, seq_len + 1) bytes of a part, as a copy."""
         return np.asarray(part[starts[:, None] + np.arange(self.seq_len + 1)])
 
     @cached_property

@@ -1,7 +1,7 @@
-"""What computations cost on this machine, measured in rehearsals before a run.
+"""What computations cost on this machine, measured in calibration iterations before a run.
 
-A rehearsal is an iteration of the same program with the same messages on a copy of each stage. Timed
-alone in a loop, the same computations come out 5 to 10 % cheaper: caches stay warm and cores idle.
+A calibration iteration runs the same program, with the same messages, on a copy of each stage. Timed alone in a loop,
+the same computations come out 5 to 10 % cheaper: caches stay warm and cores idle.
 """
 
 from __future__ import annotations
@@ -12,23 +12,25 @@ from typing import NamedTuple
 from dtfm_lab.domain.schedule import Kind
 
 WARM_UPS = 2
-"""rehearsals that are not counted; one where an iteration takes long"""
+"""First calibration iterations, which are not counted; only one where an iteration takes longer than LONG_S."""
 LONG_S = 0.5
 FEWEST, MOST = 3, 6
-"""rehearsals that are counted: more while they have not taken LONG_S together"""
+"""Calibration iterations that are counted: more than the fewest only while these took less than LONG_S together."""
 
 
 class Measured(NamedTuple):
+    """Durations of one kind of computation of one worker."""
+
     cpu_s: float
-    """mean of the computing thread's CPU seconds: an iteration adds them up, the slow ones included"""
+    """Mean CPU seconds of the computing thread; the mean, because an iteration is a sum of slow and fast ones."""
     wall_s: float
-    """mean wall seconds: what the real clock counts"""
+    """Mean wall seconds, which the real clock counts."""
     crowded_wall_s: float
-    """nine of ten took less, with all workers busy at once"""
+    """Wall seconds that nine of ten took at most, with all workers busy at once."""
 
 
 class ComputeLog:
-    """Times of every computation of one worker, by stage and kind."""
+    """Durations of every computation of one worker, by stage and kind; kept only while ``counts`` is true."""
 
     def __init__(self) -> None:
         self.counts = False

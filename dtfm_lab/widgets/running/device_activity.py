@@ -167,10 +167,11 @@ class ActivityMonitor:
             case "lost":
                 return f"being replaced{lasted}" if now_s is not None else "lost"
             case "recovered":
-                return "".join(map(run_report.recovered, faults[-1:])) or condition  # the run is told of both in turn
+                # The run records the condition before the fault.
+                return "".join(map(run_report.describe_recovery, faults[-1:])) or condition
             case "slow":
                 said = slower(self._run.slowdowns.get(name, 1.0))
-                return "; ".join([said, *map(run_report.recovered, faults[-1:])])
+                return "; ".join([said, *map(run_report.describe_recovery, faults[-1:])])
         return ""
 
     def _may(self, name: str, condition: str) -> tuple[str, ...]:

@@ -88,7 +88,7 @@ class FaultControls:
         self.devices.hint = IS_GONE if running else IS_OVER
         self.devices.caption = "click a device, or press Enter on it, to kill, pause or slow it" if running else ""
         self.devices.show({name: asdict(doing) for name, doing in self._doings.look().items()})
-        said = [run_report.fault(fault) for fault in self._run.faults]
+        said = [run_report.describe_fault(fault) for fault in self._run.faults]
         more = [f"{len(said) - LINES_SHOWN} more before"] if len(said) > LINES_SHOWN else []
         self.log.value = "".join(markup.line(escape(line)) for line in [*more, *said[-LINES_SHOWN:]])
 

@@ -199,10 +199,15 @@ class RunPanel:
     def _tell(self, run: Run) -> None:
         if run is not self.run:
             return
-        pace = run_report.pace(run)
+        pace = run_report.describe_pace(run)
         if pace and run.running and self._expected_s:
             pace += f"; an iteration lasts some {self._expected_s:.2g} s"
-        said = [pace, run_report.counted(run), run_report.kept(run), run_report.reduced(run.spec)]
+        said = [
+            pace,
+            run_report.describe_lateness(run),
+            run_report.describe_checkpoint(run),
+            run_report.describe_reductions(run.spec),
+        ]
         self.status.value = markup.line(escape("; ".join(filter(None, said))))
         self.losses.follow(run.losses, run.held_out, run.unigram_entropy)
         if not (self.stop.disabled and run.running):  # it has been told to stop
@@ -237,7 +242,7 @@ class RunPanel:
 
 def _written(run: Run, measured: Trace) -> str:
     """What the trained model wrote, and the losses to take along."""
-    text = "" if run.text is None else markup.quotation(*run_report.written(run))
+    text = "" if run.text is None else markup.quotation(*run_report.generated_text(run))
     return text + markup.download("Losses as CSV", "losses.csv", losses(measured).to_csv(index=False))
 
 

@@ -47,7 +47,7 @@ class RunProgress:
         if not run.running:
             self.bar.bar_style = {"done": "success", "failed": "danger"}.get(run.status, "warning")
         left_s = self.left_s(total) if run.status == "running" else None
-        self._say(run_report.doing(run) + ("" if left_s is None else f", some {_rounded(left_s)} left"))
+        self._say(run_report.describe_progress(run) + ("" if left_s is None else f", some {_rounded(left_s)} left"))
 
     def stopping(self) -> None:
         self._say("stopping")
