@@ -11,8 +11,8 @@ from typing import NoReturn
 
 import click
 
-from dtfm_lab.cli import baselines, beyond, what_if  # noqa: F401  their commands join the group
-from dtfm_lab.cli.commands import cli
+from dtfm_lab.cli import hosts, machine, plans, predictions, runs  # noqa: F401  their commands join the group
+from dtfm_lab.cli.group import cli
 from dtfm_lab.domain.errors import LabError, RunError
 
 

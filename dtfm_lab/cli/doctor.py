@@ -1,4 +1,4 @@
-"""What this machine can do: told without loading torch or CuPy here, or touching a GPU."""
+"""What this machine can do, found out without loading torch or CuPy here or touching a GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dtfm_lab.runtime.client.gpu_inventory import PATIENCE_S, NoGpu, driver_gpus
 
 CUPY = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
 PROBE_S = 90.0
-"""for a process that loads torch and CuPy, from a cold disk too"""
+"""Time limit of a process that loads torch and CuPy, from a cold disk too."""
 
 
 def doctor_facts() -> dict[str, Any]:
@@ -43,13 +43,8 @@ def doctor_facts() -> dict[str, Any]:
     return facts | {"advice": advice(facts)}
 
 
-def doctor_report() -> dict[str, str]:
-    """``doctor_facts`` for people: one line each, the advice last."""
-    return told(doctor_facts())
-
-
-def told(facts: dict[str, Any]) -> dict[str, str]:
-    """What the facts say, by what they are about."""
+def described(facts: dict[str, Any]) -> dict[str, str]:
+    """The facts for people: one line each by what it is about, the advice last."""
     free, total = (format_bytes(facts[which]) for which in ("free_memory_bytes", "memory_bytes"))
     lines = {
         "dtfm_lab": facts["dtfm_lab"],
@@ -58,15 +53,15 @@ def told(facts: dict[str, Any]) -> dict[str, str]:
         "cores": str(facts["cores"]),
         "memory": f"{free} of {total} free",
         "workers": "forked, torch loaded once" if facts["system"] == "Linux" else "spawned, each loads torch",
-        "gpus": _told_gpus(facts),
-        "torch": _told_library(facts["torch"]),
-        "cupy": _told_library(facts["cupy"]),
+        "gpus": _describe_gpus(facts),
+        "torch": _describe_library(facts["torch"]),
+        "cupy": _describe_library(facts["cupy"]),
     }
     lines |= {name: version or "not installed" for name, version in facts["packages"].items()}
     return lines | {f"advice {i}": line for i, line in enumerate(facts["advice"], start=1)}
 
 
-def _told_gpus(facts: dict[str, Any]) -> str:
+def _describe_gpus(facts: dict[str, Any]) -> str:
     if not facts["gpus"]:
         return f"none: {facts['no_gpu']}"
     each = []
@@ -78,7 +73,7 @@ def _told_gpus(facts: dict[str, Any]) -> str:
     return f"{', '.join(counted)}; driver {facts['gpus'][0]['driver']}{cuda}"
 
 
-def _told_library(seen: dict[str, Any] | None) -> str:
+def _describe_library(seen: dict[str, Any] | None) -> str:
     if seen is None:
         return "not installed"
     if "error" in seen:
@@ -97,7 +92,7 @@ def _driver() -> dict[str, Any]:
 
 
 def _cuda_of_driver() -> str | None:
-    """The newest CUDA that the driver runs, which nvidia-smi tells in its table's head alone."""
+    """The newest CUDA that the driver runs; nvidia-smi prints it in its table's head alone."""
     try:
         head = subprocess.run(["nvidia-smi"], capture_output=True, text=True, timeout=PATIENCE_S).stdout
     except (subprocess.SubprocessError, OSError):
@@ -107,7 +102,7 @@ def _cuda_of_driver() -> str | None:
 
 
 def _probed() -> dict[str, Any]:
-    """What torch and CuPy say of themselves, by a process that loads them."""
+    """What torch and CuPy report of themselves, in a process that loads them."""
     command = [sys.executable, "-m", "dtfm_lab.runtime.gpu.gpu_probe"]
     try:
         probe = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S)

@@ -1,49 +1,109 @@
-"""Options that several commands share."""
+"""Command line options, made from the fields that say them, and the few that several commands share."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import click
 
 from dtfm_lab import files, lab
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.domain.job import COMPRESSIONS
-from dtfm_lab.domain.network import QUEUEING
+from dtfm_lab.domain.job import JobChanges
+from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import synchronisations
-from dtfm_lab.planning import planners
-from dtfm_lab.simulation.durations import EFFICIENCY
+from dtfm_lab.lab.keywords import SearchBudget, SimulationOptions
+from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.sweeps import OF_THE_JOB
 
+F = TypeVar("F", bound=Callable[..., Any])
+Wrapper = Callable[[F], F]
 
-def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
+
+def _on_command_line(kind: Any, *without: str) -> tuple[Option, ...]:
+    """The options of a dataclass that are numbers, truths or text, or may be given as text."""
+    simple = (int, float, bool, str)
+    return tuple(
+        option
+        for option in options_of(kind)
+        if option.name not in without and (option.type in simple or str in get_args(option.type))
+    )
+
+
+JOB = _on_command_line(JobChanges, "name")
+KEEPING_THE_PLAN = tuple(option for option in JOB if option.name in OF_THE_JOB)
+SEARCH = _on_command_line(SearchBudget)
+SIMULATION = _on_command_line(SimulationOptions)
+RUN = _on_command_line(RunOptions)
+
+
+class _ListingOption(click.Option):
+    """An option whose help lists its choices: read when help is asked for, for that may load plug-ins."""
+
+    def __init__(self, *names: Any, listed: Iterable[str] | None = None, **attributes: Any) -> None:
+        super().__init__(*names, **attributes)
+        self._listed = listed
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        if record is None or self._listed is None:
+            return record
+        return record[0], f"{record[1]} One of {', '.join(self._listed)}."
+
+
+def click_option(option: Option, default: object = None) -> Wrapper[F]:
+    """A field's option; its value is None where it is not given."""
+    flag = (option.flag or option.name).replace("_", "-")
+    shown = option.default if default is None else default
+    return click.option(
+        f"--{flag}/--no-{flag}" if option.type is bool else f"--{flag}",
+        option.name,
+        cls=_ListingOption,
+        type=option.type if option.type in (int, float) else None if option.type is bool else str,
+        default=None,
+        help=option.help,
+        listed=option.choices,
+        show_default=False if shown is None or option.type is bool else str(shown),
+    )
+
+
+def gathered(options: Iterable[Option], into: str, **defaults: object) -> Wrapper[F]:
+    """Decorator: those of the options that are given come as one dictionary, the keyword ``into``.
+
+    ``defaults`` are the command's own, in place of the fields'.
+    """
+    options = tuple(options)
+
+    def decorate(command: Any) -> Any:
+        @wraps(command)
+        def gather(*args: Any, **values: Any) -> Any:
+            popped = {option.name: values.pop(option.name) for option in options}
+            given = {name: value for name, value in popped.items() if value is not None}
+            return command(*args, **{into: defaults | given}, **values)
+
+        for option in reversed(options):
+            gather = click_option(option, defaults.get(option.name))(gather)
+        return gather
+
+    return decorate
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+plan_argument = click.argument("plan_file", metavar="PLAN")
 
 
 def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--job and its overrides, handed on as one Job for the TOPOLOGY argument; a --start brings its own job."""
 
+    @click.argument("topology")
     @click.option("--job", "job_name", help="A job by name or a file. Without it: one that fits the network.")
-    @click.option("--stages", "n_stages", type=int, help="Pipeline stages.")
-    @click.option("--replicas", "n_replicas", type=int, help="Data-parallel replicas.")
-    @click.option("--batch", "global_batch", type=int, help="Sequences per iteration, over all replicas.")
-    @click.option("--microbatch", type=int, help="Sequences per pipeline step.")
-    @click.option("--model", help="Another model: a preset by name, or a Hugging Face config.json or its folder.")
-    @click.option("--seq-len", type=int, help="Tokens per sequence.")
-    @click.option("--dtype", help="fp16, bf16, fp32 or fp64.")
-    @click.option("--gradient-bytes", type=float, help="One stage's gradient, as the cost counts it.")
-    @click.option("--activation-bytes", type=float, help="A replica's mini-batch over one boundary.")
+    @gathered(JOB, into="overrides")
     @wraps(command)
-    def with_job(topology: str, job_name: str | None, **values: Any) -> Any:
-        names = ("n_stages", "n_replicas", "global_batch", "microbatch", "model", "seq_len", "dtype")
-        names += ("gradient_bytes", "activation_bytes")
-        overrides = {name: value for name in names if (value := values.pop(name)) is not None}
+    def with_job(topology: str, job_name: str | None, overrides: dict[str, Any], **values: Any) -> Any:
         network = lab.load_topology(topology)
         begin = values.get("start")
         job = lab.default_job(network) if begin is None else begin.job
@@ -55,7 +115,7 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def file_option(*names: str, say: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A file to write, refused at once where it cannot be: nobody should search or train for nothing."""
+    """A file to write, refused at once where it cannot be, before any time is spent on what it would hold."""
 
     def writable(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
         if path == "":
@@ -68,44 +128,37 @@ def file_option(*names: str, say: str) -> Callable[[Callable[..., Any]], Callabl
 
 
 output_option = file_option("-o", "--output", say="Write it to this file.")
+csv_option = file_option("--csv", say="Write the table to this file.")
 schedule_option = click.option(
-    "--schedule", help=f"One of {', '.join(schedules)}, or a .txt or .csv file; the job's own by default."
+    "--schedule",
+    cls=_ListingOption,
+    listed=schedules,
+    help="Pipeline schedule by name, or a .txt or .csv file; the job's own by default.",
 )
 
 
 def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """PLAN, its job's fields overridden, handed on as a Plan; and how it is simulated, as keywords of ``simulate``."""
 
-    @click.argument("plan_file", metavar="PLAN")
+    @plan_argument
     @schedule_option
     @click.option("--like", type=click.Path(), help="A measured trace: predict what it ran, from its profile.")
-    @click.option("--queueing", help=f"Which messages wait for each other: one of {', '.join(QUEUEING)}.")
-    @click.option("--efficiency", type=float, help=f"Share of its peak that a device reaches; {EFFICIENCY} by default.")
-    @click.option("--microbatch", type=int, help="Sequences per pipeline step.")
-    @click.option("--batch", "global_batch", type=int, help="Sequences per iteration, over all replicas.")
-    @click.option("--dtype", help="fp16, bf16, fp32 or fp64.")
-    @click.option("--compression", help=f"Of all messages: {', '.join(COMPRESSIONS)}.")
-    @click.option("--gradient-compression", help="Of synchronisation alone: the same.")
-    @click.option("--codec-bytes-per-s", type=float, help="That a device rounds, or restores, in a second.")
-    @click.option("--synchronisation", help=f"One of {', '.join(sorted(synchronisations))}.")
-    @click.option("--synchronise-every", type=int, help="Iterations; between two, replicas step alone.")
-    @click.option("--recompute/--no-recompute", default=None, help="Keep a stage's input only, forward it again.")
-    @click.option("--stages-per-device", type=int, help="Where the schedule interleaves.")
+    @gathered(SIMULATION, into="how")
+    @gathered(KEEPING_THE_PLAN, into="overrides")
     @wraps(command)
     def with_plan(
         plan_file: str,
         schedule: str | None,
         like: str | None,
-        queueing: str | None,
-        efficiency: float | None,
+        how: dict[str, Any],
+        overrides: dict[str, Any],
         **rest: Any,
     ) -> Any:
-        overrides = {name: value for name in OF_THE_JOB if (value := rest.pop(name)) is not None}
-        if like is not None and (named := [*overrides, *(["efficiency"] if efficiency is not None else [])]):
+        if like is not None and (named := [*overrides, *(["efficiency"] if "efficiency" in how else [])]):
             raise click.UsageError(f"--like predicts what ran, from its profile; wanted it without {', '.join(named)}")
         plan = files.load_plan(plan_file)
-        how = {"queueing": queueing, "efficiency": efficiency, "like": None if like is None else files.load_trace(like)}
-        how = {name: value for name, value in how.items() if value is not None}
+        if like is not None:
+            how["like"] = files.load_trace(like)
         return command(lab.with_job(plan, **overrides) if overrides else plan, schedule, how, **rest)
 
     return with_plan
@@ -119,15 +172,3 @@ def start_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
     say = "A plan file to improve on, its devices found by name; without --job, for its job."
     return click.option("--start", type=click.Path(), callback=loaded, help=say)(command)
-
-
-def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--planner, --seed, --steps and --seconds of a search."""
-    for option in (
-        click.option("--seed", type=int, default=0, show_default=True),
-        click.option("--steps", type=int, help="Search so many generations: reproducible."),
-        click.option("--seconds", type=float, help="Search for so long."),
-        click.option("--planner", default="evolutionary", show_default=True, help=f"One of {', '.join(planners)}."),
-    ):
-        command = option(command)
-    return command

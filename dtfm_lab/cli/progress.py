@@ -1,77 +1,149 @@
-"""What a terminal shows while a search runs: one line on standard error that goes when it is done."""
+"""What a terminal shows while a search, a table or a run goes on: it disappears when that is done."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any
 
+from rich.console import Group, RenderableType
+from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
-from dtfm_lab.cli.tell import err
+from dtfm_lab.cli.terminal import err
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.planning import DeviceWorth, PlanStep
+from dtfm_lab.lab.keywords import SearchBudget
+from dtfm_lab.planning import PlanStep
+from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.search import DEFAULT_SECONDS
+from dtfm_lab.runtime.client import run_report
+from dtfm_lab.runtime.client.record import Record
+
+FRAMES_PER_S = 8
+BAR_WIDTH = 24
+STYLES = {"lost": "bold red", "back": "green", "paused": "yellow"}
+"""Styles of conditions; another condition looks like paused."""
 
 
 @contextmanager
-def search_progress(planner: str, steps: int | None, seconds: float | None) -> Iterator[Callable[[PlanStep], None]]:
+def search_progress(budget: SearchBudget) -> Iterator[Callable[[PlanStep], None]]:
     """The planner, how much of its budget is spent, and its best plan so far: call it with every step."""
+    steps, seconds = budget.steps, budget.seconds
     if steps is None and seconds is None:
         seconds = DEFAULT_SECONDS
     with _line() as progress:
-        task = progress.add_task(planner, total=seconds if steps is None else steps, said="")
+        task = progress.add_task(budget.planner, total=seconds if steps is None else steps, said="")
 
         def show(step: PlanStep) -> None:
-            budget = f" of {seconds:g}" if seconds is not None else ""
+            limit = f" of {seconds:g}" if seconds is not None else ""
             generations = f"{step.generation + 1} of {steps}" if steps is not None else str(step.generation + 1)
             progress.update(
                 task,
                 completed=step.seconds if steps is None else step.generation + 1,
                 said=f"generation {generations}  cost {format_s(step.best_s)}  bound {format_s(step.bound_s)}  "
-                f"gap {step.gap:.1%}  {step.seconds:.1f}{budget} s",
+                f"gap {step.gap:.1%}  {step.seconds:.1f}{limit} s",
             )
 
         yield show
 
 
 @contextmanager
-def device_progress(n_devices: int) -> Iterator[Callable[[DeviceWorth], None]]:
-    """How many devices are done, and the last: call it with every row."""
-    with _line() as progress:
-        task = progress.add_task("worth", total=n_devices, said="")
+def row_progress(
+    name: str, noun: str, described: Callable[[Any], str], total: int | None = None
+) -> Iterator[Callable[[Any], None]]:
+    """How many rows of a table are done, and the last of them: call it with every row.
 
-        def show(row: DeviceWorth) -> None:
-            progress.advance(task)
-            progress.update(task, said=f"{row.device} {row.verdict}, worth {format_s(row.worth_s)}")
+    Afterwards a line reports an interrupt, where not all rows came. Without ``total`` the rows say how many there are.
+    """
+    done = 0
+    with _line() as progress:
+        task = progress.add_task(name, total=total, said="")
+
+        def show(row: Any) -> None:
+            nonlocal done, total
+            done, total = done + 1, row.total if total is None else total
+            progress.update(task, completed=done, total=total, said=f"{done} of {total}  {described(row)}")
 
         yield show
-
-
-class Numbered(Protocol):
-    """A row that knows how many there are."""
-
-    @property
-    def number(self) -> int: ...
-
-    @property
-    def total(self) -> int: ...
-
-
-@contextmanager
-def numbered_progress(name: str) -> Iterator[Callable[[Numbered, str], None]]:
-    """How many rows are done, and what is said of the last: call it with every row."""
-    with _line() as progress:
-        task = progress.add_task(name, total=None, said="")
-
-        def show(row: Numbered, said: str) -> None:
-            progress.update(task, completed=row.number, total=row.total, said=f"{row.number} of {row.total}  {said}")
-
-        yield show
+    if total is not None and done < total:
+        err.print(f"stopped; {done} of {total} {noun} are told")
 
 
 def _line() -> Progress:
     name, said = (TextColumn(f"{{task.{what}}}", markup=False) for what in ("description", "fields[said]"))
     quiet = not err.is_interactive  # in a pipe or a log, not even its last newline
     bar = BarColumn(bar_width=12)
-    return Progress(name, bar, said, console=err, transient=True, refresh_per_second=8, disable=quiet)
+    return Progress(name, bar, said, console=err, transient=True, refresh_per_second=FRAMES_PER_S, disable=quiet)
+
+
+@contextmanager
+def run_progress(run: Record, quiet: bool = False) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """The workers of a run with their conditions, or plain lines elsewhere: call it with every event."""
+    if quiet:
+        yield lambda event: None
+    elif not err.is_interactive:
+        _say(run_report.describe_reductions(run.spec))
+        yield lambda event: _say(run_line(run, event))
+    else:
+        _say(run_report.describe_reductions(run.spec))
+        with Live(
+            get_renderable=lambda: run_picture(run), console=err, refresh_per_second=FRAMES_PER_S, transient=True
+        ):
+            yield lambda event: _say(remark(run, event))
+
+
+def run_line(run: Record, event: dict[str, Any]) -> str:
+    """The line of an event where there is no terminal; empty for most."""
+    match event["event"]:
+        case "starting":
+            return run_report.describe_progress(run)
+        case "profile":
+            return "; ".join(filter(None, ("profile taken", run_report.describe_pace(run))))
+        case "iteration":
+            return f"iteration {event['iteration']}: loss {event['loss']:.4f}"
+        case "held_out":
+            return f"after {counted(event['iteration'], 'iteration')}: {run_report.describe_losses(run)}"
+    return remark(run, event)
+
+
+def remark(run: Record, event: dict[str, Any]) -> str:
+    """The line of an event that stays on the screen; empty for most."""
+    match event["event"]:
+        case "lost":
+            return f"{event['device']} {event['how']} in iteration {event['iteration']}"
+        case "recovered":
+            return run_report.describe_fault(run.faults[-1])
+        case "checkpoint":
+            return run_report.describe_checkpoint(run)
+    return ""
+
+
+def run_picture(run: Record) -> RenderableType:
+    """The state of a run: its progress, and a line for each worker."""
+    spec = run.spec
+    head = Table.grid(padding=(0, 2))
+    head.add_row(
+        ProgressBar(total=spec.iterations, completed=len(run.losses), width=BAR_WIDTH),
+        Text(f"{spec.schedule}, {spec.clock} clock: {run_report.describe_progress(run)}"),
+    )
+    said = "\n".join(filter(None, (run_report.describe_losses(run), run_report.describe_pace(run), run_report.describe_lateness(run))))
+    table = Table("device", "stage", "replica", "state", "busy", "", box=None, padding=(0, 2, 0, 0))
+    for row in run_report.device_rows(run):
+        busy = row.busy or 0.0
+        table.add_row(
+            Text(row.device),
+            row.stages,
+            str(row.replica),
+            Text(row.condition or "ok", STYLES.get(row.condition, "yellow") if row.condition else "dim"),
+            "" if row.busy is None else f"{busy:.0%}",
+            ProgressBar(total=1.0, completed=busy, width=BAR_WIDTH // 2),
+        )
+    return Group(head, Text(said, no_wrap=False, overflow="fold"), table)
+
+
+def _say(text: str) -> None:
+    if text:
+        err.print(text)

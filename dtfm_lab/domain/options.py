@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache, wraps
 from numbers import Integral
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import as_number, shortened
@@ -140,33 +140,41 @@ def refuse_unknown(given: Iterable[str], known: Collection[str], noun: str = "op
             raise unknown(noun, name, known)
 
 
-def takes_options(*kinds: type[object], noun: str = "option") -> Callable[[F], F]:
-    """Decorator: the ``**options`` of a function are the options of these dataclasses.
+def takes_options(kind: Any, *, noun: str = "option", left_as_is: bool = False) -> Callable[[F], F]:
+    """Decorator: the ``**options`` of a function are the options of a dataclass.
 
     Its signature lists them, so that Tab completes them and ``help`` shows them. Any other name raises UnknownName.
+    With ``left_as_is`` an option that is left out keeps the value it has, so the signature shows no default.
     """
+    return lists_options(options_of(kind), noun=noun, left_as_is=left_as_is)
+
+
+def lists_options(options: Iterable[Option], *, noun: str = "option", left_as_is: bool = False) -> Callable[[F], F]:
+    """The decorator ``takes_options`` for options that are no fields of one dataclass."""
+    offered = {option.name: option for option in options}
 
     def decorate(function: F) -> F:
         own = inspect.signature(function)
-        named = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        offered = {option.name: option for kind in kinds for option in options_of(kind)}
-        known = [*offered, *(p.name for p in named)]
+        named = {p.name: p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD}
+        named_only = [p.name for p in named.values() if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        known = [*offered, *(name for name in named_only if name not in offered)]
 
         @wraps(function)
         def checking(*args: Any, **keywords: Any) -> Any:
-            refuse_unknown(keywords, known, noun)
+            refuse_unknown([name for name in keywords if name not in named], known, noun)
             return function(*args, **keywords)
 
         listed = [
             inspect.Parameter(
                 option.name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=... if option.required else option.default,
-                annotation=option.type,
+                default=... if option.required or left_as_is else option.default,
+                annotation=option.type | None if option.may_be_none else option.type,
             )
             for option in offered.values()
+            if option.name not in named
         ]
-        checking.__signature__ = own.replace(parameters=[*named, *listed])  # type: ignore[attr-defined]
-        return checking  # type: ignore[return-value]
+        checking.__signature__ = own.replace(parameters=[*named.values(), *listed])  # type: ignore[attr-defined]
+        return cast(F, checking)
 
     return decorate

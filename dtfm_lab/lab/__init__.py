@@ -14,16 +14,14 @@ from dtfm_lab.lab.plans import (
     search,
     with_job,
     worth,
-    worths,
 )
-from dtfm_lab.lab.predictions import advice, build_schedule, gains, memory, sensitivity, simulate, sweep, sweeps
-from dtfm_lab.lab.runs import baseline_runs, baselines, compare, refit, run, start, warm_up, write
+from dtfm_lab.lab.predictions import advice, build_schedule, memory, sensitivity, simulate, sweep
+from dtfm_lab.lab.runs import baselines, compare, refit, run, start, warm_up, write
 
 __all__ = [
     "SMALL_NETWORK",
     "AnySchedule",
     "advice",
-    "baseline_runs",
     "baselines",
     "build_schedule",
     "compare",
@@ -32,7 +30,6 @@ __all__ = [
     "evaluate",
     "explain",
     "fitted",
-    "gains",
     "load_job",
     "load_topology",
     "memory",
@@ -44,10 +41,8 @@ __all__ = [
     "simulate",
     "start",
     "sweep",
-    "sweeps",
     "warm_up",
     "with_job",
     "worth",
-    "worths",
     "write",
 ]

@@ -12,7 +12,7 @@ from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files.schedules import ENDINGS, load_schedule
 
 AnySchedule = str | os.PathLike[str] | Schedule
-"""a name, a file's path (.txt, or torch's .csv), or the noun itself"""
+"""A name, a file's path (.txt, or torch's .csv), or the noun itself."""
 
 
 def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
@@ -26,5 +26,6 @@ def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
 
 def as_schedule(schedule: AnySchedule | None) -> str | Schedule | None:
     """A file's schedule; anything else as it is."""
-    is_file = isinstance(schedule, os.PathLike) or (isinstance(schedule, str) and schedule.lower().endswith(ENDINGS))
-    return load_schedule(schedule) if is_file else schedule
+    if isinstance(schedule, os.PathLike) or (isinstance(schedule, str) and schedule.lower().endswith(ENDINGS)):
+        return load_schedule(schedule)
+    return schedule

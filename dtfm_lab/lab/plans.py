@@ -10,14 +10,15 @@ from pandas import DataFrame
 
 from dtfm_lab import files, planning
 from dtfm_lab.domain.errors import PlanError
-from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.lab.keywords import Progress, SearchOptions, WorthOptions, of_name, of_network, of_plan, table_of
 from dtfm_lab.lab.nouns import as_plan
-from dtfm_lab.planning import DeviceWorth, Difference, Explanation, PlanStep
+from dtfm_lab.planning import Difference, Explanation, PlanStep
 
 SMALL_NETWORK = 16
-"""up to as many devices, a network without a job gets one that can be run for real"""
+"""Devices up to which a network without a job gets one that can be run for real."""
 
 
 def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
@@ -25,13 +26,14 @@ def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
     return files.load_topology(name_or_path)
 
 
+@of_name(JobChanges)
 def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
     """By name (``dtfm-gpt3-xl``, ``llama-3-8b``...) or from a file; any field, ``model=`` and ``seq_len=`` too."""
     return files.load_job(name_or_path, **overrides)
 
 
 def default_job(topology: Topology) -> Job:
-    """A job for who names none: small on a small network, else the paper's, cut to use every device."""
+    """The job where none is named: small on a small network, else the paper's, cut to use every device."""
     job = load_job("small" if len(topology) <= SMALL_NETWORK else "dtfm-gpt3-xl")
     return fitted(job, len(topology))
 
@@ -48,37 +50,19 @@ def fitted(job: Job, n_devices: int) -> Job:
     return files.override(job, n_stages=n_stages, n_replicas=n_replicas)
 
 
-def plan(
-    topology: Topology | str,
-    job: Job | str | None = None,
-    *,
-    planner: str = "evolutionary",
-    seed: int = 0,
-    seconds: float | None = None,
-    steps: int | None = None,
-    start: Plan | None = None,
-) -> Plan:
+@of_network(SearchOptions)
+def plan(topology: Topology | str, job: Job | str | None = None, **options: Any) -> Plan:
     """The best placement that a planner finds in so many ``seconds`` (or ``steps``; 2 s without either).
 
     Ctrl-C keeps the best so far. With ``steps`` the same seed gives the same plan.
     """
-    network, task = _nouns(topology, job)
-    return planning.plan(network, task, planner, seed=seed, seconds=seconds, steps=steps, start=start)
+    return planning.plan(*_nouns(topology, job), **options)
 
 
-def search(
-    topology: Topology | str,
-    job: Job | str | None = None,
-    *,
-    planner: str = "evolutionary",
-    seed: int = 0,
-    seconds: float | None = None,
-    steps: int | None = None,
-    start: Plan | None = None,
-) -> Iterator[PlanStep]:
+@of_network(SearchOptions)
+def search(topology: Topology | str, job: Job | str | None = None, **options: Any) -> Iterator[PlanStep]:
     """The steps of ``plan`` as they come: each has best_s, bound_s, evaluations and ``plan``."""
-    network, task = _nouns(topology, job)
-    return planning.search(network, task, planner, seed=seed, seconds=seconds, steps=steps, start=start)
+    return planning.search(*_nouns(topology, job), **options)
 
 
 def evaluate(
@@ -90,8 +74,7 @@ def evaluate(
     groups: Sequence[Sequence[int | str]] | None = None,
 ) -> Plan:
     """A placement of one's own, priced: groups in stage order, a rank map, or groups in any order."""
-    network, task = _nouns(topology, job)
-    return planning.evaluate(network, task, stages=stages, rank_map=rank_map, groups=groups)
+    return planning.evaluate(*_nouns(topology, job), stages=stages, rank_map=rank_map, groups=groups)
 
 
 def explain(plan: Plan | str) -> Explanation:
@@ -107,19 +90,17 @@ def diff(before: Plan | str, after: Plan | str) -> Difference:
     return planning.diff(as_plan(before), as_plan(after))
 
 
-def worth(plan: Plan | str, planner: str = "evolutionary", **limits: Any) -> DataFrame:
+@of_plan(WorthOptions)
+def worth(plan: Plan | str, *, progress: Progress | None = None, **budget: Any) -> DataFrame:
     """What each device is worth: the cost of doing without it less the cost with it serving, as a table.
 
-    Limits: seed=0, steps= (4 without), seconds=, of each search. Ctrl-C keeps the rows so far.
+    Every search takes 4 steps without ``steps`` and ``seconds``. ``progress`` is called with every row, which has the
+    plans with and without the device; Ctrl-C keeps the rows so far.
     """
-    return planning.worth(as_plan(plan), planner, **limits)
+    return table_of(planning.stream_worth(as_plan(plan), **budget), planning.worth_table, progress)
 
 
-def worths(plan: Plan | str, planner: str = "evolutionary", **limits: Any) -> Iterator[DeviceWorth]:
-    """The rows of ``worth`` as they come, each with the plan with and the plan without the device."""
-    return planning.stream_worth(as_plan(plan), planner, **limits)
-
-
+@of_plan(JobChanges, noun="job field", left_as_is=True)
 def with_job(plan: Plan | str, **overrides: Any) -> Plan:
     """The same placement for the plan's job with other fields (``recompute=True``, ``compression="int8"``...),
     priced anew. Raises PlanError where that changes the numbers of stages or replicas, which ask for another plan."""

@@ -15,7 +15,7 @@ import pandas as pd
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import QUEUEING, as_number, shortened
-from dtfm_lab.domain.options import options_of
+from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Schedule
@@ -25,13 +25,22 @@ from dtfm_lab.simulation.schedules import peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
 
 OF_THE_PLAN = ("n_stages", "n_replicas", "blocks_per_stage", "gradient_bytes", "activation_bytes", "name", "schedule")
-"""Fields of a job that its plan rests on; ``schedule`` is a setting of the simulation."""
-OF_THE_JOB = tuple(option.name for option in options_of(Job) if option.name not in OF_THE_PLAN)
-"""Fields of a job that keep a plan's placement."""
-OF_THE_LINKS = ("bandwidth", "latency")
-"""Factors on the bandwidth and latency of all links."""
-OF_THE_SIMULATION = ("schedule", "queueing", "efficiency")
-SETTINGS = (*OF_THE_SIMULATION, *OF_THE_JOB, *OF_THE_LINKS)
+"""Options of a job that its plan rests on; ``schedule`` is a setting of the simulation."""
+_SIMULATION = (
+    Option(name="schedule", help="Pipeline schedule, by name or a Schedule."),
+    Option(name="queueing", help="Which messages wait for each other.", choices=QUEUEING),
+    Option(name="efficiency", help="Share of its peak that a device reaches.", type=float, above=0, most=1),
+)
+_JOB = tuple(option for option in options_of(Job) if option.name not in OF_THE_PLAN)
+_LINKS = (
+    Option(name="bandwidth", help="Factor on the bandwidth of all links.", type=float, above=0),
+    Option(name="latency", help="Factor on the latency of all links.", type=float, least=0),
+)
+OF_THE_SIMULATION, OF_THE_JOB, OF_THE_LINKS = (tuple(o.name for o in each) for each in (_SIMULATION, _JOB, _LINKS))
+"""Names of settings; those of the job are its fields that keep a plan's placement."""
+SETTING_OPTIONS = (*_SIMULATION, *_JOB, *_LINKS)
+"""What may vary in a sweep. A field that is added to a job is one of them."""
+SETTINGS = tuple(option.name for option in SETTING_OPTIONS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -163,11 +163,11 @@ def test_any_machine_gets_lines_and_no_cuda_that_it_cannot_run(driver, capabilit
 
 
 def test_lines_for_people_name_what_is_there():
-    lines = doctor.told(machine(gpus=[GPU, GPU]) | {"advice": ["do this", "do that"]})
+    lines = doctor.described(machine(gpus=[GPU, GPU]) | {"advice": ["do this", "do that"]})
     assert lines["gpus"] == "2 x NVIDIA H100 80 GiB; driver 580.65.06, CUDA 13.0"
     assert lines["torch"] == "2.13.0, CUDA 13.0, sees 1 GPU, NCCL 2.28.9"
     assert lines["advice 2"] == "do that"
-    lines = doctor.told(without_gpu(torch={"error": "no libc"}) | {"advice": []})
+    lines = doctor.described(without_gpu(torch={"error": "no libc"}) | {"advice": []})
     assert (lines["gpus"], lines["torch"], lines["cupy"]) == ("none: none", "does not load: no libc", "not installed")
 
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from dtfm_lab.cli.tell import print_json
 from rich.console import Console
 
 import dtfm_lab as lab
 from dtfm_lab import cli
-from dtfm_lab.cli.tell import print_json
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation.sweeps import OF_THE_JOB

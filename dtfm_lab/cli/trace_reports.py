@@ -7,7 +7,7 @@ from typing import Any
 from pandas import DataFrame
 
 from dtfm_lab import files
-from dtfm_lab.cli.tell import out, print_json, print_table
+from dtfm_lab.cli.terminal import out, print_json, print_table
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import CAUSES, Trace
 from dtfm_lab.domain.units import format_s
@@ -23,7 +23,7 @@ GAINS_SHOWN = 12
 """in a terminal; --json has all of them"""
 
 
-def deliver_trace(trace: Trace, output: str | None, as_json: bool) -> None:
+def report_trace(trace: Trace, output: str | None, as_json: bool) -> None:
     if output is not None:
         files.save_trace(trace, output)
     if as_json:
@@ -31,7 +31,7 @@ def deliver_trace(trace: Trace, output: str | None, as_json: bool) -> None:
     _print_trace(trace)
 
 
-def deliver_simulation(trace: Trace, held: MemoryReport, advice: str, as_json: bool) -> None:
+def report_simulation(trace: Trace, held: MemoryReport, advice: str, as_json: bool) -> None:
     """Who lacks memory, an iteration, what it comes to and why it takes so long; or what the fullest device holds."""
     if as_json:
         return print_json(_summary(trace) | {"memory": _memory(held) | {"advice": advice}})
@@ -140,7 +140,7 @@ def _throughput(metrics: dict[str, float | None]) -> str:
     return ", ".join(told)
 
 
-def deliver_sweep(table: DataFrame, settings: list[str], as_json: bool) -> None:
+def report_sweep(table: DataFrame, settings: list[str], as_json: bool) -> None:
     """One row a point; what cannot be, and why, below."""
     if as_json:
         return print_json({"settings": settings, "points": plain_rows(table)})
@@ -154,7 +154,7 @@ def deliver_sweep(table: DataFrame, settings: list[str], as_json: bool) -> None:
         out.print(f"{counted(len(rows), 'point')} cannot be{such} {first}: {error}")
 
 
-def deliver_sensitivity(table: DataFrame, as_json: bool) -> None:
+def report_sensitivity(table: DataFrame, as_json: bool) -> None:
     """A sentence each, the greatest gain first; what would change nothing is counted."""
     if as_json:
         return print_json({"gains": plain_rows(table)})
@@ -169,7 +169,7 @@ def deliver_sensitivity(table: DataFrame, as_json: bool) -> None:
         out.print(f"{none} of {counted(len(table), 'improvement')} would change nothing")
 
 
-def deliver_schedule(schedule: Schedule, as_json: bool) -> None:
+def report_schedule(schedule: Schedule, as_json: bool) -> None:
     """A line a device, its passes in order."""
     held = peak_activations(schedule)
     if as_json:

@@ -1,4 +1,4 @@
-"""The commands that look beyond one machine: measure a network of one's own hosts, and take a plan to them."""
+"""Commands for several hosts: measure the network between them, and export a plan that they run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from dtfm_lab import files
-from dtfm_lab.cli.commands import cli
+from dtfm_lab.cli.group import cli
 from dtfm_lab.cli.options import file_option, json_option, schedule_option
-from dtfm_lab.cli.tell import deliver_topology, err, out, print_json
+from dtfm_lab.cli.plan_reports import report_topology
+from dtfm_lab.cli.terminal import err, out, print_json
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files.schedules import ENDINGS, load_schedule
@@ -99,7 +100,7 @@ def probe(
     if joined is not None:
         return _join(joined, name, token, wait_s, **as_host)
     if n_local is not None:
-        return _deliver(probe_locally(n_local, seconds=seconds, report=_tell), output, as_json)
+        return _report(probe_locally(n_local, seconds=seconds, report=_print_now), output, as_json)
     if n_hosts is None:
         raise click.UsageError("--listen wants --hosts, the number to wait for")
     assert listen is not None, "one of three is given, and it is none of the others"
@@ -107,9 +108,9 @@ def probe(
     with ProbeListener(address, port, token) as listener:
         given = "" if token else f" --token {listener.token}"
         where = f"[{address}]:{listener.port}" if ":" in address else f"{address}:{listener.port}"
-        _tell(f"waiting for {n_hosts} hosts; on each: dtfm-lab probe --join {where}{given} --name NAME")
-        network = listener.probe(n_hosts, wait_s=wait_s, seconds=seconds, name=name or "probed", report=_tell)
-    _deliver(network, output, as_json)
+        _print_now(f"waiting for {n_hosts} hosts; on each: dtfm-lab probe --join {where}{given} --name NAME")
+        network = listener.probe(n_hosts, wait_s=wait_s, seconds=seconds, name=name or "probed", report=_print_now)
+    _report(network, output, as_json)
 
 
 def _join(
@@ -133,7 +134,7 @@ def _join(
         advertise=reached_at,
         data_port=data_port,
         wait_s=wait_s,
-        report=_tell,
+        report=_print_now,
     )
 
 
@@ -141,12 +142,12 @@ def _schedule(name: str | None) -> str | Schedule | None:
     return load_schedule(name) if name is not None and name.lower().endswith(ENDINGS) else name
 
 
-def _tell(line: str) -> None:
+def _print_now(line: str) -> None:
     err.print(line)
     sys.stderr.flush()
 
 
-def _deliver(network: Topology, output: str | None, as_json: bool) -> None:
+def _report(network: Topology, output: str | None, as_json: bool) -> None:
     if output is not None:
         files.save_topology(network, output)
-    deliver_topology(network, as_json)
+    report_topology(network, as_json)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pandas import DataFrame
 from rich.table import Table
 
 from dtfm_lab import files
-from dtfm_lab.cli.tell import out, print_json, print_table
+from dtfm_lab.cli.terminal import out, print_json, print_table
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Difference, Explanation
@@ -14,7 +17,7 @@ from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.explain.tables import plain_rows
 
 
-def deliver_plan(plan: Plan, output: str | None, as_json: bool) -> None:
+def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
     if output is not None:
         files.save_plan(plan, output)
     if as_json:
@@ -34,7 +37,7 @@ def deliver_plan(plan: Plan, output: str | None, as_json: bool) -> None:
         out.print("idle: " + " ".join(plan.topology.names[i] for i in plan.idle_devices))
 
 
-def deliver_explanation(explanation: Explanation, device: str | None, as_json: bool) -> None:
+def report_explanation(explanation: Explanation, device: str | None, as_json: bool) -> None:
     """Sentences and the table of devices; of one device, sentences and its other places."""
     if as_json:
         return print_json(explanation.summary(device))
@@ -43,7 +46,7 @@ def deliver_explanation(explanation: Explanation, device: str | None, as_json: b
     print_table(explanation.to_frame()[exchanges] if device is None else explanation.places(device))
 
 
-def deliver_difference(difference: Difference, as_json: bool) -> None:
+def report_difference(difference: Difference, as_json: bool) -> None:
     """Sentences, the cost by part, the devices to which something happened."""
     if as_json:
         return print_json(difference.summary())
@@ -54,7 +57,7 @@ def deliver_difference(difference: Difference, as_json: bool) -> None:
         print_table(changed)
 
 
-def deliver_worth(table: DataFrame, as_json: bool) -> None:
+def report_worth(table: DataFrame, as_json: bool) -> None:
     """The devices, the most needed first."""
     if as_json:
         return print_json({"devices": plain_rows(table)})
@@ -64,3 +67,22 @@ def deliver_worth(table: DataFrame, as_json: bool) -> None:
         "worth is the cost without a device less the cost with it serving"
     )
     print_table(table.drop(columns=["n_stages", "n_replicas"]))
+
+
+def report_topology(topology: Topology, as_json: bool) -> None:
+    if as_json:
+        return print_json(files.topology_to_mapping(topology))
+    out.print(f"{topology.name}: {len(topology)} devices. {topology.description}")
+    links = topology.to_frame()
+    region = {d.name: d.region or d.name for d in topology.devices}
+    links["from"], links["to"] = links["source"].map(region), links["target"].map(region)
+    table = Table("from", "to", "links", "latency ms", "bandwidth Gbit/s", box=None)
+    for (a, b), group in links.groupby(["from", "to"], sort=False):
+        spans = (_span(group["latency_ms"]), _span(group["bandwidth_gbps"]))
+        table.add_row(str(a), str(b), str(len(group)), *spans)
+    out.print(table)
+
+
+def _span(values: Any) -> str:
+    low, high = float(values.min()), float(values.max())
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"

@@ -1,4 +1,4 @@
-"""The commands that simulate: once, under every combination of settings, with each link and device better."""
+"""Commands that simulate: once, under every combination of settings, with each link and device better; schedules."""
 
 from __future__ import annotations
 
@@ -7,19 +7,25 @@ from typing import Any
 import click
 
 from dtfm_lab import files, lab
-from dtfm_lab.cli.commands import cli
-from dtfm_lab.cli.options import file_option, json_option, output_option, simulation_options
-from dtfm_lab.cli.progress import numbered_progress
-from dtfm_lab.cli.tell import err
-from dtfm_lab.cli.tell_trace import deliver_schedule, deliver_sensitivity, deliver_simulation, deliver_sweep
+from dtfm_lab.cli.group import cli
+from dtfm_lab.cli.options import (
+    csv_option,
+    file_option,
+    json_option,
+    output_option,
+    plan_argument,
+    simulation_options,
+)
+from dtfm_lab.cli.progress import row_progress
+from dtfm_lab.cli.trace_reports import report_schedule, report_sensitivity, report_simulation, report_sweep
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.chrome import save_chrome_trace
 from dtfm_lab.files.reading import write_text
 from dtfm_lab.files.schedules import ENDINGS, load_schedule, save_schedule
-from dtfm_lab.simulation.schedules import schedules
-from dtfm_lab.simulation.sensitivity import WHAT, Gain, sensitivity_table
-from dtfm_lab.simulation.sweeps import SETTINGS, SweepPoint, sweep_table
+from dtfm_lab.simulation.schedules import choices_of
+from dtfm_lab.simulation.sensitivity import WHAT, Gain
+from dtfm_lab.simulation.sweeps import SETTINGS, SweepPoint
 
 TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 
@@ -40,11 +46,11 @@ def simulate(
     if chrome is not None:
         save_chrome_trace(trace, chrome)
     played = trace.context.recorded_schedule
-    deliver_simulation(trace, lab.memory(plan, trace=trace), lab.advice(plan, played), as_json)
+    report_simulation(trace, lab.memory(plan, trace=trace), lab.advice(plan, played), as_json)
 
 
 @cli.command()
-@click.argument("plan_file", metavar="PLAN")
+@plan_argument
 @click.option(
     "--vary",
     "varied",
@@ -54,26 +60,21 @@ def simulate(
     "on all links.",
 )
 @click.option("--workers", type=int, help="Processes at most; 1: this one alone.")
-@file_option("--csv", say="Write the table to this file.")
+@csv_option
 @json_option
 def sweep(plan_file: str, varied: tuple[str, ...], workers: int | None, csv: str | None, as_json: bool) -> None:
     """Predict an iteration of PLAN under every combination of some settings."""
-    rows = lab.sweeps(files.load_plan(plan_file), workers=workers, **_settings(varied))
-    points: list[SweepPoint] = []
-    try:
-        with numbered_progress("sweep") as show:
-            for point in rows:
-                points.append(point)
-                came = format_s(point.outcome.iteration_s) if point.outcome is not None else "cannot be"
-                show(point, f"{', '.join(f'{what} {value}' for what, value in point.named.items())}: {came}")
-    except KeyboardInterrupt:
-        if not points:
-            raise
-        err.print(f"stopped; {len(points)} of {points[0].total} points are told")
-    table = sweep_table(points)
+    settings = _settings(varied)
+
+    def described(point: SweepPoint) -> str:
+        came = format_s(point.outcome.iteration_s) if point.outcome is not None else "cannot be"
+        return f"{', '.join(f'{what} {value}' for what, value in point.named.items())}: {came}"
+
+    with row_progress("sweep", "points", described) as show:
+        table = lab.sweep(plan_file, workers=workers, progress=show, **settings)
     if csv is not None:
         write_text(csv, table.to_csv(index=False))
-    deliver_sweep(table, list(points[0].settings), as_json)
+    report_sweep(table, list(settings), as_json)
 
 
 @cli.command()
@@ -85,17 +86,13 @@ def sensitivity(
     plan: Plan, schedule: str | None, how: dict[str, Any], factor: float, what: tuple[str, ...], as_json: bool
 ) -> None:
     """Say what a better link or device would bring to an iteration of PLAN."""
-    rows: list[Gain] = []
-    try:
-        with numbered_progress("sensitivity") as show:
-            for gain in lab.gains(plan, schedule, factor=factor, what=what or WHAT, **how):
-                rows.append(gain)
-                show(gain, gain.sentence)
-    except KeyboardInterrupt:
-        if not rows:
-            raise
-        err.print(f"stopped; {len(rows)} of {rows[0].total} are told")
-    deliver_sensitivity(sensitivity_table(rows), as_json)
+
+    def described(gain: Gain) -> str:
+        return gain.sentence
+
+    with row_progress("sensitivity", "improvements", described) as show:
+        table = lab.sensitivity(plan, schedule, factor=factor, what=what or WHAT, progress=show, **how)
+    report_sensitivity(table, as_json)
 
 
 @cli.command()
@@ -122,16 +119,16 @@ def schedule(
             raise click.UsageError(f"schedule {name} is a file, which has its sizes; wanted it without such options")
         built = load_schedule(name)
     else:
-        build = schedules[name]
+        choices = choices_of(name)
         if n_stages is None or n_microbatches is None:
             raise click.UsageError(f"schedule {name} is for any sizes; wanted --stages and --microbatches")
-        if warmups is not None and name != "adaptive-1f1b":
+        if warmups is not None and "warmups" not in choices:
             raise click.UsageError(f"schedule {name} has no --warmups to choose; wanted adaptive-1f1b")
         depths = None if warmups is None else [_value(depth) for depth in warmups.split(",")]
-        built = build(n_stages, n_microbatches, stages_per_device=stages_per_device, warmups=depths)
+        built = lab.build_schedule(name, n_stages, n_microbatches, stages_per_device=stages_per_device, warmups=depths)
     if output is not None:
         save_schedule(built, output)
-    deliver_schedule(built, as_json)
+    report_schedule(built, as_json)
 
 
 def _settings(varied: tuple[str, ...]) -> dict[str, list[str | int | float | bool]]:

@@ -1,0 +1,66 @@
+"""Commands about this machine: what it can do, and the lab in a browser."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import webbrowser
+from pathlib import Path
+
+import click
+
+from dtfm_lab import lab
+from dtfm_lab.cli.doctor import described, doctor_facts
+from dtfm_lab.cli.group import cli
+from dtfm_lab.cli.options import json_option
+from dtfm_lab.cli.terminal import err, out, print_json
+from dtfm_lab.domain.errors import MissingExtra
+
+
+@cli.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    """Say what this machine can do, and what is missing for the rest."""
+    facts = doctor_facts()
+    if as_json:
+        return print_json(facts)
+    for key, value in described(facts).items():
+        out.print(f"{key:>12}  {value}")
+
+
+@cli.command("lab")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def open_lab(arguments: tuple[str, ...]) -> None:
+    """Open JupyterLab on the start notebook; ARGUMENTS go to JupyterLab (after a --)."""
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise MissingExtra("the lab needs jupyterlab, which is not installed: pip install 'dtfm_lab[lab]'")
+    checkout = Path(__file__).parents[2]
+    start = Path("notebooks") / "00_start.ipynb"
+    where = []
+    if (checkout / start).exists():
+        where = [f"--ServerApp.root_dir={checkout}", f"--LabApp.default_url=/lab/tree/{start.as_posix()}"]
+    # JupyterLab refuses to run as root unless told; a container has no other user
+    as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *where, *as_root, *arguments])
+
+
+@cli.command("app")
+@click.argument("network", required=False)
+@click.option("--ip", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 lets others visit.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8866, show_default=True, help="Or one near it.")
+@click.option("--browser/--no-browser", default=True, show_default=True, help="Open it in a browser.")
+def serve_app(network: str | None, ip: str, port: int, browser: bool) -> None:
+    """Serve the lab alone as a page, on NETWORK or a blank canvas, until Ctrl-C. Each visitor gets a kernel."""
+    if importlib.util.find_spec("voila") is None:
+        raise MissingExtra("the page needs voila, which is not installed: pip install 'dtfm_lab[app]'")
+    if network is not None:
+        lab.load_topology(network)  # a mistake is reported here, not to every visitor
+    from dtfm_lab.cli import app
+
+    def listening(address: str) -> None:
+        err.print(f"the lab is at {address} (Ctrl-C ends it)", soft_wrap=True, highlight=False)
+        if browser:
+            webbrowser.open(address)
+
+    app.serve(network, ip=ip, port=port, listening=listening)

@@ -1,0 +1,145 @@
+"""Commands about networks and plans: list, plan, evaluate, show, explain, compare two, and what devices are worth."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from dtfm_lab import files, lab, planning
+from dtfm_lab.cli.group import cli
+from dtfm_lab.cli.options import SEARCH, gathered, job_options, json_option, output_option, plan_argument, start_option
+from dtfm_lab.cli.plan_reports import (
+    report_difference,
+    report_explanation,
+    report_plan,
+    report_topology,
+    report_worth,
+)
+from dtfm_lab.cli.progress import row_progress, search_progress
+from dtfm_lab.cli.terminal import err, out, print_json
+from dtfm_lab.cli.trace_reports import report_trace
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.lab.keywords import SearchBudget
+
+
+@cli.command()
+@json_option
+def topologies(as_json: bool) -> None:
+    """List the networks that come with the lab."""
+    networks = [lab.load_topology(name) for name in files.topology_names()]
+    if as_json:
+        rows = [
+            {"name": t.name, "devices": len(t), "regions": list(t.regions), "gpus": Counter(d.gpu for d in t.devices)}
+            for t in networks
+        ]
+        return print_json({"topologies": rows})
+    table = Table("name", "devices", "regions", "GPUs", "what it is", box=None)
+    for t in networks:
+        gpus = ", ".join(f"{n} {gpu}" for gpu, n in Counter(d.gpu for d in t.devices).items())
+        table.add_row(t.name, str(len(t)), str(len(t.regions)), gpus, re.split(r"[.:] ", t.description)[0].rstrip("."))
+    out.print(table)
+
+
+@cli.command()
+@job_options
+@gathered(SEARCH, into="budget")
+@start_option
+@output_option
+@json_option
+def plan(
+    topology: Topology, job: Job, budget: dict[str, Any], start: Plan | None, output: str | None, as_json: bool
+) -> None:
+    """Place a job on TOPOLOGY (a name or a file); 2 seconds of search unless told."""
+    best: planning.PlanStep | None = None
+    try:
+        with search_progress(SearchBudget(**budget)) as show_step:
+            for best in lab.search(topology, job, start=start, **budget):
+                show_step(best)
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+        err.print("stopped; the best so far is kept")
+    assert best is not None, "a search yields at least one step"
+    report_plan(best.plan, output, as_json)
+
+
+@cli.command()
+@job_options
+@click.option(
+    "--placement",
+    required=True,
+    type=click.Path(),
+    help='JSON: {"stages": [[names or indices], ...]}, {"rank_map": [...]} or {"groups": ...}; a plan file serves too.',
+)
+@output_option
+@json_option
+def evaluate(topology: Topology, job: Job, placement: str, output: str | None, as_json: bool) -> None:
+    """Price a placement of your own on TOPOLOGY."""
+    data = files.read_mapping(Path(placement))
+    data = data["summary"] if isinstance(data.get("summary"), dict) else data
+    keys = [key for key in ("stages", "rank_map", "groups") if key in data]
+    if not keys:
+        raise FileError(f"{placement}: no placement; wanted one of the keys stages, rank_map, groups")
+    report_plan(lab.evaluate(topology, job, **{keys[0]: data[keys[0]]}), output, as_json)
+
+
+@cli.command()
+@click.argument("what")
+@json_option
+def show(what: str, as_json: bool) -> None:
+    """Show WHAT: a plan file, a trace file, or a topology by name or file."""
+    path = Path(what)
+    may_be_plan = path.suffix.lower() in (".json", ".yaml", ".yml") and path.is_file()
+    data = files.read_mapping(path) if may_be_plan and what not in files.topology_names() else {}
+    if "dtfm_plan" in data:
+        shown = files.load_plan(path)
+        report_plan(shown, None, as_json)
+        if not as_json:
+            out.print(lab.explain(shown).text)
+    elif "dtfm_trace" in data:
+        report_trace(files.load_trace(path), None, as_json)
+    else:
+        report_topology(lab.load_topology(what), as_json)
+
+
+@cli.command()
+@plan_argument
+@click.option("--device", help="Why this one serves where it does, and what its other places would cost.")
+@json_option
+def explain(plan_file: str, device: str | None, as_json: bool) -> None:
+    """Say what binds the cost of PLAN, and what any exchange of two devices would cost."""
+    report_explanation(lab.explain(plan_file), device, as_json)
+
+
+@cli.command()
+@click.argument("before", type=click.Path())
+@click.argument("after", type=click.Path())
+@json_option
+def diff(before: str, after: str, as_json: bool) -> None:
+    """Say what moved from the plan BEFORE to the plan AFTER, and what it cost."""
+    report_difference(lab.diff(before, after), as_json)
+
+
+@cli.command()
+@plan_argument
+@gathered(SEARCH, into="budget")
+@json_option
+def worth(plan_file: str, budget: dict[str, Any], as_json: bool) -> None:
+    """Say what each device is worth to PLAN: 4 steps of search without each unless told."""
+    plan = files.load_plan(plan_file)
+
+    def described(row: planning.DeviceWorth) -> str:
+        return f"{row.device} {row.verdict}, worth {format_s(row.worth_s)}"
+
+    with row_progress("worth", "devices", described, total=len(plan.topology)) as show_row:
+        table = lab.worth(plan, progress=show_row, **budget)
+    report_worth(table, as_json)

@@ -1,0 +1,218 @@
+"""Commands that run: a plan for real, what it is measured against, the comparison, and the trained model."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from pandas import isna
+
+from dtfm_lab import files, lab
+from dtfm_lab.cli.comparison_report import report_comparison
+from dtfm_lab.cli.group import cli
+from dtfm_lab.cli.options import (
+    RUN,
+    csv_option,
+    file_option,
+    gathered,
+    json_option,
+    output_option,
+    plan_argument,
+    schedule_option,
+)
+from dtfm_lab.cli.progress import row_progress, run_progress
+from dtfm_lab.cli.terminal import err, out, print_json, print_table
+from dtfm_lab.cli.trace_reports import report_trace
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.files.losses import save_losses
+from dtfm_lab.files.reading import write_text
+from dtfm_lab.planning.explain.tables import plain_rows
+from dtfm_lab.runtime.client import run_report
+from dtfm_lab.runtime.client.baselines import BaselineRun
+from dtfm_lab.runtime.client.run import Run
+
+FAULT = re.compile(r"(kill|pause|resume|slow)\s+(.+?)\s+at\s+(\d+)(?:\s+by\s+(\S+))?")
+FAULT_WANTED = 'wanted such as "kill ada at 2", pause or resume, or "slow ada at 2 by 3"'
+
+
+@dataclass
+class Disturbance:
+    """A fault: a command to a device when an iteration begins."""
+
+    command: str
+    device: str
+    iteration: int
+    factor: float | None = None
+    done: bool = False
+
+    @classmethod
+    def read(cls, text: str) -> Disturbance:
+        match = FAULT.fullmatch(text.strip())
+        if match is None:
+            raise LabError(f"fault {text!r} is not understood; {FAULT_WANTED}")
+        command, device, iteration, factor = match.groups()
+        if factor is not None and command != "slow":
+            raise LabError(f"fault {text!r} has a factor, which only slow takes; {FAULT_WANTED}")
+        try:
+            times = None if factor is None else float(factor)
+        except ValueError:
+            raise LabError(f"fault {text!r} has factor {factor!r}; wanted a number") from None
+        return cls(command, device, int(iteration), times)
+
+    def check(self, run: Run) -> None:
+        first, n = run.spec.first_iteration, run.spec.iterations
+        if not first <= self.iteration < first + n:
+            raise LabError(
+                f"fault of {self.device} at iteration {self.iteration}; wanted {first} to {first + n - 1}, which run"
+            )
+        run.rank_of(self.device)
+        if self.factor is not None:
+            run.check_factor(self.factor)
+
+    def apply(self, run: Run) -> None:
+        options = {} if self.factor is None else {"factor": self.factor}
+        getattr(run, self.command)(self.device, **options)
+
+
+def disturb(run: Run, faults: list[Disturbance], event: dict[str, Any]) -> None:
+    """Apply the faults that are due: one of iteration i when i - 1 is whole, or when the first begins."""
+    begins = {"profile": run.spec.first_iteration, "iteration": event.get("iteration", 0) + 1}.get(event["event"])
+    for fault in faults:
+        if fault.iteration == begins and not fault.done and run.running:
+            fault.done = True
+            fault.apply(run)
+
+
+def shape(text: str) -> int | tuple[int, ...]:
+    """``workers`` of a run from text: a count (``8``), or stages and pipelines (``4x2``)."""
+    if re.fullmatch(r"\d+(x\d+)?", text) is None:
+        raise LabError(f"workers is {text!r}; wanted a count such as 8, or stages and pipelines such as 4x2")
+    counts = tuple(map(int, text.split("x")))
+    return counts if len(counts) > 1 else counts[0]
+
+
+def _workers(_context: click.Context, _option: click.Parameter, text: str | None) -> int | tuple[int, ...] | None:
+    return None if text is None else shape(text)
+
+
+workers_option = click.option(
+    "--workers", callback=_workers, help="Run a part of PLAN on so many, or on 4x2: stages x pipelines."
+)
+OF_TRAINING = ("parameters_folder", "checkpoint_folder", "checkpoint_every", "resume_from", "evaluate_every")
+"""Options of a run that the runs of ``baselines``, one of which trains on, do not have."""
+
+
+@cli.command()
+@plan_argument
+@schedule_option
+@gathered(RUN, into="options")
+@workers_option
+@click.option("--fault", "faults", multiple=True, help='Such as "kill ada at 2"; may be given several times.')
+@file_option("--losses", say="Write the losses to this CSV file.")
+@output_option
+@json_option
+def run(
+    plan_file: str,
+    schedule: str | None,
+    options: dict[str, Any],
+    workers: int | tuple[int, ...] | None,
+    faults: tuple[str, ...],
+    losses: str | None,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Train under PLAN for real: one torch worker per stage and replica, links as slow as drawn."""
+    disturbances = [Disturbance.read(text) for text in faults]
+    whole = files.load_plan(plan_file)
+    if (lacking := lab.advice(whole, schedule)) and not as_json:
+        err.print(f"the drawn devices would be out of memory: {lacking}")
+    run = lab.start(whole, schedule, workers=workers, **options)
+    try:
+        for fault in disturbances:
+            fault.check(run)
+        with run_progress(run, quiet=as_json) as show:
+
+            def progress(event: dict[str, Any]) -> None:
+                disturb(run, disturbances, event)
+                show(event)
+
+            trace = run.wait(progress)
+    finally:
+        run.stop()
+    report_trace(trace, output, as_json)
+    if losses is not None:
+        save_losses(trace, losses)
+    if run.text is not None and not as_json:
+        out.print("".join(run_report.generated_text(run)))
+
+
+@cli.command()
+@plan_argument
+@schedule_option
+@gathered([option for option in RUN if option.name not in OF_TRAINING], into="options", iterations=5)
+@workers_option
+@csv_option
+@json_option
+def baselines(
+    plan_file: str,
+    schedule: str | None,
+    options: dict[str, Any],
+    workers: int | tuple[int, ...] | None,
+    csv: str | None,
+    as_json: bool,
+) -> None:
+    """Run PLAN, a random placement, the order of the file, and data parallelism alone; measure each."""
+
+    def described(row: BaselineRun) -> str:
+        return f"{row.name}: {row.reason if row.measured is None else format_s(row.measured.iteration_s)}"
+
+    with row_progress("baselines", "placements", described) as show:
+        table = lab.baselines(plan_file, schedule, progress=show, workers=workers, **options)
+    if csv is not None:
+        write_text(csv, table.to_csv(index=False))
+    if as_json:
+        return print_json({"placements": plain_rows(table)})
+    error = table["error"].map(lambda share: "-" if isna(share) else f"{share:+.2%}")
+    print_table(table.assign(error=error).replace("", None).dropna(axis="columns", how="all"))
+
+
+@cli.command()
+@click.argument("predicted", type=click.Path())
+@click.argument("measured", type=click.Path())
+@click.option(
+    "--refit",
+    "plan_file",
+    metavar="PLAN",
+    type=click.Path(),
+    help="Fit the links and computations of this plan.",
+)
+@file_option("-o", "--output", say="Write the refitted network to this file.")
+@json_option
+def compare(predicted: str, measured: str, plan_file: str | None, output: str | None, as_json: bool) -> None:
+    """Lay a PREDICTED trace beside a MEASURED one: who is to blame for the error, and since when."""
+    if output is not None and plan_file is None:
+        raise click.UsageError("-o writes the refitted network; wanted --refit PLAN with it")
+    comparison = lab.compare(files.load_trace(predicted), files.load_trace(measured))
+    refitted = None if plan_file is None else lab.refit(comparison, plan_file)
+    if refitted is not None and output is not None:
+        files.save_topology(refitted.topology, output)
+    report_comparison(comparison, refitted, as_json)
+
+
+@cli.command()
+@click.argument("checkpoint", metavar="FOLDER", type=click.Path())
+@click.option("--prompt", default="", help="What the model goes on from.")
+@click.option("--bytes", "n_bytes", type=int, default=200, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--temperature", type=float, default=0.8, show_default=True, help="0: always the likeliest byte.")
+@json_option
+def write(checkpoint: str, prompt: str, n_bytes: int, seed: int, temperature: float, as_json: bool) -> None:
+    """Let the model of the checkpoint in FOLDER write."""
+    text = lab.write(checkpoint, prompt, n_bytes, seed=seed, temperature=temperature)
+    if as_json:
+        return print_json({"checkpoint": checkpoint, "prompt": prompt, "text": text})
+    sys.stdout.write(prompt + text + "\n")

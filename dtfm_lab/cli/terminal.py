@@ -1,0 +1,92 @@
+"""Standard output and standard error of the commands: lines, tables, or one JSON object."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+from pandas import DataFrame, isna
+from rich.console import Console, ConsoleDimensions
+from rich.table import Table
+
+from dtfm_lab.domain.units import format_bytes, format_s
+
+PIPE_WIDTH = 1000
+"""Characters of a line where the reader is no terminal: every row is one line."""
+
+
+class _Console(Console):
+    """Prints text as given, for a device may be called [a]. A reader that closes the pipe (head) is no failure."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, soft_wrap=True, markup=False, **options)
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        found = super().size
+        return found if self.is_terminal or "COLUMNS" in os.environ else found._replace(width=PIPE_WIDTH)
+
+    def on_broken_pipe(self) -> None:
+        reader_left()
+
+
+out = _Console()
+err = _Console(stderr=True)
+
+
+def reader_left() -> NoReturn:
+    """Exit with status 0; what is still buffered goes to /dev/null instead of into the closed pipe."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(0)
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Print one line. What is no number, such as the loss of a training that diverged, is null: JSON has no NaN."""
+    try:
+        click.echo(json.dumps(_finite(value), allow_nan=False))
+    except BrokenPipeError:
+        reader_left()
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_finite(item) for item in value]
+    return value
+
+
+def print_table(frame: DataFrame) -> None:
+    """Print a table with units as a person reads them and a dash for what is missing."""
+    table = Table(box=None)
+    for column in frame.columns:
+        bare = column if column.endswith("_per_s") else column.removesuffix("_s").removesuffix("_bytes")
+        heading = bare.replace("_", " ")
+        table.add_column(heading, overflow="fold", min_width=max(map(len, heading.split())))
+    for row in frame.itertuples(index=False):
+        table.add_row(*(_in_units(str(column), value) for column, value in zip(frame.columns, row, strict=True)))
+    out.print(table)
+
+
+SHARES = ("mfu", "share")
+
+
+def _in_units(column: str, value: Any) -> str:
+    if isna(value):
+        return "-"
+    if column in SHARES:
+        return f"{value:.1%}"
+    if column.endswith("_bytes"):
+        return format_bytes(float(value))
+    if column.endswith("_per_s"):
+        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if column.endswith("_s"):
+        return format_s(float(value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,150 @@
+"""Keywords that functions of the lab share, each said once: Tab completes them, type checkers know them.
+
+A function takes ``**options`` at run time and is decorated with the dataclass that holds them. For a type checker the
+keywords are the dataclass's own (PEP 612); at run time the signature lists them, and a misspelt one is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, cast
+
+from pandas import DataFrame
+
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import QUEUEING, Topology
+from dtfm_lab.domain.options import Option, takes_options
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.lab.nouns import AnySchedule
+from dtfm_lab.planning import planners
+from dtfm_lab.planning.search import DEFAULT_SECONDS
+from dtfm_lab.runtime.protocol.run_options import RunOptions
+from dtfm_lab.simulation.durations import EFFICIENCY
+from dtfm_lab.simulation.sensitivity import WHAT
+from dtfm_lab.simulation.simulate import Profile
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+Progress = Callable[[Any], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchBudget:
+    """How a planner searches, and for how long."""
+
+    planner: Annotated[str, Option(help="Planner of the search.", choices=planners)] = "evolutionary"
+    seed: Annotated[int, Option(help="Seed of the search: with --steps the same seed gives the same plan.")] = 0
+    steps: Annotated[int | None, Option(help="Search so many generations: reproducible.", unit="generations")] = None
+    seconds: Annotated[
+        float | None, Option(help=f"Search for so long; {DEFAULT_SECONDS:g} s without --steps.", unit="s")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(SearchBudget):
+    """Keywords of ``plan`` and ``search``."""
+
+    start: Annotated[Plan | None, Option(help="A plan to improve on, its devices found by name.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorthOptions(SearchBudget):
+    """Keywords of ``worth``; each search takes 4 steps without ``steps`` and ``seconds``."""
+
+    progress: Annotated[Progress | None, Option(help="Called with every row as it comes.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationOptions:
+    """Keywords of ``simulate``."""
+
+    like: Annotated[Trace | None, Option(help="A measured trace: predict what it ran, from its profile.")] = None
+    queueing: Annotated[
+        str | None, Option(help="Which messages wait for each other, those of a pair or of a card.", choices=QUEUEING)
+    ] = None
+    profile: Annotated[
+        Profile | None, Option(help="Seconds of computations, instead of FLOP over peak x efficiency.")
+    ] = None
+    efficiency: Annotated[
+        float, Option(help=f"Share of its peak that a device reaches; {EFFICIENCY} by default.", above=0, most=1)
+    ] = EFFICIENCY
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensitivityOptions(SimulationOptions):
+    """Keywords of ``sensitivity``."""
+
+    factor: Annotated[float, Option(help="Of what is improved.", above=1)] = 1.1
+    what: Annotated[str | Sequence[str], Option(help=f"Any of {', '.join(WHAT)}; all by default.")] = WHAT
+    progress: Annotated[Progress | None, Option(help="Called with every row as it comes.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredOptions(RunOptions):
+    """Keywords of ``run`` and ``baselines``."""
+
+    progress: Annotated[Progress | None, Option(help="Called with every event, or with every row.")] = None
+
+
+class OfName(Protocol[P, R_co]):
+    """A function of a name or a path, and of keywords."""
+
+    def __call__(self, name_or_path: Any, *args: P.args, **options: P.kwargs) -> R_co: ...
+
+
+class OfNetwork(Protocol[P, R_co]):
+    """A function of a network and a job, and of keywords."""
+
+    def __call__(
+        self, topology: Topology | str, job: Job | str | None = None, *args: P.args, **options: P.kwargs
+    ) -> R_co: ...
+
+
+class OfPlan(Protocol[P, R_co]):
+    """A function of a plan, and of keywords."""
+
+    def __call__(self, plan: Plan | str, *args: P.args, **options: P.kwargs) -> R_co: ...
+
+
+class OfSchedule(Protocol[P, R_co]):
+    """A function of a plan and a schedule, and of keywords."""
+
+    def __call__(
+        self, plan: Plan | str, schedule: AnySchedule | None = None, *args: P.args, **options: P.kwargs
+    ) -> R_co: ...
+
+
+def of_name(options: Callable[P, object]) -> Callable[[Callable[..., T]], OfName[P, T]]:
+    return cast("Callable[[Callable[..., T]], OfName[P, T]]", takes_options(options, noun="job field", left_as_is=True))
+
+
+def of_network(options: Callable[P, object]) -> Callable[[Callable[..., T]], OfNetwork[P, T]]:
+    return cast("Callable[[Callable[..., T]], OfNetwork[P, T]]", takes_options(options))
+
+
+def of_plan(
+    options: Callable[P, object], *, noun: str = "option", left_as_is: bool = False
+) -> Callable[[Callable[..., T]], OfPlan[P, T]]:
+    return cast("Callable[[Callable[..., T]], OfPlan[P, T]]", takes_options(options, noun=noun, left_as_is=left_as_is))
+
+
+def of_schedule(options: Callable[P, object]) -> Callable[[Callable[..., T]], OfSchedule[P, T]]:
+    return cast("Callable[[Callable[..., T]], OfSchedule[P, T]]", takes_options(options))
+
+
+def table_of(rows: Iterator[T], table: Callable[[Iterable[T]], DataFrame], progress: Progress | None) -> DataFrame:
+    """The table of all rows, ``progress`` called with each as it comes; Ctrl-C keeps the rows so far."""
+    come: list[T] = []
+    try:
+        for row in rows:
+            come.append(row)
+            if progress is not None:
+                progress(row)
+    except KeyboardInterrupt:
+        if not come:
+            raise
+    return table(come)
