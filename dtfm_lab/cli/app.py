@@ -70,7 +70,7 @@ def _notebook(network: str | None) -> dict[str, object]:
     Nothing is saved unasked: visitors share that folder, and one would be offered what another drew.
     """
     source = f"import os\nos.chdir({os.getcwd()!r})\nimport dtfm_lab as lab\nlab.Lab({network!r}, autosave=False)"
-    code = {"cell_type": "code", "id": "lab", "metadata": {}, "execution_count": None, "outputs": []}
+    code: dict[str, object] = {"cell_type": "code", "id": "lab", "metadata": {}, "execution_count": None, "outputs": []}
     python = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return {
         "cells": [code | {"source": source}],
@@ -80,7 +80,7 @@ def _notebook(network: str | None) -> dict[str, object]:
     }
 
 
-class LabPage(Voila):
+class LabPage(Voila):  # type: ignore[misc]  # voila has no types
     """Voila under a template of ours: its own asks other machines for fonts."""
 
     def __init__(self, listening: Callable[[str], None]) -> None:
@@ -99,4 +99,4 @@ class LabPage(Voila):
 
 def _give_cookie(visit: RequestHandler, **_: object) -> None:
     """Without this cookie a page that is closed may not end its kernel; tornado sends it when asked what it is."""
-    _ = visit.xsrf_token
+    visit.xsrf_token  # noqa: B018  asking for it is what sends it

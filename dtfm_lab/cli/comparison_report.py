@@ -57,7 +57,8 @@ def _tell_refit(refitted: Refit) -> None:
     if not len(off):
         return
     table = Table(f"refitted (at most {LINKS_SHOWN}, the furthest first)", "what", *FITTED, box=None)
-    for row in off.head(LINKS_SHOWN).itertuples(index=False):
+    rows: list[Any] = list(off.head(LINKS_SHOWN).itertuples(index=False))
+    for row in rows:
         what = row.what.split("_")[0] if row.of == "link" else f"{row.kind} of stage {row.stage}"
         table.add_row(row.name, what, *(in_units(row.what, getattr(row, column)) for column in FITTED))
     out.print(table)

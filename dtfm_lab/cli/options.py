@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import click
 
@@ -20,8 +20,8 @@ from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.sweeps import OF_THE_JOB
 
-F = TypeVar("F", bound=Callable[..., Any])
-Wrapper = Callable[[F], F]
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
 
 
 def _on_command_line(kind: Any, *without: str) -> tuple[Option, ...]:
@@ -55,7 +55,7 @@ class _ListingOption(click.Option):
         return record[0], f"{record[1]} One of {', '.join(self._listed)}."
 
 
-def click_option(option: Option, default: object = None) -> Wrapper[F]:
+def click_option(option: Option, default: object = None) -> Decorator:
     """A field's option; its value is None where it is not given."""
     flag = (option.flag or option.name).replace("_", "-")
     shown = option.default if default is None else default
@@ -71,23 +71,24 @@ def click_option(option: Option, default: object = None) -> Wrapper[F]:
     )
 
 
-def gathered(options: Iterable[Option], into: str, **defaults: object) -> Wrapper[F]:
+def gathered(options: Iterable[Option], into: str, **defaults: object) -> Decorator:
     """Decorator: those of the options that are given come as one dictionary, the keyword ``into``.
 
     ``defaults`` are the command's own, in place of the fields'.
     """
     options = tuple(options)
 
-    def decorate(command: Any) -> Any:
+    def decorate(command: Command) -> Command:
         @wraps(command)
         def gather(*args: Any, **values: Any) -> Any:
             popped = {option.name: values.pop(option.name) for option in options}
             given = {name: value for name, value in popped.items() if value is not None}
             return command(*args, **{into: defaults | given}, **values)
 
+        wrapped: Command = gather
         for option in reversed(options):
-            gather = click_option(option, defaults.get(option.name))(gather)
-        return gather
+            wrapped = click_option(option, defaults.get(option.name))(wrapped)
+        return wrapped
 
     return decorate
 
@@ -96,7 +97,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 plan_argument = click.argument("plan_file", metavar="PLAN")
 
 
-def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def job_options(command: Command) -> Command:
     """--job and its overrides, handed on as one Job for the TOPOLOGY argument; a --start brings its own job."""
 
     @click.argument("topology")
@@ -114,7 +115,7 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_job
 
 
-def file_option(*names: str, say: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def file_option(*names: str, say: str) -> Decorator:
     """A file to write, refused at once where it cannot be, before any time is spent on what it would hold."""
 
     def writable(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
@@ -137,7 +138,7 @@ schedule_option = click.option(
 )
 
 
-def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def simulation_options(command: Command) -> Command:
     """PLAN, its job's fields overridden, handed on as a Plan; and how it is simulated, as keywords of ``simulate``."""
 
     @plan_argument
@@ -164,7 +165,7 @@ def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_plan
 
 
-def start_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def start_option(command: Command) -> Command:
     """--start, handed on as a Plan."""
 
     def loaded(_context: click.Context, _option: click.Parameter, path: str | None) -> Plan | None:

@@ -124,7 +124,7 @@ def schedule(
             raise click.UsageError(f"schedule {name} is for any sizes; wanted --stages and --microbatches")
         if warmups is not None and "warmups" not in choices:
             raise click.UsageError(f"schedule {name} has no --warmups to choose; wanted adaptive-1f1b")
-        depths = None if warmups is None else [_value(depth) for depth in warmups.split(",")]
+        depths: Any = None if warmups is None else [_value(depth) for depth in warmups.split(",")]
         built = lab.build_schedule(name, n_stages, n_microbatches, stages_per_device=stages_per_device, warmups=depths)
     if output is not None:
         save_schedule(built, output)

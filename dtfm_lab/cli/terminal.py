@@ -25,7 +25,7 @@ class _Console(Console):
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, soft_wrap=True, markup=False, **options)
 
-    @property
+    @property  # type: ignore[misc]  # of rich it can be set, too, which nothing here does
     def size(self) -> ConsoleDimensions:
         found = super().size
         return found if self.is_terminal or "COLUMNS" in os.environ else found._replace(width=PIPE_WIDTH)

@@ -79,8 +79,7 @@ def _summary(trace: Trace) -> dict[str, Any]:
 def _idle(trace: Trace) -> dict[str, float]:
     """Seconds by cause, mean over devices."""
     columns = [f"{cause}_s" for cause in CAUSES]
-    means: dict[str, float] = trace.bubble[columns].mean().to_dict()
-    return means
+    return {column: float(trace.bubble[column].mean()) for column in columns}
 
 
 def _memory(held: MemoryReport) -> dict[str, Any]:

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from dtfm_lab.cli.tell import print_json
 from rich.console import Console
 
 import dtfm_lab as lab
 from dtfm_lab import cli
+from dtfm_lab.cli.terminal import print_json
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import planners
+from dtfm_lab.simulation import sweeps as simulation_sweeps
 from dtfm_lab.simulation.sweeps import OF_THE_JOB
 
 Shell = Callable[..., tuple[int, str, str]]
@@ -412,7 +413,7 @@ def test_every_field_that_keeps_the_placement_is_an_option(shell: Shell, plan_fi
     told = json.loads(shell("simulate", plan_file, *named, "--json")[1])
     job = {"codec_bytes_per_s": 1e6, "compression": "int8", "stages_per_device": 2, "global_batch": 8}
     assert told["iteration_s"] == lab.simulate(lab.with_job(plan_file, **job)).iteration_s
-    options = cli.what_if.simulate.params
+    options = cli.predictions.simulate.params
     assert set(OF_THE_JOB) <= {option.name for option in options}
 
 
@@ -426,13 +427,13 @@ def test_what_goes_to_a_pipe_is_folded_nowhere(shell: Shell, plan_file: str) -> 
 
 
 def test_an_interrupted_sweep_keeps_its_rows(shell: Shell, plan_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    sweeps = lab.lab.sweeps
+    sweeps = simulation_sweeps.sweeps
 
     def interrupted(*arguments, **settings):
         yield next(sweeps(*arguments, **settings))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dtfm_lab.lab.sweeps", interrupted)
+    monkeypatch.setattr(simulation_sweeps, "sweeps", interrupted)
     status, out, err = shell("sweep", plan_file, "--vary", "bandwidth=1,2,4", "--json")
     assert (status, len(json.loads(out)["points"]), err) == (0, 1, "stopped; 1 of 3 points are told\n")
 

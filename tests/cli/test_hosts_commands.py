@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import dtfm_lab as lab
-from dtfm_lab.cli import beyond
+from dtfm_lab.cli import hosts
 from dtfm_lab.runtime.probe import join, listening
 
 Shell = Callable[..., tuple[int, str, str]]
@@ -26,12 +26,12 @@ def plan_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_probe_of_this_machine_writes_a_network_and_tells_its_progress_on_stderr(shell, monkeypatch):
-    def probed(n_hosts: int, *, seconds: float, tell: Callable[[str], None]) -> lab.Topology:
-        tell(f"{n_hosts} hosts in {seconds} s")
+    def probed(n_hosts: int, *, seconds: float, report: Callable[[str], None]) -> lab.Topology:
+        report(f"{n_hosts} hosts in {seconds} s")
         one = np.ones((n_hosts, n_hosts))
         return replace(lab.Topology.from_matrices(one, one), message_bytes=[1, 2], message_s=np.ones((2, 2, 2)))
 
-    monkeypatch.setattr(beyond, "probe_locally", probed)
+    monkeypatch.setattr(hosts, "probe_locally", probed)
     status, out, err = shell("probe", "--local", "2", "--seconds", "0.2", "-o", "network.yaml", "--json")
     assert (status, err) == (0, "2 hosts in 0.2 s\n")
     assert "measured" in json.loads(out)
@@ -61,7 +61,7 @@ def test_listener_and_hosts_meet_and_the_token_may_come_from_the_environment(she
 
 def test_a_host_joins_from_the_shell_under_the_machines_name(shell, monkeypatch):
     monkeypatch.setattr(listening, "FACTS_S", 0.02)
-    listener = listening.Listener(token="t")
+    listener = listening.ProbeListener(token="t")
 
     def hold() -> None:
         with listener:

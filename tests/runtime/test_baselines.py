@@ -14,7 +14,6 @@ from run_helpers import small_plan
 import dtfm_lab as lab
 from dtfm_lab import cli
 from dtfm_lab import lab as story
-from dtfm_lab.cli import baselines as command  # noqa: F401  joins the group
 from dtfm_lab.domain.errors import UnknownName
 from dtfm_lab.runtime.client.baselines import BASELINES, COLUMNS, BaselineRun, baseline_runs, baseline_table
 
@@ -23,7 +22,9 @@ NAMES = ["this plan", "random placement", "file order", "data parallel only"]
 
 @pytest.fixture(scope="module")
 def rows() -> list[BaselineRun]:
-    return list(story.baseline_runs(small_plan(2, 2, global_batch=8), "1f1b", seed=3, iterations=2))
+    rows: list[BaselineRun] = []
+    story.baselines(small_plan(2, 2, global_batch=8), "1f1b", seed=3, iterations=2, progress=rows.append)
+    return rows
 
 
 def test_each_placement_is_priced_predicted_and_measured(rows: list[BaselineRun]) -> None:
@@ -88,7 +89,7 @@ def test_interrupted_it_keeps_the_rows_so_far(monkeypatch: pytest.MonkeyPatch, r
         yield from rows[:2]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dtfm_lab.lab.runs.baseline_runs", two_and_a_sigint)
+    monkeypatch.setattr("dtfm_lab.runtime.client.baselines.baseline_runs", two_and_a_sigint)
     assert list(story.baselines(small_plan())["placement"]) == NAMES[:2]
 
 
@@ -97,11 +98,11 @@ def test_from_the_shell(
 ) -> None:
     given = {}
 
-    def as_before(plan, schedule, **options):
+    def as_before(plan, schedule, progress, **options):
         given.update(options, schedule=schedule)
-        return iter(rows)
+        return baseline_table(rows)
 
-    monkeypatch.setattr(story, "baseline_runs", as_before)
+    monkeypatch.setattr(story, "baselines", as_before)
     path = str(lab.save_plan(small_plan(), tmp_path / "plan.json"))
     arguments = ["dtfm-lab", "baselines", path, "--workers", "2x1", "--iterations", "2", "--json"]
     monkeypatch.setattr(sys, "argv", arguments)
@@ -110,7 +111,7 @@ def test_from_the_shell(
     assert not left.value.code
     told = json.loads(capsys.readouterr().out)["placements"]
     assert [row["placement"] for row in told] == NAMES
-    assert given == {"schedule": None, "clock": "virtual", "iterations": 2, "seed": 0, "workers": (2, 1)}
+    assert given == {"schedule": None, "iterations": 2, "workers": (2, 1)}
 
 
 def test_all_train_a_stand_in_where_one_has_to(monkeypatch: pytest.MonkeyPatch) -> None:
