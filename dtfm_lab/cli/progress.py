@@ -129,7 +129,11 @@ def run_picture(run: Record) -> RenderableType:
         ProgressBar(total=spec.iterations, completed=len(run.losses), width=BAR_WIDTH),
         Text(f"{spec.schedule}, {spec.clock} clock: {run_report.describe_progress(run)}"),
     )
-    said = "\n".join(filter(None, (run_report.describe_losses(run), run_report.describe_pace(run), run_report.describe_lateness(run))))
+    said = "\n".join(
+        filter(
+            None, (run_report.describe_losses(run), run_report.describe_pace(run), run_report.describe_lateness(run))
+        )
+    )
     table = Table("device", "stage", "replica", "state", "busy", "", box=None, padding=(0, 2, 0, 0))
     for row in run_report.device_rows(run):
         busy = row.busy or 0.0
