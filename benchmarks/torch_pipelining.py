@@ -20,8 +20,8 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.batches import TextBatches
-from dtfm_lab.runtime.worker.learning_rate import learning_rate_at
 from dtfm_lab.runtime.worker.stages import build_stages, next_token_loss
+from dtfm_lab.runtime.worker.training_state import learning_rate_at
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 

@@ -22,7 +22,7 @@ from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.clocks import VirtualClock
 from dtfm_lab.runtime.worker.device_math import DeviceMath
 from dtfm_lab.runtime.worker.execute import Executor
-from dtfm_lab.runtime.worker.transport import Message
+from dtfm_lab.runtime.worker.transport import NO_DELAY, Message
 from dtfm_lab.simulation import build
 
 PATIENCE_S = 20.0
@@ -54,8 +54,8 @@ class InMemory:
         iteration: int,
         there: Action,
         content: torch.Tensor,
-        stamp: Callable[[], Passage],
-        when_sent: Callable[[Passage], None],
+        stamp: Callable[[], Passage] = lambda: NO_DELAY,
+        on_sent: Callable[[Passage], None] = lambda passage: None,
     ) -> None:
         raw = content.detach().contiguous().view(-1).view(torch.uint8).clone()
         number = self.sent[to] = self.sent.get(to, -1) + 1

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from dtfm_lab.runtime.gpu import cuda_processor
+
 
 class Notes(list[tuple[Any, ...]]):
     """(what, on which stream, about what), in the order in which the host asked for it."""
@@ -122,5 +124,5 @@ def without_gpu(monkeypatch: Any, gpus: int = 1) -> Iterator[Notes]:
         patch.setattr(
             torch.Tensor, "record_stream", lambda tensor, stream: notes.append(("used on", stream.name)), raising=False
         )
-        patch.setattr("dtfm_lab.runtime.gpu.cuda_processor._repeatably", lambda: None)  # it is for the whole process
+        patch.setattr(cuda_processor, "_make_deterministic", lambda: None)  # its effect is on the whole process
         yield notes

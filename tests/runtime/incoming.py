@@ -39,7 +39,7 @@ def _by_source(
 ) -> dict[int, list[Incoming]]:
     job, trained, dtype = spec.plan.job, spec.trained, DTYPES[spec.trained.dtype]
     programs = spec.programs(synchronise=synchronise)
-    pieces = shards_of(programs.of(position, replica), job.synchronisation, replica, job.n_replicas)
+    shards = shards_of(programs.of(position, replica), job.synchronisation, replica, job.n_replicas)
     passed = Codec(job.compression if job.codes_activations else "none", dtype)
     averaged = Codec(job.gradients_as if job.codes_gradients else "none", dtype)
 
@@ -48,8 +48,8 @@ def _by_source(
             return passed.n_bytes(trained.activation_elements)
         if action.kind is Kind.RECV_E:
             return trained.modelled().vocab_size * trained.modelled().d_model * dtype.itemsize
-        piece = pieces[action].bounds(n_parameters)
-        return averaged.n_bytes(piece.stop - piece.start)
+        shard = shards[action].bounds(n_parameters)
+        return averaged.n_bytes(shard.stop - shard.start)
 
     here = spec.rank(position, replica)
     found: dict[int, list[Incoming]] = {}

@@ -57,12 +57,12 @@ def test_what_is_too_large_for_half_precision_becomes_its_largest_number_and_zer
 
 
 @given(how, st.integers(0, 5), st.integers(0, 700), st.integers(0, 99))
-def test_pieces_of_whole_blocks_laid_end_to_end_are_the_coded_whole(how, n_blocks, n_after, seed):
+def test_parts_of_whole_blocks_laid_end_to_end_are_the_coded_whole(how, n_blocks, n_after, seed):
     codec, sent = Codec(how, torch.float32), numbers(n_blocks * INT8_BLOCK + n_after, seed, "fp32")
-    pieces = sent.split([n_blocks * INT8_BLOCK, n_after])
-    assert torch.equal(torch.cat([codec.encode(piece) for piece in pieces]), codec.encode(sent))
+    parts = sent.split([n_blocks * INT8_BLOCK, n_after])
+    assert torch.equal(torch.cat([codec.encode(part) for part in parts]), codec.encode(sent))
 
 
 @pytest.mark.parametrize(("how", "loses"), [("none", False), ("fp16", True), ("int8", True)])
 def test_a_codec_knows_whether_it_loses_anything(how, loses):
-    assert Codec(how, torch.float32).loses == loses
+    assert Codec(how, torch.float32).is_lossy == loses

@@ -156,9 +156,9 @@ def cupy(libraries: dict[torch.dtype, ctypes.CDLL], monkeypatch: pytest.MonkeyPa
     cuda = SimpleNamespace(Device=lambda index: nullcontext(), Stream=SimpleNamespace(from_external=from_external))
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(RawKernel=RawKernel, cuda=cuda))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda index: "torch's own")
-    cupy_codec._kernel.cache_clear()
+    cupy_codec.compiled_kernel.cache_clear()
     yield streams
-    cupy_codec._kernel.cache_clear()
+    cupy_codec.compiled_kernel.cache_clear()
 
 
 @pytest.mark.parametrize("how", ["fp16", "int8"])

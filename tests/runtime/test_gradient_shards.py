@@ -1,4 +1,4 @@
-"""Which part of a vector a message carries: both ends say the same, and the parts make a whole."""
+"""Both ends of a message agree on its shard, and the shards make the whole vector."""
 
 from __future__ import annotations
 

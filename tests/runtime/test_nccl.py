@@ -16,17 +16,18 @@ from hypothesis import strategies as st
 from dtfm_lab.domain.errors import MissingExtra, RunError
 from dtfm_lab.runtime.coordinator.coordinator import refuse_shared_gpus
 from dtfm_lab.runtime.gpu import nccl
-from dtfm_lab.runtime.gpu.cuda_processor import CudaLeaving
+from dtfm_lab.runtime.gpu.cuda_processor import CudaSendBuffer
 from dtfm_lab.runtime.gpu.nccl import RECEIVER, SENDER, UINT8, NcclPairs
 
 
-class MeetingPoint:
-    """The wires: a communicator is there once both ends have come."""
+class FakeNccl:
+    """Connects the two ends of each id in memory, as NCCL does through the network."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._barriers: dict[bytes, threading.Barrier] = {}
         self._wires: dict[bytes, queue.Queue[bytes | None]] = {}
+        self.communicators: list[FakeCommunicator] = []
 
     def connect(self, n_ranks: int, unique_id: bytes, rank: int) -> FakeCommunicator:
         assert n_ranks == 2
@@ -34,14 +35,15 @@ class MeetingPoint:
             barrier = self._barriers.setdefault(unique_id, threading.Barrier(2))
             wire = self._wires.setdefault(unique_id, queue.Queue())
         barrier.wait(timeout=10)
-        return FakeCommunicator(rank, wire)
+        self.communicators.append(communicator := FakeCommunicator(unique_id, rank, wire))
+        return communicator
 
 
 class FakeCommunicator:
     """NCCL's calls by address, as CuPy has them."""
 
-    def __init__(self, rank: int, wire: queue.Queue[bytes | None]) -> None:
-        self._rank, self._wire = rank, wire
+    def __init__(self, unique_id: bytes, rank: int, wire: queue.Queue[bytes | None]) -> None:
+        self.unique_id, self._rank, self._wire = unique_id, rank, wire
         self.streams: list[int] = []
 
     def send(self, address: int, count: int, datatype: int, peer: int, stream: int) -> None:
@@ -60,9 +62,6 @@ class FakeCommunicator:
     def abort(self) -> None:
         self._wire.put(None)
 
-    def destroy(self) -> None:
-        self._wire.put(None)
-
 
 CPU = torch.device("cpu")
 
@@ -71,10 +70,10 @@ def ids_of(pairs: list[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
     return {pair: repr(pair).encode().ljust(128) for pair in pairs}
 
 
-def meet(n_ranks: int, ids: dict[tuple[int, int], bytes]) -> list[NcclPairs]:
-    point = MeetingPoint()
+def meet(n_ranks: int, ids: dict[tuple[int, int], bytes], fake: FakeNccl | None = None) -> list[NcclPairs]:
+    fake = fake or FakeNccl()
     with ThreadPoolExecutor(n_ranks) as pool:
-        made = [pool.submit(NcclPairs, rank, ids, CPU, point.connect) for rank in range(n_ranks)]
+        made = [pool.submit(NcclPairs, rank, ids, CPU, fake.connect) for rank in range(n_ranks)]
         return [pairs.result(timeout=20) for pairs in made]
 
 
@@ -84,35 +83,33 @@ def notes(monkeypatch):
         yield notes
 
 
-def leaving(content: list[int]) -> CudaLeaving:
+def send_buffer(content: list[int]) -> CudaSendBuffer:
     stream = torch.cuda.Stream()
     on_gpu = torch.tensor(content, dtype=torch.uint8)
-    return CudaLeaving(on_gpu, stream.record_event(), stream, lambda n: torch.empty(n))
+    return CudaSendBuffer(on_gpu, stream.record_event(), stream, lambda n: torch.empty(n))
 
 
 def test_contents_come_in_order_on_a_stream_of_each_pair(notes):
     ids = ids_of([(0, 1), (1, 0), (0, 2)])
-    zero, one, two = meet(3, ids)
+    zero, one, two = meet(3, ids, fake := FakeNccl())
     for i in range(3):
-        zero.send(1, leaving([i, i + 1]))
-        zero.send(2, leaving([9]))
-    one.send(0, leaving([7, 7, 7]))
-    assert [one.receive(0, 2).ready().tolist() for _ in range(3)] == [[0, 1], [1, 2], [2, 3]]
-    assert zero.receive(1, 3).ready().tolist() == [7, 7, 7]
-    assert two.receive(0, 1).ready().tolist() == [9]
-    used = [set(communicator.streams) for pairs in (zero, one, two) for communicator, _ in pairs._pairs.values()]
+        zero.send(1, send_buffer([i, i + 1]))
+        zero.send(2, send_buffer([9]))
+    one.send(0, send_buffer([7, 7, 7]))
+    assert [one.receive(0, 2).wait().tolist() for _ in range(3)] == [[0, 1], [1, 2], [2, 3]]
+    assert zero.receive(1, 3).wait().tolist() == [7, 7, 7]
+    assert two.receive(0, 1).wait().tolist() == [9]
+    used = [set(communicator.streams) for communicator in fake.communicators]
     assert len(set().union(*used)) == sum(map(len, used)) == 6
-    for pairs in (zero, one, two):
-        pairs.close()
 
 
 def test_a_content_is_sent_when_it_is_whole_and_handed_over_when_it_is_there(notes):
     sender, receiver = meet(2, ids_of([(0, 1)]))
-    going = leaving([1, 2, 3])
+    going = send_buffer([1, 2, 3])
     del notes[:]
     sender.send(1, going)
     waited, (_, on, out), synchronised = notes
-    assert waited == ("wait", on, going.whole.name)
+    assert waited == ("wait", on, going.written.name)
     assert synchronised == ("synchronise", out)
     del notes[:]
     arriving = receiver.receive(0, 3)
@@ -121,17 +118,17 @@ def test_a_content_is_sent_when_it_is_whole_and_handed_over_when_it_is_there(not
     assert synchronised == ("synchronise", there)
     del notes[:]
     compute = torch.cuda.current_stream().name
-    assert arriving.ready().tolist() == [1, 2, 3]
+    assert arriving.wait().tolist() == [1, 2, 3]
     assert notes == [("wait", compute, there), ("used on", compute)]
 
 
 def test_a_message_without_content_asks_nothing_of_nccl(notes):
     sender, receiver = meet(2, ids_of([(0, 1)]))
-    sender.send(1, leaving([]))
-    assert receiver.receive(0, 0).ready().tolist() == []
+    sender.send(1, send_buffer([]))
+    assert receiver.receive(0, 0).wait().tolist() == []
 
 
-def test_who_waits_is_let_go_when_pairs_are_given_up(notes):
+def test_aborted_pairs_end_all_waiting(notes):
     sender, receiver = meet(2, ids_of([(0, 1)]))
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(receiver.receive, 0, 3)
@@ -140,7 +137,7 @@ def test_who_waits_is_let_go_when_pairs_are_given_up(notes):
             waiting.result(timeout=10)
     sender.abort()
     with pytest.raises(ConnectionError, match="given up"):
-        sender.send(1, leaving([1]))
+        sender.send(1, send_buffer([1]))
     with pytest.raises(ConnectionError, match="given up"):
         receiver.receive(0, 1)
 
@@ -150,8 +147,8 @@ def test_any_pairs_of_any_ranks_meet(data, n_ranks):
     every = [(a, b) for a in range(n_ranks) for b in range(n_ranks) if a != b]
     pairs = data.draw(st.lists(st.sampled_from(every), unique=True))
     with pytest.MonkeyPatch.context() as patch, without_gpu(patch):
-        made = meet(n_ranks, ids_of(pairs))
-    assert [sorted(one._pairs) for one in made] == [sorted(p for p in pairs if rank in p) for rank in range(n_ranks)]
+        meet(n_ranks, ids_of(pairs), fake := FakeNccl())
+    assert sorted(one.unique_id for one in fake.communicators) == sorted([*ids_of(pairs).values()] * 2)
 
 
 def test_two_ranks_on_one_gpu_are_refused():
@@ -163,11 +160,11 @@ def test_two_ranks_on_one_gpu_are_refused():
 
 def test_more_pairs_than_streams_are_refused(notes):
     with pytest.raises(RunError, match="worker 0 has 33 pairs to send or receive on; wanted at most 32"):
-        NcclPairs(0, ids_of([(0, i + 1) for i in range(33)]), CPU, MeetingPoint().connect)
+        NcclPairs(0, ids_of([(0, i + 1) for i in range(33)]), CPU, FakeNccl().connect)
 
 
 def test_without_cupy_nccl_is_not_there_and_says_so(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "cupy", None)
     assert not nccl.available()
     with pytest.raises(MissingExtra, match="not installed"):
-        nccl.fresh_ids(0, [1])
+        nccl.new_ids(0, [1])

@@ -16,7 +16,7 @@ import torch
 from fake_cuda import without_gpu
 
 from dtfm_lab.domain.errors import RunError
-from dtfm_lab.runtime.gpu.cuda_processor import CudaProcessor, TakingTurns
+from dtfm_lab.runtime.gpu.cuda_processor import CudaProcessor, GpuLock
 from dtfm_lab.runtime.worker.processors import CpuProcessor, make_processor
 
 RECEIVE, COMPUTE, SEND = 1, 2, 3
@@ -38,15 +38,15 @@ def test_a_cpu_is_busy_while_it_computes_and_not_while_it_waits():
 
 def test_what_leaves_is_what_was_there_when_it_was_handed_over():
     cpu, sent = CpuProcessor(), content()
-    leaving = cpu.leaving(sent)
+    buffer = cpu.send_buffer(sent)
     sent.zero_()
-    assert torch.equal(leaving.host(), content())
+    assert torch.equal(buffer.to_host(), content())
 
 
 def test_a_cpu_brings_nothing_in_that_is_there():
-    host = CpuProcessor().buffer(100)
+    host = CpuProcessor().host_buffer(100)
     assert (host.dtype, host.shape) == (torch.uint8, (100,))
-    assert CpuProcessor().arriving(host).ready() is host
+    assert CpuProcessor().receive_buffer(host).wait() is host
 
 
 def test_without_a_gpu_there_is_a_cpu_and_a_refusal():
@@ -96,13 +96,13 @@ def test_a_gpus_content_leaves_by_the_send_stream_as_it_was_and_is_whole_on_retu
     with without_gpu(monkeypatch) as notes:
         gpu, sent = CudaProcessor(0, shares=False), content()
         del notes[:]
-        leaving = gpu.leaving(sent)
+        buffer = gpu.send_buffer(sent)
         cloned, (_, on, whole) = notes
         assert (cloned, on) == (("clone", COMPUTE), COMPUTE)
         sent.zero_()
         del notes[:]
         torch.cuda.set_stream(torch.cuda.Stream())  # as in the thread that sends
-        packet = leaving.host()
+        packet = buffer.to_host()
         pinned, waited, copied, (_, out_on, out), synchronised = notes
     assert pinned[0] == "pinned"
     assert (waited, copied, out_on) == (("wait", SEND, whole), ("copy", SEND, True), SEND)
@@ -114,11 +114,11 @@ def test_a_gpus_content_arrives_by_the_receive_stream_and_its_memory_stays_until
     with without_gpu(monkeypatch) as notes:
         gpu = CudaProcessor(0, shares=False)
         del notes[:]
-        arriving = gpu.arriving(content())
+        buffer = gpu.receive_buffer(content())
         allocated, copied, (_, on, whole) = notes
         assert (allocated, copied, on) == (("allocate", RECEIVE), ("copy", RECEIVE, True), RECEIVE)
         del notes[:]
-        assert torch.equal(arriving.ready(), content())
+        assert torch.equal(buffer.wait(), content())
         assert notes == [("wait", COMPUTE, whole), ("used on", COMPUTE)]
 
 
@@ -127,9 +127,9 @@ def test_workers_that_share_a_gpu_compute_one_at_a_time():
     name = f"test-{os.getpid()}"
 
     def compute() -> None:
-        turns = TakingTurns(name)
+        lock = GpuLock(name)
         for _ in range(20):
-            with turns.turn():
+            with lock.held():
                 busy.append(1)
                 most.append(len(busy))
                 time.sleep(0.0005)
@@ -141,28 +141,28 @@ def test_workers_that_share_a_gpu_compute_one_at_a_time():
     for thread in threads:
         thread.join()
     assert most == [1] * 80
-    TakingTurns(name).path.unlink()
+    GpuLock(name).path.unlink()
 
 
 def test_a_turn_ends_with_whoever_dies_in_it(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    turns = TakingTurns("dying")
+    lock = GpuLock("dying")
     context = multiprocessing.get_context("fork")
     began = context.Event()
 
     def hold() -> None:
-        with TakingTurns("dying").turn():
+        with GpuLock("dying").held():
             began.set()
             time.sleep(60)
 
     other = context.Process(target=hold)
     other.start()
     assert began.wait(timeout=20)
-    with pytest.raises(BlockingIOError):
-        fcntl.flock(turns._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with lock.path.open() as file, pytest.raises(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     other.kill()
-    with turns.turn():
+    with lock.held():
         other.join()
     assert other.exitcode == -signal.SIGKILL
 
@@ -170,8 +170,8 @@ def test_a_turn_ends_with_whoever_dies_in_it(tmp_path, monkeypatch):
 def test_a_shared_gpu_is_timed_within_a_turn_and_left_idle(monkeypatch):
     with without_gpu(monkeypatch) as notes:
         gpu = CudaProcessor(0, shares=True)
-        assert gpu._turns is not None
-        other = os.open(gpu._turns.path, os.O_RDWR)
+        assert gpu.lock is not None
+        other = os.open(gpu.lock.path, os.O_RDWR)
 
         def work() -> None:
             with pytest.raises(BlockingIOError):
@@ -180,4 +180,4 @@ def test_a_shared_gpu_is_timed_within_a_turn_and_left_idle(monkeypatch):
         gpu.timed(work)
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         assert notes[-2][0] == "synchronise"
-        gpu._turns.path.unlink()
+        gpu.lock.path.unlink()

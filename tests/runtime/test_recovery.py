@@ -163,16 +163,16 @@ def test_state_comes_from_a_living_replica_of_the_same_stage_or_from_nowhere(n_r
             assert spec.workers[rank][0] == spec.workers[donor][0]
 
 
-@given(seed=st.integers(0, 2**31), in_common=st.booleans(), dtype=st.sampled_from([torch.float32, torch.float64]))
+@given(seed=st.integers(0, 2**31), local_updates=st.booleans(), dtype=st.sampled_from([torch.float32, torch.float64]))
 @settings(deadline=None, max_examples=25)
-def test_what_an_iteration_changed_is_taken_back_and_handed_over_to_the_bit(seed, in_common, dtype) -> None:
+def test_what_an_iteration_changed_is_taken_back_and_handed_over_to_the_bit(seed, local_updates, dtype) -> None:
     generator = torch.Generator().manual_seed(seed)
     states = []
     for _ in range(2):
         layer = torch.nn.Linear(3, 5).to(dtype)
         with torch.no_grad():
             layer.weight.copy_(torch.randn(5, 3, generator=generator))
-        states.append(TrainingState([layer], keeps_in_common=in_common))
+        states.append(TrainingState([layer], local_updates=local_updates))
     state, other = states
 
     def step() -> None:
@@ -183,9 +183,9 @@ def test_what_an_iteration_changed_is_taken_back_and_handed_over_to_the_bit(seed
     state.version = 1
     before = state.to_bytes().clone()
     step()
-    state.go_back_to(1)
+    state.roll_back_to(1)
     assert torch.equal(state.to_bytes(), before)
     assert (state.version, state.steps) == (1, 1)
-    other.take(before, 1)
+    other.load_bytes(before, 1)
     assert torch.equal(other.to_bytes(), before)
     assert other.steps == 1

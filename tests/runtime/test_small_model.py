@@ -13,8 +13,8 @@ from dtfm_lab.files import override
 from dtfm_lab.lab import default_job
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.batches import TextBatches
-from dtfm_lab.runtime.worker.learning_rate import learning_rate_at
 from dtfm_lab.runtime.worker.stages import Block, build_stages, next_token_loss
+from dtfm_lab.runtime.worker.training_state import learning_rate_at
 
 ALONE = override(lab.load_job("small"), n_stages=1, n_replicas=1)
 

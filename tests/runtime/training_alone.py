@@ -12,8 +12,8 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.files import override
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.batches import TextBatches
-from dtfm_lab.runtime.worker.learning_rate import learning_rate_at
 from dtfm_lab.runtime.worker.stages import build_stages, next_token_loss
+from dtfm_lab.runtime.worker.training_state import learning_rate_at
 
 LEARNING_RATE = RunSpec.__dataclass_fields__["learning_rate"].default
 

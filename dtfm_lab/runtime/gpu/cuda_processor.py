@@ -1,6 +1,7 @@
-"""A GPU as a worker's processor: three streams, receive, compute and send, with events between them (DT-FM, section 5).
+"""A GPU as a worker's processor: streams for receiving, computing and sending, and events between them.
 
-Not yet run on a GPU; the order of copies, waits and memory's release is tested with streams that only take notes.
+The three streams are those of DT-FM, section 5. Not yet run on a GPU; tests check the order of copies, waits and the
+release of memory with streams that only record what is asked of them.
 """
 
 from __future__ import annotations
@@ -17,104 +18,118 @@ import torch
 
 
 class CudaProcessor:
-    """Made by the thread that computes: all that this thread does from then on is on the compute stream.
+    """Made by the computing thread: all that this thread does from then on is on the compute stream.
 
-    Busy seconds are between two events on that stream. Memory of torch's caching allocator belongs to the stream it
-    was asked for on: who uses it on another says so (``record_stream``), or waits on the host until that use is over.
+    Busy seconds are those between two events on that stream. Memory of torch's caching allocator belongs to the stream
+    on which it was allocated: use on another stream is declared (``record_stream``) or ends before the host goes on.
     """
 
     def __init__(self, index: int, *, shares: bool) -> None:
+        """``shares``: whether other workers compute on the same GPU, one at a time."""
         self.device = torch.device("cuda", index)
-        _repeatably()
+        _make_deterministic()
         torch.cuda.set_device(self.device)
-        self._receive, self._compute, self._send = (torch.cuda.Stream(self.device) for _ in range(3))
+        self._receive, self._compute, self._send = (new_stream(self.device) for _ in range(3))
         torch.cuda.set_stream(self._compute)
-        # where others wait for this GPU, waiting must not burn the cores that they need
-        self._began, self._ended = (torch.cuda.Event(enable_timing=True, blocking=shares) for _ in range(2))
-        self._turns = TakingTurns(self._name()) if shares else None
+        # on a shared GPU a waiting host must not burn the cores that other workers need
+        self._began, self._ended = (new_event(timing=True, blocking=shares) for _ in range(2))
+        self.lock = GpuLock(self._name()) if shares else None
+        """Held while this worker computes on a shared GPU."""
 
     def timed(self, work: Callable[[], None]) -> tuple[float, float]:
-        """As ``Processor.timed``; waiting for other workers' turns is wall time, not busy time."""
+        """As ``Processor.timed``. Waiting for the lock counts as wall time, not as busy time."""
         wall_s = time.monotonic()
-        with self._turns.turn() if self._turns else contextlib.nullcontext():
+        with self.lock.held() if self.lock else contextlib.nullcontext():
             self._began.record(self._compute)
             work()
             self._ended.record(self._compute)
-            self._ended.synchronize()  # a span needs the moment of its end, and a turn is over when the GPU is idle
+            self._ended.synchronize()  # a span needs the moment of its end, and the lock protects an idle GPU
         return time.monotonic() - wall_s, self._began.elapsed_time(self._ended) / 1e3
 
-    def buffer(self, n_bytes: int) -> torch.Tensor:
-        """Pinned, or copies would wait for each other; torch keeps a pool, and none is reused while a copy needs it."""
+    def host_buffer(self, n_bytes: int) -> torch.Tensor:
+        """Pinned, so that copies are asynchronous. torch pools pinned memory and reuses none that a copy needs."""
         return torch.empty(n_bytes, dtype=torch.uint8, pin_memory=True)
 
-    def leaving(self, content: torch.Tensor) -> CudaLeaving:
-        return CudaLeaving(content.clone(), self._compute.record_event(), self._send, self.buffer)
+    def send_buffer(self, content: torch.Tensor) -> CudaSendBuffer:
+        return CudaSendBuffer(content.clone(), self._compute.record_event(), self._send, self.host_buffer)
 
-    def arriving(self, host: torch.Tensor) -> CudaArriving:
+    def receive_buffer(self, host: torch.Tensor) -> CudaReceiveBuffer:
         with torch.cuda.stream(self._receive):
             content = torch.empty(host.numel(), dtype=torch.uint8, device=self.device)
             content.copy_(host, non_blocking=True)
-            return CudaArriving(content, self._receive.record_event())
+            return CudaReceiveBuffer(content, self._receive.record_event())
 
     def _name(self) -> str:
         properties = torch.cuda.get_device_properties(self.device)
         return str(getattr(properties, "uuid", self.device.index))
 
 
-def _repeatably() -> None:
-    """Before CUDA begins: sums in a fixed order, for an iteration done anew after a loss must give the same bits."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # or cuBLAS may choose another way to sum each time
+def _make_deterministic() -> None:
+    """Sum in a fixed order, because an iteration repeated after a loss must give the same bits.
+
+    Must run before CUDA is initialised.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # or cuBLAS may choose another order each time
     torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # set through a property
 
 
-class CudaLeaving:
-    """A copy on the GPU, and the event after which it is whole. It stays until the way out is over."""
+def new_stream(device: torch.device, priority: int = 0) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device, priority=priority)  # type: ignore[no-untyped-call]  # torch leaves its constructor untyped
+
+
+def new_event(*, timing: bool = False, blocking: bool = True) -> torch.cuda.Event:
+    """``blocking``: whether a host that waits for the event sleeps instead of spinning."""
+    return torch.cuda.Event(enable_timing=timing, blocking=blocking)  # type: ignore[no-untyped-call]  # as above
+
+
+class CudaSendBuffer:
+    """A copy on the GPU and the event after which it is complete. The copy is kept until it has been sent."""
 
     def __init__(
         self,
         content: torch.Tensor,
-        whole: torch.cuda.Event,
+        written: torch.cuda.Event,
         send: torch.cuda.Stream,
-        buffer: Callable[[int], torch.Tensor],
+        host_buffer: Callable[[int], torch.Tensor],
     ) -> None:
-        self.content, self.whole = content, whole
-        self._send, self._buffer = send, buffer
+        self.content, self.written = content, written
+        self._send, self._host_buffer = send, host_buffer
 
-    def host(self) -> torch.Tensor:
-        packet = self._buffer(self.content.numel())
+    def to_host(self) -> torch.Tensor:
+        packet = self._host_buffer(self.content.numel())
         with torch.cuda.stream(self._send):
-            self._send.wait_event(self.whole)
+            self._send.wait_event(self.written)
             packet.copy_(self.content, non_blocking=True)
-            out = torch.cuda.Event(blocking=True)
-            out.record(self._send)
-        out.synchronize()
+            copied = new_event()
+            copied.record(self._send)
+        copied.synchronize()
         return packet
 
 
-class CudaArriving:
-    """Content that another stream writes, and the event after which it is whole."""
+class CudaReceiveBuffer:
+    """A tensor that another stream writes, and the event after which it is complete."""
 
-    def __init__(self, content: torch.Tensor, whole: torch.cuda.Event) -> None:
-        self._content, self._whole = content, whole
+    def __init__(self, content: torch.Tensor, written: torch.cuda.Event) -> None:
+        self._content, self._written = content, written
 
-    def ready(self) -> torch.Tensor:
+    def wait(self) -> torch.Tensor:
         compute = torch.cuda.current_stream(self._content.device)
-        compute.wait_event(self._whole)
-        # or the receive stream would get this memory back before what computes with it has run
+        compute.wait_event(self._written)
+        # or the receive stream would reuse this memory before the computation that reads it has run
         self._content.record_stream(compute)
         return self._content
 
 
-class TakingTurns:
-    """One process of this user at a time, by a lock that the system takes back from whoever dies."""
+class GpuLock:
+    """A lock among the processes of this user, for one GPU. The system releases it if its holder dies."""
 
     def __init__(self, name: str) -> None:
         self.path = Path(tempfile.gettempdir()) / f"dtfm_lab-{os.getuid()}-{name}.lock"
         self._file = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
+    def held(self) -> Iterator[None]:
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
             yield

@@ -1,8 +1,8 @@
-"""Coding for the wire on a GPU: numbers to bytes, and back, in one pass over them instead of torch's seven.
+"""The codec's GPU kernels: numbers to bytes and back in one pass over them, where torch needs seven.
 
-Bit for bit what ``codec`` does with torch, tested by compiling the very same source for a CPU; not yet run on a GPU.
-Only infinities and NaN may differ in bits: a half-precision NaN stays a NaN, an int8 block with either of them comes
-back as NaN throughout.
+The bytes are those of ``codec``, bit for bit: tests compile this very source for a CPU. Not yet run on a GPU. Only
+infinities and NaN may differ in bits: a half-precision NaN stays a NaN, and an int8 block with either of them decodes
+to NaN throughout.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import torch
 from dtfm_lab.domain.job import INT8_BLOCK
 
 THREADS = 256
-"""of a block of the grid: eight warps"""
+"""Threads of a block of the grid: eight warps."""
 MOST_BLOCKS = 4096
-"""of the grid; its threads walk on by the grid's width until all is done"""
+"""Most blocks of the grid, whose threads loop with a stride of the whole grid."""
 PER_THREAD = {"int8": INT8_BLOCK // 32, "fp16": 1}
-"""numbers that a thread takes at a time: a warp shares a block of int8"""
+"""Numbers that a thread codes at a time: a warp shares a block of int8."""
 
-# Primitives come first, because CuPy compiles everything with -ftz=true, which would flush the denormal numbers that
-# torch keeps; where that matters the instruction is named. A CPU's compiler brings its own (KERNEL is defined then).
+# The primitives name their instructions because CuPy compiles with -ftz=true, which flushes the denormal numbers that
+# torch keeps. A test that compiles this source for a CPU defines KERNEL and its own primitives.
 SOURCE = """
 #ifndef KERNEL
 #define KERNEL extern "C" __global__ void
@@ -135,12 +135,12 @@ KERNEL decode_fp16(const unsigned short *coded, number *numbers, long long n)
 
 @functools.cache
 def available() -> bool:
-    """Whether CuPy is installed; looked up once."""
+    """Whether CuPy is installed."""
     return importlib.util.find_spec("cupy") is not None
 
 
 def encode(how: str, numbers: torch.Tensor, n_bytes: int) -> torch.Tensor:
-    """(n_bytes,) uint8 of (n,) numbers on a GPU, by the stream that torch is using there."""
+    """(n_bytes,) uint8 of (n,) numbers on a GPU, computed on torch's current stream."""
     numbers = numbers.contiguous()
     coded = torch.empty(n_bytes, dtype=torch.uint8, device=numbers.device)
     _launch(f"encode_{how}", numbers.dtype, numbers, coded, numbers.numel(), PER_THREAD[how])
@@ -148,30 +148,31 @@ def encode(how: str, numbers: torch.Tensor, n_bytes: int) -> torch.Tensor:
 
 
 def decode(how: str, raw: torch.Tensor, n: int, dtype: torch.dtype) -> torch.Tensor:
-    """(n,) numbers of (bytes,) uint8 on a GPU."""
+    """(n,) numbers of (bytes,) uint8 on a GPU, computed on torch's current stream."""
     numbers = torch.empty(n, dtype=dtype, device=raw.device)
     _launch(f"decode_{how}", dtype, raw.contiguous(), numbers, n, PER_THREAD[how])
     return numbers
 
 
 def grid_for(n: int, per_thread: int) -> int:
-    """Blocks of ``THREADS`` for n numbers."""
+    """The number of blocks of ``THREADS`` threads for n numbers."""
     return max(1, min(MOST_BLOCKS, -(-n // (THREADS * per_thread))))
 
 
 def _launch(name: str, dtype: torch.dtype, source: torch.Tensor, to: torch.Tensor, n: int, per_thread: int) -> None:
-    # Addresses rather than DLPack: the stream is torch's own, so there is nothing to hand over and nothing to wait for.
+    # Addresses suffice instead of DLPack: the stream is torch's own, so no synchronisation is needed.
     import cupy
 
     index = source.get_device()
     stream = cupy.cuda.Stream.from_external(torch.cuda.current_stream(index))
     arguments = tuple(np.int64(value) for value in (source.data_ptr(), to.data_ptr(), n))
     with cupy.cuda.Device(index), stream:
-        _kernel(name, dtype)((grid_for(n, per_thread),), (THREADS,), arguments)
+        compiled_kernel(name, dtype)((grid_for(n, per_thread),), (THREADS,), arguments)
 
 
 @functools.cache
-def _kernel(name: str, dtype: torch.dtype) -> Any:
+def compiled_kernel(name: str, dtype: torch.dtype) -> Any:
+    """A kernel of ``SOURCE``, compiled at its first use."""
     import cupy
 
     return cupy.RawKernel(SOURCE, name, options=("-DDOUBLE",) if dtype == torch.float64 else ())

@@ -1,7 +1,7 @@
-"""What torch and CuPy see of the GPUs, as one line of JSON: ``python -m dtfm_lab.runtime.gpu.gpu_probe``.
+"""What torch and CuPy find of the GPUs, as one line of JSON: ``python -m dtfm_lab.runtime.gpu.gpu_probe``.
 
-A process of its own, in which they are loaded as in a worker, torch first: the kernel loads neither, and one that
-crashes or waits for a broken driver takes nobody along.
+It is a process of its own because the kernel loads neither library, and because a library that crashes or waits for a
+broken driver must not stop the kernel. As in a worker, torch is loaded first.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def cupy_seen() -> dict[str, Any]:
 
 
 def from_code(version: int) -> str:
-    """13.2 from CUDA's 13020."""
+    """``13.2`` from CUDA's 13020."""
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
 def nccl_from_code(version: int) -> str:
-    """2.27.7 from NCCL's 22707."""
+    """``2.27.7`` from NCCL's 22707."""
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
 
 
@@ -55,7 +55,7 @@ def _or_zero(count: Callable[[], int]) -> int:
 
 
 def _compiles(cupy: Any) -> bool:
-    """Whether kernels can be compiled: NVRTC is a library of its own, which CuPy's wheels do not bring."""
+    """Whether kernels can be compiled: NVRTC is a separate library, which CuPy's wheels do not bring."""
     try:
         return bool(cupy.cuda.nvrtc.getVersion())
     except Exception:

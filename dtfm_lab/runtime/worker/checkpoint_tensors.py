@@ -1,8 +1,9 @@
-"""Parameters and what the optimiser remembers, to and from a checkpoint's files; ``checkpoints`` knows the folders.
+"""Reads and writes the tensors of a checkpoint: parameters and the optimiser's state.
 
-A tensor is named by the whole model: ``3.mlp_in.weight``, and beside it ``3.mlp_in.weight.first_moment`` and
-``.second_moment``; after local updates ``.in_common`` too. Files are by stage, so that every device writes its own, but
-whoever reads looks for its layers in all of them: the model may have been cut and placed otherwise.
+A tensor is named as in the whole model: ``3.mlp_in.weight``, with ``3.mlp_in.weight.first_moment`` and
+``.second_moment``, and ``.in_common`` after local updates. Every stage has a file of its own, so that every device
+writes alone; reading looks for a layer in all files, because the model may have been cut into other stages.
+``checkpoint_folders`` describes the folder.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -20,37 +21,22 @@ from torch import nn
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.runtime.protocol.checkpoint_folders import TENSORS
+from dtfm_lab.runtime.worker.training_state import TrainingState
 
 _REPLICA = re.compile(r".*-replica-(\d+)")
 
 
-class State(Protocol):
-    """Flat vectors over all parameters of a device."""
+def write(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, replica: int) -> None:
+    """Write one file a stage, or one a stage and replica after local updates; otherwise one replica writes for all.
 
-    parameters: torch.Tensor
-    first_moments: torch.Tensor
-    second_moments: torch.Tensor
-    in_common: torch.Tensor | None
-    """what replicas last had in common; where they take steps alone"""
-    steps: int
-    """of the optimiser"""
-
-    def where(self, parameter: nn.Parameter) -> slice:
-        """Its numbers in the vectors."""
-        ...
-
-
-def write(folder: Path, modules: Mapping[int, nn.Module], state: State, replica: int) -> None:
-    """One file a stage. Replicas that are equal share it: one of them is enough to write it.
-
-    Raises FileError where that cannot be.
+    Raises FileError if a file cannot be written.
     """
-    suffix = "" if state.in_common is None else f"-replica-{replica}"
+    suffix = "" if state.synchronised is None else f"-replica-{replica}"
     for stage, module in modules.items():
-        # an embedding that is the head as well goes by both names, for readers who hold one end only; copies, because
-        # the format knows no tensors that share memory
+        # a tied embedding is written under both names, for readers that hold one end only; tensors are copied because
+        # the format does not allow them to share memory
         tensors = {
-            name + kind: vector[state.where(parameter)].view_as(parameter).clone()
+            name + kind: vector[state.slice_of(parameter)].view_as(parameter).clone()
             for name, parameter in module.named_parameters(remove_duplicate=False)
             for kind, vector in _vectors(state)
         }
@@ -65,16 +51,15 @@ def write(folder: Path, modules: Mapping[int, nn.Module], state: State, replica:
             raise FileError(f"checkpoint {folder}: cannot be written: {error}") from None
 
 
-def read(folder: Path, modules: Mapping[int, nn.Module], state: State, replica: int) -> None:
-    """Into ``state``, whose vectors the modules' parameters are views of; numbers are converted to its dtype.
+def read(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, replica: int) -> None:
+    """Read into ``state``, whose vectors the modules' parameters are views of, and convert numbers to its dtype.
 
-    After local updates each replica finds its own; one that was not there begins as replica r modulo their number.
-    Where replicas are to be equal, all begin as the first was.
+    With local updates replica r reads replica r modulo the number of saved ones; otherwise all read the first.
     """
-    with Tensors(folder, replica if state.in_common is not None else 0) as found, torch.no_grad():
+    with CheckpointTensors(folder, replica if state.synchronised is not None else 0) as found, torch.no_grad():
         for module in modules.values():
             for name, parameter in module.named_parameters():
-                where = state.where(parameter)
+                where = state.slice_of(parameter)
                 for kind, vector in _vectors(state):
                     missing = kind == ".in_common" and not found.holds(name + kind)
                     vector[where] = found.get(name + ("" if missing else kind), parameter.shape).view(-1).to(vector)
@@ -82,19 +67,19 @@ def read(folder: Path, modules: Mapping[int, nn.Module], state: State, replica: 
 
 
 def read_parameters(folder: Path, module: nn.Module) -> None:
-    """Into a module that was built with the whole model's names; after local updates what the first replica has."""
-    with Tensors(folder, 0) as found, torch.no_grad():
+    """Read into a module named as in the whole model; after local updates the parameters of the first replica."""
+    with CheckpointTensors(folder, 0) as found, torch.no_grad():
         for name, parameter in module.named_parameters():
             parameter.copy_(found.get(name, parameter.shape))
 
 
-class Tensors:
-    """All tensors of one replica in a checkpoint's files, mapped: only what is asked for is read."""
+class CheckpointTensors:
+    """All tensors of one replica in a checkpoint's files. Files are memory-mapped: only requested tensors are read."""
 
     def __init__(self, folder: Path, replica: int) -> None:
         self._folder, self._replica = folder, replica
 
-    def __enter__(self) -> Tensors:
+    def __enter__(self) -> CheckpointTensors:
         self._files = ExitStack()
         self._holders: dict[str, Any] = {}
         steps = {}
@@ -120,7 +105,7 @@ class Tensors:
         return name in self._holders
 
     def get(self, name: str, shape: torch.Size) -> torch.Tensor:
-        """Raises FileError where it is not there, or of another shape."""
+        """The tensor of this name. Raises FileError if there is none or it has another shape."""
         if name not in self._holders:
             raise FileError(f"checkpoint {self._folder}: holds no tensor {name}; wanted one of shape {list(shape)}")
         try:
@@ -143,7 +128,7 @@ class Tensors:
         yield from by_replica[sorted(by_replica)[self._replica % len(by_replica)]]
 
 
-def _vectors(state: State) -> list[tuple[str, torch.Tensor]]:
-    """What is kept of every parameter, by what its name ends in."""
-    kept = [("", state.parameters), (".first_moment", state.first_moments), (".second_moment", state.second_moments)]
-    return kept if state.in_common is None else [*kept, (".in_common", state.in_common)]
+def _vectors(state: TrainingState) -> list[tuple[str, torch.Tensor]]:
+    """The saved vectors, by the suffix that names of their tensors have."""
+    saved = [("", state.parameters), (".first_moment", state.first_moments), (".second_moment", state.second_moments)]
+    return saved if state.synchronised is None else [*saved, (".in_common", state.synchronised)]

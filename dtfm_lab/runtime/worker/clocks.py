@@ -1,6 +1,6 @@
-"""How a worker counts seconds: the one place where virtual, paced and real runs differ.
+"""How a worker measures time: the only module in which virtual, paced and real runs differ.
 
-All times are seconds of the recorded trace since the iteration began.
+All times are seconds of the recorded trace, counted from the start of the iteration.
 """
 
 from __future__ import annotations
@@ -9,29 +9,37 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-DOZE_S = 0.2
-"""a sleep at most, before one looks up"""
+LONGEST_SLEEP_S = 0.2
+"""Longest sleep between two checks whether to go on."""
 
 
 class Clock(Protocol):
+    """Turns computations and messages into times of the trace."""
+
     overruns: int
+    """Number of computations that took longer than their device would have."""
     late_messages: int
+    """Number of messages that arrived after their emulated link would have delivered them."""
 
     def start_iteration(self, began_monotonic_s: float) -> None:
-        """``began_monotonic_s``: the moment on ``time.monotonic`` that all workers call 0."""
+        """``began_monotonic_s``: the moment of ``time.monotonic`` that is time 0 for all workers."""
+        ...
 
     def begin(self, ready_s: float) -> float:
-        """When a computation whose inputs are there at ``ready_s`` starts."""
+        """The start of a computation whose inputs are available at ``ready_s``."""
+        ...
 
     def finish(self, start_s: float, cpu_s: float, drawn_s: float) -> float:
-        """When it ends, having used ``cpu_s`` here; ``drawn_s`` is what the profile says."""
+        """The end of a computation that used ``cpu_s`` here and takes ``drawn_s`` in the profile."""
+        ...
 
     def arrive(self, delivered_s: float, arrived_monotonic_s: float) -> float:
-        """When a message counts as there, that the link delivers at ``delivered_s``."""
+        """The arrival of a message that the emulated link delivers at ``delivered_s``."""
+        ...
 
 
 class VirtualClock:
-    """Never sleeps: a logical clock that adds this worker's own CPU time. Immune to crowded cores."""
+    """A logical clock that never sleeps and adds this worker's own CPU time, which contention does not change."""
 
     overruns = 0
     late_messages = 0
@@ -52,15 +60,15 @@ class VirtualClock:
 
 
 class PacedClock:
-    """Sleeps until the drawn device would be done, ``time_scale`` wall seconds a second.
+    """Sleeps until the drawn device would be done, ``time_scale`` wall seconds for each of its seconds.
 
-    A late wake-up is absorbed, because the next computation is planned from the last one's planned
-    end. What cannot be absorbed is counted: a computation that ran over, a message that came late.
+    A late wake-up is absorbed, because the next computation is planned from the planned end of the last one. What
+    cannot be absorbed is counted: computations that overran, and messages that arrived late.
     """
 
-    def __init__(self, time_scale: float, look_up: Callable[[], None] = lambda: None) -> None:
-        """``look_up`` is called now and then in a long sleep, and may raise to end it."""
-        self._scale, self._look_up = time_scale, look_up
+    def __init__(self, time_scale: float, check: Callable[[], None] = lambda: None) -> None:
+        """``check`` is called during long sleeps and may raise to end them."""
+        self._scale, self._check = time_scale, check
         self.overruns = 0
         self.late_messages = 0
 
@@ -92,22 +100,22 @@ class PacedClock:
         return (monotonic_s - self._began_s) / self._scale
 
     def _sleep_until(self, moment_s: float) -> None:
-        doze_until(self._began_s + moment_s * self._scale, self._look_up)
+        sleep_until(self._began_s + moment_s * self._scale, self._check)
 
 
 class RealClock:
-    """Wall time and nothing else."""
+    """Wall time."""
 
     overruns = 0
     late_messages = 0
 
-    def __init__(self, look_up: Callable[[], None] = lambda: None) -> None:
-        """``look_up`` as for the paced clock."""
-        self._look_up = look_up
+    def __init__(self, check: Callable[[], None] = lambda: None) -> None:
+        """``check`` is called during long sleeps and may raise to end them."""
+        self._check = check
 
     def start_iteration(self, began_monotonic_s: float) -> None:
         self._began_s = began_monotonic_s
-        doze_until(began_monotonic_s, self._look_up)
+        sleep_until(began_monotonic_s, self._check)
 
     def begin(self, ready_s: float) -> float:
         return self.elapsed_s()
@@ -119,15 +127,17 @@ class RealClock:
         return arrived_monotonic_s - self._began_s
 
     def elapsed_s(self) -> float:
+        """Seconds since the iteration began."""
         return time.monotonic() - self._began_s
 
-    def linger(self, seconds: float) -> None:
-        """As a slower device would, when a computation is done."""
-        doze_until(time.monotonic() + seconds, self._look_up)
+    def delay(self, seconds: float) -> None:
+        """Sleep after a computation, as if the device were slower."""
+        sleep_until(time.monotonic() + seconds, self._check)
 
 
-def doze_until(moment_monotonic_s: float, look_up: Callable[[], None]) -> None:
+def sleep_until(moment_monotonic_s: float, check: Callable[[], None]) -> None:
+    """Sleep until this moment of ``time.monotonic``."""
     while (left_s := moment_monotonic_s - time.monotonic()) > 0:
-        time.sleep(min(left_s, DOZE_S))
-        if left_s > DOZE_S:
-            look_up()
+        time.sleep(min(left_s, LONGEST_SLEEP_S))
+        if left_s > LONGEST_SLEEP_S:
+            check()

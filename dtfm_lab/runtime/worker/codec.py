@@ -1,8 +1,8 @@
-"""Numbers as the bytes that travel: as they are, in half precision, or in blocks of bytes with a scale each.
+"""Encodes numbers as the bytes of messages: unchanged, in half precision, or as int8 in blocks with a scale each.
 
-Sizes are those that ``domain.job`` charges. A whole vector coded equals its pieces coded one by one and laid end
-to end, where they are cut at multiples of a block. On a GPU with CuPy one kernel does what torch does here in steps,
-to the same bits. An infinity or NaN makes the whole block of an int8 message NaN.
+Sizes are those that ``domain.job`` charges. Encoding a whole vector equals encoding its parts, cut at multiples of a
+block, and joining the bytes. On a GPU with CuPy one kernel computes the same bits as torch's several steps here. An
+infinity or NaN makes its whole int8 block NaN.
 """
 
 from __future__ import annotations
@@ -14,28 +14,32 @@ from dtfm_lab.domain.job import COMPRESSIONS, INT8_BLOCK
 from dtfm_lab.runtime.gpu import cupy_codec
 
 SCALE_BYTES = 4
+"""Bytes of a block's scale, a float32."""
 LARGEST = 127
+"""The largest int8 that a number is rounded to."""
 
 
 class Codec:
-    """One of ``COMPRESSIONS`` for numbers of one dtype."""
+    """Encodes and decodes numbers of one dtype."""
 
     def __init__(self, how: str, dtype: torch.dtype) -> None:
+        """``how``: one of ``COMPRESSIONS``; ``dtype``: of the numbers."""
         assert how in COMPRESSIONS
         self._how, self._dtype = how, dtype
 
     @property
-    def loses(self) -> bool:
-        """Whether numbers come back rounded."""
+    def is_lossy(self) -> bool:
+        """Whether decoded numbers are rounded."""
         return self._how != "none"
 
     def n_bytes(self, n_elements: int) -> int:
+        """The encoded size of ``n_elements`` numbers."""
         if self._how == "int8":
             return n_elements + SCALE_BYTES * -(-n_elements // INT8_BLOCK)
         return n_elements * (2 if self._how == "fp16" else self._dtype.itemsize)
 
     def encode(self, numbers: torch.Tensor) -> torch.Tensor:
-        """(bytes,) uint8 on the same device; not a copy where nothing is rounded."""
+        """(bytes,) uint8 on the same device; a view of ``numbers`` if there is no compression."""
         numbers = numbers.detach().reshape(-1)
         if self._how == "none":
             return numbers.view(torch.uint8)
@@ -61,7 +65,7 @@ class Codec:
             return numbers.new_empty(0, dtype=torch.uint8)
         blocks = F.pad(numbers, (0, -n % INT8_BLOCK)).view(-(-n // INT8_BLOCK), INT8_BLOCK)
         peak = blocks.abs().amax(dim=1, keepdim=True)
-        # a tensor, for torch on a GPU multiplies by a number's reciprocal where a CPU divides by the number
+        # divide by a tensor, because torch on a GPU multiplies by the reciprocal of a number, a CPU divides by it
         scale = (peak / torch.full_like(peak, LARGEST)).to(torch.float32)
         steps = blocks / torch.where(scale > 0, scale, 1).to(numbers.dtype)
         packed = torch.empty(len(blocks), SCALE_BYTES + INT8_BLOCK, dtype=torch.uint8, device=numbers.device)
@@ -79,7 +83,7 @@ class Codec:
         return numbers.view(-1)[: self._n_elements(raw.numel())]
 
     def _n_elements(self, n_bytes: int) -> int:
-        """What ``n_bytes`` was called with."""
+        """The inverse of ``n_bytes``."""
         if self._how == "int8":
             return n_bytes - SCALE_BYTES * -(-n_bytes // (SCALE_BYTES + INT8_BLOCK))
         return n_bytes // 2

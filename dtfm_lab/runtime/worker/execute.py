@@ -1,4 +1,7 @@
-"""Interpreter 2: play a schedule on a real worker with torch. When each row starts and ends: domain.schedule."""
+"""Interpreter 2: executes a schedule on a real worker with torch.
+
+``domain.schedule`` defines when each kind of action starts and ends.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,14 @@ from dtfm_lab.runtime.worker.codec import Codec
 from dtfm_lab.runtime.worker.device_math import DeviceMath
 from dtfm_lab.runtime.worker.processors import CpuProcessor, Processor
 from dtfm_lab.runtime.worker.stages import DTYPES
-from dtfm_lab.runtime.worker.transport import Transport
-
-AT_ONCE = Passage(0.0, 0.0, 0.0)
+from dtfm_lab.runtime.worker.transport import SocketTransport
 
 
 class Executor:
-    """Plays one worker's program, iteration by iteration, and reports a span for every action."""
+    """Executes one worker's program, iteration by iteration, and reports a span for every action."""
 
     slowdown = 1.0
-    """how many times slower than it is this device counts; set from another thread"""
+    """Factor by which computations are made slower than they are. Set from another thread."""
 
     def __init__(
         self,
@@ -35,26 +36,26 @@ class Executor:
         position: int,
         replica: int,
         math: DeviceMath,
-        transport: Transport,
+        transport: SocketTransport,
         clock: Clock,
         drawn_s: dict[tuple[int, Kind], float],
         report: Callable[[Span], None],
         log: ComputeLog,
         processor: Processor | None = None,
     ) -> None:
+        """``drawn_s``: seconds of each computation in the profile, by stage and kind; ``report``: takes each span."""
         job = spec.plan.job
         self._processor = CpuProcessor() if processor is None else processor
         self._spec, self._replica = spec, replica
-        alone, together = (spec.programs(synchronise=which).of(position, replica) for which in (False, True))
-        self._programs = alone, together
-        self._sends_itself_nothing = spec.built.n_devices == 1
+        self._programs = [spec.programs(synchronise=which).of(position, replica) for which in (False, True)]
+        self._one_device = spec.built.n_devices == 1
         self._math, self._transport, self._clock = math, transport, clock
         self._drawn_s, self._report, self._log = drawn_s, report, log
         self._links = spec.links.outgoing(spec.device(position, replica))
         self._codec = Codec(job.compression if job.codes_activations else "none", DTYPES[spec.trained.dtype])
 
     def iteration(self, iteration: int, batch: Batch, began_monotonic_s: float) -> float:
-        """Run it; returns this replica's mean loss (0 except where the last stage is)."""
+        """Execute one iteration; return this replica's mean loss, or 0 on devices without the last stage."""
         synchronises = self._spec.synchronises(iteration)
         self._iteration, self._batch = iteration, batch
         self._program = self._programs[synchronises]
@@ -74,14 +75,14 @@ class Executor:
         self._transport.flush()
         return self._math.loss
 
-    def joins(self, transport: Transport) -> None:
-        """Go on over other connections."""
+    def use_transport(self, transport: SocketTransport) -> None:
+        """Send and receive over new connections from now on."""
         self._transport = transport
 
     def evaluate(self, number: int, batch: Batch) -> float:
-        """The forwards alone, kept and timed by nobody; this replica's mean loss (0 except where the last stage is).
+        """Execute the forwards alone, without spans; return the mean loss as ``iteration`` does.
 
-        ``number``: of this evaluation, which no iteration has.
+        ``number`` takes the place of the iteration's number in messages.
         """
         self._iteration, self._batch = number, batch
         self._program = self._programs[False]
@@ -89,14 +90,12 @@ class Executor:
         for step in self._program:
             action = step.action
             if action.kind is Kind.FORWARD:
-                result = self._math.evaluate(action, self._received(step), batch)
-                self._keep_result(action, result)
+                self._keep_result(action, self._math.evaluate(action, self._received(step), batch))
             elif action.kind is Kind.RECV_F:
-                self._arrived[action] = self._transport.receive(number, action).payload
+                self._arrived[action] = self._transport.receive(number, action).content
             elif action.kind is Kind.SEND_F:
                 to = self._spec.rank(*action.other_end(self._replica, self._spec.plan.job.n_replicas))
-                content = self._content(step)
-                self._transport.send(to, number, action.counterpart(), content, lambda: AT_ONCE, lambda _: None)
+                self._transport.send(to, number, action.counterpart(), self._content(step))
         self._transport.flush()
         return self._math.loss
 
@@ -109,28 +108,24 @@ class Executor:
         if (slower := self.slowdown) != 1.0:
             busy_s, drawn_s = busy_s * slower, drawn_s * slower
             if isinstance(self._clock, RealClock):
-                self._clock.linger(wall_s * (slower - 1.0))
+                self._clock.delay(wall_s * (slower - 1.0))
         end_s = self._clock.finish(start_s, busy_s, drawn_s)
-        self._note(at, action, start_s, end_s)
+        self._record_span(at, action, start_s, end_s)
 
     def _work(self, at: int, step: Step) -> None:
         match step.action.kind:
             case Kind.PACK:
-                self._math.averaging.pack(at)
+                self._math.all_reduce.pack(at)
             case Kind.REDUCE:
                 self._math.reduce(at, sums=any(a.kind is Kind.RECV_G for a in self._needed(step)))
             case Kind.STEP:
                 self._math.step()
             case _:
-                self._pass(step)
-
-    def _pass(self, step: Step) -> None:
-        """A forward or backward, the coding of its messages included."""
-        result = self._math.pass_through(step.action, self._received(step), self._batch)
-        self._keep_result(step.action, result)
+                result = self._math.run(step.action, self._received(step), self._batch)
+                self._keep_result(step.action, result)
 
     def _received(self, step: Step) -> torch.Tensor | None:
-        """What the stage before or after has for this pass."""
+        """The activations or gradient that a forward or backward takes from another stage."""
         received = None
         for action in self._needed(step):
             if action.kind in RECEIVES:
@@ -141,16 +136,16 @@ class Executor:
 
     def _keep_result(self, action: Action, result: torch.Tensor | None) -> None:
         if result is not None:
-            self._results[action] = result if self._sends_itself_nothing else self._codec.encode(result)
+            self._results[action] = result if self._one_device else self._codec.encode(result)
 
     def _receive(self, at: int, action: Action) -> None:
         message = self._transport.receive(self._iteration, action)
         if action.kind in ACROSS_STAGES:
-            self._arrived[action] = message.payload
+            self._arrived[action] = message.content
         else:
-            self._math.receive(action, message.payload)
+            self._math.receive(action, message.content)
         arrived_s = self._clock.arrive(message.passage.delivered_s, message.arrived_monotonic_s)
-        self._note(at, action, min(message.passage.first_byte_s, arrived_s), arrived_s)
+        self._record_span(at, action, min(message.passage.first_byte_s, arrived_s), arrived_s)
 
     def _send(self, at: int, step: Step) -> None:
         action = step.action
@@ -165,7 +160,7 @@ class Executor:
                 return Passage(now_s, now_s, 0.0)
 
             def sent(passage: Passage) -> None:
-                self._note(at, action, passage.start_s, clock.elapsed_s())
+                self._record_span(at, action, passage.start_s, clock.elapsed_s())
 
             self._transport.send(to_rank, self._iteration, there, content, stamp, sent)
             return
@@ -175,14 +170,14 @@ class Executor:
             message_bytes(self._spec.plan.job, self._spec.built, step),
             in_turn=step.in_turn,
         )
-        self._transport.send(to_rank, self._iteration, there, content, lambda: passage, lambda _: None)
-        self._note(at, action, passage.start_s, passage.end_s)
+        self._transport.send(to_rank, self._iteration, there, content, lambda: passage)
+        self._record_span(at, action, passage.start_s, passage.end_s)
 
     def _content(self, step: Step) -> torch.Tensor:
         if step.action.kind is Kind.SEND_E:
             return self._math.embedding_gradient()
         if step.action.kind not in ACROSS_STAGES:
-            return self._math.averaging.content(step.action)
+            return self._math.all_reduce.content(step.action)
         (produced,) = (action for action in self._needed(step) if action.kind in PASSES)
         return self._results.pop(produced)
 
@@ -192,6 +187,6 @@ class Executor:
     def _ready_s(self, step: Step) -> float:
         return max((self._ends_s[need] for need in step.needs), default=0.0)
 
-    def _note(self, at: int, action: Action, start_s: float, end_s: float) -> None:
+    def _record_span(self, at: int, action: Action, start_s: float, end_s: float) -> None:
         self._ends_s[at] = end_s
         self._report(Span(self._iteration, self._replica, action, start_s, end_s))

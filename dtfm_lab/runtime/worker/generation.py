@@ -1,4 +1,4 @@
-"""What a trained model writes: bytes after a prompt. ``scribe`` runs this as a process, for a kernel without torch."""
+"""Generates text with a trained model. ``generation_client`` runs this as a process, for a kernel without torch."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dtfm_lab.runtime.worker.checkpoint_tensors import read_parameters
 from dtfm_lab.runtime.worker.stages import build_stages
 
 BYTE_VALUES = 256
-START = b"\n"
-"""stands for a prompt that is empty"""
+EMPTY_PROMPT = b"\n"
+"""The prompt that is used for an empty one."""
 
 
-def model_of(folder: str | Path) -> tuple[nn.Module, Job]:
-    """The whole model of a checkpoint, or of the newest below a folder, in this process."""
+def load_model(folder: str | Path) -> tuple[nn.Module, Job]:
+    """The whole model of a checkpoint, or of the newest one below a folder, and its job as a single stage."""
     checkpoint = describe(folder)
     job = override(checkpoint.job, n_stages=1, n_replicas=1)
     model = build_stages(job, 1, [0], checkpoint.seed)[0]
@@ -30,13 +30,15 @@ def model_of(folder: str | Path) -> tuple[nn.Module, Job]:
     return model, job
 
 
-def write(model: nn.Module, seq_len: int, prompt: str, n_bytes: int, *, seed: int = 0, temperature: float = 0.8) -> str:
-    """So many bytes after the prompt, each drawn from what the model says of the last ``seq_len``; 0: the likeliest.
+def generate(
+    model: nn.Module, seq_len: int, prompt: str, n_bytes: int, *, seed: int = 0, temperature: float = 0.8
+) -> str:
+    """Generate ``n_bytes`` after the prompt, each drawn from the model's distribution given the last ``seq_len``.
 
-    What is no UTF-8 reads as U+FFFD.
+    Temperature 0 takes the most likely byte. Bytes that are not UTF-8 become U+FFFD.
     """
     generator = torch.Generator().manual_seed(seed)
-    tokens = list(prompt.encode(errors="replace") or START)
+    tokens = list(prompt.encode(errors="replace") or EMPTY_PROMPT)
     first = len(tokens)
     with torch.inference_mode():
         for _ in range(n_bytes):
@@ -46,18 +48,18 @@ def write(model: nn.Module, seq_len: int, prompt: str, n_bytes: int, *, seed: in
             if temperature == 0:
                 tokens.append(int(logits.argmax()))
                 continue
-            chances = torch.softmax((logits - logits.max()) / temperature, dim=0)
-            tokens.append(int(torch.multinomial(chances, 1, generator=generator)))
+            probabilities = torch.softmax((logits - logits.max()) / temperature, dim=0)
+            tokens.append(int(torch.multinomial(probabilities, 1, generator=generator)))
     return bytes(tokens[first:]).decode(errors="replace")
 
 
 def main() -> None:
-    """An order as ``scribe`` gives it on standard input, the text or the error on standard output."""
-    torch.set_num_threads(1)  # more of them fight over a crowded machine's cores
+    """Read the arguments as JSON from standard input, write the text or the error to standard output."""
+    torch.set_num_threads(1)  # more threads would contend for the cores of a busy machine
     order = json.loads(sys.stdin.readline())
     try:
-        model, job = model_of(order.pop("folder"))
-        answer = {"text": write(model, job.modelled().seq_len, **order)}
+        model, job = load_model(order.pop("folder"))
+        answer = {"text": generate(model, job.modelled().seq_len, **order)}
     except LabError as error:
         answer = {"error": str(error)}
     sys.stdout.write(json.dumps(answer) + "\n")

@@ -1,8 +1,7 @@
-"""What a worker computes on: how its work is timed, and how bytes get to it and away from it.
+"""The hardware that a worker computes on: how its work is timed, and how messages are copied to it and from it.
 
-Whoever computes, sends or receives asks a ``Processor``; a CPU's costs nothing, a GPU's hides streams, events and
-pinned memory. Nothing here touches a GPU before ``make_processor`` does, in the worker itself: a process that was
-forked after CUDA began could not use it.
+A CPU needs no copies; a GPU uses streams, events and pinned memory. Nothing here initialises CUDA before
+``make_processor`` does so in the worker itself: a process forked after CUDA was initialised could not use it.
 """
 
 from __future__ import annotations
@@ -16,40 +15,46 @@ import torch
 from dtfm_lab.domain.errors import RunError
 
 
-class Leaving(Protocol):
-    """Content as it was when it was handed over, on its way out; for the thread that sends."""
+class SendBuffer(Protocol):
+    """A copy of a tensor as it was when it was handed over for sending."""
 
-    def host(self) -> torch.Tensor:
-        """(bytes,) uint8 in host memory, whole on return."""
+    def to_host(self) -> torch.Tensor:
+        """(bytes,) uint8 in host memory, complete on return. Called by a sender thread."""
+        ...
 
 
-class Arriving(Protocol):
-    """Content on its way in."""
+class ReceiveBuffer(Protocol):
+    """A received message, which may still be on its way to the processor."""
 
-    def ready(self) -> torch.Tensor:
-        """(bytes,) uint8 on the processor, for the thread that computes: what it computes next finds it whole."""
+    def wait(self) -> torch.Tensor:
+        """(bytes,) uint8 on the processor, complete for all that the calling, computing thread computes next."""
+        ...
 
 
 class Processor(Protocol):
-    """Called by three kinds of thread: one computes, others send and receive."""
+    """Used by the thread that computes, and by the threads that send and receive."""
 
     device: torch.device
 
     def timed(self, work: Callable[[], None]) -> tuple[float, float]:
-        """Do the work, to its end; (wall_s, busy_s): how long it took, and how long this processor was busy with it."""
+        """Do the work to its end; return its wall seconds and the seconds for which this processor was busy with it."""
+        ...
 
-    def buffer(self, n_bytes: int) -> torch.Tensor:
-        """(n_bytes,) uint8 in host memory, for a message; one message's only."""
+    def host_buffer(self, n_bytes: int) -> torch.Tensor:
+        """(n_bytes,) uint8 in host memory, for one message."""
+        ...
 
-    def leaving(self, content: torch.Tensor) -> Leaving:
-        """By the thread that computes: (bytes,) uint8 is to go out as it is now, whatever is computed later."""
+    def send_buffer(self, content: torch.Tensor) -> SendBuffer:
+        """Copy (bytes,) uint8 for sending: later computations do not change it. Called by the computing thread."""
+        ...
 
-    def arriving(self, host: torch.Tensor) -> Arriving:
-        """By the thread that receives: bring (bytes,) uint8 from a ``buffer`` in."""
+    def receive_buffer(self, host: torch.Tensor) -> ReceiveBuffer:
+        """Bring (bytes,) uint8 from a ``host_buffer`` to the processor. Called by a receiver thread."""
+        ...
 
 
 class CpuProcessor:
-    """One thread of this machine's CPU: busy is that thread's own CPU time, which crowded cores do not stretch."""
+    """One thread of this machine's CPU. Busy seconds are that thread's CPU time, which contention does not stretch."""
 
     device = torch.device("cpu")
 
@@ -58,47 +63,47 @@ class CpuProcessor:
         work()
         return time.monotonic() - wall_s, time.thread_time() - busy_s
 
-    def buffer(self, n_bytes: int) -> torch.Tensor:
+    def host_buffer(self, n_bytes: int) -> torch.Tensor:
         return torch.empty(n_bytes, dtype=torch.uint8)
 
-    def leaving(self, content: torch.Tensor) -> OnHost:
-        return OnHost(content.clone())
+    def send_buffer(self, content: torch.Tensor) -> HostBuffer:
+        return HostBuffer(content.clone())
 
-    def arriving(self, host: torch.Tensor) -> OnHost:
-        return OnHost(host)
+    def receive_buffer(self, host: torch.Tensor) -> HostBuffer:
+        return HostBuffer(host)
 
 
-class OnHost:
-    """Content that is where it has to be already: ``Leaving`` and ``Arriving`` of a CPU."""
+class HostBuffer:
+    """The ``SendBuffer`` and ``ReceiveBuffer`` of a CPU: the message is in host memory already."""
 
     __slots__ = ("_content",)
 
     def __init__(self, content: torch.Tensor) -> None:
         self._content = content
 
-    def host(self) -> torch.Tensor:
+    def to_host(self) -> torch.Tensor:
         return self._content
 
-    def ready(self) -> torch.Tensor:
+    def wait(self) -> torch.Tensor:
         return self._content
 
 
 def make_processor(runs_on: str, local_rank: int = 0, shares: bool = False) -> Processor:
-    """What worker ``local_rank`` of this machine computes on; to be called by the thread that will compute.
+    """The processor of a worker; called by the thread that will compute.
 
     Parameters
     ----------
     runs_on
         One of ``run_options.RUNS_ON``.
     local_rank
-        Workers take the machine's GPUs in turn.
+        Number of the worker on this machine. Workers take the machine's GPUs in turn.
     shares
-        Other workers compute on the same GPU, and seconds are not wall time: one computes at a time.
+        Whether other workers compute on the same GPU and times are not wall times: then one computes at a time.
 
     Raises
     ------
     RunError
-        torch sees no GPU.
+        torch finds no GPU.
     """
     if runs_on == "cpu":
         return CpuProcessor()

@@ -1,4 +1,4 @@
-"""What a worker tells the crew: answers, spans in batches, and that it is alive."""
+"""Events from a worker to the coordinator: answers to orders, spans in batches, and heartbeats."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from dtfm_lab.domain.trace import Span
 from dtfm_lab.runtime.protocol.connections import MessageConnection
 
 REPORT_EVERY_S = 0.05
-"""spans travel in batches: often enough to be watched, seldom enough not to disturb"""
+"""Seconds between batches of spans: short enough to watch a run, long enough not to disturb it."""
 HEARTBEAT_S = 0.5
+"""Seconds between heartbeats."""
 
 
 class Reporter:
-    """Called from the computing thread and from sender threads."""
+    """Sends events; called from the computing thread and from sender threads."""
 
     def __init__(self, connection: MessageConnection, rank: int) -> None:
         self._connection, self._rank = connection, rank
-        self.works: Callable[[], bool] = lambda: False
-        """whether the computing thread is at something of its own, rather than waiting for others"""
+        self.is_busy: Callable[[], bool] = lambda: False
+        """Whether the computing thread is computing, rather than waiting for other workers."""
         self._epoch = 0
         self._lock = threading.Lock()
         self._rows: list[list[Any]] = []
@@ -30,18 +31,20 @@ class Reporter:
         threading.Thread(target=self._beat, daemon=True).start()
 
     def event(self, event: str, **values: Any) -> None:
+        """Send an event after the spans reported so far."""
         with self._lock:
             self._flush()
             self._write({"event": event, "rank": self._rank, **values})
 
     def span(self, span: Span) -> None:
+        """Send a span with the next batch."""
         with self._lock:
             self._rows.append([span.iteration, span.replica, list(span.action), span.start_s, span.end_s])
             if time.monotonic() - self._last_s > REPORT_EVERY_S:
                 self._flush()
 
     def begin_epoch(self, epoch: int) -> None:
-        """Spans of an iteration that is done anew are forgotten."""
+        """Drop the spans of an iteration that will be repeated."""
         with self._lock:
             self._rows, self._epoch = [], epoch
 
@@ -49,7 +52,7 @@ class Reporter:
         while True:
             time.sleep(HEARTBEAT_S)
             with self._lock:
-                self._write({"event": "alive", "rank": self._rank, "works": self.works()})
+                self._write({"event": "alive", "rank": self._rank, "works": self.is_busy()})
 
     def _flush(self) -> None:
         if self._rows:

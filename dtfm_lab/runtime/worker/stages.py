@@ -1,9 +1,10 @@
-"""A GPT cut into stages, in torch; parameters depend on the seed and the layer, never on the cut."""
+"""A GPT cut into stages, in torch. Initial parameters depend on the seed and the layer, never on the cut."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -13,12 +14,13 @@ from dtfm_lab.domain.job import Job, LayerKind, ModelSpec
 
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
 WEIGHT_STD = 0.02
-"""GPT-2's initialisation (Radford et al. 2019), and its rule for what is added to the residual stream: over the root
-of how many times that is"""
+"""Standard deviation of initial weights in GPT-2 (Radford et al. 2019). Those of ``RESIDUAL`` are divided by the root
+of the number of additions to the residual stream."""
 RESIDUAL = ("attention_out.weight", "mlp_out.weight")
+"""Weights whose outputs are added to the residual stream."""
 TOKEN_STD = 0.3
-"""of an embedding that is no head as well. With GPT-2's the first norm magnifies every step fifty times: ``small``
-then stays at the text's unigram entropy for forty iterations, with this one it is below it after ten"""
+"""Standard deviation of an embedding that is not tied. With GPT-2's value the first norm magnifies every step fifty
+times: ``small`` then stays at the text's unigram entropy for forty iterations; with this one it is below after ten."""
 
 
 class Embedding(nn.Module):
@@ -30,7 +32,8 @@ class Embedding(nn.Module):
         self.position = nn.Parameter(torch.empty(model.seq_len, model.d_model))
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self.token(tokens) + self.position[: tokens.shape[1]]
+        embedded: torch.Tensor = self.token(tokens)
+        return embedded + self.position[: tokens.shape[1]]
 
 
 class Block(nn.Module):
@@ -53,11 +56,12 @@ class Block(nn.Module):
         query, key, value = qkv.permute(2, 0, 3, 1, 4)
         attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.attention_out(attended.transpose(1, 2).reshape(batch, seq, d))
-        return x + self.mlp_out(F.gelu(self.mlp_in(self.mlp_norm(x))))
+        added: torch.Tensor = self.mlp_out(F.gelu(self.mlp_in(self.mlp_norm(x))))
+        return x + added
 
 
 class Head(nn.Module):
-    """Logits over the vocabulary."""
+    """A norm and the logits over the vocabulary. (batch, seq, d_model) -> (batch, seq, vocab_size)."""
 
     def __init__(self, model: ModelSpec) -> None:
         super().__init__()
@@ -65,17 +69,18 @@ class Head(nn.Module):
         self.logits = nn.Linear(model.d_model, model.vocab_size, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.logits(self.norm(x))
+        logits: torch.Tensor = self.logits(self.norm(x))
+        return logits
 
 
 LAYERS = {LayerKind.EMBEDDING: Embedding, LayerKind.BLOCK: Block, LayerKind.HEAD: Head}
 
 
 def build_stages(job: Job, n_stages: int, held: Iterable[int], seed: int) -> dict[int, nn.Sequential]:
-    """The layers of the stages that one device holds, the model cut into ``n_stages``.
+    """The modules of the stages ``held`` by one device, of a model cut into ``n_stages``.
 
-    Children are named by their index in the whole model. A tied head begins with a copy of the embedding, and shares
-    the embedding itself where the device holds both ends of a pipeline of its own.
+    Children are named by their index in the whole model. A tied head starts as a copy of the embedding; in a pipeline
+    of one device it shares the embedding itself.
     """
     stages = job.layers_of(n_stages)
     modules = {}
@@ -85,20 +90,24 @@ def build_stages(job: Job, n_stages: int, held: Iterable[int], seed: int) -> dic
         for index, layer in enumerate(stages[stage], start=first):
             modules[stage].add_module(str(index), _built(job, layer.kind, index, seed))
     if job.modelled().tied and n_stages - 1 in modules:
-        head = modules[n_stages - 1][-1].logits
+        head = cast(Head, modules[n_stages - 1][-1]).logits
         if job.ties_stages:
             with torch.no_grad():
-                head.weight.copy_(_built(job, LayerKind.EMBEDDING, 0, seed).token.weight)
+                head.weight.copy_(cast(Embedding, _built(job, LayerKind.EMBEDDING, 0, seed)).token.weight)
         else:
-            head.weight = modules[0][0].token.weight
+            head.weight = cast(Embedding, modules[0][0]).token.weight
     return modules
 
 
 def tied_weight(modules: Mapping[int, nn.Sequential], n_stages: int) -> nn.Parameter | None:
-    """The embedding that the first and the last stage, on different devices, hold a copy of each; None in between."""
+    """A device's copy of the embedding that the first and the last stage share; None on devices with neither."""
     if 0 in modules:
-        return modules[0][0].token.weight
-    return modules[n_stages - 1][-1].logits.weight if n_stages - 1 in modules else None
+        layer: nn.Module = cast(Embedding, modules[0][0]).token
+    elif n_stages - 1 in modules:
+        layer = cast(Head, modules[n_stages - 1][-1]).logits
+    else:
+        return None
+    return cast(nn.Parameter, layer.weight)
 
 
 def next_token_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -113,9 +122,9 @@ def _built(job: Job, kind: LayerKind, index: int, seed: int) -> nn.Module:
 
 
 def _initialise(layer: nn.Module, model: ModelSpec, generator: torch.Generator) -> None:
-    """Normal weights, zero biases, unit norms, from our own generator: torch's global one stays untouched in effect.
+    """Set normal weights, zero biases and unit norms from ``generator``; torch's global one is not used.
 
-    Drawn in float64 and rounded, so that a float32 and a float64 run begin alike.
+    Weights are drawn in float64 and rounded, so that runs in float32 and float64 start alike.
     """
     with torch.no_grad():
         for name, parameter in layer.named_parameters():

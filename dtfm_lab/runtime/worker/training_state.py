@@ -1,7 +1,7 @@
-"""All that training changes on one device, as flat vectors: parameters, gradients and AdamW's memory.
+"""All that training changes on one device, as flat vectors: parameters, gradients and AdamW's moments.
 
-One vector each, so that averaging needs no packing, a replacement gets its state in one message, and a change can be
-taken back: whoever changes the state keeps a copy of what was before, until the next iteration changes it again.
+One vector for all parameters lets all-reduce work without packing, sends a replacement its state in one message, and
+makes an iteration reversible: each change saves a copy of the previous state, until the next iteration's change.
 """
 
 from __future__ import annotations
@@ -12,37 +12,45 @@ import torch
 from torch import nn
 from torch.optim.adamw import adamw
 
+WARM_UP = 5
+"""Steps over which the learning rate rises linearly: at first Adam estimates the size of gradients from few samples."""
+
+
+def learning_rate_at(learning_rate: float, iteration: int) -> float:
+    """The rate of the step that ends this iteration, counted from 0 over all resumed runs."""
+    return learning_rate * min(1.0, (iteration + 1) / WARM_UP)
+
 
 class TrainingState:
-    """``.data`` and ``.grad`` of every parameter are views into vectors."""
+    """``.data`` and ``.grad`` of every parameter are views into the vectors."""
 
-    def __init__(self, modules: Iterable[nn.Module], *, keeps_in_common: bool, version: int = 0) -> None:
-        """``keeps_in_common``: whether replicas update themselves alone for a while; ``version``: see below."""
+    def __init__(self, modules: Iterable[nn.Module], *, local_updates: bool, version: int = 0) -> None:
+        """``local_updates``: whether replicas take steps alone between synchronisations."""
         self.list = list(dict.fromkeys(p for module in modules for p in module.parameters()))
         self.parameters = torch.cat([p.detach().view(-1) for p in self.list])
         self.gradients, self.first_moments, self.second_moments = (torch.zeros_like(self.parameters) for _ in range(3))
-        self.in_common = self.parameters.clone() if keeps_in_common else None
-        """the parameters when replicas were last equal"""
+        self.synchronised = self.parameters.clone() if local_updates else None
+        """Parameters at the last synchronisation, when all replicas were equal; None without local updates."""
         self.version = version
-        """iterations that these parameters have been trained for"""
+        """Number of iterations for which these parameters have been trained; -1 within an iteration's changes."""
         self._steps = torch.tensor(0.0)
-        self._offset = {}
+        self._slices = {}
         offset = 0
         for p in self.list:
-            here = self._offset[p] = slice(offset, offset + p.numel())
+            here = self._slices[p] = slice(offset, offset + p.numel())
             p.data = self.parameters[here].view_as(p)
             p.grad = self.gradients[here].view_as(p)
             offset += p.numel()
-        self._before: list[torch.Tensor] | None = None
-        self._before_version, self._before_steps = version, 0
+        self._previous: list[torch.Tensor] | None = None
+        self._previous_version, self._previous_steps = version, 0
 
-    def where(self, parameter: nn.Parameter) -> slice:
-        """Its numbers in the vectors."""
-        return self._offset[parameter]
+    def slice_of(self, parameter: nn.Parameter) -> slice:
+        """The parameter's elements in the vectors."""
+        return self._slices[parameter]
 
     @property
     def steps(self) -> int:
-        """Of the optimiser."""
+        """Steps that the optimiser has taken."""
         return int(self._steps)
 
     @steps.setter
@@ -50,11 +58,11 @@ class TrainingState:
         self._steps.fill_(steps)
 
     def step(self, learning_rate: float) -> None:
-        """One of AdamW, with the constants that torch gives it, on all parameters as one; gradients are zero then.
+        """Take one step of AdamW, with torch's default constants, on all parameters as one, and zero the gradients.
 
-        Its function rather than the class, whose first instance loads a compiler, for a second.
+        The function is used because making the first instance of the class loads a compiler, which takes a second.
         """
-        self._keep()
+        self._save_previous()
         with torch.no_grad():
             adamw(
                 [self.parameters],
@@ -75,41 +83,40 @@ class TrainingState:
             )
         self.gradients.zero_()
 
-    def _keep(self) -> None:
-        """Remember what is here now: this is an iteration's first change."""
-        if self._before is None:
-            self._before = [torch.empty_like(vector) for vector in self._vectors]
-        for copy, vector in zip(self._before, self._vectors, strict=True):
-            copy.copy_(vector)
-        self._before_version, self._before_steps = self.version, self.steps
-        self.version = -1  # neither the old one nor yet a new one
-
-    def go_back_to(self, version: int) -> None:
-        """Undo what the last iteration changed, where it changed anything that is not in ``version``."""
+    def roll_back_to(self, version: int) -> None:
+        """Undo the changes of the last iteration if they are not part of ``version``."""
         self.gradients.zero_()
         if self.version == version:
             return
-        assert self._before is not None
-        assert self._before_version == version, (self.version, self._before_version, version)
-        for copy, vector in zip(self._before, self._vectors, strict=True):
+        assert self._previous is not None
+        assert self._previous_version == version, (self.version, self._previous_version, version)
+        for copy, vector in zip(self._previous, self._vectors, strict=True):
             vector.copy_(copy)
-        self.version, self.steps = version, self._before_steps
+        self.version, self.steps = version, self._previous_steps
 
     def to_bytes(self) -> torch.Tensor:
-        """(bytes,) uint8 for a replacement: everything but gradients, and the optimiser's count at the end."""
+        """(bytes,) uint8 with everything but the gradients, for a replacement; the last 8 hold the number of steps."""
         steps = torch.tensor([self.steps], dtype=torch.float64).view(torch.uint8)
         return torch.cat([*(vector.view(torch.uint8) for vector in self._vectors), steps.to(self.parameters.device)])
 
-    def take(self, raw: torch.Tensor, version: int) -> None:
-        """What another's ``to_bytes`` gave."""
-        each = self.parameters.numel() * self.parameters.element_size()
+    def load_bytes(self, raw: torch.Tensor, version: int) -> None:
+        """Become the state on which ``to_bytes`` was called."""
+        size = self.parameters.numel() * self.parameters.element_size()
         for i, vector in enumerate(self._vectors):
-            vector.copy_(raw[i * each : (i + 1) * each].clone().view(vector.dtype))
+            vector.copy_(raw[i * size : (i + 1) * size].clone().view(vector.dtype))
         self.steps = int(raw[-8:].cpu().clone().view(torch.float64))
         self.gradients.zero_()
         self.version = version
 
+    def _save_previous(self) -> None:
+        if self._previous is None:
+            self._previous = [torch.empty_like(vector) for vector in self._vectors]
+        for copy, vector in zip(self._previous, self._vectors, strict=True):
+            copy.copy_(vector)
+        self._previous_version, self._previous_steps = self.version, self.steps
+        self.version = -1
+
     @property
     def _vectors(self) -> list[torch.Tensor]:
-        own = [self.parameters, self.first_moments, self.second_moments]
-        return own if self.in_common is None else [*own, self.in_common]
+        vectors = [self.parameters, self.first_moments, self.second_moments]
+        return vectors if self.synchronised is None else [*vectors, self.synchronised]

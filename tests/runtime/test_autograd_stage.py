@@ -7,7 +7,7 @@ import torch
 from run_helpers import small_plan
 from torch.utils.flop_counter import FlopCounterMode
 
-from dtfm_lab.runtime.worker.autograd_stage import StagePasses
+from dtfm_lab.runtime.worker.autograd_stage import AutogradStage
 from dtfm_lab.runtime.worker.stages import build_stages
 from dtfm_lab.runtime.worker.training_state import TrainingState
 
@@ -16,12 +16,12 @@ STAGES = (0, 1, 2)
 """the first, one in the middle, the last"""
 
 
-def passes(stage: int, **options: bool) -> tuple[StagePasses, TrainingState]:
+def passes(stage: int, **options: bool) -> tuple[AutogradStage, TrainingState]:
     """One stage of three, its gradients at zero."""
     job = small_plan(3, 1).job
     module = build_stages(job, 3, [stage], seed=0)[stage]
-    kind = {"splits": False, "recompute": False, "is_last": stage == 2} | options
-    return StagePasses(module, (1, 16, 32), 2, **kind), TrainingState([module], keeps_in_common=False)
+    kind = {"split_backward": False, "recompute": False, "is_last": stage == 2} | options
+    return AutogradStage(module, (1, 16, 32), 2, **kind), TrainingState([module], local_updates=False)
 
 
 def tensor(seed: int, stage: int, of_stage: int) -> torch.Tensor | None:
@@ -41,7 +41,7 @@ def whole(stage: int, **options: bool) -> tuple[list[torch.Tensor | None], torch
 
 def split(stage: int, **options: bool) -> tuple[list[torch.Tensor | None], torch.Tensor]:
     """The same, every weight's gradient made when all inputs' are."""
-    run, flat = passes(stage, splits=True, **options)
+    run, flat = passes(stage, split_backward=True, **options)
     outputs = [run.forward(m, tensor(m, stage, 0), BATCH) for m in (0, 1)]
     back = [run.backward_input(m, tensor(9 + m, stage, 2), BATCH) for m in (0, 1)]
     assert not flat.gradients.any(), "the first half makes no weight's gradient"
@@ -74,7 +74,7 @@ def test_the_halves_of_a_backward_share_its_work_and_repeat_none(stage):
     run, _ = passes(stage)
     forward = flop(lambda: run.forward(0, tensor(0, stage, 0), BATCH))
     backward = flop(lambda: run.backward(0, tensor(9, stage, 2), BATCH))
-    halves, _ = passes(stage, splits=True)
+    halves, _ = passes(stage, split_backward=True)
     halves.forward(0, tensor(0, stage, 0), BATCH)
     first = flop(lambda: halves.backward_input(0, tensor(9, stage, 2), BATCH))
     second = flop(lambda: halves.backward_weight(0))
@@ -86,17 +86,18 @@ def test_the_halves_of_a_backward_share_its_work_and_repeat_none(stage):
 def test_the_second_half_repeats_no_forward(stage):
     seconds = []
     for recompute in (False, True):
-        halves, _ = passes(stage, splits=True, recompute=recompute)
+        halves, _ = passes(stage, split_backward=True, recompute=recompute)
         halves.forward(0, tensor(0, stage, 0), BATCH)
         halves.backward_input(0, tensor(9, stage, 2), BATCH)
         seconds.append(flop(lambda halves=halves: halves.backward_weight(0)))
     assert seconds[0] == seconds[1] > 0
 
 
-def test_recomputation_keeps_the_input_only():
-    kept, _ = passes(1)
-    dropped, _ = passes(1, recompute=True)
-    for run in (kept, dropped):
-        run.forward(0, tensor(0, 1, 0), BATCH)
-    assert kept._held[0].outputs is not None
-    assert dropped._held[0].outputs is None
+def test_recomputation_saves_no_activations():
+    saved: dict[bool, list[torch.Tensor]] = {False: [], True: []}
+    for recompute, found in saved.items():
+        run, _ = passes(1, recompute=recompute)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, found=found: found.append(t) or t, lambda t: t):
+            run.forward(0, tensor(0, 1, 0), BATCH)
+    assert saved[False]
+    assert not saved[True]

@@ -14,8 +14,8 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.checkpoint_tensors import read, read_parameters, write
-from dtfm_lab.runtime.worker.learning_rate import WARM_UP, learning_rate_at
 from dtfm_lab.runtime.worker.stages import build_stages, next_token_loss
+from dtfm_lab.runtime.worker.training_state import WARM_UP, learning_rate_at
 
 MODEL = gpt(name="test", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256, tied=False)
 TIED = gpt(name="tied", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256, tied=True)
@@ -42,22 +42,22 @@ class Trained:
         self.parameters = torch.cat([p.detach().view(-1) for p in self.list])
         self.first_moments = torch.zeros_like(self.parameters)
         self.second_moments = torch.zeros_like(self.parameters)
-        self.in_common = self.parameters.clone() if locally else None
+        self.synchronised = self.parameters.clone() if locally else None
         self.steps = 0
         ends = np.cumsum([p.numel() for p in self.list]).tolist()
-        self._where = {p: slice(end - p.numel(), end) for p, end in zip(self.list, ends, strict=True)}
+        self._slices = {p: slice(end - p.numel(), end) for p, end in zip(self.list, ends, strict=True)}
         self._batches = TextBatches(text, job.modelled().seq_len, job.global_batch, seed)
         for p in self.list:
-            p.data = self.parameters[self._where[p]].view_as(p)
+            p.data = self.parameters[self._slices[p]].view_as(p)
 
-    def where(self, parameter: nn.Parameter) -> slice:
-        return self._where[parameter]
+    def slice_of(self, parameter: nn.Parameter) -> slice:
+        return self._slices[parameter]
 
     def train(self, iterations: int) -> list[float]:
         optimizer = torch.optim.AdamW(self.list)
         for p in self.list:
             moments = (self.first_moments, self.second_moments)
-            first, second = (vector[self._where[p]].view_as(p) for vector in moments)
+            first, second = (vector[self._slices[p]].view_as(p) for vector in moments)
             optimizer.state[p] = {"step": torch.tensor(float(self.steps)), "exp_avg": first, "exp_avg_sq": second}
         losses = []
         for _ in range(iterations):
@@ -82,7 +82,7 @@ class Trained:
     @property
     def everything(self) -> list[torch.Tensor]:
         kept = [self.parameters, self.first_moments, self.second_moments]
-        return kept if self.in_common is None else [*kept, self.in_common]
+        return kept if self.synchronised is None else [*kept, self.synchronised]
 
 
 def equal(one: Trained, other: Trained) -> bool:
@@ -148,7 +148,7 @@ def test_local_updates_begin_from_a_checkpoint_of_equal_replicas_with_all_in_com
     before.save(tmp_path)
     after.load(tmp_path, replica=1)
     assert torch.equal(after.parameters, before.parameters)
-    assert torch.equal(after.in_common, before.parameters)
+    assert torch.equal(after.synchronised, before.parameters)
 
 
 def test_numbers_of_another_precision_are_converted(tmp_path: Path) -> None:

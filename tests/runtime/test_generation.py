@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_checkpoint import TIED, Trained, job_of
+from test_checkpoint_tensors import TIED, Trained, job_of
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.runtime.client import generation_client
 from dtfm_lab.runtime.protocol.checkpoint_folders import Checkpoint, folder_for, prepare, seal
 from dtfm_lab.runtime.worker import generation
-from dtfm_lab.runtime.worker.generation import model_of, write
+from dtfm_lab.runtime.worker.generation import generate, load_model
 
 LOOP = b"one, two, "
 
@@ -42,35 +42,35 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_was_learnt_by_heart_is_written(taught: Path) -> None:
-    model, job = model_of(taught)
-    assert write(model, job.modelled().seq_len, "one, two", 24, temperature=0) == ", one, two, one, two, on"
+    model, job = load_model(taught)
+    assert generate(model, job.modelled().seq_len, "one, two", 24, temperature=0) == ", one, two, one, two, on"
 
 
 def test_the_seed_decides_and_nothing_else(taught: Path) -> None:
-    model, job = model_of(taught)
+    model, job = load_model(taught)
     torch.manual_seed(1)
-    assert write(model, 8, "t", 20, temperature=1e-310) == write(model, 8, "t", 20, temperature=0)
+    assert generate(model, 8, "t", 20, temperature=1e-310) == generate(model, 8, "t", 20, temperature=0)
     before = torch.get_rng_state()
-    hot = [write(model, job.modelled().seq_len, "t", 40, seed=seed, temperature=3.0) for seed in (1, 1, 2)]
+    hot = [generate(model, job.modelled().seq_len, "t", 40, seed=seed, temperature=3.0) for seed in (1, 1, 2)]
     assert hot[0] == hot[1] != hot[2]
     assert torch.equal(before, torch.get_rng_state())
 
 
 def test_any_prompt_is_gone_on_from_and_broken_bytes_are_shown_as_such(taught: Path) -> None:
-    model, job = model_of(taught)
+    model, job = load_model(taught)
     seq_len = job.modelled().seq_len
     for prompt in ("", "ö" * 100, "\ud800", "one"):
-        written = write(model, seq_len, prompt, 30, seed=3, temperature=1e4)
+        written = generate(model, seq_len, prompt, 30, seed=3, temperature=1e4)
         assert 0 < len(written) <= 30
-    assert "\N{REPLACEMENT CHARACTER}" in write(model, seq_len, "", 200, temperature=1e4)
+    assert "\N{REPLACEMENT CHARACTER}" in generate(model, seq_len, "", 200, temperature=1e4)
 
 
 def test_a_model_whose_training_diverged_is_refused(taught: Path) -> None:
-    model, _ = model_of(taught)
+    model, _ = load_model(taught)
     with torch.no_grad():
         next(model.parameters()).fill_(float("nan"))
     with pytest.raises(LabError, match="its training has diverged"):
-        write(model, 8, "t", 1)
+        generate(model, 8, "t", 1)
 
 
 def test_what_cannot_be_written_is_refused_in_one_line(
@@ -101,6 +101,8 @@ def test_what_cannot_be_written_is_refused_in_one_line(
 
 def test_the_kernel_writes_without_torch_after_any_prompt(taught: Path) -> None:
     asked = f"print(len(generation_client.write({str(taught)!r}, '--seed\\n\\ud800one, two', 5, temperature=0)))"
-    script = f"import sys; from dtfm_lab.runtime import scribe; {asked}; sys.exit('torch' in sys.modules)"
+    script = (
+        f"import sys; from dtfm_lab.runtime.client import generation_client; {asked}; sys.exit('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
     assert (done.stdout, done.stderr, done.returncode) == ("5\n", "", 0)
