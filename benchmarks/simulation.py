@@ -23,13 +23,12 @@ import numpy as np
 from dtfm_lab.domain.network import QUEUEING, Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import lower
+from dtfm_lab.domain.schedule.task_graph import RECEIVE, task_graph
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of
 from dtfm_lab.simulation.kernels import compilation
-from dtfm_lab.simulation.kernels.events import RECEIVE
 from dtfm_lab.simulation.schedules import schedules
-from dtfm_lab.simulation.task_graph import task_graph
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "simulation"))
 from plans import node_of, plan_of, uneven

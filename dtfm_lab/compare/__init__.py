@@ -1,4 +1,4 @@
-"""Trace x Trace -> Comparison: how far off, who is to blame, since when, and what would have been right."""
+"""Trace x Trace -> Comparison: errors, the links and devices that cause them, drift, and a refit of the network."""
 
 from dtfm_lab.compare.comparison import Comparison, compare
 from dtfm_lab.compare.drift import Drift

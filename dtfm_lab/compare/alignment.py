@@ -1,4 +1,4 @@
-"""Which predicted iteration is laid beside which measured one, and how far off they are as a whole."""
+"""Which predicted iteration is compared with which measured one, and the error of the whole iteration."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def iteration_error(predicted: Trace, measured: Trace) -> float:
 
 
 def predicted_iteration_s(predicted: Trace, measured: Trace) -> float:
-    """``predicted.iteration_s``; where only every H-th synchronises and too few were measured to reach one,
-    the prediction of one that does not."""
-    laid_beside = np.unique(predicted_by(predicted, measured))
-    if len(laid_beside) > 1:
+    """``predicted.iteration_s``; where only every H-th synchronises and none of the measured does, the prediction of
+    one that does not."""
+    compared = np.unique(predicted_by(predicted, measured))
+    if len(compared) > 1:
         return predicted.iteration_s
-    return float(predicted.iteration_ends_s[np.unique(predicted.iteration) == laid_beside][0])
+    return float(predicted.iteration_ends_s[np.unique(predicted.iteration) == compared][0])
 
 
 def predicted_by(predicted: Trace, measured: Trace) -> IntArray:
-    """By measured iteration, the number of the predicted one that it is laid beside."""
+    """By measured iteration, the number of the predicted one with which it is compared."""
     known, wanted = np.unique(predicted.iteration), np.unique(measured.iteration)
     every = predicted.context.synchronise_every
     if len(known) == 1:

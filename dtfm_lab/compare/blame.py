@@ -1,4 +1,4 @@
-"""Which links and devices make an iteration longer or shorter than predicted, by what they did themselves."""
+"""Which links and devices make an iteration longer or shorter than predicted, by their own times."""
 
 from __future__ import annotations
 
@@ -7,56 +7,56 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from dtfm_lab.compare.attribution import Mask, attribute
+from dtfm_lab.compare.dependencies import dependencies_of
 from dtfm_lab.compare.intervals import half_width
-from dtfm_lab.compare.scene import Scene, owners
-from dtfm_lab.compare.shares import Mask, shares
-from dtfm_lab.compare.waits import waits_of
+from dtfm_lab.compare.timed_iterations import TimedIterations, owners
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, format_s
 
 NOTABLE = 0.02
-"""share of the iteration from which a link or a device is named: real runs on the virtual clock differ by as much"""
+"""Share of the iteration from which a link or a device is a suspect: real runs on the virtual clock differ by that."""
 OFF = 0.25
-"""relative difference of its own times from which one is named that makes little difference to the iteration; CPU
-seconds of a busy machine differ by a tenth"""
+"""Relative difference of its own times from which a link or device is a suspect though it hardly changes the
+iteration; CPU seconds of a busy machine differ by a tenth."""
 ROUNDING = 1e-6
-"""share of the iteration that counts as none"""
+"""Share of the iteration below which an error counts as none."""
 HIDDEN = 0.001
-"""share of the iteration below which it makes no difference"""
+"""Share of the iteration below which an effect is reported as hidden behind other work."""
 COLUMNS = ["of", "name", "longer_s", "low_s", "high_s", "share", "what", "ratio", "own_s", "sentence"]
-NOBODY = pd.DataFrame(columns=COLUMNS)
+NO_SUSPECTS = pd.DataFrame(columns=COLUMNS)
 WHAT = ("duration", "latency", "delay", "both")
 PART = 0.2
-"""share of what it explains, from which duration and latency are both told"""
+"""Share of an effect from which duration and latency are both named as its reason."""
 
 
 @dataclass(frozen=True, eq=False)
 class Blame:
-    """The error of an iteration, shared out among all links and devices."""
+    """The error of an iteration, attributed to links and devices."""
 
     table: pd.DataFrame
-    """one row a link or device, worst first:
+    """One row a link or device, worst first:
 
     * of ("link" or "device"; where messages queue at network cards also "card"), name
-    * longer_s: by how much it makes an iteration longer than predicted, mean over iterations; low_s and high_s, its
-      interval with 95 % confidence; share of the measured iteration
-    * what: mostly by its "duration", its "latency", "both" of them, or by "delay"; ratio of that to the predicted
-    * own_s: by how much its own actions of an iteration took longer, whether or not others waited for them
-    * sentence; named, whether it is worth naming
+    * longer_s: seconds by which it makes an iteration longer than predicted, mean over iterations; low_s and high_s,
+      its interval with 95 % confidence; share of the measured iteration
+    * what: the main reason, "duration", "latency", "both" of them, or "delay"; ratio of that to the predicted
+    * own_s: seconds by which its own actions in an iteration took longer, whether or not others waited for them
+    * sentence; named, whether it is a suspect
     """
     error_s: float
-    """by which an iteration is longer than predicted, mean over iterations"""
+    """Seconds by which an iteration is longer than predicted, mean over iterations."""
     iteration_s: float
-    """measured, mean"""
+    """Seconds of a measured iteration, mean over iterations."""
 
     @property
     def suspects(self) -> pd.DataFrame:
-        """The rows worth naming, without what is the same in all of them."""
+        """The rows of suspects, without the column ``named``."""
         return self.table.loc[self.table["named"], COLUMNS].reset_index(drop=True)
 
     @property
     def verdict(self) -> str:
-        """One sentence, whether or not there is a suspect."""
+        """The error and its suspects in one sentence."""
         if abs(self.error_s) <= ROUNDING * self.iteration_s:
             return "on average an iteration is as long as predicted"
         how = "longer" if self.error_s > 0 else "shorter"
@@ -67,12 +67,12 @@ class Blame:
         parts = f"computations make {_signed(computing_s)} of it, messages {_signed(self.error_s - computing_s)}"
         if not len(explaining):
             return f"{error} than predicted; {parts}, no link and no device alone {NOTABLE:.0%} of the iteration"
-        who = "one suspect" if len(explaining) == 1 else f"{len(explaining)} suspects"
-        return f"{error} than predicted; {parts}; {who} {_signed(float(explaining['longer_s'].sum()))}"
+        suspects = "one suspect" if len(explaining) == 1 else f"{len(explaining)} suspects"
+        return f"{error} than predicted; {parts}; {suspects} {_signed(float(explaining['longer_s'].sum()))}"
 
 
 def blame(rows: pd.DataFrame, measured: Trace) -> Blame:
-    """Share out the error of ``rows``, one a measured action with its prediction (``Comparison.rows``).
+    """Attribute the error of ``rows``, one for each measured action with its prediction (``Comparison.rows``).
 
     Raises TraceError where the measured trace does not hold its schedule, or other actions than its schedule's.
     """
@@ -84,12 +84,13 @@ def blame(rows: pd.DataFrame, measured: Trace) -> Blame:
     together = (numbers + 1) % every == 0
     for synchronise in np.unique(together).tolist():
         which = together == synchronise
-        scene = Scene.of(rows, waits_of(measured, synchronise=synchronise), numbers[which], names, one_card=one_card)
-        longer_s[:, :, which] = shares(
-            scene.waits, scene.predicted, scene.measured, scene.group, scene.late_group, len(names)
+        dependencies = dependencies_of(measured, synchronise=synchronise)
+        timed = TimedIterations.of(rows, dependencies, numbers[which], names, one_card=one_card)
+        longer_s[:, :, which] = attribute(
+            dependencies, timed.predicted, timed.measured, timed.group, timed.late_group, len(names)
         )
-        predicted_s[:, :, which] = scene.own_s(scene.predicted, len(names))
-        measured_s[:, :, which] = scene.own_s(scene.measured, len(names))
+        predicted_s[:, :, which] = timed.own_s(timed.predicted, len(names))
+        measured_s[:, :, which] = timed.own_s(timed.measured, len(names))
     iterations = _Iterations(measured.iteration_weights, together)
     iteration_s = float(iterations.weight @ measured.iteration_ends_s)
     table = _table(names, iterations, iteration_s, longer_s, predicted_s, measured_s)
@@ -98,21 +99,23 @@ def blame(rows: pd.DataFrame, measured: Trace) -> Blame:
 
 @dataclass(frozen=True, eq=False)
 class _Iterations:
-    """How to take a mean over them."""
+    """Means over iterations, with intervals."""
 
     weight: FloatArray
-    """(iterations,); where only every H-th synchronises, it counts as one of H"""
+    """(iterations,) weights of the mean; where only every H-th synchronises, it counts as one of H."""
     together: Mask
-    """(iterations,) those that synchronise"""
+    """(iterations,) whether each synchronises."""
 
     def mean(self, seconds: FloatArray) -> FloatArray:
-        """Over the last axis."""
+        """Weighted mean over the last axis."""
         mean: FloatArray = seconds @ self.weight
         return mean
 
     def half_width(self, seconds: FloatArray) -> FloatArray:
-        """(groups,) of the means of (groups, iterations), from what differs between iterations of one kind; infinite
-        where there is one."""
+        """(groups,) half widths of the intervals of the means of (groups, iterations).
+
+        They follow from the differences between iterations of one kind, and are infinite where there is only one.
+        """
         kinds = [kind for kind in (self.together, ~self.together) if kind.any()]
         freedom = len(self.weight) - len(kinds)
         if freedom < 1:
@@ -132,9 +135,9 @@ def _table(
     predicted_s: FloatArray,
     measured_s: FloatArray,
 ) -> pd.DataFrame:
-    """From (duration, latency and delay; groups; iterations): shares of the error, and each group's own seconds."""
+    """``Blame.table`` from (duration, latency and delay; groups; iterations) shares of the error and own seconds."""
     share_s, share_half_s = iterations.mean(longer_s.sum(axis=0)), iterations.half_width(longer_s.sum(axis=0))
-    # delays are no time of one's own: they may be waiting in another order
+    # delays do not count as own time: they may come from another order of messages
     own = (measured_s - predicted_s)[:2].sum(axis=0)
     own_s, own_half_s = iterations.mean(own), iterations.half_width(own)
     notable_s = NOTABLE * iteration_s
@@ -163,14 +166,14 @@ def _table(
         named=(explains & sure) | apart,
     )
     table["sentence"] = [_sentence(*row) for row in zip(*(table[c] for c in SENTENCE), after_s, strict=True)]
-    # the order on a card is never a cause: somebody came late
+    # the order on a card is never a cause: it changes because some message was late
     last = (table["of"] == "card").to_numpy()
     worst = np.lexsort((-np.abs(own_s), -np.where(apart, 0.0, np.abs(share_s)), last, ~table["named"].to_numpy()))
     return table.iloc[worst].reset_index(drop=True)
 
 
 def _beyond(seconds: FloatArray, half_s: FloatArray) -> Mask:
-    """Not 0 with confidence; one iteration gives no reason to doubt."""
+    """Whether seconds differ from 0 with confidence; those of a single iteration count as certain."""
     sure: Mask = np.abs(seconds) > np.where(np.isinf(half_s), 0.0, half_s)
     return sure
 
@@ -201,5 +204,5 @@ def _sentence(of: str, name: str, longer_s: float, share: float, what: str, rati
 
 
 def _signed(seconds: float) -> str:
-    told = format_s(seconds)
-    return told if seconds <= 0 or told == "0 s" else f"+{told}"
+    text = format_s(seconds)
+    return text if seconds <= 0 or text == "0 s" else f"+{text}"

@@ -1,4 +1,4 @@
-"""Lay a prediction and a measurement side by side, row by row."""
+"""Compare a prediction with a measurement, row by row."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.compare.alignment import iteration_error, predicted_by, predicted_iteration_s
-from dtfm_lab.compare.blame import NOBODY, Blame, blame
+from dtfm_lab.compare.blame import NO_SUSPECTS, Blame, blame
 from dtfm_lab.compare.drift import Drift, drift
 from dtfm_lab.compare.records import records
 from dtfm_lab.compare.refit import Refit, refit
-from dtfm_lab.compare.scene import ACTION
+from dtfm_lab.compare.timed_iterations import ACTION
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Lane
@@ -24,12 +24,12 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, format_s
 
 SHOWN = 5
-"""suspects in a notebook's output"""
+"""Most suspects in a notebook's output."""
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Every measured action with its prediction, and the errors summed up.
+    """Every measured action with its prediction, and summaries of the errors.
 
     Errors are predicted minus measured, in seconds; relative ones are divided by the measured.
     """
@@ -37,8 +37,8 @@ class Comparison:
     predicted: Trace
     measured: Trace
     rows: pd.DataFrame
-    """one row per measured action: iteration, replica, stage, device, kind, microbatch, peer, lane, link,
-    and for start_s, end_s and duration_s each _predicted, _measured and _error"""
+    """One row per measured action: iteration, replica, stage, device, kind, microbatch, peer, lane, link,
+    and for start_s, end_s and duration_s each _predicted, _measured and _error."""
 
     @property
     def iteration_error(self) -> float:
@@ -47,7 +47,7 @@ class Comparison:
 
     @property
     def predicted_iteration_s(self) -> float:
-        """See ``beside.predicted_iteration_s``."""
+        """See ``alignment.predicted_iteration_s``."""
         return predicted_iteration_s(self.predicted, self.measured)
 
     @cached_property
@@ -64,7 +64,7 @@ class Comparison:
 
     @cached_property
     def kinds(self) -> pd.DataFrame:
-        """Per kind of action: how many, mean predicted and measured seconds of one."""
+        """Per kind of action: count, and mean predicted and measured seconds of one action."""
         return self._mean_durations("kind", self.rows)
 
     @cached_property
@@ -80,8 +80,7 @@ class Comparison:
     @cached_property
     def links(self) -> pd.DataFrame:
         """Per directed link: messages an iteration (a fraction where only every H-th synchronises), mean predicted and
-        measured seconds from first to last byte, and arrival_error_s, how much earlier or later than predicted its
-        messages came (mean)."""
+        measured seconds from first to last byte, and arrival_error_s, the mean error of when its messages came."""
         received = self.rows[self.rows["lane"] == Lane.RECEIVE.value]
         frame = self._mean_durations("link", received)
         frame["count"] = pd.to_numeric((frame["count"] / self.measured.n_iterations).round(2), downcast="integer")
@@ -90,7 +89,7 @@ class Comparison:
 
     @cached_property
     def blame(self) -> Blame:
-        """The error of an iteration, shared out among all links and devices: ``.table``, ``.verdict``.
+        """The error of an iteration, attributed to links and devices: ``.table``, ``.verdict``.
 
         Raises TraceError where the measured trace does not hold its schedule.
         """
@@ -98,19 +97,19 @@ class Comparison:
 
     @property
     def suspects(self) -> pd.DataFrame:
-        """The links and devices that explain the iteration's error by what they did themselves, worst first, with a
-        sentence each; then those that are far off without changing it. Columns as in ``Blame.table``. Empty where all
-        is within noise, and where the trace does not hold its schedule: ``verdict`` says which."""
-        return NOBODY.copy() if self._unknown else self.blame.suspects
+        """The links and devices that explain the iteration's error by their own times, worst first, with a sentence
+        each; then those that are far off without changing it. Columns as in ``Blame.table``. Empty where all is within
+        noise, and where the trace does not hold its schedule: ``verdict`` says which."""
+        return NO_SUSPECTS.copy() if self._no_blame else self.blame.suspects
 
     @property
     def verdict(self) -> str:
-        """One sentence on how long an iteration is and who makes it so."""
-        return self._unknown or self.blame.verdict
+        """One sentence on the error of the iteration and its suspects."""
+        return self._no_blame or self.blame.verdict
 
     @cached_property
-    def _unknown(self) -> str:
-        """Why nobody can be blamed; empty where somebody can."""
+    def _no_blame(self) -> str:
+        """Why the error cannot be attributed; empty where it can."""
         try:
             _ = self.blame
         except TraceError as error:
@@ -130,7 +129,7 @@ class Comparison:
         return refit(self.measured, self.iteration_error, plan, simulate)
 
     def summary(self) -> dict[str, Any]:
-        """What ``dtfm-lab compare --json`` prints."""
+        """The fields of ``dtfm-lab compare --json``."""
         context = self.measured.context
         return {
             "predicted_iteration_s": self.predicted_iteration_s,
@@ -163,8 +162,8 @@ class Comparison:
         return f"<Comparison {self.sentence}>"
 
     def _repr_html_(self) -> str:
-        told = [self.sentence, self.verdict, *self.suspects["sentence"].head(SHOWN)]
-        return f"{''.join(f'<p>{escape(line)}</p>' for line in told)}{self.kinds.to_html()}"
+        lines = [self.sentence, self.verdict, *self.suspects["sentence"].head(SHOWN)]
+        return f"{''.join(f'<p>{escape(line)}</p>' for line in lines)}{self.kinds.to_html()}"
 
     def _mean_durations(self, by: str, rows: pd.DataFrame) -> pd.DataFrame:
         groups = rows.groupby(by)
@@ -185,10 +184,12 @@ class Comparison:
 
 
 def compare(predicted: Trace, measured: Trace) -> Comparison:
-    """Join the two by action; a prediction of one iteration serves every measured one, one of an iteration that
-    synchronises and one that does not serves those that do as it does.
+    """Join two traces by action.
 
-    Raises TraceError where an action stands in only one of them: other schedules, shapes or placements.
+    A prediction of one iteration serves every measured one; of two, one that synchronises and one that does not, each
+    serves the measured iterations of its kind.
+
+    Raises TraceError where an action is in only one of them: other schedules, shapes or placements.
     """
     if predicted.context.devices != measured.context.devices:
         raise TraceError("the traces are of different placements; wanted two of one plan")

@@ -1,4 +1,4 @@
-"""Since when an iteration does not go as predicted, and whether that grows from iteration to iteration."""
+"""Where an iteration leaves its prediction, and whether the error grows from iteration to iteration."""
 
 from __future__ import annotations
 
@@ -8,38 +8,39 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.compare.intervals import CONFIDENCE, Estimate
+from dtfm_lab.compare.intervals import Estimate, theil_sen
 from dtfm_lab.compare.records import records
-from dtfm_lab.compare.scene import ACTION
+from dtfm_lab.compare.timed_iterations import ACTION
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.units import format_s
 
 FEWEST = 5
-"""iterations in a row that rise by chance once in 60 times; fewer say nothing about growth"""
+"""Fewest iterations that say something about growth: five rise in a row by chance once in 60 times."""
 SHARE = 0.01
-"""of the predicted iteration, from which an action counts as late or early"""
+"""Share of the predicted iteration from which an action counts as late or early."""
 FIRST = ["stage", "replica", "device", "link", "action", "at_s", "late_s"]
 
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """Where each device, and each iteration, leaves the prediction."""
+    """Where each device and each iteration leaves its prediction."""
 
     threshold_s: float
-    """an action that ends so much later or earlier than predicted has left it"""
+    """Seconds of error at its end from which an action counts as having left the prediction."""
     devices: pd.DataFrame
-    """one row a device that leaves it, the first on top: stage and replica of the action, device, link ("a -> b",
-    empty for a computation), action, at_s (when it ended) and late_s (negative: too early), medians over iterations"""
+    """One row a device that leaves the prediction, the first on top: stage and replica of the action, device, link
+    ("a -> b", empty for a computation), action, at_s (when it ended) and late_s (negative: too early), medians over
+    iterations."""
     iterations: pd.DataFrame
-    """one row an iteration: late_s of its end, and of its first action that left the prediction the columns of
-    ``devices``, late_s called first_late_s; missing where none did"""
+    """One row an iteration: late_s of its end, and the columns of ``devices`` for its first action that left the
+    prediction, with late_s called first_late_s; missing where none did."""
     growth_s: Estimate
-    """seconds by which an iteration's end is later than that of the one before, against the prediction: the median
-    slope (Theil and Sen) with its 95 % interval; infinitely wide for fewer than five iterations"""
+    """Seconds by which an iteration's lateness grows from one to the next: the median slope (Theil and Sen) with its
+    95 % interval, infinitely wide for fewer than five iterations."""
 
     @property
     def grows(self) -> bool:
-        """The error changes from iteration to iteration: by more than chance, and by more than the threshold in all."""
+        """Whether the error changes over the iterations, by more than chance and by more than the threshold in all."""
         n = len(self.iterations)
         sure = self.growth_s.low > 0 or self.growth_s.high < 0
         return sure and abs(self.growth_s.value) * (n - 1) > self.threshold_s
@@ -70,7 +71,7 @@ class Drift:
         return f"each iteration ends {format_s(abs(self.growth_s.value))} {way} than the one before"
 
     def summary(self) -> dict[str, Any]:
-        """As plain types."""
+        """The fields as plain types."""
         growth = {name: value if np.isfinite(value) else None for name, value in self.growth_s._asdict().items()}
         return {
             "threshold_s": self.threshold_s,
@@ -83,7 +84,7 @@ class Drift:
 
 
 def drift(rows: pd.DataFrame, iterations: pd.DataFrame, predicted_iteration_s: float) -> Drift:
-    """From ``Comparison.rows`` and ``Comparison.iterations``."""
+    """The drift of ``Comparison.rows`` and ``Comparison.iterations``."""
     threshold_s = SHARE * predicted_iteration_s
     ends = pd.DataFrame(
         {
@@ -106,7 +107,7 @@ def drift(rows: pd.DataFrame, iterations: pd.DataFrame, predicted_iteration_s: f
 
 
 def _first(ends: pd.DataFrame, by: str, threshold_s: float) -> pd.DataFrame:
-    """Of each device or iteration, the first action that ended too late or too early."""
+    """The first action of each device or iteration that ended too late or too early."""
     off = ends[ends["late_s"].abs() > threshold_s].sort_values("at_s", kind="stable").drop_duplicates(by)
     written = [_written(row) for row in off[ACTION].itertuples(index=False)]
     return off.assign(action=pd.Series(written, index=off.index, dtype=object))
@@ -119,7 +120,5 @@ def _written(row: Any) -> str:
 def _growth(late_s: pd.Series) -> Estimate:
     if len(late_s) < FEWEST:
         return Estimate(0.0, -np.inf, np.inf)
-    from scipy.stats import theilslopes  # takes a third of a second to load, which every kernel would wait
-
-    found = theilslopes(late_s.to_numpy(), late_s.index.to_numpy(), CONFIDENCE)
+    found = theil_sen(late_s.index.to_numpy(), late_s.to_numpy())
     return Estimate(float(found.slope), float(found.low_slope), float(found.high_slope))

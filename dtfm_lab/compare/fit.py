@@ -1,13 +1,13 @@
-"""What the links and devices of a trace really were: latencies, bandwidths and seconds, each with an interval."""
+"""Fit latencies, bandwidths and compute times to a measured trace, each with an interval."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from dtfm_lab.compare.intervals import CONFIDENCE, FEW_ITERATIONS, Estimate, around, estimate
-from dtfm_lab.compare.waits import programs_of
+from dtfm_lab.compare.dependencies import programs_of
+from dtfm_lab.compare.intervals import FEW_ITERATIONS, Estimate, around, estimate, theil_sen
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.job import message_bytes
 from dtfm_lab.domain.network import LARGEST
@@ -17,14 +17,14 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 UNLIKE = 1.2
-"""times as large as the smallest, a link's largest message must be to tell latency from bandwidth by size"""
+"""Ratio of a link's largest to its smallest message from which size separates latency from bandwidth."""
 TIMED = "drawn by times of several sizes, fitted as latency and bandwidth"
 ONE_SIZE = "messages of one size: latency as drawn"
 TOO_QUICK = "quicker than the drawn latency: all counted as bandwidth"
 
 
 class LinkFit(NamedTuple):
-    """One directed link."""
+    """Fitted latency and bandwidth of one directed link."""
 
     source: str
     target: str
@@ -32,11 +32,11 @@ class LinkFit(NamedTuple):
     latency_s: Estimate
     bandwidth_bytes_per_s: Estimate
     note: str
-    """what could not be told apart or is drawn in another way; empty for an ordinary link"""
+    """What could not be separated, or was drawn in another way; empty for an ordinary link."""
 
 
 class ComputeFit(NamedTuple):
-    """One kind of computation of one stage and replica."""
+    """Fitted seconds of one kind of computation of one stage and replica."""
 
     stage: int
     replica: int
@@ -47,21 +47,21 @@ class ComputeFit(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """Those of one link; columns by message."""
+    """The messages of one link. Columns by message."""
 
     iteration: IntArray
     n_bytes: FloatArray
     lag_s: FloatArray
-    """from the send's start to the first byte there"""
+    """Seconds from the send's start to the first byte received."""
     moving_s: FloatArray
-    """from the first byte there to the last"""
+    """Seconds from the first byte received to the last."""
 
 
 def fit_links(plan: Plan, measured: Trace) -> list[LinkFit]:
-    """All links that carried messages.
+    """Fit every link that carried messages.
 
-    On emulated links the first byte's way is the latency and the others' the bandwidth. On real ones only the whole is
-    known: a message takes its latency and its bytes over the bandwidth, told apart by its size.
+    On emulated links, first bytes give the latency and the rest the bandwidth. On real ones only the whole time of a
+    message is known, its latency plus its bytes over the bandwidth; messages of several sizes separate the two.
     """
     known = measured.context.links != "real"
     best = np.min if measured.context.queueing == "cards" else np.median
@@ -75,13 +75,13 @@ def fit_links(plan: Plan, measured: Trace) -> list[LinkFit]:
             timed = plan.topology.message_s
             note = "" if timed is None or np.isnan(timed[i, j]).all() else TIMED
         else:
-            latency, slowness, note = _told_apart(messages, float(plan.topology.latency_s[i, j]))
+            latency, slowness, note = _separated(messages, float(plan.topology.latency_s[i, j]))
         fits.append(LinkFit(source, target, len(messages.n_bytes), latency, _inverse(slowness), note))
     return fits
 
 
 def fit_computations(measured: Trace) -> list[ComputeFit]:
-    """Every kind of computation on every device: means, since an iteration adds them up, the slow ones included."""
+    """Fit every kind of computation on every device, by means, since an iteration adds up slow ones too."""
     frame = measured.to_frame()
     frame = frame[frame["lane"] == Lane.COMPUTE.value]
     fits = []
@@ -94,11 +94,11 @@ def fit_computations(measured: Trace) -> list[ComputeFit]:
 
 
 def _messages(plan: Plan, measured: Trace) -> dict[tuple[str, str], Messages]:
-    """By link, those whose two ends are in the trace."""
+    """By link, the messages of which both ends are in the trace."""
     n_replicas, n_actions = len(measured.context.devices[0]), len(measured.actions)
     shape = n_replicas, n_actions
     received = np.full(shape, -1, dtype=np.int64)
-    """(replicas, actions) of sends the receive at the other end, as replica x actions + action"""
+    """(replicas, actions) receive at the other end of each send, as replica x actions + action; -1 for others."""
     n_bytes = np.zeros(shape)
     link = np.zeros(shape, dtype=np.int64)
     number = {action: i for i, action in enumerate(measured.actions)}
@@ -150,8 +150,8 @@ def _sizes(plan: Plan, measured: Trace) -> dict[tuple[int, Action], float]:
     return sizes
 
 
-def _told_apart(messages: Messages, drawn_latency_s: float) -> tuple[Estimate, Estimate, str]:
-    """(latency, seconds a byte, what could not be told apart) where only a message's whole way is known."""
+def _separated(messages: Messages, drawn_latency_s: float) -> tuple[Estimate, Estimate, str]:
+    """(latency, seconds a byte, note) where only the whole time of messages is known."""
     whole_s = messages.lag_s + messages.moving_s
     if messages.n_bytes.max() >= UNLIKE * messages.n_bytes.min():
         return *_by_size(messages, whole_s), ""
@@ -164,7 +164,7 @@ def _told_apart(messages: Messages, drawn_latency_s: float) -> tuple[Estimate, E
 
 
 def _by_size(messages: Messages, whole_s: FloatArray) -> tuple[Estimate, Estimate]:
-    """A line through size and seconds: of each iteration one, or of all together where there are few."""
+    """(latency, seconds a byte) of a line through size and seconds, one for each iteration, or for all if few."""
     numbers = np.unique(messages.iteration)
     lines = []
     for number in numbers:
@@ -176,7 +176,7 @@ def _by_size(messages: Messages, whole_s: FloatArray) -> tuple[Estimate, Estimat
         return latency, per_byte
     latency_s, slowness = _line(messages.n_bytes, whole_s)
     with np.errstate(invalid="ignore"):  # too few different sizes for an interval
-        found = _slopes(whole_s, messages.n_bytes)
+        found = theil_sen(messages.n_bytes, whole_s)
     low, high = np.nan_to_num([found.low_slope, found.high_slope], nan=np.inf).tolist()
     low, high = 0.0 if np.isinf(low) else max(0.0, low), max(0.0, high)
     rest_s = [float(np.median(whole_s - each * messages.n_bytes)) for each in (high, low)]
@@ -186,7 +186,7 @@ def _by_size(messages: Messages, whole_s: FloatArray) -> tuple[Estimate, Estimat
 def _line(n_bytes: FloatArray, whole_s: FloatArray) -> tuple[float, float]:
     """(latency, seconds a byte) by the medians of Theil and Sen, neither below 0."""
     with np.errstate(invalid="ignore"):
-        found = _slopes(whole_s, n_bytes)
+        found = theil_sen(n_bytes, whole_s)
     if found.slope <= 0:
         return max(0.0, float(np.median(whole_s))), 0.0
     latency_s = float(np.median(whole_s - found.slope * n_bytes))
@@ -200,7 +200,7 @@ def _above_zero(found: Estimate) -> Estimate:
 
 
 def _inverse(slowness: Estimate) -> Estimate:
-    """Bytes a second from seconds a byte; as good as endless where bytes took no time."""
+    """Bytes a second from seconds a byte; LARGEST where bytes took no time."""
     value, low, high = (
         1 / each if each > 1 / LARGEST else LARGEST for each in (slowness.value, slowness.high, slowness.low)
     )
@@ -224,10 +224,3 @@ def check_same_plan(plan: Plan, measured: Trace) -> None:
             f"the trace ran {context.n_microbatches} micro-batches, the plan's job has {plan.job.n_microbatches}; "
             f"wanted the same"
         )
-
-
-def _slopes(whole_s: FloatArray, n_bytes: FloatArray) -> Any:
-    """The medians of Theil and Sen, with intervals."""
-    from scipy.stats import theilslopes  # takes a third of a second to load, which every kernel would wait
-
-    return theilslopes(whole_s, n_bytes, CONFIDENCE)

@@ -1,9 +1,9 @@
-"""What repeated measurements say, and how sure that is: Student's intervals over iterations."""
+"""Estimates from repeated measurements: Student's intervals over iterations, and robust slopes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -12,13 +12,13 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 
 CONFIDENCE = 0.95
 FEW_ITERATIONS = 3
-"""fewer say nothing about what differs from one iteration to the next"""
+"""Fewest iterations that say something about the differences between iterations."""
 OF_A_MEDIAN = float(np.sqrt(np.pi / 2))
-"""standard error of a median over that of a mean, where noise is normal"""
+"""Standard error of a median over that of a mean, for normal noise."""
 
 
 class Estimate(NamedTuple):
-    """A value, and where it lies with 95 % confidence; infinitely far where one measurement is all there is."""
+    """A value with its interval of 95 % confidence, which is infinite for a single measurement."""
 
     value: float
     low: float
@@ -26,9 +26,9 @@ class Estimate(NamedTuple):
 
 
 def estimate(values: FloatArray, iteration: IntArray, centre: Callable[[FloatArray], object]) -> Estimate:
-    """The mean of each iteration's ``centre``: what disturbs an iteration disturbs all of its measurements.
+    """The mean over iterations of each one's ``centre``, as measurements within an iteration are not independent.
 
-    Of one or two iterations, the centre of all values as if they were independent.
+    With one or two iterations, the centre of all values, as if they were independent.
     """
     numbers = np.unique(iteration)
     if len(numbers) < FEW_ITERATIONS:
@@ -39,7 +39,7 @@ def estimate(values: FloatArray, iteration: IntArray, centre: Callable[[FloatArr
 
 
 def around(value: float, samples: FloatArray, worse: float = 1.0) -> Estimate:
-    """Student's interval of the samples' mean, ``worse`` times as wide, laid around a value."""
+    """Student's interval of the samples' mean, ``worse`` times as wide, centred on a value."""
     n = len(samples)
     if n < 2:
         return Estimate(value, -np.inf, np.inf)
@@ -48,5 +48,12 @@ def around(value: float, samples: FloatArray, worse: float = 1.0) -> Estimate:
 
 
 def half_width(standard_error: float, freedom: int) -> float:
-    """Of Student's interval with so many degrees of freedom."""
+    """Half width of Student's interval with so many degrees of freedom."""
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * standard_error
+
+
+def theil_sen(x: FloatArray | IntArray, y: FloatArray) -> Any:
+    """The median slope of y over x (Theil and Sen): ``slope``, and ``low_slope`` to ``high_slope``, its interval."""
+    from scipy.stats import theilslopes  # loading it takes a third of a second, for which every kernel would wait
+
+    return theilslopes(y, x, CONFIDENCE)

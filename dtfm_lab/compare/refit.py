@@ -1,4 +1,4 @@
-"""Drawn against fitted: the network and the profile that would have predicted what was measured."""
+"""Refit: the network and the profile that would have predicted what was measured, beside the drawn ones."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pandas as pd
 from dtfm_lab.compare.alignment import iteration_error
 from dtfm_lab.compare.fit import ComputeFit, LinkFit, check_same_plan, fit_computations, fit_links
 from dtfm_lab.compare.intervals import Estimate
+from dtfm_lab.compare.records import records
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
@@ -20,34 +21,34 @@ from dtfm_lab.domain.units import format_s, to_gbps
 COLUMNS = ["of", "name", "stage", "replica", "kind", "what", "drawn", "fitted", "low", "high", "count", "note"]
 COMPUTE = "compute_s"
 ROUNDING = 1e-6
-"""relative difference of two numbers that counts as none"""
+"""Relative difference of two numbers below which they count as equal."""
 
 
 @dataclass(frozen=True, eq=False)
 class Refit:
-    """What links and devices were measured to be, beside what they were drawn as."""
+    """Links and devices as measured, beside the same as drawn."""
 
     table: pd.DataFrame
-    """two rows a link that carried messages, one a kind of computation of a stage and replica:
+    """Two rows a link that carried messages, one a kind of computation of a stage and replica:
 
     * of ("link" or "stage"), name ("a -> b", or the device); stage, replica and kind of computations
     * what: ``latency_s``, ``bandwidth_bytes_per_s`` or ``compute_s``
     * drawn, fitted, and low to high, the interval with 95 % confidence
-    * count of measurements; note, where something could not be told apart
+    * count of measurements; note, where something could not be separated
     """
     topology: Topology
-    """as drawn, links that carried messages as fitted"""
+    """The drawn network, with fitted links where they carried messages."""
     profile: tuple[ComputeTime, ...]
     measured: RunContext
-    """of what was fitted to"""
+    """Context of the measured trace."""
     predicted: Trace
-    """one iteration on that network with that profile"""
+    """One simulated iteration on that network with that profile."""
     error_before: float
-    """relative error of the iteration as it was predicted: see ``Comparison.iteration_error``"""
+    """Relative error of the iteration as predicted: see ``Comparison.iteration_error``."""
     error: float
-    """of ``predicted``; of the same iterations that the fit is from"""
+    """Relative error of ``predicted`` on the iterations that it was fitted to."""
     checked_error: float | None
-    """the same fitted to the first half of the iterations and compared to the other; None where there are too few"""
+    """The same, fitted to the first half of the iterations and compared with the second; None for too few."""
 
     @property
     def sentence(self) -> str:
@@ -56,7 +57,7 @@ class Refit:
 
     @property
     def off(self) -> pd.DataFrame:
-        """The rows whose drawn value is out of the fitted interval, the most different first."""
+        """The rows whose drawn value is outside the fitted interval, the most different first."""
         drawn, fitted, low, high = (self.table[c].to_numpy(float) for c in ("drawn", "fitted", "low", "high"))
         with np.errstate(divide="ignore", invalid="ignore"):
             far = np.nan_to_num(np.abs(np.log(fitted / drawn)), nan=0.0)
@@ -64,13 +65,12 @@ class Refit:
         return self.table.iloc[rows[np.argsort(-far[rows], kind="stable")]].reset_index(drop=True)
 
     def summary(self) -> dict[str, Any]:
-        """As plain types; None for what has no bound."""
-        flat = self.table.astype(object).replace([np.inf, -np.inf], None)
+        """The fields as plain types, with None for infinite bounds."""
         return {
             "error_before": self.error_before,
             "error": self.error,
             "checked_error": self.checked_error,
-            "values": flat.where(flat.notna(), None).to_dict("records"),
+            "values": records(self.table.astype(object).replace([np.inf, -np.inf], None), index=False),
             "sentence": self.sentence,
         }
 
@@ -82,14 +82,14 @@ class Refit:
 
 
 def refit(measured: Trace, error_before: float, plan: Plan, simulate: Callable[..., Trace]) -> Refit:
-    """Fit links and computations to what was measured, and predict the iteration anew.
+    """Fit links and computations to a measured trace, and simulate the iteration with them.
 
     Parameters
     ----------
     error_before
         Relative error of the iteration as it was predicted.
     plan
-        What ran, or the whole plan of which a part ran.
+        The plan that ran, or the whole plan of which a subplan ran.
     simulate
         As ``simulation.simulate``: (plan, schedule, queueing=, profile=) -> Trace.
 
@@ -116,7 +116,7 @@ def refit(measured: Trace, error_before: float, plan: Plan, simulate: Callable[.
 
 
 def in_units(what: str, value: float) -> str:
-    """One value of the table as a person reads it: ``100 Mbit/s``, ``3.2 ms``; infinite ones have no bound."""
+    """One value of the table as text: ``100 Mbit/s``, ``3.2 ms``, or ``no bound`` for an infinite one."""
     if not np.isfinite(value):
         return "no bound"
     if what != "bandwidth_bytes_per_s":
@@ -126,7 +126,7 @@ def in_units(what: str, value: float) -> str:
 
 
 def _network(drawn: Topology, links: list[LinkFit]) -> Topology:
-    """Links that carried messages as fitted, and no longer as their messages of several sizes were once timed."""
+    """The network with fitted links where they carried messages; their measured times by size are dropped."""
     latency_s, bandwidth = drawn.latency_s.copy(), drawn.bandwidth_bytes_per_s.copy()
     message_s = None if drawn.message_s is None else drawn.message_s.copy()
     for link in links:
@@ -138,7 +138,7 @@ def _network(drawn: Topology, links: list[LinkFit]) -> Topology:
 
 
 def _profile(measured: Trace, computations: list[ComputeFit]) -> tuple[ComputeTime, ...]:
-    """As measured; as known before for what was not."""
+    """Fitted compute times; those known before for computations that were not measured."""
     known = {row[:3]: row for row in measured.context.profile}
     fitted = {c[:3]: ComputeTime(c.stage, c.replica, c.kind, c.seconds.value) for c in computations}
     return tuple((known | fitted).values())
@@ -148,7 +148,7 @@ def _predicted(
     plan: Plan, measured: Trace, topology: Topology, profile: tuple[ComputeTime, ...], simulate: Callable[..., Trace]
 ) -> Trace:
     ran = measured.context
-    # the cost of the plan is the drawn network's; a simulation does not ask for it
+    # the plan keeps the cost of the drawn network, on which a simulation does not depend
     return simulate(replace(plan, topology=topology), ran.recorded_schedule, queueing=ran.queueing, profile=profile)
 
 

@@ -6,9 +6,8 @@ import networkx as nx
 import numpy as np
 
 from dtfm_lab.domain.schedule import PASSES
+from dtfm_lab.domain.schedule.task_graph import SEND, TaskGraph
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.simulation.kernels.events import SEND
-from dtfm_lab.simulation.task_graph import TaskGraph
 
 SHOWN = 12
 """Most passes that the message names."""

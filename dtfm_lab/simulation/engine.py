@@ -13,13 +13,12 @@ from dtfm_lab.domain.job import Job, device_gradient_bytes
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import ACROSS_STAGES, Kind, Programs, Schedule, lower
+from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND, TaskGraph, task_graph
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.deadlock import describe_deadlock
 from dtfm_lab.simulation.durations import compute_seconds
 from dtfm_lab.simulation.kernels.compilation import kernel
-from dtfm_lab.simulation.kernels.events import RECEIVE, SEND
-from dtfm_lab.simulation.task_graph import TaskGraph, task_graph
 
 DENSE_DEVICES = 2048
 """Most devices for which every pair has a queue of its own in an array; beyond, only pairs in use have."""

@@ -9,11 +9,10 @@ import numpy as np
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.schedule.task_graph import SEND, TaskGraph, task_graph
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.simulation.engine import programs_of
-from dtfm_lab.simulation.kernels.events import SEND
-from dtfm_lab.simulation.task_graph import TaskGraph, task_graph
 
 
 def with_predecessors(trace: Trace, plan: Plan, schedule: Schedule) -> Trace:

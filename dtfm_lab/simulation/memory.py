@@ -14,6 +14,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Programs, Schedule
+from dtfm_lab.domain.schedule.task_graph import task_graph
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
 from dtfm_lab.simulation.activation_budget import memory_limits
@@ -26,7 +27,6 @@ from dtfm_lab.simulation.memory_intervals import (
     static_memory,
 )
 from dtfm_lab.simulation.schedules import build, build_named, choices_of, made_for
-from dtfm_lab.simulation.task_graph import task_graph
 
 
 @dataclass(frozen=True, eq=False)

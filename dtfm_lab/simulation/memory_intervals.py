@@ -22,10 +22,9 @@ import numpy.typing as npt
 
 from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, LayerKind, device_gradient_bytes, device_gradient_elements
 from dtfm_lab.domain.schedule import Action, Kind
+from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.kernels.events import COMPUTATION
-from dtfm_lab.simulation.task_graph import TaskGraph
 
 OPTIMIZER_BYTES = {"fp16": 12, "bf16": 12, "fp32": 8, "fp64": 16}
 """Optimiser bytes per parameter by dtype, with Adam: two moments, in half precision also a copy of the parameter, all

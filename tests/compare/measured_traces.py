@@ -8,11 +8,11 @@ import numpy as np
 
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule.task_graph import RECEIVE
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files import load_job, load_topology
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.engine import PlacedTasks, programs_of
-from dtfm_lab.simulation.kernels.events import RECEIVE
 from dtfm_lab.simulation.simulate import simulate
 
 

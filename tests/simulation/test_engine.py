@@ -16,10 +16,10 @@ from slow_interpreter import interpret
 
 from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.domain.schedule import PASSES, SENDS, Kind, synchronisations
+from dtfm_lab.domain.schedule.task_graph import COMPUTATION, RECEIVE, SEND
 from dtfm_lab.simulation import engine
 from dtfm_lab.simulation.engine import TaskTimes, programs_of
 from dtfm_lab.simulation.kernels import compilation, events
-from dtfm_lab.simulation.kernels.events import COMPUTATION, RECEIVE, SEND
 from dtfm_lab.simulation.schedules import schedules
 
 EVERY = list(itertools.product(sorted(schedules), sorted(synchronisations), QUEUEING))

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import cases
 
+from dtfm_lab.domain.schedule.task_graph import COMPUTATION, RECEIVE, SEND
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes
-from dtfm_lab.simulation.kernels.events import COMPUTATION, RECEIVE, SEND
 
 seeds = st.integers(0, 10_000)
 

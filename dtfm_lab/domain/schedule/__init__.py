@@ -1,6 +1,7 @@
 """Pipeline schedules as data, and the programs that devices follow.
 
-A Schedule orders forwards and backwards; ``lower`` adds messages, synchronisation and the optimiser's step.
+A Schedule orders forwards and backwards; ``lower`` adds messages, synchronisation and the optimiser's step;
+``task_graph`` lays the resulting Programs out as arrays.
 """
 
 from dtfm_lab.domain.schedule.program import Programs, Step, lower
@@ -18,6 +19,7 @@ from dtfm_lab.domain.schedule.schedule import (
     Schedule,
 )
 from dtfm_lab.domain.schedule.synchronisation import synchronisations
+from dtfm_lab.domain.schedule.task_graph import TaskGraph, task_graph
 
 __all__ = [
     "ACROSS_STAGES",
@@ -33,6 +35,8 @@ __all__ = [
     "Programs",
     "Schedule",
     "Step",
+    "TaskGraph",
     "lower",
     "synchronisations",
+    "task_graph",
 ]

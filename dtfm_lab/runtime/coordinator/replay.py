@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab.domain.schedule import Action
+from dtfm_lab.domain.schedule.task_graph import COMPUTATION, task_graph
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation.engine import PlacedTasks
-from dtfm_lab.simulation.kernels.events import COMPUTATION
-from dtfm_lab.simulation.task_graph import task_graph
 
 Row = list[Any]
 """of a spans event: iteration, replica, [stage, kind, microbatch, peer], start_s, end_s"""

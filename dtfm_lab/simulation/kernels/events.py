@@ -10,9 +10,8 @@ import heapq
 
 import numpy as np
 
+from dtfm_lab.domain.schedule.task_graph import SEND
 from dtfm_lab.domain.units import FloatArray, IntArray
-
-COMPUTATION, SEND, RECEIVE = 0, 1, 2
 
 
 def event_loop(
@@ -39,7 +38,8 @@ def event_loop(
     Parameters
     ----------
     role, duration_s
-        (n,) kind of node; seconds of a computation, or of a message's bytes on its link (sends and receives).
+        (n,) role of the node, as in a TaskGraph; seconds of a computation, or of a message's bytes on its link (at
+        both ends).
     latency_s, partner
         (n,) of sends: seconds to the receiver, and the receive there; anything elsewhere.
     queue

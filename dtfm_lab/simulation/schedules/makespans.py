@@ -10,13 +10,12 @@ import numpy as np
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.simulation.engine import PlacedTasks, programs_of
-from dtfm_lab.simulation.kernels.events import COMPUTATION
 from dtfm_lab.simulation.schedules.flushed import adaptive
 from dtfm_lab.simulation.schedules.orders import taking_turns
-from dtfm_lab.simulation.task_graph import TaskGraph
 
 Warmups = tuple[int, ...]
 

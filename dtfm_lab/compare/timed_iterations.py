@@ -1,4 +1,4 @@
-"""The rows of a comparison as arrays over what waits for what, and whose each action is."""
+"""The rows of a comparison as arrays over the nodes of a task graph, with the owner of each node."""
 
 from __future__ import annotations
 
@@ -7,34 +7,38 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.compare.shares import Times
-from dtfm_lab.compare.waits import Waits
+from dtfm_lab.compare.attribution import Times
+from dtfm_lab.compare.dependencies import Dependencies
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.schedule import Lane
+from dtfm_lab.domain.schedule.task_graph import SEND
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 ACTION = ["replica", "stage", "kind", "microbatch", "peer"]
-"""what tells the actions of an iteration apart, in a frame"""
+"""Columns of a frame that identify an action within an iteration."""
 
 
-class Scene(NamedTuple):
-    """Iterations of one kind."""
+class TimedIterations(NamedTuple):
+    """Iterations that synchronise, or that do not, with their predicted and measured times."""
 
-    waits: Waits
+    dependencies: Dependencies
     predicted: Times
     measured: Times
     group: IntArray
-    """(nodes,) row of the owners: whose an action is"""
+    """(nodes,) owner of each action, as a row of ``owners``: its link or device."""
     late_group: IntArray
-    """whose its delay is: on cards, messages wait for others there"""
+    """(nodes,) owner of each action's delay: for messages the card, where messages queue at cards."""
 
     @classmethod
-    def of(cls, rows: pd.DataFrame, waits: Waits, numbers: IntArray, names: pd.DataFrame, *, one_card: bool) -> Scene:
-        """From ``Comparison.rows``, of the iterations ``numbers``; raises TraceError where they hold other actions."""
+    def of(
+        cls, rows: pd.DataFrame, dependencies: Dependencies, numbers: IntArray, names: pd.DataFrame, *, one_card: bool
+    ) -> TimedIterations:
+        """The iterations ``numbers`` of ``Comparison.rows``; raises TraceError where they hold other actions."""
+        graph = dependencies.graph
+        actions = [graph.actions[number] for number in graph.action.tolist()]
         nodes = pd.DataFrame(
             [
                 (replica, a.stage, a.kind.value, *(-1 if n is None else n for n in (a.microbatch, a.peer)))
-                for replica, a in waits.nodes
+                for replica, a in zip(graph.replica.tolist(), actions, strict=True)
             ],
             columns=ACTION,
         ).reset_index(names="node")
@@ -55,14 +59,15 @@ class Scene(NamedTuple):
         times = {}
         for which in ("predicted", "measured"):
             start_s, end_s = (there[f"{end}_s_{which}"].to_numpy().reshape(shape) for end in ("start", "end"))
-            times[which] = Times.of(waits, start_s, end_s, group if one_card else None)
-        return cls(waits, times["predicted"], times["measured"], group, late_group)
+            times[which] = Times.of(dependencies, start_s, end_s, group if one_card else None)
+        return cls(dependencies, times["predicted"], times["measured"], group, late_group)
 
     def own_s(self, times: Times, n_groups: int) -> FloatArray:
-        """(3, groups, iterations) durations and latencies of a group's computations, or of its messages as they come
-        in, and the delays of all its actions."""
-        computes = np.array([action.lane is Lane.COMPUTE for _, action in self.waits.nodes])
-        counts = computes | (self.waits.send_of >= 0)
+        """(3, groups, iterations) seconds of durations, latencies and delays of each group.
+
+        Durations and latencies are those of computations and receives, delays those of all actions.
+        """
+        counts = self.dependencies.graph.role != SEND
         whole = np.zeros((3, n_groups, times.duration_s.shape[1]))
         np.add.at(whole[0], self.group[counts], times.duration_s[counts])
         np.add.at(whole[1], self.group[counts], times.latency_s[counts])
@@ -71,13 +76,13 @@ class Scene(NamedTuple):
 
 
 def owners(rows: pd.DataFrame, *, one_card: bool) -> pd.DataFrame:
-    """All links and devices, and the devices' cards where messages queue there: of, name."""
+    """Columns of and name of all links and devices, and of the devices' cards where messages queue there."""
     parts = [_owner(rows), _card(rows)] if one_card else [_owner(rows)]
     return pd.concat(parts, ignore_index=True).drop_duplicates(ignore_index=True)
 
 
 def _owner(rows: pd.DataFrame) -> pd.DataFrame:
-    """Whose each action is: its link's, or its device's."""
+    """The owner of each action: its link, or its device."""
     message = rows["link"] != ""
     return pd.DataFrame(
         {"of": np.where(message, "link", "device"), "name": np.where(message, rows["link"], rows["device"])}
@@ -85,6 +90,6 @@ def _owner(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _card(rows: pd.DataFrame) -> pd.DataFrame:
-    """The same, but of a message the device whose card it leaves or comes in by."""
+    """The owner of each action's delay: its device, or for messages the card by which they leave or come in."""
     of = np.where(rows["link"] != "", "card", "device")
     return pd.DataFrame({"of": of, "name": rows["device"].to_numpy()})

@@ -12,10 +12,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Kind, Programs, Step
+from dtfm_lab.domain.schedule.program import Programs, Step
+from dtfm_lab.domain.schedule.schedule import COMPUTE, SENDS, Action, Kind
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.kernels.events import COMPUTATION, RECEIVE, SEND
 
+COMPUTATION, SEND, RECEIVE = 0, 1, 2
+"""Roles of nodes."""
 ROLES = {kind: COMPUTATION if kind in COMPUTE else SEND if kind in SENDS else RECEIVE for kind in Kind}
 
 

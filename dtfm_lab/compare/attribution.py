@@ -1,0 +1,162 @@
+"""Attribute the error of an iteration: the change of its length, divided among the actions that differed.
+
+An iteration is as long as the longest chain of actions that wait for each other. Let every duration, every
+latency and every delay move from its predicted to its measured value, all of them together and linearly: at each
+moment the iteration grows by what grows on the chain that is longest then. Summed over the whole path, that divides
+the error completely, and no action is charged for time spent waiting for others (Aumann and Shapley 1974).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dtfm_lab.compare.dependencies import Dependencies
+from dtfm_lab.domain.units import FloatArray, IntArray
+
+SAMPLES = 17
+"""Points on the path from predicted to measured at which the longest chain is found."""
+Mask = npt.NDArray[np.bool_]
+BATCH = 16
+"""Iterations that are computed at once; more take more memory."""
+
+
+class Times(NamedTuple):
+    """(nodes, iterations) what each action adds by itself; from these follow the times at which all actions ran."""
+
+    duration_s: FloatArray
+    latency_s: FloatArray
+    """Seconds from the start of a receive's send to the first byte; 0 for all others."""
+    late_s: FloatArray
+    """Delay: how much later it started than its dependencies allowed."""
+
+    @classmethod
+    def of(cls, dependencies: Dependencies, start_s: FloatArray, end_s: FloatArray, link: IntArray | None) -> Times:
+        """The times of actions that started and ended at these seconds, (nodes, iterations) each.
+
+        ``link`` is the number of each node's link where first bytes may wait for the receiver's card: the latency of a
+        link is then the shortest of its messages.
+        """
+        received = dependencies.send_of >= 0
+        latency_s = np.zeros_like(start_s)
+        latency_s[received] = (start_s - start_s[dependencies.send_of])[received]
+        if link is not None:
+            shortest_s = np.full((link.max() + 1, start_s.shape[1]), np.inf)
+            np.minimum.at(shortest_s, link[received], latency_s[received])
+            latency_s[received] = shortest_s[link[received]]
+        ready_s = np.zeros_like(start_s)
+        for at, sources in enumerate(dependencies.before):
+            if sources:
+                ready_s[at] = end_s[list(sources)].max(axis=0)
+            if received[at]:
+                ready_s[at] = np.maximum(ready_s[at], start_s[dependencies.send_of[at]] + latency_s[at])
+        return cls(end_s - start_s, latency_s, start_s - ready_s)
+
+
+def attribute(
+    dependencies: Dependencies, predicted: Times, measured: Times, group: IntArray, late_group: IntArray, n_groups: int
+) -> FloatArray:
+    """(3, groups, iterations) seconds by which durations, latencies and delays of each group lengthen each iteration.
+
+    (nodes,) ``group`` is the link or device to which an action's duration and latency count, ``late_group`` its delay.
+    """
+    n_iterations = measured.duration_s.shape[1]
+    found = np.zeros((3, n_groups, n_iterations))
+    for first in range(0, n_iterations, BATCH):
+        part = slice(first, first + BATCH)
+        begin, end = (Times(*(column[:, part] for column in times)) for times in (predicted, measured))
+        found[:, :, part] = _attributed(dependencies, begin, end, group, late_group, n_groups)
+    return found
+
+
+def _attributed(
+    dependencies: Dependencies, begin: Times, end: Times, group: IntArray, late_group: IntArray, n_groups: int
+) -> FloatArray:
+    n_iterations = begin.duration_s.shape[1]
+    progress = np.tile(np.linspace(0.0, 1.0, SAMPLES), n_iterations)
+    of = np.repeat(np.arange(n_iterations), SAMPLES)
+    change = Times(*(b - a for a, b in zip(begin, end, strict=True)))
+    length_s, last, came_from, from_start = _makespans(dependencies, begin, change, progress, of)
+    chains = list(_chains(last, came_from, from_start))
+    growth_s = np.zeros(len(progress))
+    for column, at, ended, by_start in chains:
+        moved = ended * change.duration_s[at, of[column]] + by_start * change.latency_s[at, of[column]]
+        growth_s[column] += moved + change.late_s[at, of[column]]
+    weight = _weights(*(each.reshape(n_iterations, SAMPLES) for each in (progress, length_s, growth_s))).ravel()
+    found = np.zeros((3, n_groups, n_iterations))
+    for column, at, ended, by_start in chains:
+        iteration, share = of[column], weight[column]
+        np.add.at(found[0], (group[at], iteration), share * ended * change.duration_s[at, iteration])
+        np.add.at(found[1], (group[at], iteration), share * by_start * change.latency_s[at, iteration])
+        np.add.at(found[2], (late_group[at], iteration), share * change.late_s[at, iteration])
+    return found
+
+
+def _chains(last: IntArray, came_from: IntArray, from_start: Mask) -> Iterator[tuple[IntArray, IntArray, Mask, Mask]]:
+    """Walk back along the longest chain of every column at once.
+
+    Yields columns, their nodes, whether a node's own duration counts (not where the next one waited for its start),
+    and whether it waited for its send's start.
+    """
+    column, at = np.arange(len(last)), last
+    ended = np.ones(len(last), dtype=bool)
+    while len(column):
+        by_start = from_start[at, column]
+        yield column, at, ended, by_start
+        at = came_from[at, column]
+        goes_on = at >= 0
+        column, at, ended = column[goes_on], at[goes_on], ~by_start[goes_on]
+
+
+def _weights(progress: FloatArray, length_s: FloatArray, growth_s: FloatArray) -> FloatArray:
+    """(iterations, samples) fraction of the path on which each sample's chain counts as the longest.
+
+    The length is the maximum of many straight lines, so one chain follows another where the lines of two neighbouring
+    samples meet. So all growth adds up to the whole error, even for few samples.
+    """
+    offset_s = length_s - growth_s * progress
+    with np.errstate(divide="ignore", invalid="ignore"):
+        meet = (offset_s[:, :-1] - offset_s[:, 1:]) / (growth_s[:, 1:] - growth_s[:, :-1])
+    middle = (progress[:, :-1] + progress[:, 1:]) / 2
+    meet = np.clip(np.where(np.isfinite(meet), meet, middle), progress[:, :-1], progress[:, 1:])
+    weight: FloatArray = np.diff(meet, axis=1, prepend=0.0, append=1.0)
+    return weight
+
+
+def _makespans(
+    dependencies: Dependencies, begin: Times, change: Times, progress: FloatArray, of: IntArray
+) -> tuple[FloatArray, IntArray, IntArray, Mask]:
+    """Simulate all samples of all iterations at once, a column each.
+
+    Returns the length of each column, the node that ends last, and per node the one for which it waited last (-1 for
+    none) and whether it waited for that one's start.
+    """
+    shape = len(dependencies.graph), len(progress)
+    start_s, end_s = np.empty(shape), np.empty(shape)
+    came_from = np.full(shape, -1, dtype=np.int64)
+    from_start = np.zeros(shape, dtype=bool)
+    columns = np.arange(shape[1])
+    send_of = dependencies.send_of.tolist()
+    for at in dependencies.order:
+        ready_s: FloatArray | float = 0.0
+        if sources := dependencies.before[at]:
+            if len(sources) == 1:
+                ready_s = end_s[sources[0]]
+                came_from[at] = sources[0]
+            else:
+                ends_s = end_s[list(sources)]
+                best = ends_s.argmax(axis=0)
+                ready_s = ends_s[best, columns]
+                came_from[at] = np.array(sources)[best]
+        if (send := send_of[at]) >= 0:
+            there_s = start_s[send] + begin.latency_s[at, of] + progress * change.latency_s[at, of]
+            by_start = there_s >= ready_s if sources else np.ones(shape[1], dtype=bool)
+            from_start[at] = by_start
+            came_from[at][by_start] = send
+            ready_s = np.maximum(ready_s, there_s) if sources else there_s
+        start_s[at] = ready_s + begin.late_s[at, of] + progress * change.late_s[at, of]
+        end_s[at] = start_s[at] + begin.duration_s[at, of] + progress * change.duration_s[at, of]
+    return end_s.max(axis=0), end_s.argmax(axis=0), came_from, from_start

@@ -1,0 +1,147 @@
+"""Which action waits for which in one iteration of a trace, from its schedule alone, without clock, network or plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.schedule import Kind, Programs, TaskGraph, lower, task_graph
+from dtfm_lab.domain.schedule.task_graph import COMPUTATION, RECEIVE, SEND
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import IntArray
+
+Edges = tuple[IntArray, IntArray]
+"""Source and target nodes: the target starts after the end of the source."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dependencies:
+    """The task graph of an iteration, with the order of messages on links and cards added."""
+
+    graph: TaskGraph
+    before: tuple[tuple[int, ...], ...]
+    """By node, the nodes that must have ended: those of the graph, and the message before it on its link or card."""
+    send_of: IntArray
+    """By node, the send of a receive, which must have started a latency ago; -1 for all others."""
+    order: tuple[int, ...]
+    """All nodes, each after those for which it waits."""
+
+
+def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
+    """The programs of a trace's devices in an iteration that synchronises, or in one that does not.
+
+    Raises TraceError where the trace does not hold its schedule.
+    """
+    context = trace.context
+    if not context.orders:
+        raise TraceError("the trace does not hold its schedule; wanted one of a simulation or a run")
+    kinds = {action.kind for action in trace.actions}
+    return lower(
+        context.recorded_schedule,
+        len(context.devices[0]),
+        context.synchronisation,
+        _regions(trace) if context.synchronisation == "hierarchical" else None,
+        tied=Kind.SEND_E in kinds,
+        compressed=Kind.PACK in kinds,
+        synchronise=synchronise,
+        locally=context.synchronise_every > 1,
+    )
+
+
+def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
+    """The dependencies of an iteration that synchronises, or of one that does not.
+
+    Messages of one link (``pairs``) or one sender's card (``cards``) follow each other as in its program; those that
+    are received at one card, as in the trace.
+    """
+    graph = task_graph(programs_of(trace, synchronise=synchronise))
+    sends, receives = np.flatnonzero(graph.role == SEND), np.flatnonzero(graph.role == RECEIVE)
+    one_card = trace.context.queueing == "cards"
+    receiver = 0 if one_card else graph.device[graph.partner[sends]]
+    needs, computations, in_turn = _edges_of(graph)
+    messages = _chained(sends, graph.device[sends] * len(graph) + receiver)
+    edges = _by_target(needs, computations, messages, in_turn)
+    order = _topological_order(graph, edges)
+    assert order is not None, "a schedule that was run can finish"
+    if one_card:
+        every = trace.context.synchronise_every
+        iteration = next(i for i in np.unique(trace.iteration) if ((i + 1) % every == 0) == synchronise)
+        rank = np.argsort(np.array(order))
+        by_time = receives[np.lexsort((rank[receives], _starts_s(graph, trace, int(iteration))[receives]))]
+        queued = _by_target(edges, _chained(by_time, graph.device[by_time]))
+        if (with_cards := _topological_order(graph, queued)) is not None:  # clocks of several machines may disagree
+            edges, order = queued, with_cards
+    before: list[list[int]] = [[] for _ in range(len(graph))]
+    for source, target in zip(*(ends.tolist() for ends in edges), strict=True):
+        before[target].append(source)
+    send_of = np.where(graph.role == RECEIVE, graph.partner, -1)
+    return Dependencies(graph, tuple(map(tuple, before)), send_of, tuple(order))
+
+
+def _regions(trace: Trace) -> tuple[tuple[str, ...], ...]:
+    """(stages, replicas) a name for each set of replicas that gather at one: regions, as hierarchical averaging has."""
+    n_stages, n_replicas = len(trace.context.devices), len(trace.context.devices[0])
+    graph: nx.Graph[tuple[int, int]] = nx.Graph()
+    graph.add_nodes_from((stage, replica) for stage in range(n_stages) for replica in range(n_replicas))
+    for number, replica in np.unique(np.column_stack([trace.action, trace.replica]), axis=0).tolist():
+        action = trace.actions[number]
+        if action.kind is Kind.SEND_G and action.microbatch == 0:
+            graph.add_edge((action.stage, replica), action.other_end(replica, n_replicas))
+    region = {member: str(min(members)[1]) for members in nx.connected_components(graph) for member in members}
+    return tuple(tuple(region[stage, replica] for replica in range(n_replicas)) for stage in range(n_stages))
+
+
+def _edges_of(graph: TaskGraph) -> tuple[Edges, Edges, Edges]:
+    """Edges from what an action needs, from the computation before it, and from the message before it in turn."""
+    source, target = graph.sources, graph.successors
+    computed = np.flatnonzero(graph.role == COMPUTATION)
+    before = np.full(len(graph), -1)
+    before[computed[1:]] = computed[:-1]
+    elsewhere = graph.device[source] != graph.device[target]
+    after_computation = (before[target] == source) & ~elsewhere
+    kinds = ~elsewhere & ~after_computation, after_computation, elsewhere
+    needs, computations, in_turn = ((source[kind], target[kind]) for kind in kinds)
+    return needs, computations, in_turn
+
+
+def _chained(nodes: IntArray, queue: IntArray) -> Edges:
+    """Edges from each node to the next one of the same queue, the nodes of a queue in the order given."""
+    by_queue = np.argsort(queue, kind="stable")
+    same = np.diff(queue[by_queue]) == 0
+    return nodes[by_queue][:-1][same], nodes[by_queue][1:][same]
+
+
+def _by_target(*edges: Edges) -> Edges:
+    """All edges in the order of their targets, and of the arguments where targets are equal."""
+    source, target = (np.concatenate(ends) for ends in zip(*edges, strict=True))
+    by_target = np.argsort(target, kind="stable")
+    return source[by_target], target[by_target]
+
+
+def _starts_s(graph: TaskGraph, trace: Trace, iteration: int) -> np.ndarray:
+    """(nodes,) when each started in an iteration of the trace; 0 where the trace has no such row."""
+    rows = np.flatnonzero(trace.iteration == iteration)
+    started = {
+        (replica, trace.actions[action]): start_s
+        for replica, action, start_s in zip(
+            trace.replica[rows].tolist(), trace.action[rows].tolist(), trace.start_s[rows].tolist(), strict=True
+        )
+    }
+    nodes = zip(graph.replica.tolist(), graph.action.tolist(), strict=True)
+    return np.array([started.get((replica, graph.actions[action]), 0.0) for replica, action in nodes])
+
+
+def _topological_order(graph: TaskGraph, edges: Edges) -> list[int] | None:
+    """All nodes, each after its predecessors and a receive after its send; None where there is a circle."""
+    received = np.flatnonzero(graph.role == RECEIVE)
+    ordered: nx.DiGraph[int] = nx.DiGraph()
+    ordered.add_nodes_from(range(len(graph)))
+    for sources, targets in (edges, (graph.partner[received], received)):
+        ordered.add_edges_from(zip(sources.tolist(), targets.tolist(), strict=True))
+    try:
+        return list(nx.topological_sort(ordered))
+    except nx.NetworkXUnfeasible:
+        return None
