@@ -1,4 +1,8 @@
-"""Nouns as plotly figures: pure functions, nothing fetched from any network."""
+"""Nouns as plotly figures, made by pure functions that fetch nothing from any network.
+
+``maps`` draws networks, ``plan`` plans and searches, ``timeline`` traces over time, ``results`` what predictions and
+runs amount to. Look, colours, panels, lines and ticks, which all share, are in the root.
+"""
 
 from dtfm_lab.figures.maps.link_matrix import link_matrix
 from dtfm_lab.figures.maps.network import network
@@ -9,8 +13,9 @@ from dtfm_lab.figures.plan.cost_breakdown import cost_breakdown
 from dtfm_lab.figures.plan.five_steps import five_steps, step
 from dtfm_lab.figures.plan.matching import matching
 from dtfm_lab.figures.results.baselines import baselines
-from dtfm_lab.figures.results.blame import blame, drift
+from dtfm_lab.figures.results.blame import blame
 from dtfm_lab.figures.results.comparison import comparison
+from dtfm_lab.figures.results.drift import drift
 from dtfm_lab.figures.results.losses import losses
 from dtfm_lab.figures.results.pinned import pinned
 from dtfm_lab.figures.results.refit import refit

@@ -11,26 +11,28 @@ VERMILLION = "#D55E00"
 PURPLE = "#CC79A7"
 GREY = "#999999"
 YELLOW_EDGE = "#8A7F00"
-"""around yellow, which a white page would swallow"""
+"""The edge of yellow things, which a white page would hide."""
 
 CATEGORIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW)
-"""things told apart by colour alone, such as planners"""
+"""Colours in turn for things that differ by colour alone, such as planners."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 FAINT = "rgba(128, 128, 128, 0.35)"
-"""lines that stand back, on a light and on a dark page"""
+"""Lines in the background, on a light and on a dark page."""
 LINE_GREY = "#808080"
-"""lines to be seen on both"""
+"""Lines that are easy to see on a light and on a dark page."""
+MARKER_EDGE = "#444444"
+"""The edge of markers that stand for devices or stages."""
 CHEAP_TO_DEAR = "Viridis_r"
-"""light is cheap, dark is dear"""
+"""Colour scale of costs: light is cheap, dark is dear."""
 
 BROWN = "#7A5200"
 CREAM = "#F6CE7E"
 PLUM = "#8A4B75"
 PEACH = "#F7A98B"
-"""at least 15 apart in CIELAB from the others of their lane, also for who sees no red or no green (as Machado et
-al. 2009 simulate it)"""
+"""Each of these four is at least 15 away in CIELAB from the other colours of its lane, also for readers who see no
+red or no green, as simulated by Machado et al. 2009."""
 CRIMSON = "#C2003B"
-"""the critical path; in a white casing it stands out on any bar and page"""
+"""The critical path, which is drawn with a white casing to stand out on any bar and page."""
 
 KIND_COLORS = {
     Kind.FORWARD: BLUE,
@@ -51,10 +53,10 @@ KIND_COLORS = {
     Kind.SEND_E: PEACH,
     Kind.RECV_E: PEACH,
 }
-"""A receive has the colour of its send. Backwards are orange, their halves darker and paler; what averages is
-purple; gradients between replicas or tied stages are red."""
+"""A receive has the colour of its send. Backwards are orange, their halves darker and paler; averaging is purple;
+gradients between replicas or tied stages are red."""
 EDGES = {YELLOW: YELLOW_EDGE, CREAM: "#9A7A2E"}
-"""around what a white page would swallow"""
+"""Edges of the colours that a white page would hide."""
 
 CONTENT = {
     Kind.SEND_F: "activation",
@@ -63,7 +65,7 @@ CONTENT = {
     Kind.SEND_P: "averaged gradient",
     Kind.SEND_E: "tied embedding gradient",
 }
-"""what a message holds"""
+"""What a message holds, by the kind of its send."""
 KIND_NAMES = {
     Kind.FORWARD: "forward",
     Kind.BACKWARD: "backward",
@@ -84,26 +86,27 @@ CAUSE_COLORS = {
     "synchronisation": VERMILLION,
     "straggler": PURPLE,
 }
-"""what a device's time goes to; what it waits for at messages is sky and yellow, as they are in a Gantt chart"""
+"""Colours of the causes that a device's time goes to. Waiting for messages is sky and yellow, the colours that messages
+have in a Gantt chart."""
 
 
 def legend_name(kind: Kind) -> str:
-    """A message is called by its content, at both of its ends."""
+    """The name of a kind of action in a legend; a message is named by its content at both of its ends."""
     return KIND_NAMES[kind] if kind in COMPUTE else CONTENT[RECEIVES.get(kind, kind)]
 
 
 def paler(color: str, share: float) -> str:
-    """So far on its way to white: 0 is the colour itself."""
+    """The colour mixed with this share of white: 0 is the colour itself, 1 is white."""
     mixed = (round(int(color[at : at + 2], 16) * (1 - share) + 255 * share) for at in (1, 3, 5))
     return "#" + "".join(f"{channel:02X}" for channel in mixed)
 
 
 def stage_color(stage: int) -> str:
-    """Six colours in turn; whoever uses it writes the stage's number next to it."""
+    """One of six colours in turn, so the stage's number must be written next to it."""
     return (SKY, ORANGE, GREEN, YELLOW, BLUE, PURPLE)[stage % 6]
 
 
 def ink_on(color: str) -> str:
-    """Black or white, whichever reads better on a colour."""
+    """Black or white, whichever is easier to read on the colour."""
     red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
     return "#111111" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"

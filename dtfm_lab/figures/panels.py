@@ -7,27 +7,28 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 LETTER_PX = 6.4
-"""mean width of a letter of a caption"""
+"""Mean width of a letter of a caption."""
 LINE_PX = 17
 HEADING_PX = 26
 GAP_PX = 34
 BELOW_PX = 56
-"""between rows: an axis title must fit in"""
+"""Space between rows, into which an axis title must fit."""
 SCALE_PX = 58
-"""a colour scale beside its heat map"""
+"""Width of a colour scale beside its heat map."""
 
 
 class Room(NamedTuple):
-    """What a panel's drawing may fill, in pixels, where the figure has its usual width."""
+    """The largest size of a panel's drawing in pixels, where the figure has its usual width."""
 
     width: float
     height: float
 
 
 class Panel(NamedTuple):
-    """A figure without title, a heading, and one sentence or two that say what it shows."""
+    """A figure without a title, its heading, and a caption of one or two sentences."""
 
     figure: go.Figure
     heading: str
@@ -36,11 +37,12 @@ class Panel(NamedTuple):
 
 
 def wrapped(caption: str, width_px: float) -> list[str]:
+    """The lines of a caption in a panel of this width."""
     return textwrap.wrap(caption, max(20, int(width_px / LETTER_PX)))
 
 
 def joined(rows: Sequence[Sequence[Panel]], width_px: float) -> tuple[go.Figure, float]:
-    """Rows of panels, equally wide within a row, and the height in pixels that they need."""
+    """One figure of rows of panels, equally wide within a row, and the height in pixels that it needs."""
     lines = [max(len(wrapped(panel.caption, _share(width_px, len(row)))) for panel in row) for row in rows]
     drawn = [max(panel.height_px for panel in row) for row in rows]
     heights = [HEADING_PX + n * LINE_PX + height + BELOW_PX for n, height in zip(lines, drawn, strict=True)]
@@ -66,18 +68,40 @@ def joined(rows: Sequence[Sequence[Panel]], width_px: float) -> tuple[go.Figure,
             notes += [{**note.to_plotly_json(), **marks} for note in panel.figure.layout.annotations]
             shapes += [{**shape.to_plotly_json(), **marks} for shape in panel.figure.layout.shapes]
         above += height
-    # at once: plotly checks all annotations anew for each that is added
+    # all at once: plotly checks every annotation again for each one that is added
     return figure.update_layout(annotations=notes, shapes=shapes), total
 
 
+def stacked(heights: Sequence[float], headings: Sequence[str], *, gap_px: float, total_px: float) -> go.Figure:
+    """An empty figure of panels under each other on one x axis, each with a heading at its left end.
+
+    Parameters
+    ----------
+    heights
+        Of each panel, in any unit.
+    gap_px, total_px
+        Pixels between two panels, and of the whole.
+    """
+    figure = make_subplots(
+        rows=max(1, len(heights)),
+        cols=1,
+        shared_xaxes=True,
+        row_heights=list(heights) or None,
+        vertical_spacing=gap_px / total_px if len(heights) > 1 else 0.0,
+        subplot_titles=list(headings) or None,
+    )
+    return figure.update_annotations(x=0, xanchor="left")
+
+
 def _share(width_px: float, n: int) -> float:
+    """Width of one of n panels of a row."""
     return (width_px - (n - 1) * GAP_PX) / n
 
 
 def _place(
     figure: go.Figure, panel: Panel, number: int, x: tuple[float, float], y: tuple[float, float]
 ) -> dict[str, str]:
-    """The panel's drawing on axes of its own; how its annotations and shapes refer to them."""
+    """Add the panel's drawing on axes of its own; returns the references to these that its annotations need."""
     mark = "" if number == 1 else str(number)
     layout = panel.figure.layout
     for trace in panel.figure.data:

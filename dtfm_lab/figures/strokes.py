@@ -1,4 +1,4 @@
-"""Many lines as one plotly trace, and as little of it as can be seen: a notebook keeps every number and word."""
+"""Many lines as one plotly trace with as few points as the picture needs, since a notebook keeps every number."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ import numpy.typing as npt
 from dtfm_lab.domain.units import FloatArray
 
 Drawn = npt.NDArray[np.float32]
-"""what plotly writes down as bytes, four a number, where a list has a line a number"""
+"""Coordinates in single precision. plotly writes an array as four bytes a number, and a list as one line a number."""
 LIFTED = np.full((1, 2), np.nan)
+"""The point that interrupts a line."""
 
 
 def strokes(lines: Iterable[FloatArray]) -> dict[str, Drawn]:
-    """``x`` and ``y`` of lines of (n, 2) points each; a NaN after each of them, or within one, lifts the pen."""
+    """``x`` and ``y`` of lines of (n, 2) points each. NaN follows each line; a row of NaN within one interrupts it."""
     points = np.vstack([np.empty((0, 2)), *(part for line in lines for part in (line, LIFTED))])
     x, y = points.T.astype(np.float32)
     return {"x": x, "y": y}
 
 
 def packed(values: FloatArray) -> dict[str, str]:
-    """Numbers as plotly writes arrays down; for the few properties of which it would make a list."""
+    """Numbers as plotly writes arrays, for the few properties that it would turn into a list."""
     return {"dtype": "f4", "bdata": b64encode(values.astype("<f4").tobytes()).decode()}
 
 
 def worded(lines: Sequence[FloatArray], words: Sequence[str]) -> dict[str, Any]:
-    """Strokes with words to show all along each line; the words are kept once a line, not once a point."""
-    said = [f"%{{meta[{at}]}}" for at, line in enumerate(lines) for _ in range(len(line) + 1)]
-    return {**strokes(lines), "meta": list(words), "hovertemplate": said, "hoverlabel": {"namelength": 0}}
+    """``strokes`` with a text that shows all along each line. The text is kept once a line, not once a point."""
+    templates = [f"%{{meta[{at}]}}" for at, line in enumerate(lines) for _ in range(len(line) + 1)]
+    return {**strokes(lines), "meta": list(words), "hovertemplate": templates, "hoverlabel": {"namelength": 0}}
 
 
 def spaced(line: FloatArray, length: FloatArray | float) -> FloatArray:
-    """Points of a line (n, 2) about a ``length`` apart, of both axes or of each, with both ends and one between.
+    """Points of a line (n, 2) that are about ``length`` apart, with both ends and at least one between.
 
-    A line with lifts is spaced piece by piece.
+    ``length`` holds for both axes, or is one for each. An interrupted line is spaced piece by piece.
     """
     lifted = np.flatnonzero(np.isnan(line[:, 0]))
     if lifted.size:
@@ -46,14 +47,15 @@ def spaced(line: FloatArray, length: FloatArray | float) -> FloatArray:
         return np.vstack([part for piece in kept for part in (piece, LIFTED)][:-1])
     gone = np.linalg.norm(np.diff(line, axis=0) / length, axis=1).cumsum()
     n = max(2, int(np.ceil(gone[-1]))) if gone.size else 1
-    at = np.searchsorted(gone, np.linspace(0, gone[-1], n + 1)[1:-1]) + 1 if gone.size else []
-    return line[np.unique([0, *at, len(line) - 1])]
+    at: Any = np.searchsorted(gone, np.linspace(0, gone[-1], n + 1)[1:-1]) + 1 if gone.size else []
+    kept_points: FloatArray = line[np.unique([0, *at, len(line) - 1])]
+    return kept_points
 
 
 def outline(ring: FloatArray, tolerance: float) -> FloatArray:
-    """A closed ring (n, 2) without the points that it passes within the tolerance anyhow.
+    """A closed ring (n, 2) without the points that are within the tolerance of the line through the others.
 
-    Source: Douglas and Peucker 1973; a ring is two lines, parted where it is furthest from its first point.
+    Source: Douglas and Peucker 1973. The ring is treated as two lines that meet at the point furthest from the first.
     """
     keep = np.zeros(len(ring), dtype=bool)
     far = int(np.linalg.norm(ring - ring[0], axis=1).argmax())

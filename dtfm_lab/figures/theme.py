@@ -10,30 +10,36 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dtfm_lab.figures.palette import CATEGORIES
+from dtfm_lab.figures.palette import CATEGORIES, EDGES
 from dtfm_lab.planning.search import PROVEN
 
 SUBTITLE_LETTERS = 130
-"""that fit into the width of a notebook cell"""
+"""Letters of a subtitle that fit into the width of a notebook cell."""
 TITLE_LETTERS = 100
+"""Letters of a title that fit into the same width."""
 TITLE_LINE_PX = 22
 NAME_LETTERS = 26
+"""Most letters of a name beside an axis."""
 SUBTITLE_LINE_PX = 16
 HEADING_PX = 22
 WORDLESS = " "
-"""at a point without words among others with: where they are empty, plotly loses others when it draws again"""
+"""The text of a point without text. An empty text would make plotly lose other texts when it draws again."""
+CLEAR = "rgba(0, 0, 0, 0)"
+"""No colour at all."""
+UNBOXED: dict[str, Any] = {"showarrow": False, "bgcolor": CLEAR}
+"""An annotation that is plain text, without the box and the arrow that plotly adds."""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
 
 def theme(figure: go.Figure, dark: bool = True) -> go.Figure:
-    """A copy for a dark page, or for a light one again; the data's colours stay."""
+    """A copy of the figure for a dark page, or for a light one again. The colours of the data stay."""
     copy = go.Figure(figure)
     copy.update_layout(template=template(dark))
     return copy
 
 
 def template(dark: bool = False) -> go.layout.Template:
-    """Small: what this lab draws, and none of the maps that plotly's own templates prepare for."""
+    """A small template: it styles what this lab draws, and not the kinds of chart that plotly's own templates cover."""
     ink, soft, paper, grid = (
         ("#e8e8e8", "#b0b0b0", "#111111", "#333333") if dark else ("#212121", "#616161", "#ffffff", "#e6e6e6")
     )
@@ -67,8 +73,18 @@ def template(dark: bool = False) -> go.layout.Template:
     )
 
 
-def titled(figure: go.Figure, title: str, subtitle: str = "", **layout: Any) -> go.Figure:
-    """The figure in the lab's look, in place, a long subtitle in several lines; ``layout`` adds to it."""
+def titled(figure: go.Figure, title: str, subtitle: str = "", *, alt: str = "", **layout: Any) -> go.Figure:
+    """The same figure, changed in place: in the lab's look, titled, with a long subtitle in several lines.
+
+    Parameters
+    ----------
+    alt
+        What a reader who cannot see the figure should know, in a sentence or two; ``alt_text`` returns it.
+    layout
+        Further properties of plotly's layout.
+    """
+    if alt:
+        figure.update_layout(meta={"alt": alt})
     lines = [literal(line) for line in textwrap.wrap(subtitle, SUBTITLE_LETTERS)]
     title_lines = [literal(line) for line in textwrap.wrap(title, TITLE_LETTERS)]
     top = 64 + TITLE_LINE_PX * max(0, len(title_lines) - 1)
@@ -82,24 +98,26 @@ def titled(figure: go.Figure, title: str, subtitle: str = "", **layout: Any) -> 
     return figure
 
 
-def with_headings(figure: go.Figure) -> go.Figure:
-    """A titled figure with room for the headings of its topmost panels, in place."""
+def with_headings(figure: go.Figure, spare_px: int = 0) -> go.Figure:
+    """A titled figure, changed in place: with room for the headings of its topmost panels, and ``spare_px`` more."""
     figure.update_annotations(selector={"yref": "paper", "yanchor": "bottom"}, font_size=13, yshift=2)
-    figure.update_layout(margin_t=figure.layout.margin.t + HEADING_PX)
-    return figure
+    return figure.update_layout(margin_t=figure.layout.margin.t + HEADING_PX + spare_px)
 
 
 def literal(text: str) -> str:
     """Text that plotly shows letter by letter, where it would take <b> for bold, two dollars for TeX, %{x} for a value.
 
-    For every name that a user gives; ``titled`` sees to titles.
+    Every name that a user gives must pass through here, but for those in titles, which ``titled`` escapes itself.
     """
     return html.escape(text, quote=False).replace("$", "&#36;").replace("%{", "&#37;{")
 
 
 def short(names: Iterable[str]) -> list[str]:
-    """Devices, and links "a -> b", as they fit beside an axis; literal. Where one is long, what all have in common at
-    their beginning or end is left out, and then the middle of what is still long."""
+    """Names of devices, and of links as "a -> b", shortened to fit beside an axis, and literal.
+
+    Where one is long, the letters that all have in common at their beginning or end are left out, and then the middle
+    of those that are still long.
+    """
     links = [name.split(" -> ") for name in names]
     every = sorted({end for link in links for end in link})
     before = after = 0
@@ -107,29 +125,23 @@ def short(names: Iterable[str]) -> list[str]:
         before = _in_common(every)
         after = _in_common([end[before:][::-1] for end in every])
 
-    def said(end: str) -> str:
-        left = ("…" if before else "") + end[before : len(end) - after] + ("…" if after else "")
-        return left if len(left) <= NAME_LETTERS else f"{left[: NAME_LETTERS // 2]}…{left[1 - NAME_LETTERS // 2 :]}"
+    def shortened(end: str) -> str:
+        kept = ("…" if before else "") + end[before : len(end) - after] + ("…" if after else "")
+        return kept if len(kept) <= NAME_LETTERS else f"{kept[: NAME_LETTERS // 2]}…{kept[1 - NAME_LETTERS // 2 :]}"
 
-    return [literal(" → ".join(map(said, link))) for link in links]
+    return [literal(" → ".join(map(shortened, link))) for link in links]
 
 
 def _in_common(texts: Sequence[str]) -> int:
-    """Letters at the beginning that all have in common."""
+    """How many letters all texts have in common at their beginning."""
     alike = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
     return sum(1 for _ in alike)
 
 
-def described(figure: go.Figure, words: str) -> go.Figure:
-    """Keeps what a reader who cannot see the figure should know, in place; ``alt_text`` gives it back."""
-    figure.update_layout(meta={"alt": words})
-    return figure
-
-
 def alt_text(figure: go.Figure) -> str:
-    """What the figure shows, in a sentence or two; its title where nothing more was kept."""
-    words = (figure.layout.meta or {}).get("alt")
-    return str(words or html.unescape(figure.layout.title.text or ""))
+    """What the figure shows, in a sentence or two: the text that its maker gave, else its title."""
+    alt = (figure.layout.meta or {}).get("alt")
+    return str(alt or html.unescape(figure.layout.title.text or ""))
 
 
 def quality(gap: float) -> str:
@@ -138,7 +150,7 @@ def quality(gap: float) -> str:
 
 
 def percent(gap: float) -> str:
-    """With one digit; what is not nothing is never told as nothing."""
+    """A share with one digit, at least 0.1%: what is more than nothing never reads as nothing."""
     return f"{max(gap, 0.001):.1%}"
 
 
@@ -148,12 +160,33 @@ def count(n: int, noun: str) -> str:
 
 
 def bare(figure: go.Figure, *, square: bool = False) -> go.Figure:
-    """No axes: positions have no unit."""
+    """The same figure without axes, for drawings whose positions have no unit; ``square`` keeps circles round."""
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)
     if square:
         figure.update_yaxes(scaleanchor="x", scaleratio=1)
     return figure
+
+
+def edged(color: str) -> dict[str, Any]:
+    """A marker or bar of this colour, with a darker edge where a white page would hide it."""
+    edge = EDGES.get(color)
+    return {"color": color, "line": {"width": 0.8 if edge else 0, "color": edge}}
+
+
+def by_name(names: Sequence[str], margin: float = 0.5) -> dict[str, Any]:
+    """A y axis of named rows, the first on top, with a ``margin`` in rows beyond the outermost two.
+
+    plotly would put the names in an order of its own, and take names that are numbers for positions.
+    """
+    end = len(names) - 1 + margin
+    return {
+        "type": "category",
+        "categoryorder": "array",
+        "categoryarray": names,
+        "range": [end, -margin],
+        "showgrid": False,
+    }
 
 
 LEGEND_BELOW = {"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0, "xanchor": "left"}

@@ -1,4 +1,4 @@
-"""Where the devices of a network stand on the world map, and the map below them."""
+"""Places of a network's devices on the world map, and the map below them."""
 
 from __future__ import annotations
 
@@ -13,55 +13,59 @@ from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.figures.maps.layout import apart, cluster
 from dtfm_lab.figures.maps.links import NO_REGION
 from dtfm_lab.figures.maps.world import POINTS, View, flight, land, plane, view_of
+from dtfm_lab.figures.palette import LINE_GREY
 from dtfm_lab.figures.strokes import spaced
-from dtfm_lab.figures.theme import bare, literal
+from dtfm_lab.figures.theme import UNBOXED, bare, literal
 
 PLOT_PX = 840
-"""usual width of the map: markers and labels keep apart at no less"""
+"""Usual width of the map in pixels. Markers and labels do not overlap at this width, and at any larger one."""
 NAME_PX = 15
+"""Height of a region's name."""
 LETTER_PX = 7.6
+"""Mean width of a letter of a region's name."""
 ROOMY, TIGHT = 1.4, 1.15
-"""distance of markers, in their own size; lines between neighbours show where there is room"""
+"""Distance of neighbouring markers in multiples of their size. In a roomy cluster, lines between them are visible."""
 ROOM_UP_TO = 12
-"""regions"""
-ROUNDS = 8
+"""Most regions whose clusters are roomy."""
+VIEW_ROUNDS = 8
+"""Rounds in which clusters and view are fitted to each other."""
 POINTS_PX = 32
-"""between two points of a line, near enough for words to show all along it"""
+"""Distance of two points of a line; hover texts show at points only, so these must be near each other."""
 COAST_PX = 1.5
-"""by which a coast may be off"""
+"""Largest error of a coast line."""
 GROUND = "rgba(128, 128, 128, 0.16)"
 
 
 @dataclass(frozen=True, eq=False)
 class Atlas:
-    """Every region's devices in a cluster of their own, near their region's place."""
+    """A network on the world map: each region's devices are a cluster near the region's place."""
 
     topology: Topology
     view: View
     world: View
-    """the map's part of the view; below it stand the regions without a place"""
+    """The part of the view with the map. Regions without a known place are below it."""
     marker_px: float
     places: FloatArray
-    """(N, 2) longitude and latitude where each device is drawn"""
+    """(N, 2) longitude and latitude at which each device is drawn."""
     regions: dict[str, FloatArray]
-    """(2,) middle of each region's cluster"""
+    """Middle of each region's cluster, (2,)."""
     homes: dict[str, FloatArray]
-    """(2,) true place of each region that has one"""
+    """True place of each region that has a known one, (2,)."""
     radii_px: dict[str, float]
 
     @property
     def height(self) -> int:
-        """Of the figure in pixels, title and legend included."""
+        """Height of the figure in pixels, with title and legend."""
         view = self.view
         return int(PLOT_PX * (view.north - view.south) * view.stretch / (view.east - view.west)) + 176
 
     def px(self, pixels: float) -> FloatArray:
-        """(2,) degrees of longitude and latitude that so many pixels are."""
+        """(2,) degrees of longitude and latitude that this many pixels cover."""
         per_degree = PLOT_PX / (self.view.east - self.view.west)
         return np.array([pixels / per_degree, pixels / per_degree / self.view.stretch])
 
     def route(self, a: str, b: str) -> FloatArray:
-        """(n, 2) between two regions' clusters, from rim to rim; pieces are parted by a row of NaN."""
+        """(n, 2) points of the line between the rims of two regions' clusters; rows of NaN separate its pieces."""
         way = self._way(self.regions[a], self.regions[b], straight=not {a, b} <= set(self.homes))
         inside = np.zeros(len(way), dtype=bool)
         for region in (a, b):
@@ -69,7 +73,7 @@ class Atlas:
         return self._drawn(way[~inside] if (~inside).sum() > 1 else way)
 
     def way(self, start: FloatArray, end: FloatArray, *, straight: bool = False) -> FloatArray:
-        """(n, 2) between two points as a flight would go; pieces are parted by a row of NaN."""
+        """(n, 2) points of the line that a flight would take; rows of NaN separate its pieces."""
         return self._drawn(self._way(start, end, straight=straight))
 
     def _drawn(self, way: FloatArray) -> FloatArray:
@@ -81,7 +85,10 @@ class Atlas:
 
 
 def atlas(topology: Topology, order: Sequence[int] | None = None) -> Atlas | None:
-    """None where no region has a known place. ``order``: devices of a region next to each other that shall be."""
+    """The network on the map; None where no region has a known place.
+
+    Devices of a region stand next to each other in the ``order`` given, else in the network's.
+    """
     regions = topology.regions
     known = {region: place for region in regions if (place := find_place(region)) is not None}
     if not known:
@@ -93,12 +100,12 @@ def atlas(topology: Topology, order: Sequence[int] | None = None) -> Atlas | Non
     radii_px = {r: float(np.linalg.norm(c, axis=1).max()) + 0.5 * marker_px + 4 for r, c in clusters.items()}
     homes = dict(zip(known, plane(list(known.values())), strict=True))
     view = world = view_of(np.array(list(homes.values())))
-    for _ in range(ROUNDS):  # the clusters' sizes in degrees hang on the view, which must hold them all
+    for _ in range(VIEW_ROUNDS):  # the view must hold all clusters, whose sizes in degrees depend on the view
         centres, margin = _centres(regions, homes, radii_px, view, world.south)
         housed = [region in homes for region in regions]
-        boxes = np.stack([centres - margin, centres + margin])
-        world = view_of(np.array(list(homes.values()))).with_points(np.vstack(boxes[:, housed]))
-        view = world.with_points(np.vstack(boxes))
+        low, high = centres - margin, centres + margin
+        world = view_of(np.array(list(homes.values()))).with_points(np.vstack([low[housed], high[housed]]))
+        view = world.with_points(np.vstack([low, high]))
     per_degree = PLOT_PX / (view.east - view.west)
     places = np.empty((len(topology), 2))
     middles = dict(zip(regions, centres, strict=True))
@@ -110,7 +117,10 @@ def atlas(topology: Topology, order: Sequence[int] | None = None) -> Atlas | Non
 def _centres(
     regions: Sequence[str], homes: dict[str, FloatArray], radii_px: dict[str, float], view: View, south: float
 ) -> tuple[FloatArray, FloatArray]:
-    """(R, 2) middles of the clusters and (R, 2) half their room, in degrees; the homeless in rows below the map."""
+    """(R, 2) middles of the clusters and (R, 2) half the room that each needs, in degrees.
+
+    Regions without a known place stand in rows below the map.
+    """
     per_degree = PLOT_PX / (view.east - view.west) * np.array([1, view.stretch])
     half = {r: np.array([max(radii_px[r], _label_px(r) / 2) + 2, radii_px[r] + NAME_PX / 2 + 2]) for r in regions}
     room = np.array([half[r] for r in homes])
@@ -130,11 +140,12 @@ def _centres(
 
 
 def _label_px(region: str) -> float:
+    """Width of a region's name."""
     return LETTER_PX * len(region or NO_REGION) + 6
 
 
 def mapped(figure: go.Figure, atlas: Atlas) -> go.Figure:
-    """Land, a disc a region with its name above, and a line to its true place where it had to move away."""
+    """The figure over land, with a disc and a name for each region, and a line to its true place if it had to move."""
     shapes, names = [], []
     leaders: tuple[list[float | None], list[float | None]] = ([], [])
     for region, centre in atlas.regions.items():
@@ -147,11 +158,10 @@ def mapped(figure: go.Figure, atlas: Atlas) -> go.Figure:
         (x0, y0), (x1, y1) = (centre - half).round(2).tolist(), (centre + half).round(2).tolist()
         corners = {"x0": x0, "y0": y0, "x1": x1, "y1": y1}
         shapes.append({"type": "circle", **corners, "line": {"width": 0}, "fillcolor": GROUND, "layer": "below"})
-        at = {"x": round(float(centre[0]), 2), "y": y1, "yanchor": "bottom"}
-        at |= {"borderpad": 0, "bgcolor": "rgba(0, 0, 0, 0)"}
-        names.append({"text": f"<b>{literal(region or NO_REGION)}</b>", "showarrow": False, **at})
-    look = {"line": {"width": 1, "color": "#808080"}, "hoverinfo": "skip", "showlegend": False}
-    marks = {"opacity": 1, "size": [6, 0, 0] * (len(leaders[0]) // 3), "color": "#808080"}
+        at = {"x": round(float(centre[0]), 2), "y": y1, "yanchor": "bottom", "borderpad": 0}
+        names.append({"text": f"<b>{literal(region or NO_REGION)}</b>", **at, **UNBOXED})
+    look = {"line": {"width": 1, "color": LINE_GREY}, "hoverinfo": "skip", "showlegend": False}
+    marks = {"opacity": 1, "size": [6, 0, 0] * (len(leaders[0]) // 3), "color": LINE_GREY}
     leader = go.Scatter(x=leaders[0], y=leaders[1], mode="lines+markers", name="true places", marker=marks, **look)
     ground = land(atlas.world, float(atlas.px(COAST_PX)[0]))
     figure = go.Figure([ground, *([leader] if leaders[0] else []), *figure.data])
@@ -162,8 +172,8 @@ def mapped(figure: go.Figure, atlas: Atlas) -> go.Figure:
     return figure
 
 
-def homeless(atlas: Atlas) -> str:
-    """One clear word on the regions without a known place; empty where there are none."""
+def without_place(atlas: Atlas) -> str:
+    """A note on the regions without a known place; empty where there are none."""
     names = [region or NO_REGION for region in atlas.regions if region not in atlas.homes]
     if not names:
         return ""

@@ -1,4 +1,4 @@
-"""The markers of a network's map, a device each."""
+"""The markers of a network's map, one for each device."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import TERA, FloatArray, GiB
 from dtfm_lab.figures.maps.layout import is_drawn
-from dtfm_lab.figures.palette import BLUE, GREY, ink_on, stage_color
+from dtfm_lab.figures.palette import BLUE, GREY, MARKER_EDGE, ink_on, stage_color
 from dtfm_lab.figures.theme import WORDLESS, literal
 
 ROOM_FOR_NUMBER_PX = 12
+"""Least size of a marker in which a number is readable."""
 FADED = 0.3
+"""Opacity of devices in the background."""
 
 
 def devices(
@@ -27,22 +29,25 @@ def devices(
     named: bool,
     strong: Collection[int] | None = None,
 ) -> list[go.Scatter]:
-    """With a plan, in the colour and with the number of their stage, grey where idle; all but the ``strong``
-    ones, if any are given, faded and without a number."""
+    """Markers, and names below them where ``named``.
+
+    With a plan, a device has the colour and the number of its stage, and is grey where idle. If ``strong`` devices
+    are given, all others are faded and have no number.
+    """
     task: dict[int, tuple[int, int]] = {}
     if plan is not None:
         task = {int(device): (s, r) for (s, r), device in np.ndenumerate(plan.placement.devices)}
-    everyone = range(len(topology))
-    colors = [stage_color(task[i][0]) if i in task else BLUE if plan is None else GREY for i in everyone]
+    indices = range(len(topology))
+    colors = [stage_color(task[i][0]) if i in task else BLUE if plan is None else GREY for i in indices]
     words = [_name(device) for device in topology.devices]
     if plan is not None:
         words = [w + _task(task.get(i)) for i, w in enumerate(words)]
     hardware = [_hardware(device) for device in topology.devices]
     if len(set(hardware)) == 1:
-        said = {"hovertemplate": f"%{{hovertext}}<br>{hardware[0]}<extra></extra>"}
+        hover = {"hovertemplate": f"%{{hovertext}}<br>{hardware[0]}<extra></extra>"}
     else:
-        words, said = [f"{w}<br>{h}" for w, h in zip(words, hardware, strict=True)], {"hoverinfo": "text"}
-    shown = [strong is None or i in strong for i in everyone]
+        words, hover = [f"{w}<br>{h}" for w, h in zip(words, hardware, strict=True)], {"hoverinfo": "text"}
+    shown = [strong is None or i in strong for i in indices]
     x, y = places.T.astype(np.float32)
     marks = go.Scatter(
         x=x,
@@ -50,16 +55,16 @@ def devices(
         showlegend=False,
         mode="markers+text" if marker_px >= ROOM_FOR_NUMBER_PX else "markers",
         name="devices",
-        text=[str(task[i][0]) if i in task and shown[i] else WORDLESS for i in everyone],
+        text=[str(task[i][0]) if i in task and shown[i] else WORDLESS for i in indices],
         textfont={"color": [ink_on(color) for color in colors], "size": 12 if marker_px > 15 else 10},
         marker={
             "size": marker_px,
             "color": colors,
             "opacity": 1 if strong is None else [1.0 if is_shown else FADED for is_shown in shown],
-            "line": {"width": 1, "color": "#444444"},
+            "line": {"width": 1, "color": MARKER_EDGE},
         },
         hovertext=words,
-        **said,
+        **hover,
     )
     return [_names(topology, places, marker_px), marks] if named else [marks]
 
@@ -77,7 +82,7 @@ def _task(task: tuple[int, int] | None) -> str:
 
 
 def _names(topology: Topology, places: FloatArray, marker_px: float) -> go.Scatter:
-    """Below a device; on the outer side of a ring. An unseen marker of the device's size keeps the distance."""
+    """Names below the devices, or on the outer side of a ring. An invisible marker keeps a name off its device."""
     positions = ["bottom center"] * len(topology)
     if not is_drawn(topology):
         for i, device in enumerate(topology.devices):

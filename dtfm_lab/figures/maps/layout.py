@@ -1,4 +1,4 @@
-"""Where things stand that have no place of their own."""
+"""Places for devices and regions that have none of their own, and boxes that are moved until none overlap."""
 
 from __future__ import annotations
 
@@ -11,37 +11,42 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray
 
 ROUNDS = 400
-HOMESICK = 0.02
-"""of the way back to its own place that a cluster goes each round"""
+"""Most rounds in which overlapping boxes are pushed apart."""
+HOMEWARD = 0.02
+"""Share of the way back to its own place that a box moves in each round."""
 RING_UP_TO = 12
-"""devices of a region; more of them fill a spiral"""
+"""Most devices of a region that stand in a ring; more of them fill a spiral."""
 
 
 class Patch(NamedTuple):
-    """The ground that a region's devices stand on."""
+    """The area of a region's devices: a disc or a box."""
 
     centre: FloatArray
     half: FloatArray
-    """(2,) half its width and height"""
+    """Half of its width and height, (2,)."""
     round: bool
 
     def rim(self, towards: FloatArray) -> FloatArray:
-        """Where the line from the centre to a point outside leaves the patch."""
+        """The point at which the line from the centre to a point outside leaves the patch."""
         way = towards - self.centre
         if self.round:
-            return self.centre + way * self.half[0] / np.linalg.norm(way)
-        return self.centre + way * min(half / abs(w) for half, w in zip(self.half, way, strict=True) if w)
+            rim: FloatArray = self.centre + way * self.half[0] / np.linalg.norm(way)
+        else:
+            rim = self.centre + way * min(half / abs(w) for half, w in zip(self.half, way, strict=True) if w)
+        return rim
 
     def holds(self, point: FloatArray) -> bool:
+        """Whether a point lies in the patch's bounding box."""
         return bool(np.all(np.abs(point - self.centre) <= self.half))
 
 
 def is_drawn(topology: Topology) -> bool:
+    """Whether every device has a position of its own."""
     return all(device.position is not None for device in topology.devices)
 
 
 def device_places(topology: Topology) -> FloatArray:
-    """(N, 2) x and y, y upwards: as drawn in the topology, or clusters of devices on a circle of regions.
+    """(N, 2) x and y, y upwards: the topology's own positions, or clusters of devices on a circle of regions.
 
     The smallest distance between two devices is 1.
     """
@@ -53,7 +58,7 @@ def device_places(topology: Topology) -> FloatArray:
 
 
 def region_patches(topology: Topology, places: FloatArray, margin: float) -> dict[str, Patch]:
-    """A box around the devices of each region, a disc where they stand in rings."""
+    """The patch of each region: a box around its devices, or a disc where they stand in rings."""
     patches = {}
     for region in topology.regions:
         of_it = places[[device.region == region for device in topology.devices]]
@@ -66,7 +71,7 @@ def region_patches(topology: Topology, places: FloatArray, margin: float) -> dic
 
 
 def rim_to_rim(patches: Mapping[str, Patch], a: str, b: str) -> FloatArray:
-    """(7, 2) from one region to another, as far as neither holds the other's centre."""
+    """(7, 2) points of the line between two regions, from rim to rim unless one holds the other's centre."""
     start, end = patches[a].centre, patches[b].centre
     if not (patches[a].holds(end) or patches[b].holds(start)):
         start, end = patches[a].rim(end), patches[b].rim(start)
@@ -74,23 +79,24 @@ def rim_to_rim(patches: Mapping[str, Patch], a: str, b: str) -> FloatArray:
 
 
 def circle(n: int, radius: float) -> FloatArray:
-    """(n, 2) points, clockwise from the top; two side by side, one in the middle."""
+    """(n, 2) points on a circle, clockwise from the top; two stand side by side, one in the middle."""
     start = np.pi if n == 2 else np.pi / 2
     angle = start - 2 * np.pi * np.arange(n) / max(1, n)
     return (radius if n > 1 else 0.0) * np.column_stack([np.cos(angle), np.sin(angle)])
 
 
 def cluster(n: int) -> FloatArray:
-    """(n, 2) places about 1 apart, each next to the one before: a ring, or a spiral of many."""
+    """(n, 2) points about 1 apart, each next to the one before: a ring, or a spiral of many."""
     if n <= RING_UP_TO:
         return circle(n, 0.5 / np.sin(np.pi / n)) if n > 1 else np.zeros((1, 2))
     turn = np.sqrt(4 * np.pi * (np.arange(n) + 0.9))
     spiral = (turn / (2 * np.pi))[:, None] * np.column_stack([np.sin(turn), np.cos(turn)])
-    return spiral - (spiral.min(axis=0) + spiral.max(axis=0)) / 2
+    centred: FloatArray = spiral - (spiral.min(axis=0) + spiral.max(axis=0)) / 2
+    return centred
 
 
 def open_ellipse(n: int) -> FloatArray:
-    """(n, 2) points within ±1, from the lower left over the top to the lower right: a path has two ends."""
+    """(n, 2) points within ±1, from the lower left over the top to the lower right, for a path with two ends."""
     if n <= 2:
         return np.column_stack([np.linspace(-0.6, 0.6, n) if n == 2 else np.zeros(n), np.zeros(n)])
     if n == 3:
@@ -100,7 +106,7 @@ def open_ellipse(n: int) -> FloatArray:
 
 
 def bent(a: FloatArray, b: FloatArray, others: Iterable[FloatArray], clearance: float = 0.45) -> FloatArray:
-    """(points, 2) from a to b: straight, or an arc where the straight line would pass over another device."""
+    """(n, 2) points from a to b: a straight line, or an arc where the line would pass over another device."""
     along = b - a
     length = float(np.linalg.norm(along))
     if not length:
@@ -111,20 +117,21 @@ def bent(a: FloatArray, b: FloatArray, others: Iterable[FloatArray], clearance: 
         if 0 < share < 1 and abs(float((other - a) @ aside)) < clearance:
             bend = (a + b) / 2 + aside * (0.2 * length + 0.5)
             t = np.linspace(0, 1, 17)[:, None]
-            return (1 - t) ** 2 * a + 2 * t * (1 - t) * bend + t**2 * b
+            arc: FloatArray = (1 - t) ** 2 * a + 2 * t * (1 - t) * bend + t**2 * b
+            return arc
     return np.array([a, (a + b) / 2, b])
 
 
 def apart(centres: FloatArray, halves: FloatArray) -> FloatArray:
-    """Centres (n, 2) of boxes of half sizes (n, 2), moved as little as a few hundred small pushes need.
+    """Centres (n, 2) of boxes of half sizes (n, 2), moved a little until no two boxes overlap.
 
-    Each round, overlapping boxes part along the axis on which they overlap least, and all go a little
-    way home; the last rounds only push.
+    In each round, overlapping boxes are pushed apart along the axis on which they overlap least, and all move a
+    little towards their own places; the second half of the rounds only pushes.
     """
     home = np.asarray(centres, dtype=float)
     n = len(home)
     now = home
-    # boxes level with each other, or at one and the same place, part in their own order
+    # boxes of equal coordinates are pushed apart in their own order
     in_order = np.sign(np.subtract.outer(np.arange(n), np.arange(n)))[..., None]
     reach = halves[:, None] + halves[None, :]
     for step in range(ROUNDS):
@@ -139,12 +146,12 @@ def apart(centres: FloatArray, halves: FloatArray) -> FloatArray:
         push = np.where(np.stack([along_x, ~along_x], axis=-1), overlap * sense, 0.0)
         now = now + 0.3 * np.where(touching[..., None], push, 0.0).sum(axis=1)
         if not last:
-            now = now + HOMESICK * (home - now)
+            now = now + HOMEWARD * (home - now)
     return now
 
 
 def _rings(topology: Topology) -> FloatArray:
-    """Regions on a circle, just far enough apart for the two largest to be neighbours."""
+    """Places with the regions on a circle, large enough for the two largest regions to be neighbours."""
     members = [[i for i, d in enumerate(topology.devices) if d.region == region] for region in topology.regions]
     groups = [cluster(len(of_it)) for of_it in members]
     radii = sorted((float(np.linalg.norm(group, axis=1).max()) for group in groups), reverse=True)

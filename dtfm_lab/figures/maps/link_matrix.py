@@ -15,28 +15,30 @@ from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 from dtfm_lab.figures.maps.links import NO_REGION
 from dtfm_lab.figures.maps.network import require_same
 from dtfm_lab.figures.palette import CHEAP_TO_DEAR
-from dtfm_lab.figures.theme import count, described, literal, titled
+from dtfm_lab.figures.theme import count, literal, titled
 from dtfm_lab.figures.ticks import log_ticks
 
 NAMED_UP_TO = 32
-"""devices; of more, only the blocks are named"""
+"""Most devices that are named on the axes; of more, the blocks are named."""
 WRITTEN_UP_TO = 12
-"""devices; in more, cells have no room for their number"""
+"""Most devices for which the cells have room for their numbers."""
 BLOCKS_NAMED_UP_TO = 40
+"""Most names of blocks on an axis."""
 ALIKE = 1.001
-"""ratio of the two directions of a pair up to which they count as one"""
+"""Ratio of the two directions of a pair up to which they count as equal."""
 
 
 class Block(NamedTuple):
-    """Devices that stand together in the matrix: of a region, or of a stage."""
+    """Devices that are together in the matrix: those of a region, or of a stage."""
 
     name: str
     devices: list[int]
 
 
 def link_matrix(topology: Topology, of: str = "bandwidth", *, plan: Plan | None = None) -> go.Figure:
-    """Row to column, logarithmic colours: light is cheap, dark is dear. Devices stand by region, or by stage of
-    a plan, idle ones last.
+    """A heat map of the links from row to column, in logarithmic colours: light is cheap, dark is dear.
+
+    Devices are in order of region, or of the stages of a plan with idle devices last.
 
     ``of`` is "bandwidth" (Gbit/s) or "latency" (ms). Raises UnknownName for anything else, PlanError for a
     plan of another network.
@@ -71,8 +73,8 @@ def link_matrix(topology: Topology, of: str = "bandwidth", *, plan: Plan | None 
     by = count(len(topology.regions), "region") if plan is None else f"{count(plan.job.n_stages, 'stage')} of the plan"
     title = f"{topology.name}: {of} from row to column ({unit})"
     note = f"{count(n, 'device')} by {by} · logarithmic colours, light is cheap · {_directions(values, names, of)}"
-    titled(figure, title, note, height=max(420, min(800, 220 + 40 * n)))
-    return described(figure, f"Heat map of the links of {title}; {note}.")
+    alt = f"Heat map of the links of {title}; {note}."
+    return titled(figure, title, note, alt=alt, height=max(420, min(800, 220 + 40 * n)))
 
 
 def _regions(topology: Topology) -> list[Block]:
@@ -87,7 +89,7 @@ def _stages(topology: Topology, plan: Plan) -> list[Block]:
 
 
 def _category(name: str) -> str:
-    """Plotly would take a number for a position, not for a name."""
+    """A device's name as an axis needs it: plotly would take a name that is a number for a position."""
     try:
         float(name)
     except ValueError:
@@ -96,7 +98,7 @@ def _category(name: str) -> str:
 
 
 def _directions(values: FloatArray, names: list[str], of: str) -> str:
-    """How far apart the two directions of a pair are at most."""
+    """A note on the pair whose two directions differ most."""
     if len(values) == 1:
         return "no link"
     values = np.where(np.eye(len(values), dtype=bool), 1.0, values)
@@ -113,14 +115,14 @@ def _directions(values: FloatArray, names: list[str], of: str) -> str:
 
 
 def _logs(values: FloatArray) -> FloatArray:
-    """log10; a latency of 0 or an endless bandwidth as the least or greatest of the others."""
+    """Common logarithms. A latency of 0 counts as the least of the others, an infinite bandwidth as the greatest."""
     usable = values[np.isfinite(values) & (values > 0)]
     low, high = (usable.min(), usable.max()) if usable.size else (1.0, 1.0)
     return np.log10(np.clip(values, low, high))
 
 
 def _written(values: FloatArray) -> list[list[str]]:
-    """Into the cells, but for the diagonal."""
+    """The texts of the cells; those of the diagonal are empty."""
     return [[f"{value:.3g}" if i != j else "" for j, value in enumerate(row)] for i, row in enumerate(values)]
 
 
@@ -137,7 +139,7 @@ def _colorbar(logs: FloatArray, unit: str) -> dict[str, object]:
 
 
 def _name_axes(figure: go.Figure, names: list[str], blocks: list[Block]) -> None:
-    """Device names, or a block's name at its middle; a line between blocks, as on the page behind the cells."""
+    """Name the devices, or each block at its middle, and draw lines between blocks."""
     n = len(names)
     ends = list(itertools.accumulate(len(block.devices) for block in blocks))
     ticks: list[float] = list(range(n))

@@ -1,4 +1,4 @@
-"""The lines of a network's map, a width for each class of bandwidth."""
+"""The links of a network's map, with a line width for each class of bandwidth."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from dtfm_lab.figures.strokes import worded
 from dtfm_lab.figures.theme import literal
 
 CLASSES = 5
+"""Most widths of lines."""
 THIN_PX, WIDE_PX = 1.0, 7.0
 NO_REGION = "no region"
 
 
 class Line(NamedTuple):
-    """A link in both directions: where it is drawn, its slower bandwidth, and what it says."""
+    """The drawing of a link in both directions: points, the slower bandwidth, and the hover text."""
 
     points: FloatArray
-    """(n, 2); a row of NaN lifts the pen"""
+    """(n, 2) points; a row of NaN interrupts the line."""
     gbps: float
     text: str
 
 
 def device_links(topology: Topology, places: FloatArray) -> list[go.Scatter]:
-    """Every pair of devices."""
+    """Lines between every pair of devices."""
     lines = []
     for i, j in combinations(range(len(topology)), 2):
         others = (place for k, place in enumerate(places) if k not in (i, j))
@@ -45,9 +46,9 @@ def device_links(topology: Topology, places: FloatArray) -> list[go.Scatter]:
 def region_links(
     topology: Topology, route: Callable[[str, str], FloatArray], each: int | None = None
 ) -> list[go.Scatter]:
-    """Pairs of regions, by the medians of their links; ``route`` says where a pair's line runs.
+    """Lines between pairs of regions, each with the median of their links; ``route`` gives the points of a line.
 
-    Every pair, or only those that are among the ``each`` fastest of one of their regions.
+    Every pair is drawn, or only those that are among the ``each`` fastest of one of their regions.
     """
     members = {r: [i for i, d in enumerate(topology.devices) if d.region == r] for r in topology.regions}
     lines = {
@@ -74,7 +75,7 @@ def _line(topology: Topology, a: list[int], b: list[int], points: FloatArray, na
 
 
 def _drawn(lines: Iterable[Line]) -> list[go.Scatter]:
-    """A trace a class of bandwidth, fastest first, words all along each line."""
+    """One plotly trace for each class of bandwidth, fastest first, with hover texts all along each line."""
     lines = list(lines)
     classes = _classes(np.array([line.gbps for line in lines]))
     grouped = defaultdict(list)
@@ -96,7 +97,7 @@ def _drawn(lines: Iterable[Line]) -> list[go.Scatter]:
 
 
 def _classes(gbps: FloatArray) -> list[int]:
-    """The bandwidth itself where there are few different ones, else equal steps of its logarithm."""
+    """The class of each bandwidth: its rank where few are different, else equal steps of the logarithm."""
     rank = np.unique(gbps, return_inverse=True)[1].ravel()
     if not rank.size or rank.max() < CLASSES:
         return [int(r) for r in rank]

@@ -1,4 +1,4 @@
-"""Devices, the links between them, and what a plan does with them."""
+"""The abstract picture of a network: devices, the links between them, and a plan's pipelines."""
 
 from __future__ import annotations
 
@@ -17,34 +17,35 @@ from dtfm_lab.figures.maps.devices import ROOM_FOR_NUMBER_PX, devices
 from dtfm_lab.figures.maps.layout import Patch, bent, device_places, is_drawn, region_patches, rim_to_rim
 from dtfm_lab.figures.maps.links import NO_REGION, device_links, region_links
 from dtfm_lab.figures.maps.pipelines import pipeline_lines
-from dtfm_lab.figures.theme import LEGEND_BELOW, bare, count, described, literal, titled
+from dtfm_lab.figures.theme import LEGEND_BELOW, UNBOXED, bare, count, literal, titled
 
 FEW_DEVICES = 16
-"""up to so many, every link is drawn and every device named"""
+"""Most devices of a network in which every link is drawn and every device is named."""
 USUAL_PX = 900
-"""width of a notebook cell: marker sizes count on no less"""
+"""Least width of a notebook cell for which markers are sized."""
 NO_MAP = "no region has a known place on Earth, so without a map"
 ANCHOR_X = {1: "left", 0: "center", -1: "right"}
 ANCHOR_Y = {1: "bottom", 0: "middle", -1: "top"}
 
 
 class Scene(NamedTuple):
-    """Where the abstract picture of a network has what, and how large."""
+    """Places and sizes of all that the abstract picture of a network holds."""
 
     places: FloatArray
     patches: dict[str, Patch]
     few: bool
-    """every link is drawn, every device named"""
+    """Whether every link is drawn and every device is named."""
     height: int
     marker_px: float
 
     def way(self, a: int, b: int) -> FloatArray:
-        """Between two devices, bent around others."""
+        """The line between two devices, bent around others."""
         others = (place for i, place in enumerate(self.places) if i not in (a, b))
         return bent(self.places[a], self.places[b], others)
 
 
 def scene(topology: Topology) -> Scene:
+    """The layout of a network's abstract picture."""
     places = device_places(topology)
     few = len(topology) <= FEW_DEVICES
     patches = region_patches(topology, places, margin=1.1 if few and not is_drawn(topology) else 0.65)
@@ -56,7 +57,7 @@ def scene(topology: Topology) -> Scene:
 def network(topology: Topology, plan: Plan | None = None) -> go.Figure:
     """The map of a topology: wide lines are fast links; between regions only, above 16 devices.
 
-    With a plan, a device wears the colour and number of its stage, and lines follow the pipelines.
+    With a plan, a device has the colour and number of its stage, and lines follow the pipelines.
 
     Raises PlanError for a plan that was made for another network.
     """
@@ -74,13 +75,13 @@ def network(topology: Topology, plan: Plan | None = None) -> go.Figure:
     if plan is not None:
         title = f"{plan.job.name} on {topology.name}: {plan.job.n_stages} stages × {plan.job.n_replicas} pipelines"
         subtitle = f"communication cost {format_s(plan.cost.total_s)}, by {plan.planner} · {numbers(drawn.marker_px)}"
-    described(figure, f"Network {title}; {subtitle}.")
-    titled(figure, title, subtitle, height=drawn.height, hovermode="closest", legend=LEGEND_BELOW)
+    alt = f"Network {title}; {subtitle}."
+    titled(figure, title, subtitle, alt=alt, height=drawn.height, hovermode="closest", legend=LEGEND_BELOW)
     return bare(figure, square=True)
 
 
 def require_same(topology: Topology, plan: Plan) -> None:
-    """PlanError for a plan that was made for another network."""
+    """Raise PlanError for a plan that was made for another network."""
     if plan.topology.fingerprint != topology.fingerprint:
         raise PlanError(
             f"the plan is for network {plan.topology.fingerprint} ({plan.topology.name}), "
@@ -89,12 +90,12 @@ def require_same(topology: Topology, plan: Plan) -> None:
 
 
 def numbers(marker_px: float) -> str:
-    """How to read the stage from a marker of this size."""
+    """A note on how markers of this size show the stage."""
     return "numbers are stages" if marker_px >= ROOM_FOR_NUMBER_PX else "colours, six in turn, are stages"
 
 
 def grounds(figure: go.Figure, patches: Mapping[str, Patch]) -> None:
-    """A faint patch for each region, its name on the side that faces away from the others."""
+    """Draw a faint patch for each region, with its name on the side that faces away from the others."""
     if list(patches) == [""]:
         return
     shapes, names = [], []
@@ -114,6 +115,5 @@ def grounds(figure: go.Figure, patches: Mapping[str, Patch]) -> None:
         reach = away / np.linalg.norm(away) if patch.round else side
         x, y = (patch.centre + patch.half * reach).tolist()
         anchors = {"xanchor": ANCHOR_X[int(side[0])], "yanchor": ANCHOR_Y[int(side[1])]}
-        clear = {"showarrow": False, "bgcolor": "rgba(0, 0, 0, 0)"}
-        names.append({"x": x, "y": y, "text": f"<b>{literal(region or NO_REGION)}</b>", **anchors, **clear})
+        names.append({"x": x, "y": y, "text": f"<b>{literal(region or NO_REGION)}</b>", **anchors, **UNBOXED})
     figure.update_layout(shapes=shapes, annotations=names)

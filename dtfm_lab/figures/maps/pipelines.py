@@ -1,4 +1,4 @@
-"""The lines that a plan draws over a network: pipelines, and the links within one group."""
+"""The lines of a plan over a network: pipelines, and the links within one group."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from dtfm_lab.figures.strokes import worded
 from dtfm_lab.figures.theme import literal
 
 Way = Callable[[int, int], FloatArray]
-"""(n, 2) points of the line between two devices; a row of NaN lifts the pen"""
-USUAL = "rgba(213, 94, 0, 0.6)"
-SET_BACK = "rgba(128, 128, 128, 0.25)"
+"""Gives the (n, 2) points of the line between two devices; a row of NaN interrupts the line."""
+USUAL_COLOR = "rgba(213, 94, 0, 0.6)"
+BACKGROUND_COLOR = "rgba(128, 128, 128, 0.25)"
 
 
-def pipeline_lines(plan: Plan, way: Way, *, strong: int | None = None, set_back: bool = False) -> list[go.Scatter]:
-    """A line a pipeline, one legend entry for all; the strong one in front, with an entry of its own."""
+def pipeline_lines(plan: Plan, way: Way, *, strong: int | None = None, background: bool = False) -> list[go.Scatter]:
+    """A line for each pipeline, with one legend entry for all. The ``strong`` one is in front and has its own entry.
+
+    ``background`` draws the others in grey, as if there were a strong one.
+    """
     hop_s = plan.topology.round_trip_s(plan.job.hop_bytes)
     names = [literal(name) for name in plan.topology.names]
     lines: list[go.Scatter] = []
@@ -30,7 +33,7 @@ def pipeline_lines(plan: Plan, way: Way, *, strong: int | None = None, set_back:
              f"<br>{names[a]} → {names[b]}")
             for s, (a, b) in enumerate(pairwise(visited))
         ]  # fmt: skip
-        look = {"width": 2.2, "color": SET_BACK if set_back or strong is not None else USUAL}
+        look = {"width": 2.2, "color": BACKGROUND_COLOR if background or strong is not None else USUAL_COLOR}
         if pipeline == strong:
             look = {"width": 4.5, "color": VERMILLION}
         name = f"pipeline {pipeline}" if pipeline == strong else "pipelines" if strong is None else "other pipelines"
@@ -39,7 +42,7 @@ def pipeline_lines(plan: Plan, way: Way, *, strong: int | None = None, set_back:
 
 
 def group_lines(plan: Plan, way: Way, stage: int) -> go.Scatter:
-    """Every two members of a data-parallel group, joined: each sends the other a shard and gets one back."""
+    """A line between every two members of a data-parallel group, which exchange a shard in both directions."""
     shard_s = plan.topology.round_trip_s(plan.job.gradient_bytes / plan.job.n_replicas)
     names = [literal(name) for name in plan.topology.names]
     pairs = [

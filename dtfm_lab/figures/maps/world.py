@@ -20,19 +20,19 @@ from dtfm_lab.figures.strokes import outline, strokes
 
 LAND = "rgba(128, 128, 128, 0.24)"
 WORTH_TURNING = 60.0
-"""degrees of longitude that a map must get narrower by, to give up the usual cut through the Pacific"""
+"""Least degrees of longitude by which a map must get narrower to be cut elsewhere than in the Pacific."""
 FLATTEST, TALLEST = 0.4, 0.62
-"""heights of a view against its width, in degrees"""
+"""Least and greatest height of a view against its width, both in degrees."""
 NARROWEST = 20.0
-"""degrees of longitude; in less, nobody would know the coast"""
+"""Least degrees of longitude of a view; in a smaller one the coast is not recognisable."""
 NORTH = 78.0
-"""no need to see further, unless somebody is there"""
+"""Northern edge of a view, in degrees, unless a region lies beyond it."""
 POINTS = 65
-"""of a line: so many that one cut off at a cluster's rim ends there"""
+"""Points of a line, enough for one that is cut off at a cluster's rim to end near it."""
 SPECK = 3
-"""points of a ring that has no inside"""
+"""Most points of a ring that has no area."""
 BOW = 0.12
-"""height of a line's bow against its width"""
+"""Height of a line's bow against its width."""
 
 
 class View(NamedTuple):
@@ -49,7 +49,7 @@ class View(NamedTuple):
         return float(1 / np.cos(np.radians(min(abs(self.south + self.north) / 2, 45.0))))
 
     def with_points(self, points: FloatArray, margin: float = 0.0) -> View:
-        """Wide enough for (n, 2) longitudes and latitudes too."""
+        """The view, extended to hold (n, 2) longitudes and latitudes, too."""
         (west, south), (east, north) = points.min(axis=0) - margin, points.max(axis=0) + margin
         return View(min(self.west, west), max(self.east, east), min(self.south, south), max(self.north, north))
 
@@ -62,7 +62,7 @@ def land_rings() -> tuple[FloatArray, ...]:
 
 
 def land(view: View, tolerance: float) -> go.Scatter:
-    """What of the land lies in the view, repeated every 360 degrees, as exactly as the tolerance, in degrees, wants."""
+    """The land in the view, repeated every 360 degrees of longitude, with errors up to the tolerance in degrees."""
     rings = []
     for turn in (-360.0, 0.0, 360.0):
         for ring in land_rings():
@@ -71,9 +71,9 @@ def land(view: View, tolerance: float) -> go.Scatter:
                 continue
             if latitudes.max() < view.south or latitudes.min() > view.north:
                 continue
-            # to press a polygon flat against an edge is to cut it off there
-            pressed = [longitudes.clip(view.west, view.east), latitudes.clip(view.south, view.north)]
-            drawn = outline(np.column_stack(pressed), tolerance)
+            # a polygon whose points are clipped to the edge is cut off there
+            clipped = [longitudes.clip(view.west, view.east), latitudes.clip(view.south, view.north)]
+            drawn = outline(np.column_stack(clipped), tolerance)
             if len(drawn) > SPECK:
                 rings.append(drawn)
     look = {"fill": "toself", "fillcolor": LAND, "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
@@ -81,7 +81,7 @@ def land(view: View, tolerance: float) -> go.Scatter:
 
 
 def plane(places: Sequence[Place]) -> FloatArray:
-    """(n, 2) longitudes and latitudes; eastern places 360 degrees further west where that is much nearer."""
+    """(n, 2) longitudes and latitudes; eastern places are moved 360 degrees west where that makes the map narrower."""
     points = np.array([(place.longitude, place.latitude) for place in places], dtype=float)
     longitudes = np.sort(points[:, 0])
     gaps = np.diff(longitudes, append=longitudes[0] + 360)
@@ -92,7 +92,7 @@ def plane(places: Sequence[Place]) -> FloatArray:
 
 
 def view_of(points: FloatArray) -> View:
-    """Around the points, neither too near to know the coast, nor a ribbon nor a tower."""
+    """A view around the points, neither too close to recognise the coast nor too flat or too tall."""
     margin = float(np.clip(0.12 * np.ptp(points, axis=0).max(), 3.0, 9.0))
     (west, south), (east, north) = points.min(axis=0) - margin, points.max(axis=0) + margin
     width = max(NARROWEST, east - west, (north - south) / TALLEST)
@@ -103,10 +103,10 @@ def view_of(points: FloatArray) -> View:
 
 
 def flight(a: FloatArray, b: FloatArray) -> list[FloatArray]:
-    """The way round the globe that is shorter between two points of the plane, bowed towards the nearer pole
-    as a flight would go, (n, 2).
+    """The shorter way round the globe between two points of the plane, (n, 2), bowed towards the nearer pole like a
+    flight path.
 
-    Two pieces where it leaves the plane on one side and comes back on the other: one begins at a, one ends at b.
+    A way that leaves the plane on one side and returns on the other has two pieces: one begins at a, one ends at b.
     """
     eastwards = (b[0] - a[0] + 180) % 360 - 180
     end = np.array([a[0] + eastwards, b[1]])

@@ -9,23 +9,24 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s
-from dtfm_lab.figures.maps.atlas import Atlas, atlas, homeless, mapped
+from dtfm_lab.figures.maps.atlas import Atlas, atlas, mapped, without_place
 from dtfm_lab.figures.maps.devices import devices
 from dtfm_lab.figures.maps.links import region_links
 from dtfm_lab.figures.maps.network import NO_MAP, grounds, network, numbers, scene
 from dtfm_lab.figures.maps.pipelines import Way, group_lines, pipeline_lines
-from dtfm_lab.figures.theme import LEGEND_BELOW, bare, count, described, titled
+from dtfm_lab.figures.theme import LEGEND_BELOW, bare, count, titled
 
 FEW_REGIONS = 10
+"""Most regions of a network whose links are all drawn."""
 FASTEST = 2
-"""links of each region that are drawn where there are more regions"""
+"""Links of each region that are drawn where there are more regions."""
 
 
 def network_map(topology: Topology) -> go.Figure:
-    """Regions at their places on Earth, wide lines for fast links, in bows, as flights go.
+    """Regions at their places on Earth, joined by curves like flight paths; wide lines are fast links.
 
     Devices stand around their region's place, or beside it where clusters would cover each other. Regions
-    without a known place stand below the map; where no region has one, it is the abstract picture, and says so.
+    without a known place stand below the map. Where no region has one, this is the abstract picture, and says so.
     """
     where = atlas(topology)
     if where is None:
@@ -38,20 +39,27 @@ def network_map(topology: Topology) -> go.Figure:
     size = f"{count(len(topology), 'device')} in {count(len(topology.regions), 'region')}"
     width = "line width: bandwidth, of the slower direction"
     only = f"the {FASTEST} fastest links of each region" if many else ""
-    note = " · ".join(filter(None, [width, only, homeless(where)]))
-    titled(figure, f"{topology.name}: {size}", note, height=where.height, hovermode="closest", legend=LEGEND_BELOW)
-    return described(figure, f"World map of the network {topology.name}: {size}; {note}.")
+    note = " · ".join(filter(None, [width, only, without_place(where)]))
+    return titled(
+        figure,
+        f"{topology.name}: {size}",
+        note,
+        alt=f"World map of the network {topology.name}: {size}; {note}.",
+        height=where.height,
+        hovermode="closest",
+        legend=LEGEND_BELOW,
+    )
 
 
 def plan_map(plan: Plan, *, pipeline: int | None = None, group: int | None = None) -> go.Figure:
-    """Devices in the colour and with the number of their stage, pipelines as lines between them.
+    """Devices in the colour of their stage and with its number, and pipelines as lines between them.
 
     Parameters
     ----------
     pipeline
-        Number of one pipeline to bring out.
+        Number of a pipeline to emphasise.
     group
-        Stage whose data-parallel group to bring out: lines join all of its members.
+        Stage whose data-parallel group to emphasise: lines join all of its members.
 
     Raises PlanError for a pipeline or a group that the plan does not have. Where no region has a known place,
     the picture is the abstract one, and says so.
@@ -68,16 +76,16 @@ def plan_map(plan: Plan, *, pipeline: int | None = None, group: int | None = Non
         marker_px, height = where.marker_px, where.height
         figure = mapped(_overlay(plan, where.places, _flights(plan, where), marker_px, pipeline, group), where)
     title, note = _words(plan, pipeline, group, numbers(marker_px))
-    missing = NO_MAP if where is None else homeless(where)
-    titled(
+    missing = NO_MAP if where is None else without_place(where)
+    return titled(
         figure,
         title,
         " · ".join(filter(None, [note, missing])),
+        alt=f"Map of a plan, {title}: {note}.",
         height=height,
         hovermode="closest",
         legend=LEGEND_BELOW,
     )
-    return described(figure, f"Map of a plan, {title}: {note}.")
 
 
 def _overlay(
@@ -95,7 +103,7 @@ def _overlay(
     if pipeline is not None or group is not None:
         strong = {*grid[:, [] if pipeline is None else [pipeline]].ravel().tolist()}
         strong |= {*grid[[] if group is None else [group]].ravel().tolist()}
-    lines = pipeline_lines(plan, way, strong=pipeline, set_back=group is not None)
+    lines = pipeline_lines(plan, way, strong=pipeline, background=group is not None)
     if group is not None:
         lines.insert(0 if pipeline is None else len(lines) - 1, group_lines(plan, way, group))
     marks = devices(plan.topology, places, plan, marker_px=marker_px, named=named, strong=strong)
@@ -103,7 +111,7 @@ def _overlay(
 
 
 def _flights(plan: Plan, where: Atlas) -> Way:
-    """As flights go between regions, straight within one and to a region without a place."""
+    """Lines between two devices: straight within a region and to a region without a place, else like flight paths."""
     regions = [device.region for device in plan.topology.devices]
 
     def way(a: int, b: int) -> FloatArray:
@@ -114,7 +122,7 @@ def _flights(plan: Plan, where: Atlas) -> Way:
 
 
 def _words(plan: Plan, pipeline: int | None, group: int | None, key: str) -> tuple[str, str]:
-    """Title, and what is brought out with its seconds."""
+    """Title, and a note on what is emphasised, with its seconds."""
     job, topology, cost = plan.job, plan.topology, plan.cost
     size = f"{count(job.n_stages, 'stage')} × {count(job.n_replicas, 'pipeline')}"
     notes = []

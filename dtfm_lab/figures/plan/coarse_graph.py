@@ -13,31 +13,31 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.maps.layout import open_ellipse
-from dtfm_lab.figures.palette import CHEAP_TO_DEAR, FAINT, VERMILLION, ink_on, stage_color
+from dtfm_lab.figures.palette import CHEAP_TO_DEAR, FAINT, MARKER_EDGE, VERMILLION, ink_on, stage_color
 from dtfm_lab.figures.strokes import worded
-from dtfm_lab.figures.theme import bare, described, literal, quality, titled
+from dtfm_lab.figures.theme import UNBOXED, bare, literal, quality, titled
 
 MOST_NODES = 16
-"""stages; of more, a matrix"""
+"""Most stages of a plan that is drawn as a graph; one of more is drawn as a matrix."""
 FEW_NODES = 8
-"""up to so many, a label also counts the devices"""
+"""Most stages whose labels also count the devices."""
 NAMED_IN_HOVER = 12
-"""devices of a group, or pairs of a matching"""
+"""Most devices of a group, or pairs of a matching, that a hover text names."""
 
 
 def coarse_graph(plan: Plan) -> go.Figure:
-    """Up to 16 stages, groups in stage order with the path thick; above, the matrix of weights."""
+    """Up to 16 stages, a graph of the groups in stage order with a thick path; above, the matrix of weights."""
     graph = plan.coarse_graph()
     figure = _weight_matrix(graph) if len(graph) > MOST_NODES else _graph(graph)
     cost = plan.cost
     title = f"{plan.job.name} on {plan.topology.name}: communication cost {format_s(cost.total_s)}"
     parts = f"slowest synchronisation {format_s(cost.data_parallel_s)} + path {format_s(cost.pipeline_s)}"
     hops = ", ".join(f"stage {s} to {s + 1} {format_s(float(hop_s))}" for s, hop_s in enumerate(cost.hop_s))
-    described(figure, f"Coarsened graph of {title} = {parts}. Path: {hops or 'a single stage'}.")
     return titled(
         figure,
         title,
         f"{parts} · by {plan.planner}, {quality(plan.gap)}",
+        alt=f"Coarsened graph of {title} = {parts}. Path: {hops or 'a single stage'}.",
         height=760 if len(graph) > MOST_NODES else 660 if len(graph) > FEW_NODES else 560,
         hovermode="closest",
     )
@@ -84,7 +84,7 @@ def _nodes(graph: nx.Graph[int], places: FloatArray) -> go.Scatter:
             "size": 38,
             "color": colors,
             "opacity": 1,
-            "line": {"width": [4 if s == dearest else 1 for s in stages], "color": "#444444"},
+            "line": {"width": [4 if s == dearest else 1 for s in stages], "color": MARKER_EDGE},
         },
         hovertext=[
             f"stage {s} · synchronisation {format_s(graph.nodes[s]['cost_s'])}"
@@ -96,7 +96,7 @@ def _nodes(graph: nx.Graph[int], places: FloatArray) -> go.Scatter:
 
 
 def _label(figure: go.Figure, node: dict[str, Any], stage: int, place: FloatArray, n: int) -> None:
-    """Outside of the ellipse: above or below it where that is nearly level, else beside it."""
+    """Label a stage outside of the ellipse: above or below it where that is nearly level, else beside it."""
     lines = [f"stage {stage}", f"sync {format_s(node['cost_s'])}"]
     if n <= FEW_NODES:
         n_devices = len(node["devices"])
@@ -107,14 +107,13 @@ def _label(figure: go.Figure, node: dict[str, Any], stage: int, place: FloatArra
     if n > 3 and abs(x) > 0.6:
         where = {"xanchor": "left" if x > 0 else "right", "xshift": 26 if x > 0 else -26, "yshift": 14 * y}
         where |= {"yanchor": "middle", "align": where["xanchor"]}
-    clear = "rgba(0, 0, 0, 0)"
-    figure.add_annotation(x=x, y=y, text="<br>".join(lines), showarrow=False, bgcolor=clear, **where)
+    figure.add_annotation(x=x, y=y, text="<br>".join(lines), **UNBOXED, **where)
 
 
 def _lines(
     name: str, graph: nx.Graph[int], pairs: Iterable[tuple[int, int]], places: FloatArray, line: dict[str, object]
 ) -> list[go.Scatter]:
-    """One trace for all, with words along each line."""
+    """One plotly trace for all pairs, with hover texts all along each line."""
     ways, words = [], []
     for a, b in pairs:
         edge = graph.edges[a, b]
@@ -136,7 +135,7 @@ def _some(words: Iterable[str]) -> str:
 
 
 def _weight_matrix(graph: nx.Graph[int]) -> go.Figure:
-    """Weights between any two groups; the path runs next to the diagonal, and is outlined."""
+    """A heat map of the weights between any two groups. The path runs next to the diagonal, and is outlined."""
     stages = list(graph)
     weights = [[float(graph.edges[a, b]["weight"]) if a != b else None for b in stages] for a in stages]
     hover = [

@@ -1,4 +1,4 @@
-"""How a search, or several, came down towards the lower bound."""
+"""How the best cost of a search, or of several, approached the lower bound."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CATEGORIES, DASHES
-from dtfm_lab.figures.plan.curves import Axis, Bounds, Searches, bound_line, curve, diversities, gap_to, median
-from dtfm_lab.figures.theme import LEGEND_BELOW, described, quality, titled
+from dtfm_lab.figures.plan.curves import Axis, Bounds, Searches, bound_line, curve, diversities, gap_to, medians
+from dtfm_lab.figures.theme import LEGEND_BELOW, quality, titled
 from dtfm_lab.figures.ticks import log_ticks
 from dtfm_lab.planning import PlanStep
 
 FEW = 100
-"""evaluations, or first times of the search; one this short is read on a linear axis"""
+"""Evaluations, or multiples of the time of the first step, up to which the axis of a search is linear."""
 AXES = {"evaluations": "placements priced", "seconds": "time of search (s)", "generation": "generation"}
 CURVES = 0.68
-"""of the height, where diversity has a panel of its own"""
+"""Share of the height that the costs have, where diversity has a panel of its own."""
 
 
 class Task(NamedTuple):
-    """What a bound holds for."""
+    """What a lower bound holds for."""
 
     name: str
     fingerprint: str
@@ -43,17 +43,17 @@ def convergence(
 ) -> go.Figure:
     """Best communication cost of one search, or of several by name, with the medians of their populations.
 
-    The bound is the largest that any of the searches had proved by then; the legend says how far from it each
-    of them ended.
+    The bound is the largest that any of the searches had proved by then. The legend names the gap between it and the
+    end of each search.
 
     Parameters
     ----------
     against
         "evaluations" (placements priced), "seconds" or "generation".
     log
-        Whether that axis is logarithmic; None where the search is long enough for it.
+        Whether that axis is logarithmic; None makes it so where the search is long enough.
     diversity
-        Whether a second panel shows the diversity of each population, 0 all alike, 1 nothing in common.
+        Whether a second panel shows the diversity of each population, from 0, all alike, to 1, nothing in common.
 
     Raises PlanError where a search has no step, or none of them a diversity that is asked for; UnknownName for
     another axis.
@@ -72,7 +72,7 @@ def convergence(
     for (name, some), look in zip(searches.items(), looks, strict=True):
         bound_s = bounds[_task(some[-1])][-1][1]
         figure.add_trace(curve(name, some, axis, look, bound_s))
-        figure.add_traces(median(name, some, axis, look))
+        figure.add_traces(medians(name, some, axis, look))
     for task, found in bounds.items():
         figure.add_trace(bound_line(found, axis, f" of {task.name}" if len(bounds) > 1 else ""))
     if diversity:
@@ -90,7 +90,7 @@ def _task(step: PlanStep) -> Task:
 
 
 def _axis(values: list[float], against: str, log: bool | None) -> Axis:
-    """From 0, or a little beyond both ends of a logarithmic one."""
+    """The axis for these values. A linear one begins at 0, a logarithmic one extends a little beyond both ends."""
     least = min((value for value in values if value > 0), default=1.0)
     whole = against != "seconds"
     last = max(*values, least)
@@ -102,7 +102,7 @@ def _axis(values: list[float], against: str, log: bool | None) -> Axis:
 
 
 def _bounds(searches: Searches, axis: Axis) -> dict[Task, Bounds]:
-    """By task: each place on the axis where a search had proved more than any before."""
+    """The bounds of each task: every place on the axis where a search proved more than any had before."""
     bounds: dict[Task, Bounds] = {}
     for step in sorted(itertools.chain.from_iterable(searches.values()), key=axis.of):
         found = bounds.setdefault(_task(step), [])
@@ -149,13 +149,13 @@ def _worded(
     if any(step.median_s is not None for step in lasts):
         note += " · thin lines: medians of the populations"
     entries = len(searches) + len(bounds)
-    titled(
+    curves = html.unescape("; ".join(trace.name for trace in figure.data if trace.showlegend is not False))
+    return titled(
         figure,
         title,
         note,
+        alt=f"Best cost against {AXES[axis.field]}. {title}, {note}. {curves}.",
         height=(620 if diversity else 440) + 20 * entries,
         legend={**LEGEND_BELOW, "orientation": "v"},
         margin_b=76 + 20 * entries,
     )
-    curves = html.unescape("; ".join(trace.name for trace in figure.data if trace.showlegend is not False))
-    return described(figure, f"Best cost against {AXES[axis.field]}. {title}, {note}. {curves}.")

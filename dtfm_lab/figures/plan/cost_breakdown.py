@@ -1,4 +1,4 @@
-"""What a plan's communication cost is made of."""
+"""The parts of a plan's communication cost."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.palette import BLUE, SKY, VERMILLION
-from dtfm_lab.figures.theme import LEGEND_BELOW, described, percent, quality, titled
+from dtfm_lab.figures.palette import BLUE, LINE_GREY, SKY, VERMILLION
+from dtfm_lab.figures.theme import LEGEND_BELOW, percent, quality, titled
 from dtfm_lab.planning.search import PROVEN
 
 BOUND = "lower bound: no placement costs less"
@@ -16,8 +16,8 @@ OUTLINE = {"width": 1, "color": "#ffffff"}
 
 
 def cost_breakdown(*plans: Plan) -> go.Figure:
-    """A stacked bar a plan: the slowest group's synchronisation, then each hop, and the gap in words;
-    marks at the lower bound."""
+    """A stacked bar for each plan: the slowest group's synchronisation, then each hop; marks at the lower bound, and
+    the gap in words."""
     if not plans:
         raise PlanError("no plans to draw; wanted at least one")
     rows = list(range(len(plans)))
@@ -56,9 +56,10 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
     networks = " and ".join(dict.fromkeys(f"{plan.job.name} on {plan.topology.name}" for plan in plans))
     best = min(plans, key=lambda plan: plan.cost.total_s)
     return titled(
-        described(figure, _told(plans)),
+        figure,
         f"{networks}: communication cost {format_s(best.cost.total_s)}",
         f"by {best.planner}, {quality(best.gap)} · no placement takes less than {format_s(best.lower_bound_s)}",
+        alt=_alt(plans),
         barmode="stack",
         height=250 + 80 * len(plans),
         legend={**LEGEND_BELOW, "traceorder": "normal"},
@@ -67,7 +68,7 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
     )
 
 
-def _told(plans: tuple[Plan, ...]) -> str:
+def _alt(plans: tuple[Plan, ...]) -> str:
     each = (
         f"{plan.planner} on {plan.topology.name} {format_s(plan.cost.total_s)}: slowest synchronisation "
         f"{format_s(plan.cost.data_parallel_s)}, hops {format_s(plan.cost.pipeline_s)}, {quality(plan.gap)}"
@@ -96,7 +97,7 @@ def _bar(
 
 
 def _bounds(plans: tuple[Plan, ...]) -> list[go.Scatter]:
-    """Marks above and below each bar at what no placement can beat; none across it, where the words are."""
+    """Marks at the lower bound above and below each bar, but not across it, where its texts are."""
     x: list[float | None] = []
     y: list[float | None] = []
     for row, plan in enumerate(plans):
@@ -109,7 +110,7 @@ def _bounds(plans: tuple[Plan, ...]) -> list[go.Scatter]:
             y=y,
             mode="lines",
             name=BOUND,
-            line={"width": 3, "color": "#808080"},
+            line={"width": 3, "color": LINE_GREY},
             hovertemplate="lower bound %{x:.4g} s<extra></extra>",
         )
     ]

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.units import IntArray, format_s
+from dtfm_lab.figures.palette import LINE_GREY
 from dtfm_lab.figures.strokes import Drawn
 from dtfm_lab.figures.theme import literal, quality
 from dtfm_lab.planning import PlanStep
 
 ALL_SHOWN_UP_TO = 400
-"""points of a line; of more, those are left out that nobody would see"""
+"""Most points of a line that are all drawn; of more, those that would not be visible are left out."""
 STRIPS = 300
-"""that a line is looked at in, each two or three pixels wide"""
-BOUND_COLOR = "#808080"
+"""Strips of the axis, two or three pixels wide, of which each needs a few points only."""
 Searches = dict[str, list[PlanStep]]
 Bounds = list[tuple[float, float]]
-"""where on the axis a search proved more than any before, and the seconds that it proved"""
+"""The places on the axis at which a search proved more than any had before, and the seconds that it proved."""
 
 
 class Axis(NamedTuple):
-    """The horizontal one: a field of PlanStep, and what it covers."""
+    """The horizontal axis: a field of PlanStep, and its range."""
 
     field: str
     low: float
@@ -34,17 +34,20 @@ class Axis(NamedTuple):
     log: bool
 
     def of(self, step: PlanStep) -> float:
-        """Generation 0 and the like stand at the left end of a logarithmic axis."""
+        """The place of a step. A value of 0 is at the left end of a logarithmic axis."""
         return max(float(getattr(step, self.field)), self.low)
 
 
 def gap_to(best_s: float, bound_s: float) -> float:
+    """Gap of a cost to its lower bound, as a share of the cost."""
     return max(0.0, (best_s - bound_s) / best_s) if best_s > 0 else 0.0
 
 
 def seen(axis: Axis, steps: Sequence[PlanStep], values: Sequence[float]) -> IntArray:
-    """Rows of a stepped line that a picture can show: of many, each narrow strip's lowest, highest and last one,
-    and of equal ones in a row the first."""
+    """Rows of a stepped line that are visible in a picture.
+
+    Of many rows, these are the lowest, the highest and the last of each narrow strip, without repeated values.
+    """
     if len(values) <= ALL_SHOWN_UP_TO:
         return np.arange(len(values))
     at, value = np.array([axis.of(step) for step in steps]), np.array(values)
@@ -53,7 +56,8 @@ def seen(axis: Axis, steps: Sequence[PlanStep], values: Sequence[float]) -> IntA
     first, last = np.flatnonzero(np.diff(strip, prepend=-1)), np.flatnonzero(np.diff(strip, append=STRIPS))
     lowest_first = np.lexsort((value, strip))
     rows = np.unique([0, *lowest_first[first], *lowest_first[last], *last])
-    return rows[(np.diff(value[rows], prepend=np.nan) != 0) | (rows == len(value) - 1)]
+    visible: IntArray = rows[(np.diff(value[rows], prepend=np.nan) != 0) | (rows == len(value) - 1)]
+    return visible
 
 
 def _at(axis: Axis, steps: Sequence[PlanStep]) -> Drawn:
@@ -61,7 +65,7 @@ def _at(axis: Axis, steps: Sequence[PlanStep]) -> Drawn:
 
 
 def curve(name: str, steps: list[PlanStep], axis: Axis, look: dict[str, str], bound_s: float) -> go.Scatter:
-    """A point where the best fell, and the last."""
+    """The best cost of a search: a point wherever it fell, and the last one."""
     falls = [b for a, b in itertools.pairwise(steps) if b.best_s < a.best_s]
     kept = list(dict.fromkeys([steps[0], *falls, steps[-1]]))
     kept = [kept[row] for row in seen(axis, kept, [step.best_s for step in kept])]
@@ -80,60 +84,58 @@ def curve(name: str, steps: list[PlanStep], axis: Axis, look: dict[str, str], bo
     )
 
 
-def median(name: str, steps: list[PlanStep], axis: Axis, look: dict[str, str]) -> list[go.Scatter]:
-    """Of the population, faint; nothing where the planner keeps none."""
-    kept = [step for step in steps if step.median_s is not None]
-    medians_s = [step.median_s for step in kept if step.median_s is not None]
-    if not kept:
-        return []
-    rows = seen(axis, kept, medians_s)
-    return [
-        go.Scatter(
-            x=_at(axis, [kept[row] for row in rows]),
-            y=np.array(medians_s, dtype=np.float32)[rows],
-            mode="lines",
-            name=f"median of {literal(name)}",
-            legendgroup=name,
-            showlegend=False,
-            opacity=0.7,
-            line={"shape": "hv", "width": 1.3, "color": look["color"]},
-            hovertemplate=f"median of {literal(name)}'s population: %{{y:.4g}} s<extra></extra>",
-        )
-    ]
+def medians(name: str, steps: list[PlanStep], axis: Axis, look: dict[str, str]) -> list[go.Scatter]:
+    """The median cost of the population, faint; nothing where the planner has no population."""
+    label = f"median of {literal(name)}"
+    line = {"shape": "hv", "width": 1.3, "color": look["color"]}
+    hover = f"{label}'s population: %{{y:.4g}} s"
+    return _of_population("median_s", name, steps, axis, label, hover, opacity=0.7, line=line)
 
 
 def bound_line(found: Bounds, axis: Axis, of: str) -> go.Scatter:
+    """The lower bound as a stepped line over the whole axis; ``of`` names its task in the legend."""
     bounds_s = [bound_s for _, bound_s in found]
     return go.Scatter(
         x=np.array([axis.low, *(at for at, _ in found[1:]), axis.high], dtype=np.float32),
         y=np.array([*bounds_s, bounds_s[-1]], dtype=np.float32),
         mode="lines",
         name=f"lower bound{literal(of)} {format_s(bounds_s[-1])}",
-        line={"shape": "hv", "dash": "dash", "width": 1.5, "color": BOUND_COLOR},
+        line={"shape": "hv", "dash": "dash", "width": 1.5, "color": LINE_GREY},
         hovertemplate="no placement costs less than %{y:.4g} s<extra></extra>",
     )
 
 
 def diversities(searches: Searches, axis: Axis, looks: list[dict[str, str]]) -> list[go.Scatter]:
-    curves = []
+    """The diversity of each population, on the second y axis; raises PlanError where no planner has a population."""
+    lines: list[go.Scatter] = []
     for (name, steps), look in zip(searches.items(), looks, strict=True):
-        kept = [step for step in steps if step.diversity is not None]
-        diversity = [step.diversity for step in kept if step.diversity is not None]
-        if kept:
-            rows = seen(axis, kept, diversity)
-            curves.append(
-                go.Scatter(
-                    x=_at(axis, [kept[row] for row in rows]),
-                    y=np.array(diversity, dtype=np.float32)[rows],
-                    yaxis="y2",
-                    mode="lines",
-                    name=f"diversity of {literal(name)}",
-                    legendgroup=name,
-                    showlegend=False,
-                    line={"shape": "hv", "width": 1.8, **look},
-                    hovertemplate=f"diversity of {literal(name)}'s population: %{{y:.2f}}<extra></extra>",
-                )
-            )
-    if not curves:
+        label = f"diversity of {literal(name)}"
+        line = {"shape": "hv", "width": 1.8, **look}
+        hover = f"{label}'s population: %{{y:.2f}}"
+        lines += _of_population("diversity", name, steps, axis, label, hover, yaxis="y2", line=line)
+    if not lines:
         raise PlanError(f"{' and '.join(searches)}: no step has a diversity; wanted a planner with a population")
-    return curves
+    return lines
+
+
+def _of_population(
+    field: str, legendgroup: str, steps: list[PlanStep], axis: Axis, name: str, hover: str, **look: Any
+) -> list[go.Scatter]:
+    """The line of a step's field over the steps that have a value; nothing where none has."""
+    kept = [step for step in steps if getattr(step, field) is not None]
+    values = [float(getattr(step, field)) for step in kept]
+    if not kept:
+        return []
+    rows = seen(axis, kept, values)
+    return [
+        go.Scatter(
+            x=_at(axis, [kept[row] for row in rows]),
+            y=np.array(values, dtype=np.float32)[rows],
+            mode="lines",
+            name=name,
+            legendgroup=legendgroup,
+            showlegend=False,
+            hovertemplate=f"{hover}<extra></extra>",
+            **look,
+        )
+    ]

@@ -10,26 +10,25 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.maps.layout import circle, cluster
-from dtfm_lab.figures.palette import CHEAP_TO_DEAR, FAINT, VERMILLION, ink_on, stage_color
+from dtfm_lab.figures.palette import CHEAP_TO_DEAR, FAINT, MARKER_EDGE, VERMILLION, ink_on, stage_color
 from dtfm_lab.figures.panels import Panel, Room
 from dtfm_lab.figures.plan.group_letters import Lettered, lettered
 from dtfm_lab.figures.strokes import strokes
-from dtfm_lab.figures.theme import bare, count, literal, quality
+from dtfm_lab.figures.theme import UNBOXED, bare, count, literal, quality
 from dtfm_lab.planning.path import EXACT_UP_TO, path_cost, shortest_path
 
 NODES_WITH_DEVICES = 16
-"""groups; in more, a node has no room for a dot a device"""
+"""Most groups whose nodes have room for a dot for each device."""
 WRITTEN_UP_TO = 10
-"""groups; in more, cells of the matrix have no room for their seconds"""
+"""Most groups for which the cells of the matrix have room for their seconds."""
 ROW_UP_TO = 8
-"""stages side by side in the path"""
+"""Most stages side by side in the path."""
 NODE_PX = 84
 ROW_PX, CROWDED_ROW_PX = 128, 74
-OUTLINE = "#444444"
 
 
 def coarsened(plan: Plan, room: Room) -> Panel:
-    """A node a group with its devices inside, on a circle; every two are joined."""
+    """Groups as nodes on a circle, with their devices inside; every two are joined."""
     groups = lettered(plan)
     s, d = plan.placement.devices.shape
     name_px = 26
@@ -47,7 +46,12 @@ def coarsened(plan: Plan, room: Room) -> Panel:
     line = {"width": 1, "color": FAINT if s <= NODES_WITH_DEVICES else "rgba(128, 128, 128, 0.12)"}
     edges = go.Scatter(**strokes(ways), mode="lines", name="edges", line=line, hoverinfo="skip")
     whole = s <= NODES_WITH_DEVICES
-    marker = {"size": node_px, "color": colors, "opacity": 0.3 if whole else 1, "line": {"width": 1, "color": OUTLINE}}
+    marker = {
+        "size": node_px,
+        "color": colors,
+        "opacity": 0.3 if whole else 1,
+        "line": {"width": 1, "color": MARKER_EDGE},
+    }
     words = [f"group {groups.letter(stage)}: {count(d, 'device')}" for stage in groups.order]
     look = {"mode": "markers", "marker": marker, "hovertext": words, "hoverinfo": "text"}
     nodes = go.Scatter(x=places[:, 0].tolist(), y=places[:, 1].tolist(), name="groups", **look)
@@ -59,8 +63,7 @@ def coarsened(plan: Plan, room: Room) -> Panel:
         notes = []
         for stage, place in zip(groups.order, places, strict=True):
             at = {"x": float(place[0] * out), "y": float(place[1] * out if s > 1 else out - 1)}
-            clear = {"bgcolor": "rgba(0, 0, 0, 0)", "showarrow": False}
-            notes.append({"text": f"<b>{groups.letter(stage)}</b>", **at, **clear})
+            notes.append({"text": f"<b>{groups.letter(stage)}</b>", **at, **UNBOXED})
         figure.update_layout(annotations=notes)
     bare(figure, square=True)
     figure.update_xaxes(range=[-room.width / 2 / radius_px, room.width / 2 / radius_px], constrain="domain")
@@ -74,7 +77,7 @@ def coarsened(plan: Plan, room: Room) -> Panel:
 
 
 def _dots(plan: Plan, groups: Lettered, places: FloatArray, node_px: float, radius_px: float) -> go.Scatter:
-    """A dot a device, within its group's node."""
+    """A dot for each device, within its group's node."""
     d = plan.job.n_replicas
     ring = cluster(d)
     reach = float(np.linalg.norm(ring, axis=1).max()) + 0.5
@@ -93,7 +96,7 @@ def _dots(plan: Plan, groups: Lettered, places: FloatArray, node_px: float, radi
             "size": float(np.clip(0.8 * unit_px, 2.5, 14)),
             "color": colors,
             "opacity": 1,
-            "line": {"width": 0.8, "color": OUTLINE},
+            "line": {"width": 0.8, "color": MARKER_EDGE},
         },
         hovertext=[f"{literal(names[i])} · group {letter}" for i, letter in zip(devices, letters, strict=True)],
         hoverinfo="text",
@@ -101,7 +104,7 @@ def _dots(plan: Plan, groups: Lettered, places: FloatArray, node_px: float, radi
 
 
 def weighed(plan: Plan, room: Room) -> Panel:
-    """The weights as a matrix; of few groups, each cell says its seconds."""
+    """The weights as a matrix; with few groups, each cell holds its seconds."""
     groups = lettered(plan)
     s = plan.job.n_stages
     weights = plan.cost.weights_s[np.ix_(groups.order, groups.order)]
@@ -151,7 +154,7 @@ def weighed(plan: Plan, room: Room) -> Panel:
 
 
 def path(plan: Plan, room: Room) -> Panel:
-    """Groups in stage order, row by row and to and fro, hops labelled with their seconds."""
+    """Groups in stage order, in rows of alternating direction, with the seconds of each hop."""
     groups, cost = lettered(plan), plan.cost
     s = plan.job.n_stages
     across = min(s, ROW_UP_TO)
@@ -172,12 +175,11 @@ def path(plan: Plan, room: Room) -> Panel:
                 x=x, y=y, mode="markers+text", name="stages",
                 text=[groups.letter(stage) for stage in range(s)],
                 textfont={"color": [ink_on(color) for color in colors], "size": 14 if roomy else 10},
-                marker={"size": node_px, "color": colors, "opacity": 1, "line": {"width": 1, "color": OUTLINE}},
+                marker={"size": node_px, "color": colors, "opacity": 1, "line": {"width": 1, "color": MARKER_EDGE}},
                 hovertext=hover, hoverinfo="text",
             ),
         ]
     )  # fmt: skip
-    clear = {"showarrow": False, "bgcolor": "rgba(0, 0, 0, 0)"}
     size = 12 if roomy else 10
     notes: list[dict[str, object]] = []
     for k, (a, b) in enumerate(pairwise(range(s))):
@@ -189,21 +191,21 @@ def path(plan: Plan, room: Room) -> Panel:
             where["xshift"] = -8 if x[a] else 8
         text = f"<b>{format_s(float(cost.hop_s[k]))}</b>"
         at = {"x": (x[a] + x[b]) / 2, "y": (y[a] + y[b]) / 2}
-        notes.append({"text": text, "font": {"size": size}, **at, **where, **clear})
+        notes.append({"text": text, "font": {"size": size}, **at, **where, **UNBOXED})
     for k in range(s):
         words = f"stage {k}" + (f"<br>{layers[k].removeprefix(', ')}" if layers[k] and roomy else "")
         under = {"yanchor": "top", "yshift": -node_px / 2 - 2}
-        if k + 1 < s and row[k + 1] > row[k]:  # the path goes on where the words would stand
+        if k + 1 < s and row[k + 1] > row[k]:  # the path continues where the words would be
             under |= {"xanchor": "right" if column[k] else "left", "xshift": -10 if column[k] else 10}
-        notes.append({"text": words, "font": {"size": size}, "x": x[k], "y": y[k], **under, **clear})
+        notes.append({"text": words, "font": {"size": size}, "x": x[k], "y": y[k], **under, **UNBOXED})
     bare(figure).update_layout(annotations=notes)
     figure.update_xaxes(range=[-0.55, across - 0.45])
     figure.update_yaxes(range=[-n_rows + 0.35, 0.35])
-    return Panel(figure, "(e) the path assigns layers to groups", _told(plan, groups), n_rows * row_px)
+    return Panel(figure, "(e) the path assigns layers to groups", _caption(plan, groups), n_rows * row_px)
 
 
 def _layers(plan: Plan) -> list[str]:
-    """``, layers 4 to 6`` of each stage; empty where the job has no model."""
+    """For each stage a text such as ``, layers 4 to 6``, which is empty where the job has no model."""
     counts = plan.layers
     if counts is None:
         return [""] * plan.job.n_stages
@@ -213,7 +215,7 @@ def _layers(plan: Plan) -> list[str]:
     ]
 
 
-def _told(plan: Plan, groups: Lettered) -> str:
+def _caption(plan: Plan, groups: Lettered) -> str:
     cost, s = plan.cost, plan.job.n_stages
     total = f"{format_s(cost.total_s)}, {quality(plan.gap)}"
     if s == 1:

@@ -1,4 +1,4 @@
-"""Names for a plan's groups before the path has given them their stages."""
+"""Letters that name a plan's groups before the path has given each its stage."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from dtfm_lab.domain.plan import Plan
 
 
 class Lettered(NamedTuple):
-    """Stages in the order of their group's first device: A, B, C and on."""
+    """The letters of a plan's groups: A is the group with the first device of all, then B, C and so on."""
 
     order: tuple[int, ...]
+    """Stages in the order of their groups' letters."""
 
     def letter(self, stage: int) -> str:
-        """``A`` to ``Z``, then ``AA``."""
+        """The letter of a stage's group: ``A`` to ``Z``, then ``AA``."""
         letters, at = "", self.order.index(stage) + 1
         while at:
             at, letter = divmod(at - 1, 26)
@@ -22,5 +23,6 @@ class Lettered(NamedTuple):
 
 
 def lettered(plan: Plan) -> Lettered:
+    """The letters of a plan's groups."""
     grid = plan.placement.devices
     return Lettered(tuple(sorted(range(len(grid)), key=lambda stage: int(grid[stage].min()))))

@@ -1,4 +1,4 @@
-"""An edge of the coarsened graph from near: which device of one group speaks to which of the other."""
+"""An edge of the coarsened graph in detail: the pairs of devices that exchange activations."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray, format_s
-from dtfm_lab.figures.palette import BLUE, VERMILLION, stage_color
+from dtfm_lab.figures.palette import BLUE, MARKER_EDGE, VERMILLION, stage_color
 from dtfm_lab.figures.strokes import strokes, worded
-from dtfm_lab.figures.theme import LEGEND_BELOW, WORDLESS, bare, described, literal, titled
+from dtfm_lab.figures.theme import LEGEND_BELOW, WORDLESS, bare, literal, titled
 from dtfm_lab.planning.cost import bottleneck_matching
 
 NAMED_UP_TO = 32
-"""pairs; of more, only the slowest is labelled"""
+"""Most pairs that are all labelled; of more, only the slowest is."""
 ROW_PX, CROWDED_ROW_PX = 34, 18
 HEADING_PX = 44
 FEW_PAIRS = 12
+"""Most pairs that are drawn with wide lines and large markers."""
 CANDIDATE = "rgba(128, 128, 128, 0.30)"
 MANY_CANDIDATES = "rgba(128, 128, 128, 0.10)"
 
 
 def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
-    """Two groups as columns: every candidate pair faint, matched pairs strong, the slowest of them marked.
+    """Two groups as columns, with faint lines for all pairs, strong ones for matched pairs, and the slowest in red.
 
-    ``edge`` is a hop of the pipelines (its first stage), or any two stages. Neighbouring stages are shown as
-    the plan pairs them; two others by their bottleneck matching, which is the weight of their edge.
+    ``edge`` is a hop of the pipelines, given by its first stage, or any two stages. Neighbouring stages are paired as
+    in the plan, two others by their bottleneck matching, whose slowest pair is the weight of their edge.
 
     Raises PlanError for stages that the plan does not have.
     """
@@ -62,8 +63,8 @@ def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
     else:
         note += f" · no perfect matching of these {n * n:,} pairs has a faster slowest pair"
     height = int(190 + HEADING_PX + max(2, n) * row_px)
-    titled(figure, title, note, height=height, hovermode="closest", legend=LEGEND_BELOW)
-    return described(figure, f"{plan.job.name} on {plan.topology.name}, {title}; {note}.")
+    alt = f"{plan.job.name} on {plan.topology.name}, {title}; {note}."
+    return titled(figure, title, note, alt=alt, height=height, hovermode="closest", legend=LEGEND_BELOW)
 
 
 def _matched_pairs(n: int) -> str:
@@ -71,6 +72,7 @@ def _matched_pairs(n: int) -> str:
 
 
 def _stages(plan: Plan, edge: int | tuple[int, int]) -> tuple[int, int]:
+    """Both stages of an edge; raises PlanError for stages that the plan does not have."""
     n = plan.job.n_stages
     pair = (edge, edge + 1) if isinstance(edge, int | np.integer) else tuple(edge)
     whole = all(isinstance(stage, int | np.integer) and 0 <= stage < n for stage in pair)
@@ -81,14 +83,14 @@ def _stages(plan: Plan, edge: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def _by_region(plan: Plan, devices: IntArray) -> IntArray:
-    """Positions in ``devices``, regions together; pipelines keep their order within."""
+    """Positions in ``devices``, sorted by region; pipelines keep their order within a region."""
     regions = plan.topology.regions
     at = [regions.index(plan.topology.devices[i].region) for i in devices]
     return np.argsort(at, kind="stable")
 
 
 def _candidates(plan: Plan, left: IntArray, right: IntArray, pair_s: FloatArray) -> go.Scatter:
-    """All pairs that are not matched, hover at a third of the way, where fewer lines cross than in the middle."""
+    """All pairs that are not matched, with hover texts at a third of the way, where fewer lines cross than midway."""
     names = [literal(name) for name in plan.topology.names]
     n = len(left)
     rows = [(i, j) for i in range(n) for j in range(n) if i != j]
@@ -112,7 +114,7 @@ def _candidates(plan: Plan, left: IntArray, right: IntArray, pair_s: FloatArray)
 
 
 def _matched(plan: Plan, left: IntArray, right: IntArray, pairs_s: FloatArray) -> Iterable[go.Scatter]:
-    """The slowest pairs apart; a row says its seconds where there is room."""
+    """The matched pairs, and the slowest of them in a trace of their own; a row has its seconds where there is room."""
     names = [literal(name) for name in plan.topology.names]
     n = len(left)
     slowest = np.flatnonzero(pairs_s >= pairs_s.max() * (1 - 1e-9)).tolist()
@@ -157,7 +159,7 @@ def _devices(plan: Plan, column: int, stage: int, devices: IntArray) -> go.Scatt
         text=[f" {label} " for label in labels],
         textposition="middle left" if column == 0 else "middle right",
         textfont={"size": 12 if few else 10},
-        marker={"size": 18 if few else 11, "color": color, "opacity": 1, "line": {"width": 1, "color": "#444444"}},
+        marker={"size": 18 if few else 11, "color": color, "opacity": 1, "line": {"width": 1, "color": MARKER_EDGE}},
         hovertext=labels,
         hoverinfo="text",
     )

@@ -24,7 +24,7 @@ NAME_PX = 18
 
 
 def communication_graph(plan: Plan, room: Room) -> Panel:
-    """Devices and links, without any plan."""
+    """Devices and links, without the plan."""
     topology = plan.topology
     drawn = _scene(topology, room)
     if drawn.few:
@@ -49,7 +49,7 @@ def communication_graph(plan: Plan, room: Room) -> Panel:
 
 
 def partition(plan: Plan, room: Room) -> Panel:
-    """The same devices in the colour and with the letter of their group."""
+    """The same devices in the colour of their group and with its letter."""
     topology, cost = plan.topology, plan.cost
     drawn, groups = _scene(topology, room), lettered(plan)
     letters = {int(i): groups.letter(stage) for stage, group in enumerate(plan.placement.devices) for i in group}
@@ -72,14 +72,14 @@ def partition(plan: Plan, room: Room) -> Panel:
 
 
 def _scene(topology: Topology, room: Room) -> Scene:
-    """The abstract picture, with markers for this room."""
+    """The layout of the abstract picture, with markers that suit this room."""
     drawn = scene(topology)
     _, _, unit_px = _extent(drawn, room)
     return drawn._replace(marker_px=float(np.clip(0.92 * unit_px, 4, 22)))
 
 
 def _ground(figure: go.Figure, drawn: Scene, room: Room) -> go.Figure:
-    """Regions, and axes that leave room for their names."""
+    """Draw the regions, and set axes that leave room for their names."""
     grounds(bare(figure, square=True), drawn.patches)
     low, high, unit_px = _extent(drawn, room)
     (x, y), half = (low + high) / 2, np.array([room.width, room.height]) / 2 / unit_px
@@ -89,7 +89,7 @@ def _ground(figure: go.Figure, drawn: Scene, room: Room) -> go.Figure:
 
 
 def _extent(drawn: Scene, room: Room) -> tuple[FloatArray, FloatArray, float]:
-    """Lower left and upper right corner of what is drawn, and a unit in pixels that lets it fit with names."""
+    """Lower left and upper right corner of the drawing, and the pixels of a unit for it to fit with its names."""
     corners = np.array([(p.centre - p.half, p.centre + p.half) for p in drawn.patches.values()])
     low, high = corners[:, 0].min(axis=0), corners[:, 1].max(axis=0)
     longest = max(map(len, drawn.patches))

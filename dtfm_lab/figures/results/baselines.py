@@ -1,4 +1,4 @@
-"""What planning brought: a plan's iteration beside those of placements that nobody planned."""
+"""The iteration of a plan beside those of placements that were not planned."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import BLUE, SKY
-from dtfm_lab.figures.theme import LEGEND_BELOW, described, literal, titled
+from dtfm_lab.figures.theme import LEGEND_BELOW, literal, titled
 
 NEEDED = ("placement", "predicted_s", "measured_s", "reason")
+"""Columns that the table must have."""
+REASON_LETTERS = 90
+"""Most letters of a reason in the figure; its hover text has all."""
 OFFSETS = {"measured": -0.19, "predicted": 0.19}
 
 
 def baselines(table: pd.DataFrame) -> go.Figure:
-    """Two bars a placement, measured and predicted, of the table that ``lab.baselines`` makes; where nothing could be
-    measured, the reason. Raises TraceError for another table, or one without rows."""
+    """Two bars for each placement in the table of ``lab.baselines``, measured and predicted.
+
+    Where nothing could be measured, the reason is in place of the bar. Raises TraceError for another table, or one
+    without rows.
+    """
     if missing := [name for name in NEEDED if name not in table]:
         raise TraceError(f"the table of placements has no column {missing[0]}; wanted what lab.baselines makes")
     if table.empty:
@@ -54,20 +60,18 @@ def baselines(table: pd.DataFrame) -> go.Figure:
     figure.update_xaxes(title_text="an iteration (s)", range=[0, 1.16 * longest_s or 1.0], exponentformat="none")
     figure.update_yaxes(tickvals=rows, ticktext=[literal(name) for name in names], autorange="reversed", showgrid=False)
     return titled(
-        described(figure, _told(names, seconds)),
+        figure,
         _claim(names, seconds["measured"]),
         "each placement run for real on the same emulated links, and predicted from the profile taken before it",
+        alt=_alt(names, seconds),
         height=200 + 64 * len(rows),
         legend={**LEGEND_BELOW, "traceorder": "normal"},
         margin_b=96,
     )
 
 
-LETTERS = 90
-
-
 def _short(reason: str) -> str:
-    return reason if len(reason) <= LETTERS else reason[: LETTERS - 3] + "..."
+    return reason if len(reason) <= REASON_LETTERS else reason[: REASON_LETTERS - 3] + "..."
 
 
 def _known(names: list[str], seconds: list[float]) -> list[tuple[str, float]]:
@@ -75,7 +79,7 @@ def _known(names: list[str], seconds: list[float]) -> list[tuple[str, float]]:
 
 
 def _claim(names: list[str], measured_s: list[float]) -> str:
-    """How the first stands to the best of the others."""
+    """How long the first placement takes, and how many times as long the best of the others."""
     others = [(s, name) for name, s in zip(names[1:], measured_s[1:], strict=True) if not math.isnan(s)]
     first_s = measured_s[0]
     if math.isnan(first_s) or not others:
@@ -85,7 +89,7 @@ def _claim(names: list[str], measured_s: list[float]) -> str:
     return f"{names[0]}: {format_s(first_s)} an iteration; {best}: {format_s(best_s)}{share}"
 
 
-def _told(names: list[str], seconds: dict[str, list[float]]) -> str:
+def _alt(names: list[str], seconds: dict[str, list[float]]) -> str:
     each = [
         f"{name} " + ("not measured" if math.isnan(m) else f"{format_s(m)} measured, {format_s(p)} predicted")
         for name, m, p in zip(names, seconds["measured"], seconds["predicted"], strict=True)

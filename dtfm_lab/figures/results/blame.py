@@ -1,4 +1,4 @@
-"""Where the error of an iteration comes from: by whom, and since when."""
+"""The links and devices that an iteration's error comes from."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import math
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
-from dtfm_lab.compare import Comparison, Drift
-from dtfm_lab.domain.schedule import Lane
-from dtfm_lab.domain.units import FloatArray, format_s
-from dtfm_lab.figures.palette import BLUE, EDGES, FAINT, GREEN, GREY, LINE_GREY, ORANGE, SKY, VERMILLION, YELLOW
-from dtfm_lab.figures.theme import LEGEND_BELOW, described, literal, short, titled, with_headings
+from dtfm_lab.compare import Comparison
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.palette import BLUE, GREEN, GREY, LINE_GREY, ORANGE, SKY, VERMILLION, YELLOW
+from dtfm_lab.figures.results.tables import largest, rows_of, what_ran
+from dtfm_lab.figures.theme import LEGEND_BELOW, by_name, edged, literal, short, titled, with_headings
+from dtfm_lab.figures.ticks import time_unit
 
 MOST_ROWS = 14
-"""suspects, and those who differ most; more would not be read"""
+"""Most rows: suspects first, then those that differ most."""
 ROW_PX = 26
 PARTS = {
     ("device", "duration"): ("computations take longer or shorter", BLUE),
@@ -27,30 +27,27 @@ PARTS = {
     ("link", "delay"): ("messages leave late", ORANGE),
     ("card", "delay"): ("messages come in another order", GREEN),
 }
-LEADERS = (VERMILLION, BLUE, GREEN)
-"""devices that leave the prediction first"""
-SPARE_PX = 18
-"""between the lines above and the headings"""
 NEGLIGIBLE = 1e-9
+"""Share of an iteration up to which a difference counts as none."""
 
 
 def blame(comparison: Comparison) -> go.Figure:
-    """A bar a link or device: seconds by which it alone makes an iteration longer (right) or shorter (left) than
-    predicted, with 95 % intervals; how many times the predicted its own actions took, beside it.
+    """A bar for each link or device: seconds by which it alone makes an iteration longer (right) or shorter (left)
+    than predicted, with a 95 % interval; beside it, how many times as long as predicted its own actions took.
 
     Raises TraceError for a measured trace that does not hold its schedule.
     """
     found = comparison.blame
     rows = found.table[found.table["named"] | (found.table["longer_s"].abs() > NEGLIGIBLE * found.iteration_s)]
     shown = rows.head(MOST_ROWS)
-    unit, scale = _unit(shown["longer_s"])
+    unit, scale = time_unit(largest(shown["longer_s"]))
     figure = go.Figure()
     names = [_name(of, name) for of, name in zip(shown["of"], shown["name"], strict=True)]
-    for (of, what), (says, color) in PARTS.items():
+    for (of, what), (words, color) in PARTS.items():
         which = ((shown["of"] == of) & (shown["what"] == what)).to_numpy()
         if which.any():
-            figure.add_trace(_bars(shown[which], [names[i] for i in np.flatnonzero(which)], scale, says, color))
-    for name, row in zip(names, shown.itertuples(index=False), strict=True):
+            figure.add_trace(_bars(shown[which], [names[i] for i in np.flatnonzero(which)], scale, words, color))
+    for name, row in zip(names, rows_of(shown), strict=True):
         figure.add_annotation(
             text=_times(row.ratio, row.what), x=1.0, xref="paper", y=name, xanchor="left", xshift=8, showarrow=False
         )
@@ -64,10 +61,9 @@ def blame(comparison: Comparison) -> go.Figure:
         )  # fmt: skip
     figure.update_xaxes(title_text=f"makes an iteration longer than predicted by ({unit})", zeroline=True)
     figure.update_xaxes(zerolinecolor=LINE_GREY, zerolinewidth=1.5)
-    figure.update_yaxes(categoryorder="array", categoryarray=names, range=[len(names) - 0.4, -0.6], type="category")
-    told = zip(shown["of"], short(shown["name"]), strict=True)
-    ticks = [f"card of {name}" if of == "card" else name for of, name in told]
-    figure.update_yaxes(showgrid=False, tickvals=names, ticktext=ticks)
+    short_names = zip(shown["of"], short(shown["name"]), strict=True)
+    ticks = [f"card of {name}" if of == "card" else name for of, name in short_names]
+    figure.update_yaxes(**by_name(names, 0.6), tickvals=names, ticktext=ticks)
     suspects = comparison.suspects
     title = (
         str(suspects["sentence"].iloc[0]).replace("->", "→") if len(suspects) else "no link and no device stands out"
@@ -75,9 +71,10 @@ def blame(comparison: Comparison) -> go.Figure:
     left_out = f" · first {len(shown)} of {len(rows)}" if len(shown) < len(rows) else ""
     figure.update_layout(showlegend=True)
     titled(
-        described(figure, f"{comparison.verdict}. {' '.join(f'{s}.' for s in suspects['sentence'].head(3))}"),
+        figure,
         title,
-        f"{_where(comparison)} · {comparison.verdict}{left_out} · whiskers: 95 % confidence",
+        f"{what_ran(comparison)} · {comparison.verdict}{left_out} · whiskers: 95 % confidence",
+        alt=f"{comparison.verdict}. {' '.join(f'{s}.' for s in suspects['sentence'].head(3))}",
         height=max(320, len(shown) * ROW_PX + 230),
         legend=LEGEND_BELOW,
         barmode="overlay",
@@ -87,162 +84,14 @@ def blame(comparison: Comparison) -> go.Figure:
     return with_headings(figure)
 
 
-def drift(comparison: Comparison) -> go.Figure:
-    """How late each device's computations end in the course of an iteration, against the prediction, and how late each
-    iteration ends."""
-    found = comparison.drift
-    many = comparison.measured.n_iterations > 1
-    figure = make_subplots(
-        rows=1,
-        cols=2 if many else 1,
-        column_widths=[0.72, 0.28] if many else None,
-        horizontal_spacing=0.1,
-        subplot_titles=["over an iteration, each device", "over the iterations"][: 2 if many else 1],
-    )
-    lines = _lines(comparison)
-    leaders = dict(zip(found.devices["device"].head(len(LEADERS)), LEADERS, strict=False))
-    late_s = pd.concat([lines["late_s"], found.iterations["late_s"], pd.Series([found.threshold_s])])
-    unit, scale = _unit(late_s)
-    across, wide = _unit(lines["at_s"])
-    others = lines[~lines["device"].isin(list(leaders))]
-    if len(others):
-        x, y = _broken(others, wide, scale)
-        name = "other devices" if leaders else "devices"
-        figure.add_trace(
-            go.Scatter(x=x, y=y, mode="lines", name=name, line={"width": 1.2, "color": FAINT}, hoverinfo="skip"),
-            row=1, col=1,
-        )  # fmt: skip
-    for device, color in reversed(leaders.items()):
-        line = lines[lines["device"] == device]
-        figure.add_trace(
-            go.Scatter(
-                x=(line["at_s"] * wide).tolist(),
-                y=(line["late_s"] * scale).tolist(),
-                mode="lines",
-                name=literal(device),
-                line={"width": 2.2, "color": color},
-                hovertext=[f"{literal(device)} · {format_s(s)} late" for s in line["late_s"]],
-                hoverinfo="text",
-            ),
-            row=1,
-            col=1,
-        )
-    for row in found.devices.head(len(LEADERS)).itertuples(index=False):
-        at = (row.at_s - row.late_s) * wide
-        figure.add_trace(
-            go.Scatter(
-                x=[at],
-                y=[row.late_s * scale],
-                mode="markers",
-                showlegend=False,
-                marker={"size": 9, "color": leaders[row.device], "line": {"width": 1.5, "color": "white"}},
-                hovertext=f"{row.action} on {literal(row.device)}: {format_s(abs(row.late_s))}",
-                hoverinfo="text",
-            ),
-            row=1,
-            col=1,
-        )
-    figure.add_hrect(
-        y0=-found.threshold_s * scale, y1=found.threshold_s * scale, fillcolor=GREY, opacity=0.15, line_width=0
-    )
-    figure.update_xaxes(title_text=f"predicted end of a computation ({across})", rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(title_text=f"measured − predicted end ({unit})", row=1, col=1)
-    if many:
-        _add_iterations(figure, comparison, scale)
-    with_headings(
-        titled(
-            described(figure, found.sentence),
-            _begins(found),
-            f"{_where(comparison)} · grey: within {format_s(found.threshold_s)}, 1 % of the predicted iteration · "
-            f"{'medians over iterations' if many else 'one iteration'}{f' · {found.growth}' if found.growth else ''}",
-            height=460,
-            legend=LEGEND_BELOW,
-            margin_b=104,
-        )
-    )
-    return figure.update_layout(margin_t=figure.layout.margin.t + SPARE_PX)
-
-
-def _add_iterations(figure: go.Figure, comparison: Comparison, scale: float) -> None:
-    """Each iteration's end, and the line through them where it rises or falls for sure."""
-    found = comparison.drift
-    late_s = found.iterations["late_s"]
-    figure.add_trace(
-        go.Scatter(
-            x=late_s.index.tolist(),
-            y=(late_s * scale).tolist(),
-            mode="markers",
-            name="iteration's end",
-            showlegend=False,
-            marker={"size": 8, "color": BLUE},
-            hovertext=[
-                f"iteration {i}: ends {format_s(abs(s))} {'late' if s > 0 else 'early'}" for i, s in late_s.items()
-            ],
-            hoverinfo="text",
-        ),
-        row=1,
-        col=2,
-    )
-    if found.grows:
-        numbers = late_s.index.to_numpy(float)
-        middle = float(np.median(late_s - found.growth_s.value * numbers))
-        ends = np.array([numbers.min(), numbers.max()])
-        line_s: FloatArray = middle + found.growth_s.value * ends
-        figure.add_trace(
-            go.Scatter(
-                x=ends.tolist(), y=(line_s * scale).tolist(), mode="lines", showlegend=False, hoverinfo="skip",
-                line={"width": 2, "color": BLUE, "dash": "dash"},
-            ),
-            row=1, col=2,
-        )  # fmt: skip
-    step = max(1, math.ceil(len(late_s) / 8))
-    figure.update_xaxes(title_text="iteration", tickformat="d", dtick=step, row=1, col=2)
-    figure.update_yaxes(rangemode="tozero", row=1, col=2)
-
-
-def _lines(comparison: Comparison) -> pd.DataFrame:
-    """Per computation device, at_s (predicted end) and late_s, the median over iterations; sorted by time."""
-    rows = comparison.rows[comparison.rows["lane"] == Lane.COMPUTE.value]
-    by = ["replica", "stage", "kind", "microbatch"]
-    lines = rows.groupby(by, sort=False).agg(
-        device=("device", "first"), at_s=("end_s_predicted", "median"), late_s=("end_s_error", "median")
-    )
-    lines["late_s"] = -lines["late_s"]
-    return lines.sort_values(["device", "at_s"], kind="stable", ignore_index=True)
-
-
-def _broken(lines: pd.DataFrame, wide: float, scale: float) -> tuple[list[float | None], list[float | None]]:
-    """All devices in one trace, the pen lifted between two."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for _, line in lines.groupby("device", sort=False):
-        x += [*(line["at_s"] * wide), None]
-        y += [*(line["late_s"] * scale), None]
-    return x, y
-
-
-def _begins(found: Drift) -> str:
-    if not len(found.devices):
-        return "every action ends as predicted"
-    first = found.devices.iloc[0]
-    how = "late" if first["late_s"] > 0 else "early"
-    return f"as predicted until {format_s(first['at_s'])}, when {first['action']} ends {how} on {first['device']}"
-
-
-def _where(comparison: Comparison) -> str:
-    context = comparison.measured.context
-    return f"{context.provenance} · {context.schedule} · {context.job} on {context.topology}"
-
-
-def _bars(rows: pd.DataFrame, names: list[str], scale: float, says: str, color: str) -> go.Bar:
-    edge = EDGES.get(color)
+def _bars(rows: pd.DataFrame, names: list[str], scale: float, words: str, color: str) -> go.Bar:
     known = np.isfinite(rows["high_s"].to_numpy(float))
     return go.Bar(
         orientation="h",
         x=(rows["longer_s"] * scale).tolist(),
         y=names,
         width=0.7,
-        name=says,
+        name=words,
         error_x={
             "type": "data",
             "array": np.where(known, (rows["high_s"] - rows["longer_s"]) * scale, 0.0).tolist(),
@@ -255,7 +104,7 @@ def _bars(rows: pd.DataFrame, names: list[str], scale: float, says: str, color: 
             for sentence, low, high in zip(rows["sentence"], rows["low_s"], rows["high_s"], strict=True)
         ],
         hoverinfo="text",
-        marker={"color": color, "line": {"width": 0.8 if edge else 0, "color": edge}},
+        marker=edged(color),
     )
 
 
@@ -273,7 +122,3 @@ def _lowest(rows: pd.DataFrame) -> float:
 
 def _highest(rows: pd.DataFrame) -> float:
     return float(rows["high_s"].where(np.isfinite(rows["high_s"]), rows["longer_s"]).max())
-
-
-def _unit(seconds: pd.Series) -> tuple[str, float]:
-    return ("s", 1.0) if len(seconds) and seconds.abs().max() >= 1 else ("ms", 1e3)

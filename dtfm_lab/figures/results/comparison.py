@@ -1,4 +1,4 @@
-"""How far a prediction was off: by kind of action, by stage, by link."""
+"""The errors of a prediction by kind of action, by stage and by link."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dtfm_lab.domain.schedule import COMPUTE, SENDS, Kind
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import BLUE, FAINT, KIND_NAMES, VERMILLION
 from dtfm_lab.figures.theme import LEGEND_BELOW, literal, short, titled
-from dtfm_lab.figures.ticks import log_ticks
+from dtfm_lab.figures.ticks import log_ticks, time_unit
 
 MOST_ROWS = 16
-"""stages and links with the largest errors; more would not be read"""
+"""Most stages and links that are shown, those with the largest errors."""
 KINDS = (*COMPUTE, *SENDS)
-"""a receive takes as long as its send"""
+"""The kinds that are shown; a receive takes as long as its send."""
 
 
 def comparison(comparison: Comparison) -> go.Figure:
@@ -71,19 +71,21 @@ def _of(shown: pd.DataFrame, everything: pd.DataFrame) -> str:
 
 
 def _arrivals(figure: go.Figure, error_s: pd.Series) -> None:
-    """To the left of zero: predicted earlier than it came."""
-    unit, scale = ("ms", 1e3) if not (error_s.abs() >= 1).any() else ("s", 1.0)
+    """Add a bar for each link: left of zero, messages were predicted to arrive earlier than they did."""
+    unit, scale = time_unit(float(error_s.abs().max()) if len(error_s) else 0.0)
+    links = [str(link) for link in error_s.index]
+    names = [literal(link.replace("->", "→")) for link in links]
     figure.add_trace(
         go.Bar(
             orientation="h",
             x=[value * scale for value in error_s],
-            y=[literal(link.replace("->", "→")) for link in error_s.index],
+            y=names,
             name="predicted minus measured arrival",
             showlegend=False,
             marker={"color": BLUE},
             hovertext=[
                 f"{literal(link)}: predicted {format_s(abs(e))} too {'early' if e < 0 else 'late'}"
-                for link, e in error_s.items()
+                for link, e in zip(links, error_s, strict=True)
             ],
             hoverinfo="text",
         ),
@@ -91,18 +93,16 @@ def _arrivals(figure: go.Figure, error_s: pd.Series) -> None:
         col=2,
     )
     figure.update_xaxes(title_text=f"predicted − measured arrival ({unit})", row=1, col=2)
-    names = [literal(link.replace("->", "→")) for link in error_s.index]
-    figure.update_yaxes(tickvals=names, ticktext=short(error_s.index), row=1, col=2)
+    figure.update_yaxes(tickvals=names, ticktext=short(links), row=1, col=2)
     figure.update_yaxes(autorange="reversed", type="category", side="right", row=1, col=2)
 
 
 def _add_pairs(figure: go.Figure, frame: pd.DataFrame, *, row: int, log: bool) -> None:
-    """Into the first column of a figure with subplots: predicted_s and measured_s, joined by a line, and
-    relative_error to their right."""
+    """Add predicted_s and measured_s to the first column, joined by a line, and relative_error to their right."""
     names = list(frame.index)
     predicted, measured = frame["predicted_s"].tolist(), frame["measured_s"].tolist()
     errors = [_signed_percent(error) for error in frame["relative_error"]]
-    unit, scale = ("ms", 1e3) if max([*predicted, *measured]) < 1 else ("s", 1.0)
+    unit, scale = time_unit(max([*predicted, *measured]))
     hover = [
         f"{name}: {format_s(a)} predicted, {format_s(b)} measured{f' ({error})' if error else ''}"
         for name, a, b, error in zip(names, predicted, measured, errors, strict=True)
@@ -147,7 +147,7 @@ def _add_pairs(figure: go.Figure, frame: pd.DataFrame, *, row: int, log: bool) -
 
 
 def _signed_percent(share: float) -> str:
-    """``-3.1%``; nothing for what is not a number."""
+    """A share such as ``-3.1%``; empty for NaN."""
     if pd.isna(share):
         return ""
     return "0.0%" if abs(share) < 0.0005 else f"{share:+.1%}"

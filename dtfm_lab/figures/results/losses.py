@@ -1,4 +1,4 @@
-"""What the model learnt during a run."""
+"""The losses of the model in the course of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dtfm_lab.files.losses import losses as losses_table
 
 
 def losses(trace: Trace) -> go.Figure:
-    """Mean training loss of each iteration, and what was found of the held-out text.
+    """Mean training loss of each iteration, and the losses of the held-out text.
 
     Raises TraceError for a trace without losses, such as a simulated one.
     """

@@ -1,4 +1,4 @@
-"""Settings side by side: a bar each."""
+"""Settings side by side, as bars."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.figures.palette import BLUE, GREEN
-from dtfm_lab.figures.theme import described, literal, titled
+from dtfm_lab.figures.theme import CLEAR, literal, titled
 
 BAR_PX = 40
 ROOM = 1.18
-"""of the axis beyond the longest bar, for its number"""
+"""Length of the axis against the longest bar; the rest is for the bar's number."""
 
 
 def pinned(
@@ -22,10 +22,10 @@ def pinned(
     *,
     more_is_better: bool = False,
 ) -> go.Figure:
-    """One bar a row of name, value and whether it fits in memory (hollow where it does not), the best one green.
+    """A bar for each setting, given by name, value, and whether it fits in memory.
 
-    ``text`` writes a value with its unit. The best is the best of those that fit, if any does. Raises TraceError where
-    there is no row.
+    A bar that does not fit is hollow. The best of those that fit, or of all if none does, is green. ``text`` writes a
+    value with its unit. Raises TraceError where there is no row.
     """
     if not rows:
         raise TraceError("no settings are pinned; wanted one at least")
@@ -48,7 +48,7 @@ def pinned(
             ],
             hoverinfo="text",
             marker={
-                "color": ["rgba(0, 0, 0, 0)" if not row[2] else color for row, color in zip(rows, colors, strict=True)],
+                "color": [CLEAR if not row[2] else color for row, color in zip(rows, colors, strict=True)],
                 "line": {"color": colors, "width": 2},
             },
         )
@@ -58,12 +58,13 @@ def pinned(
     figure.update_yaxes(
         tickvals=at, ticktext=[literal(name) for name, _, _ in rows], autorange="reversed", showgrid=False
     )
-    told = "; ".join(f"{name} {text(value)}{'' if fits else ' (does not fit)'}" for name, value, fits in rows)
+    values = "; ".join(f"{name} {text(value)}{'' if fits else ' (does not fit)'}" for name, value, fits in rows)
     tight = sum(not fits for _, _, fits in rows)
     return titled(
-        described(figure, f"{what} of {len(rows)} settings: {told}."),
+        figure,
         f"{what}: {text(best[1])} with {best[0]}",
         f"hollow: does not fit in memory ({tight} of {len(rows)})" if tight else "",
+        alt=f"{what} of {len(rows)} settings: {values}.",
         height=150 + BAR_PX * len(rows),
         showlegend=False,
     )

@@ -1,4 +1,4 @@
-"""Links and devices as drawn, and as a measurement says they are."""
+"""Fitted values of links and computations against the drawn ones."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from dtfm_lab.compare import Refit
 from dtfm_lab.compare.refit import in_units
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.figures.palette import CAUSE_COLORS, EDGES, FAINT, KIND_NAMES, LINE_GREY
-from dtfm_lab.figures.theme import described, literal, short, titled, with_headings
+from dtfm_lab.figures.panels import stacked
+from dtfm_lab.figures.results.tables import rows_of
+from dtfm_lab.figures.theme import by_name, literal, short, titled, with_headings
 from dtfm_lab.figures.ticks import log_ticks
 
 MOST_ROWS = 10
-"""of each kind, those furthest from the drawn"""
+"""Most rows of each kind, those furthest from the drawn values."""
 FEW_ROWS = 4
-"""of each kind, where none or few differ"""
+"""Rows of each kind where none or few differ."""
 ROW_PX = 24
 HEADING_PX = 46
 SPARE_PX = 18
-"""between the lines above and the first heading"""
+"""Space between the subtitle and the first heading."""
 WIDEST = 4.0
-"""times the largest difference, beyond which an interval's end is cut off"""
+"""Multiple of the range of the fitted values beyond which the end of an interval is cut off."""
 WHAT = {
     "bandwidth_bytes_per_s": ("bandwidth of links", CAUSE_COLORS["bandwidth"]),
     "latency_s": ("latency of links", CAUSE_COLORS["latency"]),
@@ -34,7 +35,7 @@ WHAT = {
 
 
 def refit(refit: Refit) -> go.Figure:
-    """A row a link or computation: how many times the drawn value the fitted one is, with its 95 % interval."""
+    """A row for each link or computation: its fitted value as a multiple of the drawn one, with its 95 % interval."""
     table = refit.table.assign(
         **{f"{c}_ratio": _ratio(refit.table[c], refit.table["drawn"]) for c in ("fitted", "low", "high")}
     )
@@ -44,15 +45,10 @@ def refit(refit: Refit) -> go.Figure:
     by = {what: rows for what, rows in by.items() if len(rows)}
     shown = {what: _furthest(rows) for what, rows in by.items()}
     drawn_px = ROW_PX * sum(len(rows) + 0.6 for rows in shown.values())
-    figure = make_subplots(
-        rows=max(1, len(shown)),
-        cols=1,
-        shared_xaxes=True,
-        row_heights=[len(rows) + 0.6 for rows in shown.values()] or None,
-        vertical_spacing=HEADING_PX / (drawn_px + HEADING_PX * (len(shown) - 1)) if len(shown) > 1 else 0.0,
-        subplot_titles=[_heading(what, len(rows), len(by[what]), counts[what]) for what, rows in shown.items()] or None,
-    )
-    figure.update_annotations(x=0, xanchor="left")
+    total_px = drawn_px + HEADING_PX * max(0, len(shown) - 1)
+    heights = [len(rows) + 0.6 for rows in shown.values()]
+    headings = [_heading(what, len(rows), len(by[what]), counts[what]) for what, rows in shown.items()]
+    figure = stacked(heights, headings, gap_px=HEADING_PX, total_px=total_px)
     low, high = _range(list(shown.values()))
     for number, (what, rows) in enumerate(shown.items(), start=1):
         _add(figure, what, rows, number, (low, high))
@@ -62,41 +58,41 @@ def refit(refit: Refit) -> go.Figure:
     figure.update_xaxes(ticktext=words, tickangle=0, zeroline=False)
     figure.update_xaxes(title_text="fitted, times the drawn", row=max(1, len(shown)), col=1)
     context = refit.measured
-    with_headings(
-        titled(
-            described(figure, f"{refit.sentence}. {_told(refit)}"),
-            refit.sentence,
-            f"{context.provenance} · {context.schedule} · {context.job} on {context.topology} · "
-            "bars: 95 % confidence · line: as drawn",
-            height=int(drawn_px + HEADING_PX * max(0, len(shown) - 1)) + 210,
-            showlegend=False,
-            margin_r=190,
-            margin_b=64,
-        )
+    titled(
+        figure,
+        refit.sentence,
+        f"{context.provenance} · {context.schedule} · {context.job} on {context.topology} · "
+        "bars: 95 % confidence · line: as drawn",
+        alt=f"{refit.sentence}. {_off(refit)}",
+        height=int(total_px) + 210,
+        showlegend=False,
+        margin_r=190,
+        margin_b=64,
     )
-    return figure.update_layout(margin_t=figure.layout.margin.t + SPARE_PX)
+    return with_headings(figure, SPARE_PX)
 
 
 def _ratio(value: pd.Series, drawn: pd.Series) -> pd.Series:
+    """Value over drawn value; infinite or NaN where the drawn one is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return pd.Series(value.to_numpy(float) / drawn.to_numpy(float), index=value.index)
 
 
 def _furthest(rows: pd.DataFrame) -> pd.DataFrame:
-    """Those surely different first, then by how much."""
-    surely = (rows["low_ratio"] > 1 + 1e-6) | (rows["high_ratio"] < 1 - 1e-6)
+    """The rows to show: those whose interval does not hold the drawn value first, then by distance from it."""
+    differs = (rows["low_ratio"] > 1 + 1e-6) | (rows["high_ratio"] < 1 - 1e-6)
     far = np.abs(np.log(rows["fitted_ratio"]))
-    return rows.iloc[np.lexsort((-far, ~surely))[: min(MOST_ROWS, max(FEW_ROWS, int(surely.sum())))]]
+    return rows.iloc[np.lexsort((-far, ~differs))[: min(MOST_ROWS, max(FEW_ROWS, int(differs.sum())))]]
 
 
 def _heading(what: str, n_shown: int, n_drawable: int, n: int) -> str:
-    """A ratio needs two numbers above 0."""
+    """Heading of a kind. A row without a ratio, because one of its values is 0, is counted, not drawn."""
     furthest = f", furthest {n_shown} of {n}" if n_shown < n else ""
     return WHAT[what][0] + furthest + (f", {n - n_drawable} drawn or fitted as 0" if n_drawable < n else "")
 
 
 def _range(panels: list[pd.DataFrame]) -> tuple[float, float]:
-    """Around all fitted values and the finite ends of their intervals, as far as those are worth seeing."""
+    """Range of the axis: all fitted values, and the ends of their intervals that are not too far away."""
     fitted = np.concatenate([[1.0], *(rows["fitted_ratio"] for rows in panels)])
     ends = np.concatenate([[1.0], *(rows[c] for rows in panels for c in ("low_ratio", "high_ratio"))])
     low, high = fitted.min() / WIDEST, fitted.max() * WIDEST
@@ -105,9 +101,8 @@ def _range(panels: list[pd.DataFrame]) -> tuple[float, float]:
 
 
 def _add(figure: go.Figure, what: str, rows: pd.DataFrame, number: int, limits: tuple[float, float]) -> None:
-    names = [_name(row) for row in rows.itertuples(index=False)]
-    says, color = WHAT[what]
-    edge = EDGES.get(color, color)
+    names = [_name(row) for row in rows_of(rows)]
+    noun, color = WHAT[what]
     x: list[float | None] = []
     y: list[str | None] = []
     for name, low, high in zip(names, rows["low_ratio"], rows["high_ratio"], strict=True):
@@ -121,32 +116,29 @@ def _add(figure: go.Figure, what: str, rows: pd.DataFrame, number: int, limits: 
             x=rows["fitted_ratio"].tolist(),
             y=names,
             mode="markers",
-            name=says,
-            marker={"size": 11, "color": color, "line": {"width": 1.2, "color": edge}},
-            hovertext=[_hover(row) for row in rows.itertuples(index=False)],
+            name=noun,
+            marker={"size": 11, "color": color, "line": {"width": 1.2, "color": EDGES.get(color, color)}},
+            hovertext=[_hover(row) for row in rows_of(rows)],
             hoverinfo="text",
         ),
         row=number,
         col=1,
     )
     figure.add_vline(x=1.0, line={"width": 1.5, "color": LINE_GREY}, row=number, col=1)
-    for name, row in zip(names, rows.itertuples(index=False), strict=True):
+    for name, row in zip(names, rows_of(rows), strict=True):
         figure.add_annotation(
             text=f"{in_units(what, row.drawn)} → {in_units(what, row.fitted)}", x=1.0, xref="x domain", xanchor="left",
             xshift=8, y=name, showarrow=False, row=number, col=1,
         )  # fmt: skip
-    axis = {"type": "category", "categoryorder": "array", "categoryarray": names, "tickvals": names}
-    axis["ticktext"] = [
-        _told_as(row, name) for row, name in zip(rows.itertuples(index=False), short(rows["name"]), strict=True)
-    ]
-    figure.update_yaxes(**axis, range=[len(names) - 0.4, -0.6], showgrid=False, row=number, col=1)
+    ticks = [_with_kind(row, name) for row, name in zip(rows_of(rows), short(rows["name"]), strict=True)]
+    figure.update_yaxes(**by_name(names, 0.6), tickvals=names, ticktext=ticks, row=number, col=1)
 
 
 def _name(row: Any) -> str:
-    return _told_as(row, literal(row.name).replace("-&gt;", "→").replace("->", "→"))
+    return _with_kind(row, literal(row.name).replace("-&gt;", "→").replace("->", "→"))
 
 
-def _told_as(row: Any, name: str) -> str:
+def _with_kind(row: Any, name: str) -> str:
     return name if row.of == "link" else f"{name} · {KIND_NAMES[Kind(row.kind)]} of stage {row.stage}"
 
 
@@ -159,7 +151,8 @@ def _hover(row: Any) -> str:
     )
 
 
-def _told(refit: Refit) -> str:
+def _off(refit: Refit) -> str:
+    """A sentence on the drawn values that are out of their intervals."""
     off = refit.off
     if not len(off):
         return "Every drawn value lies in its interval."

@@ -1,21 +1,23 @@
-"""What a better link or device would bring: the table of ``simulation.sensitivity`` as a tornado."""
+"""The gain from a better link or device: the table of ``simulation.sensitivity`` as a tornado chart."""
 
 from __future__ import annotations
 
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.palette import CAUSE_COLORS, EDGES
-from dtfm_lab.figures.theme import LEGEND_BELOW, described, literal, titled, with_headings
+from dtfm_lab.figures.palette import CAUSE_COLORS
+from dtfm_lab.figures.panels import stacked
+from dtfm_lab.figures.results.tables import row_at
+from dtfm_lab.figures.theme import LEGEND_BELOW, bare, by_name, edged, literal, titled, with_headings
 
 MOST_ROWS = 10
-"""of links, regions and devices each; those that change most"""
+"""Most rows of links, of regions and of devices, those that change most."""
 ROW_PX = 24
 HEADING_PX = 44
 NEGLIGIBLE = 1e-9
+"""Relative change of an iteration up to which it counts as none."""
 WHAT = {
     "bandwidth": ("bandwidth", CAUSE_COLORS["bandwidth"]),
     "latency": ("latency", CAUSE_COLORS["latency"]),
@@ -26,8 +28,10 @@ COLUMNS = ("what", "of", "name", "iteration_s", "change", "sentence")
 
 
 def sensitivity(frame: pd.DataFrame) -> go.Figure:
-    """A bar an improvement: how much shorter the iteration would be. The greatest on top, links, pairs of regions
-    and devices apart; improvements that change nothing are counted, not drawn.
+    """A bar for each improvement: by how much it would shorten the iteration, the greatest on top.
+
+    Links, pairs of regions and devices have panels of their own. Improvements that change nothing are counted, not
+    drawn.
 
     Raises TraceError for a table of other columns.
     """
@@ -44,14 +48,8 @@ def sensitivity(frame: pd.DataFrame) -> go.Figure:
     }
     drawn_px = ROW_PX * sum(map(len, shown.values()))
     total_px = drawn_px + HEADING_PX * (len(shown) - 1)
-    figure = make_subplots(
-        rows=len(shown),
-        cols=1,
-        shared_xaxes=True,
-        row_heights=[len(rows) for rows in shown.values()],
-        vertical_spacing=HEADING_PX / total_px if len(shown) > 1 else 0.0,
-        subplot_titles=[_heading(of, rows, by[of]) for of, rows in shown.items()],
-    )
+    headings = [_heading(of, rows, by[of]) for of, rows in shown.items()]
+    figure = stacked([len(rows) for rows in shown.values()], headings, gap_px=HEADING_PX, total_px=total_px)
     named: set[str] = set()
     for number, rows in enumerate(shown.values(), start=1):
         for what, (word, color) in WHAT.items():
@@ -60,22 +58,20 @@ def sensitivity(frame: pd.DataFrame) -> go.Figure:
                 bar = _bars(some, word, color).update(showlegend=word not in named)
                 figure.add_trace(bar, row=number, col=1)
                 named.add(word)
-        names = [_name(row.name, row.what) for row in rows[["name", "what"]].itertuples(index=False)]
-        axis = {"type": "category", "categoryorder": "array", "categoryarray": names}
-        figure.update_yaxes(**axis, range=[len(names) - 0.5, -0.5], showgrid=False, row=number, col=1)
-    figure.update_annotations(x=0, xanchor="left")
+        figure.update_yaxes(**by_name(_names(rows)), row=number, col=1)
     low, high = 100 * min(0.0, changes["change"].min()), 100 * max(0.0, changes["change"].max())
     room = 0.12 * (high - low)  # for the numbers beside the bars
     figure.update_xaxes(range=[low - room if low < 0 else 0, high + room if high > 0 else 0], zeroline=True)
     figure.update_xaxes(title_text="change of the iteration's time (%)", row=len(shown), col=1)
-    best = frame.loc[frame["change"].idxmin()]
+    best = row_at(frame, frame["change"].idxmin())
     before_s = float(best["iteration_s"] / (1 + best["change"])) if best["change"] > -1 else 0.0
     without = len(frame) - len(changes)
     titled(
-        described(figure, _told(frame, changes)),
+        figure,
         str(best["sentence"]),
         f"one improvement at a time, of an iteration of {format_s(before_s)} · "
         f"{len(frame):,} tried, {without:,} of them without effect",
+        alt=_alt(frame, changes),
         barmode="overlay",
         height=max(300, total_px + 206),
         legend={**LEGEND_BELOW, "traceorder": "normal"},
@@ -85,11 +81,10 @@ def sensitivity(frame: pd.DataFrame) -> go.Figure:
 
 
 def _bars(rows: pd.DataFrame, word: str, color: str) -> go.Bar:
-    edge = EDGES.get(color)
     return go.Bar(
         orientation="h",
         x=(100 * rows["change"]).tolist(),
-        y=[_name(name, what) for name, what in zip(rows["name"], rows["what"], strict=True)],
+        y=_names(rows),
         width=0.75,
         name=f"better {word}",
         legendgroup=word,
@@ -101,31 +96,29 @@ def _bars(rows: pd.DataFrame, word: str, color: str) -> go.Bar:
             for sentence, iteration_s in zip(rows["sentence"], rows["iteration_s"], strict=True)
         ],
         hoverinfo="text",
-        marker={"color": color, "line": {"width": 0.8 if edge else 0, "color": edge}},
+        marker=edged(color),
     )
 
 
-def _name(name: str, what: str) -> str:
-    return f"{literal(name)} · {WHAT[what][0]}"
+def _names(rows: pd.DataFrame) -> list[str]:
+    """The name of each improvement: the link or device, and what gets better."""
+    return [f"{literal(name)} · {WHAT[what][0]}" for name, what in zip(rows["name"], rows["what"], strict=True)]
 
 
 def _heading(of: str, shown: pd.DataFrame, everything: pd.DataFrame) -> str:
     return OF[of] + (f", first {len(shown)} of {len(everything)}" if len(shown) < len(everything) else "")
 
 
-def _told(frame: pd.DataFrame, changes: pd.DataFrame) -> str:
+def _alt(frame: pd.DataFrame, changes: pd.DataFrame) -> str:
     first = changes.sort_values("change", kind="stable").head(3)["sentence"]
     return f"Of {len(frame)} improvements {len(changes)} change the iteration; the greatest: {'; '.join(first)}."
 
 
 def _nothing(n: int) -> go.Figure:
-    """No improvement changes anything, or there was none to try."""
+    """The figure where no improvement changes anything, or where none was tried."""
     words = "none of them alone makes the iteration shorter" if n else "nothing was tried"
     figure = go.Figure()
     figure.add_annotation(text=words, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font_size=14)
-    figure.update_xaxes(visible=False)
-    figure.update_yaxes(visible=False)
     subtitle = "several critical paths are equally long: shorten one, and the others still take as long" if n else ""
-    return titled(
-        described(figure, f"{n} improvements tried: {words}."), f"{n:,} improvements tried", subtitle, height=300
-    )
+    alt = f"{n} improvements tried: {words}."
+    return titled(bare(figure), f"{n:,} improvements tried", subtitle, alt=alt, height=300)

@@ -25,32 +25,33 @@ from dtfm_lab.figures.results.sweep_rows import (
     varied,
     word,
 )
-from dtfm_lab.figures.theme import LEGEND_BELOW, described, literal, titled, with_headings
+from dtfm_lab.figures.results.tables import row_at
+from dtfm_lab.figures.theme import LEGEND_BELOW, literal, titled, with_headings
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon")
 NO_FILL = "rgba(128, 128, 128, 0.12)"
 PANEL_PX = 300
 HEADING_PX = 96
-"""between panels: the lower one's heading, the upper one's axis"""
+"""Space between panels for the axis of the upper one and the heading of the lower one."""
 MOST_COLUMNS = 3
 MOST_TICKS = 12
 LOG_FROM = 8.0
-"""largest over smallest value along the axis"""
+"""Ratio of the largest to the smallest value from which the axis is logarithmic."""
 
 
 def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) -> go.Figure:
-    """One result against what was varied: along the axis, by colour, and by panel.
+    """One result against up to three varied settings: one along the axis, one by colour, and one by panel.
 
-    Points that do not fit in memory are hollow; combinations that cannot be are counted, not drawn.
+    Points that do not fit in memory are hollow. Impossible combinations are counted, not drawn.
 
     Parameters
     ----------
     frame
-        The table of ``simulation.sweeps.sweep``.
+        The table that ``lab.sweep`` returns.
     y
-        Its column to show.
+        The column to show.
     x
-        The setting along the axis; where None, the one with most numbers, or most names if there is no number.
+        The setting along the axis; None stands for the one with most numbers, or with most names if none has numbers.
 
     Raises
     ------
@@ -85,7 +86,7 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
     for number, one in enumerate(panels):
         row, column = (n + 1 for n in divmod(number, n_columns))
         here = drawn[equal(drawn[roles.panel], one)] if roles.panel else drawn
-        here = here if roles.by_name else here.sort_values(roles.x, kind="stable")
+        here = here if roles.x is None or roles.by_name else here.sort_values(roles.x, kind="stable")
         for name, look, rows in _colored(frame, here, roles.color, result.word):
             at = roles.along(rows), (rows[y].astype(float) * result.scale).tolist()
             traces = _bars(rows, *at, look) if roles.by_name else _curve(rows, *at, look)
@@ -106,9 +107,10 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
         nowhere = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper", "showarrow": False}
         figure.add_annotation(text="nothing to draw", **nowhere)
     titled(
-        described(figure, _told(drawn, y, names, n_tight)),
+        figure,
         _title(drawn, y, names) if len(drawn) else f"{result.word}: known of none of these combinations",
         _subtitle(frame, y),
+        alt=_alt(drawn, y, names, n_tight),
         height=max(360, total_px + 200),
         legend={**LEGEND_BELOW, "traceorder": "normal", "title": {"text": literal(word(roles.color or ""))}},
         margin_b=110,
@@ -120,18 +122,20 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
 
 
 class Roles(NamedTuple):
-    """Which varied setting is told apart how."""
+    """How each varied setting is shown."""
 
     x: str | None
-    """None where nothing was varied"""
+    """The setting along the axis; None where nothing was varied."""
     by_name: bool
-    """whether the axis has names, not numbers"""
+    """Whether the axis has names, not numbers."""
     color: str | None
+    """The setting that has a colour for each value, if any."""
     panel: str | None
+    """The setting that has a panel for each value, if any."""
 
     @classmethod
     def of(cls, frame: pd.DataFrame, names: Sequence[str], x: str | None) -> Roles:
-        """Along the axis numbers, and many; by colour names, and many; by panel what is left."""
+        """The setting with most numbers is along the axis, that with most names has colours, a third has panels."""
         by_size = sorted(names, key=lambda name: -len(values(frame, name)))
         x = x or next((name for name in by_size if by_number(frame, name)), by_size[0] if names else None)
         others = sorted((name for name in by_size if name != x), key=lambda name: by_number(frame, name))
@@ -151,7 +155,7 @@ class Roles(NamedTuple):
 def _colored(
     frame: pd.DataFrame, here: pd.DataFrame, color: str | None, name: str
 ) -> list[tuple[str, Look, pd.DataFrame]]:
-    """Name, look and rows of each curve that has any."""
+    """Name, look and rows of each curve that has rows."""
     of = values(frame, color) if color else [None]
     found = []
     for i, one in enumerate(of):
@@ -173,11 +177,11 @@ def _x_axis(frame: pd.DataFrame, roles: Roles) -> dict[str, Any]:
 
 
 def _title(drawn: pd.DataFrame, y: str, names: Sequence[str]) -> str:
-    """The best combination, of those that fit if any does."""
+    """The best combination of those that fit in memory, or of all if none does."""
     result = RESULTS[y]
     fit = fits(drawn)
     column = drawn.loc[fit if any(fit) else [True] * len(fit), y].astype(float)
-    best = drawn.loc[column.idxmax() if result.more_is_better else column.idxmin()]
+    best = row_at(drawn, column.idxmax() if result.more_is_better else column.idxmin())
     which = f" with {said_of(best, names)}" if names else ""
     end = "" if any(fit) else "; none fits in memory"
     return f"{result.word}: {'at best ' if names else ''}{value(y, float(best[y]))}{which}{end}"
@@ -194,7 +198,7 @@ def _subtitle(frame: pd.DataFrame, y: str) -> str:
     return " · ".join(parts)
 
 
-def _told(drawn: pd.DataFrame, y: str, names: Sequence[str], n_tight: int) -> str:
+def _alt(drawn: pd.DataFrame, y: str, names: Sequence[str], n_tight: int) -> str:
     over = f" over {', '.join(map(word, names))}" if names else ""
     if not len(drawn):
         return f"{RESULTS[y].word}{over}: known of no combination."
@@ -204,7 +208,7 @@ def _told(drawn: pd.DataFrame, y: str, names: Sequence[str], n_tight: int) -> st
 
 
 class Look(NamedTuple):
-    """Of one curve. Later ones are thinner, so that of equal curves each is seen."""
+    """The look of one curve. Later curves are thinner, so that each of several equal ones is visible."""
 
     color: str
     dash: str
@@ -214,13 +218,14 @@ class Look(NamedTuple):
 
     @classmethod
     def of(cls, i: int) -> Look:
+        """The look of curve number i."""
         n = len(CATEGORIES)
         thin = {"width": max(1.6, 4 - 0.6 * i), "size": max(6.0, 12 - 1.4 * i)}
         return cls(CATEGORIES[i % n], DASHES[i // n % len(DASHES)], SYMBOLS[i % len(SYMBOLS)], **thin)
 
 
 def _curve(rows: pd.DataFrame, x: list[Any], y: list[float], look: Look) -> list[go.Scatter]:
-    """A line, and markers of their own: the legend shows the line alone, whether its first point fits or not."""
+    """A line, and its markers in a trace of their own, so that the legend shows neither filled nor hollow ones."""
     color = EDGES.get(look.color, look.color)
     at = {"x": x, "y": y}
     symbols = [look.symbol if fit else f"{look.symbol}-open" for fit in fits(rows)]
@@ -254,7 +259,7 @@ def _bars(rows: pd.DataFrame, x: list[Any], y: list[float], look: Look) -> list[
 
 
 def _hollow() -> go.Scatter:
-    """Says in the legend what hollow means."""
+    """An entry of the legend that explains hollow markers."""
     marker = {"size": 9, "symbol": "circle-open", "color": LINE_GREY, "line": {"width": 2}}
     name = "hollow: does not fit in memory"
     return go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=marker, hoverinfo="skip", showlegend=True)

@@ -1,4 +1,4 @@
-"""The rows of a sweep in words: what was varied, what came of it."""
+"""The rows of a sweep in words: their settings and their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_VARIED = 3
 
 
 class Result(NamedTuple):
-    """What a combination of settings comes to, a column of the table."""
+    """A result of a combination of settings: a column of the table."""
 
     word: str
     unit: str = ""
@@ -25,7 +25,7 @@ class Result(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Of its axis."""
+        """Title of its axis."""
         return f"{self.word} ({self.unit})" if self.unit else self.word
 
 
@@ -63,12 +63,15 @@ def shown(y: str, highest: float) -> Result:
 
 
 def settings(frame: pd.DataFrame) -> list[str]:
+    """Names of the columns that hold settings."""
     return [str(name) for name in frame.columns if name not in NO_SETTING]
 
 
 def varied(frame: pd.DataFrame) -> list[str]:
-    """The settings of more than one value. Raises TraceError where there is no row, or more of them than a figure
-    can tell apart."""
+    """The settings with more than one value.
+
+    Raises TraceError where there is no row, or where more settings vary than a figure can show.
+    """
     if not len(frame):
         raise TraceError("sweep has no rows; wanted at least one")
     found = [name for name in settings(frame) if len(values(frame, name)) > 1]
@@ -81,32 +84,35 @@ def varied(frame: pd.DataFrame) -> list[str]:
 
 
 def values(frame: pd.DataFrame, setting: str) -> list[Any]:
-    """Numbers in order, names as they come; None is a value too."""
+    """The values of a setting: numbers sorted, names in the table's order. None is a value, too."""
     found = list(dict.fromkeys(None if pd.isna(value) else value for value in frame[setting]))
     return sorted(found) if by_number(frame, setting) else found
 
 
 def by_number(frame: pd.DataFrame, setting: str) -> bool:
+    """Whether all values of a setting are numbers."""
     column = frame[setting]
     numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
     return bool(numeric and column.notna().all())
 
 
 def equal(column: pd.Series, value: object) -> pd.Series:
+    """Whether each row has this value, None included."""
     return column.isna() if value is None else column == value
 
 
 def fits(rows: pd.DataFrame) -> list[bool]:
-    """Of a row that does not say, yes."""
+    """Whether each row fits in memory; a row without an answer counts as fitting."""
     return [pd.isna(fit) or bool(fit) for fit in rows["fits"]] if "fits" in rows else [True] * len(rows)
 
 
 def word(setting: str) -> str:
+    """A setting's name for people."""
     return WORDS.get(setting, setting.replace("_", " "))
 
 
 def said(value: Any) -> str:
-    """A setting's value as a person reads it."""
+    """A setting's value for people."""
     if value is None or pd.isna(value):
         return "default"
     if isinstance(value, bool | np.bool_):
@@ -115,7 +121,7 @@ def said(value: Any) -> str:
 
 
 def said_of(row: pd.Series, names: Sequence[str]) -> str:
-    """``schedule zb-h1, bandwidth × 4``"""
+    """The settings of a row, such as ``schedule zb-h1, bandwidth × 4``."""
     return ", ".join(
         f"{word(name).partition(' (')[0] if name not in FACTORS else f'{name} ×'} {said(row[name])}" for name in names
     )
@@ -134,7 +140,7 @@ def value(y: str, number: float) -> str:
 
 
 def hover(rows: pd.DataFrame) -> list[str]:
-    """All that is known of each combination, a line each."""
+    """The settings and results of each combination, a line each."""
     names = settings(rows)
     texts = []
     for _, row in rows.iterrows():

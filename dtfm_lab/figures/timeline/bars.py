@@ -1,5 +1,7 @@
-"""The bars of a Gantt chart: a plotly trace for each kind of action, of interleaved stages for each of their
-shades, and hover and label for each bar."""
+"""The bars of a Gantt chart: one plotly trace for each kind of action, and hover and label for each bar.
+
+Where a device holds several stages, each of them has a shade and a trace of its own.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,16 @@ from dtfm_lab.figures.theme import literal
 from dtfm_lab.figures.timeline.rows import Rows
 
 LABELLED_UP_TO = 1_500
-"""bars; in more, micro-batch numbers and outlines would find no room"""
+"""Most bars that have micro-batch numbers and outlines; in more, these have no room."""
 PALEST = 0.55
-"""of the way to white: the last of a device's stages"""
+"""Share of white in the colour of the last of a device's stages."""
 ALIKE = 0.0005
-"""relative difference of durations that nobody could read"""
+"""Relative difference of durations that is too small to be shown."""
 HAIRLINE = "rgba(255, 255, 255, 0.7)"
 HATCH = "rgba(255, 255, 255, 0.85)"
 ORDER = (*COMPUTE, *(kind for pair in SENDS.items() for kind in pair))
-"""of the legend; drawn the other way round, so that whole-lane shards never hide half-lane activations"""
+"""Order of the legend. Bars are drawn in the reverse order, so that shards, which fill a lane, never hide activations,
+which fill half of one."""
 
 
 def bars(
@@ -39,9 +42,9 @@ def bars(
     *,
     labelled: bool | None = None,
 ) -> list[go.Bar]:
-    """The first side plain, the second hatched; one legend entry for a message, sent or received.
+    """Bars of one trace, or of two with the second hatched. A message has one legend entry for both of its ends.
 
-    ``labelled``: with outlines and micro-batch numbers; where None, if there are few enough.
+    ``labelled`` bars have outlines and micro-batch numbers; None labels them if there are few enough.
     """
     if labelled is None:
         labelled = sum(map(len, sides)) <= LABELLED_UP_TO
@@ -77,7 +80,7 @@ def bars(
 
 
 class Hover:
-    """``ada · forward 2 · 12.1 to 15.4 ms (3.3 ms)``, from the numbers of the bars as far as these tell it."""
+    """Texts such as ``ada · forward 2 · 12.1 to 15.4 ms (3.3 ms)``, as templates over the numbers of the bars."""
 
     def __init__(self, context: RunContext, unit: str, whole_s: float) -> None:
         self._devices = [[literal(name) for name in group] for group in context.devices]
@@ -88,8 +91,11 @@ class Hover:
         self._decimals = max(0, 4 - max(1, digits_before))
 
     def of(self, kind: Kind, spans: Sequence[Span], word: str, *, named: bool) -> dict[str, Any]:
-        """Of bars of one kind: a template, and what fills it. Columns of the data are micro-batches, stages and
-        durations, where there are any and they differ; ``named`` bars stand on a row that says who it is."""
+        """The template of bars of one kind, and the data that fill it.
+
+        Columns of the data are micro-batches, stages and durations, where there are any and they differ. The row of
+        ``named`` bars names their device already.
+        """
         what, durations_s = KIND_NAMES[kind], np.array([span.end_s - span.start_s for span in spans])
         longest_s = float(durations_s.max())
         columns: list[list[float]] = []
@@ -103,28 +109,29 @@ class Hover:
         if np.ptp(durations_s) > ALIKE * longest_s:
             took = self.took(f"customdata[{len(columns)}]")
             columns.append((durations_s * self.scale).tolist())
-        parts: dict[str, Any] = {} if named else {"hovertext": [self._who(span) for span in spans]}
-        who = "stage %{y}" if named else "%{hovertext}"
-        words = " · ".join(([word] if word else []) + [who, what, self.time("base", "x", took)])
+        parts: dict[str, Any] = {} if named else {"hovertext": [self._ends(span) for span in spans]}
+        where = "stage %{y}" if named else "%{hovertext}"
+        words = " · ".join(([word] if word else []) + [where, what, self.time("base", "x", took)])
         if columns:
             data = np.array(columns).T
             parts["customdata"] = data if data.dtype.kind == "i" else data.astype(np.float32)
         return {**parts, "hovertemplate": f"{words}<extra></extra>"}
 
     def time(self, start: str, end: str, took: str) -> str:
-        """``12.1 to 15.4 ms (3.3 ms)`` of two fields of a template and a duration."""
+        """``12.1 to 15.4 ms (3.3 ms)``, from two fields of a template and the text of a duration."""
         digits = f".{self._decimals}f"
         return f"%{{{start}:{digits}}} to %{{{end}:{digits}}} {self._unit} ({took})"
 
     def took(self, field: str) -> str:
-        """A duration in the chart's unit, of a field of a template."""
+        """A duration in the chart's unit, from a field of a template."""
         return f"%{{{field}:.4~r}} {self._unit}"
 
     def device(self, stage: int, replica: int) -> str:
+        """Literal name of the device that holds a stage."""
         return self._devices[stage % len(self._devices)][replica]
 
-    def _who(self, span: Span) -> str:
-        """``ada``; of a message ``ada to grace`` or ``grace from ada``."""
+    def _ends(self, span: Span) -> str:
+        """The device, ``ada``, or both ends of a message, ``ada to grace`` or ``grace from ada``."""
         here, kind = self.device(span.action.stage, span.replica), span.action.kind
         if kind not in SENDS and kind not in RECEIVES:
             return here
@@ -133,7 +140,7 @@ class Hover:
 
 
 def _alike(spans: Sequence[Span], n_positions: int) -> Iterator[tuple[Kind, int, list[Span]]]:
-    """By kind, passes also by which of its device's stages they are of, 0 for the first."""
+    """Spans of one kind, in the order to draw them. Passes are also split by the stage of their device, from 0."""
     found = defaultdict(list)
     for span in spans:
         kind = span.action.kind
@@ -143,7 +150,7 @@ def _alike(spans: Sequence[Span], n_positions: int) -> Iterator[tuple[Kind, int,
 
 
 def _look(kind: Kind, color: str, *, hatched: bool, outlined: bool) -> dict[str, object]:
-    """Outlines tell neighbours of one colour apart, and keep what is shorter than a pixel in sight."""
+    """Colour, outline and hatching. Outlines separate neighbours of one colour, and keep the shortest bars visible."""
     line: dict[str, object] = {"width": 0}
     if kind in (Kind.PACK, Kind.REDUCE, Kind.STEP):
         line = {"width": 1, "color": color}

@@ -1,4 +1,4 @@
-"""What each device's time goes to: computing, and waiting by cause."""
+"""How each device spends an iteration: computing, and waiting by cause."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.palette import CAUSE_COLORS, EDGES
-from dtfm_lab.figures.theme import LEGEND_BELOW, described, literal, percent, titled
+from dtfm_lab.figures.palette import CAUSE_COLORS
+from dtfm_lab.figures.theme import LEGEND_BELOW, edged, literal, percent, titled
+from dtfm_lab.figures.ticks import time_unit
 
 ROW_PX = 24
 CROWDED_PX = 11
 MANY_DEVICES = 24
-SAYS = {
+CAUSES = {
     "busy": "computing",
     "dependency": "waiting for computations elsewhere",
     "latency": "waiting for messages: latency",
@@ -26,40 +27,38 @@ SAYS = {
 
 
 def bubble(trace: Trace) -> go.Figure:
-    """A bar a device, first stage on top: seconds of an iteration busy, and idle by cause.
+    """One bar for each device, first stage on top: seconds of an iteration busy, and idle by cause.
 
-    All bars are as long as the iteration. Raises TraceError for a trace that does not know what waited for what.
+    All bars are as long as the iteration. Raises TraceError for a trace that does not hold what waited for what.
     """
     frame, context = trace.bubble, trace.context
     iteration_s = float(frame["iteration_s"].max())
-    unit, scale = ("ms", 1e3) if iteration_s < 1 else ("s", 1.0)
+    unit, scale = time_unit(iteration_s)
     n, n_per_stage = len(frame), len(context.devices[0])
     crowded = n > MANY_DEVICES
     row_px = CROWDED_PX if crowded else ROW_PX
-    # a gap half a row high between stages
+    # between stages there is a gap of half a row
     at = [row + stage * 0.5 * (n_per_stage > 1) for row, stage in enumerate(frame["stage"])]
-    shares = {cause: frame[f"{cause}_s"] / iteration_s if iteration_s > 0 else frame["busy_s"] * 0 for cause in SAYS}
+    shares = {cause: frame[f"{cause}_s"] / iteration_s if iteration_s > 0 else frame["busy_s"] * 0 for cause in CAUSES}
     figure = go.Figure()
-    for cause, says in SAYS.items():
+    for cause, words in CAUSES.items():
         seconds = frame[f"{cause}_s"]
         if not (shares[cause] > 0).any():
             continue
-        color = CAUSE_COLORS[cause]
-        edge = EDGES.get(color)
         figure.add_trace(
             go.Bar(
                 orientation="h",
                 x=(seconds * scale).to_numpy(np.float32),
                 y=np.array(at, dtype=np.float32),
                 width=0.85,
-                name=says,
+                name=words,
                 customdata=shares[cause].to_numpy(np.float32),
                 texttemplate=None if crowded else "%{customdata:.0%}",
                 textposition="inside",
                 insidetextanchor="middle",
                 textangle=0,
-                hovertemplate=f"stage %{{y}} · {says} · %{{x:.4~r}} {unit} (%{{customdata:.1%}})<extra></extra>",
-                marker={"color": color, "line": {"width": 0.8 if edge else 0, "color": edge}},
+                hovertemplate=f"stage %{{y}} · {words} · %{{x:.4~r}} {unit} (%{{customdata:.1%}})<extra></extra>",
+                marker=edged(CAUSE_COLORS[cause]),
             )
         )
     names = [f"{stage} · {literal(device)}" for stage, device in zip(frame["stage"], frame["device"], strict=True)]
@@ -71,10 +70,11 @@ def bubble(trace: Trace) -> go.Figure:
     mean = pd.Series({cause: float(share.mean()) for cause, share in shares.items()})
     of = f" · mean of {trace.n_iterations} iterations" if trace.n_iterations > 1 else ""
     return titled(
-        described(figure, _told(context.schedule, n, iteration_s, mean)),
+        figure,
         _title(context.schedule, iteration_s, mean),
         f"{context.job} on {context.topology} · {context.source}{of} · {context.provenance} · percentages of the "
         "iteration",
+        alt=_alt(context.schedule, n, iteration_s, mean),
         barmode="stack",
         height=max(300, int((at[-1] + 1.2) * row_px) + 190),
         legend={**LEGEND_BELOW, "traceorder": "normal"},
@@ -91,6 +91,6 @@ def _title(schedule: str, iteration_s: float, mean: pd.Series) -> str:
     return f"{begin}; the largest idle part is {causes.idxmax()}, {percent(causes.max())}"
 
 
-def _told(schedule: str, n: int, iteration_s: float, mean: pd.Series) -> str:
-    parts = ", ".join(f"{SAYS[cause]} {percent(share)}" for cause, share in mean.items() if share > 0)
+def _alt(schedule: str, n: int, iteration_s: float, mean: pd.Series) -> str:
+    parts = ", ".join(f"{CAUSES[str(cause)]} {percent(share)}" for cause, share in mean.items() if share > 0)
     return f"{schedule}, {n} devices, {format_s(iteration_s)} an iteration; on average {parts}."

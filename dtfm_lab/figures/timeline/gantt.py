@@ -1,4 +1,4 @@
-"""Who was busy with what, and when: a Trace as bars on rows."""
+"""A trace as a Gantt chart: what every device did, and when."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import Span, Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.theme import LEGEND_BELOW, titled
+from dtfm_lab.figures.ticks import time_unit
 from dtfm_lab.figures.timeline.bars import bars
 from dtfm_lab.figures.timeline.overlays import MOST_ARROWS, arrows, critical_path, trips_of
 from dtfm_lab.figures.timeline.rows import Rows
 
 ALL_LANES = tuple(lane.value for lane in Lane)
 MOST_BARS = 20_000
-"""with more, a browser takes many seconds to draw"""
+"""Most bars of a chart; with more, a browser takes many seconds to draw."""
 
 
 def gantt(
@@ -33,28 +34,28 @@ def gantt(
 ) -> go.Figure:
     """One iteration: a row for each device and lane, first stage on top, a bar for each action.
 
-    Of a device with several stages the first one's bars are darkest, the last one's palest.
+    Where a device holds several stages, the bars of the first are darkest and those of the last palest.
 
     Parameters
     ----------
     iteration
-        The one to draw; the one nearest the median where None. A trace of a single iteration, such as
-        a prediction, is drawn whatever is asked of the other.
+        The iteration to draw; None stands for the one nearest the median. A trace of a single iteration, such as
+        a prediction, is drawn whichever iteration of the other trace is asked for.
     lanes
         Any of "compute", "send", "receive". Above 20,000 bars only computations are drawn.
     against
         A second trace of the same placement, hatched, below the first in each row.
     critical
-        Outline the bars that the iteration's length is made of, and draw a line along them: of each trace
-        that knows what waited for what.
+        Whether the bars that the iteration's length is made of are outlined and joined by a line, for each trace
+        that holds what waited for what.
     messages
-        Arrows from sender to receiver, up to 600. Where sends and receives have no lane, from the first byte's
-        departure; else from the last one's.
+        Whether up to 600 arrows run from sender to receiver. They begin when the last byte leaves, or, where sends
+        and receives have no lane, when the first does.
 
     Raises
     ------
     TraceError
-        No such iteration; traces of different placements; no lane; a critical path that no trace knows.
+        No such iteration; traces of different placements; no lane; a critical path that no trace holds.
     UnknownName
         No such lane.
     """
@@ -72,15 +73,15 @@ def gantt(
     rows = Rows(devices, wanted, len(sides), max(c.stages_per_device for c in contexts))
     words = _words(given)
     whole_s = max((span.end_s for spans in sides for span in spans), default=0.0)
-    unit, scale = ("ms", 1e3) if whole_s < 1 else ("s", 1.0)
+    unit, scale = time_unit(whole_s)
     figure = go.Figure(bars(sides, contexts, rows, unit, words))
-    said = [f"computations only: with messages, more than {MOST_BARS:,} bars"] if crowded else []
+    remarks = [f"computations only: with messages, more than {MOST_BARS:,} bars"] if crowded else []
     if any(c.stages_per_device > 1 for c in contexts):
-        said.append("paler: a device's later stages")
+        remarks.append("paler: a device's later stages")
     if messages:
         trips = [trips_of(t, i) for t, i in zip(given, chosen, strict=True)]
         if (n := sum(map(len, trips))) > MOST_ARROWS:
-            said.append(f"no arrows: {n:,} messages, more than {MOST_ARROWS}")
+            remarks.append(f"no arrows: {n:,} messages, more than {MOST_ARROWS}")
         else:
             figure.add_traces(arrows(trips, contexts, rows, unit, whole_s))
     if critical:
@@ -93,7 +94,7 @@ def gantt(
     return titled(
         figure,
         _title(given, words, lengths_s),
-        _subtitle(given, words, chosen, said),
+        _subtitle(given, words, chosen, remarks),
         barmode="overlay",
         height=max(300, rows.height_px + 168),
         hovermode="closest",
@@ -104,6 +105,7 @@ def gantt(
 
 
 def _lanes(lanes: Sequence[str]) -> tuple[Lane, ...]:
+    """The lanes of these names, from top to bottom."""
     names = [lanes] if isinstance(lanes, str) else list(lanes)
     for name in names:
         if name not in ALL_LANES:
@@ -114,7 +116,7 @@ def _lanes(lanes: Sequence[str]) -> tuple[Lane, ...]:
 
 
 def _iterations(traces: list[Trace], iteration: int | None) -> list[int]:
-    """Of each trace, the iteration to draw."""
+    """The iteration of each trace to draw."""
     if iteration is None:
         return [trace.typical_iteration for trace in traces]
     has_it = [iteration in trace.iteration for trace in traces]
@@ -126,6 +128,7 @@ def _iterations(traces: list[Trace], iteration: int | None) -> list[int]:
 
 
 def spans_of(trace: Trace, iteration: int, lanes: tuple[Lane, ...]) -> list[Span]:
+    """The spans of an iteration that are on these lanes."""
     drawn = np.array([action.lane in lanes for action in trace.actions])
     keep = (trace.iteration == iteration) & drawn[trace.action]
     columns = (trace.replica, trace.action, trace.start_s, trace.end_s)
@@ -134,7 +137,7 @@ def spans_of(trace: Trace, iteration: int, lanes: tuple[Lane, ...]) -> list[Span
 
 
 def _words(traces: list[Trace]) -> list[str]:
-    """What tells the sides apart; nothing where there is one."""
+    """A word for each trace that distinguishes it from the other; an empty one where it is alone."""
     if len(traces) == 1:
         return [""]
     for words in ([t.context.source for t in traces], [t.context.schedule for t in traces]):
@@ -144,7 +147,7 @@ def _words(traces: list[Trace]) -> list[str]:
 
 
 def _title(traces: list[Trace], words: list[str], lengths_s: list[float]) -> str:
-    """Schedule, clock and how long it took; of both where they differ."""
+    """Schedules and clocks, and how long the iteration of each trace took."""
     contexts = [trace.context for trace in traces]
     schedule = " and ".join(dict.fromkeys(c.schedule for c in contexts))
     clock = " and ".join(dict.fromkeys(c.clock for c in contexts))
@@ -152,7 +155,7 @@ def _title(traces: list[Trace], words: list[str], lengths_s: list[float]) -> str
     return f"{schedule} · {clock} clock · {took} an iteration"
 
 
-def _subtitle(traces: list[Trace], words: list[str], chosen: list[int], said: list[str]) -> str:
+def _subtitle(traces: list[Trace], words: list[str], chosen: list[int], remarks: list[str]) -> str:
     context = traces[0].context
     parts = [f"{context.job} on {context.topology}"]
     parts += [f"{words[0]} above, {words[1]} below and hatched"] if len(traces) > 1 else [context.source]
@@ -161,4 +164,4 @@ def _subtitle(traces: list[Trace], words: list[str], chosen: list[int], said: li
     ]
     measured = [trace.context for trace in traces if trace.context.source == "measured"]
     parts += [context.provenance.removeprefix(f"{context.clock} clock, ") for context in measured[:1]]
-    return " · ".join(parts + said)
+    return " · ".join(parts + remarks)

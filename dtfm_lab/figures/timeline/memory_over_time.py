@@ -1,4 +1,4 @@
-"""What devices hold in memory as the iteration goes on, against what they have."""
+"""Memory that devices hold in the course of an iteration, against what they have."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, format_bytes
 from dtfm_lab.figures.palette import BLUE, CRIMSON, GREEN, ORANGE, PURPLE, SKY, VERMILLION
 from dtfm_lab.figures.strokes import strokes
-from dtfm_lab.figures.theme import LEGEND_BELOW, described, literal, titled, with_headings
+from dtfm_lab.figures.theme import LEGEND_BELOW, literal, titled, with_headings
+from dtfm_lab.figures.ticks import time_unit
 from dtfm_lab.simulation.memory import MemoryReport
 
 MOST_DEVICES = 8
 PANEL_PX = 132
 HEADING_PX = 40
 MOST_POINTS = 160
-"""of a curve; a panel is some 400 pixels wide"""
+"""Most points of a curve; a panel is some 400 pixels wide."""
 IN_SIGHT = 2.0
-"""limits up to so many times the highest peak are drawn; further up they would press the curves flat"""
+"""Limits up to this multiple of the highest peak are drawn; higher ones would flatten the curves."""
 BANDS = {
     "parameters": GREEN,
     "gradients": PURPLE,
@@ -35,7 +36,7 @@ UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes
 
 
 class Curve(NamedTuple):
-    """One device's bytes from each time on."""
+    """The bytes that one device holds from each time on."""
 
     time: FloatArray
     bands: dict[str, FloatArray]
@@ -43,11 +44,13 @@ class Curve(NamedTuple):
 
     @property
     def total(self) -> FloatArray:
-        return np.sum(list(self.bands.values()), axis=0)
+        """Bytes of all bands together."""
+        total_bytes: FloatArray = np.sum(list(self.bands.values()), axis=0)
+        return total_bytes
 
 
 class Axes(NamedTuple):
-    """What all panels share."""
+    """Ranges and units that all panels share."""
 
     until: float
     x_scale: float
@@ -60,21 +63,21 @@ class Axes(NamedTuple):
         peak_bytes = max(float(curve.total.max()) for curve in curves)
         in_sight = [curve.limit_bytes for curve in curves if curve.limit_bytes <= IN_SIGHT * peak_bytes]
         top_bytes = 1.08 * max([peak_bytes, *in_sight]) or 1.0
-        unit, x_scale = ("ms", 1e3) if timed and until < 1 else ("s", 1.0)
+        unit, x_scale = time_unit(until) if timed else ("s", 1.0)
         x_title = f"time since the iteration began ({unit})" if timed else "computations of the device"
         y_unit = next(((name, n) for name, n in UNITS if top_bytes >= n), UNITS[-1])
         return cls(until, x_scale, x_title, top_bytes, y_unit)
 
 
 def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = None, iteration: int = 0) -> go.Figure:
-    """A panel a device: what it holds, stacked, under its limit; what is over the limit stands out.
+    """A panel for each device: what it holds, stacked, and its limit; what is over the limit is hatched.
 
     Parameters
     ----------
     devices
-        Names; all where None and there are no more than eight, else the eight with least to spare.
+        Names. None stands for all devices, or, of more than eight, for the eight with least to spare.
     iteration
-        Of the trace that the report is of, from 0.
+        Number of the iteration in the trace that the report is of, from 0.
 
     Raises
     ------
@@ -115,9 +118,10 @@ def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = No
     figure.update_yaxes(range=[0, axes.top_bytes / axes.y_unit[1]])
     figure.update_yaxes(title_text=axes.y_unit[0], col=1)
     titled(
-        described(figure, _told(report)),
+        figure,
         report.sentence,
         _subtitle(report, len(chosen), asked=devices is not None),
+        alt=_alt(report),
         height=max(320, total_px + 214),
         legend={**LEGEND_BELOW, "traceorder": "normal"},
         margin_b=108,
@@ -163,7 +167,7 @@ def _curve(report: MemoryReport, at: tuple[int, int], iteration: int) -> Curve:
 
 
 def _thinned(time: FloatArray, moving: dict[str, FloatArray]) -> tuple[FloatArray, dict[str, FloatArray]]:
-    """Of each of many short whiles, the moment at which most is held."""
+    """The curve at the fullest moment of each of MOST_POINTS equal intervals."""
     total = np.sum(list(moving.values()), axis=0)
     slot = np.minimum((time / time[-1] * MOST_POINTS).astype(int), MOST_POINTS - 1)
     fullest = np.lexsort((total, slot))
@@ -172,10 +176,10 @@ def _thinned(time: FloatArray, moving: dict[str, FloatArray]) -> tuple[FloatArra
 
 
 def _drawn(curve: Curve, axes: Axes, *, first: bool) -> list[go.Scatter]:
-    """The bands, then what is over the limit, and the limit, where that is in sight."""
+    """The bands; then what is over the limit, and the limit itself, where that is in the range of the axis."""
     x = np.append(curve.time, axes.until) * axes.x_scale
     unit, per_unit = axes.y_unit
-    # of what never changes both ends tell all
+    # a band that never changes needs its two ends only
     ends = {name: slice(None) if np.ptp(of) else slice(None, None, len(of)) for name, of in curve.bands.items()}
     traces = [
         go.Scatter(
@@ -242,7 +246,7 @@ def _subtitle(report: MemoryReport, n_shown: int, *, asked: bool) -> str:
     return " · ".join(parts)
 
 
-def _told(report: MemoryReport) -> str:
+def _alt(report: MemoryReport) -> str:
     n, n_over = report.limit_bytes.size, int(np.count_nonzero(report.over_bytes))
     begin = f"Memory held over time by {n} devices, of which {n_over or 'none'} need more than they have"
     return f"{begin}. {report.sentence}."

@@ -1,4 +1,4 @@
-"""What is drawn over the bars of a Gantt chart: messages as arrows, and the critical path."""
+"""Drawings over the bars of a Gantt chart: messages as arrows, and the critical path."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from dtfm_lab.figures.timeline.bars import Hover
 from dtfm_lab.figures.timeline.rows import Rows
 
 MOST_ARROWS = 600
-"""more would hide the bars"""
+"""Most arrows of a chart; more would hide the bars."""
 CASING = "rgba(255, 255, 255, 0.9)"
-"""around a line: it stands out from any bar"""
+"""Casing around a line, which makes it stand out from any bar."""
 Point = tuple[float, float]
-"""seconds, and pixels from the top"""
+"""Seconds, and pixels from the top."""
 GAP: Point = (np.nan, np.nan)
-"""where a line is broken"""
+"""The point that interrupts a line."""
 
 
 class Trip(NamedTuple):
-    """A message: who sends it, who receives it, and when."""
+    """A message: its send, its receive, and when they happened."""
 
     send: Action
     sender: int
-    """replica"""
+    """Replica of the sender."""
     receive: Action
     receiver: int
-    """replica"""
+    """Replica of the receiver."""
     send_start_s: float
     send_end_s: float
     receive_end_s: float
 
 
 def trips_of(trace: Trace, iteration: int) -> list[Trip]:
-    """All messages of an iteration; one whose other end was not traced is left out."""
+    """All messages of an iteration of which both ends were traced."""
     n_replicas = len(trace.context.devices[0])
     rows = np.flatnonzero(trace.iteration == iteration).tolist()
     at = {(trace.actions[trace.action[row]], int(trace.replica[row])): row for row in rows}
@@ -62,10 +62,10 @@ def trips_of(trace: Trace, iteration: int) -> list[Trip]:
 def arrows(
     sides: Sequence[Sequence[Trip]], contexts: Sequence[RunContext], rows: Rows, unit: str, whole_s: float
 ) -> list[go.Scatter]:
-    """A trace for each kind of message, in its colour, from the sender's row to the receiver's."""
+    """Arrows from the sender's row to the receiver's, one plotly trace for each kind of message."""
     ways: dict[Kind, list[FloatArray]] = defaultdict(list)
     words: dict[Kind, list[str]] = defaultdict(list)
-    told: dict[Kind, list[tuple[float, ...]]] = defaultdict(list)
+    data: dict[Kind, list[tuple[float, ...]]] = defaultdict(list)
     hovers = [Hover(context, unit, whole_s) for context in contexts]
     for side, (trips, hover) in enumerate(zip(sides, hovers, strict=True)):
         for trip in trips:
@@ -77,7 +77,7 @@ def arrows(
             words[kind] += [f"{here} → {there}"] * 2 + [WORDLESS]
             times = [hover.scale * s for s in (trip.send_start_s, trip.receive_end_s)]
             number = -1 if trip.send.microbatch is None else trip.send.microbatch
-            told[kind] += [(*times, times[1] - times[0], number)] * 3
+            data[kind] += [(*times, times[1] - times[0], number)] * 3
     return [
         go.Scatter(
             **strokes(ways[kind]),
@@ -94,8 +94,8 @@ def arrows(
                 "line": {"width": 0},
             },
             hovertext=words[kind],
-            customdata=np.array(told[kind], dtype=np.float32),
-            hovertemplate=f"{CONTENT[kind]}{' %{customdata[3]}' if told[kind][0][3] >= 0 else ''} · %{{hovertext}} · "
+            customdata=np.array(data[kind], dtype=np.float32),
+            hovertemplate=f"{CONTENT[kind]}{' %{customdata[3]}' if data[kind][0][3] >= 0 else ''} · %{{hovertext}} · "
             f"{hovers[0].time('customdata[0]', 'customdata[1]', hovers[0].took('customdata[2]'))}<extra></extra>",
         )
         for kind in SENDS
@@ -155,7 +155,7 @@ def critical_path(
 
 
 def _ends(trip: Trip, rows: Rows, side: int) -> tuple[Point, Point]:
-    """Where an arrow begins and ends: on the lanes of sends and receives, or on the devices' first lanes."""
+    """Both ends of an arrow: on the lanes of sends and receives, or on the first lanes of the devices."""
     if Lane.SEND in rows.lanes:
         begin = trip.send_end_s, rows.strip(trip.send, trip.sender, side).middle
     else:

@@ -1,4 +1,4 @@
-"""The rows of a Gantt chart: a lane of a device each, first stage on top."""
+"""The rows of a Gantt chart: one for each lane of each device, first stage on top."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from dtfm_lab.figures.theme import literal
 
 LANE_PX = {Lane.COMPUTE: 24, Lane.SEND: 18, Lane.RECEIVE: 18}
 CROWDED_PX = 11
-"""a device's computations, where there are many devices"""
+"""Height of a row where there are many devices."""
 MANY_DEVICES = 24
 BETWEEN_DEVICES_PX = 4
 BETWEEN_STAGES_PX = 12
 STAGES_NAMED = 3
+"""Most stages of a device that its label lists; of more it has the first and the last."""
 FILLED = 0.88
-"""of a lane's height; the rest keeps lanes apart"""
+"""Share of a lane's height that bars fill; the rest separates lanes."""
 
 
 class Strip(NamedTuple):
-    """Where bars go: middle and height, in pixels from the top."""
+    """The place of a bar: its middle, in pixels from the top, and its height in pixels."""
 
     middle: float
     height: float
 
 
 class Rows:
-    """Where each lane of each device stands, in pixels from the top."""
+    """The place of each lane of each device, in pixels from the top."""
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class Rows:
         stages_per_device: int = 1,
         lane_px: float | None = None,
     ) -> None:
-        """``lane_px``: height of every lane; where None, what reads well."""
+        """``lane_px`` is the height of every lane; None chooses heights that are easy to read."""
         self._devices = [[literal(name) for name in group] for group in devices]
         self._stages_per_device = stages_per_device
         self._lanes = lanes
@@ -60,11 +61,12 @@ class Rows:
 
     @property
     def lanes(self) -> tuple[Lane, ...]:
+        """The lanes of each device, from top to bottom."""
         return self._lanes
 
     def strip(self, action: Action, replica: int, side: int) -> Strip:
-        """Of an action's bar. Messages of the pipeline go forward in the upper half of their lane and
-        backward in the lower: the two directions overlap in time."""
+        """The place of an action's bar. Messages between stages overlap in time with those of the other direction, so
+        they take half of their lane: the upper half forward, the lower half backward."""
         middle, height = self._whole(action.stage, replica, action.lane, side)
         top = middle - height / 2
         if action.kind in ACROSS_STAGES:
@@ -73,11 +75,11 @@ class Rows:
         return Strip(top + height / 2, height)
 
     def named(self, kind: Kind) -> bool:
-        """Whether bars of this kind stand just where the axis names their device."""
+        """Whether the axis names the device beside the bars of this kind."""
         return self._n_sides == 1 and LANE[kind] is self._lanes[0] is Lane.COMPUTE
 
     def first(self, stage: int, replica: int, side: int) -> Strip:
-        """Of the topmost lane of the device that holds this stage."""
+        """The place of the topmost lane of the device that holds this stage."""
         return self._whole(stage, replica, self._lanes[0], side)
 
     def _whole(self, stage: int, replica: int, lane: Lane, side: int) -> Strip:
@@ -107,7 +109,7 @@ class Rows:
         }
 
     def _stages(self, position: int) -> str:
-        """``1``, or ``1, 5`` where the device holds two; of many the first and the last."""
+        """The stages of a device: ``1``, or ``1, 5`` where it holds two, or ``1…13`` where it holds many."""
         n_positions = len(self._devices)
         stages = range(position, n_positions * self._stages_per_device, n_positions)
         return ", ".join(map(str, stages)) if len(stages) <= STAGES_NAMED else f"{stages[0]}…{stages[-1]}"

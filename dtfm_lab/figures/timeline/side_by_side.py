@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import RunContext, Span, Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import LINE_GREY
-from dtfm_lab.figures.theme import LEGEND_BELOW, described, literal, percent, titled, with_headings
+from dtfm_lab.figures.panels import stacked
+from dtfm_lab.figures.theme import LEGEND_BELOW, literal, percent, titled, with_headings
+from dtfm_lab.figures.ticks import time_unit
 from dtfm_lab.figures.timeline.bars import LABELLED_UP_TO, bars
-from dtfm_lab.figures.timeline.gantt import spans_of
+from dtfm_lab.figures.timeline.gantt import MOST_BARS, spans_of
 from dtfm_lab.figures.timeline.rows import Rows
 from dtfm_lab.simulation.schedules import peak_activations
 
 HEADING_PX = 36
 LANE_PX = {20: 24, 15: 64, 9: 10**9}
-"""height of a row, by how many rows there are at most"""
-MOST_BARS = 20_000
-"""with more, a browser takes many seconds to draw"""
+"""Heights of a row in pixels, and the most rows at which each is used."""
 LEVEL = 0.0005
-"""relative difference of two iterations that counts as none"""
+"""Relative difference of two iterations up to which they count as equally long."""
 
 
 def side_by_side(traces: Sequence[Trace], *, replica: int | None = None) -> go.Figure:
-    """A small Gantt chart of computations a trace, of one pipeline, with what it costs in time and in memory.
+    """A small Gantt chart of the computations of one pipeline for each trace, with what it costs in time and memory.
 
     Parameters
     ----------
     traces
-        Of one placement; any number of schedules, or one schedule under several settings.
+        Traces of one placement, under several schedules, or under one schedule with several settings.
     replica
-        The pipeline to draw; where None, the one whose last computation of the first trace ends last.
+        The pipeline to draw; None stands for the one whose last computation ends last in the first trace.
 
     Raises
     ------
@@ -53,17 +53,11 @@ def side_by_side(traces: Sequence[Trace], *, replica: int | None = None) -> go.F
     names = _names([trace.context for trace in traces])
     lengths_s = [trace.iteration_s for trace in traces]
     ends_s = [_end_s(trace) for trace in traces]
-    unit, scale = ("ms", 1e3) if max(ends_s) < 1 else ("s", 1.0)
+    unit, scale = time_unit(max(ends_s))
     drawn_px = sum(rows.height_px for rows in panels)
     total_px = drawn_px + HEADING_PX * (len(panels) - 1)
-    figure = make_subplots(
-        rows=len(panels),
-        cols=1,
-        shared_xaxes=True,
-        row_heights=[rows.height_px for rows in panels],
-        vertical_spacing=HEADING_PX / total_px if len(panels) > 1 else 0.0,
-        subplot_titles=[_heading(trace, name) for trace, name in zip(traces, names, strict=True)],
-    )
+    headings = [_heading(trace, name) for trace, name in zip(traces, names, strict=True)]
+    figure = stacked([rows.height_px for rows in panels], headings, gap_px=HEADING_PX, total_px=total_px)
     labelled = n_bars <= LABELLED_UP_TO
     named: set[str | None] = set()
     for number, ((context, spans), rows, end_s) in enumerate(zip(shown, panels, ends_s, strict=True), start=1):
@@ -74,17 +68,17 @@ def side_by_side(traces: Sequence[Trace], *, replica: int | None = None) -> go.F
         axis = {**rows.axis(), "tickfont_size": 8 if lane_px < 15 else 11}
         figure.update_yaxes(**axis, row=number, col=1)
         figure.add_vline(x=end_s * scale, line={"width": 1.5, "color": LINE_GREY}, row=number, col=1)
-    figure.update_annotations(x=0, xanchor="left")
     figure.update_xaxes(range=[0, max(ends_s) * scale * 1.01], zeroline=False)
     figure.update_xaxes(title_text=f"time since the iteration began ({unit})", row=len(panels), col=1)
     context = traces[0].context
     n_replicas = len(context.devices[0])
-    said = [f"computations of pipeline {replica}" + (f", one of {n_replicas}" if n_replicas > 1 else "")]
-    said += ["paler: a device's later stages"] if any(c.stages_per_device > 1 for c, _ in shown) else []
+    remarks = [f"computations of pipeline {replica}" + (f", one of {n_replicas}" if n_replicas > 1 else "")]
+    remarks += ["paler: a device's later stages"] if any(c.stages_per_device > 1 for c, _ in shown) else []
     titled(
-        described(figure, _told(traces, names)),
+        figure,
         _title(names, lengths_s),
-        " · ".join([f"{context.job} on {context.topology}", *said, "line: the iteration's end"]),
+        " · ".join([f"{context.job} on {context.topology}", *remarks, "line: the iteration's end"]),
+        alt=_alt(traces, names),
         barmode="overlay",
         height=max(300, int(total_px) + 202),
         hovermode="closest",
@@ -96,7 +90,7 @@ def side_by_side(traces: Sequence[Trace], *, replica: int | None = None) -> go.F
 
 
 def _checked(traces: Sequence[Trace], replica: int | None) -> int:
-    """The replica to draw."""
+    """The replica to draw; raises TraceError where the traces cannot be drawn together."""
     if not traces:
         raise TraceError("no traces to draw; wanted at least one")
     first = traces[0]
@@ -113,13 +107,14 @@ def _checked(traces: Sequence[Trace], replica: int | None) -> int:
 
 
 def _of_one(trace: Trace, replica: int) -> tuple[RunContext, list[Span]]:
-    """As if there were one pipeline alone."""
+    """Context and computations of one pipeline, as if it were the only one."""
     context = replace(trace.context, devices=tuple((group[replica],) for group in trace.context.devices))
     spans = spans_of(trace, trace.typical_iteration, (Lane.COMPUTE,))
     return context, [span._replace(replica=0) for span in spans if span.replica == replica]
 
 
 def _end_s(trace: Trace) -> float:
+    """When the last action of the drawn iteration ends."""
     return float(trace.end_s[trace.iteration == trace.typical_iteration].max())
 
 
@@ -128,7 +123,7 @@ def _bubble(trace: Trace) -> float:
 
 
 def _held(trace: Trace) -> int | None:
-    """Most activations that a device holds at once; None where the trace does not know its schedule."""
+    """Most activations that a device holds at once; None where the trace does not hold its schedule."""
     context = trace.context
     return max(peak_activations(context.recorded_schedule)) if context.orders else None
 
@@ -142,8 +137,8 @@ def _heading(trace: Trace, name: str) -> str:
 
 
 def _names(contexts: Sequence[RunContext]) -> list[str]:
-    """Each trace's schedule, and what else tells it from the others."""
-    told = {
+    """Each trace's schedule, and the settings in which it differs from the others."""
+    settings: dict[str, list[Any]] = {
         "{}": [context.source for context in contexts],
         "{} clock": [context.clock for context in contexts],
         "{} micro-batches": [context.n_microbatches for context in contexts],
@@ -151,7 +146,7 @@ def _names(contexts: Sequence[RunContext]) -> list[str]:
         "synchronisation {}": [context.synchronisation for context in contexts],
         "synchronising every {}": [context.synchronise_every for context in contexts],
     }
-    differing = {words: values for words, values in told.items() if len(set(values)) > 1}
+    differing = {words: values for words, values in settings.items() if len(set(values)) > 1}
     return [
         ", ".join([context.schedule, *(words.format(values[i]) for words, values in differing.items())])
         for i, context in enumerate(contexts)
@@ -159,7 +154,7 @@ def _names(contexts: Sequence[RunContext]) -> list[str]:
 
 
 def _title(names: Sequence[str], lengths_s: Sequence[float]) -> str:
-    """Who is fastest, and how much longer the slowest takes."""
+    """The fastest schedules, and how much longer the slowest takes."""
     fastest, slowest = min(lengths_s), max(lengths_s)
     if slowest <= fastest * (1 + LEVEL):
         return f"{format_s(fastest)} an iteration" + (" with each" if len(names) > 1 else "")
@@ -169,7 +164,7 @@ def _title(names: Sequence[str], lengths_s: Sequence[float]) -> str:
     return f"{' and '.join(best)} {are} fastest; {worst} takes {percent(slowest / fastest - 1)} longer"
 
 
-def _told(traces: Sequence[Trace], names: Sequence[str]) -> str:
+def _alt(traces: Sequence[Trace], names: Sequence[str]) -> str:
     each = (
         f"{name} {format_s(t.iteration_s)} an iteration, {percent(_bubble(t))} bubble"
         + ("" if (held := _held(t)) is None else f", {held} activations held at most")
