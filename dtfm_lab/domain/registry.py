@@ -36,11 +36,17 @@ class Registry(Mapping[str, T]):
     """Entries by name, in alphabetical order; ``[name]`` raises UnknownName with the nearest known name.
 
     Entry points of ``group`` are loaded when an unknown name is looked up or all names are listed, once. One that
-    cannot be loaded is logged as a warning that names its package, and left out.
+    cannot be loaded, or that ``fits`` says is of another kind, is left out with a warning that names its package.
     """
 
-    def __init__(self, noun: str, group: str = "", entries: Mapping[str, T] | None = None) -> None:
-        self._noun, self._group = noun, group
+    def __init__(
+        self,
+        noun: str,
+        group: str = "",
+        entries: Mapping[str, T] | None = None,
+        fits: Callable[[Any], bool] = callable,
+    ) -> None:
+        self._noun, self._group, self._fits = noun, group, fits
         self._entries: dict[str, T] = dict(entries or {})
         self._plug_ins_loaded = not group
 
@@ -91,6 +97,8 @@ class Registry(Mapping[str, T]):
             return
         try:
             entry = point.load()
+            if not self._fits(entry):
+                raise TypeError(f"{point.value} is no {self._noun}")
         except Exception as error:  # whatever a package of somebody else's raises
             log.warning("package %s: %s %r cannot be loaded: %r", package, self._noun, point.name, error)
         else:

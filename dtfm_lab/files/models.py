@@ -5,49 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
+from inspect import Parameter, signature
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_type_hints
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from dtfm_lab.domain.errors import FileError, UnknownName
 from dtfm_lab.domain.job import MODELS, Layer, LayerKind, ModelSpec, estimated_held, gpt, llama
-from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.registry import Registry, unknown
 from dtfm_lab.files.hugging_face import model_from_config
 from dtfm_lab.files.reading import Section, located, parse, read_mapping
 
 CONFIG_NAME = "config.json"
-
-
-class GptSection(Section):
-    name: str = "gpt"
-    family: Literal["gpt"] = "gpt"
-    n_layers: int = Field(ge=1, le=10_000)
-    d_model: int = Field(ge=1, le=10**7)
-    n_heads: int = Field(ge=1, le=10**7)
-    d_ff: int | None = Field(default=None, ge=1, le=10**9)
-    seq_len: int = Field(ge=1, le=10**9)
-    n_positions: int | None = Field(default=None, ge=1, le=10**9)
-    vocab_size: int = Field(ge=1, le=10**9)
-    tied: bool = True
-
-
-class LlamaSection(Section):
-    name: str = "llama"
-    family: Literal["llama"]
-    n_layers: int = Field(ge=1, le=10_000)
-    d_model: int = Field(ge=1, le=10**7)
-    n_heads: int = Field(ge=1, le=10**7)
-    n_kv_heads: int | None = Field(default=None, ge=1, le=10**7)
-    head_dim: int | None = Field(default=None, ge=1, le=10**7)
-    d_ff: int = Field(ge=1, le=10**9)
-    seq_len: int = Field(ge=1, le=10**9)
-    vocab_size: int = Field(ge=1, le=10**9)
-    tied: bool = False
-    qkv_bias: bool = False
-    attention_out_bias: bool = False
-    mlp_bias: bool = False
 
 
 class LayersSection(Section):
@@ -77,10 +49,21 @@ class WholeSection(Section):
 
 NUMBERS_OF_A_LAYER = ("parameters", "forward_flop", "output_elements", "held_elements")
 
-BUILDERS: dict[str, tuple[type[Section], Callable[..., ModelSpec]]] = {
-    "gpt": (GptSection, gpt),
-    "llama": (LlamaSection, llama),
-}
+FAMILIES: Registry[Callable[..., ModelSpec]] = Registry(
+    "model family", group="dtfm_lab.models", entries={"gpt": gpt, "llama": llama}
+)
+"""Functions that make the models of a family; a file's section of the family has the keywords as its keys."""
+
+
+@cache
+def _section_of(build: Callable[..., ModelSpec]) -> type[Section]:
+    """The section of a family, made from the signature of its function."""
+    hints = get_type_hints(build)
+    keys: dict[str, Any] = {
+        name: (hints[name], ... if parameter.default is Parameter.empty else parameter.default)
+        for name, parameter in signature(build).parameters.items()
+    }
+    return create_model("FamilySection", __base__=Section, family=(str, ""), **keys)
 
 
 def model_names() -> list[str]:
@@ -115,10 +98,10 @@ def model_from_section(data: dict[str, Any], where: str) -> ModelSpec:
             layers = tuple(layer for layer, times in rows for _ in range(times))
             return ModelSpec(**whole.model_dump(exclude={"layers"}), layers=layers)
     family = data.get("family", "gpt")
-    if not isinstance(family, str) or family not in BUILDERS:
-        raise UnknownName(f"{where}: {unknown('model family', family, BUILDERS)}")
-    section, build = BUILDERS[family]
-    fields = parse(section, data, where).model_dump(exclude={"family"})
+    if not isinstance(family, str) or family not in FAMILIES:
+        raise UnknownName(f"{where}: {unknown('model family', family, FAMILIES)}")
+    build = FAMILIES[family]
+    fields = parse(_section_of(build), data, where).model_dump(exclude={"family"})
     with located(where):
         return build(**fields)
 

@@ -15,13 +15,15 @@ last bit or two of a float.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.errors import FileError, TopologyError
 from dtfm_lab.domain.network import Topology, shortened
-from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.registry import Registry, unknown
 from dtfm_lab.files import topology_csv, topology_graphml, topology_node_link, topology_npz, topology_yaml
+from dtfm_lab.files.reading import reason_of
 
 
 class TopologyFormat(Protocol):
@@ -38,13 +40,27 @@ class TopologyFormat(Protocol):
         """Write the topology and return the path; raises FileError where that cannot be."""
 
 
-FORMATS: list[TopologyFormat] = [topology_yaml, topology_npz, topology_graphml, topology_node_link, topology_csv]
+FORMATS: Registry[TopologyFormat] = Registry(
+    "topology format",
+    group="dtfm_lab.topology_formats",
+    entries={
+        "yaml": topology_yaml,
+        "npz": topology_npz,
+        "graphml": topology_graphml,
+        "node-link": topology_node_link,
+        "csv": topology_csv,
+    },
+    fits=lambda entry: all(hasattr(entry, name) for name in ("suffixes", "read", "write")),
+)
 """Every known format. Where the suffixes of two fit a file's name, the longer suffix decides."""
+
+NETWORKS: Registry[Callable[[], Topology]] = Registry("network", group="dtfm_lab.networks")
+"""Networks of plug-ins: functions that make a Topology."""
 
 
 def topology_names() -> list[str]:
-    """Names of the networks that come with the lab."""
-    return sorted(path.stem for path in _shipped().glob("*.yaml"))
+    """Names of the networks that come with the lab, or with a plug-in."""
+    return sorted({*(path.stem for path in _shipped().glob("*.yaml")), *NETWORKS})
 
 
 def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
@@ -55,7 +71,8 @@ def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
     """
     name = os.fspath(name_or_path)
     if name in topology_names():
-        return topology_yaml.read(_shipped() / f"{name}.yaml")
+        shipped = _shipped() / f"{name}.yaml"
+        return topology_yaml.read(shipped) if shipped.exists() else _made(name)
     path = Path(name)
     if (found := _format_of(path)) is not None:
         return found.read(path)
@@ -74,12 +91,28 @@ def save_topology(topology: Topology, path: str | os.PathLike[str]) -> Path:
 
 def topology_suffixes() -> list[str]:
     """What the name of a topology's file may end in."""
-    return sorted(suffix for each in FORMATS for suffix in each.suffixes)
+    return sorted(suffix for each in FORMATS.values() for suffix in each.suffixes)
+
+
+def _made(name: str) -> Topology:
+    """The network of a plug-in; raises TopologyError where it cannot be made."""
+    try:
+        made = NETWORKS[name]()
+    except Exception as error:  # whatever a package of somebody else's raises
+        raise TopologyError(f"network {name} cannot be made: {reason_of(error)}") from error
+    if not isinstance(made, Topology):
+        raise TopologyError(f"network {name} is {shortened(made)}; wanted a Topology")
+    return made
 
 
 def _format_of(path: Path) -> TopologyFormat | None:
     name = path.name.lower()
-    fitting = {suffix: each for each in FORMATS for suffix in each.suffixes if name.endswith(suffix) and name != suffix}
+    fitting = {
+        suffix: each
+        for each in FORMATS.values()
+        for suffix in each.suffixes
+        if name.endswith(suffix) and name != suffix
+    }
     return fitting[max(fitting, key=len)] if fitting else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dtfm_lab.domain.job.job import Job
 from dtfm_lab.domain.job.model import ModelSpec, gpt, llama
+from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.units import GB, GiB
 
 GPT_VOCABULARY = 50257
@@ -128,7 +129,9 @@ _JOBS = (
     _job("mistral-7b", 8, 8, global_batch=512),
 )
 
-JOBS: dict[str, Job] = {job.name: job for job in _JOBS}
+JOBS: Registry[Job] = Registry(
+    "job", group="dtfm_lab.jobs", entries={job.name: job for job in _JOBS}, fits=lambda entry: isinstance(entry, Job)
+)
 """``dtfm-gpt3-xl`` is priced with the constants of DT-FM's public code, whatever its shape, and simulated
 as GPT3-XL; ``gpt3-xl`` follows its own sizes throughout; ``tiny`` and ``small`` are for real runs on one machine.
 The others are the models people know, cut for 8 or 64 devices, with batches of 0.5 to 4 million tokens."""
