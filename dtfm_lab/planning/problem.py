@@ -81,7 +81,7 @@ class Problem:
 class Generation:
     """One step of a planner. The first three fields are required, the others describe the search to the user."""
 
-    best: IntArray
+    best: IntArray = field(repr=False)
     """(S, D) grid of the cheapest placement so far."""
     best_s: float
     """Cost of ``best`` in seconds, as ``Problem.cost`` says."""

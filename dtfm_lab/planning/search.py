@@ -19,7 +19,7 @@ from dtfm_lab.planning.background_tasks import BackgroundTasks
 from dtfm_lab.planning.bounds.incremental_bound import IncrementalBound
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import PairCosts, pair_costs, price_placement
-from dtfm_lab.planning.problem import Problem, planners
+from dtfm_lab.planning.problem import Generation, Problem, planners
 from dtfm_lab.planning.symmetry import canonical_order
 
 DEFAULT_SECONDS = 2.0
@@ -32,8 +32,8 @@ SHAPES_NAMED = 8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PlanStep:
-    """The cheapest placement after some generations of a search."""
+class PlanStep(Generation):
+    """A generation of a search, with device indices of the topology: ``best`` is the incumbent."""
 
     topology: Topology = field(repr=False)
     job: Job = field(repr=False)
@@ -41,24 +41,15 @@ class PlanStep:
     seed: int
     generation: int
     """Number of complete generations before this step."""
-    evaluations: int
-    """Number of placements priced so far, neighbours in a local search included."""
     seconds: float
     """Seconds since the search began, less those that the caller took between steps."""
-    best_s: float
-    """Cost of the incumbent, the cheapest placement so far, in seconds."""
-    median_s: float | None
-    """Median cost of the current population; None for a planner without one."""
     bound_s: float
     """Lower bound: no placement costs less. It may rise from step to step."""
-    diversity: float | None = None
-    """Diversity of the current population, 0 (all alike) to 1 (nothing in common); None without a population."""
-    operator: str = ""
-    """What made the newest individual."""
-    parents: tuple[int, ...] = ()
-    """Birth numbers of the newest individual's parents."""
-    devices: IntArray = field(repr=False)
-    """(S, D) device indices of the incumbent."""
+
+    @property
+    def devices(self) -> IntArray:
+        """(S, D) device indices of the incumbent."""
+        return self.best
 
     @property
     def gap(self) -> float:
@@ -148,21 +139,15 @@ def search(
         generation, compiling_s, paused_s = 0, 0.0, 0.0
         for found in run(problem, np.random.default_rng(seed)):
             bound_s = bound.update(found, generation, time.perf_counter() - began - paused_s)
+            in_topology = {"best": order[found.best], "bound_s": bound_s}
             step = PlanStep(
+                **vars(found) | in_topology,
                 topology=topology,
                 job=job,
                 planner=planner,
                 seed=int(seed),
                 generation=generation,
-                evaluations=found.evaluations,
                 seconds=time.perf_counter() - began - paused_s,
-                best_s=found.best_s,
-                median_s=found.median_s,
-                bound_s=bound_s,
-                diversity=found.diversity,
-                operator=found.operator,
-                parents=found.parents,
-                devices=order[found.best],
             )
             yielded = time.perf_counter()
             yield step

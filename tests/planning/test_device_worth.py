@@ -102,7 +102,7 @@ def test_a_smaller_job_is_one_that_its_batch_allows(shape, asked):
     assert (table["n_stages"].iloc[0], table["n_replicas"].iloc[0]) == asked
 
 
-def test_an_interrupt_keeps_the_rows_so_far(monkeypatch):
+def test_an_interrupt_keeps_the_rows_so_far(registered_planners):
     topology, job = network("jittered", 9, 2), Job.from_bytes(2, 4, 1e8, 2e8)
     begin = plan(topology, job, steps=1)
     searches = itertools.count()
@@ -112,7 +112,7 @@ def test_an_interrupt_keeps_the_rows_so_far(monkeypatch):
             raise KeyboardInterrupt
         yield from planners["random"](problem, rng)
 
-    monkeypatch.setitem(planners._entries, "interrupted", interrupted)
+    registered_planners.register("interrupted")(interrupted)
     assert 2 <= len(worth(begin, "interrupted", steps=1)) < 9
     searches = itertools.count(3)
     with pytest.raises(KeyboardInterrupt):

@@ -1,5 +1,6 @@
 """Searching: the known optima, the same plan for the same seed, and refusals."""
 
+import textwrap
 from dataclasses import replace
 from importlib import import_module
 from itertools import pairwise
@@ -142,7 +143,7 @@ def test_steps_and_seconds_both_bound_a_search():
     assert {step.generation for step in search(topology, job, seconds=1e-9)} == {0}
 
 
-def test_an_initial_population_that_takes_too_long_is_not_waited_for(monkeypatch):
+def test_an_initial_population_that_takes_too_long_is_not_waited_for(monkeypatch, registered_planners):
     topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
 
     def endless_start(problem, rng):
@@ -150,7 +151,7 @@ def test_an_initial_population_that_takes_too_long_is_not_waited_for(monkeypatch
         while True:
             yield replace(first, complete=False)
 
-    monkeypatch.setitem(planners._entries, "endless_start", endless_start)
+    registered_planners.register("endless_start")(endless_start)
     monkeypatch.setattr(import_module("dtfm_lab.planning.search"), "INITIAL_POPULATION_S", 0.01)
     assert plan(topology, job, "endless_start", seconds=0.01).generation == 0
 
@@ -163,7 +164,7 @@ def test_the_initial_population_begins_with_a_random_placement():
     assert first.best_s > last.best_s
 
 
-def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
+def test_an_interrupt_keeps_the_best_so_far(registered_planners):
     topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
 
     def interrupted(problem, rng):
@@ -174,7 +175,7 @@ def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
                 raise KeyboardInterrupt
             yield step
 
-    monkeypatch.setitem(planners._entries, "interrupted", interrupted)
+    registered_planners.register("interrupted")(interrupted)
     assert plan(topology, job, "interrupted", steps=10).generation == 3
 
 
@@ -210,3 +211,13 @@ def test_an_unknown_planner_and_a_start_of_another_shape_are_refused():
     start = evaluate(topology, job, stages=[[0, 1], [2, 3]])
     with pytest.raises(PlanError, match="start is a placement of 2 x 2; the job wants 2 x 4"):
         search(topology, job, start=start)
+
+
+def test_the_example_of_a_planner_is_one(registered_planners, monkeypatch):
+    text = import_module("dtfm_lab.planning.planners").__doc__
+    monkeypatch.setattr(import_module("dtfm_lab.planning"), "planners", registered_planners)
+    exec(textwrap.dedent(text.partition("::\n")[2]))
+    topology, job = network("geometric", 12, 5), Job.from_bytes(3, 3, 1e8, 2e8)
+    steps = list(search(topology, job, "hill-climbing", seed=1, steps=200))
+    assert steps[-1].best_s < steps[0].best_s
+    assert steps[-1].plan.cost.total_s == pytest.approx(steps[-1].best_s)

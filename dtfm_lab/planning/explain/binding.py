@@ -1,4 +1,4 @@
-"""What binds: the slowest device of a group, the slowest pair of a hop, and what else these would cost."""
+"""The bottlenecks of a plan: the slowest device of each group, the slowest pair of each hop, and the alternatives."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dtfm_lab.planning.path import EXACT_UP_TO, path_cost, shortest_path
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairReason:
-    """What two devices cost each other: a message each way."""
+class PairCost:
+    """Cost of two devices to each other: a message each way."""
 
     devices: tuple[str, str]
     cost_s: float
     latency_s: float
-    """of both ways; the rest is bandwidth"""
+    """Latency of both ways in seconds; the rest of the cost is bandwidth."""
 
     @property
     def bandwidth_s(self) -> float:
@@ -37,20 +37,20 @@ class PairReason:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupReason:
-    """What sets the synchronisation of one stage's group: its slowest device."""
+class GroupBottleneck:
+    """The bottleneck of one stage's group: its slowest device, which sets the cost of the synchronisation."""
 
     stage: int
     device: str
     cost_s: float
     latency_s: float
-    """of all of the device's messages; the rest is bandwidth"""
-    dearest: PairReason | None
-    """the device with the partner that it spends most on; None for a group of one"""
+    """Latency of all of the device's messages in seconds; the rest of the cost is bandwidth."""
+    dearest: PairCost | None
+    """The device with its dearest partner; None for a group of one."""
 
     @property
     def dearest_share(self) -> float:
-        """Of the group's cost."""
+        """Share of the dearest partner in the group's cost."""
         return self.dearest.cost_s / self.cost_s if self.dearest is not None and self.cost_s > 0 else 0.0
 
     def summary(self) -> dict[str, Any]:
@@ -66,22 +66,22 @@ class GroupReason:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HopReason:
-    """What sets the hop from one stage to the next: its slowest pipeline."""
+class HopBottleneck:
+    """The bottleneck of the hop from one stage to the next: its slowest pipeline."""
 
     stage: int
-    """the earlier of the two"""
+    """The earlier of the two stages."""
     replica: int
-    """the pipeline whose pair is slowest"""
-    pair: PairReason
+    """The pipeline whose pair is slowest."""
+    pair: PairCost
     best_pairing_s: float
-    """this hop in the best pairing of the two groups"""
+    """Cost of this hop with the two groups paired at least cost."""
     other_pairing_s: float | None
-    """this hop in the best pairing that keeps the slowest pair apart; None where there is none"""
+    """Cost of this hop with the best pairing that separates the slowest pair; None where there is none."""
     other_order: tuple[int, ...] | None
-    """the best stage order in which the two groups are no neighbours; None below three stages"""
+    """The best stage order in which the two groups are not neighbours; None for fewer than three stages."""
     other_order_s: float | None
-    """the whole cost in that order, best paired"""
+    """The whole cost in that order, the pipelines paired at least cost."""
 
     @property
     def cost_s(self) -> float:
@@ -100,65 +100,67 @@ class HopReason:
         }
 
 
-def group_reasons(plan: Plan, pair: PairCosts) -> tuple[GroupReason, ...]:
-    """By stage."""
+def group_bottlenecks(plan: Plan, pair: PairCosts) -> tuple[GroupBottleneck, ...]:
+    """The bottleneck of each stage's group."""
     both_ways_s = plan.topology.round_trip_s(0.0)
     groups = plan.placement.devices
-    return tuple(_group(plan.topology, s, group, pair.group_s, both_ways_s) for s, group in enumerate(groups))
+    return tuple(
+        _group_bottleneck(plan.topology, s, group, pair.group_s, both_ways_s) for s, group in enumerate(groups)
+    )
 
 
-def hop_reasons(plan: Plan, pair: PairCosts) -> tuple[HopReason, ...]:
-    """By earlier stage."""
+def hop_bottlenecks(plan: Plan, pair: PairCosts) -> tuple[HopBottleneck, ...]:
+    """The bottleneck of each hop, by its earlier stage."""
     both_ways_s = plan.topology.round_trip_s(0.0)
-    return tuple(_hop(plan, s, pair.hop_s, both_ways_s) for s in range(plan.job.n_stages - 1))
+    return tuple(_hop_bottleneck(plan, s, pair.hop_s, both_ways_s) for s in range(plan.job.n_stages - 1))
 
 
-def _group(
+def _group_bottleneck(
     topology: Topology, stage: int, group: IntArray, group_s: FloatArray, both_ways_s: FloatArray
-) -> GroupReason:
+) -> GroupBottleneck:
     within = group_s[np.ix_(group, group)]
     slowest = int(within.sum(axis=1).argmax())
     to_others = within[slowest].copy()
-    to_others[slowest] = -1.0  # of messages that cost nothing, the device itself would be the first
+    to_others[slowest] = -1.0  # so that the device is not its own partner where messages cost nothing
     device, partner = int(group[slowest]), int(group[to_others.argmax()])
-    return GroupReason(
+    return GroupBottleneck(
         stage=stage,
         device=topology.names[device],
         cost_s=float(within[slowest].sum()),
         latency_s=float(both_ways_s[device, group].sum()),
-        dearest=_pair(topology, device, partner, group_s, both_ways_s) if partner != device else None,
+        dearest=_pair_cost(topology, device, partner, group_s, both_ways_s) if partner != device else None,
     )
 
 
-def _hop(plan: Plan, stage: int, hop_s: FloatArray, both_ways_s: FloatArray) -> HopReason:
+def _hop_bottleneck(plan: Plan, stage: int, hop_s: FloatArray, both_ways_s: FloatArray) -> HopBottleneck:
     here, there = plan.placement.devices[stage], plan.placement.devices[stage + 1]
     replica = int(hop_s[here, there].argmax())
     apart = hop_s[np.ix_(here, there)]
-    never = float(apart.sum()) + 1.0
-    apart[replica, replica] = never
+    forbidden = float(apart.sum()) + 1.0
+    apart[replica, replica] = forbidden
     other_s, _ = bottleneck_matching(apart)
     order = _order_without(plan.cost.weights_s, stage)
     order_s = None if order is None else plan.cost.data_parallel_s + path_cost(plan.cost.weights_s, np.array(order))
-    return HopReason(
+    return HopBottleneck(
         stage=stage,
         replica=replica,
-        pair=_pair(plan.topology, int(here[replica]), int(there[replica]), hop_s, both_ways_s),
+        pair=_pair_cost(plan.topology, int(here[replica]), int(there[replica]), hop_s, both_ways_s),
         best_pairing_s=float(plan.cost.weights_s[stage, stage + 1]),
-        other_pairing_s=other_s if other_s < never else None,
+        other_pairing_s=other_s if other_s < forbidden else None,
         other_order=order,
         other_order_s=order_s,
     )
 
 
-def _pair(topology: Topology, a: int, b: int, cost_s: FloatArray, both_ways_s: FloatArray) -> PairReason:
+def _pair_cost(topology: Topology, a: int, b: int, cost_s: FloatArray, both_ways_s: FloatArray) -> PairCost:
     names = (topology.names[a], topology.names[b])
-    return PairReason(devices=names, cost_s=float(cost_s[a, b]), latency_s=float(both_ways_s[a, b]))
+    return PairCost(devices=names, cost_s=float(cost_s[a, b]), latency_s=float(both_ways_s[a, b]))
 
 
 def _order_without(weights: FloatArray, stage: int) -> tuple[int, ...] | None:
-    """The cheapest stage order in which ``stage`` and the next are no neighbours: exact up to 14 stages.
+    """The cheapest stage order in which ``stage`` and the next are not neighbours; None for fewer than three stages.
 
-    Above, the cheapest that reverses one run of stages.
+    Exact up to 14 stages; with more, the cheapest order that reverses one run of stages.
     """
     n = len(weights)
     if n < 3:

@@ -14,7 +14,7 @@ import pandas as pd
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import PairCosts
-from dtfm_lab.planning.explain.binding import GroupReason, HopReason
+from dtfm_lab.planning.explain.binding import GroupBottleneck, HopBottleneck
 from dtfm_lab.planning.explain.exchange_costs import ROUNDING, Swap, SwapCosts
 from dtfm_lab.planning.explain.tables import whole_numbers
 
@@ -24,20 +24,20 @@ class CostAnalysis:
     """What binds a plan's cost, and the costs of its alternatives."""
 
     plan: Plan
-    groups: tuple[GroupReason, ...]
+    groups: tuple[GroupBottleneck, ...]
     """By stage."""
-    hops: tuple[HopReason, ...]
+    hops: tuple[HopBottleneck, ...]
     """By the earlier of the two stages."""
     pair: PairCosts
     """Seconds between any two devices."""
 
     @property
-    def binding_group(self) -> GroupReason:
+    def binding_group(self) -> GroupBottleneck:
         """The group that sets the data-parallel cost; of equally slow ones, the first."""
         return max(self.groups, key=lambda group: group.cost_s)
 
     @property
-    def binding_hop(self) -> HopReason | None:
+    def binding_hop(self) -> HopBottleneck | None:
         """The dearest hop; None for one stage."""
         return max(self.hops, key=lambda hop: hop.cost_s, default=None)
 

@@ -1,26 +1,26 @@
-"""What each device is worth to a job: the cost of doing without it, less the cost with it at work.
+"""The worth of each device to a job: the cost without the device less the cost with the device serving.
 
-A device that serves is taken out of the network and the job planned anew on the rest. A device that is
-idle is put to work by the best exchange with one that serves. Either way one difference tells it::
+A device that serves is removed from the network and the job planned again on the rest. A device that is idle is put
+to work by the cheapest swap with one that serves. Either way::
 
     worth = cost without the device - cost with the device serving
 
-Above zero the job needs it; zero, another is as good; below zero it does harm where it serves. Costs with
-and without are of the same shape of the job and, as searches find them, both upper bounds: each gets the
-same number of steps from a start as good as can be had quickly, and then the best exchanges of two devices
-until none is left. So a worth is an estimate, and one below zero for a device that serves means that a
-better plan without it was found: the plan was not the best.
+A positive worth means that the job needs the device; zero, that another is as good; a negative one, that it does harm
+where it serves. Both costs are for the same shape of the job and, as searches find them, upper bounds: each search
+gets the same number of steps from a start that is quick to find, and then the cheapest swap of two devices
+is applied until none is cheaper. So a worth is an estimate, and a negative one for a device that serves means that a
+better plan without it was found: the given plan was not the best.
 
 Where every device serves, the job does not fit without one. Then it is cut to fewer replicas (the most
-that its batch allows) and the question is asked of that smaller job, with and without the device; the
-table says which shape its figures are for.
+that its batch allows), and the worth is that for the smaller job, with and without the device; the
+table has the shape that its figures are for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -36,9 +36,9 @@ from dtfm_lab.planning.explain.exchange_costs import SwapCosts, local_optimum
 from dtfm_lab.planning.search import search
 
 STEPS = 4
-"""generations for each plan that is looked for, where the caller does not say"""
+"""Generations of each search, where the caller gives neither steps nor seconds."""
 NEGLIGIBLE = 1e-6
-"""share of the cost below which a worth counts as none"""
+"""Share of the cost below which a worth counts as zero."""
 COLUMNS = ["device", "stage", "replica", "worth_s", "verdict", "without_s", "serving_s", "n_stages", "n_replicas"]
 
 Verdict = Literal["helps", "makes no difference", "harms"]
@@ -46,17 +46,17 @@ Verdict = Literal["helps", "makes no difference", "harms"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DeviceWorth:
-    """One device, the best plan found in which it serves and the best found without it."""
+    """One device with the best plan found in which it serves and the best found without it."""
 
     device: str
     role: tuple[int, int] | None
-    """stage and replica in the plan that is best with all devices at hand; None where that leaves it idle"""
+    """Its stage and replica in the best plan with all devices; None where it is idle there."""
     serving: Plan
     without: Plan
 
     @property
     def worth_s(self) -> float:
-        """Cost without it less cost with it serving."""
+        """Cost without the device less the cost with it serving, in seconds."""
         return self.without.cost.total_s - self.serving.cost.total_s
 
     @property
@@ -64,6 +64,12 @@ class DeviceWorth:
         if abs(self.worth_s) <= NEGLIGIBLE * self.without.cost.total_s:
             return "makes no difference"
         return "helps" if self.worth_s > 0 else "harms"
+
+    def table_row(self) -> tuple[Any, ...]:
+        """The row of ``worth_table``, in the order of ``COLUMNS``."""
+        job, costs_s = self.without.job, (self.without.cost.total_s, self.serving.cost.total_s)
+        place = self.role or (None, None)
+        return self.device, *place, self.worth_s, self.verdict, *costs_s, job.n_stages, job.n_replicas
 
 
 def worth(
@@ -74,7 +80,7 @@ def worth(
     steps: int | None = None,
     seconds: float | None = None,
 ) -> pd.DataFrame:
-    """The table of ``stream_worth``, the most needed first; an interrupt keeps the rows so far."""
+    """The table of ``worth_table`` for every device of the plan's network; an interrupt keeps the rows so far."""
     rows: list[DeviceWorth] = []
     try:
         for row in stream_worth(plan, planner, seed=seed, steps=steps, seconds=seconds):
@@ -86,27 +92,13 @@ def worth(
 
 
 def worth_table(rows: Iterable[DeviceWorth]) -> pd.DataFrame:
-    """One row a device, the most needed first.
+    """One row for each device, the most needed first.
 
-    device, stage, replica (in the best plan with all devices; missing where idle), worth_s, verdict,
-    without_s, serving_s, and the shape that these are for: n_stages, n_replicas.
+    Columns: device; stage and replica in the best plan with all devices (missing where idle); worth_s; verdict;
+    without_s and serving_s, the two costs; n_stages and n_replicas, the shape that these are for.
     """
-    table = pd.DataFrame(
-        [
-            (
-                row.device,
-                *(row.role or (None, None)),
-                row.worth_s,
-                row.verdict,
-                row.without.cost.total_s,
-                row.serving.cost.total_s,
-                row.without.job.n_stages,
-                row.without.job.n_replicas,
-            )
-            for row in rows
-        ],
-        columns=COLUMNS,
-    ).astype({"stage": "Int64", "replica": "Int64"})
+    table = pd.DataFrame([row.table_row() for row in rows], columns=COLUMNS)
+    table = table.astype({"stage": "Int64", "replica": "Int64"})
     return table.sort_values("worth_s", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -118,15 +110,15 @@ def stream_worth(
     steps: int | None = None,
     seconds: float | None = None,
 ) -> Iterator[DeviceWorth]:
-    """The worth of every device of the plan's network, one by one, in the topology's order.
+    """The worth of every device of the plan's network, one after the other, in the topology's order.
 
-    The plan itself is improved first, with the same budget as all others.
+    The plan itself is improved first, with the same limits as every other search.
 
     Parameters
     ----------
     steps, seconds
-        Of search for each plan that is looked for, as in ``search``; 4 steps without either. With steps
-        alone the rows depend on nothing but the seed.
+        Limits of each search, as in ``search``; 4 steps without either. With steps alone the rows depend on
+        nothing but the seed.
 
     Raises
     ------
@@ -137,11 +129,11 @@ def stream_worth(
     """
     if steps is None and seconds is None:
         steps = STEPS
-    search(plan.topology, plan.job, planner, seed=seed, steps=steps, seconds=seconds)  # refuses before the first row
+    search(plan.topology, plan.job, planner, seed=seed, steps=steps, seconds=seconds)  # raises before the first row
     start = plan if plan.idle_devices else _smaller(plan)
 
     def improved(topology: Topology, begin: Plan) -> Plan:
-        # not planning.plan: that keeps its best on an interrupt, which would go on with the next device
+        # not planning.plan: it returns its best on an interrupt, and the next device would follow
         *_, last = search(topology, begin.job, planner, seed=seed, steps=steps, seconds=seconds, start=begin)
         better = min(begin, last.plan, key=lambda one: one.cost.total_s)
         local = _given(topology, begin.job, local_optimum(better.placement.devices, pair_costs(topology, begin.job)))
@@ -151,7 +143,7 @@ def stream_worth(
 
 
 Improve = Callable[[Topology, Plan], Plan]
-"""finds a plan on a topology that has all devices of the one to begin with, no worse than that"""
+"""Improves a plan on a topology that has all of the plan's devices; the result costs no more."""
 
 
 def _worths(start: Plan, improved: Improve) -> Iterator[DeviceWorth]:
@@ -180,9 +172,10 @@ def _given(topology: Topology, job: Job, grid: IntArray) -> Plan:
 
 
 def _smaller(plan: Plan) -> Plan:
-    """The plan cut to the most replicas below its own that the job allows; one of one replica, to fewer stages.
+    """The plan with the most replicas below its own that the job allows; with one replica, with fewer stages.
 
-    Pipelines (of one replica: stages at either end) go one by one, each time the one that leaves the cheapest.
+    Pipelines (with one replica: stages at either end) are removed one by one, each time the one whose removal leaves
+    the cheapest placement.
     """
     job = plan.job
     fewer = [(job.n_stages, n) for n in range(job.n_replicas - 1, 0, -1)]

@@ -1,9 +1,9 @@
-"""Two plans laid side by side: what moved, and what of the cost is the network's doing.
+"""The difference between two plans: which devices moved, and how much of the cost's change the network caused.
 
 Groups have no names and the order of stages has no direction: the same groups in reverse cost the same.
-So the stages of the two plans are first matched by the devices they share (an assignment that shares
+So the stages of the two plans are first matched by the devices they share (the assignment that shares
 most; of equal ones, the one that keeps the positions best, forwards or backwards), and a device has
-moved only when its stage is matched to another. Pipelines are compared by their devices, read either way.
+moved only if its stage is matched to another. Pipelines are compared by their devices, in either direction.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from dtfm_lab.planning.explain.sentences import counted, same
 from dtfm_lab.planning.explain.tables import plain_rows
 
 NAMED = 6
-"""devices told by name in a sentence; the table has all of them"""
-HAPPENED = {
+"""Most devices named in a sentence; the table has all of them."""
+CHANGES = {
     "stays": "stay",
     "moved": "changed stage",
     "gone idle": "went idle",
@@ -37,22 +37,22 @@ HAPPENED = {
     "removed": "left the network",
     "added": "joined the network",
 }
-"""what can happen to a device, and how a sentence tells it"""
+"""All values of a device's change, and the verb of a sentence about it."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Difference:
-    """What changed from one plan to another; devices are told apart by name."""
+    """What changed from one plan to another; devices are identified by name."""
 
     before: Plan
     after: Plan
 
     @cached_property
     def matched_stages(self) -> dict[int, int]:
-        """Stage after -> stage before, of the stages that share a device."""
+        """Stage after -> stage before, for stages that share a device."""
         overlap = np.array([[len(set(a) & set(b)) for b in self.before.stages] for a in self.after.stages])
         i, j = (np.arange(n) for n in overlap.shape)
-        tie = 1.0 / (2 * len(overlap) * max(overlap.shape))  # all of them together weigh less than one device
+        tie = 1.0 / (2 * len(overlap) * max(overlap.shape))  # all ties together weigh less than one shared device
         chosen: list[tuple[float, list[tuple[int, int]]]] = []
         for position in (j, j[::-1]):
             value = overlap - tie * np.abs(i[:, None] - position)
@@ -63,11 +63,11 @@ class Difference:
 
     @cached_property
     def devices(self) -> pd.DataFrame:
-        """One row a device of either network.
+        """One row for each device of either network.
 
-        device, stage_before, stage_after (each plan's own number; missing where idle or absent), matched_stage
-        (that of the earlier plan which the later one's is matched to), change: stays, moved, gone idle,
-        come in, idle, removed, added.
+        Columns: device; stage_before and stage_after, by each plan's own numbers (missing where idle or absent);
+        matched_stage, the earlier plan's stage that stage_after is matched to; change: stays, moved, gone idle,
+        come in, idle, removed or added.
         """
         before, after = _stage_of(self.before), _stage_of(self.after)
         old, new = (dict.fromkeys(plan.topology.names) for plan in (self.before, self.after))
@@ -89,13 +89,13 @@ class Difference:
 
     @cached_property
     def new_pipelines(self) -> list[list[str]]:
-        """Pipelines of the later plan that the earlier one does not have, read from either end."""
+        """Pipelines of the later plan that the earlier one does not have in either direction."""
         known = {tuple(line) for pipeline in self.before.pipelines for line in (pipeline, pipeline[::-1])}
         return [pipeline for pipeline in self.after.pipelines if tuple(pipeline) not in known]
 
     @property
     def changed_links(self) -> int:
-        """Directed links between devices of both networks whose latency or bandwidth changed."""
+        """Number of directed links between devices of both networks whose latency or bandwidth changed."""
         old, new = self.before.topology, self.after.topology
         there = set(new.names)
         common = [name for name in old.names if name in there]
@@ -107,15 +107,15 @@ class Difference:
 
     @property
     def same_messages(self) -> bool:
-        """Whether both jobs have one shape and price the same bytes."""
+        """Whether both jobs have the same shape and messages of the same size."""
         return _messages(self.before.job) == _messages(self.after.job)
 
     @cached_property
     def carried(self) -> CostBreakdown | None:
-        """The earlier placement on the later network, for the later job in the earlier shape.
+        """Cost of the earlier placement on the later network, for the later job in the earlier shape.
 
-        Where that job does not allow the shape, for the earlier job; None where a device that it needs has
-        left. From before to carried, network and job changed; from carried to after, devices moved.
+        Where that job does not allow the shape, the earlier job is priced; None where one of its devices was
+        removed. From before to carried, network and job changed; from carried to after, devices moved.
         """
         there = self.after.topology
         try:
@@ -129,10 +129,10 @@ class Difference:
 
     @cached_property
     def parts(self) -> pd.DataFrame:
-        """The cost by part: before_s, carried_s (see ``carried``), after_s, change_s.
+        """The cost by part, in the columns before_s, carried_s (see ``carried``), after_s and change_s.
 
         Rows: data parallel; each hop between two groups, named by the stages of the earlier plan (``new`` for
-        one without a match); pipeline; total. A hop that a plan does not have is missing there.
+        a stage without a match); pipeline; total. A hop that a plan does not have is missing there.
         """
         ours = {frozenset((str(s), str(s + 1))): float(hop_s) for s, hop_s in enumerate(self.before.cost.hop_s)}
         carried = None if self.carried is None else self.carried.hop_s
@@ -160,11 +160,11 @@ class Difference:
 
     @property
     def text(self) -> str:
-        """A few sentences: what moved, what it cost."""
-        return "\n".join([self._told_devices(), *self._told_network(), *self._told_cost()])
+        """A few sentences about what moved and what it cost."""
+        return "\n".join([self._devices_text(), *self._network_text(), *self._cost_text()])
 
     def summary(self) -> dict[str, Any]:
-        """What ``dtfm-lab diff --json`` prints: plain types."""
+        """The difference in plain types, as ``dtfm-lab diff --json`` prints it."""
         return {
             "text": self.text,
             "cost_before_s": self.before.cost.total_s,
@@ -174,7 +174,7 @@ class Difference:
             "same_messages": self.same_messages,
             "matched_stages": {str(after): before for after, before in sorted(self.matched_stages.items())},
             "new_pipelines": self.new_pipelines,
-            "changes": {change: self._named(change) for change in HAPPENED},
+            "changes": {change: self._named(change) for change in CHANGES},
             "devices": plain_rows(self.devices),
             "parts": plain_rows(self.parts.reset_index()),
         }
@@ -184,16 +184,16 @@ class Difference:
         return getattr(self.before.cost, what), carried, getattr(self.after.cost, what)
 
     def _name(self, stage: int) -> str:
-        """A stage of the later plan by its number in the earlier one."""
+        """Name of a stage of the later plan: its number in the earlier one, if it has one there."""
         matched = self.matched_stages.get(stage)
         return f"new {stage}" if matched is None else str(matched)
 
     def _named(self, change: str) -> list[str]:
         return [str(name) for name in self.devices.loc[self.devices["change"] == change, "device"]]
 
-    def _told_devices(self) -> str:
+    def _devices_text(self) -> str:
         told = []
-        for change, verb in HAPPENED.items():
+        for change, verb in CHANGES.items():
             if change not in ("stays", "idle") and (names := self._named(change)):
                 more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
                 told.append(f"{counted(len(names), 'device')} {verb} ({', '.join(names[:NAMED])}{more})")
@@ -205,7 +205,7 @@ class Difference:
         none = "No device changed its stage" + " (the same stages in another order or numbering)" * reordered
         return f"{shape}{'; '.join(told) or none}; {pipelines}."
 
-    def _told_network(self) -> list[str]:
+    def _network_text(self) -> list[str]:
         told = []
         if n_links := self.changed_links:
             told.append(f"{counted(n_links, 'link')} of the network changed.")
@@ -213,12 +213,12 @@ class Difference:
             told.append("The jobs differ in shape or in what they send.")
         return [" ".join(told)] if told else []
 
-    def _told_cost(self) -> list[str]:
+    def _cost_text(self) -> list[str]:
         before, after = self.before.cost, self.after.cost
         lines = [
-            f"The cost {_turned(before.total_s, after.total_s)}: "
-            f"data parallel {_turned(before.data_parallel_s, after.data_parallel_s)}, "
-            f"pipeline {_turned(before.pipeline_s, after.pipeline_s)}."
+            f"The cost {_rose_or_fell(before.total_s, after.total_s)}: "
+            f"data parallel {_rose_or_fell(before.data_parallel_s, after.data_parallel_s)}, "
+            f"pipeline {_rose_or_fell(before.pipeline_s, after.pipeline_s)}."
         ]
         if self.carried is None:
             gone = sorted({name for group in self.before.stages for name in group} - set(self.after.topology.names))
@@ -245,7 +245,7 @@ class Difference:
 
 
 def diff(before: Plan, after: Plan) -> Difference:
-    """What changed between two plans, of any two jobs and networks; see Difference."""
+    """What changed between two plans, for any two jobs and networks."""
     return Difference(before, after)
 
 
@@ -257,7 +257,7 @@ def _messages(job: Job) -> tuple[float, ...]:
     return job.n_stages, job.n_replicas, job.gradient_bytes, job.hop_bytes
 
 
-def _turned(before_s: float, after_s: float) -> str:
+def _rose_or_fell(before_s: float, after_s: float) -> str:
     if same(before_s, after_s):
         return f"stays at {format_s(after_s)}"
     return f"{'rose' if after_s > before_s else 'fell'} from {format_s(before_s)} to {format_s(after_s)}"

@@ -11,7 +11,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.explain import sentences
-from dtfm_lab.planning.explain.binding import group_reasons, hop_reasons
+from dtfm_lab.planning.explain.binding import group_bottlenecks, hop_bottlenecks
 from dtfm_lab.planning.explain.cost_analysis import CostAnalysis
 from dtfm_lab.planning.explain.tables import plain_rows
 
@@ -77,4 +77,4 @@ class Explanation(CostAnalysis):
 def explain(plan: Plan) -> Explanation:
     """What binds a plan's cost, and the cost of every alternative place of a device."""
     pair = pair_costs(plan.topology, plan.job)
-    return Explanation(plan=plan, groups=group_reasons(plan, pair), hops=hop_reasons(plan, pair), pair=pair)
+    return Explanation(plan=plan, groups=group_bottlenecks(plan, pair), hops=hop_bottlenecks(plan, pair), pair=pair)

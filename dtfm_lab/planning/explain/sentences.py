@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.planning.explain.binding import PairReason
+from dtfm_lab.planning.explain.binding import PairCost
 from dtfm_lab.planning.explain.cost_analysis import CostAnalysis
 from dtfm_lab.planning.explain.exchange_costs import ROUNDING
 
@@ -178,7 +178,7 @@ def _price(analysis: CostAnalysis, cost_s: float) -> str:
     return f"{format_s(cost_s)}, {format_s(abs(change_s))} {'more' if change_s > 0 else 'less'}"
 
 
-def _parts(pair: PairReason) -> str:
+def _parts(pair: PairCost) -> str:
     return f"{format_s(pair.latency_s)} latency, {format_s(pair.bandwidth_s)} bandwidth"
 
 
