@@ -1,7 +1,7 @@
 """Traces for chrome://tracing and ui.perfetto.dev: the Trace Event Format.
 
-A process a device, in stage order, a thread a lane, an "X" event an action, and an arrow ("s" to "f") a
-message. Events of one thread must not overlap, so a lane whose messages do is drawn as several.
+Every device is a process, in stage order, every lane a thread, every action an "X" event, and every message an arrow
+from "s" to "f". Events of one thread must not overlap, so a lane whose messages do is drawn as several threads.
 Iterations follow each other. Format: "Trace Event Format", Google (catapult project).
 """
 
@@ -27,26 +27,26 @@ Event = dict[str, Any]
 
 MESSAGE = "message"
 CATEGORIES = {"pass": PASSES, "synchronisation": SYNCHRONISATION, "step": (Kind.STEP,)}
-"""what is none of these is a pipeline's message"""
+"""Kinds of each category; all others are messages between stages."""
 LANES = tuple(Lane)
 LONGEST_NS = 2.0**53
-"""104 days: viewers count in nanoseconds, and beyond, floats skip some"""
+"""Longest trace, 104 days. Viewers count in nanoseconds, of which a float cannot hold every one beyond this."""
 
 
 def save_chrome_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
-    """Write what chrome://tracing and ui.perfetto.dev open; raises TraceError for more than 104 days."""
+    """Write a file that chrome://tracing and ui.perfetto.dev open; raises TraceError for more than 104 days."""
     context = asdict(trace.context)
-    told = {key: value for key, value in context.items() if key not in ("profile", "orders", "versions")}
+    shown = {key: value for key, value in context.items() if key not in ("profile", "orders", "versions")}
     data = {
         "traceEvents": chrome_events(trace),
         "displayTimeUnit": "ms" if trace.iteration_s >= 1e-3 else "ns",
         "otherData": {
             "iteration_s": f"{trace.iteration_s:.9g}",
-            **{key: value if isinstance(value, str) else json.dumps(value) for key, value in told.items()},
+            **{key: value if isinstance(value, str) else json.dumps(value) for key, value in shown.items()},
             **context["versions"],
         },
     }
-    # as they are: Perfetto shows escaped characters as they are escaped
+    # not escaped to ASCII, because Perfetto shows the escapes
     return write_text(path, json.dumps(data, allow_nan=False, ensure_ascii=False) + "\n")
 
 
@@ -82,7 +82,10 @@ def chrome_events(trace: Trace) -> list[Event]:
 
 
 def _nanoseconds(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Whole ones, so that what touches in seconds touches here; each iteration begins where the last ended."""
+    """Start and end of each row in whole nanoseconds, so that rows that touch in seconds touch here, too.
+
+    Each iteration begins where the one before ended.
+    """
     which = np.unique(trace.iteration, return_inverse=True)[1]
     began_s = np.concatenate([[0.0], np.cumsum(trace.iteration_ends_s)[:-1]])[which]
     first_s = min(float(trace.start_s.min()), 0.0)
@@ -94,7 +97,8 @@ def _nanoseconds(trace: Trace) -> tuple[IntArray, IntArray]:
 
 
 def _microseconds(nanoseconds: IntArray) -> FloatArray:
-    """As the format counts; times 1000 and cut off, as viewers may, they are the same nanoseconds again."""
+    """Microseconds, the format's unit, rounded so that viewers that multiply by 1000 and truncate get the same
+    nanoseconds."""
     microseconds: FloatArray = nanoseconds / 1e3
     short = (microseconds * 1e3).astype(np.int64) < nanoseconds
     microseconds[short] = np.nextafter(microseconds[short], np.inf)
@@ -102,7 +106,7 @@ def _microseconds(nanoseconds: IntArray) -> FloatArray:
 
 
 def _processes(trace: Trace) -> IntArray:
-    """Per row the device's number, from 1: viewers keep 0 for the idle process."""
+    """The number of each row's device, from 1, because viewers reserve 0 for the idle process."""
     devices = trace.context.devices
     position = np.array([action.stage % len(devices) for action in trace.actions])[trace.action]
     processes: IntArray = position * len(devices[0]) + trace.replica + 1
@@ -112,9 +116,10 @@ def _processes(trace: Trace) -> IntArray:
 def _threads(
     trace: Trace, process: IntArray, start_ns: IntArray, end_ns: IntArray
 ) -> tuple[IntArray, list[tuple[int, int, str]]]:
-    """Per row its thread; per thread its number, process and name.
+    """The thread of each row, and number, process and name of each thread.
 
-    Numbers go on where those of the processes end: viewers take a thread of its process's number for its main one.
+    Threads are numbered after the processes, because viewers take a thread with its process's number for the main
+    thread.
     """
     lane = np.array([LANES.index(action.lane) for action in trace.actions])[trace.action]
     owner = process * len(LANES) + lane
@@ -132,7 +137,7 @@ def _threads(
 
 
 def _sublanes(start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Each interval, sorted by start, on the first row that is free by then."""
+    """The row of each interval: the first that is free at its start. Intervals come sorted by start."""
     if (start_ns[1:] >= end_ns[:-1]).all():
         return np.zeros(len(start_ns), dtype=np.int64)
     sublane: list[int] = []
@@ -148,7 +153,7 @@ def _sublanes(start_ns: IntArray, end_ns: IntArray) -> IntArray:
 
 
 def _described(action: Action) -> tuple[str, str, Event]:
-    """Name (viewers colour by it, its number left out), category and arguments."""
+    """Name, category and arguments of an action. Viewers choose colours by name, so it holds no micro-batch number."""
     kind, m = action.kind, action.microbatch
     category = next((name for name, kinds in CATEGORIES.items() if kind in kinds), MESSAGE)
     args: Event = {"action": str(action), "stage": action.stage}
@@ -158,7 +163,7 @@ def _described(action: Action) -> tuple[str, str, Event]:
 
 
 def _process_names(trace: Trace) -> Iterator[Event]:
-    """Devices in stage order, named by the stages that they were traced with, the first one in any case."""
+    """Names of the devices, in stage order: their first stage and all others that they were traced with."""
     devices = trace.context.devices
     traced = {action.stage for action in trace.actions} | set(range(len(devices)))
     for position, group in enumerate(devices):
@@ -177,7 +182,7 @@ def _thread_names(threads: list[tuple[int, int, str]]) -> Iterator[Event]:
 
 
 def _messages(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Rows of the sends and of their receives; a message whose other end was not traced is left out."""
+    """Rows of the sends and of their receives, for all messages of which both ends were traced."""
     n_replicas, n_actions = len(trace.context.devices[0]), len(trace.actions)
     numbers = {action: a for a, action in enumerate(trace.actions)}
     received_as = np.full((n_replicas, n_actions), -1)

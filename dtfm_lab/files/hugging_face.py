@@ -22,7 +22,7 @@ MaybeCount = Field(default=None, ge=1, le=10**9)
 
 
 class _Config(BaseModel):
-    """The many keys that change neither size nor work are passed over."""
+    """A config.json. Its many keys that change neither size nor work are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
@@ -49,7 +49,7 @@ class Gpt2Config(_Config):
         )
 
     def indivisible(self) -> list[tuple[str, str]]:
-        """Pairs of keys of which the first should divide the second, and does not."""
+        """Pairs of keys of which the first should divide the second but does not."""
         return [("n_head", "n_embd")] if self.n_embd % self.n_head else []
 
 
@@ -124,7 +124,7 @@ CONFIGS: dict[str, type[Gpt2Config | _LlamaShaped]] = {
 
 
 def model_from_config(data: dict[str, Any], *, where: str = "config.json", name: str = "model") -> ModelSpec:
-    """The model that a config.json describes, on the longest sequences it names; ``where`` begins every complaint.
+    """The model that a config.json describes, on the longest sequences it names; ``where`` begins every error message.
 
     Raises FileError (missing key, wrong type, heads that do not divide), UnknownName (model_type) or
     JobError (a model too large to count).

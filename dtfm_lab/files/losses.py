@@ -1,4 +1,4 @@
-"""How far a run's model came, as CSV for a spreadsheet."""
+"""The losses of a run as a table, and as CSV for spreadsheets."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dtfm_lab.files.reading import write_text
 def losses(trace: Trace) -> pd.DataFrame:
     """One row for every number of iterations done: iteration, training_loss, held_out_loss, unigram_entropy.
 
-    All three in nats a byte. Both losses of a row are of the same parameters: iteration i begins with those that i
-    iterations have made, so that the first row has no step behind it and the last no training loss. What was not
-    measured is empty. Raises TraceError where nothing was trained.
+    All three are in nats a byte. Both losses of a row are those of the same parameters: iteration i begins with the
+    parameters after i iterations, so the first row precedes any step and the last has no training loss. Values that
+    were not measured are NaN. Raises TraceError where nothing was trained.
     """
     context = trace.context
     if not context.losses:
@@ -35,5 +35,5 @@ def losses(trace: Trace) -> pd.DataFrame:
 
 
 def save_losses(trace: Trace, path: str | os.PathLike[str]) -> Path:
-    """``losses`` as CSV, a header first."""
+    """Write ``losses`` as CSV with a header; returns the path."""
     return write_text(path, losses(trace).to_csv(index=False, lineterminator="\n"))

@@ -23,7 +23,7 @@ CONFIG_NAME = "config.json"
 
 
 class LayersSection(Section):
-    """``times`` layers that are alike; where ``held_elements`` is not there, it is what a gpt of this width holds."""
+    """``times`` equal layers. Without ``held_elements`` they hold what a gpt of this width holds."""
 
     kind: LayerKind
     times: int = Field(1, ge=1, le=10_000)
@@ -34,7 +34,7 @@ class LayersSection(Section):
 
 
 class WholeSection(Section):
-    """A model layer by layer, which is how one that is no preset is written."""
+    """A model layer by layer, the form in which all but presets are written."""
 
     name: str
     family: str = "gpt"
@@ -67,6 +67,7 @@ def _section_of(build: Callable[..., ModelSpec]) -> type[Section]:
 
 
 def model_names() -> list[str]:
+    """Names of the preset models."""
     return sorted(MODELS)
 
 
@@ -107,7 +108,7 @@ def model_from_section(data: dict[str, Any], where: str) -> ModelSpec:
 
 
 def model_to_section(model: ModelSpec) -> str | dict[str, Any]:
-    """A preset's name, or all fields; what reads it gives an equal model."""
+    """A preset's name, or all fields, from which an equal model is read."""
     if MODELS.get(model.name) == model:
         return model.name
     fields = [name for name in WholeSection.model_fields if name != "layers"]

@@ -19,9 +19,9 @@ from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_v
 
 
 class NetworkSection(Section):
-    """A topology in SI with exact numbers; the diagonal is written as 0 and not read.
+    """A topology in SI units with exact numbers; the diagonal is written as 0 and not read.
 
-    Times by message size are there where the network was measured, null for a pair that was not.
+    Times by message size are present where the network was measured, and null for a pair that was not.
     """
 
     name: str
@@ -52,13 +52,13 @@ class PlanFile(Section):
     evaluations: int = 0
     seconds: float = 0.0
     priced_for: str
-    """fingerprint of the network that the cost is of"""
+    """Fingerprint of the network for which the cost was computed."""
     summary: dict[str, Any] = Field(default_factory=dict)
-    """for people and scripts; not read back"""
+    """What ``plan --json`` holds, for people and scripts; it is not read back."""
 
 
 def network_to_mapping(topology: Topology) -> dict[str, Any]:
-    """With exact numbers, in SI."""
+    """The network in plain JSON types and SI units, with exact numbers."""
     data = {
         "name": topology.name,
         "description": topology.description,
@@ -77,11 +77,12 @@ def network_to_mapping(topology: Topology) -> dict[str, Any]:
 
 
 def network_from_mapping(data: dict[str, Any]) -> Topology:
-    """What ``network_to_mapping`` wrote."""
+    """The network that ``network_to_mapping`` wrote."""
     return _network(parse(NetworkSection, data, "network"))
 
 
 def plan_to_mapping(plan: Plan) -> dict[str, Any]:
+    """The plan in plain JSON types, with its network and its job."""
     return {
         "dtfm_plan": 1,
         "topology": network_to_mapping(plan.topology),
@@ -104,6 +105,7 @@ def plan_to_mapping(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_mapping(data: dict[str, Any], *, where: str = "plan") -> Plan:
+    """The plan that ``plan_to_mapping`` wrote; raises FileError, beginning with ``where``."""
     require_version(data, "dtfm_plan", where)
     file = _parse_nouns(PlanFile, data, where)
     try:
@@ -135,10 +137,12 @@ def plan_from_mapping(data: dict[str, Any], *, where: str = "plan") -> Plan:
 
 
 def save_plan(plan: Plan, path: str | os.PathLike[str]) -> Path:
+    """Write a plan, all or nothing; returns the path."""
     return write_text(path, json.dumps(plan_to_mapping(plan), indent=1) + "\n")
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
+    """The plan of a file; raises FileError in one line for what is none."""
     path = Path(path)
     return plan_from_mapping(read_mapping(path), where=path.name)
 
@@ -164,7 +168,7 @@ def _message_s(section: NetworkSection) -> FloatArray | None:
 
 
 def _parse_nouns(kind: type[PlanFile], data: dict[str, Any], where: str) -> PlanFile:
-    """``parse``, where making a Device or a Job inside may also refuse."""
+    """``parse``, with errors of a Device or a Job inside turned into FileErrors."""
     try:
         return parse(kind, data, where)
     except FileError:

@@ -1,4 +1,4 @@
-"""Read and write YAML and JSON so that every mistake is one line: the file, the place, found, wanted."""
+"""Reading and writing of YAML and JSON, with every mistake as one line: the file, the place, found, wanted."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from dtfm_lab.domain.network import LONGEST_NAME, is_plain, shortened
 T = TypeVar("T")
 
 MOST_BYTES = 2**30
-"""of a file; a plan of 4,096 devices takes some 700 MB as JSON"""
+"""Largest file that is read; a plan of 4,096 devices takes some 700 MB as JSON."""
 LONGEST_NUMBER = 10_000
-"""bits of an integer, 3,000 digits"""
+"""Most bits of an integer, some 3,000 digits."""
 MOST_COPIES = 100_000
-"""of a YAML file's nodes, through its aliases; ten lines of nested aliases can mean a billion"""
+"""Most nodes that the aliases of a YAML file may repeat; ten lines of nested aliases can mean a billion."""
 
 
 def _holds_truth(annotation: Any) -> bool:
@@ -32,7 +32,7 @@ def _holds_truth(annotation: Any) -> bool:
 
 
 class Section(BaseModel):
-    """A mapping of a file that knows all its keys and names the nearest for a stray one."""
+    """A mapping in a file. It refuses unknown keys, and names the nearest known one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, coerce_numbers_to_str=True)
 
@@ -61,7 +61,7 @@ def _truths(kind: type[Section]) -> dict[str, bool]:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's own, which keeps the last of two equal keys, expands every alias and lets some errors through."""
+    """A stricter SafeLoader: PyYAML's keeps the last of two equal keys, expands every alias and leaks some errors."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -110,7 +110,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_bytes(path: Path) -> bytes:
-    """A whole file, if it is there, may be read and is not too large."""
+    """All bytes of a file; raises FileError where it is missing, not readable or too large."""
     try:
         if path.exists() and not path.is_file():
             raise FileError(f"{path}: cannot be read: it is no ordinary file")
@@ -125,7 +125,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """A whole UTF-8 file; a byte order mark, as spreadsheets write it, is dropped."""
+    """All text of a UTF-8 file, without the byte order mark that spreadsheets write."""
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -135,7 +135,7 @@ def read_text(path: Path) -> str:
 
 
 def title_of(path: Path) -> str:
-    """A file's name without its ending, for a thing that has no name of its own."""
+    """A file's name without its suffix, for a noun that has no name of its own."""
     return "".join(c if is_plain(c) else "?" for c in path.stem[:LONGEST_NAME])
 
 
@@ -159,7 +159,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def located(where: str) -> Iterator[None]:
-    """Every complaint of the block begins with where it was found."""
+    """Put ``where`` at the beginning of the message of every LabError that the block raises."""
     try:
         yield
     except LabError as error:
@@ -167,7 +167,7 @@ def located(where: str) -> Iterator[None]:
 
 
 def require_version(data: dict[str, Any], key: str, where: str, wanted: int = 1) -> None:
-    """Refuse a file that is of another kind or of a version that this release does not read."""
+    """Raise FileError for a file of another kind, or of a version that this release does not read."""
     if key not in data:
         found = next((k for k in data if str(k).startswith("dtfm_")), None)
         hint = f"it holds a {str(found).removeprefix('dtfm_')}" if found else f"first line '{key}: {wanted}'"
@@ -177,7 +177,7 @@ def require_version(data: dict[str, Any], key: str, where: str, wanted: int = 1)
 
 
 def parse(kind: type[T], data: Any, where: str) -> T:
-    """``data`` as a value of ``kind`` (a Section or a dataclass), or a FileError of one line."""
+    """``data`` as a value of ``kind``, a Section or a dataclass; raises FileError in one line."""
     try:
         return TypeAdapter(kind).validate_python(data)
     except ValidationError as error:
@@ -191,12 +191,12 @@ def parse(kind: type[T], data: Any, where: str) -> T:
 
 
 def dump(value: Any) -> Any:
-    """A dataclass as plain JSON types; the inverse of ``parse``."""
+    """A dataclass in plain JSON types; the inverse of ``parse``."""
     return TypeAdapter(type(value)).dump_python(value, mode="json")
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:
-    """``write_bytes`` in UTF-8."""
+    """``write_bytes`` of text in UTF-8."""
     try:
         return write_bytes(path, text.encode("utf-8"))
     except UnicodeError as error:
@@ -204,9 +204,9 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
-    """All or nothing: a reader never sees half a file, and a failure leaves the old one.
+    """Write a file, all or nothing: a reader never sees half a file, and a failure leaves the old one.
 
-    A link is followed, and a device or a pipe (/dev/null, /dev/stdout) is written to: neither is replaced.
+    Links are followed, and devices and pipes such as /dev/stdout are written to; neither are replaced.
     """
     path = Path(path)
     if not path.name:
@@ -233,7 +233,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """One line, not too long, of an error that is not ours."""
+    """The message of another library's error, in one line that is not too long."""
     text = str(getattr(error, "problem", None) or error)
     if isinstance(error, KeyError):
         text = f"knows no {text}"

@@ -1,9 +1,9 @@
 """Schedules as text and as CSV.
 
-``.txt`` is ours: a first line ``dtfm_schedule 1 NAME``, then a line for each device of a pipeline, its passes in
-order as ``0F0 0F1 0B0 0B1``. ``.csv`` is the compute-only format of torch.distributed.pipelining: a row for each
-rank, a pass in each cell, empty cells where a rank has nothing to do. Both read any number of blanks and bubbles and
-write none. CSV holds no name: a schedule is called as its file is.
+``.txt`` has a first line ``dtfm_schedule 1 NAME``, then a line for each device of a pipeline with its passes in order,
+such as ``0F0 0F1 0B0 0B1``. ``.csv`` is the compute-only format of torch.distributed.pipelining: a row for each rank, a
+pass in each cell, and empty cells where a rank is idle. Both may hold any number of blanks and empty cells, and are
+written without. CSV holds no name, so such a schedule has the name of its file.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def load_schedule(path: str | os.PathLike[str]) -> Schedule:
 
 
 def _pass(word: str, where: str) -> Action:
+    """The computation that a word stands for."""
     try:
         action = Action.parse(word)
     except ScheduleError as error:
@@ -74,7 +75,7 @@ def _ending(path: Path) -> str:
 
 
 def _words(path: Path) -> tuple[str, list[tuple[int, list[str]]]]:
-    """The name, then line number and words of each line that follows."""
+    """The name, and line number and words of each line after the first."""
     first, *lines = read_text(path).splitlines() or [""]
     kind, version, name = (part.strip() for part in (first.split(maxsplit=2) + 3 * [""])[:3])
     if kind != HEADER:

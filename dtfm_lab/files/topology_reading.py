@@ -1,12 +1,11 @@
-"""Topologies as people write them, in YAML: regions with defaults, region pairs, cards, single links.
+"""Topologies from mappings as people write them in YAML: regions with defaults, region pairs, cards, single links.
 
-A pair of devices takes the most particular line that speaks of it: a one-way link, a link, the
-inside of its region or the line between its two regions (one way, where it says from and to), the
-default. Cards cap what a region or the default says, never a link of its own line: with an
-``uplink_gbps`` and a ``downlink_gbps``, of a device or for all of a region, the bandwidth of
-i -> j is the least of the line, i's uplink and j's downlink. Peak and memory come from the GPU's
-name where the table has it; with ``typical_prices: true`` so do prices. Where the network was
-measured, ``measured`` says how long messages of several sizes took, one way, from link to link.
+The speed of a pair of devices is that of the most specific entry for it: a one-way link; a link; its region, or an
+entry between its two regions (in one direction if that has ``from`` and ``to``); the default. Network cards, given
+by ``uplink_gbps`` and ``downlink_gbps`` of a device or a region, cap the bandwidth that a region or the default
+gives, never that of a link: the bandwidth of i -> j is the least of the entry's, i's uplink and j's downlink. Peak
+and memory come from the GPU's name where the table of hardware has it; with ``typical_prices: true`` so do prices.
+For a measured network, ``measured`` holds the times of messages of several sizes over each link, one way.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class OneWaySection(Speed):
     target: Name | None = Field(default=None, alias="to")
 
     def ends(self, pair: tuple[str, str] | None, noun: str) -> tuple[str, str]:
-        """From and to, or both ends of the pair."""
+        """Source and target, or both ends of the pair; raises TopologyError unless exactly one of both is given."""
         if pair is not None and self.source is None and self.target is None:
             return pair
         if pair is None and self.source is not None and self.target is not None:
@@ -102,7 +101,7 @@ class TopologyFile(Section):
     name: Name | None = None
     description: str = ""
     typical_prices: bool = False
-    """devices that name no price take their GPU's typical one"""
+    """Whether devices without a price have the typical one of their GPU."""
     default: Speed | None = None
     regions: list[RegionSection] = Field(default_factory=list)
     devices: list[DeviceSection] = Field(default_factory=list)
@@ -112,7 +111,7 @@ class TopologyFile(Section):
 
 
 def topology_from_mapping(data: dict[str, Any], *, where: str = "topology", name: str = "drawn") -> Topology:
-    """A topology from what a YAML file holds; ``where`` begins every complaint."""
+    """A topology from what a YAML file holds; ``where`` begins every error message."""
     require_version(data, "dtfm_topology", where)
     file = parse(TopologyFile, data, where)
     with located(where):
@@ -167,7 +166,7 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
 
 
 def _times(measured: MeasuredSection | None, at: dict[str, int]) -> dict[str, Any]:
-    """Fields of a Topology: times by message size, NaN where no line speaks of a pair."""
+    """The fields of a Topology for times by message size, with NaN for pairs that have none."""
     if measured is None:
         return {}
     n_sizes = len(measured.message_bytes)
@@ -192,7 +191,7 @@ def _times(measured: MeasuredSection | None, at: dict[str, int]) -> dict[str, An
 def _region_speeds(
     file: TopologyFile, regions: dict[str, RegionSection], devices: list[Device]
 ) -> tuple[FloatArray, FloatArray]:
-    """(N, N) latency_ms and bandwidth_gbps as regions and the default say; NaN where they say nothing."""
+    """(N, N) latency_ms and bandwidth_gbps from regions and the default; NaN where these give none."""
     n = len(devices)
     latency_ms, gbps = np.full((n, n), np.nan), np.full((n, n), np.nan)
     if file.default:
@@ -219,7 +218,7 @@ def _region_speeds(
 
 
 def _region_sections(region: RegionSection) -> list[DeviceSection]:
-    """The region's devices, counted and named, each saying its region."""
+    """The region's devices, counted ones first, each with its region."""
     for section in region.devices:
         if section.region not in (None, region.name):
             raise TopologyError(f"device {section.name} stands under region {region.name} but says {section.region}")
@@ -228,7 +227,7 @@ def _region_sections(region: RegionSection) -> list[DeviceSection]:
 
 
 def _own(what: str, section: DeviceSection, region: RegionSection | None) -> Any:
-    """The device's own, else its region's."""
+    """The device's own value of a field, else its region's."""
     value = getattr(section, what)
     return value if value is not None or region is None else getattr(region, what)
 

@@ -1,4 +1,4 @@
-"""Write topologies so that people can read them: the commonest speeds as defaults, the rest as exceptions."""
+"""Topologies as mappings for people to read: the commonest speeds as defaults, the rest as exceptions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, to_gbps, to_ms
 
 Speed = tuple[float, float]
-"""latency_ms, bandwidth_gbps"""
+"""Latency in ms and bandwidth in Gbit/s."""
 
 
 def topology_to_mapping(topology: Topology, *, short: bool = False) -> dict[str, Any]:
-    """What to write for a topology: the commonest speeds as defaults, the rest as exceptions.
+    """A mapping from which ``topology_from_mapping`` makes an equal topology.
 
-    ``topology_from_mapping`` gives the matrices back: exactly, where they were milliseconds and Gbit/s
-    once, else to the last bit or two of a float. With ``short``, also region pairs that differ by
-    direction and devices' cards, which the canvas does not draw, where they save lines.
+    Its matrices come back exactly where they were milliseconds and Gbit/s once, else to the last bit or two of a
+    float. ``short`` also uses entries that the canvas cannot draw, where they save lines: region pairs that differ
+    by direction, and network cards.
     """
     latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
     devices = [_device_mapping(d) for d in topology.devices]
@@ -40,7 +40,7 @@ def topology_to_mapping(topology: Topology, *, short: bool = False) -> dict[str,
 
 
 def _measured(topology: Topology) -> dict[str, Any]:
-    """Times by message size, a line a directed link that has them; nothing where none has."""
+    """Times by message size, with an entry for each measured directed link; empty where none was measured."""
     if topology.message_bytes is None or topology.message_s is None:
         return {}
     names, times = topology.names, to_ms(topology.message_s)
@@ -52,14 +52,14 @@ def _measured(topology: Topology) -> dict[str, Any]:
 
 
 def _cards(gbps: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(N,) the narrowest uplinks and downlinks that cap no link below what it is."""
+    """(N,) the narrowest uplinks and the narrowest downlinks that cap no link below its bandwidth."""
     apart = gbps.copy()
     np.fill_diagonal(apart, 0.0)
     return apart.max(axis=1), apart.max(axis=0)
 
 
 def _uncapped(region_of: list[str], gbps: FloatArray, cap_gbps: FloatArray) -> FloatArray:
-    """What lines between two regions must have carried, if cards capped them: the widest that no card explains."""
+    """(N, N) bandwidths between regions before cards cap them: the widest that no card explains."""
     lines = np.full_like(gbps, gbps[~np.eye(len(gbps), dtype=bool)].max())
     members = {r: [i for i, region in enumerate(region_of) if region == r] for r in region_of}
     for a, b in product(members, members):
@@ -77,7 +77,7 @@ def _lines(
     one_way: bool,
     cap_gbps: FloatArray | None = None,
 ) -> dict[str, Any]:
-    """Default, regions and region pairs, which cards may cap, and the links that these leave wrong."""
+    """Default, regions and region pairs, whose bandwidths cards may cap, and the links that differ from these."""
     n = len(topology)
     region_of = [d.region for d in topology.devices]
     if cap_gbps is None:
