@@ -3,8 +3,8 @@
 The same stages, micro-batches, batches and AdamW in both; torch computes on one thread in every worker; torch's sends
 over gloo, ours over its own sockets. Runs alternate, and the median over all iterations of all runs counts, without
 the first WARM_UP of each run. ``ours`` and ``torch`` are milliseconds from the start of an iteration to the end of the
-last worker's step, p25 and p75 quartiles of the ratio over pairs of runs. ``with crew`` is from one iteration's event
-to the next: it holds what the crew does in between, of which torch's loop has only a barrier. ``loss error`` is the
+last worker's step, p25 and p75 quartiles of the ratio over pairs of runs. ``whole`` is from one iteration's event to
+the next: it holds what the coordinator does in between, of which torch's loop has only a barrier. ``loss error`` is the
 largest difference between the two runs' losses.
 """
 
@@ -45,7 +45,7 @@ class Seconds:
     """Of one case, over all its runs."""
 
     ours: list[float] = field(default_factory=list)
-    with_crew: list[float] = field(default_factory=list)
+    whole: list[float] = field(default_factory=list)
     torchs: list[float] = field(default_factory=list)
     worst_loss_error: float = 0.0
 
@@ -61,7 +61,7 @@ def main(
     workers: list[int], schedules: list[str], models: list[str], microbatches: int, iterations: int, runs: int
 ) -> None:
     print(described())
-    columns = ["ours", "torch", "ratio", "p25", "p75", "with crew", "loss error"]
+    columns = ["ours", "torch", "ratio", "p25", "p75", "whole", "loss error"]
     print(f"{'':28}" + "".join(f"{column:>12}" for column in columns))
     preload.warm_up()
     for model in models:
@@ -70,7 +70,7 @@ def main(
                 plan = pipeline(model, n, microbatches)
                 found = Seconds()
                 ratios = [one_of_each(plan, name, iterations, found) for _ in range(runs)]
-                ours, theirs, whole = (np.median(each) for each in (found.ours, found.torchs, found.with_crew))
+                ours, theirs, whole = (np.median(each) for each in (found.ours, found.torchs, found.whole))
                 low, high = np.percentile(ratios, [25, 75])
                 ratio = ours / theirs
                 shown = f"{1e3 * ours:>12.2f}{1e3 * theirs:>12.2f}{ratio:>12.3f}{low:>12.3f}{high:>12.3f}"
@@ -90,10 +90,10 @@ def pipeline(model: str, n_stages: int, n_microbatches: int) -> Plan:
 
 def one_of_each(plan: Plan, schedule: str, iterations: int, found: Seconds) -> float:
     """One run of ours and one of torch's; the ratio of their medians."""
-    ours, with_crew, losses = by_us(plan, schedule, iterations)
+    ours, whole, losses = by_us(plan, schedule, iterations)
     theirs, wanted = by_torch(plan, schedule, iterations)
     found.ours += ours
-    found.with_crew += with_crew
+    found.whole += whole
     found.torchs += theirs
     found.worst_loss_error = max(found.worst_loss_error, float(np.abs(np.array(losses) - wanted).max()))
     return float(np.median(ours) / np.median(theirs))

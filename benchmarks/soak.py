@@ -1,11 +1,11 @@
 """Workers killed and stopped at random moments: every run must end as if nothing had been.
 
 Each case is a whole run in which one worker gets a signal at a moment drawn evenly from the time that the undisturbed
-run took, starting and rehearsals included: ``kill`` SIGKILL, ``stop`` SIGSTOP, ``stop, go on`` SIGSTOP and some time
+run took, starting and calibration included: ``kill`` SIGKILL, ``stop`` SIGSTOP, ``stop, go on`` SIGSTOP and some time
 later SIGCONT. Moments and victims come from the seed; where a moment falls in the run depends on the machine. A signal
-goes to the process itself, past the crew. A line says what the run was doing, and what the crew made of it: nothing
-where the worker had ended, or went on in time. After each case losses and the digests of all parameters must be those
-of the undisturbed run to the last bit, and nothing may be left: no process of the run's group, no port that it listened
+goes to the process itself, past the coordinator. A line says what the run was doing, and how the coordinator reacted:
+not at all where the worker had ended, or went on in time. After each case losses and the digests of all parameters must
+be those of the undisturbed run to the bit, and nothing may be left: no process of its group, no port where it listened
 on, no file in the folder for temporary ones, which is a fresh one of its own. Exits with 1 where any case failed.
 """
 
@@ -125,7 +125,7 @@ def disturb(run: Run, kind: str, moment_s: float, pause_s: float, victim: int, w
 
 
 def worker_of(run: Run, number: int) -> psutil.Process | None:
-    """The crew's children in the order in which they began, which is that of ranks; None where the run is over."""
+    """Return the worker processes by rank, which is their order of starting; None where the run is over."""
     while run.running:
         with contextlib.suppress(psutil.NoSuchProcess, TypeError):
             workers = sorted(psutil.Process(run.pid).children(), key=lambda process: process.pid)

@@ -1,13 +1,13 @@
 """How soon a real run is under way: eight CPU workers and a small model, first in a fresh kernel and then again.
 
-Seconds since lab.start was called, as they reach the kernel: ``process`` the leader has begun, ``starting`` its first
-word, ``ready`` all workers listen and are connected, ``profile`` rehearsals are over, ``iteration`` the first is
+Seconds since lab.start was called, as they reach the kernel: ``process`` the run's process has begun, ``starting`` its
+first event, ``ready`` all workers listen and are connected, ``profile`` calibration is over, ``iteration`` the first is
 trained. ``first`` is in a fresh Python that has imported dtfm_lab and made the plan, and loads torch in between;
 ``again`` are later runs of the same kernel; ``warmed`` is the first in a kernel that was told to warm up while its user
 read, for as long as that took.
 
 Then the way of an event: a process of its own writes lines with the time into the pipe of a run that is going on, as
-its crew does; ``delay`` is until ``async for event in run.events()`` has it.
+its coordinator does; ``delay`` is until ``async for event in run.events()`` has it.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def work(spec: RunSpec, rank: int, meeting: str, told: SimpleQueue[object]) -> N
 
 def main() -> None:
     spec = RunSpec.from_line(sys.stdin.readline())
-    torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])  # as the crew: loaded once, before forking
+    torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])  # as the coordinator: loaded once, before forking
     context = multiprocessing.get_context("fork")
     told = context.SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:

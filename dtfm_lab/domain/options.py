@@ -143,8 +143,9 @@ def refuse_unknown(given: Iterable[str], known: Collection[str], noun: str = "op
 def takes_options(kind: Any, *, noun: str = "option", left_as_is: bool = False) -> Callable[[F], F]:
     """Decorator: the ``**options`` of a function are the options of a dataclass.
 
-    Its signature lists them, so that Tab completes them and ``help`` shows them. Any other name raises UnknownName.
-    With ``left_as_is`` an option that is left out keeps the value it has, so the signature shows no default.
+    Its signature and its docstring list them, so that Tab completes them and ``help`` explains them. Any other name
+    raises UnknownName. With ``left_as_is`` an option that is left out keeps the value it has, so the signature shows no
+    default.
     """
     return lists_options(options_of(kind), noun=noun, left_as_is=left_as_is)
 
@@ -175,6 +176,8 @@ def lists_options(options: Iterable[Option], *, noun: str = "option", left_as_is
             if option.name not in named
         ]
         checking.__signature__ = own.replace(parameters=[*named.values(), *listed])  # type: ignore[attr-defined]
+        explained = "\n".join(f"{option.name}\n    {option.help}" for option in offered.values())
+        checking.__doc__ = f"{inspect.getdoc(function)}\n\nOptions\n-------\n{explained}"
         return cast(F, checking)
 
     return decorate

@@ -1,9 +1,10 @@
-"""Plans to run in tests, and a look at what a run has left behind."""
+"""Plans to run in tests, ways to wait, and what a run has left behind."""
 
 from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -55,3 +56,11 @@ def left_behind(group: int, patience_s: float = 5.0) -> list[str]:
         if not alive or time.monotonic() > deadline:
             return alive
         time.sleep(0.05)
+
+
+def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
+    """Wait until the condition holds; fail where it does not in time."""
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)

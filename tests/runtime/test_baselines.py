@@ -63,7 +63,7 @@ def test_a_batch_for_one_device_alone_is_a_reason() -> None:
     assert np.isnan(row["measured_s"])
 
 
-def test_a_model_that_no_device_could_hold_whole_is_told_beside_its_measurement() -> None:
+def test_a_model_that_no_device_could_hold_whole_is_shown_beside_its_measurement() -> None:
     plan = small_plan(4, 1, global_batch=4)
     limit_bytes = lab.memory(plan, "1f1b").peak_bytes.max() * 1.5
     devices = tuple(replace(device, memory_bytes=limit_bytes) for device in plan.topology.devices)
@@ -109,8 +109,8 @@ def test_from_the_shell(
     with pytest.raises(SystemExit) as left:
         cli.main()
     assert not left.value.code
-    told = json.loads(capsys.readouterr().out)["placements"]
-    assert [row["placement"] for row in told] == NAMES
+    rows_shown = json.loads(capsys.readouterr().out)["placements"]
+    assert [row["placement"] for row in rows_shown] == NAMES
     assert given == {"schedule": None, "iterations": 2, "workers": (2, 1)}
 
 

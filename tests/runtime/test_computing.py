@@ -10,9 +10,9 @@ from functools import cache
 
 import numpy as np
 import pytest
-from crew_of_threads import Trained, train
 from run_helpers import small_plan
 from training_alone import parameters_of, train_alone, train_locally
+from workers_as_threads import Trained, train
 
 import dtfm_lab as lab
 from dtfm_lab.domain.schedule import Schedule

@@ -11,13 +11,13 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-import crew_of_threads
 import numpy as np
 import pytest
 import torch
-from crew_of_threads import train
+import workers_as_threads
 from run_helpers import left_behind, small_plan
 from training_alone import parameters_of, train_alone, train_locally
+from workers_as_threads import train
 
 from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.plan import Plan
@@ -56,7 +56,7 @@ Kept = dict[tuple[int, int], list[torch.Tensor]]
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
-    """By position and replica, the parameters after each iteration of a crew of threads."""
+    """By position and replica, the parameters after each iteration of workers as threads."""
     after: Kept = {}
 
     class Watched(Executor):
@@ -71,7 +71,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
             self._own.append(self._state.parameters.clone())
             return loss
 
-    monkeypatch.setattr(crew_of_threads, "Executor", Watched)
+    monkeypatch.setattr(workers_as_threads, "Executor", Watched)
     return after
 
 

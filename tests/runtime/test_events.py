@@ -1,4 +1,4 @@
-"""A run tells what it does while it does it."""
+"""A run emits events while it goes on."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import dtfm_lab as lab
 
 
 def test_events_come_as_an_async_stream_from_the_first_to_the_last() -> None:
-    async def story() -> tuple[list[dict], list[dict]]:
+    async def collect() -> tuple[list[dict], list[dict]]:
         run = lab.start(even_plan(2, 1), iterations=3)
         seen = [event async for event in run.events()]
-        return seen, [event async for event in run.events()]  # who comes late hears it all the same
+        return seen, [event async for event in run.events()]  # a late listener gets all events
 
-    seen, late = asyncio.run(story())
+    seen, late = asyncio.run(collect())
     assert seen == late
-    told = [event["event"] for event in seen if event["event"] not in ("spans", "parameters")]
-    assert told == ["starting", "ready", "profile", "iteration", "iteration", "iteration", "held_out", "done"]
+    names = [event["event"] for event in seen if event["event"] not in ("spans", "parameters")]
+    assert names == ["starting", "ready", "profile", "iteration", "iteration", "iteration", "held_out", "done"]
     rows = sum(len(event["rows"]) for event in seen if event["event"] == "spans")
     assert rows == 3 * len(lab.simulate(even_plan(2, 1)))
 

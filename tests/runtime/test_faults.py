@@ -1,4 +1,4 @@
-"""Whatever dies, the user hears one line and no process stays."""
+"""Whatever process dies, the user gets one line and no process is left."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 
 import psutil
 import pytest
-from run_helpers import even_plan, left_behind
+from run_helpers import even_plan, left_behind, until
 
 from dtfm_lab.domain.errors import RunError, UnknownName
 from dtfm_lab.runtime.client.launch import start
@@ -23,13 +21,6 @@ def under_way(n_stages: int = 2, n_replicas: int = 2, **options: object) -> Run:
     run = start(even_plan(n_stages, n_replicas), iterations=10_000, **options)
     until(lambda: len(run.losses) >= 2 or not run.running)
     return run
-
-
-def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
 
 
 def test_a_killed_worker_that_nobody_can_replace_ends_the_run_in_one_line_that_names_it() -> None:
@@ -59,11 +50,15 @@ def test_stop_keeps_whole_iterations_and_leaves_nothing() -> None:
     assert trace.n_iterations == len(run.losses) >= 2
 
 
-@pytest.mark.parametrize("whose", ["workers", "leader", "everyone"])
+@pytest.mark.parametrize("whose", ["workers", "coordinator", "everyone"])
 def test_stop_ends_also_what_stands_still(whose: str) -> None:
     run = under_way()
-    leader = psutil.Process(run.pid)
-    still = {"workers": leader.children(), "leader": [leader], "everyone": [leader, *leader.children()]}
+    coordinator = psutil.Process(run.pid)
+    still = {
+        "workers": coordinator.children(),
+        "coordinator": [coordinator],
+        "everyone": [coordinator, *coordinator.children()],
+    }
     for process in still[whose]:
         process.suspend()
     run.stop()

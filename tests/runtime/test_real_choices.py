@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from crew_of_threads import train
 from run_helpers import small_plan
 from training_alone import train_alone
+from workers_as_threads import train
 
 import dtfm_lab as lab
 from dtfm_lab.runtime.client.launch import start

@@ -1,4 +1,4 @@
-"""What a run's events come to: after a fault, after a resumption, with a held-out loss."""
+"""The record of a run's events: after a fault, after a resumption, with a held-out loss."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def recorded(*events: dict[str, Any], **fields: Any) -> Record:
 def whole(iteration: int, loss: float) -> list[dict[str, Any]]:
     """The events of an iteration that goes as predicted."""
     rows = [[iteration, s.replica, list(s.action), s.start_s, s.end_s] for s in PREDICTED.spans()]
-    told = {"event": "iteration", "iteration": iteration, "loss": loss, "late_messages": 0, "overruns": 0}
-    return [{"event": "spans", "rows": rows}, told]
+    done = {"event": "iteration", "iteration": iteration, "loss": loss, "late_messages": 0, "overruns": 0}
+    return [{"event": "spans", "rows": rows}, done]
 
 
 def test_a_resumed_run_counts_from_what_its_checkpoint_holds() -> None:
@@ -51,7 +51,7 @@ def test_a_resumed_run_counts_from_what_its_checkpoint_holds() -> None:
     assert run_report.describe_progress(recorded(first_iteration=10)) == "starting 4 workers"
 
 
-def test_what_a_fault_made_void_is_told_once() -> None:
+def test_iterations_that_a_fault_made_void_count_once() -> None:
     half = whole(5, 0.0)[0] | {"rows": whole(5, 0.0)[0]["rows"][:7]}
     record = recorded(
         *whole(3, 5.0),
@@ -116,9 +116,9 @@ def test_busy_shares_are_those_of_the_trace() -> None:
 
 def test_a_run_in_html_has_a_row_a_device_and_no_markup_of_names() -> None:
     record = recorded(*whole(0, 5.0), {"event": "failed", "message": "a <b> worker"})
-    told = run_report.html(record)
-    assert told.count("<tr>") == 1 + 4
-    assert "a &lt;b&gt; worker" in told
-    said = ("failed after 1 of 4 iterations", "loss 5.0000", *record.ranks)
-    places = [told.index(text) for text in said]
+    html = run_report.html(record)
+    assert html.count("<tr>") == 1 + 4
+    assert "a &lt;b&gt; worker" in html
+    texts = ("failed after 1 of 4 iterations", "loss 5.0000", *record.ranks)
+    places = [html.index(text) for text in texts]
     assert all(before < after for before, after in pairwise(places))

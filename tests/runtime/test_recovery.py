@@ -1,4 +1,4 @@
-"""A loss changes nothing: survivors go back, a replacement gets what was lost, and the losses stay what they were."""
+"""A lost worker changes no result: survivors go back, a replacement gets the state, and the losses are the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Event = dict[str, object]
 
 
 def run_with(plan: Plan, disturb: Callable[[Run, Event], None] | None = None, **options: object) -> Run:
-    """A whole run, ``disturb`` being told of every event."""
+    """Return a run that is over; ``disturb`` was called with every event."""
     run = start(plan, **({"iterations": 30} | options))
     run.wait(None if disturb is None else lambda event: disturb(run, event))
     assert left_behind(run.pid) == []

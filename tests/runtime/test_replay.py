@@ -13,7 +13,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.schedule import Action, Lane
 from dtfm_lab.domain.trace import Span, Trace
 from dtfm_lab.runtime.client.launch import start
-from dtfm_lab.runtime.coordinator.replay import Row, replayed
+from dtfm_lab.runtime.coordinator.replay import Row, replay
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 
@@ -37,7 +37,7 @@ def spans(rows: list[Row]) -> dict[tuple, tuple[float, float]]:
 def test_on_pairs_a_replay_is_what_workers_reported(ran: tuple[RunSpec, Trace], iteration: int) -> None:
     spec, measured = ran
     reported = rows_of(measured, iteration)
-    again = replayed(spec, iteration, reported)
+    again = replay(spec, iteration, reported)
     assert {row[0] for row in again} == {iteration}
     before, after = spans(reported), spans(again)
     assert before.keys() == after.keys()
@@ -49,7 +49,7 @@ def test_on_cards_messages_to_one_device_come_in_one_at_a_time_and_computations_
 ) -> None:
     spec, measured = ran
     reported = rows_of(measured, 1)
-    again = replayed(replace(spec, queueing="cards"), 1, reported)
+    again = replay(replace(spec, queueing="cards"), 1, reported)
     trace = Trace.from_spans(
         replace(measured.context, queueing="cards"), (Span(i, r, Action(*a), s, e) for i, r, a, s, e in again)
     )

@@ -1,4 +1,4 @@
-"""Torch is loaded once a kernel; what forks the runs outlives neither the kernel nor its usefulness."""
+"""Torch is loaded once per kernel, in a fork server that ends with the kernel or after idle time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import threading
 
 import psutil
 import pytest
-from run_helpers import left_behind, small_plan
-from test_faults import until
+from run_helpers import left_behind, small_plan, until
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.runtime.client import preload
@@ -120,7 +119,7 @@ def test_a_server_may_be_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preload, "_server", None)
     monkeypatch.setenv(preload.IDLE_VARIABLE, "0")
     assert short_run().wait().n_iterations == 1
-    assert preload._server is None
+    assert preload.running_server() is None
     monkeypatch.setenv(preload.IDLE_VARIABLE, "long")
     with pytest.raises(LabError, match="DTFM_LAB_WARM_S is 'long'; wanted seconds from 0"):
         short_run()

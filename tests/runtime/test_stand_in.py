@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from crew_of_threads import train
 from run_helpers import even_plan
 from training_alone import train_alone
+from workers_as_threads import train
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, LabError
@@ -78,7 +78,7 @@ def test_a_model_of_ones_own_stands_in_with_the_ends_tied_as_the_jobs() -> None:
         start(even_plan(), stand_in=3)
 
 
-def test_a_machine_too_small_even_for_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_too_small_even_for_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = even_plan()
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2**20))
     with pytest.raises(

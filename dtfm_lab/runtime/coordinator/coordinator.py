@@ -19,7 +19,7 @@ from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.runtime.coordinator.calibration import Calibration, Work, calibrate
 from dtfm_lab.runtime.coordinator.checkpoint_policy import CheckpointPolicy
 from dtfm_lab.runtime.coordinator.recovery import Recovery, find_recovery, why_unrecoverable
-from dtfm_lab.runtime.coordinator.replay import replayed
+from dtfm_lab.runtime.coordinator.replay import replay
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.coordinator.worker_pool import Answer, RunFailed, WorkerPool, WorkersLost
 from dtfm_lab.runtime.protocol.json_lines import CommandReader, InputClosed, emit
@@ -164,7 +164,7 @@ class Coordinator:
         self._late_messages += sum(answer["late_messages"] for answer in answers)
         self._overruns += sum(answer["overruns"] for answer in answers)
         if self._spec.replays:
-            emit("spans", rows=replayed(self._spec, self._done, self._span_rows))
+            emit("spans", rows=replay(self._spec, self._done, self._span_rows))
             self._span_rows = []
         emit(
             "iteration",

@@ -1,8 +1,8 @@
-"""An iteration of the virtual clock played again, on links whose order no worker can know while it computes.
+"""Replay of an iteration of the virtual clock, on links whose order of messages no worker can know while it computes.
 
-Where messages queue at the receiver's card, when one arrives depends on what everybody else sends, and when. On the
-virtual clock nothing else does: its time is a function of the CPU seconds of the computations. So workers measure
-those, each message taking whatever time, and what they measured is then played event by event. No torch in here.
+Where messages queue at the receiver's network card, the arrival of one depends on all others that are sent to it. On
+the virtual clock all times follow from the CPU seconds of the computations. So the workers measure these, without
+regard to links, and the coordinator simulates the iteration with them, event by event.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation.engine import PlacedTasks
 
 Row = list[Any]
-"""of a spans event: iteration, replica, [stage, kind, microbatch, peer], start_s, end_s"""
+"""A row of a spans event: iteration, replica, [stage, kind, microbatch, peer], start_s, end_s."""
 
 
-def replayed(spec: RunSpec, iteration: int, rows: Iterable[Row]) -> list[Row]:
-    """The spans of a whole iteration on the links of the run, given those that all workers reported.
+def replay(spec: RunSpec, iteration: int, rows: Iterable[Row]) -> list[Row]:
+    """Return the spans of a whole iteration on the links of the run, given those that all workers reported.
 
-    Of ``rows``, computations count as long as they took; when they took place, and all messages, is forgotten.
+    Of ``rows`` only the durations of computations count; their times, and all messages, are simulated anew.
     """
-    tasks = _tasks(spec, spec.synchronises(iteration))
+    tasks = _placed_tasks(spec, spec.synchronises(iteration))
     graph = tasks.graph
     took_s = {(replica, Action(*action)): end_s - start_s for _, replica, action, start_s, end_s in rows}
     compute_s = np.zeros(len(graph))
@@ -44,6 +44,6 @@ def replayed(spec: RunSpec, iteration: int, rows: Iterable[Row]) -> list[Row]:
 
 
 @lru_cache(maxsize=2)
-def _tasks(spec: RunSpec, synchronises: bool) -> PlacedTasks:
+def _placed_tasks(spec: RunSpec, synchronises: bool) -> PlacedTasks:
     programs = spec.programs(synchronise=synchronises)
     return PlacedTasks.of(spec.plan, programs, [ComputeTime(*work, 0.0) for work in task_graph(programs).computations])
