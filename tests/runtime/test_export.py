@@ -20,7 +20,7 @@ from dtfm_lab.files import save_plan
 from dtfm_lab.runtime.multihost.export import export, load_run_folder, spec_for
 from dtfm_lab.runtime.multihost.hosts import Host, hosts_file, hosts_of, load_hosts, workers_by_device
 from dtfm_lab.runtime.multihost.instructions import torchrun_line
-from dtfm_lab.runtime.multihost.traffic_shaping import shape_script, shaped_ways
+from dtfm_lab.runtime.multihost.traffic_shaping import shape_script, shaped_directions
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 STAGES = [["ada", "alan"], ["barbara", "claude"], ["edsger", "grace"], ["john", "katherine"]]
@@ -207,7 +207,7 @@ RATES = ["handle", "1:", "htb"]
 
 def test_hosts_of_several_devices_take_the_slowest_of_their_links_and_say_so(spec):
     hosts = hosts_of(spec, 4)
-    (way,) = shaped_ways(spec, hosts, hosts[0])
+    (way,) = shaped_directions(spec, hosts, hosts[0])
     ours, theirs = ([spec.device(*spec.workers[w]) for w in host.workers] for host in hosts)
     assert way.latency_s == spec.plan.topology.latency_s[np.ix_(ours, theirs)].max()
     assert way.bandwidth_bytes_per_s == spec.plan.topology.bandwidth_bytes_per_s[np.ix_(ours, theirs)].min()
@@ -216,7 +216,7 @@ def test_hosts_of_several_devices_take_the_slowest_of_their_links_and_say_so(spe
 
 def test_processes_of_one_machine_are_not_shaped(spec):
     hosts = [Host(name=h.name, address="127.0.0.1", workers=h.workers) for h in hosts_of(spec, 4)]
-    assert shaped_ways(spec, hosts, hosts[0]) == []
+    assert shaped_directions(spec, hosts, hosts[0]) == []
     assert "nobody to send to" in shape_script(hosts[0], [])
 
 

@@ -58,9 +58,9 @@ def test_without_a_gpu_there_is_a_cpu_and_a_refusal():
 
 
 def test_workers_take_gpus_in_turn(monkeypatch):
-    with without_gpu(monkeypatch, gpus=2) as notes:
+    with without_gpu(monkeypatch, gpus=2) as notes, monkeypatch.context() as patch:
         asked = []
-        monkeypatch.setattr(torch, "device", lambda kind, index: asked.append((kind, index)) or "gpu")
+        patch.setattr(torch, "device", lambda kind, index: asked.append((kind, index)) or "gpu")
         for rank in range(5):
             make_processor("cuda", rank)
         assert asked == [("cuda", 0), ("cuda", 1), ("cuda", 0), ("cuda", 1), ("cuda", 0)]

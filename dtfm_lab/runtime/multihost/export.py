@@ -1,16 +1,16 @@
-"""A run folder: all that real hosts need to play a plan, each with its own line to start; no torch in here.
+"""Writes and reads a run folder: all that real hosts need to run a plan. No torch in here.
 
 ::
 
     run/
-      README.md         what to do, in order
-      spec.json         the run, as the crew takes it, with what its processes know each other by: not for strangers
-      plan.json         the plan in it
-      text.txt          what is trained on, where the run brings its own
-      run.json          which process is which worker, and where the crew is reached
-      ranks.csv         the same for people: torchrun's rank, worker, host, device, stages, replica
-      hosts.yaml        who runs what; edit it and export again with --hosts
-      hosts/NAME/       run.sh (torchrun's line), shape.sh and unshape.sh (tc)
+      README.md         instructions, step by step
+      spec.json         the RunSpec, with the secret by which its processes authenticate: keep it private
+      plan.json         its plan
+      text.txt          the training text, if the run has its own
+      run.json          the worker of each process, and the coordinator's address
+      ranks.csv         the same as a table: torchrun's rank, worker, host, device, stages, replica
+      hosts.yaml        the devices of each host; edit it and export again with --hosts
+      hosts/NAME/       run.sh (torchrun's command line), shape.sh and unshape.sh (tc)
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dtfm_lab.runtime.client.proxy_model import RUN_DTYPES, stand_in_for, why_no
 from dtfm_lab.runtime.client.run_checks import absolute_path, check_job
 from dtfm_lab.runtime.multihost.hosts import Host, hosts_file
 from dtfm_lab.runtime.multihost.instructions import ranks_table, readme, run_script
-from dtfm_lab.runtime.multihost.traffic_shaping import shape_script, shaped_ways, unshape_script
+from dtfm_lab.runtime.multihost.traffic_shaping import shape_script, shaped_directions, unshape_script
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
@@ -41,29 +41,30 @@ from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import simulate_iteration
 
 MASTER_PORT = 29400
-"""where torchrun's own processes meet; the crew listens at the next one"""
+"""The port of torchrun's rendezvous. The coordinator listens on the next one."""
 
 
 class RunFile(Section):
-    """run.json"""
+    """The contents of run.json."""
 
     dtfm_run: int
     workers: list[int]
-    """rank of the run by torchrun's rank"""
+    """The worker's rank in the run, by torchrun's rank."""
     crew_address: str
+    """The coordinator's address; the key dates from its earlier name."""
     crew_port: int
     hosts: list[dict[str, Any]]
-    """for people: name, address and ranks of the run"""
+    """Name, address and workers of each host, for readers of the file."""
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder as ``export`` wrote it."""
+    """What ``export`` wrote, as a process needs it."""
 
     path: Path
     spec: RunSpec
     workers: tuple[int, ...]
-    """rank of the run by torchrun's rank"""
+    """The worker's rank in the run, by torchrun's rank."""
     crew_address: str
     crew_port: int
 
@@ -77,9 +78,9 @@ def spec_for(
     seed: int = 0,
     text: str | os.PathLike[str] | None = None,
 ) -> RunSpec:
-    """What hosts are to run; a model that workers cannot train is stood in for, as in a run at home.
+    """The run of a plan on hosts. As in a local run, a proxy replaces a model that workers cannot train.
 
-    Raises a LabError of one line where they could not run it, but for memory: that of this machine says nothing.
+    Raises a LabError of one line if hosts could not run it. Memory is not checked, since this machine's is irrelevant.
     """
     job = plan.job
     cannot = why_not_built(job.modelled()) or job.dtype not in RUN_DTYPES
@@ -96,7 +97,7 @@ def spec_for(
         stand_in=stand_in_for(job) if cannot else None,
     )
     check_job(spec)
-    Corpus.of(text, spec.trained.modelled().seq_len)  # refuses what cannot be trained on
+    Corpus.of(text, spec.trained.modelled().seq_len)  # refuses a text that is too short
     simulate_iteration(
         plan, built, analytic(plan, spec.programs(synchronise=True)), spec.links
     )  # or workers would hang
@@ -106,16 +107,16 @@ def spec_for(
 def export(
     spec: RunSpec, folder: str | os.PathLike[str], hosts: Sequence[Host], *, master_port: int = MASTER_PORT
 ) -> Path:
-    """Write the run folder; an earlier one is overwritten, anything else is not.
+    """Write the run folder, over an earlier one if there is one.
 
-    Raises LabError: a folder that holds something else, or that cannot be written; a port out of range.
+    Raises LabError if the folder holds something else or cannot be written, or if the port is out of range.
     """
     if not 0 < master_port < 65535:
         raise LabError(f"master port is {master_port}; wanted 1 to 65534")
-    folder = _made(Path(folder))
+    folder = _prepare_folder(Path(folder))
     text = spec.text
     if text is not None:
-        _copied(Path(text), folder / "text.txt")
+        _copy_text(Path(text), folder / "text.txt")
         spec = replace(spec, text="text.txt")
     (folder / "spec.json").touch(mode=0o600)
     write_text(folder / "spec.json", spec.to_line()).chmod(0o600)
@@ -131,13 +132,13 @@ def export(
     }
     write_text(folder / "run.json", json.dumps(run, indent=1) + "\n")
     for node_rank, host in enumerate(hosts):
-        ways = shaped_ways(spec, hosts, host)
+        directions = shaped_directions(spec, hosts, host)
         own = folder / "hosts" / host.name
         own.mkdir(parents=True, exist_ok=True)
         scripts = {
             "run.sh": run_script(spec, hosts, node_rank, master_port),
-            "shape.sh": shape_script(host, ways),
-            "unshape.sh": unshape_script(host, ways),
+            "shape.sh": shape_script(host, directions),
+            "unshape.sh": unshape_script(host, directions),
         }
         for name, script in scripts.items():
             write_text(own / name, script).chmod(0o755)
@@ -146,7 +147,7 @@ def export(
 
 
 def load_run_folder(path: str | os.PathLike[str]) -> RunFolder:
-    """What ``export`` wrote, paths in the spec made those of this host. Raises LabError."""
+    """Read a run folder, with paths of the spec resolved on this host. Raises LabError."""
     folder = Path(path).resolve()
     where = f"{folder.name}/run.json"
     data = read_mapping(folder / "run.json")
@@ -160,7 +161,7 @@ def load_run_folder(path: str | os.PathLike[str]) -> RunFolder:
     return RunFolder(folder, spec, tuple(file.workers), file.crew_address, file.crew_port)
 
 
-def _made(folder: Path) -> Path:
+def _prepare_folder(folder: Path) -> Path:
     try:
         if folder.is_dir() and any(folder.iterdir()) and not (folder / "run.json").is_file():
             raise FileError(f"{folder}: is a folder of something else; wanted a new one, or an earlier run folder")
@@ -173,7 +174,7 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _copied(source: Path, target: Path) -> None:
+def _copy_text(source: Path, target: Path) -> None:
     try:
         shutil.copyfile(source, target)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Which host runs which devices of a plan: from a file, or so many devices a host.
+"""Which host runs which devices of a plan: read from a file, or a fixed number of devices a host.
 
 ::
 
@@ -6,10 +6,10 @@
     hosts:
     - name: desk
       address: 10.0.0.1
-      interface: eth0          # that its links are shaped on; found by the route where it is not said
+      interface: eth0          # whose traffic is shaped; by default that of the route to the other hosts
       devices: [ada, barbara]
 
-Devices that the plan leaves idle may be there or not.
+Devices that the plan leaves idle may be listed or not.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from dtfm_lab.files.reading import Section, located, parse, read_mapping, requir
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""names of hosts: they are folders, and words of shell scripts"""
+"""Names of hosts, which become folders and words of shell scripts."""
 ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,14}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """One machine. Raises LabError for a name, an address or an interface that no script can hold."""
+    """One machine. Raises LabError for a name, address or interface that is unsafe in a shell script."""
 
     name: str
     address: str
     workers: tuple[int, ...]
-    """ranks of the run, in the order of the processes there"""
+    """Ranks in the run, in the order of the host's processes."""
     interface: str | None = None
 
     def __post_init__(self) -> None:
@@ -57,6 +57,8 @@ class Host:
 
 
 class HostSection(Section):
+    """One host of the file."""
+
     name: str
     address: str
     interface: str | None = None
@@ -64,14 +66,16 @@ class HostSection(Section):
 
 
 class HostsFile(Section):
+    """The contents of hosts.yaml."""
+
     dtfm_hosts: int
     hosts: list[HostSection] = Field(min_length=1)
 
 
 def load_hosts(path: str | os.PathLike[str], spec: RunSpec) -> tuple[Host, ...]:
-    """The hosts of a file that have workers, the one with the first worker first.
+    """The hosts of a file that have workers, starting with the host of worker 0.
 
-    Raises FileError or LabError, the file named: a device that is nowhere, twice or none of the network's.
+    Raises FileError or LabError, naming the file, for a device that is missing, repeated or not in the network.
     """
     path = Path(path)
     data = read_mapping(path)
@@ -104,7 +108,7 @@ def load_hosts(path: str | os.PathLike[str], spec: RunSpec) -> tuple[Host, ...]:
 
 
 def hosts_of(spec: RunSpec, per_host: int = 1) -> tuple[Host, ...]:
-    """So many devices a host, in the network's order, hosts named (and addressed) after their first device."""
+    """Hosts of ``per_host`` devices in the network's order; the first device gives the host's name and address."""
     if not isinstance(per_host, int) or isinstance(per_host, bool) or per_host < 1:
         raise LabError(f"workers per host is {shortened(per_host)}; wanted 1 or more")
     workers = workers_by_device(spec)
@@ -119,7 +123,7 @@ def hosts_of(spec: RunSpec, per_host: int = 1) -> tuple[Host, ...]:
 
 
 def hosts_file(hosts: Sequence[Host], spec: RunSpec) -> str:
-    """What ``load_hosts`` reads, to be edited."""
+    """The YAML that ``load_hosts`` reads, for the user to edit."""
     named = {rank: device for device, rank in workers_by_device(spec).items()}
     rows = []
     for host in hosts:
@@ -130,11 +134,11 @@ def hosts_file(hosts: Sequence[Host], spec: RunSpec) -> str:
 
 
 def workers_by_device(spec: RunSpec) -> dict[str, int]:
-    """Rank of the worker that stands for each device of the plan, idle ones left out."""
+    """The rank of the worker of each device that the plan uses."""
     return {spec.device_name(position, replica): rank for rank, (position, replica) in enumerate(spec.workers)}
 
 
 def _first_worker_first(hosts: Sequence[Host]) -> tuple[Host, ...]:
-    """Where worker 0 is, the crew is, and torchrun's first node."""
+    """Hosts with workers. The coordinator and torchrun's first node are where worker 0 is."""
     serving = [host for host in hosts if host.workers]
     return tuple(sorted(serving, key=lambda host: 0 not in host.workers))

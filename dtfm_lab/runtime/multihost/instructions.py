@@ -1,4 +1,4 @@
-"""What a run folder tells people and shells: torchrun's lines, who runs what, and what to do in which order."""
+"""The texts of a run folder: torchrun's command lines, the table of ranks, and the instructions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 
 def torchrun_line(hosts: Sequence[Host], node_rank: int, master_port: int, folder: str = ".") -> str:
-    """What starts the workers of one host."""
+    """The command line that starts the workers of one host."""
     nodes = f"--nnodes {len(hosts)} --nproc-per-node {len(hosts[node_rank].workers)} --node-rank {node_rank}"
-    meeting = f"--master-addr {quote(hosts[0].address)} --master-port {master_port}"
-    return f"torchrun {nodes} {meeting} -m dtfm_lab.runtime.hosted {quote(folder)}"
+    rendezvous = f"--master-addr {quote(hosts[0].address)} --master-port {master_port}"
+    return f"torchrun {nodes} {rendezvous} -m dtfm_lab.runtime.hosted {quote(folder)}"
 
 
 def readme(spec: RunSpec, hosts: Sequence[Host], master_port: int) -> str:
-    """What to do, step by step."""
+    """The instructions, step by step."""
     plan, first = spec.plan, hosts[0]
     apart = f"; {said}" if (said := describe_reductions(spec)) else ""
     shaped = spec.clock == "real"
@@ -74,7 +74,7 @@ def readme(spec: RunSpec, hosts: Sequence[Host], master_port: int) -> str:
 
 
 def run_script(spec: RunSpec, hosts: Sequence[Host], node_rank: int, master_port: int) -> str:
-    """Starts the workers of one host, wherever the run folder is."""
+    """A shell script that starts the workers of one host, wherever the run folder is."""
     return "\n".join(
         [
             "#!/bin/sh",
@@ -89,7 +89,7 @@ def run_script(spec: RunSpec, hosts: Sequence[Host], node_rank: int, master_port
 
 
 def ranks_table(spec: RunSpec, hosts: Sequence[Host]) -> str:
-    """CSV, a row a process."""
+    """A CSV table with a row for each process."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["rank", "worker", "host", "node_rank", "local_rank", "device", "stages", "replica"])
@@ -105,11 +105,11 @@ def ranks_table(spec: RunSpec, hosts: Sequence[Host]) -> str:
 
 
 def _held(spec: RunSpec, host: Host) -> str:
-    """``ada (stage 0, replica 0), barbara (stages 1 and 3, replica 0)``"""
-    told = []
+    """``ada (stage 0, replica 0), barbara (stages 1 and 3, replica 0)``."""
+    workers = []
     for worker in host.workers:
         position, replica = spec.workers[worker]
         stages = spec.built.stages_of(position)
         which = f"stage{'s' if len(stages) > 1 else ''} {' and '.join(map(str, stages))}"
-        told.append(f"{spec.device_name(position, replica)} ({which}, replica {replica})")
-    return ", ".join(told)
+        workers.append(f"{spec.device_name(position, replica)} ({which}, replica {replica})")
+    return ", ".join(workers)

@@ -1,4 +1,4 @@
-"""What a host is: cores, memory, how fast it multiplies, and its GPU if it has one."""
+"""The hardware of a host: cores, memory, measured matrix-multiplication rate, and GPUs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dtfm_lab.domain.network import HARDWARE, LONGEST_NAME, Device, hardware_fie
 from dtfm_lab.domain.units import format_bytes
 
 WIDTH = 1024
-"""of the matrices that are multiplied"""
+"""Rows and columns of the matrices that are multiplied."""
 
 
 def facts_of_this_host(seconds: float = 1.0) -> dict[str, Any]:
-    """cores, memory_bytes, peak_flop_per_s (float32, measured) and gpus, the names that the driver lists."""
+    """``cores``, ``memory_bytes``, ``peak_flop_per_s`` (float32, measured) and ``gpus``, as the driver names them."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return {
         "cores": cores,
@@ -31,7 +31,7 @@ def facts_of_this_host(seconds: float = 1.0) -> dict[str, Any]:
 
 
 def measured_flop_per_s(seconds: float) -> float:
-    """The best of a second's float32 matrix products with numpy, all cores at once."""
+    """The best rate of float32 matrix products with numpy on all cores, measured for ``seconds``."""
     matrix = np.random.default_rng(0).random((WIDTH, WIDTH), dtype=np.float32)
     result = matrix @ matrix
     best_s, deadline_s = np.inf, time.monotonic() + seconds
@@ -43,7 +43,7 @@ def measured_flop_per_s(seconds: float) -> float:
 
 
 def device_of(name: str, region: str, facts: dict[str, Any]) -> Device:
-    """A GPU that the table knows with the table's numbers; else the host's processor as it was measured."""
+    """The host's first GPU in the hardware table with the table's numbers; else its processor as measured."""
     known = next((key for gpu in facts["gpus"] if (key := known_gpu(gpu)) is not None), None)
     if known is not None:
         numbers = hardware_fields(known)
@@ -58,14 +58,14 @@ def device_of(name: str, region: str, facts: dict[str, Any]) -> Device:
 
 
 def sentence_of(name: str, facts: dict[str, Any]) -> str:
-    """``ada: 8 cores, 16 GiB, 210 GFLOP/s measured in fp32``, and its GPUs"""
+    """A line such as ``ada: 8 cores, 16 GiB, 210 GFLOP/s measured in fp32``, with its GPUs."""
     gpus = "".join(f", {gpu}" for gpu in facts["gpus"])
     rate = f"{facts['peak_flop_per_s'] / 1e9:.3g} GFLOP/s measured in fp32"
     return f"{name}: {facts['cores']} cores, {format_bytes(facts['memory_bytes'])}, {rate}{gpus}"
 
 
 def checked_facts(answer: dict[str, Any]) -> dict[str, Any]:
-    """What a host says about itself; raises ValueError where that is nothing of the kind."""
+    """The facts in a host's answer, validated. Raises KeyError, TypeError or ValueError."""
     gpus = [str(gpu)[:LONGEST_NAME] for gpu in answer["gpus"]]
     numbers = {what: float(answer[what]) for what in ("cores", "memory_bytes", "peak_flop_per_s")}
     if not all(0 < number < 1e30 for number in numbers.values()):
@@ -74,7 +74,7 @@ def checked_facts(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def known_gpu(driver_name: str) -> str | None:
-    """The table's name for what the driver calls ``NVIDIA A100-SXM4-40GB``: the one with most words in common."""
+    """The hardware table's name of a GPU such as ``NVIDIA A100-SXM4-40GB``: that with most words in common."""
     words = set(re.findall(r"[a-z0-9]+", driver_name.lower()))
     gpus = [key for key, row in HARDWARE.items() if "fp16" in row.peak]  # the others are whole computers
     fits = [key for key in gpus if set(re.findall(r"[a-z0-9]+", key.lower())) <= words]

@@ -12,13 +12,13 @@ from dtfm_lab.domain.network import Device, Topology, segment_of
 from dtfm_lab.domain.units import FloatArray, from_gbps, from_ms, to_gbps, to_ms
 
 Timed = Mapping[tuple[int, int], Mapping[str, Any]]
-"""(timing host, answering host) -> what ``timing.time_both_ways`` returns, each pair one way round"""
+"""By (timing host, answering host), the results of ``timing.time_both_ways``; each pair is in it once."""
 STEADY = 1 / 64
-"""of the largest message: from here on the bandwidth is what times grow by"""
+"""Fraction of the largest message from which the bandwidth is the slope of times by size."""
 
 
 def topology_of(devices: Sequence[Device], timed: Timed, *, name: str, facts: Sequence[str]) -> Topology:
-    """The network that was timed; pairs that were too slow for the largest messages go on as their last two did."""
+    """The network of the timed pairs. Times of sizes that were too slow to measure are extrapolated linearly."""
     n = len(devices)
     sizes = np.array(sorted({size for one in timed.values() for way in ("there", "back") for size, _ in one[way]}))
     latency_s, bandwidth = np.zeros((n, n)), np.ones((n, n))
@@ -45,14 +45,14 @@ def topology_of(devices: Sequence[Device], timed: Timed, *, name: str, facts: Se
 
 
 def one_way_s(small_round_trip_s: float, round_trips: Sequence[tuple[int, float]]) -> tuple[FloatArray, FloatArray]:
-    """(K,) sizes and (K,) seconds one way: the round trip less the small message's half; never less for more."""
+    """(K,) sizes and (K,) one-way seconds: round trips minus half of a small one, made not to fall with size."""
     known, times = np.array(round_trips, dtype=float).T
     return known, np.maximum.accumulate(np.maximum(times - small_round_trip_s / 2, small_round_trip_s / 2))
 
 
 def bandwidth_of(message_bytes: FloatArray, message_s: FloatArray) -> float:
-    """Bytes per second that large messages come to: the median of the slopes between any two of them."""
-    from scipy.stats import theilslopes  # slow to load, and few commands need it
+    """Bytes per second of large messages: from the median slope between any two of them (Theil-Sen)."""
+    from scipy.stats import theilslopes  # loaded here because it is slow to load and few commands need it
 
     large = message_bytes >= STEADY * message_bytes[-1]
     slope = float(theilslopes(message_s[large], message_bytes[large])[0]) if large.sum() > 1 else 0.0
@@ -60,6 +60,6 @@ def bandwidth_of(message_bytes: FloatArray, message_s: FloatArray) -> float:
 
 
 def _four_digits(values: FloatArray) -> FloatArray:
-    """More than any of them was measured to, and files stay readable."""
+    """Round to four digits: more than the measurements' precision, and files stay readable."""
     rounded: FloatArray = np.vectorize(lambda value: float(f"{value:.4g}"))(values)
     return rounded
