@@ -1,0 +1,130 @@
+"""A package of one's own adds planners, schedules, formats, networks, models and jobs by entry points."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "plugin"
+Python = Callable[[str], "subprocess.CompletedProcess[str]"]
+
+
+def installed(folder: Path, name: str, groups: dict[str, dict[str, str]]) -> None:
+    """What an installer leaves of a package beside its modules."""
+    metadata = folder / f"{name.replace('-', '_')}-0.1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
+    lines = [
+        line
+        for group, points in groups.items()
+        for line in (f"[{group}]", *(f"{point} = {value}" for point, value in points.items()))
+    ]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder on the import path where the example is installed."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    shutil.copy(EXAMPLE / "dtfm_lab_example.py", folder)
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    installed(folder, project["name"], project["entry-points"])
+    return folder
+
+
+@pytest.fixture
+def python(site: Path, tmp_path: Path) -> Python:
+    """Runs code in a process of its own, in an empty folder, with the example on the import path."""
+    work = tmp_path / "work"
+    work.mkdir()
+
+    def run(code: str) -> subprocess.CompletedProcess[str]:
+        path = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
+        environment = os.environ | {"PYTHONPATH": path}
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, capture_output=True, text=True, cwd=work, env=environment, check=False)
+
+    return run
+
+
+def test_the_api_knows_a_plug_in_by_its_names(python: Python) -> None:
+    ran = python("""
+import dtfm_lab as lab
+assert "ring-of-eight" in lab.topology_names()
+assert "file-order" in lab.planners and "by-latency" in lab.schedules
+plan = lab.plan("ring-of-eight", "mlp-small", planner="file-order")
+assert plan.planner == "file-order" and plan.job.model.family == "mlp"
+trace = lab.simulate(plan, "by-latency")
+assert trace.iteration_s == lab.simulate(plan, "1f1b").iteration_s
+assert lab.memory(plan, "by-latency").fits
+assert len(lab.sweep(plan, schedule=["gpipe", "by-latency"], workers=2)) == 2
+assert len(lab.load_topology(lab.save_topology(plan.topology, "eight.ring"))) == 8
+assert lab.load_plan(lab.save_plan(plan, "plan.json")).job == plan.job
+open("job.yaml", "w").write(
+    "dtfm_job: 1\\nmodel: {family: mlp, n_layers: 4, width: 8}\\n"
+    "n_stages: 2\\nn_replicas: 1\\nglobal_batch: 4\\nmicrobatch: 1\\n"
+)
+assert lab.load_job("job.yaml").model.n_blocks == 4
+print(repr(lab.planners))
+try:
+    lab.build_schedule("by-latency", 2, 2)
+except lab.LabError as error:
+    print(error)
+""")
+    assert ran.returncode == 0, ran.stderr
+    assert "Devices in the order of the file, once." in ran.stdout
+    assert "schedule by-latency needs plan; wanted it for a plan that is simulated or run" in ran.stdout
+
+
+def test_the_command_line_knows_them(python: Python) -> None:
+    def shell(*arguments: str) -> str:
+        ran = python(f"import sys; sys.argv = ['dtfm-lab', *{arguments!r}]; from dtfm_lab.cli import main; main()")
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    named = [network["name"] for network in json.loads(shell("topologies", "--json"))["topologies"]]
+    assert "ring-of-eight" in named
+    assert "file-order" in shell("plan", "--help")
+    shell("plan", "ring-of-eight", "--job", "mlp-small", "--planner", "file-order", "-o", "plan.json")
+    told = json.loads(shell("simulate", "plan.json", "--schedule", "by-latency", "--json"))
+    assert told["schedule"] == "by-latency"
+
+
+def test_the_lab_offers_them(python: Python) -> None:
+    pytest.importorskip("ipywidgets")
+    ran = python("""
+import ipywidgets, dtfm_lab as lab
+offered = set()
+def look(widget):
+    if isinstance(widget, ipywidgets.Dropdown):
+        offered.update(str(each[0] if isinstance(each, tuple) else each) for each in widget.options)
+    for child in getattr(widget, "children", ()):
+        look(child)
+look(lab.Lab("ring-of-eight", autosave=False))
+missing = {"ring-of-eight", "file-order", "by-latency", "mlp-small"} - offered
+assert not missing, (missing, offered)
+""")
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_a_broken_plug_in_is_one_warning_that_names_its_package(site: Path, python: Python) -> None:
+    points = {"missing": "no_such_module:planner", "number": "math:pi", "random": "dtfm_lab_example:file_order"}
+    installed(site, "careless", {"dtfm_lab.planners": points})
+    ran = python("import dtfm_lab as lab; print(*lab.planners, lab.planners['random'].__module__)")
+    assert ran.returncode == 0
+    *names, module = ran.stdout.split()
+    assert names == ["dtfm", "evolutionary", "exact", "file-order", "hybrid", "random"]
+    assert module == "dtfm_lab.planning.planners.random_search"
+    warnings = ran.stderr.splitlines()
+    assert len(warnings) == 3
+    assert all(line.startswith("package careless: ") for line in warnings)
+    assert "planner 'missing' cannot be loaded: ModuleNotFoundError" in ran.stderr
