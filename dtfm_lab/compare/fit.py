@@ -8,7 +8,6 @@ import numpy as np
 
 from dtfm_lab.compare.dependencies import programs_of
 from dtfm_lab.compare.intervals import FEW_ITERATIONS, Estimate, around, estimate, theil_sen
-from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.job import message_bytes
 from dtfm_lab.domain.network import LARGEST
 from dtfm_lab.domain.plan import Plan
@@ -205,22 +204,3 @@ def _inverse(slowness: Estimate) -> Estimate:
         1 / each if each > 1 / LARGEST else LARGEST for each in (slowness.value, slowness.high, slowness.low)
     )
     return Estimate(value, 0.0 if np.isinf(slowness.high) else low, np.inf if high >= LARGEST else high)
-
-
-def check_same_plan(plan: Plan, measured: Trace) -> None:
-    """Raises TraceError where the trace is of another plan."""
-    context = measured.context
-    if context.devices != plan.device_names:
-        raise TraceError(
-            f"the trace ran on stages {context.devices}, the plan has {plan.device_names}; wanted the same"
-        )
-    if context.topology_fingerprint and context.topology_fingerprint != plan.topology.fingerprint:
-        raise TraceError(
-            f"the trace is for network {context.topology_fingerprint} ({context.topology}), the plan for "
-            f"{plan.topology.fingerprint} ({plan.topology.name}); wanted the same"
-        )
-    if context.n_microbatches != plan.job.n_microbatches:
-        raise TraceError(
-            f"the trace ran {context.n_microbatches} micro-batches, the plan's job has {plan.job.n_microbatches}; "
-            f"wanted the same"
-        )

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.compare.alignment import iteration_error
-from dtfm_lab.compare.fit import ComputeFit, LinkFit, check_same_plan, fit_computations, fit_links
+from dtfm_lab.compare.fit import ComputeFit, LinkFit, fit_computations, fit_links
 from dtfm_lab.compare.intervals import Estimate
 from dtfm_lab.compare.records import records
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan, cut_subplan
+from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
 from dtfm_lab.domain.units import format_s, to_gbps
 
@@ -99,7 +99,7 @@ def refit(measured: Trace, error_before: float, plan: Plan, simulate: Callable[.
         The measured trace is of another plan, or does not hold its schedule.
     """
     plan = cut_subplan(plan, measured.context.rehearsed)
-    check_same_plan(plan, measured)
+    check_same_plan(plan, measured.context, "n_microbatches")
     links, computations = fit_links(plan, measured), fit_computations(measured)
     topology, profile = _network(plan.topology, links), _profile(measured, computations)
     predicted = _predicted(plan, measured, topology, profile, simulate)

@@ -75,28 +75,6 @@ class Gain:
         return f"{begin}: {'no change' if abs(self.change) < LEAST_REPORTED else f'{100 * self.change:+.2g} %'}"
 
 
-def sensitivity(
-    plan: Plan,
-    schedule: str | Schedule | None = None,
-    *,
-    factor: float = 1.1,
-    what: str | Sequence[str] = WHAT,
-    **as_simulated: Any,
-) -> pd.DataFrame:
-    """The table of ``gains``: what, of, name, iteration_s, change_s, change (relative) and a sentence.
-
-    The greatest gain first; an interrupt keeps the rows so far.
-    """
-    rows: list[Gain] = []
-    try:
-        for gain in gains(plan, schedule, factor=factor, what=what, **as_simulated):
-            rows.append(gain)
-    except KeyboardInterrupt:
-        if not rows:
-            raise
-    return sensitivity_table(rows)
-
-
 def sensitivity_table(rows: Iterable[Gain]) -> pd.DataFrame:
     """One row a gain, the greatest first."""
     table = pd.DataFrame([[getattr(gain, column) for column in COLUMNS] for gain in rows], columns=COLUMNS)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.network import Links, shortened
-from dtfm_lab.domain.plan import Plan, cut_subplan
+from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
 from dtfm_lab.simulation.durations import EFFICIENCY, analytic, peak_of
@@ -72,7 +72,7 @@ def simulate(
         if not isinstance(ran, RunContext):
             raise TraceError(f"like is {shortened(ran)}; wanted a Trace of this plan")
         plan = cut_subplan(plan, ran.rehearsed)
-        _check_same_plan(plan, ran)
+        check_same_plan(plan, ran, "synchronisation", "synchronise_every", "n_microbatches", "tokens", "flop")
     job = plan.job
     links = _links(plan, ran, queueing)
     given = _rows(profile) if profile is not None else None if ran is None else ran.profile
@@ -181,18 +181,3 @@ def _trace(context: RunContext, simulated: list[TaskTimes], every: int) -> Trace
 @lru_cache(maxsize=1)
 def _versions() -> tuple[tuple[str, str], ...]:
     return ("dtfm_lab", version("dtfm_lab")), ("python", platform.python_version())
-
-
-def _check_same_plan(plan: Plan, ran: RunContext) -> None:
-    if ran.devices != (devices := plan.device_names):
-        raise TraceError(f"the trace to predict ran on stages {ran.devices}, this plan has {devices}; wanted the same")
-    if ran.topology_fingerprint != plan.topology.fingerprint:
-        raise TraceError(
-            f"the trace to predict ran on network {ran.topology_fingerprint} ({ran.topology}), "
-            f"this plan is for {plan.topology.fingerprint}; wanted the same"
-        )
-    for what in ("synchronisation", "synchronise_every", "n_microbatches", "tokens", "flop"):
-        if (found := getattr(ran, what)) != (wanted := getattr(plan.job, what)) and found:
-            raise TraceError(
-                f"the trace to predict ran with {what} {found}, this plan's job has {wanted}; wanted the same"
-            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from numbers import Integral
@@ -83,26 +83,6 @@ class SweepPoint:
         return {what: value.name if isinstance(value, Schedule) else value for what, value in self.settings.items()}
 
 
-def sweep(
-    plan: Plan,
-    *,
-    progress: Callable[[SweepPoint], None] | None = None,
-    workers: int | None = None,
-    **settings: Any,
-) -> pd.DataFrame:
-    """The table of ``sweeps``; ``progress`` is called with every point, an interrupt keeps the rows so far."""
-    points: list[SweepPoint] = []
-    try:
-        for point in sweeps(plan, workers=workers, **settings):
-            points.append(point)
-            if progress is not None:
-                progress(point)
-    except KeyboardInterrupt:
-        if not points:
-            raise
-    return sweep_table(points)
-
-
 def sweep_table(points: Iterable[SweepPoint]) -> pd.DataFrame:
     """One row a point: its settings, the fields of Outcome (missing where there is none), and error."""
     rows = []
@@ -161,34 +141,25 @@ def _points(plan: Plan, listed: Mapping[str, list[Any]], workers: int | None) ->
 
 def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> Outcome | str:
     """Outcome of one combination of settings, or the reason in one line why there is none."""
+    given = {what: settings[what] for what in OF_THE_SIMULATION if what in settings}
     try:
-        return _outcome(plan, settings)
+        changed = _changed(plan, settings)
+        trace = simulate(changed, **given)
+        report = memory(changed, trace=trace)
     except LabError as error:
         return str(error)
-
-
-def _outcome(plan: Plan, settings: Mapping[str, Any]) -> Outcome:
-    changed = _changed(plan, settings)
-    given = {what: settings[what] for what in OF_THE_SIMULATION if what in settings}
-    trace = simulate(changed, **given)
-    metrics, bubble, report = trace.metrics, trace.bubble, memory(changed, trace=trace)
-
-    def known(what: str) -> float:
-        value = metrics[what]
-        return math.nan if value is None else float(value)
-
-    whole_s = float(bubble["iteration_s"].sum())
+    metrics = {what: math.nan if value is None else float(value) for what, value in trace.metrics.items()}
     return Outcome(
         iteration_s=trace.iteration_s,
-        tokens_per_s=known("tokens_per_s"),
-        mfu=known("mfu"),
-        pflops=known("pflops"),
-        bubble_share=1 - float(bubble["busy_s"].sum()) / whole_s if whole_s > 0 else 0.0,
+        tokens_per_s=metrics["tokens_per_s"],
+        mfu=metrics["mfu"],
+        pflops=metrics["pflops"],
+        bubble_share=1 - trace.compute_share if trace.iteration_s > 0 else 0.0,
         peak_memory_bytes=float(report.peak_bytes.max()),
         over_bytes=float(report.over_bytes.max()),
         fits=report.fits,
         peak_activations=max(peak_activations(trace.context.recorded_schedule)),
-        price_per_million_tokens=known("price_per_million_tokens"),
+        price_per_million_tokens=metrics["price_per_million_tokens"],
     )
 
 
@@ -196,17 +167,11 @@ def _changed(plan: Plan, settings: Mapping[str, Any]) -> Plan:
     """The placement with another job on another network; its cost is not computed anew, as a simulation needs none."""
     job = replace(plan.job, **{what: settings[what] for what in OF_THE_JOB if what in settings})
     topology = plan.topology
-    latency, bandwidth = (_factor(settings, what) for what in ("latency", "bandwidth"))
+    latency, bandwidth = (float(settings.get(what, 1.0)) for what in ("latency", "bandwidth"))
     if (latency, bandwidth) != (1.0, 1.0):
         with np.errstate(over="ignore"):  # infinite results are refused by Topology
             topology = topology.scaled(latency, bandwidth)
     return replace(plan, job=job, topology=topology)
-
-
-def _factor(settings: Mapping[str, Any], what: str) -> float:
-    number = as_number(settings.get(what, 1.0))
-    assert number is not None, "factors were checked before anything ran"
-    return number
 
 
 def _values(what: str, given: Any) -> list[Any]:

@@ -85,14 +85,14 @@ def test_a_busy_pair_does_not_hold_up_another_and_a_busy_card_does():
 
 def test_both_directions_of_a_card_are_independent():
     links = three("cards")
-    out, inward = links.outgoing(0), links.incoming()
+    out, inward = links.outgoing(0), IncomingCard(queues=links.queueing == "cards")
     out.carry(1, 0.0, 100, in_turn=False)
     assert inward.accept(Passage(0.0, 5.0, 1.0)) == (1.0, 6.0)
 
 
 def test_a_reset_makes_every_link_and_card_idle():
     for queueing in ("pairs", "cards"):
-        links, card = three(queueing).outgoing(1), three(queueing).incoming()
+        links, card = three(queueing).outgoing(1), IncomingCard(queues=queueing == "cards")
         passage = links.carry(0, 0.0, 5, in_turn=True)
         taken = card.accept(passage)
         links.reset()

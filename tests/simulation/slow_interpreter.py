@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from dtfm_lab.domain.job import message_bytes
-from dtfm_lab.domain.network import Links, Passage
+from dtfm_lab.domain.network import IncomingCard, Links, Passage
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Programs, Step
 
@@ -36,7 +36,7 @@ class _Interpreter:
         self.steps: dict[Node, Step] = {(p, r, i): s for p, r in devices for i, s in enumerate(programs.of(p, r))}
         self.node = {(r, step.action): (p, r, i) for (p, r, i), step in self.steps.items()}
         self.outgoing = {device: links.outgoing(self.index(*device)) for device in devices}
-        self.incoming = {device: links.incoming() for device in devices}
+        self.incoming = {device: IncomingCard(queues=links.queueing == "cards") for device in devices}
         self.times: dict[tuple[int, Action], tuple[float, float]] = {}
         self.missing: dict[Node, set[Node]] = {}
         self.wanted_by: dict[Node, list[Node]] = defaultdict(list)

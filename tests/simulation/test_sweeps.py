@@ -16,19 +16,20 @@ import psutil
 import pytest
 from plans import plan_of, uneven
 
+from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.simulation import process_pool
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.schedules import peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
-from dtfm_lab.simulation.sweeps import OUTCOMES, sweep, sweep_table, sweeps
+from dtfm_lab.simulation.sweeps import OUTCOMES, sweep_table, sweeps
 
 PLAN = plan_of(4, 8, 2, uneven(8, 5), n_layers=8, d_model=8, dtype="fp32")
 
 
 def test_rows_are_all_combinations_and_the_last_setting_varies_fastest() -> None:
-    table = sweep(PLAN, schedule=["1f1b", "gpipe"], microbatch=[1, 2], latency=1.0)
+    table = lab.sweep(PLAN, schedule=["1f1b", "gpipe"], microbatch=[1, 2], latency=1.0)
     settings = list(zip(table["schedule"], table["microbatch"], table["latency"], strict=True))
     assert settings == list(itertools.product(["1f1b", "gpipe"], [1, 2], [1.0]))
     assert list(table.columns) == ["schedule", "microbatch", "latency", *OUTCOMES, "error"]
@@ -72,7 +73,7 @@ def test_a_row_is_what_one_simulation_tells(settings: dict[str, object]) -> None
 
 
 def test_what_cannot_be_is_a_row_with_its_reason() -> None:
-    table = sweep(PLAN, schedule=["gpipe", "interleaved-1f1b"], microbatch=[1, 3], stages_per_device=[2, 4])
+    table = lab.sweep(PLAN, schedule=["gpipe", "interleaved-1f1b"], microbatch=[1, 3], stages_per_device=[2, 4])
     assert table["error"].str.contains("leave").tolist() == [False, False, True, True] * 2
     too_many = table[table["error"].ne("") & ~table["error"].str.contains("leave")]
     assert too_many[["schedule", "stages_per_device"]].to_numpy().tolist() == [["interleaved-1f1b", 4]]
@@ -124,19 +125,19 @@ def test_a_job_of_message_sizes_has_no_outcome() -> None:
 
 def test_schedules_and_numpy_numbers_are_values_too() -> None:
     own = schedules["gpipe"](4, 8)
-    table = sweep(PLAN, schedule=["gpipe", replace(own, name="own")], bandwidth=np.array([1.0, 2.0]))
+    table = lab.sweep(PLAN, schedule=["gpipe", replace(own, name="own")], bandwidth=np.array([1.0, 2.0]))
     assert table["schedule"].tolist() == ["gpipe", "gpipe", "own", "own"]
     assert table["iteration_s"][:2].tolist() == table["iteration_s"][2:].tolist()
-    assert sweep(PLAN, bandwidth=np.array(2.0))["bandwidth"].tolist() == [2.0]
+    assert lab.sweep(PLAN, bandwidth=np.array(2.0))["bandwidth"].tolist() == [2.0]
 
 
 @pytest.mark.filterwarnings("error")
 def test_links_out_of_range_are_a_reason_and_no_warning() -> None:
-    assert sweep(PLAN, bandwidth=1e308)["error"].str.contains("bandwidth is inf").all()
+    assert lab.sweep(PLAN, bandwidth=1e308)["error"].str.contains("bandwidth is inf").all()
 
 
 def test_recomputation_takes_time_and_frees_memory() -> None:
-    table = sweep(PLAN, schedule="gpipe", recompute=[False, True])
+    table = lab.sweep(PLAN, schedule="gpipe", recompute=[False, True])
     assert table["iteration_s"].is_monotonic_increasing
     assert table["peak_memory_bytes"].is_monotonic_decreasing
     assert table["peak_memory_bytes"].nunique() == 2
@@ -150,7 +151,7 @@ def test_an_interrupt_keeps_the_rows_so_far_and_progress_counts_them() -> None:
         if len(seen) == 3:
             raise KeyboardInterrupt
 
-    table = sweep(PLAN, progress=progress, schedule=["1f1b", "gpipe"], microbatch=[1, 2, 4])
+    table = lab.sweep(PLAN, progress=progress, schedule=["1f1b", "gpipe"], microbatch=[1, 2, 4])
     assert seen == [(1, 6), (2, 6), (3, 6)]
     assert table["microbatch"].tolist() == [1, 2, 4]
 
@@ -161,7 +162,7 @@ def test_an_interrupt_before_the_first_row_is_one(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("dtfm_lab.simulation.sweeps.simulate", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        sweep(PLAN, schedule=["1f1b", "gpipe"])
+        lab.sweep(PLAN, schedule=["1f1b", "gpipe"])
 
 
 def test_a_table_of_no_points_has_its_columns() -> None:
@@ -170,7 +171,7 @@ def test_a_table_of_no_points_has_its_columns() -> None:
 
 def test_a_short_sweep_asks_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_pool, "_in_processes", None)
-    assert len(sweep(PLAN, schedule=["1f1b", "gpipe"], microbatch=[1, 2], workers=8)) == 4
+    assert len(lab.sweep(PLAN, schedule=["1f1b", "gpipe"], microbatch=[1, 2], workers=8)) == 4
 
 
 def workers_of(process: psutil.Process) -> list[psutil.Process]:
@@ -179,7 +180,7 @@ def workers_of(process: psutil.Process) -> list[psutil.Process]:
 
 def test_processes_change_nothing_and_end_with_the_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"schedule": ["1f1b", "gpipe", "zb-h1"], "bandwidth": [0.5, 1, 2], "microbatch": [1, 2, 3]}
-    alone = sweep(PLAN, workers=1, **settings)
+    alone = lab.sweep(PLAN, workers=1, **settings)
     monkeypatch.setattr(process_pool, "WORTHWHILE_S", -1.0)
     points = sweeps(PLAN, workers=2, **settings)
     shared = list(itertools.islice(points, len(alone) - 1))
@@ -229,5 +230,5 @@ def test_no_process_outlives_the_one_that_asked() -> None:
 
 def test_the_plan_is_as_it_was() -> None:
     before = (PLAN.job, PLAN.topology.fingerprint)
-    sweep(PLAN, schedule="gpipe", bandwidth=[1, 3], recompute=True)
+    lab.sweep(PLAN, schedule="gpipe", bandwidth=[1, 3], recompute=True)
     assert (PLAN.job, PLAN.topology.fingerprint) == before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dtfm_lab.domain.job.job import Job
 from dtfm_lab.domain.job.model import ModelSpec, gpt, llama
 from dtfm_lab.domain.registry import Registry
@@ -28,29 +30,12 @@ def _gpt3(name: str, n_layers: int, d_model: int, n_heads: int) -> ModelSpec:
     return gpt(name=name, n_layers=n_layers, d_model=d_model, n_heads=n_heads, seq_len=2048, vocab_size=GPT_VOCABULARY)
 
 
-def _llama(
-    name: str,
-    n_layers: int,
-    d_model: int,
-    n_heads: int,
-    n_kv_heads: int,
-    d_ff: int,
-    seq_len: int,
-    vocab_size: int,
-    **variant: bool,
-) -> ModelSpec:
-    """A row of the table below, in the order of its columns."""
-    return llama(
-        name=name,
-        n_layers=n_layers,
-        d_model=d_model,
-        n_heads=n_heads,
-        n_kv_heads=n_kv_heads,
-        d_ff=d_ff,
-        seq_len=seq_len,
-        vocab_size=vocab_size,
-        **variant,
-    )
+LLAMA_COLUMNS = ("n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "seq_len", "vocab_size")
+
+
+def _llama(name: str, *row: int, **variant: bool) -> ModelSpec:
+    sizes: dict[str, Any] = dict(zip(LLAMA_COLUMNS, row, strict=True))
+    return llama(name=name, **sizes, **variant)
 
 
 GPT3_XL = _gpt3("gpt3-xl", 24, 2048, 16)

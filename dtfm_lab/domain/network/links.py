@@ -90,10 +90,6 @@ class Links:
         """The links on which this device sends."""
         return OutgoingLinks(self, device)
 
-    def incoming(self) -> IncomingCard:
-        """The network card at which one device receives."""
-        return IncomingCard(queues=self.queueing == "cards")
-
 
 class OutgoingLinks:
     """The links of one sending device, with the time at which each is free again."""

@@ -14,7 +14,7 @@ from dtfm_lab.domain.errors import PlanError, TraceError
 from dtfm_lab.domain.job import Job, LayerKind
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.plan.plan import CostBreakdown, Placement, Plan
-from dtfm_lab.domain.trace import Subplan
+from dtfm_lab.domain.trace import RunContext, Subplan
 
 LEAST_TO_SYNCHRONISE = 4
 """Fewest workers that run two pipelines of two stages, so that replicas synchronise."""
@@ -86,6 +86,20 @@ def cut_subplan(plan: Plan, kept: Subplan | None) -> Plan:
         cost=cost,
         lower_bound_s=0.0,
     )
+
+
+def check_same_plan(plan: Plan, ran: RunContext, *fields: str) -> None:
+    """Raises TraceError where a trace ran on other devices, on another network, or with another of these job fields."""
+    if ran.devices != (devices := plan.device_names):
+        raise TraceError(f"the trace ran on stages {ran.devices}, this plan has {devices}; wanted the same")
+    if ran.topology_fingerprint not in ("", plan.topology.fingerprint):
+        raise TraceError(
+            f"the trace ran on network {ran.topology_fingerprint} ({ran.topology}), this plan is for "
+            f"{plan.topology.fingerprint} ({plan.topology.name}); wanted the same"
+        )
+    for what in fields:
+        if (found := getattr(ran, what)) != (wanted := getattr(plan.job, what)) and found:
+            raise TraceError(f"the trace ran with {what} {found}, this plan's job has {wanted}; wanted the same")
 
 
 def _part_of_job(job: Job, n_stages: int, n_pipelines: int) -> Job:
