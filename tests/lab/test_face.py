@@ -1,0 +1,108 @@
+"""The names of ``dtfm_lab`` and their keywords: complete, typed, and refused by name."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dtfm_lab as lab
+from dtfm_lab.domain.job import Job, JobChanges
+from dtfm_lab.domain.options import options_of
+from dtfm_lab.runtime.protocol.run_options import RunOptions
+
+PLAN = lab.plan("lecture-hall", "tiny", steps=1)
+
+
+@pytest.fixture(scope="module")
+def completions() -> Iterator[object]:
+    """What Tab offers in IPython, where jedi does not run code."""
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    shell.user_ns.update(lab=lab, plan=PLAN)
+
+    def offered(text: str) -> set[str]:
+        provisional = pytest.importorskip("IPython.core.completer").provisionalcompleter
+        with provisional():
+            return {each.text.split(".")[-1] for each in shell.Completer.completions(text, len(text))}
+
+    return offered
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("lab.run(plan, eval", {"evaluate_every="}),
+        ("lab.baselines(plan, stand", {"stand_in="}),
+        ('lab.load_job("tiny", micro', {"microbatch="}),
+        ("lab.with_job(plan, gradient_c", {"gradient_compression="}),
+        ("lab.plan('lecture-hall', plan", {"planner="}),
+        ("lab.simulate(plan, queue", {"queueing="}),
+        ("lab.sensitivity(plan, fac", {"factor="}),
+        ("lab.sweep(plan, synchronise", {"synchronise_every="}),
+        ("lab.worth(plan, sec", {"seconds="}),
+        ("lab.fig", {"figures"}),
+        ("lab.La", {"Lab", "LabError"}),
+        ("lab.plann", {"planners"}),
+    ],
+)
+def test_tab_completes_names_and_keywords(completions, text: str, wanted: set[str]) -> None:
+    assert wanted <= completions(text)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: lab.run(PLAN, iteratons=3), "no option named 'iteratons'; did you mean 'iterations'"),
+        (lambda: lab.start(PLAN, clok="real"), "no option named 'clok'; did you mean 'clock'"),
+        (lambda: lab.plan("lecture-hall", sed=3), "no option named 'sed'; did you mean 'seed'"),
+        (lambda: lab.simulate(PLAN, queuing="cards"), "no option named 'queuing'; did you mean 'queueing'"),
+        (lambda: lab.sensitivity(PLAN, facto=2), "no option named 'facto'; did you mean 'factor'"),
+        (lambda: lab.worth(PLAN, step=1), "no option named 'step'; did you mean 'steps'"),
+        (lambda: lab.sweep(PLAN, latncy=1), "no setting of a sweep named 'latncy'; did you mean 'latency'"),
+        (lambda: lab.load_job("tiny", recomput=True), "no job field named 'recomput'; did you mean 'recompute'"),
+    ],
+)
+def test_a_misspelt_option_is_refused_with_the_nearest_one(call, says: str) -> None:
+    with pytest.raises(lab.LabError) as refused:
+        call()
+    assert str(refused.value).startswith(says)
+    assert "\n" not in str(refused.value)
+
+
+def test_every_public_name_is_there_and_listed() -> None:
+    assert set(lab.__all__) <= set(dir(lab))
+    for name in lab.__all__:
+        assert getattr(lab, name) is not None
+
+
+def test_every_option_of_a_job_and_of_a_run_is_a_keyword() -> None:
+    for function, kind in ((lab.load_job, JobChanges), (lab.with_job, JobChanges), (lab.start, RunOptions)):
+        named = inspect.signature(function).parameters
+        assert {option.name for option in options_of(kind)} <= set(named)
+    assert {option.name for option in options_of(Job)} <= {option.name for option in options_of(JobChanges)}
+
+
+def test_registries_list_what_they_hold_with_a_line_each() -> None:
+    assert "1f1b" in lab.schedules
+    assert len(lab.schedules) == len(list(lab.schedules))
+    lines = repr(lab.planners).splitlines()
+    assert [line.split()[0] for line in lines] == list(lab.planners)
+    assert all(len(line.split()) > 3 for line in lines)
+
+
+def test_a_type_checker_knows_the_keywords(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    (tmp_path / "typed.py").write_text(
+        'import dtfm_lab as lab\njob = lab.load_job("tiny", microbatch=2, model="tiny")\n'
+        'plan = lab.plan("lecture-hall", job, seed=1)\nlab.simulate(plan, "1f1b", queueing="cards").iteration_s\n'
+        'lab.load_job("tiny", microbtch=2)\nlab.plan("lecture-hall", job, planner=3)\nlab.run(plan, iteratons=2)\n'
+    )
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(tmp_path / "typed.py")]
+    root = Path(lab.__file__).parents[1]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False).stdout
+    lines = [line.split(":")[1] for line in found.splitlines() if ": error:" in line and "typed.py" in line]
+    assert lines == ["5", "6", "7"]
