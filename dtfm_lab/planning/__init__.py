@@ -15,7 +15,6 @@ from dtfm_lab.planning.explain import (
     diff,
     explain,
     stream_worth,
-    worth,
     worth_table,
 )
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
@@ -41,6 +40,5 @@ __all__ = [
     "reshaped",
     "search",
     "stream_worth",
-    "worth",
     "worth_table",
 ]

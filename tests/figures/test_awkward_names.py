@@ -11,9 +11,9 @@ from dtfm_lab import figures
 from dtfm_lab.compare import compare
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_job
+from dtfm_lab.lab import sensitivity
 from dtfm_lab.planning import search
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.simulation.sensitivity import sensitivity
 from dtfm_lab.simulation.simulate import simulate
 
 NAMES = ["<u>x</u>", "a&b", "$x$", "%{y}", "&lt;", "it's", '"q"', "\\frac"]

@@ -17,11 +17,10 @@ from dtfm_lab.domain.errors import PlanError, TraceError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology
+from dtfm_lab.lab import sensitivity, sweep
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.simulation.sensitivity import sensitivity
-from dtfm_lab.simulation.sweeps import sweep
 
 
 def numbers(value):

@@ -6,8 +6,7 @@ import pytest
 
 from dtfm_lab import figures
 from dtfm_lab.domain.errors import TraceError, UnknownName
-from dtfm_lab.simulation.sensitivity import sensitivity
-from dtfm_lab.simulation.sweeps import sweep
+from dtfm_lab.lab import sensitivity, sweep
 
 
 @pytest.fixture(scope="module")

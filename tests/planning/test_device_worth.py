@@ -12,7 +12,8 @@ from dtfm_lab.domain.errors import PlanError, UnknownName
 from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology
-from dtfm_lab.planning import evaluate, explain, plan, planners, stream_worth, worth, worth_table
+from dtfm_lab.lab import worth
+from dtfm_lab.planning import evaluate, explain, plan, planners, stream_worth, worth_table
 
 NETWORKS = Path(__file__).parents[1] / "data" / "networks"
 TERRIBLE = 19
@@ -113,10 +114,10 @@ def test_an_interrupt_keeps_the_rows_so_far(registered_planners):
         yield from planners["random"](problem, rng)
 
     registered_planners.register("interrupted")(interrupted)
-    assert 2 <= len(worth(begin, "interrupted", steps=1)) < 9
+    assert 2 <= len(worth(begin, planner="interrupted", steps=1)) < 9
     searches = itertools.count(3)
     with pytest.raises(KeyboardInterrupt):
-        worth(begin, "interrupted", steps=1)
+        worth(begin, planner="interrupted", steps=1)
 
 
 def test_a_table_of_no_rows_has_its_columns():

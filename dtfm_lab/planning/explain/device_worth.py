@@ -72,25 +72,6 @@ class DeviceWorth:
         return self.device, *place, self.worth_s, self.verdict, *costs_s, job.n_stages, job.n_replicas
 
 
-def worth(
-    plan: Plan,
-    planner: str = "evolutionary",
-    *,
-    seed: int = 0,
-    steps: int | None = None,
-    seconds: float | None = None,
-) -> pd.DataFrame:
-    """The table of ``worth_table`` for every device of the plan's network; an interrupt keeps the rows so far."""
-    rows: list[DeviceWorth] = []
-    try:
-        for row in stream_worth(plan, planner, seed=seed, steps=steps, seconds=seconds):
-            rows.append(row)
-    except KeyboardInterrupt:
-        if not rows:
-            raise
-    return worth_table(rows)
-
-
 def worth_table(rows: Iterable[DeviceWorth]) -> pd.DataFrame:
     """One row for each device, the most needed first.
 
