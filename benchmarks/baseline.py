@@ -21,7 +21,7 @@ from pathlib import Path
 import click
 import numpy as np
 from instances import instances
-from plain import Matching, bottleneck_by_networkx, bottleneck_by_scipy, cost, crossed, improved
+from plain import Matching, bottleneck_by_networkx, bottleneck_by_scipy, cost, crossover, improved
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
@@ -39,7 +39,7 @@ AT = (101, 301, 1001, 5000)
 51st, ... 4,951st candidate and after the last: 101 entries for 5,000 candidates, and entry 0 costs as
 much as one random partition does."""
 WARM_STEPS = 3
-"""compiles every kernel before anything is timed"""
+"""Steps of each planner that compile every kernel before anything is timed."""
 
 
 @click.command(help=__doc__)
@@ -64,31 +64,31 @@ def speed() -> None:
     rng = np.random.default_rng(0)
     population = np.array([rng.permutation(np.repeat(np.arange(job.n_stages), size)) for _ in range(POPULATION)])
     prices = partition.pricing(pair.group_s, pair.hop_s, job.n_stages, job.n_replicas, job.n_stages)
-    moves = cyclic.cyclic_search(pair.hop_s, pair.group_s, job.n_stages, job.n_replicas, False)
+    local_search = cyclic.cyclic_search(pair.hop_s, pair.group_s, job.n_stages, job.n_replicas, False)
     state, child = random_numbers.seeded(rng), population[0].copy()
     points = np.zeros(len(child) + len(size), dtype=np.int64)
 
     def compiled_offspring() -> None:
-        partition.reproduce(prices, moves, population, GENES, size, state, points, child)
+        partition.reproduce(prices, local_search, population, GENES, size, state, points, child)
 
     def plain_evaluation(by: Matching) -> None:
         cost(next(turn), pair.group_s, pair.hop_s, by)
 
     def plain_offspring(by: Matching) -> None:
-        giver, taker = rng.integers(POPULATION, size=2)
-        made = crossed(population[giver], population[taker], GENES, rng)
+        donor, recipient = rng.integers(POPULATION, size=2)
+        made = crossover(population[donor], population[recipient], GENES, rng)
         cost(improved(made, pair.hop_s), pair.group_s, pair.hop_s, by)
 
     for one in population[:10]:
         ours = one.copy()
-        cyclic.improve(moves, ours)
+        cyclic.improve(local_search, ours)
         assert (ours == improved(one, pair.hop_s)).all()
         for matching in (bottleneck_by_scipy, bottleneck_by_networkx):
             assert np.isclose(cost(one, pair.group_s, pair.hop_s, matching), partition.price(prices, one), 1e-9, 0)
 
     print(f"{instance.name}, random partitions in turn; costs equal to 1e-9, local optima alike")
     print(f"{'':34}{'plain':>12}{'compiled':>14}{'ratio':>9}")
-    turn = itertools.cycle(population)  # the same one again and again would teach the processor its branches
+    turn = itertools.cycle(population)  # the same partition again and again would train the branch predictor
     compiled_offspring()
     evaluation_s = cpu_s(lambda: partition.price(prices, next(turn)), 5000)
     offspring_s = cpu_s(compiled_offspring, 5000)
@@ -114,7 +114,7 @@ def cpu_s(work: Callable[[], object], rounds: int) -> float:
 
 
 def trajectories(n_seeds: int) -> None:
-    """Best so far, seconds, median of the runs, after so many evaluations."""
+    """Median over the runs of the best cost so far in seconds, after so many evaluations."""
     public = json.loads(PUBLIC.read_text())["runs"]
     job = lab.load_job("dtfm-gpt3-xl")
     print(
@@ -142,7 +142,7 @@ def trajectories(n_seeds: int) -> None:
 
 
 def _best_at(topology: Topology, job: Job, planner: str, seed: int) -> list[float]:
-    """A search that is proven best ends early: its last value stands."""
+    """Best cost after each number of evaluations in AT; the last one counts where a proven best ends the search."""
     best = dict.fromkeys(AT, np.inf)
     for step in search(topology, job, planner, seed=seed, steps=AT[-1] - POPULATION + 1):
         for at in AT:
@@ -152,7 +152,7 @@ def _best_at(topology: Topology, job: Job, planner: str, seed: int) -> list[floa
 
 
 def duel(seconds: float, seed: int) -> None:
-    """Below 1: ``evolutionary`` found the cheaper placement."""
+    """Ratios of the costs found; below 1, ``evolutionary`` found the cheaper placement."""
     print(
         f"\n{f'{seconds:g} CPU seconds each, seed {seed}':34}{'dtfm':>12}{'evolutionary':>14}{'ratio':>9}{'bound':>12}"
     )
@@ -162,7 +162,7 @@ def duel(seconds: float, seed: int) -> None:
             for planner in ("dtfm", "evolutionary"):
                 for _ in search(instance.topology, instance.job, planner, steps=WARM_STEPS):
                     pass
-        lower_bound_s(instance.topology, instance.job)  # kept, so that neither planner pays for it
+        lower_bound_s(instance.topology, instance.job)  # cached, so that neither planner spends time on it
         theirs, ours = (
             best_within(instance.topology, instance.job, planner, seconds, seed) for planner in ("dtfm", "evolutionary")
         )
@@ -185,7 +185,7 @@ def summary(ratios: dict[str, float]) -> None:
 
 
 def best_within(topology: Topology, job: Job, planner: str, seconds: float, seed: int) -> PlanStep:
-    """The last step of a search that may take so many CPU seconds, at least one step."""
+    """The last step of a search of so many CPU seconds, and of at least one step."""
     began = time.process_time()
     steps = search(topology, job, planner, seed=seed, steps=2**62)
     last = next(steps)

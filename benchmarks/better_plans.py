@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 from instances import cities, geometric, islands
-from machine import described
+from machine import machine_line
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
@@ -35,15 +35,15 @@ CLOCKS = ("virtual", "paced")
 CITIES = ("Oregon", "Tokyo", "London", "Ohio")
 IRREGULAR = {kind.__name__: kind for kind in (cities, geometric, islands)}
 GOAL = 0.10
-"""of the measured ratio, off the predicted one"""
+"""Largest relative error of the measured ratio that is wanted."""
 WORTH_IT = 1.3
-"""predicted ratio from which on a case counts towards the goal"""
+"""Least predicted ratio of a case that counts towards the goal."""
 SHAPE_OF_64, SHAPE_OF_8 = (8, 8), (4, 2)
 SEQUENCES_OF_64 = 512
 
 
 class Duel(NamedTuple):
-    """One network and what of its plans runs."""
+    """One network, and the part of its plans that runs."""
 
     name: str
     topology: Topology
@@ -65,7 +65,7 @@ class Duel(NamedTuple):
 
 @dataclass
 class Found:
-    """Of one duel on one clock, the plan first."""
+    """Results of one duel on one clock, those of the plan first."""
 
     cost_s: list[float] = field(default_factory=list)
     predicted_s: list[float] = field(default_factory=list)
@@ -82,7 +82,7 @@ class Found:
 @click.option("--microbatches", default=4, show_default=True, help="Of each pipeline, in what is measured.")
 @click.option("--only", default="", help="Measured cases whose name contains this.")
 def main(clocks: Sequence[str], chance: int, iterations: int, scale: float, microbatches: int, only: str) -> None:
-    print(described())
+    print(machine_line())
     whole(chance)
     for clock in clocks:
         columns = ["cost", "predicted", "measured", "off", "plan s", "late", "overran"]
@@ -91,7 +91,7 @@ def main(clocks: Sequence[str], chance: int, iterations: int, scale: float, micr
         for duel in duels(microbatches):
             if only in duel.name:
                 one(duel, chance, {"clock": clock, "iterations": iterations} | timing)
-    print(described())
+    print(machine_line())
 
 
 def whole(chance: int) -> None:
@@ -101,14 +101,16 @@ def whole(chance: int) -> None:
         topology = shuffled(name)
         published = lab.load_job("dtfm-gpt3-xl")
         placements = placed(topology, published, chance)
-        tell(f"{name}: communication cost, as published", [plan.cost.total_s for plan in placements])
+        print_ratio(f"{name}: communication cost, as published", [plan.cost.total_s for plan in placements])
         job = Duel(name, topology, SHAPE_OF_64, SEQUENCES_OF_64).job
         same = [lab.evaluate(topology, job, rank_map=plan.rank_map) for plan in placements]
         for schedule in ("gpipe", "1f1b", "adaptive-1f1b"):
-            tell(f"{name}: simulated iteration, {schedule}", [lab.simulate(p, schedule).iteration_s for p in same])
+            print_ratio(
+                f"{name}: simulated iteration, {schedule}", [lab.simulate(p, schedule).iteration_s for p in same]
+            )
 
 
-def tell(name: str, seconds: Sequence[float]) -> None:
+def print_ratio(name: str, seconds: Sequence[float]) -> None:
     chance_s = np.median(seconds[1:])
     print(f"{name:44}{chance_s:>12.3f}{seconds[0]:>12.3f}{chance_s / seconds[0]:>12.3f}", flush=True)
 

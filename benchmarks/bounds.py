@@ -1,8 +1,8 @@
-"""Bounds against the optimum on a thousand small networks, and what they prove on large irregular ones.
+"""Lower bounds against the optimum of a thousand small networks, and the gaps they prove on large irregular ones.
 
-Small: 8 to 10 devices of seven kinds, half of them with other links one way than the other, some devices idle. The
-bound must not exceed the optimum, found by trying all, nor the optimum what a planner finds. Large: the reference
-networks of the tests, whose best known cost is not proven; the bound as it comes at once and after some seconds more.
+Small: 8 to 10 devices of seven kinds, half of them with different links in the two directions, some devices idle. The
+bound must not exceed the optimum, which enumeration finds, nor the optimum the cost of a planner's plan. Large: the
+reference networks of the tests, whose best known cost is not proven; the quick bound and the one some seconds later.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bound_networks import KINDS, NETWORKS, drawn_case, optimum, reference  # no
 
 @click.command(help=__doc__)
 @click.option("--networks", default=1000, show_default=True, help="Small networks to draw.")
-@click.option("--seconds", default=30.0, show_default=True, help="Of the rising bound, on each large network.")
+@click.option("--seconds", default=30.0, show_default=True, help="Of the bound search, on each large network.")
 def main(networks: int, seconds: float) -> None:
     small(networks)
     large(seconds)

@@ -1,4 +1,4 @@
-"""Thirty irregular networks, each from a seed: what planners are compared on where no structure is given away.
+"""Thirty irregular networks, each from a seed, to compare planners on networks without regular structure.
 
 Six kinds, five shapes each, 16 to 64 devices, some with more devices than the job needs. No two links of a
 network are alike, so neither classes of devices nor regions solve them. The numbers are ours, of the order of
@@ -16,9 +16,9 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 
 Links = tuple[np.ndarray, np.ndarray]
-"""(N, N) milliseconds and (N, N) Gbit/s, [i, j] from i to j"""
+"""(N, N) latency in milliseconds and (N, N) bandwidth in Gbit/s, [i, j] from i to j."""
 SIZES_BYTES = ((0.65e9, 0.47e9), (1.3e9, 0.25e9), (0.3e9, 0.9e9))
-"""a stage's gradient and a mini-batch's activations: like the paper's, heavy gradients, heavy activations"""
+"""Sizes of a stage's gradient and of a mini-batch's activations: the paper's, larger gradients, larger activations."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,11 @@ SHAPES: dict[Callable[[np.random.Generator, int], Links], tuple[tuple[int, int, 
     asymmetric: ((16, 2, 8), (30, 6, 5), (42, 5, 8), (64, 8, 8), (64, 2, 32)),
     terrible: ((17, 4, 4), (32, 4, 7), (36, 6, 6), (64, 12, 5), (64, 8, 7)),
 }
-"""devices, stages, replicas"""
+"""Numbers of devices, stages and replicas, by kind of network."""
 
 
 def instances() -> Iterator[Instance]:
-    """All thirty, always the same."""
+    """All thirty instances, always the same."""
     for kind, shapes in SHAPES.items():
         for k, (n, n_stages, n_replicas) in enumerate(shapes):
             rng = np.random.default_rng([n, n_stages, n_replicas, k, *kind.__name__.encode()])
@@ -113,7 +113,7 @@ def _on_sphere(rng: np.random.Generator, n: int) -> np.ndarray:
 
 
 def _jitter(rng: np.random.Generator, n: int, spread: float) -> np.ndarray:
-    """(N, N) around 1, every direction of every pair its own."""
+    """(N, N) factors around 1, drawn independently for both directions of every pair."""
     return np.exp(rng.normal(0, spread, (n, n)))
 
 

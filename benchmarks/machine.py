@@ -1,4 +1,4 @@
-"""What a benchmark of real runs says first: on what it ran, and how busy that was."""
+"""The machine that a benchmark of real runs ran on, and how busy it was."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from importlib.metadata import version
 import psutil
 
 
-def described() -> str:
-    """One line. A load above the cores means that others computed, too."""
+def machine_line() -> str:
+    """One line about the machine. A load above its cores means that other programs were computing, too."""
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     cores = len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else os.cpu_count()
     return f"{cores} cores, load {load}; torch {version('torch')}, Python {platform.python_version()}"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import click
 import numpy as np
-from machine import described
+from machine import machine_line
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import gpt
@@ -32,7 +32,7 @@ from dtfm_lab.simulation import build
 
 OPPONENT = Path(__file__).parent / "torch_pipelining.py"
 WARM_UP = 3
-"""iterations"""
+"""First iterations of each run, which are not counted."""
 GOAL = 1.15
 MODELS = {
     "tiny": gpt(name="tiny", n_layers=8, d_model=128, n_heads=4, seq_len=64, vocab_size=256, tied=False),
@@ -42,7 +42,7 @@ MODELS = {
 
 @dataclass
 class Seconds:
-    """Of one case, over all its runs."""
+    """Measured seconds of one case over all its runs."""
 
     ours: list[float] = field(default_factory=list)
     whole: list[float] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Seconds:
 def main(
     workers: list[int], schedules: list[str], models: list[str], microbatches: int, iterations: int, runs: int
 ) -> None:
-    print(described())
+    print(machine_line())
     columns = ["ours", "torch", "ratio", "p25", "p75", "whole", "loss error"]
     print(f"{'':28}" + "".join(f"{column:>12}" for column in columns))
     preload.warm_up()
@@ -80,7 +80,7 @@ def main(
 
 
 def pipeline(model: str, n_stages: int, n_microbatches: int) -> Plan:
-    """One replica; the links do not matter on the real clock."""
+    """A plan of one replica; the links do not matter on the real clock."""
     ones = np.ones((n_stages, n_stages))
     topology = Topology.from_matrices(ones, ones, name="free", gpu="laptop", peak_flop_per_s=5e10)
     sizes = {"n_stages": n_stages, "n_replicas": 1, "global_batch": 2 * n_microbatches, "microbatch": 2}
@@ -100,7 +100,7 @@ def one_of_each(plan: Plan, schedule: str, iterations: int, found: Seconds) -> f
 
 
 def by_us(plan: Plan, schedule: str, iterations: int) -> tuple[list[float], list[float], list[float]]:
-    """Seconds of iterations, seconds from one to the next, losses."""
+    """Seconds of iterations, seconds from the end of one to that of the next, and losses."""
     came_s: list[float] = []
 
     def note(event: dict[str, object]) -> None:
@@ -112,7 +112,7 @@ def by_us(plan: Plan, schedule: str, iterations: int) -> tuple[list[float], list
 
 
 def by_torch(plan: Plan, schedule: str, iterations: int) -> tuple[list[float], list[float]]:
-    """Seconds of iterations, losses."""
+    """Seconds of iterations, and losses."""
     built = build(plan, schedule)
     spec = RunSpec(plan=plan, schedule=schedule, orders=built.orders, iterations=iterations, clock="real")
     command = [sys.executable, str(OPPONENT)]

@@ -1,8 +1,8 @@
-"""The paper's evaluation and one step of its search, written plainly: the opponent of our speed figures.
+"""The paper's evaluation and one step of its search without a compiler: the opponent of our speed figures.
 
-Python, numpy, scipy and networkx, one partition at a time, as one would write them down with care and without
-a compiler. No slips: matchings by bisection over the thresholds, Held and Karp's path over all starts at
-once, gains of one group's members only. Devices N = S x D, none idle, as in the paper.
+Python, numpy, scipy and networkx, one partition at a time, written with care. It is correct: matchings by bisection
+over the thresholds, Held and Karp's path over all starts at once, gains of one group's members only. Devices
+N = S x D, none idle, as in the paper.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def cost(group_of: np.ndarray, group_s: np.ndarray, hop_s: np.ndarray, bottlenec
 
 
 def bottleneck_by_networkx(cost_s: np.ndarray) -> float:
-    """The smallest threshold below which networkx finds a perfect matching."""
+    """The smallest threshold up to which networkx finds a perfect matching."""
     n = len(cost_s)
 
     def perfect(threshold: float) -> bool:
@@ -41,7 +41,7 @@ def bottleneck_by_networkx(cost_s: np.ndarray) -> float:
 
 
 def bottleneck_by_scipy(cost_s: np.ndarray) -> float:
-    """The smallest threshold above which scipy's assignment need not go."""
+    """The smallest threshold up to which scipy finds a perfect matching."""
 
     def perfect(threshold: float) -> bool:
         above = cost_s > threshold
@@ -71,11 +71,11 @@ def shortest_path(weights: list[list[float]]) -> float:
     return min(reach[(1 << n) - 1, last] for last in range(n))
 
 
-def crossed(giver: np.ndarray, taker: np.ndarray, n_genes: int, rng: np.random.Generator) -> np.ndarray:
-    """The taker with some genes of the giver, its groups then filled to the same size again."""
-    child = taker.copy()
-    points = rng.choice(len(child), n_genes, replace=False)
-    child[points] = giver[points]
+def crossover(donor: np.ndarray, recipient: np.ndarray, n_genes: int, rng: np.random.Generator) -> np.ndarray:
+    """The recipient with some genes of the donor, its groups then restored to equal sizes."""
+    child = recipient.copy()
+    genes = rng.choice(len(child), n_genes, replace=False)
+    child[genes] = donor[genes]
     sizes = np.bincount(child, minlength=child.max() + 1)
     full = len(child) // len(sizes)
     for device in range(len(child)):
@@ -88,19 +88,19 @@ def crossed(giver: np.ndarray, taker: np.ndarray, n_genes: int, rng: np.random.G
 
 
 def improved(group_of: np.ndarray, hop_s: np.ndarray) -> np.ndarray:
-    """The cyclic local search with the paper's gain; what it does says ``planning.kernels.cyclic``."""
+    """The cyclic local search with the paper's gain, as ``planning.kernels.cyclic`` describes it."""
     now = group_of.copy()
     n_groups = now.max() + 1
     locked, filled = np.zeros(len(now), dtype=bool), np.zeros(n_groups, dtype=bool)
     for cycle in range(n_groups):
         before = now.copy()
-        offers = [_offer(now, hop_s, locked, group) for group in range(n_groups)]
-        start = int(np.argmax([gain_s.max() for _, gain_s in offers]))
-        if offers[start][0] < 0:
+        candidates = [_candidate(now, hop_s, locked, group) for group in range(n_groups)]
+        start = int(np.argmax([gain_s.max() for _, gain_s in candidates]))
+        if candidates[start][0] < 0:
             return before
         group, moves, sum_s, most_s, kept = start, [], 0.0, 0.0, 0
         while True:
-            device, gain_s = _offer(now, hop_s, locked, group)
+            device, gain_s = _candidate(now, hop_s, locked, group)
             if device < 0:
                 filled[start] = True
                 break
@@ -122,7 +122,7 @@ def improved(group_of: np.ndarray, hop_s: np.ndarray) -> np.ndarray:
     return now
 
 
-def _offer(now: np.ndarray, hop_s: np.ndarray, locked: np.ndarray, group: int) -> tuple[int, np.ndarray]:
+def _candidate(now: np.ndarray, hop_s: np.ndarray, locked: np.ndarray, group: int) -> tuple[int, np.ndarray]:
     """The device with the fastest link within its group, -1 if none, and (S,) its gain in every other."""
     members = np.flatnonzero(now == group)
     within = hop_s[np.ix_(members, members)].copy()

@@ -1,4 +1,4 @@
-"""How good plans are and how soon: the paper's cases, irregular networks, a thousand devices, the first picture.
+"""Quality of plans and time to find them: the paper's cases, irregular networks, 1,024 devices, the first picture.
 
 Opponents in the same run: ``random`` on the paper's cases and on the thousand devices; on the irregular networks
 the best placements of a prototype (best of three searches of 12 CPU seconds; ``tests/data/networks``).
@@ -21,6 +21,9 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.cost import align, pair_costs, total_costs
 from dtfm_lab.planning.search import PROVEN, PlanStep, search
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "planning"))
+from bound_networks import NETWORKS, reference
+
 CASES = {
     "datacenter": 3.439799,
     "spot": 31.634160,
@@ -28,8 +31,7 @@ CASES = {
     "regional": 34.802041,
     "worldwide": 49.218380,
 }
-"""proven optima, seconds"""
-NETWORKS = Path(__file__).parents[1] / "tests" / "data" / "networks"
+"""Proven optima in seconds."""
 FIRST_PICTURE = """
 import time, dtfm_lab as lab
 topology, job = lab.load_topology("worldwide"), lab.load_job("dtfm-gpt3-xl")
@@ -73,7 +75,7 @@ def cases() -> None:
 
 
 def until(topology: Topology, job: Job, optimum_s: float, seconds: float) -> tuple[PlanStep, float]:
-    """The last step, and when the optimum was reached; infinite where it was not."""
+    """The last step and the seconds until the optimum was reached, infinite where it was not."""
     reached_s = np.inf
     for step in search(topology, job, seconds=seconds):
         if step.best_s <= optimum_s + 1e-6 and reached_s == np.inf:
@@ -82,21 +84,17 @@ def until(topology: Topology, job: Job, optimum_s: float, seconds: float) -> tup
 
 
 def irregular(seconds: float, seeds: int) -> None:
-    """Cost as a share of the prototype's best, and the gap that is proven, after so many CPU seconds."""
-    index = json.loads((NETWORKS / "index.json").read_text())
+    """Cost as a share of the prototype's best, and the proven gap, after so many CPU seconds."""
+    names = json.loads((NETWORKS / "index.json").read_text())
     print(
         f"\n{f'{seconds:g} CPU seconds':14}{'known':>12}{'median':>12}{'median ratio':>14}{'worst ratio':>14}{'gap':>8}"
     )
     gaps = []
-    for name, facts in index.items():
-        topology = lab.load_topology(NETWORKS / f"{name}.npz")
-        job = Job.from_bytes(
-            facts["stages"], facts["replicas"], facts["gradient_gb"] * 1e9, facts["activation_gb"] * 1e9
-        )
+    for name in names:
+        topology, job, known_s = reference(name)
         lasts = [_after(topology, job, seed, seconds) for seed in range(seeds)]
         found = np.array([step.best_s for step in lasts])
         gaps.append(float(np.median([step.gap for step in lasts])))
-        known_s = facts["best_known_s"]
         print(
             f"{name:14}{known_s:>12.4f}{np.median(found):>12.4f}{np.median(found) / known_s:>14.4f}"
             f"{found.max() / known_s:>14.4f}{gaps[-1]:>8.1%}",
@@ -143,7 +141,7 @@ def forty_sites(n: int) -> Topology:
 
 
 def first_picture() -> None:
-    """In a fresh interpreter, kernels in the cache: from the call to the figure of a first good plan."""
+    """Seconds from the call to the figure of a first good plan, in a fresh interpreter with cached kernels."""
     seconds = [
         float(subprocess.run([sys.executable, "-c", FIRST_PICTURE], capture_output=True, text=True, check=True).stdout)
         for _ in range(5)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import click
 import numpy as np
-from machine import described
+from machine import machine_line
 from run_cases import CASES, CLOCKS, Case, plan_of
 
 import dtfm_lab as lab
@@ -25,9 +25,9 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.trace import Trace
 
 GOALS = {"virtual": (0.02, 0.06), "paced": (0.01, 0.04), "real": (0.10, np.inf)}
-"""median and worst absolute error"""
+"""Median and worst absolute error that are wanted on each clock."""
 FEWEST_TOGETHER = 4
-"""iterations that average, where only every H-th does"""
+"""Least number of synchronised iterations, where only every H-th one synchronises."""
 NAME_WIDTH = 88
 
 
@@ -36,7 +36,7 @@ NAME_WIDTH = 88
 @click.option("--iterations", default=9, show_default=True, help="Of each run.")
 @click.option("--only", default="", help="Cases whose name contains this.")
 def main(clocks: Sequence[str], iterations: int, only: str) -> None:
-    print(described())
+    print(machine_line())
     for clock in clocks:
         columns = ["predicted", "measured", "error", "computed", "scale", "stretched", "late", "overran", "took"]
         print(f"\n{f'{clock} clock, seconds':{NAME_WIDTH}}" + "".join(f"{column:>10}" for column in columns))
@@ -44,12 +44,12 @@ def main(clocks: Sequence[str], iterations: int, only: str) -> None:
         errors = [error for case in chosen if (error := one(case, clock, iterations)) is not None]
         for what, kept in (("all", errors), ("nothing late, no overrun", [e for e in errors if e[1]])):
             if kept and (what == "all" or clock == "paced"):
-                tell(what, clock, [abs(error) for error, _ in kept], len(chosen))
-    print(described())
+                print_summary(what, clock, [abs(error) for error, _ in kept], len(chosen))
+    print(machine_line())
 
 
 def one(case: Case, clock: str, iterations: int) -> tuple[float, bool] | None:
-    """Its error, and whether all was in time; None where it failed, which is told, too."""
+    """The case's error and whether all was in time; None where it failed, which is printed."""
     began_s = time.monotonic()
     try:
         plan = plan_of(case, clock)
@@ -68,13 +68,13 @@ def one(case: Case, clock: str, iterations: int) -> tuple[float, bool] | None:
 
 
 def computed(trace: Trace) -> float:
-    """Share of the critical path."""
+    """Share of computation in the critical path."""
     path = trace.critical_path()
     seconds = path["end_s"] - path["start_s"]
     return float(seconds[path["what"] == "compute"].sum() / seconds.sum())
 
 
-def tell(what: str, clock: str, errors: Sequence[float], n_cases: int) -> None:
+def print_summary(what: str, clock: str, errors: Sequence[float], n_cases: int) -> None:
     median, worst = np.median(errors), max(errors)
     goal_median, goal_worst = GOALS[clock]
     met = "met" if median <= goal_median and worst <= goal_worst else "not met"

@@ -24,31 +24,31 @@ MODELS = {
     "paced": gpt(name="smaller", n_layers=8, d_model=64, n_heads=4, seq_len=32, vocab_size=256, tied=False),
     "real": PRESETS["tiny"],
 }
-"""by clock: where computations are padded to several times what they take, small ones do"""
+"""Model by clock; the paced clock pads computations to several times their duration, so a small model is enough."""
 IRREGULAR = {f"seeded {kind.__name__}": kind for kind in (cities, geometric, islands, asymmetric, terrible)}
 PEAK_FLOP_PER_S = 1.5e9, 3e9
-"""of a device, drawn in between. Ours: slow enough for any machine to keep pace"""
+"""Least and largest peak of a device, which is drawn between them: slow enough for any machine to keep pace."""
 MICROBATCHES = 4
-"""of each pipeline"""
+"""Micro-batches of each pipeline."""
 PLANNED_STEPS = 20
 CLOCKS = ("virtual", "paced", "real")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A job on a network, and on which clocks it is run."""
+    """A job on a network, and the clocks that it is run on."""
 
     network: str
     shape: tuple[int, int]
-    """(stages, replicas)"""
+    """Numbers of stages and replicas."""
     schedule: str
     placement: str = "planned"
-    """``planned``, or ``random``"""
+    """Either ``planned`` or ``random``."""
     fields: dict[str, object] = field(default_factory=dict)
-    """of the job"""
+    """Fields of the job."""
     idle: int = 0
     options: dict[str, object] = field(default_factory=dict)
-    """of lab.start"""
+    """Options of lab.start."""
     clocks: tuple[str, ...] = ("virtual", "paced")
 
     @property
@@ -93,7 +93,7 @@ CASES = (
     Case("lecture-hall", (1, 2), "gpipe", clocks=("real",)),
     Case("lecture-hall", (1, 2), "1f1b", fields={"synchronisation": "ring", "synchronise_every": 3}, clocks=("real",)),
 )
-"""on the real clock two workers, as many as there are cores"""
+"""All cases. On the real clock they have two workers, as many as there are cores."""
 
 
 def plan_of(case: Case, clock: str) -> Plan:
@@ -112,7 +112,7 @@ def plan_of(case: Case, clock: str) -> Plan:
 
 
 def links_of(case: Case) -> Topology:
-    """As many devices as the case needs, spread evenly over its network."""
+    """A network of as many devices as the case needs, spread evenly over the case's network."""
     n = case.shape[0] * case.shape[1] + case.idle
     if kind := IRREGULAR.get(case.network):
         latency_ms, bandwidth_gbps = kind(np.random.default_rng([n, *case.network.encode()]), n)

@@ -38,7 +38,7 @@ N_STAGES, N_REPLICAS = 8, 4
 ROWS_PER_MICROBATCH = N_REPLICAS * (2 * N_STAGES + 4 * (N_STAGES - 1))
 MICROBATCHES = [round(rows / ROWS_PER_MICROBATCH) for rows in (1e4, 2.4e4, 1e5, 1e6)]
 LARGEST_FOR_OPPONENTS = 150_000
-"""rows"""
+"""Most rows that the opponents simulate."""
 
 
 @click.command(help=__doc__)
@@ -72,12 +72,12 @@ def one_size(name: str, queueing: str, n_microbatches: int, repeats: int) -> Non
 
 
 def drawn_plan(n_microbatches: int) -> Plan:
-    """On a network of its own, so that nothing of it is known."""
+    """A plan on a network of its own, so that nothing of it is cached."""
     return plan_of(N_STAGES, n_microbatches, N_REPLICAS, uneven(N_STAGES * N_REPLICAS, n_microbatches))
 
 
 def tasks_of(plan: Plan, name: str) -> PlacedTasks:
-    """Every computation of a duration of its own."""
+    """The plan's tasks, every computation with another duration."""
     programs = programs_of(plan, schedules[name](N_STAGES, plan.job.n_microbatches))
     tasks = PlacedTasks.of(plan, programs, analytic(plan, programs))
     drawn_s = np.random.default_rng(0).random(len(tasks.compute_s))
@@ -103,7 +103,7 @@ def opponents(plan: Plan, tasks: PlacedTasks, links: Links) -> list[float]:
 
 
 def in_its_order(simulated: TaskTimes) -> nx.DiGraph:
-    """From start to start, as long as one waits for the other; from the last ones to the end."""
+    """Graph of start times: an edge is the time from one start to another that waits for it, or to the end."""
     whole, n = simulated.tasks.graph, len(simulated.tasks.graph)
     source = whole.sources
     received = np.flatnonzero(whole.role == RECEIVE)

@@ -25,7 +25,7 @@ from pathlib import Path
 import click
 import numpy as np
 import psutil
-from machine import described
+from machine import machine_line
 
 from dtfm_lab.domain.errors import RunError
 from dtfm_lab.domain.plan import Plan
@@ -38,11 +38,11 @@ from run_helpers import left_behind, small_plan
 SHAPES = ((2, 2), (4, 2))
 KINDS = ("kill", "stop", "stop, go on")
 LONGEST_PAUSE_S = 3.0
-"""before SIGCONT"""
+"""Longest time between SIGSTOP and SIGCONT."""
 PATIENCE_S = 120.0
-"""for one run"""
+"""Longest time that one run may take."""
 OF_TORCH = {f"torchinductor_{getpass.getuser()}"}
-"""a cache that torch makes where it is imported, once for a user, and keeps"""
+"""The cache folder that torch makes when imported, once for each user, and keeps."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Outcome:
     digests: dict[tuple[int, int], str]
     seconds: float
     told: str
-    """what happened, in a few words"""
+    """What happened, in a few words."""
     wrong: tuple[str, ...] = ()
-    """what should not be"""
+    """What should not have happened."""
 
 
 @click.command(help=__doc__)
@@ -67,7 +67,7 @@ class Outcome:
 def main(each: int, kinds: tuple[str, ...], iterations: int, schedule: str, seed: int) -> None:
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         os.environ["TMPDIR"] = tempfile.tempdir = folder
-        print(described())
+        print(machine_line())
         plans = {shape: small_plan(*shape, schedule=schedule, dtype="fp32") for shape in SHAPES}
         wanted = {shape: undisturbed(plan, iterations) for shape, plan in plans.items()}
         for (n_stages, n_replicas), found in wanted.items():
@@ -87,7 +87,7 @@ def main(each: int, kinds: tuple[str, ...], iterations: int, schedule: str, seed
                 case = f"{kind:12} {shape[0]} x {shape[1]}  worker {victim} at {moment_s:4.1f} s"
                 told = f"{found.seconds:5.1f} s  {found.told}"
                 print(f"{case}  {told}  {'as undisturbed' if not wrong else 'WRONG: ' + '; '.join(wrong)}", flush=True)
-        print(f"{len(kinds) * each - n_failed} of {len(kinds) * each} as undisturbed; {described()}")
+        print(f"{len(kinds) * each - n_failed} of {len(kinds) * each} as undisturbed; {machine_line()}")
     if n_failed:
         raise SystemExit(1)
 
@@ -111,7 +111,7 @@ def disturbed(plan: Plan, iterations: int, kind: str, moment_s: float, pause_s: 
 
 
 def disturb(run: Run, kind: str, moment_s: float, pause_s: float, victim: int, when: list[str]) -> None:
-    """One worker, as soon after the moment as it is there; ``when`` gets what the run was doing."""
+    """Send the signal to one worker at the moment, or as soon as it exists; append the run's status to ``when``."""
     time.sleep(moment_s)
     worker = worker_of(run, victim)
     with contextlib.suppress(psutil.NoSuchProcess):
@@ -136,7 +136,7 @@ def worker_of(run: Run, number: int) -> psutil.Process | None:
 
 
 def watched(run: Run, disturbing: threading.Thread | None) -> Outcome:
-    """The run to its end, and what it left behind."""
+    """Wait for the end of the run; its outcome and what it left behind."""
     began_s = time.monotonic()
     ports: set[int] = set()
     seen, wrong = [], []
@@ -169,7 +169,7 @@ def watched(run: Run, disturbing: threading.Thread | None) -> Outcome:
 
 
 def listening_ports(group: int | None = None) -> set[int]:
-    """Of the processes of this group, or of all."""
+    """Ports that processes of this group, or all, listen on."""
     ports = set()
     for each in psutil.net_connections("tcp"):
         with contextlib.suppress(ProcessLookupError):

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import click
 import numpy as np
-from machine import described
+from machine import machine_line
 
 import dtfm_lab as lab
 from dtfm_lab.runtime.client import preload
@@ -35,7 +35,7 @@ GOALS_S = {"first": 4.0, "again": 1.5}
 DELAY_GOAL_MS = 50
 KERNEL_PATIENCE_S = 120.0
 READS_S = 8.0
-"""how long the user of ``warmed`` reads"""
+"""Seconds that the user of ``warmed`` reads before the first run."""
 STAMPS, STAMP_EVERY_S = 100, 0.02
 WRITER = """
 import json, os, sys, time
@@ -55,7 +55,7 @@ def main(kernels: int, runs: int, kernel: bool, reads: float) -> None:
     if kernel:
         print(json.dumps(in_this_kernel(runs, reads)))
         return
-    print(described())
+    print(machine_line())
     found = [fresh(runs) for _ in range(kernels)]
     rows = {
         "first": [each[0] for each in found],
@@ -74,7 +74,7 @@ def main(kernels: int, runs: int, kernel: bool, reads: float) -> None:
     middle_ms, most_ms, worst_ms = 1e3 * np.percentile(asyncio.run(delays()), [50, 95, 100])
     shown = f"median {middle_ms:.2f} ms, 95 % below {most_ms:.2f} ms, worst {worst_ms:.2f} ms"
     print(f"delay of {STAMPS} events: {shown}; goal < {DELAY_GOAL_MS:g} ms")
-    print(described())
+    print(machine_line())
 
 
 def fresh(runs: int, reads_s: float = 0.0) -> list[dict[str, float]]:
@@ -108,7 +108,7 @@ def in_this_kernel(runs: int, reads_s: float) -> list[dict[str, float]]:
 
 
 async def delays() -> list[float]:
-    """Of events of a run that is going on, from writing to arrival."""
+    """Seconds from writing to arrival of the events of a run in progress."""
     run = lab.start(small_plan(*SHAPE, dtype="fp32"), "1f1b", iterations=10_000)
     delay_s: list[float] = []
     writer = None

@@ -216,7 +216,7 @@ def test_an_unknown_planner_and_a_start_of_another_shape_are_refused():
 def test_the_example_of_a_planner_is_one(registered_planners, monkeypatch):
     text = import_module("dtfm_lab.planning.planners").__doc__
     monkeypatch.setattr(import_module("dtfm_lab.planning"), "planners", registered_planners)
-    exec(textwrap.dedent(text.partition("::\n")[2]))
+    exec(textwrap.dedent(text.partition("::\n")[2]), {})
     topology, job = network("geometric", 12, 5), Job.from_bytes(3, 3, 1e8, 2e8)
     steps = list(search(topology, job, "hill-climbing", seed=1, steps=200))
     assert steps[-1].best_s < steps[0].best_s
