@@ -8,7 +8,7 @@ import pytest
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.figures.results.baselines import baselines
 from dtfm_lab.figures.theme import alt_text
-from dtfm_lab.runtime.client.baselines import COLUMNS, COUNTS, SECONDS
+from dtfm_lab.runtime.client.baselines import COLUMNS
 
 NO_RUN = "job a<b>: its micro-batches, 1 in all, cannot be shared out evenly to 2 of 8 devices or more; wanted another"
 
@@ -20,7 +20,7 @@ def table() -> pd.DataFrame:
         {"placement": "random placement", "predicted_s": 5.0, "measured_s": 5.0, "reason": ""},
         {"placement": "data parallel only", "reason": NO_RUN},
     ]
-    return pd.DataFrame(rows, columns=COLUMNS).astype(COUNTS | SECONDS)
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
 def test_bars_are_the_seconds_and_the_title_compares_with_the_best_other(table: pd.DataFrame) -> None:

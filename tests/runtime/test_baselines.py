@@ -30,7 +30,7 @@ def rows() -> list[BaselineRun]:
 def test_each_placement_is_priced_predicted_and_measured(rows: list[BaselineRun]) -> None:
     table = baseline_table(rows)
     assert list(table["placement"]) == NAMES
-    assert list(table.columns) == COLUMNS
+    assert list(table.columns) == list(COLUMNS)
     assert (table[["reason", "lacks"]] == "").all().all()
     assert table[["cost_s", "predicted_s", "measured_s"]].gt(0).all().all()
     assert table["stages"].tolist() == [2, 2, 2, 1]

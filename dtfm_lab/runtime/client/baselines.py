@@ -23,23 +23,13 @@ from dtfm_lab.simulation import memory, simulate
 
 ORDERLESS = "1f1b"
 """The schedule of a job of one stage, where the order of passes changes nothing but memory."""
-COLUMNS = [
-    "placement",
-    "stages",
-    "replicas",
-    "sequences",
-    "cost_s",
-    "predicted_s",
-    "measured_s",
-    "error",
-    "ran",
-    "stand_in",
-    "lacks",
-    "reason",
-]
-
-COUNTS = dict.fromkeys(("stages", "replicas", "sequences"), "Int64")
-SECONDS = dict.fromkeys(("cost_s", "predicted_s", "measured_s", "error"), "float64")
+COLUMNS = {
+    "placement": "object",
+    **dict.fromkeys(("stages", "replicas", "sequences"), "Int64"),
+    **dict.fromkeys(("cost_s", "predicted_s", "measured_s", "error"), "float64"),
+    **dict.fromkeys(("ran", "stand_in", "lacks", "reason"), "object"),
+}
+"""Columns of the table and their types."""
 
 Placed = Callable[[Plan, int], Plan]
 """(plan, seed) -> its job in another placement. Raises LabError where there is none."""
@@ -88,7 +78,7 @@ class BaselineRun:
 
 def baseline_table(rows: Iterable[BaselineRun]) -> pd.DataFrame:
     """Return one row per placement, in the order in which they ran."""
-    return pd.DataFrame([row.row for row in rows], columns=COLUMNS).astype(COUNTS | SECONDS)
+    return pd.DataFrame([row.row for row in rows], columns=list(COLUMNS)).astype(COLUMNS)
 
 
 @takes_options(RunOptions, noun="option of a run")

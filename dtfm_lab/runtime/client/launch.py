@@ -12,7 +12,7 @@ from typing import Any
 
 from dtfm_lab.domain.errors import JobError, LabError, MissingExtra
 from dtfm_lab.domain.job import ModelSpec
-from dtfm_lab.domain.network import Links, shortened
+from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan, subplan_for
 from dtfm_lab.domain.schedule import Schedule
@@ -21,14 +21,11 @@ from dtfm_lab.files import load_model
 from dtfm_lab.runtime.client.gpu_inventory import check_runs_on
 from dtfm_lab.runtime.client.proxy_model import NAME, as_tied, stand_in_for, why_not_trained, why_too_large
 from dtfm_lab.runtime.client.run import Run
-from dtfm_lab.runtime.client.run_checks import absolute_path, check_job, emulated_network, writable_folder
+from dtfm_lab.runtime.client.run_checks import absolute_path, checked_spec, emulated_network, writable_folder
 from dtfm_lab.runtime.protocol import checkpoint_folders
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.run_options import RunOptions, RunSettings
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
-from dtfm_lab.simulation import build
-from dtfm_lab.simulation.durations import analytic
-from dtfm_lab.simulation.engine import simulate_iteration
 
 DEFAULT_ITERATIONS = {"virtual": 20, "paced": 5, "real": 20}
 """By clock; enough for ``small`` to learn more than how frequent each byte is."""
@@ -68,8 +65,6 @@ def prepare(plan: Plan, schedule: str | Schedule | None, options: RunOptions) ->
     plan.job.modelled()
     running, part = what_runs(plan, options.workers)
     check_runs_on(options.runs_on, running.job.n_tasklets, clock)
-    links = Links.free(len(plan.topology)) if clock == "real" else Links.of(plan.topology, options.queueing)
-    built = build(running, running.job.schedule if schedule is None else schedule, links=links)
     resolved = {
         "iterations": options.iterations or DEFAULT_ITERATIONS[clock],
         "text": absolute_path("text", options.text),
@@ -80,13 +75,10 @@ def prepare(plan: Plan, schedule: str | Schedule | None, options: RunOptions) ->
         "resume_from": absolute_path("resume_from", options.resume_from),
     }
     settings: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(RunSettings)} | resolved
-    spec = RunSpec(plan=running, schedule=built.name, orders=built.orders, subplan=part, **settings)
-    check_job(spec)
+    spec = checked_spec(running, schedule, subplan=part, **settings)
     if reason := why_too_large(spec.trained):
         raise JobError(f"job {spec.trained.name}: {reason}")
     spec = _with_files(spec)
-    # A schedule that waits for itself would deadlock the workers.
-    simulate_iteration(running, built, analytic(running, spec.programs(synchronise=True)), spec.links)
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra("real runs need torch, which is not installed: pip install 'dtfm_lab[train]'")
     return spec

@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from dtfm_lab.domain.errors import JobError, LabError, TopologyError
-from dtfm_lab.domain.network import Topology, shortened
+from dtfm_lab.domain.network import Links, Topology, shortened
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files import load_topology
 from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.simulation import build
+from dtfm_lab.simulation.durations import analytic
+from dtfm_lab.simulation.engine import simulate_iteration
 
 UNLIKE_SUMS = ("ring", "hierarchical")
 """Kinds of synchronisation in which the order of a sum depends on the place in the vector, or on the region."""
@@ -65,6 +71,19 @@ def emulated_network(emulated: object, topology: Topology, clock: str) -> Topolo
             f"network {topology.name}"
         )
     return found
+
+
+def checked_spec(plan: Plan, schedule: str | Schedule | None, *, queueing: str = "pairs", **settings: Any) -> RunSpec:
+    """Return the run of a plan under a schedule, the job's own where None, and with these fields of RunSpec.
+
+    Raises JobError where workers cannot compute the job, ScheduleError where the schedule would deadlock them.
+    """
+    links = Links.free(len(plan.topology)) if settings["clock"] == "real" else Links.of(plan.topology, queueing)
+    built = build(plan, plan.job.schedule if schedule is None else schedule, links=links)
+    spec = RunSpec(plan=plan, schedule=built.name, orders=built.orders, queueing=queueing, **settings)
+    check_job(spec)
+    simulate_iteration(plan, built, analytic(plan, spec.programs(synchronise=True)), spec.links)
+    return spec
 
 
 def check_job(spec: RunSpec) -> None:

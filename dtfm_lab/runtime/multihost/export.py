@@ -24,21 +24,17 @@ from pathlib import Path
 from typing import Any
 
 from dtfm_lab.domain.errors import FileError, LabError
-from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files import save_plan
 from dtfm_lab.files.reading import Section, parse, read_mapping, read_text, require_version, write_text
 from dtfm_lab.runtime.client.proxy_model import RUN_DTYPES, stand_in_for, why_not_built
-from dtfm_lab.runtime.client.run_checks import absolute_path, check_job
+from dtfm_lab.runtime.client.run_checks import absolute_path, checked_spec
 from dtfm_lab.runtime.multihost.hosts import Host, hosts_file
 from dtfm_lab.runtime.multihost.instructions import ranks_table, readme, run_script
 from dtfm_lab.runtime.multihost.traffic_shaping import shape_script, shaped_directions, unshape_script
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
-from dtfm_lab.simulation import build
-from dtfm_lab.simulation.durations import analytic
-from dtfm_lab.simulation.engine import simulate_iteration
 
 MASTER_PORT = 29400
 """The port of torchrun's rendezvous. The coordinator listens on the next one."""
@@ -84,23 +80,16 @@ def spec_for(
     """
     job = plan.job
     cannot = why_not_built(job.modelled()) or job.dtype not in RUN_DTYPES
-    links = Links.free(len(plan.topology)) if clock == "real" else Links.of(plan.topology)
-    built = build(plan, job.schedule if schedule is None else schedule, links=links)
-    spec = RunSpec(
-        plan=plan,
-        schedule=built.name,
-        orders=built.orders,
+    spec = checked_spec(
+        plan,
+        schedule,
         iterations=iterations,
         clock=clock,
         seed=seed,
         text=absolute_path("text", text),
         stand_in=stand_in_for(job) if cannot else None,
     )
-    check_job(spec)
     Corpus.of(text, spec.trained.modelled().seq_len)  # refuses a text that is too short
-    simulate_iteration(
-        plan, built, analytic(plan, spec.programs(synchronise=True)), spec.links
-    )  # or workers would hang
     return spec
 
 
