@@ -1,4 +1,4 @@
-"""Controls as plain values, and back."""
+"""The values of controls as plain data, and back."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import ipywidgets as w
 import traitlets
 
 
-def settings(controls: Mapping[str, w.ValueWidget]) -> dict[str, Any]:
-    """The value of each control, by name."""
+def values_of(controls: Mapping[str, w.ValueWidget]) -> dict[str, Any]:
+    """Return the value of each control, by name."""
     return {name: control.value for name, control in controls.items()}
 
 
-def restore(controls: Mapping[str, w.ValueWidget], values: object) -> None:
-    """Set what is there; names that no control has, and values that it cannot have, are passed over."""
+def restore_values(controls: Mapping[str, w.ValueWidget], values: object) -> None:
+    """Set each control that has a value; unknown names and impossible values are ignored."""
     if not isinstance(values, Mapping):
         return
     for name, control in controls.items():
@@ -27,7 +27,7 @@ def restore(controls: Mapping[str, w.ValueWidget], values: object) -> None:
 
 
 def _is_possible(control: w.ValueWidget, value: object) -> bool:
-    """A bounded number would be moved to its bound in silence."""
+    """Whether the value has the control's kind and bounds; a bounded number would silently be moved to its bound."""
     if not isinstance(value, str | int | float) or isinstance(value, bool) != isinstance(control.value, bool):
         return False
     low, high = getattr(control, "min", None), getattr(control, "max", None)

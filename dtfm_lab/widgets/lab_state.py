@@ -1,4 +1,4 @@
-"""The one state of the lab: what is drawn, planned, predicted and measured. No widget in here."""
+"""The one state of the lab: what is drawn, planned, predicted and measured. It contains no widget."""
 
 from __future__ import annotations
 
@@ -14,55 +14,62 @@ from dtfm_lab.domain.trace import Trace
 
 
 class LabState(traitlets.HasTraits):
-    """Panels read it, set it, and observe it; None is "not yet"."""
+    """Panels read it, set it, and observe it. A noun is None until it has been made.
 
-    topology = traitlets.Instance(Topology, allow_none=True)
-    job = traitlets.Instance(Job, allow_none=True)
-    plan = traitlets.Instance(Plan, allow_none=True)
-    schedule = traitlets.Unicode("gpipe")
-    queueing = traitlets.Unicode("pairs")
-    """which messages wait for each other, in predictions"""
-    choices = traitlets.Dict()
-    """fields of the plan's job that are tried out: what predictions and runs take instead"""
-    predicted = traitlets.Instance(Trace, allow_none=True)
-    measured = traitlets.Instance(Trace, allow_none=True)
+    Traits tagged ``result`` decide how far a step has come; the others only say what is looked at.
+    """
+
+    topology = traitlets.Instance(Topology, allow_none=True).tag(result=True)
+    job = traitlets.Instance(Job, allow_none=True).tag(result=True)
+    plan = traitlets.Instance(Plan, allow_none=True).tag(result=True)
+    schedule = traitlets.Unicode("gpipe").tag(result=True)
+    queueing = traitlets.Unicode("pairs").tag(result=True)
+    """Which messages of a prediction share one link and so wait for each other."""
+    choices = traitlets.Dict().tag(result=True)
+    """Fields of the plan's job that predictions and runs take from here instead."""
+    predicted = traitlets.Instance(Trace, allow_none=True).tag(result=True)
+    measured = traitlets.Instance(Trace, allow_none=True).tag(result=True)
+    comparison = traitlets.Instance(Comparison, allow_none=True).tag(result=True)
     ran = traitlets.Instance(Plan, allow_none=True)
-    """the plan, with what was tried out, of which ``measured`` is; there may be another one by now"""
-    comparison = traitlets.Instance(Comparison, allow_none=True)
+    """The plan, with the choices, that ``measured`` is a run of; ``plan`` may be a newer one."""
     message = traitlets.Unicode("")
-    """what went wrong last, one line; empty if nothing did"""
-    selected = traitlets.Tuple()
-    """names of the devices that a person has selected, in whichever view"""
-    selected_link = traitlets.Tuple()
-    """(source, target) names of the link that a person has selected; empty for none"""
-    shown_stages = traitlets.Dict()
-    """{device: stage} of the placement that is looked at while it is no plan yet, as a search's best; else empty"""
-    busy = traitlets.Tuple()
-    """steps at which something is at work"""
-    dark = traitlets.Bool(False)
-    """whether the page is"""
+    """The last error as one line; empty if there is none."""
     step = traitlets.Unicode("network")
-    """where it went wrong: network, plan, schedule or run"""
+    """Name of the step where the last error happened."""
+    selected = traitlets.Tuple()
+    """Names of the devices that are selected, in whichever view."""
+    selected_link = traitlets.Tuple()
+    """(source, target) names of the selected link; empty for none."""
+    shown_stages = traitlets.Dict()
+    """{device: stage} of the best placement of a search that still runs; empty while no search runs."""
+    busy = traitlets.Tuple()
+    """Names of the steps at which something is being computed."""
+    dark = traitlets.Bool(False)
+    """Whether the page has a dark theme."""
 
     def report_error(self, step: str, message: str) -> None:
-        """Say what went wrong, where the person who caused it is looking."""
+        """Show an error at the step whose control caused it."""
         self.step, self.message = step, message
 
     def set_busy(self, step: str, working: bool) -> None:
-        """Say that a step has begun, or ended, something that takes a while."""
+        """Record that a step has begun, or ended, something that takes a while."""
         others = tuple(name for name in self.busy if name != step)
         self.busy = (*others, step) if working else others
 
     @property
     def chosen_plan(self) -> Plan | None:
-        """The plan with what is tried out. Raises a LabError where its job does not allow it."""
+        """The plan with ``choices`` in its job. Raises a LabError where the job does not allow them."""
         return None if self.plan is None else replace(self.plan, job=replace(self.plan.job, **self.choices))
 
     @property
     def plan_is_stale(self) -> bool:
-        """The network or the job changed since the plan was made."""
+        """Whether the network or the job has changed since the plan was made."""
         if self.plan is None:
             return False
         if self.topology is None or self.plan.job != self.job:
             return True
         return self.plan.topology.fingerprint != self.topology.fingerprint
+
+
+RESULT_TRAITS = tuple(LabState.class_trait_names(result=True))
+"""Names of the traits whose change may change what a step shows as done or out of date."""

@@ -7,9 +7,11 @@ from html import escape
 from pathlib import Path
 
 CSS = (Path(__file__).parent / "lab.css").read_text(encoding="utf-8")
+"""The style that all panels share; each panel adds its own."""
 
 
 def heading(number: int, title: str, hint: str) -> str:
+    """Return the heading of a step."""
     return (
         f'<div class="dtfm-step"><span class="dtfm-number">{number}</span><b>{escape(title)}</b>'
         f'<span class="dtfm-step-hint">{escape(hint)}</span></div>'
@@ -17,12 +19,12 @@ def heading(number: int, title: str, hint: str) -> str:
 
 
 def line(text: str, kind: str = "note") -> str:
-    """One line of text: a ``note``, a ``warning`` or a ``figure`` that matters."""
+    """Return one line of HTML: a ``note``, a ``warning`` or a ``figure`` that matters; empty for no text."""
     return f'<div class="dtfm-line dtfm-{kind}" role="status">{text}</div>' if text else ""
 
 
 def warning(text: str) -> str:
-    """A line that must not be missed; nothing where there is no text."""
+    """Return a line with a warning sign; empty for no text."""
     if not text:
         return ""
     sign = (
@@ -32,14 +34,15 @@ def warning(text: str) -> str:
     return f'<div class="dtfm-line dtfm-alarm" role="alert">{sign}<span>{escape(text)}</span></div>'
 
 
-def quotation(before: str, text: str) -> str:
-    """What a model wrote after a beginning that it was given."""
-    return f'<div class="dtfm-written"><b>{escape(before)}</b>{escape(text)}</div>'
+def quotation(prompt: str, text: str) -> str:
+    """Return what a model wrote after its prompt."""
+    return f'<div class="dtfm-written"><b>{escape(prompt)}</b>{escape(text)}</div>'
 
 
-def download(name: str, file_name: str, text: str) -> str:
-    """A link that saves the text as a file, without a server."""
-    data = base64.b64encode(text.encode()).decode()
+def download(name: str, file_name: str, data: bytes, content_type: str) -> str:
+    """Return a link that saves the data as a file, without a server."""
+    encoded = base64.b64encode(data).decode("ascii")
     return (
-        f'<a class="dtfm-download" download="{escape(file_name)}" href="data:text/csv;base64,{data}">{escape(name)}</a>'
+        f'<a class="dtfm-download" download="{escape(file_name)}" href="data:{content_type};base64,{encoded}">'
+        f"{escape(name)}</a>"
     )

@@ -1,30 +1,34 @@
-"""Work on the kernel's event loop that a button starts; a cell never blocks."""
+"""Work that a button starts on the kernel's event loop, or on a thread beside it; a cell never blocks."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from dtfm_lab.domain.errors import LabError
 
 FRAME_S = 0.066
-"""between two looks at what a search or a run has produced"""
+"""Seconds between two looks at what a search or a run has produced."""
+SLOW_S = 0.15
+"""Seconds of computing after which a panel shows that it is busy."""
+
+Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
 _running: set[asyncio.Task[None]] = set()
 
 
 def begin(work: Coroutine[Any, Any, None], report_error: Callable[[str], None]) -> asyncio.Task[None]:
-    """Start a coroutine; a LabError becomes one line, and the task is kept alive until it ends."""
+    """Start a coroutine and keep its task alive until it ends; an exception is reported as one line."""
 
     async def guarded() -> None:
         try:
             await work
         except LabError as error:
             report_error(str(error))
-        except Exception as error:  # a mistake of ours: said where the person looks, and whole in the log
+        except Exception as error:  # a bug: one line where the person looks, the traceback in the log
             logger.exception("work that a button started has failed")
             report_error(f"this should not have happened: {type(error).__name__}: {error}")
 
@@ -32,3 +36,37 @@ def begin(work: Coroutine[Any, Any, None], report_error: Callable[[str], None]) 
     _running.add(task)
     task.add_done_callback(_running.discard)
     return task
+
+
+def has_event_loop() -> bool:
+    """Whether this is called on a running event loop; a plain script has none."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def run_on_thread(
+    work: Callable[[], Result],
+    *,
+    is_stopped: Callable[[], bool],
+    on_slow: Callable[[], None],
+    on_frame: Callable[[], None] = lambda: None,
+    slow_s: float = SLOW_S,
+) -> Result | None:
+    """Return what ``work`` returns, or raise what it raises; None as soon as ``is_stopped()``.
+
+    ``on_slow`` is called once where the work takes longer than ``slow_s`` seconds, ``on_frame`` every ``FRAME_S``
+    from then on. Work that was stopped ends on its thread by itself, and its result is dropped.
+    """
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    if not (await asyncio.wait({task}, timeout=slow_s))[0]:
+        on_slow()
+    while not task.done() and not is_stopped():
+        on_frame()
+        await asyncio.wait({task}, timeout=FRAME_S)
+    if task.done():
+        return task.result()
+    task.add_done_callback(lambda late: late.cancelled() or late.exception())  # else asyncio logs it as never read
+    return None

@@ -1,4 +1,4 @@
-"""The whole workbench in one cell."""
+"""The whole lab in one cell."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
 from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.network.network_panel import NetworkPanel
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 from dtfm_lab.widgets.planner.replanning import Replanning
 from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
+from dtfm_lab.widgets.shell import staleness, steps
 from dtfm_lab.widgets.shell.as_python import cells
 from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
-from dtfm_lab.widgets.shell.states import WATCHED, states
-from dtfm_lab.widgets.shell.step_frame import StepFrame
-from dtfm_lab.widgets.shell.workspace import Workspace, put, state_of
+from dtfm_lab.widgets.shell.steps import Step, StepFrame
+from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
 from dtfm_lab.widgets.views.as_python import AsPythonView
 from dtfm_lab.widgets.views.shell_bar import ShellBar
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
@@ -62,66 +62,104 @@ class Lab(w.VBox):
         elif job is None and network is not None:
             job = lab.default_job(network)
         self.lab_state = LabState()
-        self.network_panel = NetworkPanel(self.lab_state, network)
-        self.plan_panel = PlanPanel(self.lab_state, job)
-        self.groups_panel = GroupsPanel(self.lab_state)
-        self.replanning = Replanning(self.lab_state)
-        self.schedule_panel = SchedulePanel(self.lab_state)
-        self.what_if_panel = WhatIfPanel(self.lab_state)
-        self.run_panel = RunPanel(self.lab_state, self.schedule_panel)
-        self.compare_panel = ComparePanel(self.lab_state, self.plan_panel.redo)
-        self.panels = {
-            "network": self.network_panel,
-            "plan": self.plan_panel,
-            "replanning": self.replanning,
-            "groups": self.groups_panel,
-            "schedule": self.schedule_panel,
-            "what_if": self.what_if_panel,
-            "run": self.run_panel,
-            "compare": self.compare_panel,
-        }
+        self.steps = self._steps(network, job)
+        self.panels = {name: panel for step in self.steps for name, panel in step.panels.items()}
+        self.frames = [StepFrame(number, step) for number, step in enumerate(self.steps, 1)]
         self.workspace = Workspace(self.lab_state, self.panels)
         self.as_python = AsPythonView(self._cells)
-        self.autosave = Autosave(autosave_path(), self._write, self._read) if autosave else None
-        self.frames = self._sections()
         self.shell_bar = ShellBar()
         self.shell_bar.observe(lambda change: self.lab_state.set_trait("dark", change["new"]), "dark")
-        self.lab_state.observe(lambda _: self._report_error(), ["message", "step"])
-        self.lab_state.observe(lambda _: self._tell(), [*WATCHED, "busy"])
-        self._tell()
-        kept = [] if self.autosave is None else [self.autosave.view]
-        head = [w.HTML(f"<style>{markup.CSS}</style>"), self.workspace.view, *kept, self.shell_bar]
-        super().__init__([*head, *self.frames, self.as_python])
-        self.add_class("dtfm-lab")
+        self.lab_state.observe(lambda _: self._show_error(), ["message", "step"])
+        self.lab_state.observe(lambda _: self._show_states(), [*RESULT_TRAITS, "busy"])
+        self._show_states()
+        self.autosave = Autosave(autosave_path(), self._write, self._read) if autosave else None
+        head = [w.HTML(f"<style>{markup.CSS}</style>"), self.workspace.view]
         if self.autosave is not None:
-            self.lab_state.observe(lambda _: self.autosave.changed(), WATCHED)
-            self.network_panel.drawing.observe(lambda _: self.autosave.changed(), "document")
-            self.what_if_panel.pins.table.observe(lambda _: self.autosave.changed(), "children")
+            head.append(self.autosave.view)
+            self.lab_state.observe(lambda _: self._changed(), RESULT_TRAITS)
+            for panel in self.panels.values():
+                panel.observe_edits(self._changed)
+        super().__init__([*head, self.shell_bar, *self.frames, self.as_python])
+        self.add_class("dtfm-lab")
 
-    def _sections(self) -> list[StepFrame]:
-        steps = [
-            ("network", "draw or open one; D adds a device, L links two", self.network_panel, ""),
-            ("plan", "who holds which stage: watch the communication cost fall", self.plan_panel, "Plan again"),
-            ("groups", "the coarsened graph and the path through it", self.groups_panel, ""),
-            ("schedule", "one iteration, predicted; measured bars come below", self.schedule_panel, "Predict again"),
-            ("what-if", "other links, batches and schedules, at once; nothing is changed", self.what_if_panel, ""),
-            ("run", "real torch workers on this machine, links as slow as drawn", self.run_panel, "Run again"),
-            ("compare", "where the prediction was wrong", self.compare_panel, ""),
+    def _steps(self, network: Topology | None, job: Job | None) -> list[Step]:
+        """The steps in order; a new one needs no more than an entry here."""
+        lab_state = self.lab_state
+        self.network_panel = NetworkPanel(lab_state, network)
+        self.plan_panel = PlanPanel(lab_state, job)
+        self.groups_panel = GroupsPanel(lab_state)
+        self.replanning = Replanning(lab_state)
+        self.schedule_panel = SchedulePanel(lab_state)
+        self.what_if_panel = WhatIfPanel(lab_state)
+        self.run_panel = RunPanel(lab_state, self.schedule_panel)
+        self.compare_panel = ComparePanel(lab_state, self.plan_panel.redo)
+        return [
+            Step(
+                name="network",
+                hint="draw or open one; D adds a device, L links two",
+                panel=self.network_panel,
+                result=steps.network_result,
+                more={"replanning": self.replanning},
+            ),
+            Step(
+                name="plan",
+                hint="who holds which stage: watch the communication cost fall",
+                panel=self.plan_panel,
+                result=steps.plan_result,
+                staleness=staleness.of_plan,
+                redo="Plan again",
+            ),
+            Step(
+                name="groups",
+                hint="the coarsened graph and the path through it",
+                panel=self.groups_panel,
+                result=steps.groups_result,
+                staleness=staleness.of_plan,
+            ),
+            Step(
+                name="schedule",
+                hint="one iteration, predicted; measured bars come below",
+                panel=self.schedule_panel,
+                result=steps.schedule_result,
+                staleness=staleness.of_prediction,
+                redo="Predict again",
+            ),
+            Step(
+                name="what-if",
+                hint="other links, batches and schedules, at once; nothing is changed",
+                panel=self.what_if_panel,
+                staleness=staleness.of_plan,
+            ),
+            Step(
+                name="run",
+                hint="real torch workers on this machine, links as slow as drawn",
+                panel=self.run_panel,
+                result=steps.run_result,
+                staleness=staleness.of_run,
+                redo="Run again",
+            ),
+            Step(
+                name="compare",
+                hint="where the prediction was wrong",
+                panel=self.compare_panel,
+                result=steps.compare_result,
+                staleness=staleness.of_comparison,
+            ),
         ]
-        frames = [StepFrame(number, *step) for number, step in enumerate(steps, 1)]
-        frames[0].children = [*frames[0].children, self.replanning.view]
-        return frames
 
     def _cells(self) -> list[str]:
-        options = self.run_panel.options.chosen(self.run_panel.iterations.value)
         what_if = self.what_if_panel
-        return cells(self.lab_state, what_if=what_if.setting, pins=what_if.pins.pins, run=options)
+        return cells(self.lab_state, what_if=what_if.setting, pins=what_if.pins.pins, run=self.run_panel.run_options)
 
     def _write(self, path: Path) -> Callable[[], object]:
         return partial(save_workspace, state_of(self.lab_state, self.panels), path)
 
     async def _read(self, path: Path) -> None:
-        put(await asyncio.to_thread(load_workspace, path), self.lab_state, self.panels)
+        restore_state(await asyncio.to_thread(load_workspace, path), self.lab_state, self.panels)
+
+    def _changed(self) -> None:
+        if self.autosave is not None:
+            self.autosave.changed()
 
     @property
     def topology(self) -> Topology | None:
@@ -147,30 +185,26 @@ class Lab(w.VBox):
     def comparison(self) -> Comparison | None:
         return self.lab_state.comparison
 
-    def _report_error(self) -> None:
-        for section in self.frames:
-            section.report_error(self.lab_state.message if section.name == self.lab_state.step else "")
+    def _show_error(self) -> None:
+        for frame in self.frames:
+            frame.report_error(self.lab_state.message if frame.step.name == self.lab_state.step else "")
 
-    def _tell(self) -> None:
-        """The state of every step, here and in the bar."""
-        known, busy = states(self.lab_state), self.lab_state.busy
-        first = True  # what rests on something stale cannot be mended before that is
-        for section in self.frames:
-            section.show(known[section.name], can_redo=first and section.name not in busy)
-            first = first and not section.state.stale
-        self.shell_bar.steps = [
-            {
-                "name": section.name,
-                "title": section.title,
-                "kind": "busy" if section.name in busy else section.state.kind,
-                "words": section.state.stale or section.state.done,
-            }
-            for section in self.frames
-        ]
+    def _show_states(self) -> None:
+        """Show the state of every step, in its frame and in the bar."""
+        busy = self.lab_state.busy
+        can_redo = True  # a step that rests on something out of date cannot be redone before that is
+        bar = []
+        for frame in self.frames:
+            step, state = frame.step, frame.step.state(self.lab_state)
+            frame.show(state, can_redo=can_redo and step.name not in busy)
+            can_redo = can_redo and not state.stale
+            kind = "busy" if step.name in busy else state.kind
+            bar.append({"name": step.name, "title": step.title, "kind": kind, "words": state.stale or state.done})
+        self.shell_bar.steps = bar
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any] | None:
         """For readers without widgets, such as a saved notebook's: the network, and one line on what was here."""
-        bundle = super()._repr_mimebundle_(**options)
+        bundle: dict[str, Any] | None = super()._repr_mimebundle_(**options)
         if bundle is not None:
             network, job = self.topology, self.job
             what = f"{network.name} ({count(len(network), 'device')})" if network else "a blank canvas"

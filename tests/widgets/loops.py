@@ -1,24 +1,34 @@
-"""Stories on an event loop like the kernel's, in which a test presses buttons and waits for what comes of it."""
+"""Tests on an event loop like the kernel's, which press buttons and wait for what comes of it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+WAIT_S = 120.0
+"""Seconds that a test waits before it fails: far more than needed, as the machine may be busy."""
 
 
-async def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
-    deadline = time.monotonic() + patience_s
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + WAIT_S
     while not holds():
         assert time.monotonic() < deadline, "waited in vain"
         await asyncio.sleep(0.01)
 
 
-def on_a_loop(story: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    """A test of the same name that plays the story."""
+def on_a_loop(story: Callable[..., Awaitable[None]]) -> Callable[[], None]:
+    """Return a test of the same name that runs the coroutine."""
 
     def test() -> None:
         asyncio.run(story())
 
     test.__name__, test.__doc__ = story.__name__, story.__doc__
     return test
+
+
+def send(view: Any, content: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
+    """Have a view receive a message as from the page."""
+    view._handle_custom_msg(content, list(buffers))  # ipywidgets has no public way

@@ -18,8 +18,9 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.shell.as_python import cells
 from dtfm_lab.widgets.shell.python_expressions import job_code, plan_code, topology_code
+from dtfm_lab.widgets.what_if.answer import Answer
 from dtfm_lab.widgets.what_if.pins import Pin
-from dtfm_lab.widgets.what_if.setting import Answer, Setting
+from dtfm_lab.widgets.what_if.setting import Setting
 
 
 def ran(code: list[str]) -> dict[str, Any]:
@@ -136,8 +137,8 @@ def a_lab_state() -> LabState:
 def test_the_cells_give_the_numbers_of_the_screen() -> None:
     lab_state = a_lab_state()
     base = Setting.of(lab_state.chosen_plan, lab_state.schedule, lab_state.queueing)
-    turned = replace(base, bandwidth=0.5, latency=2.0, global_batch=64, schedule="zb-h1", compression="none")
-    pins = [Pin("it's the plan", base), Pin("int8 no more", replace(base, compression="none"))]
+    turned = base.with_values(bandwidth=0.5, latency=2.0, global_batch=64, schedule="zb-h1", compression="none")
+    pins = [Pin("it's the plan", base), Pin("int8 no more", base.with_values(compression="none"))]
     names = ran(cells(lab_state, what_if=turned, pins=pins))
     assert names["plan"].cost.total_s == pytest.approx(lab_state.plan.cost.total_s, rel=1e-9)
     assert names["predicted"].iteration_s == pytest.approx(lab_state.predicted.iteration_s, rel=1e-9)

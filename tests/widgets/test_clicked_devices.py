@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from loops import send
 
 from dtfm_lab import lab
 from dtfm_lab.runtime.client.record import Record
@@ -134,7 +135,7 @@ def test_only_states_that_changed_travel_and_a_late_view_is_sent_all() -> None:
     view.show({"ada": {"said": ""}, "alan": {"said": "2 x slower"}})
     view.show({"ada": {"said": ""}, "alan": {"said": "2 x slower"}})
     assert [list(content["states"]) for content, _ in heard] == [["ada", "alan"], ["alan"]]
-    view._answer(view, {"kind": "hello"}, [])
+    send(view, {"kind": "hello"})
     assert heard[-1][0] == {"kind": "states", "all": True, "states": view.states}
 
 
@@ -142,9 +143,9 @@ def test_a_message_that_is_none_does_nothing() -> None:
     done = []
     view = DevicesView(lambda *act: done.append(act))
     for content in ({}, {"kind": "act"}, {"kind": "act", "device": 3, "do": "kill"}, {"kind": "act", "device": "ada"}):
-        view._answer(view, content, [])
+        send(view, content)
     assert done == []
-    view._answer(view, {"kind": "act", "device": "ada", "do": "kill"}, [])
+    send(view, {"kind": "act", "device": "ada", "do": "kill"})
     assert done == [("ada", "kill")]
 
 
@@ -184,7 +185,7 @@ def test_of_losses_only_the_new_travel_and_a_lost_worker_takes_some_back() -> No
     assert heard[-1][0]["held_out"] == [[8, 3.5]]
     view.follow([*losses[:20], 7.0], [(8, 3.5)], 3.1)
     assert (heard[-1][0], heard[-1][1]) == ({"kind": "losses", "from": 20}, 8)
-    view._answer(view, {"kind": "hello"}, [])
+    send(view, {"kind": "hello"})
     assert (heard[-1][0]["from"], heard[-1][1]) == (0, 21 * 8)
     assert (
         view.alt_text() == "Loss: 5.000 to 7.000 nats per token in 21 iterations, held-out 3.500, unigram entropy 3.100"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from loops import send, until
 
 from dtfm_lab import lab
 from dtfm_lab.compare import Comparison
@@ -21,13 +21,6 @@ from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
 from dtfm_lab.widgets.comparing.residuals import tables
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.views.residuals import ResidualsView
-
-
-async def until(holds: Callable[[], bool], patience_s: float = 30.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        await asyncio.sleep(0.02)
 
 
 def measured_elsewhere(plan: Plan) -> Trace:
@@ -75,17 +68,17 @@ def test_a_row_of_the_residuals_selects_what_it_is_of_and_follows_what_is_select
         lab_state.comparison = compared(plan)
         await until(lambda: panel.residuals.tables != [])
         link = panel.residuals.shown["rows"][0]["id"]
-        panel.residuals._answer(panel.residuals, {"kind": "choose", "id": link}, [])
+        send(panel.residuals, {"kind": "choose", "id": link})
         assert lab_state.selected_link == tuple(link.split(" -> "))
         assert panel.residuals.selected == [link]
         panel.residuals.table = "stages"
-        panel.residuals._answer(panel.residuals, {"kind": "choose", "id": "1"}, [])
+        send(panel.residuals, {"kind": "choose", "id": "1"})
         assert set(lab_state.selected) == set(plan.device_names[1])
         assert panel.residuals.selected == ["1"]
         panel.residuals.table = "devices"
         assert set(panel.residuals.selected) == set(plan.device_names[1])
         panel.residuals.table = "kinds"
-        panel.residuals._answer(panel.residuals, {"kind": "choose", "id": "F"}, [])
+        send(panel.residuals, {"kind": "choose", "id": "F"})
         assert set(lab_state.selected) == set(plan.device_names[1]), "a kind is nowhere in the network"
         panel.as_figure.button.click()
         panel.blame_as_figure.button.click()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import send
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -112,7 +113,7 @@ def test_a_view_that_opens_late_is_sent_everything():
     view = ConvergenceView()
     view.tell({"a": falling(5)}, "so far")
     page = Page(view)
-    view._answer(view, {"kind": "hello"}, [])
+    send(view, {"kind": "hello"})
     assert page.caption == "so far"
     np.testing.assert_array_equal(page.curves["a"], view.points["a"].astype("f4"))
 

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from loops import send
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -69,7 +70,7 @@ def test_a_history_of_a_large_network_holds_what_did_not_change_once() -> None:
         moved["links"][70]["latency_ms"] = float(i)
         del moved["links"][3]
         drawing.document = moved
-    before, now = drawing._before[-1]["links"], drawing.document["links"]
+    before, now = drawing.history[-1]["links"], drawing.document["links"]
     fresh = [link for link in now if not any(link is old for old in before)]
     assert len(fresh) < 80
     assert sys.getrefcount(now[-1]) > 5, "one link, in every document"
@@ -91,8 +92,8 @@ def test_a_view_that_has_left_stays_as_it_is_until_it_follows_again() -> None:
 def test_a_page_asks_for_undo_and_redo() -> None:
     view = DocumentView(document=with_devices("a"))
     view.document = with_devices("b")
-    view._answer(view, {"kind": "undo"}, [])
+    send(view, {"kind": "undo"})
     assert view.document == with_devices("a")
     assert (view.can_undo, view.can_redo) == (False, True)
-    view._answer(view, {"kind": "redo"}, [])
+    send(view, {"kind": "redo"})
     assert view.document == with_devices("b")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -12,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import on_a_loop
+from loops import on_a_loop, send, until
 
 from dtfm_lab import Job, Topology
 from dtfm_lab.domain.errors import PlanError
@@ -23,7 +21,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.groups import group_stepper
 from dtfm_lab.widgets.groups.exchanges import change, exchanged, offers
-from dtfm_lab.widgets.groups.group_steps import STEPS, told
+from dtfm_lab.widgets.groups.group_steps import STEPS, describe_step
 from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
 from dtfm_lab.widgets.groups.why_here import Subject, why
 from dtfm_lab.widgets.lab_state import LabState
@@ -48,13 +46,6 @@ def plan_of(n_stages: int = 4, n_replicas: int = 2, n_idle: int = 0, seed: int =
 shapes = st.tuples(st.integers(2, 5), st.integers(1, 4), st.integers(0, 3), st.integers(0, 10_000))
 
 
-async def until(holds: Callable[[], bool], patience_s: float = 30.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        await asyncio.sleep(0.01)
-
-
 def panel_of(plan: Plan | None) -> tuple[LabState, GroupsPanel]:
     lab_state = LabState()
     panel = GroupsPanel(lab_state)
@@ -64,7 +55,7 @@ def panel_of(plan: Plan | None) -> tuple[LabState, GroupsPanel]:
 
 def gesture(panel: GroupsPanel, **content: object) -> None:
     """What the page sends."""
-    panel.groups._handle_custom_msg(content, [])
+    send(panel.groups, content)
 
 
 @settings(max_examples=40, deadline=None)
@@ -138,7 +129,7 @@ def test_a_network_of_any_size_is_drawn_with_few_lines(n_devices, n_regions):
 
 def test_the_steps_tell_the_numbers_of_this_plan():
     plan = plan_of(n_idle=1)
-    words = {letter: told(plan, letter) for letter in STEPS}
+    words = {letter: describe_step(plan, letter) for letter in STEPS}
     assert "9 devices and 72 directed links" in words["a"].numbers
     assert f"{plan.cost.data_parallel_s:.4g} s, the slowest: it sets the data-parallel cost" in words["b"].numbers
     assert "1 device stays idle" in words["b"].numbers
@@ -156,7 +147,7 @@ def test_the_steps_of_the_smallest_plans_are_told_and_drawn(shape):
     view = GroupsView()
     view.show(plan)
     for letter in STEPS:
-        assert all(told(plan, letter))
+        assert all(describe_step(plan, letter))
         view.step = letter
         assert ElementTree.fromstring(view.svg()).tag.endswith("svg")
 
@@ -176,7 +167,7 @@ def test_without_a_plan_there_is_a_hint_and_nothing_to_press():
     _, panel = panel_of(None)
     assert panel.groups.alt_text() == "No plan yet: press Plan"
     assert panel.groups.svg() == ""
-    assert "No plan yet" in panel.told.value
+    assert "No plan yet" in panel.description.value
     stepper, hand = panel.stepper, panel.hand
     buttons = (stepper.step, stepper.back, stepper.next, stepper.play, hand.move, hand.undo, hand.redo)
     assert all(button.disabled for button in buttons)
@@ -188,7 +179,7 @@ def test_back_and_next_walk_through_the_steps():
     assert panel.stepper.next.disabled
     panel.stepper.back.click()
     assert panel.groups.step == panel.step.value == "d"
-    assert "equation 3" in panel.told.value
+    assert "equation 3" in panel.description.value
     panel.groups.step = "a"
     assert panel.stepper.back.disabled
     panel.stepper.next.click()

@@ -234,9 +234,9 @@ def test_a_bandwidth_that_a_card_does_not_let_through_is_told() -> None:
     editor.canvas.picked = [0, 2, 1, 3]
     editor.scope.value = REGIONS
     editor.bandwidth_gbps.value = "2"
-    assert "a network card lets 0.4 Gbit/s through" in editor.told.value
+    assert "a network card lets 0.4 Gbit/s through" in editor.result.value
     editor.bandwidth_gbps.value = "0.25"
-    assert "card" not in editor.told.value
+    assert "card" not in editor.result.value
 
 
 def test_links_of_a_network_that_is_no_longer_drawn_are_not_edited() -> None:
@@ -247,7 +247,7 @@ def test_links_of_a_network_that_is_no_longer_drawn_are_not_edited() -> None:
     editor.canvas.drawing.document = renamed
     editor.canvas.picked = [1, 2, 1, 2]
     editor.latency_ms.value = "5"
-    assert "device a1 is drawn 2 times; wanted once" in editor.told.value
+    assert "device a1 is drawn 2 times; wanted once" in editor.result.value
     assert editor.canvas.drawing.document == renamed
 
 
@@ -256,7 +256,7 @@ def test_an_entry_that_cannot_be_is_refused_in_place(entry: str) -> None:
     editor = editor_of(document())
     editor.canvas.picked = [0, 2, 0, 2]
     editor.latency_ms.value = entry
-    assert "wanted" in editor.told.value
+    assert "wanted" in editor.result.value
     assert editor.canvas.document == document()
 
 
@@ -265,7 +265,7 @@ def test_a_device_without_a_region_has_no_pair_of_regions() -> None:
     editor.canvas.picked = [0, 4, 0, 4]
     editor.scope.value = REGIONS
     editor.latency_ms.value = "3"
-    assert "without a region" in editor.told.value
+    assert "without a region" in editor.result.value
     assert editor.canvas.document == document()
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from loops import send, until
 
 import dtfm_lab as lab
 
@@ -29,14 +28,7 @@ def panel_of(network: str | Topology | None) -> NetworkPanel:
 
 
 def state_of_lab(panel: NetworkPanel) -> Any:
-    return panel._lab_state
-
-
-async def until(holds: Callable[[], bool], patience_s: float = 20.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        await asyncio.sleep(0.02)
+    return panel.lab_state
 
 
 def test_a_half_typed_value_leaves_the_network_in_force_and_says_what_is_wrong() -> None:
@@ -119,10 +111,10 @@ def test_pairs_are_filled_by_distance_where_that_is_chosen_and_the_rule_is_said(
     before = state_of_lab(panel).topology.fingerprint
     panel.fill.value = "distance"
     assert len(panel.editor.filled) == 45 - 3
-    assert "42 filled" in panel._note.value
+    assert "42 filled" in panel.note.value
     assert state_of_lab(panel).topology.fingerprint != before
     panel.drawing.undo()
-    assert (panel.fill.value, panel.editor.filled, panel._note.value) == ("default", [], "")
+    assert (panel.fill.value, panel.editor.filled, panel.note.value) == ("default", [], "")
 
 
 def test_settings_bring_the_drawing_back_as_it_was_and_what_is_impossible_is_ignored() -> None:
@@ -162,7 +154,7 @@ def test_settings_keep_measured_message_times() -> None:
 def test_a_file_that_is_dropped_is_opened_and_a_broken_one_is_one_line_that_leaves_the_drawing(tmp_path: Path) -> None:
     panel = panel_of("lecture-hall")
     data = lab.save_topology(lab.load_topology("islands"), tmp_path / "mine.yaml").read_bytes()
-    panel.editor._answer(panel.editor, {"kind": "files", "names": ["mine.yaml"]}, [memoryview(data)])
+    send(panel.editor, {"kind": "files", "names": ["mine.yaml"]}, [memoryview(data)])
     assert (len(state_of_lab(panel).topology), panel.choose.value) == (32, None)
     for name, text, says in (
         ("mine.txt", b"x", "mine.txt: ends in '.txt'; wanted a topology file"),
@@ -170,7 +162,7 @@ def test_a_file_that_is_dropped_is_opened_and_a_broken_one_is_one_line_that_leav
         ("mine.json", b"{}", "mine.json: no key 'dtfm_topology'"),
         ("bad\0name.yaml", b"", "cannot be written: embedded null byte"),
     ):
-        panel.editor._answer(panel.editor, {"kind": "files", "names": [name]}, [memoryview(text)])
+        send(panel.editor, {"kind": "files", "names": [name]}, [memoryview(text)])
         assert says in state_of_lab(panel).message
         assert "/" not in state_of_lab(panel).message
         assert len(state_of_lab(panel).topology) == 32
@@ -187,9 +179,9 @@ def test_two_matrices_are_dropped_together(tmp_path: Path) -> None:
 def test_an_editor_alone_opens_what_is_dropped_on_it(tmp_path: Path) -> None:
     data = lab.save_topology(lab.load_topology("islands"), tmp_path / "mine.yaml").read_bytes()
     editor = TopologyEditor()
-    editor._answer(editor, {"kind": "files", "names": ["mine.yaml"]}, [memoryview(data)])
+    send(editor, {"kind": "files", "names": ["mine.yaml"]}, [memoryview(data)])
     assert (len(editor.document["devices"]), editor.gpus[0]) == (32, "A10")
-    editor._answer(editor, {"kind": "files", "names": ["mine.yaml"]}, [memoryview(b"a: 1")])
+    send(editor, {"kind": "files", "names": ["mine.yaml"]}, [memoryview(b"a: 1")])
     assert "no key 'dtfm_topology'" in editor.problem
 
 
@@ -199,7 +191,7 @@ def test_a_large_file_is_read_and_written_while_the_page_goes_on(tmp_path: Path)
         large = Topology.from_matrices(rng.uniform(1, 90, (49, 49)), rng.uniform(1, 9, (49, 49)), name="large")
         panel = panel_of(large)
         sent: list[tuple[str, str]] = []
-        panel.files._download = lambda name, text: sent.append((name, text))
+        panel.files.send_to_page = lambda name, text: sent.append((name, text))
         panel.files.download.click()
         assert panel.files.save.disabled
         assert panel.editor.summary == "writing large.yaml …"
@@ -218,17 +210,17 @@ def test_a_large_file_is_read_and_written_while_the_page_goes_on(tmp_path: Path)
 def test_a_network_of_many_links_of_its_own_is_shown_the_way_to_the_matrix() -> None:
     rng = np.random.default_rng(0)
     panel = panel_of(Topology.from_matrices(rng.uniform(1, 90, (40, 40)), rng.uniform(1, 9, (40, 40))))
-    assert "the matrix shows them all" in panel._note.value
+    assert "the matrix shows them all" in panel.note.value
     assert panel.shown.value == "canvas", "nobody switches but the person"
-    assert panel_of("worldwide")._note.value == ""
+    assert panel_of("worldwide").note.value == ""
 
 
 @pytest.mark.parametrize("view", ["canvas", "map", "matrix"])
 def test_every_view_has_a_figure_that_stands_alone(view: str) -> None:
     panel = panel_of("worldwide")
     panel.shown.value = view
-    assert len(panel._make_figure().data) > 0
-    assert panel_of(None)._make_figure() is None
+    assert len(panel.make_figure().data) > 0
+    assert panel_of(None).make_figure() is None
 
 
 @pytest.mark.parametrize("network", ["lecture-hall", "worldwide", None])

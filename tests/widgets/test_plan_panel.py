@@ -114,7 +114,7 @@ async def test_the_median_of_the_population_is_drawn():
 async def test_the_same_is_drawn_as_a_figure():
     _, panel = a_panel(seconds=0.2)
     panel.figure.button.click()
-    await until(lambda: "nothing to draw" in panel._lab_state.message)
+    await until(lambda: "nothing to draw" in panel.lab_state.message)
     panel.redo()
     await until(lambda: panel.search is None)
     panel.figure.button.click()

@@ -18,7 +18,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner import replanning as module
-from dtfm_lab.widgets.planner.plan_change import told
+from dtfm_lab.widgets.planner.plan_change import describe_change
 from dtfm_lab.widgets.planner.replanning import Replanning, replanned
 
 
@@ -132,7 +132,7 @@ def test_nobody_moves_for_nothing():
     hardly = topology.with_link(0, 1, latency_s=float(topology.latency_s[0, 1]) * 1.0001)
     again = replanned(before, hardly, JOB, threading.Event())
     if again.plan.cost.total_s > before.cost.total_s * (1 - 1e-3):
-        assert told(again.difference).endswith("no device moved")
+        assert describe_change(again.difference).endswith("no device moved")
 
 
 def test_the_stages_keep_their_numbers_where_they_can():

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from loops import until
+from loops import send, until
 
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
@@ -54,26 +54,26 @@ def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_of_it_
         assert devices.running
         await until(lambda: len(panel.run.losses) > 0)
         for _ in range(2):
-            devices._answer(devices, {"kind": "act", "device": "ada", "do": "slow"}, [])
+            send(devices, {"kind": "act", "device": "ada", "do": "slow"})
         assert devices.states["ada"]["said"] == "4 x slower"
-        devices._answer(devices, {"kind": "act", "device": "ada", "do": "resume"}, [])
+        send(devices, {"kind": "act", "device": "ada", "do": "resume"})
         assert devices.states["ada"]["condition"] == ""
-        devices._answer(devices, {"kind": "act", "device": "john", "do": "kill"}, [])
+        send(devices, {"kind": "act", "device": "john", "do": "kill"})
         assert devices.states["john"]["condition"] == "killed"
         await until(lambda: devices.states["john"]["condition"] == "recovered")
         assert devices.states["john"]["said"].endswith(", state from edsger")
         assert "john was killed by SIGKILL in iteration" in panel.faults.log.value
-        devices._answer(devices, {"kind": "act", "device": "john", "do": "pause"}, [])
+        send(devices, {"kind": "act", "device": "john", "do": "pause"})
         assert devices.states["john"]["said"] == "paused, 0.0 s"
         await until(lambda: "john stood still in iteration" in panel.faults.log.value)
-        devices._answer(devices, {"kind": "act", "device": "nobody", "do": "kill"}, [])
+        send(devices, {"kind": "act", "device": "nobody", "do": "kill"})
         assert lab_state.message.startswith("no device of this run named 'nobody'")
         again = len(panel.run.losses)
         await until(lambda: len(panel.run.losses) > again)
         assert panel.losses.training[0] == panel.run.losses[0]
         panel.stop.click()
         assert "stopping" in panel.progress.line.value
-        await until(lambda: not panel.run.running, patience_s=5)
+        await until(lambda: not panel.run.running)
         await until(lambda: lab_state.comparison is not None)
         assert [fault.device for fault in lab_state.measured.context.faults] == ["john", "john"]
         assert not devices.running
@@ -112,7 +112,7 @@ def test_what_a_resumed_run_warns_of_is_a_line_in_place(tmp_path: Path) -> None:
 def test_a_run_that_cannot_begin_is_one_line_and_leaves_the_button() -> None:
     async def story() -> None:
         lab_state, panel = panel_of()
-        panel.options.text.value = "nowhere.txt"
+        panel.options.by_name["text"].value = "nowhere.txt"
         panel.redo()
         assert lab_state.step == "run"
         assert "nowhere.txt: no such file" in lab_state.message
@@ -134,7 +134,7 @@ def test_without_a_plan_nothing_starts() -> None:
 def test_settings_come_back_and_what_is_not_possible_is_passed_over() -> None:
     panel = RunPanel(LabState(), Chart())  # type: ignore[arg-type]
     panel.clock.value, panel.iterations.value = "paced", 12
-    panel.options.sample_bytes.value = 0
+    panel.options.by_name["sample_bytes"].value = 0
     said = panel.settings()
     other = RunPanel(LabState(), Chart())  # type: ignore[arg-type]
     other.restore(said)
@@ -146,7 +146,7 @@ def test_settings_come_back_and_what_is_not_possible_is_passed_over() -> None:
     ):
         other.restore(nonsense)
         assert other.settings() == said | {"options": other.options.settings()}
-    assert other.options.sample_bytes.value == 0
+    assert other.options.by_name["sample_bytes"].value == 0
 
 
 def test_every_clock_is_explained_and_what_few_cores_mean_for_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from dataclasses import replace
 
@@ -71,7 +72,7 @@ async def test_another_schedule_goes_into_the_lower_halves_with_its_difference_t
     assert "zb-h1, below, takes " in panel.chart.caption
     assert panel.chart.memory_other_time
     assert lab_state.predicted.context.schedule == "gpipe", "what is compared with is not what is predicted"
-    panel.choices.compression.value = "int8"
+    panel.choices.by_option["compression"].value = "int8"
     compressed = simulate(replace(lab_state.plan, job=replace(lab_state.plan.job, compression="int8")), "zb-h1")
     await until(lambda: panel.chart.ends and panel.chart.ends[1]["at"] == pytest.approx(compressed.iteration_s))
     panel.against.choose("measured")
@@ -124,7 +125,7 @@ async def test_a_choice_to_compare_with_made_while_another_is_played_is_drawn_un
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compare_with, "simulate", slowly)
-        before, panel.choices.compression.value = lab_state.predicted, "int8"
+        before, panel.choices.by_option["compression"].value = lab_state.predicted, "int8"
         await until(lambda: lab_state.predicted is not before)
         panel.against.choose("schedule: zb-h1")
         await until(lambda: panel.chart.lower_name == "zb-h1")
@@ -136,8 +137,10 @@ async def test_a_choice_to_compare_with_made_while_another_is_played_is_drawn_un
 async def test_measured_bars_are_back_at_once_whatever_is_still_played() -> None:
     _, panel = await shown()
 
+    go_on = threading.Event()
+
     def slowly(plan, schedule, **options):
-        time.sleep(0.6)
+        go_on.wait()
         return simulate(plan, schedule, **options)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -145,7 +148,8 @@ async def test_measured_bars_are_back_at_once_whatever_is_still_played() -> None
         panel.against.choose("schedule: zb-h1")
         await until(lambda: panel.chart.busy == "playing zb-h1 …")
         panel.against.choose("measured")
-        await until(lambda: panel.chart.busy == "", patience_s=0.5)
+        await until(lambda: panel.chart.busy == "")
+        go_on.set()
     assert panel.chart.lower_name == "measured"
 
 
@@ -165,7 +169,7 @@ async def test_a_run_takes_the_lower_halves() -> None:
     await until(lambda: bool(panel.chart.ends))
     panel.chart.reset_measured(2)
     panel.chart.extend_measured(*panel.chart.predicted)
-    await until(lambda: panel.chart.lower_name == "measured" and panel._second is None)
+    await until(lambda: panel.chart.lower_name == "measured" and panel.second is None)
     assert panel.chart.n_measured == len(panel.chart.lower.start)
     assert panel.chart.ends[1]["text"].startswith("measured")
 
@@ -178,8 +182,8 @@ async def test_fields_that_others_try_out_are_kept_followed_and_predicted() -> N
         replace(lab_state.plan, job=replace(lab_state.plan.job, microbatch=1, compression="fp16")), "gpipe"
     )
     await until(lambda: lab_state.predicted.iteration_s == expected.iteration_s)
-    assert panel.choices.compression.value == "fp16"
-    panel.choices.every.value = 2
+    assert panel.choices.by_option["compression"].value == "fp16"
+    panel.choices.by_option["synchronise_every"].value = 2
     assert lab_state.choices["microbatch"] == 1
     assert "microbatch 1" in panel.choices.others.value
     lab_state.queueing = "cards"
@@ -259,9 +263,9 @@ async def test_a_prediction_and_a_measurement_that_a_file_brings_are_drawn() -> 
 @on_a_loop
 async def test_the_figure_shows_what_the_chart_does() -> None:
     lab_state, panel = await shown()
-    assert len(panel._figure().data) > 1
+    assert len(panel.make_figure().data) > 1
     panel.against.choose("schedule: 1f1b")
     await until(lambda: bool(panel.chart.ends))
-    assert "gpipe" in panel._figure().layout.title.text
+    assert "gpipe" in panel.make_figure().layout.title.text
     lab_state.plan = None
-    assert panel._figure() is None
+    assert panel.make_figure() is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -20,8 +19,9 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.what_if import what_if_panel
-from dtfm_lab.widgets.what_if.measures import MEASURES, told
-from dtfm_lab.widgets.what_if.setting import Answer, Setting, batches_of, microbatches_of, with_known
+from dtfm_lab.widgets.what_if.answer import Answer
+from dtfm_lab.widgets.what_if.measures import MEASURES, describe
+from dtfm_lab.widgets.what_if.setting import Setting, batches_of, microbatches_of, with_valid
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 
 
@@ -49,10 +49,10 @@ def test_an_answer_is_what_lab_simulate_says() -> None:
         {"compression": "int8", "synchronisation": "ring", "synchronise_every": 4},
         {"recompute": True, "global_batch": 32},
     ):
-        setting = with_known(base, turned)
-        assert setting.beside(base) == turned
+        setting = with_valid(base, turned)
+        assert setting.changes_from(base) == turned
         answer = Answer.of(plan, setting)
-        of_the_job = {what: value for what, value in turned.items() if what in setting.of_the_job}
+        of_the_job = {name: value for name, value in turned.items() if name in setting.job_changes}
         tried = lab.evaluate(
             plan.topology.scaled(latency=setting.latency, bandwidth=setting.bandwidth),
             lab.with_job(plan, **of_the_job).job,
@@ -81,18 +81,18 @@ def test_what_is_no_setting_is_left_out() -> None:
         "bandwidth": "2", "latency": 1e9, "microbatch": True, "global_batch": -1, "compression": "zip",
         "synchronisation": None, "recompute": 1, "schedule": [], "queueing": {}, "colour": "blue",
     }  # fmt: skip
-    assert with_known(base, nonsense) == base
-    assert with_known(base, base.to_mapping()) == base
+    assert with_valid(base, nonsense) == base
+    assert with_valid(base, base.values) == base
 
 
 def test_a_change_is_told_with_its_sign_and_share() -> None:
     plan = a_plan()
     base = Answer.of(plan, Setting.of(plan, "gpipe", "pairs"))
-    slower = Answer.of(plan, with_known(base.setting, {"bandwidth": 0.1}))
-    assert told(base, base).endswith("as planned")
-    assert " more (+" in told(slower, base)
-    assert " less (-" in told(base, slower)
-    assert slower.setting.said(base.setting) == "bandwidth × 0.1"
+    slower = Answer.of(plan, with_valid(base.setting, {"bandwidth": 0.1}))
+    assert describe(base, base).endswith("as planned")
+    assert " more (+" in describe(slower, base)
+    assert " less (-" in describe(base, slower)
+    assert slower.setting.describe_changes(base.setting) == "bandwidth × 0.1"
     by_name = {measure.name: measure for measure in MEASURES}
     assert by_name["iteration_s"].best([base, slower]) == base.iteration_s
     assert by_name["tokens_per_s"].best([base, slower]) == base.tokens_per_s
@@ -116,9 +116,9 @@ async def test_a_slider_is_answered_and_the_newest_wins() -> None:
         panel.bandwidth.value = factor
     await until(shows(panel))
     assert panel.last.setting.bandwidth == 4.0
-    assert panel.last.iteration_s == Answer.of(panel._plan, panel.setting).iteration_s
+    assert panel.last.iteration_s == Answer.of(panel.answers.plan, panel.setting).iteration_s
     assert "bandwidth × 4" in panel.answer.value
-    assert what_if_panel.n_actions(panel._plan) < what_if_panel.CURVE_UP_TO
+    assert what_if_panel.n_actions(panel.answers.plan) < what_if_panel.CURVE_UP_TO
     await until(lambda: panel.curves.value.count("<title>") >= 18)
     panel.back.click()
     await until(lambda: "as planned" in panel.answer.value)
@@ -181,7 +181,7 @@ async def test_pins_are_answered_compared_loaded_renamed_and_removed() -> None:
     panel.pin.click()
     assert [pin.name for pin in panel.pins.pins] == ["the plan", "bandwidth × 0.1", "bandwidth × 0.1 (2)"]
     await until(lambda: all(pin.answer is not None for pin in panel.pins.pins))
-    rows = panel.pins._rows
+    rows = panel.pins.rows
     assert "dtfm-pin-best" in rows[0].cells.value
     assert "+" in rows[1].cells.value
     rows[1].name.value = "slow"
@@ -193,7 +193,9 @@ async def test_pins_are_answered_compared_loaded_renamed_and_removed() -> None:
     assert panel.bandwidth.value == 1.0
     rows[2].remove.click()
     assert len(panel.pins.table.children) == 3, "a head and two rows"
-    figure = panel._bars()
+    panel.pins_figure.button.click()
+    await until(lambda: panel.pins_figure.figure is not None)
+    figure = panel.pins_figure.figure
     assert list(figure.data[0].x) == [pin.answer.iteration_s for pin in panel.pins.pins]
     assert figure.layout.title.text.startswith("iteration: ")
 
@@ -202,7 +204,9 @@ async def test_pins_are_answered_compared_loaded_renamed_and_removed() -> None:
 async def test_the_curve_as_a_figure_goes_through_the_answer() -> None:
     panel = WhatIfPanel(a_lab_state(a_plan()))
     await until(shows(panel))
-    figure = await asyncio.to_thread(panel._curve)
+    panel.curve_figure.button.click()
+    await until(lambda: panel.curve_figure.figure is not None)
+    figure = panel.curve_figure.figure
     ends = [
         y for trace in figure.data if trace.x is not None for x, y in zip(trace.x, trace.y, strict=True) if x == 1.0
     ]
@@ -214,7 +218,11 @@ async def test_use_these_takes_over_all_but_the_factors() -> None:
     lab_state = a_lab_state(a_plan())
     panel = WhatIfPanel(lab_state)
     await until(shows(panel))
-    panel.controls.schedule.value, panel.controls.compression.value, panel.latency.value = "1f1b", "int8", 2.0
+    panel.controls.schedule.value, panel.controls.by_name["compression"].value, panel.latency.value = (
+        "1f1b",
+        "int8",
+        2.0,
+    )
     panel.controls.queueing.value = "cards"
     await until(shows(panel))
     panel.use.click()
@@ -222,7 +230,7 @@ async def test_use_these_takes_over_all_but_the_factors() -> None:
     assert "global_batch" not in lab_state.choices, "the batch as planned is no choice, and follows the next plan's"
     assert lab_state.chosen_plan.topology.fingerprint == lab_state.plan.topology.fingerprint
     await until(shows(panel))
-    assert panel.setting.beside(panel.base) == {"latency": 2.0}
+    assert panel.setting.changes_from(panel.base) == {"latency": 2.0}
     panel.scale.click()
     scaled = lab_state.plan.topology.scaled(latency=2.0)
     assert lab_state.topology.fingerprint == scaled.fingerprint
@@ -234,10 +242,10 @@ async def test_use_these_takes_over_all_but_the_factors() -> None:
 async def test_what_was_not_turned_follows_the_lab_and_what_was_stays() -> None:
     lab_state = a_lab_state(a_plan())
     panel = WhatIfPanel(lab_state)
-    panel.controls.compression.value = "fp16"
+    panel.controls.by_name["compression"].value = "fp16"
     lab_state.schedule = "zb-h1"
     assert panel.setting.schedule == "zb-h1"
-    assert panel.setting.compression == "fp16"
+    assert panel.setting.values["compression"] == "fp16"
     await until(shows(panel))
     lab_state.plan = None
     assert "No plan yet" in panel.answer.value
@@ -246,27 +254,28 @@ async def test_what_was_not_turned_follows_the_lab_and_what_was_stays() -> None:
 @on_a_loop
 async def test_a_slow_answer_shows_how_far_it_is_and_can_be_stopped() -> None:
     plan = a_plan()
-    panel = WhatIfPanel(a_lab_state(plan))
+    lab_state = a_lab_state(plan)
+    panel = WhatIfPanel(lab_state)
     await until(shows(panel))
     before = panel.last
-    quick = panel._answers.both
+    quick = panel.answers.with_base
 
     def slow(*given):
         time.sleep(0.6)
         return quick(*given)
 
-    panel._answers.both = slow
+    panel.answers.with_base = slow
     panel.bandwidth.value = 2.0
-    await until(lambda: "<progress" in panel.patience.line.value)
-    assert "actions" in panel.patience.line.value
-    assert panel._lab_state.busy == ("what-if",)
-    panel.patience.stop.click()
-    await until(lambda: panel.patience.line.value == "")
-    assert panel._lab_state.busy == ()
+    await until(lambda: "<progress" in panel.progress.line.value)
+    assert "actions" in panel.progress.line.value
+    assert lab_state.busy == ("what-if",)
+    panel.progress.stop.click()
+    await until(lambda: panel.progress.line.value == "")
+    assert lab_state.busy == ()
     assert panel.last == before
     panel.bandwidth.value = 3.0
-    await until(lambda: "<progress" in panel.patience.line.value)
-    panel.patience.stop.click()
+    await until(lambda: "<progress" in panel.progress.line.value)
+    panel.progress.stop.click()
     panel.bandwidth.value = 4.0  # at once, while the stopped one is still under way
     await until(lambda: panel.last.setting.bandwidth == 4.0)
 
@@ -276,23 +285,24 @@ async def test_settings_come_back_now_or_with_the_next_plan() -> None:
     plan = a_plan()
     panel = WhatIfPanel(a_lab_state(plan))
     await until(shows(panel))
-    panel.latency.value, panel.controls.synchronise_every.value = 0.3, 8
+    panel.latency.value, panel.controls.by_name["synchronise_every"].value = 0.3, 8
     panel.controls.microbatch.value = panel.controls.microbatch.options[-1][1]
     await until(shows(panel))
     panel.pin.click()
     panel.pins.bars.value = "mfu"
     kept = json.loads(json.dumps(panel.settings()))
-    other = WhatIfPanel(LabState())
+    other_state = LabState()
+    other = WhatIfPanel(other_state)
     other.restore(kept)
     assert other.setting is None
     assert other.settings() == kept, "nothing is forgotten until there is a plan"
-    other._lab_state.plan = plan
+    other_state.plan = plan
     assert other.settings() == kept
     await until(shows(other))
     await until(lambda: all(pin.answer is not None for pin in other.pins.pins))
     other.restore({"setting": {"bandwidth": "wide", "global_batch": 7}, "pins": 3, "colour": 1, "bars": "x"})
     assert other.setting.latency == 1.0, "what is not said is as in the lab"
-    assert other.setting.global_batch == plan.job.global_batch
+    assert other.setting.values["global_batch"] == plan.job.global_batch
 
 
 @given(st.integers(1, 5000), st.integers(1, 16))

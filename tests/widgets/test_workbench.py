@@ -119,7 +119,7 @@ async def test_seven_devices_are_offered_shapes_that_a_batch_of_sixteen_allows()
 async def test_what_cannot_be_run_is_one_calm_line() -> None:
     pytest.importorskip("torch")
     the_lab = await planned("lecture-hall")
-    the_lab.run_panel.options.text.value = "nowhere.txt"
+    the_lab.run_panel.options.by_name["text"].value = "nowhere.txt"
     the_lab.run_panel.start.click()
     assert "nowhere.txt: no such file" in the_lab.lab_state.message
     assert the_lab.lab_state.step == "run", "said beside the button that was pressed"
@@ -143,10 +143,10 @@ async def test_every_choice_predicts_anew_for_the_job_with_that_choice() -> None
     for control, choice in (
         (panel.schedule, "zb-h1"),
         (panel.choices.queueing, "cards"),
-        (panel.choices.synchronisation, "ring"),
-        (panel.choices.every, 3),
-        (panel.choices.compression, "int8"),
-        (panel.choices.recompute, True),
+        (panel.choices.by_option["synchronisation"], "ring"),
+        (panel.choices.by_option["synchronise_every"], 3),
+        (panel.choices.by_option["compression"], "int8"),
+        (panel.choices.by_option["recompute"], True),
     ):
         before = the_lab.predicted
         control.value = choice
@@ -168,7 +168,7 @@ async def test_of_many_choices_in_a_row_the_last_is_shown_and_few_are_computed()
     shown = []
     the_lab.lab_state.observe(lambda change: shown.append(change["new"].context), "predicted")
     for every in range(2, 40):
-        the_lab.schedule_panel.choices.every.value = every
+        the_lab.schedule_panel.choices.by_option["synchronise_every"].value = every
     await until(lambda: bool(shown) and shown[-1].synchronise_every == 39)
     assert len(shown) <= 2
 
@@ -177,11 +177,11 @@ async def test_of_many_choices_in_a_row_the_last_is_shown_and_few_are_computed()
 async def test_the_choices_begin_with_the_jobs_own_and_follow_it() -> None:
     the_lab = lab.Lab("lecture-hall", lab.load_job("tiny", synchronisation="ring", compression="fp16"))
     choices = the_lab.schedule_panel.choices
-    assert (choices.synchronisation.value, choices.compression.value) == ("ring", "fp16")
+    assert (choices.by_option["synchronisation"].value, choices.by_option["compression"].value) == ("ring", "fp16")
     the_lab.plan_panel.batch.value = 32
-    choices.synchronisation.value = "central"
+    choices.by_option["synchronisation"].value = "central"
     the_lab.plan_panel.batch.value = 16
-    assert choices.synchronisation.value == "central", "another batch leaves what is tried out"
+    assert choices.by_option["synchronisation"].value == "central", "another batch leaves what is tried out"
 
 
 @on_a_loop
@@ -226,7 +226,7 @@ async def test_all_schedules_are_compared_and_one_is_chosen_from_the_table() -> 
     assert the_lab.schedule_panel.schedule.value == "1f1b"
     await until(lambda: the_lab.predicted.context.schedule == "1f1b")
     assert not comparing.table.stale
-    the_lab.schedule_panel.choices.compression.value = "int8"
+    the_lab.schedule_panel.choices.by_option["compression"].value = "int8"
     assert comparing.table.stale
 
 

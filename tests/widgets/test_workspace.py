@@ -18,7 +18,8 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.shell.workspace import Workspace, put, state_of
+from dtfm_lab.widgets.panel import Panel
+from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 
 
@@ -40,31 +41,31 @@ def filled_state() -> LabState:
     return lab_state
 
 
-class Remembering:
+class SettingsPanel(Panel):
     """A panel that is nothing but its settings."""
 
-    def __init__(self, **told: object) -> None:
-        self.told = told
+    def __init__(self, **saved: object) -> None:
+        self.saved = saved
 
     def settings(self) -> dict:
-        return self.told
+        return self.saved
 
     def restore(self, settings: dict) -> None:
-        self.told = settings
+        self.saved = settings
 
 
 @on_a_loop
 async def test_what_is_put_back_is_what_was_there(folder: Path) -> None:
-    lab_state, run = filled_state(), Remembering(clock="paced", iterations=3)
+    lab_state, run = filled_state(), SettingsPanel(clock="paced", iterations=3)
     what_if = WhatIfPanel(lab_state)
     what_if.latency.value = 2.0
     what_if.pin.click()
-    panels = {"what_if": what_if, "run": run, "network": object()}
+    panels = {"what_if": what_if, "run": run, "network": Panel()}
     path = save_workspace(state_of(lab_state, panels), folder / "lab.json")
 
-    other, other_run = LabState(), Remembering()
+    other, other_run = LabState(), SettingsPanel()
     other_what_if = WhatIfPanel(other)
-    put(load_workspace(path), other, {"what_if": other_what_if, "run": other_run, "groups": Remembering()})
+    restore_state(load_workspace(path), other, {"what_if": other_what_if, "run": other_run, "groups": SettingsPanel()})
     assert other.topology.fingerprint == lab_state.topology.fingerprint
     assert other.job == lab_state.job
     assert other.plan.cost.total_s == lab_state.plan.cost.total_s
@@ -73,7 +74,7 @@ async def test_what_is_put_back_is_what_was_there(folder: Path) -> None:
         assert getattr(other, what) == getattr(lab_state, what)
     assert other.predicted.end_s.tobytes() == lab_state.predicted.end_s.tobytes()
     assert other.predicted.context == lab_state.predicted.context
-    assert other_run.told == run.told
+    assert other_run.saved == run.saved
     assert other_what_if.settings() == what_if.settings()
     await until(lambda: what_if.last is not None and other_what_if.last is not None)
     assert other_what_if.last == what_if.last
@@ -87,11 +88,11 @@ async def test_a_measurement_is_compared_anew(folder: Path) -> None:
     )  # stands in for a run: rows like any
     path = save_workspace(state_of(lab_state, {}), folder / "lab.json")
     other = LabState()
-    put(load_workspace(path), other, {})
+    restore_state(load_workspace(path), other, {})
     await until(lambda: other.comparison is not None)
     assert other.comparison.iteration_error == 0
     assert other.ran.placement.devices.tolist() == lab_state.plan.placement.devices.tolist()
-    put(load_workspace(save_workspace(state_of(LabState(), {}), folder / "blank.json")), other, {})
+    restore_state(load_workspace(save_workspace(state_of(LabState(), {}), folder / "blank.json")), other, {})
     assert (other.topology, other.plan, other.predicted, other.measured, other.comparison) == (None,) * 5
 
 
@@ -149,7 +150,7 @@ async def test_a_lab_comes_back_with_all_its_panels(folder: Path) -> None:
     other = lab.Lab("volunteers", autosave=False)
     other.lab_state.plan = lab.plan(other.topology, other.job, steps=1)
     other.replanning.switch.value = True  # which must not take the restored network for an edit
-    put(load_workspace(path), other.lab_state, other.panels)
+    restore_state(load_workspace(path), other.lab_state, other.panels)
     await until(lambda: other.what_if_panel.last is not None)
     await asyncio.sleep(0.5)  # whatever a panel begins by itself
     again = state_of(other.lab_state, other.panels)
@@ -178,18 +179,18 @@ async def test_nothing_is_restored_into_a_search_or_a_run(folder: Path) -> None:
     await until(lambda: lab_state.plan is not None)
 
 
-class Stubborn(Remembering):
+class FailingPanel(SettingsPanel):
     def restore(self, settings: dict) -> None:
         raise TypeError("unhashable type: 'list'")
 
 
 @on_a_loop
 async def test_settings_that_a_panel_cannot_take_cost_nothing_else(folder: Path) -> None:
-    state = state_of(filled_state(), {"network": Remembering(view=["x"]), "run": Remembering(clock="paced")})
-    path, lab_state, run = save_workspace(state, folder / "lab.json"), LabState(), Remembering()
-    put(load_workspace(path), lab_state, {"network": Stubborn(), "run": run})
+    state = state_of(filled_state(), {"network": SettingsPanel(view=["x"]), "run": SettingsPanel(clock="paced")})
+    path, lab_state, run = save_workspace(state, folder / "lab.json"), LabState(), SettingsPanel()
+    restore_state(load_workspace(path), lab_state, {"network": FailingPanel(), "run": run})
     assert lab_state.plan is not None
-    assert run.told == {"clock": "paced"}
+    assert run.saved == {"clock": "paced"}
 
 
 @on_a_loop
@@ -204,7 +205,7 @@ async def test_what_nobody_can_show_leaves_the_lab_as_it_was(folder: Path) -> No
     state = state_of(lab_state, {})
     lab_state.observe(refuse, "schedule")
     with pytest.raises(LabError, match="so nothing was changed: cannot draw that"):
-        put(state.model_copy(update={"schedule": "zb-h1", "plan": None}), lab_state, {})
+        restore_state(state.model_copy(update={"schedule": "zb-h1", "plan": None}), lab_state, {})
     assert (lab_state.plan, lab_state.schedule) == (before, "1f1b")
     assert lab_state.predicted is state.predicted
 
@@ -214,7 +215,7 @@ async def test_a_schedule_that_is_unknown_here_is_one_line_in_its_place(folder: 
     one = lab.Lab("lecture-hall", autosave=False)
     one.lab_state.plan = lab.plan(one.topology, one.job, steps=1)
     unknown_schedule = state_of(one.lab_state, {}).model_copy(update={"schedule": "mine", "predicted": None})
-    put(unknown_schedule, one.lab_state, one.panels)
+    restore_state(unknown_schedule, one.lab_state, one.panels)
     await until(lambda: "no pipeline schedule named 'mine'" in one.lab_state.message)
     await until(lambda: "no pipeline schedule named" in one.what_if_panel.problem.value)
     one.what_if_panel.controls.schedule.value = "1f1b"

@@ -1,1 +1,1 @@
-"""Step 7: where the prediction was wrong."""
+"""The step Compare: prediction against measurement, suspects, residuals, and a refit of the network."""

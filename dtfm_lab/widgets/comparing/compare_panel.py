@@ -1,4 +1,4 @@
-"""Step 6: the prediction beside the measurement: who is to blame, since when, and what would have been right."""
+"""The step Compare: prediction against measurement, the suspects, and a refit of the network."""
 
 from __future__ import annotations
 
@@ -21,26 +21,24 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.refitting import Refitting
 from dtfm_lab.widgets.comparing.residuals import tables
 from dtfm_lab.widgets.comparing.suspects import SuspectList
+from dtfm_lab.widgets.controls import show, stylesheet
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.residuals import ResidualsView
 
-CSS = (Path(__file__).parent / "compare.css").read_text(encoding="utf-8")
 ARROW = " -> "
-REMEMBERED = ("table", "sort_by", "descending")
+SAVED = ("table", "sort_by", "descending")
+"""Traits of the residuals view that a workspace keeps."""
 BESIDE_ZERO = "left of 0: predicted too early or too short; right: too late or too long"
 
 
-class ComparePanel:
-    """Shows ``lab_state.comparison``; what is clicked is selected in the lab's state, and refits when told to."""
+class ComparePanel(Panel):
+    """Shows ``lab_state.comparison``; a click on a row selects its device or link in the lab's state."""
 
-    def __init__(
-        self,
-        lab_state: LabState,
-        plan_again: Callable[[], None] | None = None,
-    ) -> None:
-        """``plan_again``: see ``Refitting``."""
+    def __init__(self, lab_state: LabState, plan_again: Callable[[], None] | None = None) -> None:
+        """``plan_again`` starts a search, see ``Refitting``."""
         self._lab_state = lab_state
         self._devices_of: dict[str, tuple[str, ...]] = {}
         self.summary = w.HTML()
@@ -54,32 +52,29 @@ class ComparePanel:
         self._figures.children[0].value = markup.line("Residuals:")
         self._figures.children[2].value = markup.line("Who is to blame:")
         outputs = [self.as_figure.output, self.blame_as_figure.output]
-        self.trouble = w.HTML()
-        parts = [self.summary, self.suspects.view, self.residuals, self._figures, self.trouble, *outputs]
-        self.view = w.VBox([w.HTML(f"<style>{CSS}</style>"), *parts, self.refitting.view])
+        self.error = w.HTML()
+        parts = [self.summary, self.suspects.view, self.residuals, self._figures, self.error, *outputs]
+        self.view = w.VBox([stylesheet(Path(__file__).with_name("compare.css")), *parts, self.refitting.view])
         lab_state.observe(lambda _: self._show(), "comparison")
         lab_state.observe(lambda _: self._mark(), ["selected", "selected_link"])
         self.residuals.observe(lambda _: self._mark(), "table")
         self._show()
 
     def settings(self) -> dict[str, Any]:
-        """Which table is shown, and in what order."""
-        return {name: getattr(self.residuals, name) for name in REMEMBERED}
+        """Return which table is shown, and in what order."""
+        return {name: getattr(self.residuals, name) for name in SAVED}
 
-    def restore(self, values: dict[str, Any]) -> None:
-        """As it was; what is unknown or not possible is left as it is."""
-        if not isinstance(values, dict):
-            return
-        for name in REMEMBERED:
-            if name in values and self._is_possible(name, values[name]):
-                setattr(self.residuals, name, values[name])
+    def restore(self, settings: dict[str, Any]) -> None:
+        for name in SAVED:
+            if name in settings and self._is_possible(name, settings[name]):
+                setattr(self.residuals, name, settings[name])
 
     def redo(self) -> None:
-        """What the button Refit does."""
+        """Fit links and computations, as the button Refit does."""
         self.refitting.redo()
 
     def select(self, of: str, name: str) -> None:
-        """A "link" ("a -> b"), a "device", a "card" (a device's) or a "stage" in the lab's state."""
+        """Select a "link" ("a -> b"), a "device", a "card" (of a device) or a "stage" in the lab's state."""
         if of == "link":
             self._lab_state.selected_link = tuple(name.split(ARROW, 1))
         elif of == "stage":
@@ -90,13 +85,12 @@ class ComparePanel:
     def _show(self) -> None:
         comparison = self._lab_state.comparison
         self.suspects.clear()
-        self.trouble.value = ""
+        self.error.value = ""
         self.residuals.tables = []
         for part in (self.residuals, self._figures):
-            part.layout.display = "none" if comparison is None else ""
+            show(part, comparison is not None)
         for made in (self.as_figure, self.blame_as_figure):
-            if made.output.outputs:
-                made.button.click()  # puts it away: it is of another comparison
+            made.put_away()  # it is of another comparison
         self.refitting.follow(comparison, None if comparison is None else self._plan())
         if comparison is None:
             self.summary.value = markup.line("Nothing measured yet: run the plan first.")
@@ -104,7 +98,7 @@ class ComparePanel:
         by_stage = comparison.rows.groupby("stage")["device"].unique()
         self._devices_of = {str(stage): tuple(names) for stage, names in by_stage.items()}
         self.summary.value = markup.line(_summary(comparison), "figure")
-        begin(self.suspects.tell(comparison, lambda: comparison is self._lab_state.comparison), self._report_error)
+        begin(self.suspects.show(comparison, lambda: comparison is self._lab_state.comparison), self._report_error)
         begin(self._tabulate(comparison), self._report_error)
 
     async def _tabulate(self, comparison: Comparison) -> None:
@@ -117,7 +111,7 @@ class ComparePanel:
             self._mark()
 
     def _plan(self) -> Plan | None:
-        """What ran, or what may have where nobody says."""
+        """Return the plan that ran; where it is unknown, the plan with the choices."""
         try:
             return self._lab_state.ran or self._lab_state.chosen_plan
         except LabError:
@@ -129,7 +123,7 @@ class ComparePanel:
             self.select(of, row)
 
     def _mark(self) -> None:
-        """Of what is selected anywhere, the rows that stand for it."""
+        """Mark the rows of what is selected, in whichever view."""
         chosen, link = self._lab_state.selected, self._lab_state.selected_link
         match self.residuals.table:
             case "links" | "messages":
@@ -159,7 +153,7 @@ class ComparePanel:
         return None if comparison is None else figures.blame(comparison)
 
     def _report_error(self, message: str) -> None:
-        self.trouble.value = markup.line(escape(message), "warning")
+        self.error.value = markup.line(escape(message), "warning")
 
 
 def _summary(comparison: Comparison) -> str:

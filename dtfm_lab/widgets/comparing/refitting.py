@@ -1,4 +1,4 @@
-"""What would have been right: links and computations as drawn and as fitted, and the network that follows."""
+"""Links and computations fitted to the measurement, beside those that were drawn."""
 
 from __future__ import annotations
 
@@ -22,34 +22,28 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.figures.palette import KIND_NAMES
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.controls import button, show
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 
 MOST_FITTED = 12
+"""Rows of the table of fitted values."""
 HEAD = ("", "drawn", "fitted", "95 % interval", "times the drawn", "")
 
 
 class Refitting:
-    """A button that fits ``comparison`` to what was measured, what came of it, and a button that uses it."""
+    """A button that fits the network to a comparison, a table of the result, and a button that draws that network."""
 
-    def __init__(
-        self,
-        lab_state: LabState,
-        plan_again: Callable[[], None] | None = None,
-    ) -> None:
-        """``plan_again`` starts a search on the lab's network; without it a line says where to."""
+    def __init__(self, lab_state: LabState, plan_again: Callable[[], None] | None = None) -> None:
+        """``plan_again`` starts a search on the lab's network; without it a line says where to start one."""
         self._lab_state, self._plan_again = lab_state, plan_again
         self._comparison: Comparison | None = None
         self._plan: Plan | None = None
         self.found: Refit | None = None
-        self.button = _button(
-            "Refit", "wrench", "105px", "Fit latencies, bandwidths and computations to what was measured"
-        )
-        self.use = _button(
-            "Use the fitted network", "check", "190px", "Draw the links as fitted, in place of the drawn"
-        )
-        self.again = _button("Plan again", "random", "120px", "Search anew, on the fitted network")
+        self.button = button("Refit", "wrench", "Fit latencies, bandwidths and computations to what was measured")
+        self.use = button("Use the fitted network", "check", "Draw the links as fitted, in place of the drawn", "190px")
+        self.again = button("Plan again", "random", "Search anew, on the fitted network", "120px")
         self.as_figure = AsFigure(self._figure, lab_state, self._report_error)
         self.table, self.note = w.HTML(), w.HTML()
         self._after = w.HBox([self.use, self.again, self.as_figure.button])
@@ -60,16 +54,15 @@ class Refitting:
         self.follow(None, None)
 
     def follow(self, comparison: Comparison | None, plan: Plan | None) -> None:
-        """From now on this is about this comparison, of a run of this plan."""
+        """Take another comparison, of a run of this plan."""
         self._comparison, self._plan, self.found = comparison, plan, None
         self.table.value = self.note.value = ""
-        if self.as_figure.output.outputs:
-            self.as_figure.button.click()  # puts it away: it is of another comparison
-        _show(self.button, shown=comparison is not None)
-        _show(self._after, shown=False)
+        self.as_figure.put_away()  # it is of another comparison
+        show(self.button, comparison is not None)
+        show(self._after, False)
 
     def redo(self) -> None:
-        """What the button Refit does."""
+        """Fit links and computations, as the button Refit does."""
         if self._comparison is None or self.button.disabled:
             return
         if self._plan is None:
@@ -92,10 +85,10 @@ class Refitting:
             return
         self.found = found
         self.table.value, self.note.value = _fitted(found), ""
-        _show(self._after, shown=True)
-        _show(self.again, shown=False)
+        show(self._after, True)
+        show(self.again, False)
         links_differ = _links_differ(found)
-        _show(self.use, shown=links_differ)
+        show(self.use, links_differ)
         if not links_differ:
             self.note.value = markup.line(
                 "Every link is as drawn: only computations were fitted, the network stays as it is."
@@ -107,7 +100,7 @@ class Refitting:
         self._lab_state.topology = _with_fitted_links(self._lab_state.topology, self._plan, self.found)
         line = "The network is drawn with the fitted links now; the plan is of the one before"
         self.note.value = markup.line(f"{line}." if self._plan_again else f"{line}: plan again in step 2.")
-        _show(self.again, shown=self._plan_again is not None)
+        show(self.again, self._plan_again is not None)
 
     def _figure(self) -> go.Figure | None:
         return None if self.found is None else figures.refit(self.found)
@@ -117,7 +110,7 @@ class Refitting:
 
 
 def _with_fitted_links(drawn: Topology | None, plan: Plan, found: Refit) -> Topology:
-    """What is drawn now, with the links that the fit has changed, as far as their ends are still drawn."""
+    """Return the drawn network with the links that the fit changed, as far as their ends are still drawn."""
     before, fitted = plan.topology, found.topology
     if drawn is None or not set(fitted.names) & set(drawn.names):
         drawn = before
@@ -142,7 +135,7 @@ def _links_differ(found: Refit) -> bool:
 
 
 def _fitted(found: Refit) -> str:
-    """The error before and after, and the values furthest from what was drawn; those surely different come first."""
+    """Return the error before and after, and the values that differ most from what was drawn."""
     off = found.off
     line = markup.line(
         f"<b>{escape(found.sentence)}</b>; {len(off)} of {len(found.table)} values drawn out of their 95 % intervals",
@@ -168,19 +161,11 @@ def _row(row: Any) -> str:
         f"{in_units(row.what, row.low)} to {in_units(row.what, row.high)}",
         "" if pd.isna(times) else f"{times:.3g}",
     ]
-    told = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-    return f'<tr><th scope="row">{escape(_name(row))}</th>{told}<td class="dtfm-soft">{escape(row.note)}</td></tr>'
+    columns = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+    return f'<tr><th scope="row">{escape(_name(row))}</th>{columns}<td class="dtfm-soft">{escape(row.note)}</td></tr>'
 
 
 def _name(row: Any) -> str:
     if row.of == "link":
         return f"{row.name.replace('->', '→')}, {row.what.split('_')[0]}"
     return f"{row.name}, {KIND_NAMES[Kind(row.kind)]} of stage {row.stage}"
-
-
-def _button(name: str, icon: str, width: str, tooltip: str) -> w.Button:
-    return w.Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width=width))
-
-
-def _show(widget: w.DOMWidget, *, shown: bool) -> None:
-    widget.layout.display = "" if shown else "none"

@@ -1,4 +1,4 @@
-"""A comparison as tables of residuals: predicted less measured, each with its interval. No widget in here."""
+"""A comparison as tables of residuals, predicted minus measured, with intervals. It contains no widget."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from dtfm_lab.figures.palette import KIND_NAMES
 from dtfm_lab.widgets.views.gantt.bars import DRAWN
 
 MOST_ROWS = 200
-"""of a table, those with the largest errors; more would not be read"""
+"""Most rows of a table; those with the largest errors are kept."""
 ROUNDING = 1e-9
-"""relative difference of two times that counts as none"""
+"""Relative difference of two times that counts as none."""
 
 Table = dict[str, Any]
 
 
 def tables(comparison: Comparison) -> list[Table]:
-    """{"key", "name", "noun", "count", "rows"} of links, durations of messages, devices, stages and kinds; takes a
-    moment.
+    """Return {"key", "name", "noun", "count", "rows"} of links, messages, devices, stages and kinds. Slow.
 
-    A row, largest error first: id, label, predicted_s, measured_s, error_s and low_s to high_s, its 95 % interval over
-    iterations (None where one measurement is all there is); relative to the measured (None where that is 0);
-    ``selects``, whether it stands for something in the network.
+    Rows have id, label, predicted_s, measured_s, error_s and its 95 % interval over iterations, low_s to high_s (None
+    after a single iteration); relative, to the measured (None where that is 0); and ``selects``, whether a click
+    selects something in the network. The largest error comes first.
     """
     rows = comparison.rows
     received, computed = rows[rows["lane"] == Lane.RECEIVE.value], rows[rows["lane"] == Lane.COMPUTE.value]
@@ -48,18 +47,18 @@ def tables(comparison: Comparison) -> list[Table]:
 
 
 def relative(row: Table) -> str:
-    """``+3.1%``; empty where nothing was measured to divide by."""
+    """Return ``+3.1%``; empty where the measured time is 0."""
     return "" if row["relative"] is None else f"{row['relative']:+z.1%}"
 
 
 def _of(rows: pd.DataFrame, by: str, what: str) -> list[Table]:
-    """Means of what was predicted and measured, and the error's interval."""
+    """Return rows with the means of what was predicted and measured, and the error's interval."""
     found = []
     for key, group in rows.groupby(by):
         predicted, measured = (group[f"{what}_{which}"].to_numpy(float) for which in ("predicted", "measured"))
         error = estimate(predicted - measured, group["iteration"].to_numpy(), np.mean)
         measured_s, error_s = float(measured.mean()), float(predicted.mean() - measured.mean())
-        sure = np.isfinite(error.low) and np.isfinite(error.high)
+        has_interval = np.isfinite(error.low) and np.isfinite(error.high)
         if np.abs(predicted - measured).max() <= ROUNDING * abs(measured_s):
             error, error_s = Estimate(0.0, 0.0, 0.0), 0.0
         found.append(
@@ -68,8 +67,8 @@ def _of(rows: pd.DataFrame, by: str, what: str) -> list[Table]:
                 "predicted_s": float(predicted.mean()),
                 "measured_s": measured_s,
                 "error_s": error_s,
-                "low_s": float(error.low) if sure else None,
-                "high_s": float(error.high) if sure else None,
+                "low_s": float(error.low) if has_interval else None,
+                "high_s": float(error.high) if has_interval else None,
                 "relative": error_s / measured_s if measured_s > 0 else None,
             }
         )

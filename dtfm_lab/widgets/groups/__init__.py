@@ -1,1 +1,1 @@
-"""Step 3: the groups of a plan, the paper's five steps, devices moved by hand."""
+"""The step Groups: a plan in the paper's five steps, why it is so, and devices moved by hand."""

@@ -1,4 +1,4 @@
-"""Moving a device by hand: what every place would cost, the plan after it, and the way back. No widget in here."""
+"""Exchanging two devices by hand: the cost of every exchange, the plan after it, and undo. It contains no widget."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Explanation, evaluate
 
 IDLE = -1
-"""the stage of a device that the plan leaves out"""
-REMEMBERED = 100
-"""moves that can be undone"""
+"""Stage of a device that the plan leaves idle."""
+MOST_UNDONE = 100
+"""Moves that can be undone."""
 
 
 def offers(explanation: Explanation, device: str) -> dict[str, Any]:
-    """The price of every exchange of a device: of the best into each group, and with each device of them.
+    """Return the cost of every exchange of a device: the cheapest into each group, and with each device.
 
     ``{"device", "stage", "now_s", "groups": [{"stage", "partner", "cost_s", "change_s"}], "devices": {name: [cost_s,
-    change_s]}}``; groups cheapest first, among them -1, the idle devices, where there are any. Exact: as
-    ``Explanation.places``, and as the plan costs after the move.
+    change_s]}}``. Groups come cheapest first; group -1 are the idle devices. The costs are exact: those of
+    ``Explanation.places``, and of the plan after the move.
 
     Raises UnknownName for a device that the plan's network does not have.
     """
@@ -53,9 +53,9 @@ def offers(explanation: Explanation, device: str) -> dict[str, Any]:
 
 
 def exchanged(plan: Plan, device: str, partner: str) -> Plan:
-    """The plan with the two in each other's places, pipelines paired anew in the same stage order.
+    """Return the plan with two devices exchanged; pipelines are paired again in the same stage order.
 
-    What was proven of the network and the job before holds for it as well, so the larger bound is kept.
+    The bound before holds for it, too, as network and job are the same, so the larger bound is kept.
 
     Raises PlanError where the two have the same group, UnknownName for a device that is not there.
     """
@@ -73,51 +73,53 @@ def exchanged(plan: Plan, device: str, partner: str) -> Plan:
 
 
 def change(difference_s: float, of_s: float) -> str:
-    """A difference with its sign, to be read beside a cost: ``+0.51 s``, ``−3 ms``, ``no change``."""
+    """Return a difference with its sign, as precise as the cost beside it: ``+0.51 s``, ``−3 ms``, ``no change``."""
     if abs(difference_s) <= 1e-9 * of_s:
         return "no change"
     size = abs(difference_s)
-    told = f"{size:.2f} s" if of_s >= 1 and size >= 0.005 else format_s(size)
-    return f"{'+' if difference_s > 0 else '−'}{told}"
+    text = f"{size:.2f} s" if of_s >= 1 and size >= 0.005 else format_s(size)
+    return f"{'+' if difference_s > 0 else '−'}{text}"
 
 
 def from_to(before: Plan, after: Plan) -> str:
-    """``13.41 s → 13.92 s, +0.51 s``."""
+    """Return ``13.41 s → 13.92 s, +0.51 s``."""
     now_s, then_s = before.cost.total_s, after.cost.total_s
     return f"{format_s(now_s)} → {format_s(then_s)}, {change(then_s - now_s, now_s)}"
 
 
-class Moves:
-    """The plans before and after a hand's moves; bounded."""
+class MoveHistory:
+    """The plans before and after the current one, ``MOST_UNDONE`` at most in each direction."""
 
     def __init__(self) -> None:
-        self._past: deque[Plan] = deque(maxlen=REMEMBERED)
-        self._future: deque[Plan] = deque(maxlen=REMEMBERED)
+        self._past: deque[Plan] = deque(maxlen=MOST_UNDONE)
+        self._future: deque[Plan] = deque(maxlen=MOST_UNDONE)
 
     @property
     def can_undo(self) -> bool:
+        """Whether there is a move to undo."""
         return bool(self._past)
 
     @property
     def can_redo(self) -> bool:
+        """Whether a move was undone."""
         return bool(self._future)
 
-    def made(self, before: Plan) -> None:
-        """A move has led away from a plan."""
+    def add(self, before: Plan) -> None:
+        """Record the plan before a move."""
         self._past.append(before)
         self._future.clear()
 
     def undo(self, now: Plan) -> Plan:
-        """The plan before the last move."""
+        """Return the plan before the last move."""
         self._future.append(now)
         return self._past.pop()
 
     def redo(self, now: Plan) -> Plan:
-        """The plan after the last move that was undone."""
+        """Return the plan after the last move that was undone."""
         self._past.append(now)
         return self._future.pop()
 
-    def forget(self) -> None:
-        """The plan was not made by hand: there is nothing to go back to."""
+    def clear(self) -> None:
+        """Forget all moves, as after a plan that was not made by hand."""
         self._past.clear()
         self._future.clear()

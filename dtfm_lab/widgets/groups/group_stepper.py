@@ -7,15 +7,16 @@ from collections.abc import Callable
 
 import ipywidgets as w
 
+from dtfm_lab.widgets.controls import button
 from dtfm_lab.widgets.groups.group_steps import STEPS
 from dtfm_lab.widgets.tasks import begin
 
 STAYS_S = 2.6
-"""of a step while all are played"""
+"""Seconds that each step is shown while all are played."""
 
 
 class Stepper:
-    """``step`` holds the letter; ``view`` is the row of buttons."""
+    """``step`` holds the letter of the step that is shown; ``view`` is the row of buttons."""
 
     def __init__(self, letter: str, report_error: Callable[[str], None]) -> None:
         self._report_error = report_error
@@ -26,21 +27,22 @@ class Stepper:
             style={"button_width": "96px"},
             tooltips=[f"Step ({each}) of the paper" for each in STEPS],
         )
-        self.back = _button("Back", "chevron-left", "The step before")
-        self.next = _button("Next", "chevron-right", "The step after")
-        self.play = _button("Play", "play", "Walk through all steps")
+        self.back = button("Back", "chevron-left", "The step before", "84px")
+        self.next = button("Next", "chevron-right", "The step after", "84px")
+        self.play = button("Play", "play", "Walk through all steps", "84px")
         self.view = w.HBox([self.step, self.back, self.next, self.play])
-        self.step.observe(lambda _: self._buttons(), "value")
+        self.step.observe(lambda _: self._update_buttons(), "value")
         self.back.on_click(lambda _: self._go(-1))
         self.next.on_click(lambda _: self._go(1))
         self.play.on_click(lambda _: self._play_or_stop())
         self.enable(False)
 
-    def enable(self, there_is_a_plan: bool) -> None:
-        self.step.disabled = self.play.disabled = not there_is_a_plan
-        self._buttons()
+    def enable(self, has_plan: bool) -> None:
+        """Enable the buttons where there is a plan."""
+        self.step.disabled = self.play.disabled = not has_plan
+        self._update_buttons()
 
-    def _buttons(self) -> None:
+    def _update_buttons(self) -> None:
         letters = list(STEPS)
         self.back.disabled = self.step.disabled or self.step.value == letters[0]
         self.next.disabled = self.step.disabled or self.step.value == letters[-1]
@@ -56,18 +58,14 @@ class Stepper:
         if playing:
             begin(self._walk(self._plays), self._report_error)
 
-    async def _walk(self, mine: int) -> None:
-        """From the step that is shown, or from the first where that is the last, to the last."""
+    async def _walk(self, number: int) -> None:
+        """Show step after step up to the last; from the first one where the last is shown already."""
         first, *_, last = STEPS
         if self.step.value == last:
             self.step.value = first
         while self.step.value != last:
             await asyncio.sleep(STAYS_S)
-            if mine != self._plays:
+            if number != self._plays:
                 return
             self._go(1)
         self._play_or_stop()
-
-
-def _button(text: str, icon: str, tooltip: str) -> w.Button:
-    return w.Button(description=text, icon=icon, tooltip=tooltip, layout=w.Layout(width="84px"))

@@ -14,32 +14,32 @@ from dtfm_lab.planning.path import EXACT_UP_TO, path_cost, shortest_path
 from dtfm_lab.planning.search import PROVEN
 
 STEPS = {"a": "graph", "b": "groups", "c": "nodes", "d": "weights", "e": "path"}
-"""letter and a word for each, as on its button"""
+"""{letter: word} of each step, as on its button."""
 SHOWN_IN_PATH = 12
-"""groups; a longer path is told by its ends"""
+"""Most groups of a path that are listed; of a longer path only the ends are."""
 
 
-class Told(NamedTuple):
+class StepText(NamedTuple):
     """A step in words."""
 
     title: str
     happens: str
-    """what the step does, for any plan"""
+    """What the step does, for any plan."""
     numbers: str
-    """what it gives for this one"""
+    """What it gives for this plan."""
     source: str
-    """where the paper says so"""
+    """Section or equation of the paper."""
 
 
-def told(plan: Plan, letter: str) -> Told:
-    """One of the five steps; KeyError for a letter other than a to e.
+def describe_step(plan: Plan, letter: str) -> StepText:
+    """Return one of the five steps in words; raises KeyError for a letter other than a to e.
 
     Source: DT-FM section 3, its communication graph, equations 1 to 4.
     """
     return {"a": _graph, "b": _groups, "c": _nodes, "d": _weights, "e": _path}[letter](plan, lettered(plan))
 
 
-def _graph(plan: Plan, _groups: Lettered) -> Told:
+def _graph(plan: Plan, _groups: Lettered) -> StepText:
     topology, n = plan.topology, len(plan.topology)
     apart = ~np.eye(n, dtype=bool)
     numbers = f"{count(n, 'device')}, no link."
@@ -49,7 +49,7 @@ def _graph(plan: Plan, _groups: Lettered) -> Told:
             f"{count(n, 'device')} and {n * (n - 1):,} directed links: {_range(latency, 'ms')} and "
             f"{_range(speed, 'Gbit/s')}."
         )
-    return Told(
+    return StepText(
         "Communication graph",
         "Every pair of devices has a latency and a bandwidth in each direction: all that the planner knows.",
         numbers,
@@ -57,7 +57,7 @@ def _graph(plan: Plan, _groups: Lettered) -> Told:
     )
 
 
-def _groups(plan: Plan, groups: Lettered) -> Told:
+def _groups(plan: Plan, groups: Lettered) -> StepText:
     s, d = plan.placement.devices.shape
     cost = plan.cost
     if d == 1:
@@ -72,7 +72,7 @@ def _groups(plan: Plan, groups: Lettered) -> Told:
         )
     if idle := len(plan.idle_devices):
         numbers += f" {count(idle, 'device')} {'stays' if idle == 1 else 'stay'} idle."
-    return Told(
+    return StepText(
         "Balanced groups",
         "Devices gather into groups of one size. All of a group will hold the same layers and average their gradients; "
         "a group waits for its slowest device.",
@@ -81,10 +81,10 @@ def _groups(plan: Plan, groups: Lettered) -> Told:
     )
 
 
-def _nodes(plan: Plan, _groups: Lettered) -> Told:
+def _nodes(plan: Plan, _groups: Lettered) -> StepText:
     s, d = plan.placement.devices.shape
     n = s * d
-    return Told(
+    return StepText(
         "Coarsened graph",
         "Each group becomes one node, and between two nodes there is one edge.",
         f"{count(n, 'device')} and {count(n * (n - 1) // 2, 'pair')} of them become {count(s, 'node')} and "
@@ -93,7 +93,7 @@ def _nodes(plan: Plan, _groups: Lettered) -> Told:
     )
 
 
-def _weights(plan: Plan, groups: Lettered) -> Told:
+def _weights(plan: Plan, groups: Lettered) -> StepText:
     s = plan.job.n_stages
     if s == 1:
         numbers = "One group, so no edge to weigh."
@@ -107,7 +107,7 @@ def _weights(plan: Plan, groups: Lettered) -> Told:
         numbers = f"The lightest edge weighs {low}, the heaviest {high}."
         if len(weights) == 1 or weights.max() <= weights.min() * (1 + 1e-9):
             numbers = f"{'The edge' if len(weights) == 1 else 'Every edge'} weighs {format_s(float(weights[0]))}."
-    return Told(
+    return StepText(
         "Weights",
         "Each device of one group is matched with one of the other so that the slowest pair is as fast as can be. "
         "That pair, activations there and gradients back, is the edge's weight.",
@@ -116,7 +116,7 @@ def _weights(plan: Plan, groups: Lettered) -> Told:
     )
 
 
-def _path(plan: Plan, groups: Lettered) -> Told:
+def _path(plan: Plan, groups: Lettered) -> StepText:
     cost, s = plan.cost, plan.job.n_stages
     proof = "proven best" if plan.gap < PROVEN else f"at most {max(plan.gap, 0.001):.1%} of it could be saved"
     whole = f"{format_s(cost.total_s)}, {proof}."
@@ -132,7 +132,7 @@ def _path(plan: Plan, groups: Lettered) -> Told:
             if cost.pipeline_s > shortest_s * (1 + 1e-9):
                 numbers += f" (the shortest would take {format_s(shortest_s)})"
         numbers += f" + {format_s(cost.data_parallel_s)} of the slowest group = {whole}"
-    return Told(
+    return StepText(
         "Path",
         "The cheapest path through all nodes puts the groups in order: the first holds the first layers.",
         numbers,

@@ -1,4 +1,4 @@
-"""Step 3: from network to plan in the paper's five steps, why it is so, and devices moved by hand."""
+"""The step Groups: from network to plan in the paper's five steps, why it is so, and devices moved by hand."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ import plotly.graph_objects as go
 from dtfm_lab import figures
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Explanation, explain
+from dtfm_lab.widgets.controls import stylesheet
 from dtfm_lab.widgets.groups.group_stepper import Stepper
-from dtfm_lab.widgets.groups.group_steps import STEPS, told
+from dtfm_lab.widgets.groups.group_steps import STEPS, describe_step
 from dtfm_lab.widgets.groups.hand_moves import HandMoves
 from dtfm_lab.widgets.groups.why_here import Subject, why
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.tasks import begin
+from dtfm_lab.widgets.panel import Panel
+from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.groups import NO_EDGE, NO_GROUP, GroupsView
 from dtfm_lab.widgets.views.groups.drawing import matching_of
 
-CSS = (Path(__file__).parent / "groups_panel.css").read_text(encoding="utf-8")
 NO_PLAN = "No plan yet: press Plan"
 SETTLED_S = 0.06
-"""without another plan or selection, before words and prices are worked out"""
+"""Seconds without another plan or selection before explanation and prices are computed."""
 HEIGHT = 430
 FIGURES = {
     "this step": "step",
@@ -36,20 +37,20 @@ FIGURES = {
 }
 
 
-class GroupsPanel:
+class GroupsPanel(Panel):
     """Shows ``lab_state.plan`` step by step; a device moved by hand makes it another plan."""
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._explaining: tuple[Plan, asyncio.Task[Explanation]] | None = None
         self._asked = 0
-        self._following = False
+        self._is_following = False
         self._wanted_edge = NO_EDGE
         self.groups = GroupsView(height=HEIGHT, hint=NO_PLAN, can_move=True)
         self.stepper = Stepper(self.groups.step, self._report_error)
         self.step = self.stepper.step
         self.hand = HandMoves(lab_state, self.groups, self._explained, self._report_error)
-        self.told = w.HTML()
+        self.description = w.HTML()
         self.why = w.HTML()
         self.what = w.Dropdown(
             options=list(FIGURES.items()), layout=w.Layout(width="165px"), tooltip="What is drawn as a figure"
@@ -57,9 +58,9 @@ class GroupsPanel:
         self.as_figure = AsFigure(self._figure, lab_state, self._report_error)
         self.view = w.VBox(
             [
-                w.HTML(f"<style>{CSS}</style>", layout=w.Layout(display="none")),
+                stylesheet(Path(__file__).with_suffix(".css")),
                 self.stepper.view,
-                self.told,
+                self.description,
                 self.groups,
                 w.HBox([self.hand.view, w.HBox([self.what, self.as_figure.button])]),
                 self.hand.note,
@@ -69,7 +70,7 @@ class GroupsPanel:
         )
         self.view.add_class("dtfm-groups-panel")
         w.link((self.step, "value"), (self.groups, "step"))
-        self.step.observe(lambda _: self._tell(), "value")
+        self.step.observe(lambda _: self._describe_step(), "value")
         self.groups.observe(lambda _: self._selected_here(), "selected")
         self.groups.observe(lambda _: self._edge_selected(), ["selected_edge", "other_edge"])
         self.groups.observe(lambda _: self._ask(), ["selected", "selected_group", "selected_edge"])
@@ -81,7 +82,7 @@ class GroupsPanel:
         return {"step": self.step.value, "edge": self.groups.selected_edge, "figure": self.what.value}
 
     def restore(self, settings: dict[str, Any]) -> None:
-        """A hop that was selected waits for a plan that has it."""
+        """Show the saved step; a hop that was selected waits for a plan that has it."""
         if settings.get("step") in list(STEPS):
             self.step.value = settings["step"]
         if settings.get("figure") in list(FIGURES.values()):
@@ -94,13 +95,13 @@ class GroupsPanel:
     def _show(self) -> None:
         plan = self._lab_state.plan
         self.groups.title = "Groups" if plan is None else f"{plan.job.name} on {plan.topology.name}"
-        self._following = True  # what the plan no longer has is not unselected elsewhere
+        self._is_following = True  # devices that the plan lacks stay selected in other views
         self.groups.show(plan)
-        self._following = False
+        self._is_following = False
         self._select_wanted()
         self._follow()
         self.stepper.enable(plan is not None)
-        self._tell()
+        self._describe_step()
         self.hand.take(plan)
         self._ask()
 
@@ -108,38 +109,38 @@ class GroupsPanel:
         if 0 <= self._wanted_edge < len(self.groups.matchings):
             self.groups.selected_edge, self._wanted_edge = self._wanted_edge, NO_EDGE
 
-    def _tell(self) -> None:
-        """The step in words."""
+    def _describe_step(self) -> None:
+        """Show the step in words."""
         plan, letter = self._lab_state.plan, self.step.value
         if plan is None:
-            self.told.value = f'<div class="dtfm-step-told dtfm-step-told-none">{NO_PLAN}.</div>'
+            self.description.value = f'<div class="dtfm-step-told dtfm-step-told-none">{NO_PLAN}.</div>'
             return
-        words = told(plan, letter)
-        self.told.value = (
+        words = describe_step(plan, letter)
+        self.description.value = (
             f'<div class="dtfm-step-told" role="status"><b>({letter}) {escape(words.title)}</b> '
             f'{escape(words.happens)} <span class="dtfm-step-told-numbers">{escape(words.numbers)}</span> '
             f'<span class="dtfm-step-told-source">DT-FM, {escape(words.source)}</span></div>'
         )
 
     def _selected_here(self) -> None:
-        if not self._following and set(self.groups.selected) != set(self._lab_state.selected):
+        if not self._is_following and set(self.groups.selected) != set(self._lab_state.selected):
             self._lab_state.selected = tuple(self.groups.selected)
 
     def _follow(self) -> None:
-        """Select here what is selected elsewhere, as far as the plan has it."""
+        """Select what is selected elsewhere, as far as the plan has it."""
         known = set() if self._lab_state.plan is None else set(self._lab_state.plan.topology.names)
         names = [name for name in self._lab_state.selected if name in known]
         if set(names) == set(self.groups.selected):
             return
-        self._following = True
+        self._is_following = True
         group = self.groups.selected_group
         if group != NO_GROUP and set(names) != set(self.groups.groups[group]["devices"]):
             self.groups.selected_group = NO_GROUP
         self.groups.selected = names
-        self._following = False
+        self._is_following = False
 
     def _edge_selected(self) -> None:
-        """Its slowest pair is the selected link."""
+        """Select the slowest pair of a selected edge as the lab's link."""
         plan, edge, other = self._lab_state.plan, self.groups.selected_edge, self.groups.other_edge
         pairs: list[list[Any]] = []
         if plan is not None and len(other) == 2 and all(0 <= stage < plan.job.n_stages for stage in other):
@@ -151,7 +152,7 @@ class GroupsPanel:
 
     @property
     def _subject(self) -> Subject:
-        """What was selected last, as far as can be told: a link that follows a hop is that hop's."""
+        """What was selected last. The link that a selected hop selects is not a subject of its own."""
         groups = self.groups
         if groups.selected_group != NO_GROUP:
             return Subject(group=groups.selected_group)
@@ -161,16 +162,13 @@ class GroupsPanel:
         return Subject(hop=groups.selected_edge)
 
     def _ask(self) -> None:
-        """Words and prices for what is selected now, soon; none where no event loop could work them out."""
+        """Explain and price the selection soon; without an event loop, nothing is computed."""
         self._asked += 1
         if self._lab_state.plan is None:
             self.why.value = ""
             return
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        begin(self._answer(self._asked), self._report_error)
+        if has_event_loop():
+            begin(self._answer(self._asked), self._report_error)
 
     async def _answer(self, asked: int) -> None:
         await asyncio.sleep(SETTLED_S)
@@ -187,7 +185,7 @@ class GroupsPanel:
             await self.hand.price(plan, self.groups.selected[0])
 
     async def _explained(self, plan: Plan) -> Explanation:
-        """Once a plan, on a thread, whoever asks."""
+        """Return the plan's explanation, computed once on a thread."""
         if self._explaining is None or self._explaining[0] is not plan:
             self._explaining = plan, asyncio.ensure_future(asyncio.to_thread(explain, plan))
         return await self._explaining[1]

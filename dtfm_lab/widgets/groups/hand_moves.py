@@ -13,7 +13,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Explanation
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.groups.exchanges import Moves, change, exchanged, from_to, offers
+from dtfm_lab.widgets.controls import button
+from dtfm_lab.widgets.groups.exchanges import MoveHistory, change, exchanged, from_to, offers
 from dtfm_lab.widgets.groups.why_here import named
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
@@ -21,7 +22,7 @@ from dtfm_lab.widgets.views.groups import GroupsView
 
 
 class HandMoves:
-    """AnswerCache the view's drags; ``view`` holds the same for those who do not drag, ``note`` says what was done."""
+    """Carries out drags in the view; ``view`` has a menu that does the same, ``note`` says what was done."""
 
     def __init__(
         self,
@@ -31,17 +32,17 @@ class HandMoves:
         report_error: Callable[[str], None],
     ) -> None:
         self._lab_state, self._groups, self._explained, self._report_error = lab_state, groups, explained, report_error
-        self._moves = Moves()
+        self._history = MoveHistory()
         self._made: Plan | None = None
-        """the plan of the last move, undo or redo"""
+        """The plan of the last move, undo or redo."""
         self.move_to = w.Dropdown(
             description="Move to",
             layout=w.Layout(width="430px", max_width="100%"),
             style={"description_width": "60px"},
         )
-        self.move = _button("Move", "exchange", "Exchange the selected device with the one named")
-        self.undo = _button("Undo", "undo", "Take back the last move by hand")
-        self.redo = _button("Redo", "repeat", "Make it again")
+        self.move = button("Move", "exchange", "Exchange the selected device with the one named", "84px", disabled=True)
+        self.undo = button("Undo", "undo", "Take back the last move by hand", "84px", disabled=True)
+        self.redo = button("Redo", "repeat", "Make it again", "84px", disabled=True)
         self.note = w.HTML()
         self.view = w.HBox([self.move_to, self.move, self.undo, self.redo])
         self.move.on_click(lambda _: self._move_chosen())
@@ -51,15 +52,15 @@ class HandMoves:
         groups.observe(lambda _: self.offer(), ["offers", "selected"])
 
     def take(self, plan: Plan | None) -> None:
-        """Another plan is shown: one that was not made here leaves nothing to go back to."""
+        """Take another plan. One that was not made by hand clears the history."""
         if plan is None or plan is not self._made:
-            self._moves.forget()
+            self._history.clear()
             self.note.value = ""
-        self.undo.disabled, self.redo.disabled = not self._moves.can_undo, not self._moves.can_redo
+        self.undo.disabled, self.redo.disabled = not self._history.can_undo, not self._history.can_redo
         self.offer()
 
     async def price(self, plan: Plan, device: str) -> None:
-        """Prices of the device's other places into the view's ``offers``, worked out on a thread."""
+        """Compute the prices of a device's other places on a thread, and set the view's ``offers``."""
         if self._groups.offers.get("device") == device or device not in plan.topology.names:
             return
         explanation = await self._explained(plan)
@@ -68,7 +69,7 @@ class HandMoves:
             self._groups.offers = priced
 
     def offer(self) -> None:
-        """The places of the selected device, cheapest first, as choices."""
+        """Offer the places of the selected device, cheapest first."""
         plan, offered, selected = self._lab_state.plan, self._groups.offers, self._groups.selected
         if plan is None or len(selected) != 1 or offered.get("device") != selected[0]:
             hint = "select one device" if len(selected) != 1 else "working out the prices"
@@ -102,7 +103,7 @@ class HandMoves:
                 begin(self._drop(plan, device, content), self._report_error)
 
     async def _drop(self, plan: Plan, device: str, content: dict[str, Any]) -> None:
-        """Onto a device, or into a group: there with the cheapest partner."""
+        """Exchange with the device that it was dropped on, or with the cheapest one of a group."""
         partner = content.get("partner")
         if partner is None:
             explanation = await self._explained(plan)
@@ -119,27 +120,23 @@ class HandMoves:
     async def _exchange(self, plan: Plan, device: str, partner: str) -> None:
         made = await asyncio.to_thread(exchanged, plan, device, partner)
         if self._lab_state.plan is not plan:
-            return  # somebody else was faster: what was priced no longer holds
-        self._moves.made(plan)
+            return  # the prices are of another plan
+        self._history.add(plan)
         self._put(made, f"By hand, {device} and {partner} exchanged: {from_to(plan, made)}.")
 
     def _undo(self) -> None:
         plan = self._lab_state.plan
-        if plan is not None and self._moves.can_undo:
-            before = self._moves.undo(plan)
+        if plan is not None and self._history.can_undo:
+            before = self._history.undo(plan)
             self._put(before, f"Undone: {from_to(plan, before)}.")
 
     def _redo(self) -> None:
         plan = self._lab_state.plan
-        if plan is not None and self._moves.can_redo:
-            after = self._moves.redo(plan)
+        if plan is not None and self._history.can_redo:
+            after = self._history.redo(plan)
             self._put(after, f"By hand again: {from_to(plan, after)}.")
 
     def _put(self, plan: Plan, line: str) -> None:
         self._made = plan
         self._lab_state.plan = plan
         self.note.value = markup.line(escape(line))
-
-
-def _button(text: str, icon: str, tooltip: str) -> w.Button:
-    return w.Button(description=text, icon=icon, tooltip=tooltip, disabled=True, layout=w.Layout(width="84px"))

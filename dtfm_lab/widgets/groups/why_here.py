@@ -1,4 +1,4 @@
-"""Why a device, a group or a hop is where it is: the plan's explanation, a heading and a few lines."""
+"""Why a device, a group or a hop is where it is: the plan's explanation in a few lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dtfm_lab.planning import Explanation
 
 
 class Subject(NamedTuple):
-    """What is asked about: devices by name, a group or a hop by stage (a hop by its earlier); of none, the plan."""
+    """What is asked about: a device by name, a group by stage, a hop by its earlier stage; none asks about the plan."""
 
     device: str = ""
     group: int = -1
@@ -19,12 +19,14 @@ class Subject(NamedTuple):
 
 
 class Why(NamedTuple):
+    """An explanation: a heading and a line for each reason."""
+
     title: str
     lines: tuple[str, ...]
 
 
 def why(explanation: Explanation, subject: Subject) -> Why:
-    """The answer; about the plan where the subject is not part of it."""
+    """Return the explanation; of the whole plan where it does not have the subject."""
     plan = explanation.plan
     if subject.device in plan.topology.names:
         return Why(f"Why here? {subject.device}", tuple(explanation.why(subject.device).splitlines()))
@@ -86,5 +88,5 @@ def _share(part_s: float, whole_s: float) -> str:
 
 
 def named(plan: Plan, stage: int) -> str:
-    """``stage 2 (C)``; ``idle`` for -1."""
+    """Return ``stage 2 (C)``; ``idle`` for -1."""
     return "idle" if stage < 0 else f"stage {stage} ({lettered(plan).letter(stage)})"

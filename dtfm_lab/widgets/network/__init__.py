@@ -1,1 +1,1 @@
-"""Step 1: the network, drawn on a canvas, on a map, in a matrix."""
+"""The step Network: a drawing of the network on a canvas, on a map and as a matrix, and its files."""

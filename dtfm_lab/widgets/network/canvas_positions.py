@@ -1,4 +1,4 @@
-"""Where devices stand on a canvas when nobody has placed them: a block a region, blocks on shelves."""
+"""Positions on the canvas for devices without one: a square block for each region, blocks in rows."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from math import ceil, sqrt
 from dtfm_lab.domain.network import Topology
 
 SPACING = 90.0
-"""pixels between devices that have no position of their own"""
+"""Pixels between devices that have no position of their own."""
 WIDER_THAN_HIGH = 1.7
-"""the canvas, about"""
+"""About the canvas's width over its height."""
 
 
 def canvas_positions(topology: Topology) -> list[tuple[float, float]]:
-    """A place for every device, in pixels: its own, or a slot in its region's block."""
+    """Return (x, y) in pixels for every device: its own position, or a slot in its region's block."""
     counts = dict.fromkeys(topology.regions, 0)
     for device in topology.devices:
         counts[device.region] += 1
@@ -30,7 +30,7 @@ def canvas_positions(topology: Topology) -> list[tuple[float, float]]:
 
 
 def _shelves(sides: dict[str, int]) -> dict[str, tuple[int, int]]:
-    """Where each region's square block begins, in devices: shelves that fill a canvas wider than high."""
+    """Return the corner of each region's block, counted in devices: rows that fill a canvas wider than high."""
     width = WIDER_THAN_HIGH * sqrt(sum((side + 1) ** 2 for side in sides.values()))
     corners, left, top, height = {}, 0, 0, 0
     for region, side in sides.items():

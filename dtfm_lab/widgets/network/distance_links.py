@@ -1,4 +1,4 @@
-"""Region pairs of which a drawing says nothing, filled by the distance between their cities."""
+"""Links between regions without a line of their own, computed from the distance between their cities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dtfm_lab.domain.units import to_gbps, to_ms
 Document = dict[str, Any]
 
 BY_DISTANCE = "distance"
-"""what ``document["fill"]`` says where the rule holds"""
+"""Value of ``document["fill"]`` where the rule is used."""
 
 RULE = (
     "Pairs of regions that stand in known cities and have no line of their own: latency 5.6 ms + 3.0 × great circle "
@@ -21,21 +21,21 @@ RULE = (
 
 
 def filled(document: Document) -> list[dict[str, Any]]:
-    """{"regions": [a, b], "latency_ms", "bandwidth_gbps", "distance_km"} of each pair that the rule fills, both ways.
+    """Return {"regions": [a, b], "latency_ms", "bandwidth_gbps", "distance_km"} of each pair that the rule sets.
 
-    Pairs without any line ``between`` them, in either direction, whose two names are known places; none unless the
-    document wants it. Devices without a region stay with the default.
+    These are the pairs without a line ``between`` them, in either direction, whose names are known places; none unless
+    the document uses the rule. Devices without a region keep the default.
     """
     if document.get("fill") != BY_DISTANCE:
         return []
-    drawn_links = {frozenset(ends_of(line)) for line in document["between"]}
+    with_line = {frozenset(ends_of(line)) for line in document["between"]}
     names = [region["name"] for region in document["regions"]]
     known = [(name, place) for name in names if (place := find_place(name)) is not None]
-    return [_line(a, b) for a, b in combinations(known, 2) if frozenset((a[0], b[0])) not in drawn_links]
+    return [_line(a, b) for a, b in combinations(known, 2) if frozenset((a[0], b[0])) not in with_line]
 
 
 def ends_of(line: dict[str, Any]) -> tuple[str, str]:
-    """The two regions of a line between regions: both its ``regions``, or ``from`` and ``to`` of one way."""
+    """Return the two regions of a line: its ``regions``, or ``from`` and ``to`` of a one-way line."""
     first, second = line.get("regions") or (line["from"], line["to"])
     return first, second
 

@@ -1,4 +1,4 @@
-"""What is wrong with a drawing, in words: the thing, the value found, the value wanted."""
+"""Checks of a drawing; an error names the thing, the value found and the value wanted."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "between": ((), ("latency_ms", "bandwidth_gbps")),
     "links": (("source", "target"), ("latency_ms", "bandwidth_gbps")),
 }
-"""the texts and the numbers without which a part cannot be drawn"""
+"""{part: (texts, numbers)} without which a part cannot be drawn."""
 OWN_NUMBERS = {
     "price_per_hour": "price per hour",
     "uplink_gbps": "uplink (Gbit/s)",
     "downlink_gbps": "downlink (Gbit/s)",
 }
-"""of a device, where it has any"""
+"""Numbers that a device may have, and their labels."""
 
 
 def is_document(value: Any) -> TypeGuard[Document]:
-    """Whether it can be drawn, valid or not: a mapping with all parts, names where names belong."""
+    """Whether a value can be drawn, valid or not: a mapping with all parts, and texts where names belong."""
     if not isinstance(value, dict) or not _is_section(value.get("default"), (), ("latency_ms", "bandwidth_gbps")):
         return False
     parts_hold = all(
@@ -37,7 +37,7 @@ def is_document(value: Any) -> TypeGuard[Document]:
 
 
 def first_mistake(document: Document) -> str:
-    """The first mistake; empty where there is none that a person drew."""
+    """Return the first mistake as one line; empty where there is none."""
     return next(_mistakes(document), "")
 
 

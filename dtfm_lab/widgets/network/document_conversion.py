@@ -1,4 +1,4 @@
-"""Between a Topology and the document that is drawn: names, screen units (ms, Gbit/s), places.
+"""A Topology as the document that is drawn, and back: names, screen units (ms, Gbit/s), positions.
 
 A document is plain JSON::
 
@@ -9,8 +9,8 @@ A document is plain JSON::
     between   {regions: [a, b], latency_ms, bandwidth_gbps}, or one way with "from" and "to" for "regions"
     links     {source, target, latency_ms, bandwidth_gbps, one_way}
 
-A device without hardware or price of its own takes those of another of its GPU, else the table's. ``measured_as``
-is the name that a device had when its messages were timed.
+A device without hardware or price takes those of another device with its GPU, else those of the table of GPUs.
+``measured_as`` is the name that a device had when its messages were timed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CARDS = ("uplink_gbps", "downlink_gbps")
 
 
 def empty_document(name: str = "drawn") -> Document:
-    """A blank canvas: links as over an ordinary internet connection."""
+    """Return a blank canvas, with links as over an ordinary internet connection."""
     return {
         "name": name,
         "devices": [],
@@ -44,7 +44,7 @@ def empty_document(name: str = "drawn") -> Document:
 
 
 def document_of(topology: Topology) -> Document:
-    """What is drawn of a topology: all of it but times by message size, which ``topology_of`` brings back."""
+    """Return the document of a topology: all but times by message size, which ``topology_of`` adds again."""
     mapping = topology_to_mapping(topology, short=True)
     default = mapping.get("default", empty_document()["default"])
     links = [
@@ -69,9 +69,9 @@ def document_of(topology: Topology) -> Document:
 
 
 def topology_of(document: Document, known: Topology | None = None) -> Topology:
-    """The topology that a document draws.
+    """Return the topology that a document draws.
 
-    Times by message size are those of the ``known`` topology, on the links that are what they were in it.
+    Times by message size are taken from ``known``, on the links that have not changed since.
     Raises TopologyError in one line that names the thing, the value found and the value wanted.
     """
     if not document["devices"]:
@@ -94,7 +94,7 @@ def topology_of(document: Document, known: Topology | None = None) -> Topology:
 
 
 def gpus_of(document: Document) -> list[str]:
-    """What a device may be: the drawing's own kinds first, then the table."""
+    """Return the GPUs that a device may have: the drawing's first, then those of the table."""
     own = dict.fromkeys(device["gpu"] for device in document["devices"]) or {"laptop": None}
     return list(own | dict.fromkeys(HARDWARE))
 
@@ -114,7 +114,7 @@ def _drawn_devices(topology: Topology, sections: list[dict[str, Any]]) -> list[d
 
 
 def _is_usual(device: Device) -> bool:
-    """Whether the table says all of its hardware."""
+    """Whether its hardware is what the table of GPUs says."""
     numbers = {"peak_flop_per_s": device.peak_flop_per_s, "memory_bytes": device.memory_bytes}
     return hardware_fields(device.gpu) == numbers
 
@@ -125,7 +125,7 @@ def _hardware(device: Device) -> dict[str, Any]:
 
 
 def _sections(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Devices as a file says them."""
+    """Return the devices as a topology file has them."""
     hardware: dict[str, Any] = {}
     prices: dict[str, float] = {}
     for device in drawn:

@@ -1,4 +1,4 @@
-"""The network as it is drawn, with what was drawn before: one state that the canvas, the map and the matrix share."""
+"""The network as it is drawn, with its undo history: the state that canvas, map and matrix share."""
 
 from __future__ import annotations
 
@@ -18,75 +18,82 @@ EMPTY_DOCUMENT: Document = {
     "default": {"latency_ms": 50.0, "bandwidth_gbps": 1.0},
 }
 MOST_KEPT = 100
-"""documents to go back to: a thousand edits of a big network must not fill the memory"""
+"""Documents that can be undone to; a thousand of a large network would fill the memory."""
 
 
 class Drawing(traitlets.HasTraits):
-    """A document in screen units (ms, Gbit/s) and what is selected in it; to set ``document`` is a step of history."""
+    """A document in screen units (ms, Gbit/s) and what is selected in it. Setting ``document`` can be undone."""
 
     document = traitlets.Dict()
     selected = traitlets.List(traitlets.Unicode())
-    """names of the selected devices"""
+    """Names of the selected devices."""
     selected_link = traitlets.List(traitlets.Unicode())
-    """source and target of the selected link, drawn or not; empty for none"""
+    """Source and target of the selected link, which need not have a line; empty for none."""
     can_undo = traitlets.Bool(False)
     can_redo = traitlets.Bool(False)
 
     def __init__(self, document: Document | None = None) -> None:
         super().__init__(document=copy.deepcopy(EMPTY_DOCUMENT) if document is None else document)
-        self._before: list[Document] = []
-        self._after: list[Document] = []
-        self._travelling = False
+        self._past: list[Document] = []
+        self._future: list[Document] = []
+        self._is_travelling = False
         self.observe(self._record, "document")
 
     @traitlets.validate("document")
     def _share(self, proposal: dict[str, Any]) -> Document:
-        """What did not change is the document's before, so that a history of large networks stays small."""
+        """Reuse the parts that did not change, so that the history of a large network stays small."""
         before: Document = self._trait_values.get("document", {})
         new: Document = proposal["value"]
         return {key: _shared(value, before[key]) if key in before else value for key, value in new.items()}
 
+    @property
+    def history(self) -> list[Document]:
+        """The documents that can be undone to, the newest last."""
+        return list(self._past)
+
     def undo(self) -> None:
-        self._travel(self._before, self._after)
+        """Go back to the document before."""
+        self._travel(self._past, self._future)
 
     def redo(self) -> None:
-        self._travel(self._after, self._before)
+        """Make the edit again that was undone last."""
+        self._travel(self._future, self._past)
 
     def begin(self, document: Document) -> None:
-        """Another network: nothing of the one before can be undone."""
-        self._travelling = True
+        """Take another document and forget the history."""
+        self._is_travelling = True
         try:
             self.document = document
         finally:
-            self._travelling = False
-        self._before.clear()
-        self._after.clear()
-        self._tell()
+            self._is_travelling = False
+        self._past.clear()
+        self._future.clear()
+        self._update_history_traits()
         self.selected, self.selected_link = [], []
 
     def _record(self, change: dict[str, Any]) -> None:
-        if not self._travelling:
-            self._before = [*self._before[-MOST_KEPT + 1 :], change["old"]]
-            self._after = []
-            self._tell()
+        if not self._is_travelling:
+            self._past = [*self._past[-MOST_KEPT + 1 :], change["old"]]
+            self._future = []
+            self._update_history_traits()
 
     def _travel(self, source: list[Document], target: list[Document]) -> None:
         if not source:
             return
         target.append(self.document)
-        self._travelling = True
+        self._is_travelling = True
         try:
             self.document = source.pop()
         finally:
-            self._travelling = False
-        self._tell()
+            self._is_travelling = False
+        self._update_history_traits()
 
-    def _tell(self) -> None:
-        self.can_undo, self.can_redo = bool(self._before), bool(self._after)
+    def _update_history_traits(self) -> None:
+        self.can_undo, self.can_redo = bool(self._past), bool(self._future)
 
 
 def _shared(new: Any, before: Any) -> Any:
-    """``new``, made of the parts of ``before`` where they are equal: beginning and end of a list, or all of it."""
+    """Return ``new`` with the equal parts of ``before`` in it: all, or the beginning and the end of a list."""
     if new == before:
         return before
     if not isinstance(new, list) or not isinstance(before, list):

@@ -1,4 +1,4 @@
-"""Edits of links, pure: a document and a change to the document after it."""
+"""Edits of links as pure functions from a document to the edited one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A latency, a bandwidth, or both; None stays as it is."""
+    """A new latency, a new bandwidth, or both; None leaves it as it is."""
 
     latency_ms: float | None = None
     bandwidth_gbps: float | None = None
@@ -27,6 +27,7 @@ class Change:
             raise TopologyError(f"bandwidth is {self.bandwidth_gbps:g} Gbit/s; wanted more than 0")
 
     def of(self, speed: Speed) -> Speed:
+        """Return the changed speed."""
         latency_ms, gbps = speed
         return (
             latency_ms if self.latency_ms is None else self.latency_ms,
@@ -35,34 +36,35 @@ class Change:
 
 
 def set_links(document: Document, speeds: Mapping[Pair, Speed]) -> Document:
-    """These directed links get lines of their own; one line for both ways where they agree."""
+    """Give these directed links lines of their own; one line for both ways where they agree."""
     return _with_links(document, {**link_speeds(document), **speeds})
 
 
 def change_pair(document: Document, source: str, target: str, change: Change, *, both_ways: bool) -> Document:
-    """All links from one region to another: the line between them, and lines of single links, which keep what
-    ``change`` leaves; those that then say what the regions' line says go.
+    """Change all links from one region to another: the regions' line, and the lines of single links.
+
+    A single link keeps what ``change`` leaves; its line is dropped where it then equals the regions' line.
     """
     there, _ = pair_speed(document, source, target)
-    back, spoken_by = pair_speed(document, target, source)
+    back, origin = pair_speed(document, target, source)
     new_there = change.of(there)
     new_back = change.of(back) if both_ways else back
-    spoken_of = [set(ends_of(line)) == {source, target} for line in document["between"]]
-    others = [line for line, this in zip(document["between"], spoken_of, strict=True) if not this]
+    is_theirs = [set(ends_of(line)) == {source, target} for line in document["between"]]
+    others = [line for line, theirs in zip(document["between"], is_theirs, strict=True) if not theirs]
     if new_there == new_back:
         lines = [{"regions": [source, target], **_line(new_there)}]
-    elif both_ways or spoken_by is not Origin.DEFAULT:
+    elif both_ways or origin is not Origin.DEFAULT:
         lines = [{"from": source, "to": target, **_line(new_there)}, {"from": target, "to": source, **_line(new_back)}]
     else:
         lines = [{"from": source, "to": target, **_line(new_there)}]
-    first = spoken_of.index(True) if True in spoken_of else len(others)
+    first = is_theirs.index(True) if True in is_theirs else len(others)
     between = [*others[:first], *lines, *others[first:]]
     ways = {(source, target): new_there} | ({(target, source): new_back} if both_ways else {})
     return _changed_links({**document, "between": between}, ways, change)
 
 
 def change_inside(document: Document, region: str, change: Change) -> Document:
-    """All links inside a region, as ``change_pair`` changes those between two."""
+    """Change all links inside a region, as ``change_pair`` does those between two."""
     named = next((one for one in document["regions"] if one["name"] == region), None)
     if named is None:
         raise TopologyError(f"region {region!r} is not drawn; wanted one that is")
@@ -74,7 +76,7 @@ def change_inside(document: Document, region: str, change: Change) -> Document:
 
 
 def _changed_links(document: Document, ways: Mapping[Pair, Speed], change: Change) -> Document:
-    """Links of their own that run along these ways between regions change too."""
+    """Change the lines of single links that run along these ways between regions."""
     region_of = {device["name"]: device["region"] for device in document["devices"]}
     speeds: dict[Pair, Speed] = {}
     for (source, target), speed in link_speeds(document).items():
@@ -87,12 +89,12 @@ def _changed_links(document: Document, ways: Mapping[Pair, Speed], change: Chang
 
 def _with_links(document: Document, speeds: Mapping[Pair, Speed]) -> Document:
     links: list[dict[str, Any]] = []
-    told: set[Pair] = set()
+    done: set[Pair] = set()
     for (source, target), speed in speeds.items():
-        if (source, target) in told:
+        if (source, target) in done:
             continue
         both_ways = speeds.get((target, source)) == speed
-        told |= {(target, source)} if both_ways else set()
+        done |= {(target, source)} if both_ways else set()
         links.append({"source": source, "target": target, **_line(speed), "one_way": not both_ways})
     return {**document, "links": links}
 

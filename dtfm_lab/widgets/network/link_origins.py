@@ -1,4 +1,4 @@
-"""Which line of a drawing says what a link is: the most particular one that speaks of it."""
+"""Which line of a drawing sets a link's latency and bandwidth: the most specific one that covers it."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from dtfm_lab.widgets.network.distance_links import ends_of, filled
 
 Document = dict[str, Any]
 Speed = tuple[float, float]
-"""latency_ms, bandwidth_gbps"""
+"""(latency_ms, bandwidth_gbps)"""
 
 
 class Origin(IntEnum):
-    """Where the numbers of a link come from, from the most general line to the most particular."""
+    """Which line the numbers of a link come from, from the most general to the most specific."""
 
     NOWHERE = 0
-    """a device with itself, or one that is not drawn"""
+    """A device with itself, or one that is not drawn."""
     DEFAULT = 1
     DISTANCE = 2
-    """the rule that fills pairs of regions"""
+    """The rule that computes links from distances."""
     PAIR = 3
-    """a line between two regions"""
+    """A line between two regions."""
     REGION = 4
-    """the inside of a region"""
+    """The inside of a region."""
     LINK = 5
-    """a line of its own"""
+    """A line of its own."""
 
 
 class DrawnLinks(NamedTuple):
-    """What the lines of a document say, before network cards cap it."""
+    """Latency and bandwidth by the lines of a document, before network cards cap them."""
 
     latency_ms: FloatArray
-    """(N, N), from row to column"""
+    """(N, N), from row to column."""
     bandwidth_gbps: FloatArray
     origin: npt.NDArray[np.uint8]
-    """(N, N) of Origin"""
+    """(N, N) of Origin."""
 
 
 def drawn_links(document: Document, names: Sequence[str]) -> DrawnLinks:
-    """Of devices in this order; NaN and NOWHERE for those that the document does not draw."""
+    """Return the links of devices in this order; NaN and NOWHERE for devices that are not drawn."""
     n = len(names)
     latency_ms, gbps, origin = np.full((n, n), np.nan), np.full((n, n), np.nan), np.zeros((n, n), np.uint8)
     region_of = {device["name"]: device["region"] for device in document["devices"]}
@@ -53,23 +53,23 @@ def drawn_links(document: Document, names: Sequence[str]) -> DrawnLinks:
     for i in drawn:
         members.setdefault(region_of[names[i]], []).append(i)
 
-    def say(rows: list[int], columns: list[int], line: dict[str, Any], why: Origin) -> None:
+    def set_links(rows: list[int], columns: list[int], line: dict[str, Any], why: Origin) -> None:
         grid = np.ix_(rows, columns)
         latency_ms[grid], gbps[grid], origin[grid] = line["latency_ms"], line["bandwidth_gbps"], why
 
-    say(drawn, drawn, document["default"], Origin.DEFAULT)
+    set_links(drawn, drawn, document["default"], Origin.DEFAULT)
     for line in filled(document):
         a, b = (members.get(region, []) for region in line["regions"])
-        say(a, b, line, Origin.DISTANCE)
-        say(b, a, line, Origin.DISTANCE)
+        set_links(a, b, line, Origin.DISTANCE)
+        set_links(b, a, line, Origin.DISTANCE)
     for line in sorted(document["between"], key=lambda line: "regions" not in line):  # one way last
         a, b = (members.get(region, []) for region in ends_of(line))
-        say(a, b, line, Origin.PAIR)
+        set_links(a, b, line, Origin.PAIR)
         if "regions" in line:
-            say(b, a, line, Origin.PAIR)
+            set_links(b, a, line, Origin.PAIR)
     for region in document["regions"]:
         inside = members.get(region["name"], [])
-        say(inside, inside, region, Origin.REGION)
+        set_links(inside, inside, region, Origin.REGION)
     at = {names[i]: i for i in drawn}
     for (source, target), speed in link_speeds(document).items():
         if source in at and target in at:
@@ -80,7 +80,7 @@ def drawn_links(document: Document, names: Sequence[str]) -> DrawnLinks:
 
 
 def link_speeds(document: Document) -> dict[tuple[str, str], Speed]:
-    """{(source, target): speed} of lines of their own; one way overrules both ways."""
+    """Return {(source, target): speed} of the single links with a line; a one-way line overrules a two-way one."""
     speeds: dict[tuple[str, str], Speed] = {}
     for link in sorted(document["links"], key=lambda link: bool(link.get("one_way"))):
         speed = (link["latency_ms"], link["bandwidth_gbps"])
@@ -91,7 +91,7 @@ def link_speeds(document: Document) -> dict[tuple[str, str], Speed]:
 
 
 def pair_speed(document: Document, source: str, target: str) -> tuple[Speed, Origin]:
-    """What holds from one region to another, links of their own aside."""
+    """Return the speed from one region to another, single links aside, and the line that sets it."""
     found: tuple[dict[str, Any], Origin] = (document["default"], Origin.DEFAULT)
     two_way = [line for line in document["between"] if set(line.get("regions", ())) == {source, target}]
     one_way = [line for line in document["between"] if (line.get("from"), line.get("to")) == (source, target)]

@@ -28,7 +28,7 @@ class MapEditor:
         self.view = w.VBox([self.canvas, w.HBox([self.gpu, w.HTML(f'<div class="dtfm-line dtfm-note">{HINT}</div>')])])
 
     def _offer(self) -> None:
-        """The same kinds as everywhere; what was chosen stays, if it still is one of them."""
+        """Offer the GPUs that the drawing has; the chosen one stays if it is among them."""
         kinds = tuple(self.canvas.gpus)
         if kinds == self.gpu.options:
             return

@@ -19,18 +19,18 @@ from dtfm_lab.widgets.network.link_edits import Change, Pair, change_inside, cha
 from dtfm_lab.widgets.views.matrix import BANDWIDTH, LATENCY, MatrixView
 
 LINKS, REGIONS = "links", "regions"
-NOTHING = "Click a cell: a link, from its row to its column. Drag, or Shift and click, for many; Enter edits."
+NOTHING_SELECTED = "Click a cell: a link, from its row to its column. Drag, or Shift and click, for many; Enter edits."
 
 
 class MatrixEditor:
     """``view`` shows a drawing's links as a matrix and edits them; ``canvas`` is the matrix alone.
 
-    A number that is typed holds at once, for the selected links or for all links between their regions.
+    A typed number is set at once, on the selected links or on all links between their regions.
     """
 
     def __init__(self, drawing: Drawing) -> None:
         self._drawing = drawing
-        self._telling = False
+        self._is_showing = False
         self.canvas = MatrixView(drawing)
         self.shows = w.ToggleButtons(
             options=[("Latency", LATENCY), ("Bandwidth", BANDWIDTH)],
@@ -47,7 +47,7 @@ class MatrixEditor:
         self.scope = w.RadioButtons(
             options=[("only these links", LINKS), ("their regions, all links", REGIONS)], layout=w.Layout(width="auto")
         )
-        self.told = w.HTML()
+        self.result = w.HTML()
         fields = [
             w.HBox([self.latency_ms, w.Label("ms")]),
             w.HBox([self.bandwidth_gbps, w.Label("Gbit/s")]),
@@ -56,22 +56,22 @@ class MatrixEditor:
         ]
         self._fields = w.VBox(fields)
         side = w.VBox(
-            [self.shows, self.what, self._fields, self.told],
+            [self.shows, self.what, self._fields, self.result],
             layout=w.Layout(flex="0 0 236px", width="236px", overflow="hidden"),
         )
         grown = w.VBox([self.canvas], layout=w.Layout(flex="1 1 0", min_width="0"))
         self.view = w.HBox([grown, side], layout=w.Layout(grid_gap="10px", width="100%"))
         w.link((self.shows, "value"), (self.canvas, "shows"))
-        self.canvas.observe(lambda _: self._tell(), ["picked", "latency_ms", "bandwidth_gbps", "names"])
-        self.canvas.observe(lambda _: setattr(self.told, "value", ""), "picked")
-        self.scope.observe(lambda _: self._tell(), "value")
+        self.canvas.observe(lambda _: self._show_selected(), ["picked", "latency_ms", "bandwidth_gbps", "names"])
+        self.canvas.observe(lambda _: setattr(self.result, "value", ""), "picked")
+        self.scope.observe(lambda _: self._show_selected(), "value")
         self.latency_ms.observe(lambda change: self._typed("latency_ms", change["new"]), "value")
         self.bandwidth_gbps.observe(lambda change: self._typed("bandwidth_gbps", change["new"]), "value")
         self.canvas.on_msg(self._asked)
-        self._tell()
+        self._show_selected()
 
     def show(self, topology: Topology | None) -> None:
-        """What the drawing means; None while it means nothing."""
+        """Show the drawing's network; None while it is not valid."""
         self.canvas.show(topology)
 
     @staticmethod
@@ -86,24 +86,24 @@ class MatrixEditor:
             field = self.latency_ms if self.canvas.shows == LATENCY else self.bandwidth_gbps
             field.focus()
 
-    def _tell(self) -> None:
-        """Show what is selected: its numbers, or the two ends of their range."""
+    def _show_selected(self) -> None:
+        """Show the number of the selected links, or its smallest and largest value."""
         links = self.canvas.picked_links()
         topology = self.canvas.topology
         there = bool(links) and topology is not None and set(self.canvas.names) <= set(topology.names)
         self._fields.layout.display = "" if there else "none"
-        self.what.value = f'<div class="dtfm-line">{escape(self._described(links) if there else NOTHING)}</div>'
+        self.what.value = f'<div class="dtfm-line">{escape(self._describe(links) if there else NOTHING_SELECTED)}</div>'
         if not there or topology is None:
             return
         rows, columns = zip(*((topology.index(a), topology.index(b)) for a, b in links), strict=True)
-        self._telling = True
+        self._is_showing = True
         try:
             _fill(self.latency_ms, to_ms(topology.latency_s[rows, columns]))
             _fill(self.bandwidth_gbps, to_gbps(topology.bandwidth_bytes_per_s[rows, columns]))
         finally:
-            self._telling = False
+            self._is_showing = False
 
-    def _described(self, links: Sequence[Pair]) -> str:
+    def _describe(self, links: Sequence[Pair]) -> str:
         if self.scope.value == REGIONS:
             return "; ".join(
                 f"inside {a or 'no region'}" if a == b else f"all from {a or 'no region'} to {b or 'no region'}"
@@ -120,21 +120,21 @@ class MatrixEditor:
 
     def _typed(self, quantity: str, text: str) -> None:
         links = self.canvas.picked_links()
-        if self._telling or not text.strip() or not links:
+        if self._is_showing or not text.strip() or not links:
             return
         try:
             change = Change(**{quantity: _number(text)})
             document, count = self._edited(links, change)
         except LabError as error:
-            self.told.value = f'<div class="dtfm-line dtfm-warning" role="alert">{escape(str(error))}</div>'
+            self.result.value = f'<div class="dtfm-line dtfm-warning" role="alert">{escape(str(error))}</div>'
             return
         if document != self._drawing.document:
             self._drawing.document = document
-        told = f"{count} changed{self._capped(links, change)}"
-        self.told.value = f'<div class="dtfm-line" role="status">{escape(told)}</div>'
+        text = f"{count} changed{self._capped(links, change)}"
+        self.result.value = f'<div class="dtfm-line" role="status">{escape(text)}</div>'
 
     def _capped(self, links: Sequence[Pair], change: Change) -> str:
-        """Why some of the selected links are slower now than what was typed."""
+        """Return why some of the selected links are slower than what was typed; empty where none is."""
         topology = self.canvas.topology
         if change.bandwidth_gbps is None or topology is None:
             return ""
@@ -145,7 +145,7 @@ class MatrixEditor:
         return f"; a network card lets {slowest:.4g} Gbit/s through"
 
     def _edited(self, links: Sequence[Pair], change: Change) -> tuple[Document, str]:
-        """The document after it, and what changed in words."""
+        """Return the edited document, and what changed in words."""
         document = self._drawing.document
         drawn = Counter(device["name"] for device in document["devices"])
         if lost := next((name for pair in links for name in pair if drawn[name] != 1), None):
@@ -184,7 +184,7 @@ def _fill(field: w.Text, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:
 
 
 def _plain(value: float) -> float:
-    """Without the last bits that come of having been seconds and bytes."""
+    """Return the value without the rounding errors of converting units."""
     return float(f"{value:.12g}")
 
 

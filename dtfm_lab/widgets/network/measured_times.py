@@ -1,4 +1,4 @@
-"""Times by message size of a network that was measured: kept through edits, on the links that stay what they were."""
+"""Times by message size of a measured network, kept on the links that edits do not change."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.widgets.network.drawing import Document
 
 ALIKE = 1e-9
-"""share by which a latency or a bandwidth may differ after a walk through ms and Gbit/s"""
+"""Share by which a latency or a bandwidth may differ after conversion to ms and Gbit/s and back."""
 
 
 def with_times(topology: Topology, known: Topology, document: Document) -> Topology:
-    """The topology of a document, with ``known``'s times where neither device nor link is another."""
+    """Return the topology with ``known``'s message times on every link that has not changed."""
     if known.message_s is None:
         return topology
     origins = _origins(document, known)
@@ -30,7 +30,7 @@ def with_times(topology: Topology, known: Topology, document: Document) -> Topol
 
 
 def times_lost(topology: Topology, known: Topology | None, document: Document) -> int:
-    """How many directed links between devices that are still drawn were timed in ``known`` and are no more."""
+    """Return how many directed links between devices that are still drawn have lost their times in ``known``."""
     if known is None or known.message_s is None:
         return 0
     there = [origin for origin in _origins(document, known) if origin is not None]
@@ -40,6 +40,6 @@ def times_lost(topology: Topology, known: Topology | None, document: Document) -
 
 
 def _origins(document: Document, known: Topology) -> list[int | None]:
-    """Which of ``known``'s devices each drawn one is; None for a new one, and for all but the first of copies."""
+    """Return the index in ``known`` of each drawn device; None for a new one, and for all copies but the first."""
     at = {name: i for i, name in enumerate(known.names)}
     return [at.pop(device.get("measured_as", ""), None) for device in document["devices"]]

@@ -1,4 +1,4 @@
-"""Networks that come from the page, as bytes with a file's name, and go back there as text."""
+"""Networks from files that the page sends as bytes, and as YAML text that it saves."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dtfm_lab.files import load_topology, save_topology
 from dtfm_lab.files.reading import write_bytes
 
 NamedBytes = tuple[str, bytes]
-"""a file's name, without a folder, and what it holds"""
+"""(name without a folder, content) of a file."""
 
 
 def topology_from_bytes(files: Sequence[NamedBytes]) -> Topology:
-    """The network that these files hold: one, or two matrices. Raises a LabError that names the file."""
+    """Return the network of one file, or of two with matrices. Raises a LabError that names the file."""
     if not files:
         raise FileError("no file was given; wanted one")
     with TemporaryDirectory(prefix="dtfm-") as folder:
@@ -26,11 +26,11 @@ def topology_from_bytes(files: Sequence[NamedBytes]) -> Topology:
                 write_bytes(path, data)
             return load_topology(paths[0])
         except LabError as error:
-            said = str(error).replace(f"{folder}/", "")
-            raise type(error)(said) from None
+            line = str(error).replace(f"{folder}/", "")
+            raise type(error)(line) from None
 
 
 def yaml_of(topology: Topology) -> str:
-    """The network as a YAML file holds it."""
+    """Return the network as the text of a YAML file."""
     with TemporaryDirectory(prefix="dtfm-") as folder:
         return save_topology(topology, Path(folder, "network.yaml")).read_text(encoding="utf-8")

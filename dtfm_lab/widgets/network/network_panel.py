@@ -1,8 +1,9 @@
-"""Step 1: one drawing of the network, as a canvas, on the map of the world, or as a matrix."""
+"""The step Network: one drawing of the network, on a canvas, on a map of the world, or as a matrix."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 from html import escape
 from typing import Any
@@ -24,32 +25,35 @@ from dtfm_lab.widgets.network.map_editor import MapEditor
 from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.network.measured_times import times_lost
 from dtfm_lab.widgets.network.network_row import BLANK, NetworkFilesRow
+from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.document_view import DocumentView
 from dtfm_lab.widgets.views.editor import TopologyEditor
 
 VIEWS = {"canvas": "Canvas", "map": "Map", "matrix": "Matrix"}
 MANY_DEVICES, MANY_LINKS = 32, 150
-"""above both, a canvas shows less than a matrix"""
+"""Above both counts, a note points to the matrix."""
 
 
-class NetworkPanel:
-    """Keeps ``lab_state.topology`` what is drawn; while that is not valid, what was valid before stays in force."""
+class NetworkPanel(Panel):
+    """Sets ``lab_state.topology`` to what is drawn; while that is not valid, the last valid network stays."""
 
     def __init__(self, lab_state: LabState, topology: Topology | None) -> None:
-        self._lab_state = lab_state
-        self._known: Topology | None = None
+        self.lab_state = lab_state
+        self._timed: Topology | None = None
         self._gpus: list[str] = []
         self._accepted: tuple[Document, Topology] | None = None
         self._problem, self._summary = "", ""
-        self._linking = False
+        self._is_linking = False
         self.drawing = Drawing(empty_document())
         self.editor = TopologyEditor(self.drawing)
         self.map: MapEditor | None = None
         self.matrix: MatrixEditor | None = None
         shipped = topology is not None and topology.name in topology_names()
         chosen = topology.name if topology is not None and shipped else BLANK
-        self.files = NetworkFilesRow(lab_state, chosen, show=self.show, say=self._say, download=self.editor.download)
+        self.files = NetworkFilesRow(
+            lab_state, chosen, show=self.show, show_summary=self._show_summary, download=self.editor.download
+        )
         self.choose, self.path = self.files.choose, self.files.path
         self.open, self.save = self.files.open, self.files.save
         self.editor.take_files = self.files.take
@@ -62,26 +66,26 @@ class NetworkPanel:
         self.fill = w.Dropdown(
             options=[("as the default says", "default"), ("by distance", BY_DISTANCE)],
             description="Other pairs",
-            tooltip="Links between regions of which nothing in the drawing speaks",
+            tooltip="Links between regions that have no line in the drawing",
             layout=w.Layout(width="260px"),
         )
-        self.figure = AsFigure(self._make_figure, lab_state, lambda line: lab_state.report_error("network", line))
-        self._note = w.HTML()
-        self._place = w.VBox([self.editor])
+        self.figure = AsFigure(self.make_figure, lab_state, lambda line: lab_state.report_error("network", line))
+        self.note = w.HTML()
+        self._views = w.VBox([self.editor])
         controls = w.HBox([self.shown, self.fill, self.figure.button])
-        self.view = w.VBox([self.files.view, controls, self._note, self._place, self.figure.output])
+        self.view = w.VBox([self.files.view, controls, self.note, self._views, self.figure.output])
         self.show(topology)
         self.drawing.observe(lambda _: self._accept(), "document")
         self.drawing.observe(lambda _: self._select_in_lab_state(), ["selected", "selected_link"])
         self.shown.observe(lambda _: self._switch(), "value")
         self.fill.observe(self._choose_fill, "value")
         lab_state.observe(lambda _: self._select_in_drawing(), ["selected", "selected_link"])
-        lab_state.observe(lambda _: self._tell(), ["plan", "shown_stages"])
+        lab_state.observe(lambda _: self._update_view(), ["plan", "shown_stages"])
         lab_state.observe(lambda change: self._follow(change["new"]), "topology")
 
     @property
     def canvas(self) -> DocumentView:
-        """The view that is shown."""
+        """The view that is shown: canvas, map or matrix."""
         if self.shown.value == "map" and self.map is not None:
             return self.map.canvas
         if self.shown.value == "matrix" and self.matrix is not None:
@@ -89,9 +93,9 @@ class NetworkPanel:
         return self.editor
 
     def show(self, topology: Topology | None, document: Document | None = None) -> None:
-        """Put a network on the canvas; None clears it. What was drawn before cannot be undone to.
+        """Draw a network, None for a blank canvas, and begin a new undo history.
 
-        ``document`` is ``document_of(topology)``, where that is there already: of hundreds of devices it takes a while.
+        ``document`` is ``document_of(topology)`` where it is known already, as that is slow for hundreds of devices.
         """
         if document is None:
             document = empty_document() if topology is None else document_of(topology)
@@ -99,59 +103,63 @@ class NetworkPanel:
 
     def settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {"document": self.drawing.document, "view": self.shown.value}
-        if self._known is not None and self._known.message_s is not None:
-            settings["measured"] = topology_to_mapping(self._known, short=True)
+        if self._timed is not None and self._timed.message_s is not None:
+            settings["measured"] = topology_to_mapping(self._timed, short=True)
         return settings
 
     def restore(self, settings: dict[str, Any]) -> None:
         document = settings.get("document")
         if is_document(document):
-            known = None
+            timed = None
             if isinstance(measured := settings.get("measured"), dict):
                 with contextlib.suppress(LabError):
-                    known = topology_from_mapping(measured)
+                    timed = topology_from_mapping(measured)
             self.choose.value = None if document["devices"] else BLANK
-            self._begin(document, known)
+            self._begin(document, timed)
         if settings.get("view") in list(VIEWS):
             self.shown.value = settings["view"]
 
-    def _begin(self, document: Document, known: Topology | None) -> None:
-        self._known, self._gpus = known, gpus_of(document)
+    def observe_edits(self, call: Callable[[], None]) -> None:
+        """Call back at every edit of the drawing, also while it is not valid."""
+        self.drawing.observe(lambda _: call(), "document")
+
+    def _begin(self, document: Document, timed: Topology | None) -> None:
+        self._timed, self._gpus = timed, gpus_of(document)
         self._accepted = None
         self.drawing.begin(document)
         self._accept()
 
     def _follow(self, topology: Topology | None) -> None:
-        """Draw what another panel made of the network, as a fit or a what-if; it can be undone."""
+        """Draw a network that another panel has set, such as a fitted one; this can be undone."""
         drawn = None if self._accepted is None else self._accepted[1]
         if topology is None or (drawn is not None and drawn.fingerprint == topology.fingerprint):
             return
         document = document_of(topology)
-        self._known, self._gpus = topology, gpus_of(document)
+        self._timed, self._gpus = topology, gpus_of(document)
         self._accepted = (document, topology)
         self.drawing.document = document
 
     def _accept(self) -> None:
-        """Take what is drawn as the network, or say why it is none."""
+        """Set the network to what is drawn, or show why that is not valid."""
         document = self.drawing.document
-        self._forget_the_gone(document)
+        self._unselect_removed(document)
         try:
             topology = self._topology_of(document)
         except LabError as error:
             if document["devices"]:
-                kept = "" if self._lab_state.topology is None else " Until then the network before stays in force."
+                kept = "" if self.lab_state.topology is None else " Until then the network before stays in force."
                 self._problem, self._summary = f"{error}.{kept}", ""
-            else:  # no mistake: an empty canvas says itself how to begin
+            else:  # an empty canvas is no error
                 self._problem, self._summary, self._accepted = "", "", None
-                self._lab_state.topology = None
+                self.lab_state.topology = None
         else:
             self._accepted = (document, topology)
-            self._problem, self._summary = "", self._words(topology, document)
-            self._lab_state.topology = topology
-        self._tell()
+            self._problem, self._summary = "", self._summarise(topology, document)
+            self.lab_state.topology = topology
+        self._update_view()
 
-    def _forget_the_gone(self, document: Document) -> None:
-        """Nothing stays selected that is no longer drawn, whoever took it away."""
+    def _unselect_removed(self, document: Document) -> None:
+        """Unselect devices and links that are no longer drawn."""
         drawn, drawing = {device["name"] for device in document["devices"]}, self.drawing
         if not drawn.issuperset(drawing.selected):
             drawing.selected = [name for name in drawing.selected if name in drawn]
@@ -159,7 +167,7 @@ class NetworkPanel:
             drawing.selected_link = []
 
     def _topology_of(self, document: Document) -> Topology:
-        """As ``topology_of``, and at once where devices were only moved."""
+        """Return ``topology_of`` the document; quickly where devices were only moved."""
         if self._accepted is not None:
             before, topology = self._accepted
             if _unplaced(before) == _unplaced(document):
@@ -168,19 +176,19 @@ class NetworkPanel:
                     replace(device, position=place) for device, place in zip(topology.devices, places, strict=True)
                 )
                 return replace(topology, devices=tuple(moved))
-        return topology_of(document, self._known)
+        return topology_of(document, self._timed)
 
-    def _words(self, topology: Topology, document: Document) -> str:
+    def _summarise(self, topology: Topology, document: Document) -> str:
         n = len(topology)
-        words = f"{n} device{'s' * (n != 1)}, {n * (n - 1):,} directed links, all with a latency and a bandwidth"
-        if lost := times_lost(topology, self._known, document):
-            words += f"; {lost:,} of them had measured message times, which an edit has dropped"
-        if self._known is not None and self._known.message_s is not None and topology.message_s is not None:
-            words += "; message times as measured where nothing was edited"
-        return words
+        text = f"{n} device{'s' * (n != 1)}, {n * (n - 1):,} directed links, all with a latency and a bandwidth"
+        if lost := times_lost(topology, self._timed, document):
+            text += f"; {lost:,} of them had measured message times, which an edit has dropped"
+        if self._timed is not None and self._timed.message_s is not None and topology.message_s is not None:
+            text += "; message times as measured where nothing was edited"
+        return text
 
-    def _tell(self) -> None:
-        """Everything that the shown view says beside the drawing itself."""
+    def _update_view(self) -> None:
+        """Update all that the shown view has besides the drawing: problem, summary, stages and notes."""
         document, canvas = self.drawing.document, self.canvas
         pairs = filled(document)
         with canvas.hold_sync():
@@ -189,27 +197,27 @@ class NetworkPanel:
             canvas.highlight = self._highlight()
         canvas.plan = self._lab_state.plan if canvas.highlight else None
         if self.matrix is not None and canvas is self.matrix.canvas:
-            self.matrix.show(self._lab_state.topology)
+            self.matrix.show(self.lab_state.topology)
         self.fill.value = BY_DISTANCE if document.get("fill") == BY_DISTANCE else "default"
         notes = [f"{escape(RULE)} {len(pairs)} filled."] if self.fill.value == BY_DISTANCE else []
         n_links = len(document["links"])
         if len(document["devices"]) > MANY_DEVICES and n_links > MANY_LINKS and canvas is self.editor:
             notes.append(f"{n_links:,} links have numbers of their own: the matrix shows them all.")
-        self._note.value = markup.line("<br>".join(notes))
+        self.note.value = markup.line("<br>".join(notes))
 
     def _highlight(self) -> dict[str, Any]:
-        plan = self._lab_state.plan
-        stages = dict(self._lab_state.shown_stages)
+        plan = self.lab_state.plan
+        stages = dict(self.lab_state.shown_stages)
         if not stages and plan is not None:
             stages = {name: s for s, names in enumerate(plan.stages) for name in names}
         drawn = {device["name"] for device in self.drawing.document["devices"]}
         return {"stages": stages} if stages and set(stages) <= drawn else {}
 
-    def _say(self, line: str) -> None:
+    def _show_summary(self, line: str) -> None:
         self.canvas.summary = line or self._summary
 
     def _switch(self) -> None:
-        """Only the view that is shown follows the drawing."""
+        """Show another view; only the view that is shown follows the drawing."""
         if self.shown.value == "map" and self.map is None:
             self.map = MapEditor(self.drawing)
         if self.shown.value == "matrix" and self.matrix is None:
@@ -222,8 +230,8 @@ class NetworkPanel:
                 canvas.leave()
             view.layout.display = "" if name == self.shown.value else "none"
         self.canvas.follow()
-        self._place.children = tuple(view for _, view, _ in made)
-        self._tell()
+        self._views.children = tuple(view for _, view, _ in made)
+        self._update_view()
 
     def _choose_fill(self, change: dict[str, Any]) -> None:
         document = self.drawing.document
@@ -231,41 +239,42 @@ class NetworkPanel:
             self.drawing.document = document | {"fill": change["new"]}
 
     def _select_in_lab_state(self) -> None:
-        if self._linking:
+        if self._is_linking:
             return
-        self._linking = True
+        self._is_linking = True
         try:
-            self._lab_state.selected = tuple(self.drawing.selected)
-            self._lab_state.selected_link = tuple(self.drawing.selected_link)
+            self.lab_state.selected = tuple(self.drawing.selected)
+            self.lab_state.selected_link = tuple(self.drawing.selected_link)
         finally:
-            self._linking = False
+            self._is_linking = False
 
     def _select_in_drawing(self) -> None:
-        """What is selected elsewhere, as far as it is drawn."""
-        if self._linking:
+        """Select what is selected elsewhere, as far as it is drawn."""
+        if self._is_linking:
             return
-        self._linking = True
+        self._is_linking = True
         drawn = {device["name"] for device in self.drawing.document["devices"]}
         try:
-            self.drawing.selected = [name for name in self._lab_state.selected if name in drawn]
-            link = self._lab_state.selected_link
+            self.drawing.selected = [name for name in self.lab_state.selected if name in drawn]
+            link = self.lab_state.selected_link
             self.drawing.selected_link = list(link) if drawn.issuperset(link) else []
         finally:
-            self._linking = False
+            self._is_linking = False
 
-    def _make_figure(self) -> go.Figure | None:
-        topology, plan = self._lab_state.topology, self._lab_state.plan
+    def make_figure(self) -> go.Figure | None:
+        """Return the shown view as a plotly figure; None where no network is valid."""
+        topology, plan = self.lab_state.topology, self.lab_state.plan
         if topology is None:
             return None
         if self.shown.value == "map":
             return figures.network_map(topology)
         if self.shown.value == "matrix":
             return figures.link_matrix(topology)
-        return figures.network(topology, plan if plan is not None and not self._lab_state.plan_is_stale else None)
+        return figures.network(topology, plan if plan is not None and not self.lab_state.plan_is_stale else None)
 
 
 def _unplaced(document: Document) -> dict[str, Any]:
-    """All of a document but where its devices stand."""
+    """Return the document without its devices' positions."""
     return document | {
         "devices": [{key: value for key, value in one.items() if key not in ("x", "y")} for one in document["devices"]]
     }

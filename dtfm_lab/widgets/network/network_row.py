@@ -1,4 +1,4 @@
-"""Where networks come from and go to: shipped ones, files on the kernel's machine, files of the page."""
+"""The row that opens and saves networks: shipped ones, files on the kernel's machine, files of the page."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ import ipywidgets as w
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology, save_topology, topology_names, topology_suffixes
+from dtfm_lab.widgets.controls import button
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.document_conversion import document_of
 from dtfm_lab.widgets.network.drawing import Document
 from dtfm_lab.widgets.network.network_files import NamedBytes, topology_from_bytes, yaml_of
-from dtfm_lab.widgets.tasks import begin
+from dtfm_lab.widgets.tasks import begin, has_event_loop
 
 T = TypeVar("T")
 
 BLANK = "(blank canvas)"
 LARGE_BYTES = 60_000
-"""of a file: larger ones are read aside, as YAML takes a second for a few hundred kilobytes"""
+"""Bytes of a file above which a thread reads it, as YAML takes a second for a few hundred kilobytes."""
 MANY_DEVICES = 48
-"""of a network: larger ones are written aside"""
+"""Devices of a network above which a thread writes it."""
 
 
 class NetworkFilesRow:
-    """``chosen`` is what is shown already, of the shipped ones.
+    """Menu, file name, and buttons; ``chosen`` is the shipped network that is drawn already.
 
-    ``show`` takes what was opened, None for a blank canvas, and its document, if that is made; ``say`` one line of what
-    was done; ``download`` a file's name and text, for the page to save.
+    ``show`` takes the opened network, None for a blank canvas, and its document where that has been made;
+    ``show_summary`` takes one line on what was done; ``download`` a file's name and text, for the page to save.
     """
 
     def __init__(
@@ -41,18 +42,18 @@ class NetworkFilesRow:
         chosen: str,
         *,
         show: Callable[[Topology | None, Document | None], None],
-        say: Callable[[str], None],
+        show_summary: Callable[[str], None],
         download: Callable[[str, str], None],
     ) -> None:
-        self._lab_state, self._show, self._say, self._download = lab_state, show, say, download
+        self._lab_state, self._show, self._show_summary, self.send_to_page = lab_state, show, show_summary, download
         self.choose = w.Dropdown(
             options=[BLANK, *topology_names()], value=chosen, description="Open", layout=w.Layout(width="230px")
         )
         self.path = w.Text(
             placeholder="network.yaml", description="File", layout=w.Layout(width="260px"), continuous_update=False
         )
-        self.open = _button("Open", "folder-open", "Read this file, on the kernel's machine")
-        self.save = _button("Save", "save", "Write this file, on the kernel's machine")
+        self.open = button("Open", "folder-open", "Read this file, on the kernel's machine", "85px")
+        self.save = button("Save", "save", "Write this file, on the kernel's machine", "85px")
         self.upload = w.FileUpload(
             accept=",".join(topology_suffixes()),
             multiple=True,
@@ -60,7 +61,7 @@ class NetworkFilesRow:
             tooltip="Open a file of this computer; or drop one on the canvas",
             layout=w.Layout(width="110px"),
         )
-        self.download = _button("Download", "download", "The network as a YAML file, to this computer")
+        self.download = button("Download", "download", "The network as a YAML file, to this computer", "110px")
         self.buttons = [self.open, self.save, self.upload, self.download]
         self.view = w.HBox([self.choose, self.path, *self.buttons])
         self.choose.observe(self._chosen, "value")
@@ -70,7 +71,7 @@ class NetworkFilesRow:
         self.upload.observe(self._uploaded, "value")
 
     def take(self, files: Sequence[NamedBytes]) -> None:
-        """Open what the page sent."""
+        """Open files that the page sent."""
         size = sum(len(data) for _, data in files)
         self._guarded(lambda: self._open_from(lambda: topology_from_bytes(files), files[0][0], size))
 
@@ -86,7 +87,7 @@ class NetworkFilesRow:
     def _open(self) -> None:
         path = self._path()
         size = 0
-        with contextlib.suppress(OSError, ValueError):  # reading it says what is wrong
+        with contextlib.suppress(OSError, ValueError):  # reading the file reports the error
             size = Path(path).stat().st_size
         self._open_from(lambda: load_topology(path), path, size)
 
@@ -99,15 +100,15 @@ class NetworkFilesRow:
             self.choose.value = None
             self._show(*opened)
 
-        self._do(drawn, shown, aside=size > LARGE_BYTES, busy=f"reading {name} …")
+        self._do(drawn, shown, on_thread=size > LARGE_BYTES, busy=f"reading {name} …")
 
     def _save(self) -> None:
         path, topology = self._path(), self._drawn("save")
-        aside = len(topology) > MANY_DEVICES
+        on_thread = len(topology) > MANY_DEVICES
         self._do(
             lambda: save_topology(topology, path),
-            lambda _: self._say(f"saved as {path}"),
-            aside=aside,
+            lambda _: self._show_summary(f"saved as {path}"),
+            on_thread=on_thread,
             busy=f"writing {path} …",
         )
 
@@ -116,10 +117,10 @@ class NetworkFilesRow:
         name = f"{''.join(c if c.isalnum() or c in '-_ ' else '-' for c in topology.name).strip() or 'network'}.yaml"
 
         def sent(text: str) -> None:
-            self._download(name, text)
-            self._say(f"downloaded as {name}")
+            self.send_to_page(name, text)
+            self._show_summary(f"downloaded as {name}")
 
-        self._do(lambda: yaml_of(topology), sent, aside=len(topology) > MANY_DEVICES, busy=f"writing {name} …")
+        self._do(lambda: yaml_of(topology), sent, on_thread=len(topology) > MANY_DEVICES, busy=f"writing {name} …")
 
     def _path(self) -> str:
         if not self.path.value.strip():
@@ -131,28 +132,28 @@ class NetworkFilesRow:
             raise LabError(f"there is no valid network to {what} yet; wanted at least one device")
         return self._lab_state.topology
 
-    def _do(self, work: Callable[[], T], then: Callable[[T], None], *, aside: bool, busy: str) -> None:
-        """``then`` what ``work`` returns, after waiting for it on a thread where that takes long."""
-        if not aside or not _on_a_loop():
+    def _do(self, work: Callable[[], T], then: Callable[[T], None], *, on_thread: bool, busy: str) -> None:
+        """Call ``then`` with what ``work`` returns; slow work runs on a thread."""
+        if not on_thread or not has_event_loop():
             then(work())
             return
-        self._allow(False)
-        self._say(busy)
-        begin(self._aside(work, then), self._report_error)
+        self._enable(False)
+        self._show_summary(busy)
+        begin(self._run_on_thread(work, then), self._report_error)
 
-    async def _aside(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
+    async def _run_on_thread(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
         try:
             result = await asyncio.to_thread(work)
         except LabError:
-            self._say("")
+            self._show_summary("")
             raise
         finally:
-            self._allow(True)
+            self._enable(True)
         then(result)
 
-    def _allow(self, allowed: bool) -> None:
-        for button in self.buttons:
-            button.disabled = not allowed
+    def _enable(self, enabled: bool) -> None:
+        for each in self.buttons:
+            each.disabled = not enabled
 
     def _guarded(self, action: Callable[[], None]) -> None:
         try:
@@ -163,17 +164,3 @@ class NetworkFilesRow:
 
     def _report_error(self, line: str) -> None:
         self._lab_state.report_error("network", line)
-
-
-def _on_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def _button(text: str, icon: str, tooltip: str) -> w.Button:
-    return w.Button(
-        description=text, icon=icon, tooltip=tooltip, layout=w.Layout(width="110px" if len(text) > 6 else "85px")
-    )

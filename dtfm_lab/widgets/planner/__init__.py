@@ -1,1 +1,1 @@
-"""Step 2: searches, races and replanning."""
+"""The step Plan: the job, searches, races between planners, and replanning after an edit."""

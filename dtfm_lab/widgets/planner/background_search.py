@@ -1,4 +1,4 @@
-"""A search that runs beside the kernel's event loop and can be paused, stepped, slowed and stopped."""
+"""A search on a thread beside the kernel's event loop, which can be paused, stepped, slowed and stopped."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 from dtfm_lab.planning import PlanStep
 
-HEED_S = 0.05
-"""how soon a search that lingers heeds another pace"""
+PACE_CHECK_S = 0.05
+"""Seconds after which a search that waits notices another pace."""
 
 
 class Pace(NamedTuple):
-    """For how many seconds a step stays on the screen before the search goes on."""
+    """Seconds that a step stays on the screen before the search goes on."""
 
     improved_s: float = 0.0
-    """a step that improved the best"""
+    """Of a step that improved the best."""
     other_s: float = 0.0
-    """any other"""
+    """Of any other step."""
 
 
 SPEEDS = {
@@ -30,30 +30,30 @@ SPEEDS = {
     "fast": Pace(0.03),
     "full speed": Pace(),
 }
-"""slowest first"""
+"""The offered paces, slowest first."""
 
 
 class BackgroundSearch:
-    """Runs a stream of PlanSteps, of one planner or several, on a thread; whoever watches calls ``drain``.
+    """Runs a stream of PlanSteps, of one planner or several, on a thread; ``drain`` returns the new ones.
 
-    A thread and not a process: planners spend their time in compiled code that needs no interpreter, and the
-    interpreter hands the kernel its turn every few milliseconds. Of thousands of steps between two looks, those
-    that improved wait to be seen, and of each planner the newest, and the newest that knows a median.
+    A thread suffices: planners spend their time in compiled code without the interpreter's lock, and the interpreter
+    lets the kernel run every few milliseconds. Of thousands of steps between two calls of ``drain``, those are kept
+    that improved, and of each planner the newest and the newest with a median.
 
-    A pause takes effect between two steps: some 50 ms apart, a tenth of a second where a planner waits for a solver.
+    A pause takes effect between two steps: some 50 ms apart, 100 ms where a planner waits for a solver.
     """
 
     def __init__(self, steps: Iterator[PlanStep], pace: Pace = SPEEDS["full speed"]) -> None:
         self.pace = pace
-        """may be changed while it runs"""
+        """May be changed while the search runs."""
         self._unseen: dict[int, PlanStep] = {}
-        """by number, in the order of their coming"""
-        self._passing: dict[tuple[str, str], int] = {}
-        """(planner, what for) -> the number of a step that is to be seen only while it is the newest"""
-        self._looking = threading.Lock()
+        """{number: step}, in the order in which the steps came."""
+        self._superseded: dict[tuple[str, str], int] = {}
+        """{(planner, "newest" or "median"): number of a step that is kept only while it is the newest}"""
+        self._lock = threading.Lock()
         self._go = threading.Event()
         self._go.set()
-        self._once = threading.Event()
+        self._single_step = threading.Event()
         self._stopped = threading.Event()
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, args=(steps,), daemon=True)
@@ -61,37 +61,41 @@ class BackgroundSearch:
 
     @property
     def running(self) -> bool:
+        """Whether the search goes on, paused or not."""
         return self._thread.is_alive()
 
     @property
     def paused(self) -> bool:
+        """Whether the search is held between two steps."""
         return self.running and not self._go.is_set()
 
     def pause(self) -> None:
-        if not self._stopped.is_set():  # who was told to end must not be held before it does
+        """Hold the search after the current step."""
+        if not self._stopped.is_set():  # a search that is stopping must not be held
             self._go.clear()
 
     def resume(self) -> None:
-        self._once.clear()
+        """Let a paused search go on."""
+        self._single_step.clear()
         self._go.set()
 
     def step(self) -> None:
-        """Go on for one generation, then pause."""
-        self._once.set()
+        """Let it go on for one generation, then pause."""
+        self._single_step.set()
         self._go.set()
 
     def stop(self) -> None:
-        """Ask it to end after the step at hand; does not wait."""
+        """Have it end after the current step; does not wait for that."""
         self._stopped.set()
         self._go.set()
 
     def drain(self) -> list[PlanStep]:
-        """The steps since the last call that improved best or bound, and the newest, in the order of their coming.
+        """Return the steps since the last call that improved best or bound, and the newest, in order.
 
-        Raises what the search raised, once they are all out.
+        Raises what the search raised, once all steps have been returned.
         """
-        with self._looking:
-            unseen, self._unseen, self._passing = self._unseen, {}, {}
+        with self._lock:
+            unseen, self._unseen, self._superseded = self._unseen, {}, {}
         if not unseen and self.error is not None:
             error, self.error = self.error, None
             raise error
@@ -105,15 +109,15 @@ class BackgroundSearch:
             for number, step in enumerate(steps):
                 better = step.best_s < best_s.get(step.planner, math.inf)
                 raised = step.bound_s > bound_s.get(step.planner, -math.inf)
-                self._show(number, step, told=better or raised)
+                self._keep(number, step, improved=better or raised)
                 best_s[step.planner], bound_s[step.planner] = step.best_s, step.bound_s
                 if any(self.pace):
-                    self._linger(better)
-                if self._once.is_set() and step.generation != generation:
-                    self._once.clear()
+                    self._hold(better)
+                if self._single_step.is_set() and step.generation != generation:
+                    self._single_step.clear()
                     self._go.clear()
                 generation = step.generation
-                if not self._stopped.is_set():  # told to stop while it held: nobody lets it go on again
+                if not self._stopped.is_set():  # a search that is stopped while it waits must not wait again
                     self._go.wait()
                 if self._stopped.is_set():
                     return
@@ -121,23 +125,23 @@ class BackgroundSearch:
             self.error = error
         finally:
             if isinstance(steps, Generator):
-                steps.close()  # a solver that is at work for it ends, too
+                steps.close()  # ends its solver, too
 
-    def _linger(self, better: bool) -> None:
+    def _hold(self, better: bool) -> None:
         began = time.monotonic()
         while not self._stopped.is_set():
             left_s = began + (self.pace.improved_s if better else self.pace.other_s) - time.monotonic()
             if left_s <= 0:
                 return
-            self._stopped.wait(min(left_s, HEED_S))
+            self._stopped.wait(min(left_s, PACE_CHECK_S))
 
-    def _show(self, number: int, step: PlanStep, *, told: bool) -> None:
-        with self._looking:
+    def _keep(self, number: int, step: PlanStep, *, improved: bool) -> None:
+        with self._lock:
             self._unseen[number] = step
             uses = ["newest"] if step.median_s is None else ["newest", "median"]
             for use in uses:
-                before = self._passing.pop((step.planner, use), None)
-                if before is not None and before not in self._passing.values():
+                before = self._superseded.pop((step.planner, use), None)
+                if before is not None and before not in self._superseded.values():
                     del self._unseen[before]
-            if not told:
-                self._passing.update({(step.planner, use): number for use in uses})
+            if not improved:
+                self._superseded.update({(step.planner, use): number for use in uses})

@@ -1,4 +1,4 @@
-"""Which job is planned: its name, its shape and its batch."""
+"""The job that is planned: its name, its shape and its batch."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import ipywidgets as w
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.options import options_of
 from dtfm_lab.files import job_names, override
-from dtfm_lab.widgets.control_state import restore, settings
+from dtfm_lab.widgets.control_state import restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.option_controls import control_for
 
 
 class JobControls:
-    """Sets ``lab_state.job``; offers the shapes that the network in the lab's state allows."""
+    """Sets ``lab_state.job``, and offers the shapes that the drawn network allows."""
 
     def __init__(self, lab_state: LabState, job: Job | None) -> None:
         self._lab_state, self._base = lab_state, job
@@ -34,10 +36,10 @@ class JobControls:
             layout=w.Layout(width="245px"),
             style={"description_width": "48px"},
         )
-        self.batch = _count(1_000_000, "Batch", "Sequences per iteration, over all replicas")
-        self.microbatch = _count(100_000, "Micro-batch", "Sequences per pipeline step")
+        options = {option.name: option for option in options_of(Job)}
+        self.batch, self.microbatch = control_for(options["global_batch"]), control_for(options["microbatch"])
         self.view = w.HBox([self.job, self.shape, self.batch, self.microbatch])
-        self._filling = False
+        self._is_filling = False
         self._take_job()
         self.job.observe(lambda _: self._take_job(), "value")
         for control in (self.shape, self.batch, self.microbatch):
@@ -45,30 +47,32 @@ class JobControls:
         lab_state.observe(lambda _: self._offer_shapes(), "topology")
 
     def settings(self) -> dict[str, Any]:
-        return settings(self._controls) | {"shape": list(self.shape.value or ())}
+        """Return plain values of the controls."""
+        return values_of(self._controls) | {"shape": list(self.shape.value or ())}
 
-    def restore(self, values: dict[str, Any]) -> None:
-        restore(self._controls, values)
-        shape = values.get("shape")
+    def restore(self, settings: dict[str, Any]) -> None:
+        """Set the controls to saved values; unknown or impossible values are ignored."""
+        restore_values(self._controls, settings)
+        shape = settings.get("shape")
         if isinstance(shape, list | tuple) and tuple(shape) in [offered for _, offered in self.shape.options]:
             self.shape.value = tuple(shape)
 
     @property
     def _controls(self) -> dict[str, w.ValueWidget]:
-        """The job first, for it sets the others."""
+        """Restored in this order, as the job sets the others."""
         return {"job": self.job, "batch": self.batch, "microbatch": self.microbatch}
 
     def _take_job(self) -> None:
         """Fill the controls from the chosen job."""
         given = self._base is not None and self.job.value == self._base.name
         self._chosen = self._base if given and self._base is not None else lab.load_job(self.job.value)
-        self._filling = True
+        self._is_filling = True
         self.batch.value, self.microbatch.value = self._chosen.global_batch, self._chosen.microbatch
-        self._filling = False
+        self._is_filling = False
         self._offer_shapes()
 
     def _offer_shapes(self) -> None:
-        """The shapes that use all devices or, where there are none, as many as can be used; and the plan's, if near."""
+        """Offer the shapes that use the most devices, and the plan's, or one near it, if that fits."""
         topology = self._lab_state.topology
         if topology is None:
             self._lab_state.job = None
@@ -84,14 +88,14 @@ class JobControls:
                 wanted, shapes = near, sorted({*shapes, near})
         fitted = lab.fitted(job, usable) if usable else job
         fallback = (fitted.n_stages, fitted.n_replicas)
-        self._filling = True
+        self._is_filling = True
         self.shape.options = [(shape_words(s, r, len(topology)), (s, r)) for s, r in shapes]
         self.shape.value = wanted if wanted in shapes else fallback if fallback in shapes else shapes[0]
-        self._filling = False
+        self._is_filling = False
         self._set_job()
 
     def _sized(self, job: Job) -> Job:
-        """The job with the batch of the controls, in one pipeline, which any shape can start from."""
+        """Return the job with the batch of the controls in a single pipeline, which has any shape."""
         if job.model is None:
             return job
         try:
@@ -102,7 +106,7 @@ class JobControls:
             return job
 
     def _set_job(self) -> None:
-        if self._filling or self.shape.value is None:
+        if self._is_filling or self.shape.value is None:
             return
         n_stages, n_replicas = self.shape.value
         sizes = {}
@@ -117,8 +121,11 @@ class JobControls:
 
 
 def nearest_shape(job: Job, wanted: tuple[int, int], n_devices: int) -> tuple[int, int] | None:
-    """What becomes of a plan's (stages, replicas) when devices come or go: it stays if it fits and leaves fewer idle
-    than one more pipeline or group takes; where too few are left, stages or replicas, not both, are given up."""
+    """Return the (stages, replicas) nearest to the wanted ones when devices come or go; None where none is near.
+
+    A shape stays if it fits and leaves fewer devices idle than one more pipeline or group takes. Where too few are
+    left, there are fewer stages or fewer replicas, not both.
+    """
     n_stages, n_replicas = wanted
     if n_stages * n_replicas <= n_devices:
         return wanted if n_devices - n_stages * n_replicas < max(wanted) else None
@@ -128,20 +135,9 @@ def nearest_shape(job: Job, wanted: tuple[int, int], n_devices: int) -> tuple[in
 
 
 def shape_words(n_stages: int, n_replicas: int, n_devices: int) -> str:
+    """Return ``4 stages x 2 replicas, 1 idle``."""
     words = " x ".join(
         f"{n} {what}{'' if n == 1 else 's'}" for n, what in ((n_stages, "stage"), (n_replicas, "replica"))
     )
     idle = n_devices - n_stages * n_replicas
     return f"{words}, {idle} idle" if idle > 0 else words
-
-
-def _count(most: int, name: str, tooltip: str) -> w.BoundedIntText:
-    return w.BoundedIntText(
-        1,
-        min=1,
-        max=most,
-        description=name,
-        tooltip=tooltip,
-        layout=w.Layout(width=f"{90 + 8 * len(name)}px"),
-        style={"description_width": f"{8 * len(name)}px"},
-    )

@@ -1,4 +1,4 @@
-"""What a new plan changed, in one line."""
+"""What a new plan changed, as one line of text."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Difference
 
 NAMED = 4
-"""devices told by name"""
+"""Most devices that are named."""
 SAME = 5e-4
-"""share of the cost below which a change rounds to nothing"""
+"""Share of the cost below which a change is not mentioned."""
 
 
-def told(difference: Difference) -> str:
-    """From what to what the cost went, what of it the network did by itself, and who moved where."""
+def describe_change(difference: Difference) -> str:
+    """Return the cost before and after, the network's own part in the difference, and which devices moved where."""
     return f"{_cost(difference)}; {_devices(difference)}"
 
 
@@ -50,7 +50,7 @@ def _devices(difference: Difference) -> str:
 
 
 def _move(row: Any) -> str:
-    """By each plan's own numbers of stages, counted from 0, as the map shows them."""
+    """Return one device's move, with each plan's own stage numbers from 0, as the map shows them."""
     name, was, now = row.device, row.stage_before, row.stage_after
     if row.change == "removed":
         return f"{name} left"

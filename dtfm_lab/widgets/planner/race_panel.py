@@ -1,4 +1,4 @@
-"""Several planners side by side, ours against the paper's: curves, standings, and whose plan is taken over."""
+"""Several planners side by side: their curves, a table of who leads, and a button that takes a plan over."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import PlanStep, planners
 from dtfm_lab.planning.search import PROVEN
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.control_state import restore, settings
+from dtfm_lab.widgets.control_state import restore_values, values_of
+from dtfm_lab.widgets.controls import button
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner.background_search import SPEEDS, BackgroundSearch
-from dtfm_lab.widgets.planner.planner_controls import button, seed_control, show_paused, speed_control
+from dtfm_lab.widgets.planner.background_search import BackgroundSearch
+from dtfm_lab.widgets.planner.planner_controls import AXES, SearchControls
 from dtfm_lab.widgets.planner.racing import race
 from dtfm_lab.widgets.planner.search_display import PlacementPreview, as_steps, rows, watch
 from dtfm_lab.widgets.planner.standings import Standings
@@ -26,23 +27,26 @@ from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.convergence import ConvergenceView, gap_words
 
 RACED = ("evolutionary", "dtfm", "hybrid", "random")
-"""at first, in the order of their colours; others can be added"""
+"""Planners that are chosen at first, in the order of their colours."""
 FAIR = "Same network, job and seed; equal CPU seconds for each, its solver's included: who has used least goes next."
 
 
 class RacePanel:
-    """Sets ``lab_state.plan`` where somebody takes one over; ``running`` tells ``changed`` when it turns."""
+    """Sets ``lab_state.plan`` to the plan that is taken over; ``changed`` is called when a race begins or ends."""
 
     def __init__(self, lab_state: LabState, changed: Callable[[], None]) -> None:
         self._lab_state, self._changed = lab_state, changed
-        self.search: BackgroundSearch | None = None
         self.planners = {
             name: w.Checkbox(
                 name in RACED, description=name, indent=False, layout=w.Layout(width="auto", margin="2px 14px 2px 0")
             )
             for name in [*RACED, *(name for name in planners if name not in RACED)]
         }
-        self.seed, self.speed = seed_control(), speed_control()
+        self.controls = SearchControls(
+            self._show_paused, "Hold the race", "End the race; every best can still be taken"
+        )
+        self.seed, self.speed = self.controls.seed, self.controls.speed
+        self.pause, self.stop = self.controls.pause, self.controls.stop
         self.seconds = w.BoundedFloatText(
             3.0,
             min=0.1,
@@ -53,12 +57,11 @@ class RacePanel:
             layout=w.Layout(width="150px"),
             style={"description_width": "75px"},
         )
-        self.start = button("Race", "flag-checkered", "primary", "Start all of them")
-        self.pause = button("Pause", "pause", "", "Hold the race")
-        self.stop = button("Stop", "stop", "", "End the race; every best can still be taken")
+        self.start = button("Race", "flag-checkered", "Start all of them", style="primary")
         self.curve = ConvergenceView(title="Race", height=260, against="seconds", clock="CPU seconds of each planner")
         self.standings = Standings(self._take)
-        self.figure = AsFigure(self._drawn, lab_state, self._report_error)
+        self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
+        self._controls: dict[str, w.ValueWidget] = {"seed": self.seed, "seconds": self.seconds, "speed": self.speed}
         self.view = w.VBox(
             [
                 w.HBox([w.Label("Planners", layout=w.Layout(margin="2px 10px 2px 4px")), *self.planners.values()]),
@@ -71,31 +74,36 @@ class RacePanel:
             ]
         )
         self.start.on_click(lambda _: self.redo())
-        self.pause.on_click(lambda _: self._toggle())
-        self.stop.on_click(lambda _: self.search and self.search.stop())
-        self.speed.observe(lambda _: self._set_pace(), "value")
         for box in self.planners.values():
-            box.observe(lambda _: self.buttons(), "value")
-        self.buttons()
+            box.observe(lambda _: self.update_buttons(), "value")
+        self.update_buttons()
+
+    @property
+    def search(self) -> BackgroundSearch | None:
+        """The race that runs; None while none does."""
+        return self.controls.search
 
     @property
     def chosen(self) -> list[str]:
+        """Names of the planners that take part."""
         return [name for name, box in self.planners.items() if box.value]
 
     def settings(self) -> dict[str, Any]:
-        return settings(self._controls) | {"planners": self.chosen, "against": self.curve.against}
+        """Return plain values of the controls."""
+        return values_of(self._controls) | {"planners": self.chosen, "against": self.curve.against}
 
-    def restore(self, values: dict[str, Any]) -> None:
-        restore(self._controls, values)
-        wanted = values.get("planners")
+    def restore(self, settings: dict[str, Any]) -> None:
+        """Set the controls to saved values; unknown or impossible values are ignored."""
+        restore_values(self._controls, settings)
+        wanted = settings.get("planners")
         if isinstance(wanted, list | tuple):
             for name, box in self.planners.items():
                 box.value = name in wanted
-        if values.get("against") in ("evaluations", "seconds"):
-            self.curve.against = values["against"]
+        if settings.get("against") in AXES:
+            self.curve.against = settings["against"]
 
     def redo(self) -> None:
-        """What the button Race does."""
+        """Start a race, as the button Race does."""
         topology, job = self._lab_state.topology, self._lab_state.job
         if self.start.disabled or topology is None or job is None:
             return
@@ -103,42 +111,40 @@ class RacePanel:
         self.curve.reset()
         self.standings.begin(self.chosen)
         steps = race(topology, job, self.chosen, seed=self.seed.value, cpu_s=self.seconds.value)
-        self.search = BackgroundSearch(steps, SPEEDS[self.speed.value])
-        begin(self._watch(self.search), self._report_error)
+        begin(self._watch(self.controls.start(steps)), self._report_error)
         self._changed()
 
-    def buttons(self, *, free: bool = True) -> None:
-        """``free``: nothing else searches."""
-        racing = self.search is not None
+    def update_buttons(self, *, free: bool = True) -> None:
+        """Enable the buttons that can be used; ``free`` says that no single search runs."""
         ready = self._lab_state.topology is not None and self._lab_state.job is not None and len(self.chosen) > 0
-        self.start.disabled = racing or not free or not ready
-        self.pause.disabled = self.stop.disabled = not racing
-        show_paused(self.pause, self.search is not None and self.search.paused)
+        self.start.disabled = self.search is not None or not free or not ready
+        self.controls.update()
 
     async def _watch(self, search: BackgroundSearch) -> None:
-        placing = PlacementPreview(self._lab_state)
+        preview = PlacementPreview(self._lab_state)
 
         def show(steps: Sequence[PlanStep]) -> None:
             if steps:
-                self.standings.hear(steps)
-                placing.show(self.standings.leader)
+                self.standings.update(steps)
+                preview.show(self.standings.leader)
             by_planner: dict[str, list[PlanStep]] = {}
             for step in steps:
                 by_planner.setdefault(step.planner, []).append(step)
-            self.curve.tell({name: rows(some) for name, some in by_planner.items()}, self._told(search))
+            self.curve.tell({name: rows(some) for name, some in by_planner.items()}, self._describe(search))
 
         try:
             await watch(search, show)
-            self.curve.caption = self._told(search)
+            self.curve.caption = self._describe(search)
         except LabError as error:
             self._report_error(str(error))
         finally:
-            self.search = None
-            placing.end()
-            self.standings.settle()
+            self.controls.search = None
+            preview.end()
+            self.standings.show()
             self._changed()
 
-    def _told(self, search: BackgroundSearch) -> str:
+    def _describe(self, search: BackgroundSearch) -> str:
+        """Return in words how far the race has come and who leads."""
         if not self.standings.newest:
             return ""
         leader, bound_s = self.standings.leader, self.standings.bound_s
@@ -153,30 +159,21 @@ class RacePanel:
     def _take(self, planner: str) -> None:
         self._lab_state.plan = self.standings.newest[planner].plan
 
-    def _drawn(self) -> go.Figure | None:
+    def _make_figure(self) -> go.Figure | None:
         newest = dict(self.standings.newest)
         points = dict(self.curve.points)
         steps = {name: as_steps(points[name], newest[name]) for name in newest if name in points}
         return figures.convergence(steps, against=self.curve.against) if steps else None
 
-    def _toggle(self) -> None:
+    def _show_paused(self) -> None:
         if self.search is not None:
-            (self.search.resume if self.search.paused else self.search.pause)()
-            self.curve.caption = self._told(self.search)
-        self.buttons()
-
-    def _set_pace(self) -> None:
-        if self.search is not None:
-            self.search.pace = SPEEDS[self.speed.value]
+            self.curve.caption = self._describe(self.search)
+        self.update_buttons()
 
     def _report_error(self, message: str) -> None:
         self._lab_state.report_error("plan", message)
 
-    @property
-    def _controls(self) -> dict[str, w.ValueWidget]:
-        return {"seed": self.seed, "seconds": self.seconds, "speed": self.speed}
-
 
 def _listed(names: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``"""
+    """Return ``a``, ``a and b``, or ``a, b and c``."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

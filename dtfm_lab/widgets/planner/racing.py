@@ -13,24 +13,25 @@ from dtfm_lab.planning import PlanStep, search
 from dtfm_lab.planning.background_tasks import BackgroundTasks
 
 TURN_S = 0.01
-"""CPU seconds of a turn, or a little more: a step is not cut short"""
+"""CPU seconds of a turn, or a little more, as a step is not cut short."""
 WAIT_S = 0.05
-"""that a turn takes at most where a planner waits without working"""
+"""Most seconds of a turn in which the planner waits without using the CPU."""
 ENDLESS_S = 1e6
+"""Seconds given to a search that is stopped from outside."""
 
 
 def race(topology: Topology, job: Job, planners: Sequence[str], *, seed: int, cpu_s: float) -> Iterator[PlanStep]:
-    """Steps of all the planners, mixed; ``seconds`` of each is the CPU time that its planner has used.
+    """Yield steps of all the planners, mixed; ``seconds`` of a step is the CPU time that its planner has used.
 
-    Whoever has used the least CPU time has the next turn, so that at any moment all have used the same but for a
-    turn, whatever the machine does besides. CPU time is the clock of the one thread that gives the turns, read
-    around each step, and the clocks of the threads that a planner starts for itself, a solver's, which go on between
-    its turns: so it may be ahead, and waits until the others have caught up, but is cut off at its ``cpu_s`` like
-    everybody. Each pays for its own founding and for raising its own bound; compiling kernels, done once a machine,
-    is nobody's. A planner leaves when it has used its time or has proved its best.
+    The planner that has used the least CPU time has the next turn, so that at any moment all have used the same but
+    for a turn, however busy the machine is. CPU time is that of the thread that runs the turns, read around each step,
+    and of the threads that a planner starts, such as a solver's. These go on between its turns, so that a planner may
+    be ahead and then waits for the others. Its initial placements and its bound count as its time; compiling kernels,
+    which happens once a machine, counts for no planner. A planner ends when it has used ``cpu_s`` or has proved its
+    best.
 
-    Of a turn, the steps that improved best or bound are handed out, and the newest; of who leaves, the last once
-    more, with all the time that it has used.
+    Of a turn, the steps that improved best or bound are yielded, and the newest; of a planner that ends, the last step
+    again, with all the time that it has used.
 
     Raises what ``search`` raises.
     """
@@ -41,7 +42,7 @@ def race(topology: Topology, job: Job, planners: Sequence[str], *, seed: int, cp
             for racer in [one for one in racers if one.ended or one.used_s >= cpu_s]:
                 racers.remove(racer)
                 racer.close()
-                yield from racer.farewell()
+                yield from racer.last_step()
     finally:
         for racer in racers:
             racer.close()
@@ -59,9 +60,11 @@ class _Racer:
 
     @property
     def used_s(self) -> float:
+        """CPU seconds used so far."""
         return self._own_s + self._tasks.cpu_s
 
     def turn(self) -> Iterator[PlanStep]:
+        """Search for ``TURN_S``; yield the steps that improved, and the newest."""
         ends_s, latest = self.used_s + TURN_S, time.monotonic() + WAIT_S
         newest = None
         while self.used_s < ends_s and time.monotonic() < latest:
@@ -79,11 +82,13 @@ class _Racer:
         if newest is not None:
             yield replace(newest, seconds=self.used_s)
 
-    def farewell(self) -> Iterator[PlanStep]:
+    def last_step(self) -> Iterator[PlanStep]:
+        """Yield the newest step again, with the time used since."""
         if self._last is not None:
             yield replace(self._last, seconds=self.used_s)
 
     def close(self) -> None:
+        """End the search, and its solver with it."""
         close = getattr(self._steps, "close", None)
         if close is not None:
-            close()  # a solver that is at work for it ends, too
+            close()

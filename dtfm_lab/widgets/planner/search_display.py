@@ -1,4 +1,4 @@
-"""What is shown of a search while it runs: rows for the curves, and where its best puts each device."""
+"""What is shown of a search while it runs: rows of its curve, and the stage of each device in its best."""
 
 from __future__ import annotations
 
@@ -14,39 +14,38 @@ from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.background_search import BackgroundSearch, Pace
 from dtfm_lab.widgets.tasks import FRAME_S
 
-BREATH_S = 0.01
-"""that the loop has for everything else, however late it is"""
+LEAST_SLEEP_S = 0.01
+"""Seconds that the event loop has for everything else, however late the display is."""
 SHOWN_S = 0.25
-"""between two placements shown: what follows them redraws whole networks"""
+"""Seconds between two placements shown, as each redraws whole networks."""
 
 
 async def watch(
     search: BackgroundSearch, show: Callable[[list[PlanStep]], None], tick: Callable[[], None] = lambda: None
 ) -> None:
-    """Show the new steps of a search, ``FRAME_S`` apart, until it ends; ``tick`` in between. Stops it when cancelled.
+    """Call ``show`` with the new steps and then ``tick``, ``FRAME_S`` apart, until the search ends.
 
-    While nothing is new, and it is not paused either, there are no steps to show and time goes by.
-
-    Raises what the search raised.
+    ``show`` is called without steps, too, so that a clock can be redrawn, but not while the search is paused. The
+    search is stopped when this is cancelled. Raises what the search raised.
     """
     loop = asyncio.get_running_loop()
     try:
         while True:
             due_s = loop.time() + FRAME_S
-            running = search.running  # before draining, so that nothing is missed at the end
+            running = search.running  # read before draining, so that no last step is missed
             steps = search.drain()
             if steps or (running and not search.paused):
                 show(steps)
             if not running:
                 return
             tick()
-            await asyncio.sleep(max(BREATH_S, due_s - loop.time()))
+            await asyncio.sleep(max(LEAST_SLEEP_S, due_s - loop.time()))
     finally:
         search.stop()
 
 
 def rows(steps: Sequence[PlanStep]) -> np.ndarray:
-    """(n, 5) for a ConvergenceView."""
+    """Return an (n, 5) array for a ConvergenceView."""
     values = [
         (s.evaluations, s.seconds, s.best_s, s.bound_s, np.nan if s.median_s is None else s.median_s) for s in steps
     ]
@@ -54,7 +53,7 @@ def rows(steps: Sequence[PlanStep]) -> np.ndarray:
 
 
 def as_steps(points: np.ndarray, last: PlanStep) -> list[PlanStep]:
-    """Rows as steps of the search that ended in ``last``, for a figure; their placement is the last one's."""
+    """Return rows as steps of the search that ended in ``last``, for a figure. All have the last one's placement."""
     return [
         replace(
             last,
@@ -68,27 +67,27 @@ def as_steps(points: np.ndarray, last: PlanStep) -> list[PlanStep]:
     ]
 
 
-class Clock:
+class SearchClock:
     """Seconds of a search, also between its steps."""
 
     def __init__(self) -> None:
-        self._told_s, self._at = 0.0, time.monotonic()
+        self._step_s, self._at = 0.0, time.monotonic()
 
     def set(self, seconds: float) -> None:
-        """By a step that has just come."""
-        self._told_s, self._at = seconds, time.monotonic()
+        """Set the clock to the seconds of a step that has just come."""
+        self._step_s, self._at = seconds, time.monotonic()
 
     def hold(self) -> None:
-        """No time goes by while a search is paused."""
+        """Let no time pass, as while the search is paused."""
         self._at = time.monotonic()
 
     def read(self, pace: Pace) -> float:
-        """It stands still while a step stays on the screen for long, which costs no budget."""
-        return self._told_s + (0.0 if any(pace) else time.monotonic() - self._at)
+        """Return the seconds. The clock stands still at a slow pace, as waiting costs no budget."""
+        return self._step_s + (0.0 if any(pace) else time.monotonic() - self._at)
 
 
 class PlacementPreview:
-    """Puts the best of a search on ``lab_state.shown_stages``, four times a second at most."""
+    """Sets ``lab_state.shown_stages`` to the best of a search, at most four times a second."""
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
@@ -96,7 +95,7 @@ class PlacementPreview:
         self._due = 0.0
 
     def show(self, step: PlanStep) -> None:
-        """Of a step that is newer than any before it."""
+        """Show a step's placement where it is better than the one shown."""
         if step.best_s >= self._best_s or time.monotonic() < self._due:
             return
         self._best_s, self._due = step.best_s, time.monotonic() + SHOWN_S
@@ -106,5 +105,5 @@ class PlacementPreview:
         }
 
     def end(self) -> None:
-        """The plan speaks again."""
+        """Have the views show the plan again."""
         self._lab_state.shown_stages = {}

@@ -1,4 +1,4 @@
-"""Who leads a race: a row for each planner, and a button that takes its plan over."""
+"""The table of a race: a row for each planner, with a button that takes over its plan."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import ipywidgets as w
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import PlanStep
 from dtfm_lab.planning.search import PROVEN
+from dtfm_lab.widgets.controls import button
 from dtfm_lab.widgets.views.convergence import percent
 
 SHOWN_S = 0.5
-"""between two looks at the rows"""
+"""Seconds between two updates of the rows."""
 HEAD = ("", "planner", "best", "gap", "what that means", "CPU", "evaluations", "found at")
 
 
 class Standings:
-    """``newest`` step of each planner, the ``leader`` and the ``bound_s`` that holds for all."""
+    """Holds the ``newest`` step of each planner, and knows the ``leader`` and the ``bound_s`` that holds for all."""
 
     def __init__(self, take: Callable[[str], None]) -> None:
         self._take = take
@@ -27,24 +28,27 @@ class Standings:
         self._due = 0.0
         self.newest: dict[str, PlanStep] = {}
         self.takes: dict[str, w.Button] = {}
-        """by planner"""
+        """{planner: button}"""
         self._rows: dict[str, w.HTML] = {}
         self.view = w.VBox([])
         self.view.add_class("dtfm-race-table")
 
     def begin(self, names: Sequence[str]) -> None:
-        """New rows, in the order of the curves' colours."""
+        """Start new rows, in the order of the curves' colours."""
         self.newest, self._found_at_s, self._due = {}, {}, 0.0
         self._rows = {name: w.HTML() for name in names}
-        self.takes = {name: _take_button(name) for name in names}
-        for name, button in self.takes.items():
-            button.on_click(lambda _, name=name: self._take(name))
+        self.takes = {
+            name: button("Take this plan", "", f"Go on with the plan of {name}", "118px", disabled=True)
+            for name in names
+        }
+        for name, take in self.takes.items():
+            take.on_click(lambda _, name=name: self._take(name))
         head = w.HBox([w.HTML(_row(HEAD, "dtfm-race-head")), w.HTML(layout=w.Layout(width="118px", flex="0 0 auto"))])
         self.view.children = [head, *(w.HBox([self._rows[name], self.takes[name]]) for name in names)]
-        self._show()
+        self.show()
 
-    def hear(self, steps: Iterable[PlanStep]) -> None:
-        """In the order of their coming."""
+    def update(self, steps: Iterable[PlanStep]) -> None:
+        """Add steps, in the order in which they came."""
         for step in steps:
             before = self.newest.get(step.planner)
             if before is None or step.best_s < before.best_s:
@@ -52,24 +56,10 @@ class Standings:
             self.newest[step.planner] = step
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + SHOWN_S
-            self._show()
+            self.show()
 
-    def settle(self) -> None:
-        """Show the last state, whenever the one before was shown."""
-        self._show()
-
-    @property
-    def leader(self) -> PlanStep:
-        """Of equal ones, who was there first."""
-        return min(self.newest.values(), key=lambda step: (step.best_s, self._found_at_s[step.planner]))
-
-    @property
-    def bound_s(self) -> float:
-        """The best that any of them has proved holds for all; no more than what has been found."""
-        proved_s = max((step.bound_s for step in self.newest.values()), default=0.0)
-        return min(proved_s, *(step.best_s for step in self.newest.values()), float("inf"))
-
-    def _show(self) -> None:
+    def show(self) -> None:
+        """Write every row."""
         best_s = self.leader.best_s if self.newest else 0.0
         for place, (name, row) in enumerate(self._rows.items()):
             step = self.newest.get(name)
@@ -93,6 +83,17 @@ class Standings:
                 "dtfm-race-first" if first else "",
             )
 
+    @property
+    def leader(self) -> PlanStep:
+        """The newest step of the best planner; of equal ones, of the first to get there."""
+        return min(self.newest.values(), key=lambda step: (step.best_s, self._found_at_s[step.planner]))
+
+    @property
+    def bound_s(self) -> float:
+        """The highest bound that any planner has proved, which holds for all, but at most the best cost."""
+        proved_s = max((step.bound_s for step in self.newest.values()), default=0.0)
+        return min(proved_s, *(step.best_s for step in self.newest.values()), float("inf"))
+
 
 def _meaning(own_s: float, best_s: float, bound_s: float) -> str:
     if own_s > best_s * (1 + PROVEN):
@@ -114,14 +115,5 @@ def _row(cells: Sequence[str], kind: str = "") -> str:
 
 
 def _mark(place: int) -> str:
-    """In the colour of the curve."""
+    """Return a mark in the colour of the planner's curve."""
     return f'<i class="dtfm-race-mark dtfm-series-{place}"></i>'
-
-
-def _take_button(name: str) -> w.Button:
-    return w.Button(
-        description="Take this plan",
-        disabled=True,
-        tooltip=f"Go on with the plan of {name}",
-        layout=w.Layout(width="118px", flex="0 0 auto"),
-    )

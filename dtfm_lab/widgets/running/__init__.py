@@ -1,1 +1,1 @@
-"""Step 6: real workers, watched and disturbed."""
+"""The step Run: real workers, what they do, faults caused by hand, and the losses."""

@@ -10,7 +10,7 @@ from dtfm_lab.widgets import markup
 
 
 class ClockWords(NamedTuple):
-    """What a person needs to choose."""
+    """What the table of clocks says of one."""
 
     sentence: str
     measures: str
@@ -42,7 +42,7 @@ HEAD = ("clock", "measures", "does not measure", "take it")
 
 
 def explained(clock: str, workers: int | None, cores: int) -> str:
-    """The chosen clock in a sentence, all three side by side to open, and what so few cores mean for it."""
+    """Return the chosen clock in a sentence, what this machine's cores mean for it, and a table of all three."""
     chosen = markup.line(f"<b>{escape(clock)}</b>: {escape(CLOCKS[clock].sentence)}.")
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in HEAD)
     rows = "".join(_row(name, words, chosen=name == clock) for name, words in CLOCKS.items())
@@ -53,7 +53,7 @@ def explained(clock: str, workers: int | None, cores: int) -> str:
 
 
 def on_this_machine(clock: str, workers: int | None, cores: int) -> str:
-    """``8 workers share 2 cores: each counts its own CPU time, so that waiting for a core does not count``"""
+    """Return ``8 workers share 2 cores: each counts its own CPU time, so that waiting does not count``."""
     if workers is None:
         return ""
     if workers <= cores:

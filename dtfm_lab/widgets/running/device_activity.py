@@ -1,4 +1,4 @@
-"""What each device of a run does now, and what befell it: read off the run's events. No widget in here."""
+"""What each device of a run is doing, and its faults, read from the run's events. It contains no widget."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from dtfm_lab.runtime.client.record import Record, slower
 
 KILL, PAUSE, RESUME, SLOW = "kill", "pause", "resume", "slow"
 LONG_S = 0.5
-"""a wait for one and the same device, from which on that device is named"""
+"""Seconds of waiting for one device after which that device is named."""
 
 
 @dataclass(frozen=True)
 class DeviceActivity:
-    """Of one device, as its tile shows it."""
+    """The state of one device, as its tile shows it; the field names are those of the page."""
 
     condition: str
-    """empty where it is as it was; else slow, paused, killed, lost (and not yet replaced) or recovered"""
+    """slow, paused, killed, lost (and not yet replaced) or recovered; empty for none of these."""
     said: str
-    """the same in words, with seconds"""
+    """The condition in words, with seconds."""
     does: str
-    """computing, sending, waiting; empty where nobody knows"""
+    """computing, sending or waiting; empty where it is unknown."""
     waits_for: str
-    """the device it has waited for for a while"""
+    """The device that it has been waiting for longer than ``LONG_S``; else empty."""
     iteration: int
-    """-1 before the first"""
+    """The iteration that runs; -1 before the first."""
     busy: float | None
-    """share of the last whole iteration, in steps of 0.01"""
+    """Share of the last whole iteration spent computing, in steps of 0.01."""
     may: tuple[str, ...]
-    """what can be done to it"""
+    """What can be done to it: kill, pause, resume, slow."""
 
 
 @dataclass
 class _Place:
-    """One worker's way through its program."""
+    """How far one worker is in its program."""
 
     position: int
     replica: int
@@ -48,16 +48,16 @@ class _Place:
 
 
 class ActivityMonitor:
-    """Looks at a run again and again; only ``disturbed`` tells it what the run does not say."""
+    """Reads a run at every call of ``look``; ``disturbed`` adds what a person did, which the run does not record."""
 
     def __init__(self, run: Record, now_s: Callable[[], float] = time.monotonic) -> None:
         self._run, self._now_s = run, now_s
         self._places = {run.spec.device_name(s, r): _Place(s, r) for s, r in run.spec.workers}
-        self._in_turn: dict[tuple[str, bool], list[Action]] = {}
+        self._ordered: dict[tuple[str, bool], list[Action]] = {}
         self._killed: dict[str, int] = {}
-        """device -> how often it had been lost before"""
+        """{device: number of its earlier faults}"""
         self._stand_still: set[str] = set()
-        """paused and not told to go on, though another may have taken their place since"""
+        """Devices that were paused and not resumed, though another worker may have replaced theirs since."""
         self._conditions: dict[str, tuple[str, float]] = {}
         self._busy: tuple[int, dict[str, float]] = (-1, {})
         self._done: dict[str, set[Action]] = {}
@@ -65,7 +65,7 @@ class ActivityMonitor:
         self._n_spans = 0
 
     def disturbed(self, device: str, what: str) -> None:
-        """A person did this to it, just now."""
+        """Record what a person has just done to a device."""
         match what:
             case "kill":
                 self._killed[device] = len(self._faults_of(device))
@@ -75,7 +75,7 @@ class ActivityMonitor:
                 self._stand_still.discard(device)
 
     def look(self) -> dict[str, DeviceActivity]:
-        """All devices, by name."""
+        """Return the activity of every device, by name."""
         run, now_s = self._run, self._now_s()
         running, iteration = run.running, run.last_whole + 1
         self._take_spans(iteration)
@@ -104,7 +104,7 @@ class ActivityMonitor:
     def _take_spans(self, iteration: int) -> None:
         run = self._run
         now, spans = (iteration, len(run.faults)), run.spans_of(iteration)
-        if self._seen != now or len(spans) < self._n_spans:  # a loss lets an iteration begin anew
+        if self._seen != now or len(spans) < self._n_spans:  # after a loss the iteration starts again
             self._seen, self._n_spans = now, 0
             self._done = {name: set() for name in self._places}
             for place in self._places.values():
@@ -114,14 +114,17 @@ class ActivityMonitor:
         self._n_spans = len(spans)
 
     def _does(self, name: str, place: _Place, now_s: float) -> tuple[str, str]:
-        """A worker plays computations and receives in turn; at the first that is not over it stands."""
+        """Return what the worker does, and whom it waits for.
+
+        A worker runs computations and receives in order, so it is at the first one that has no span yet.
+        """
         spec, done = self._run.spec, self._done[name]
-        turn = self._turn(name, place)
-        while place.at < len(turn) and turn[place.at] in done:
+        actions = self._actions_in_order(name, place)
+        while place.at < len(actions) and actions[place.at] in done:
             place.at += 1
-        if place.at == len(turn):
+        if place.at == len(actions):
             does = "waiting", ""
-        elif (action := turn[place.at]).kind in COMPUTE:
+        elif (action := actions[place.at]).kind in COMPUTE:
             does = "computing", ""
         elif action.kind in SENDS:
             does = "sending", ""
@@ -132,15 +135,17 @@ class ActivityMonitor:
             place.does, place.since_s = does, now_s
         return does[0], does[1] if now_s - place.since_s >= LONG_S else ""
 
-    def _turn(self, name: str, place: _Place) -> list[Action]:
-        """What holds a worker up, in order; its sends, which go out beside, come last."""
+    def _actions_in_order(self, name: str, place: _Place) -> list[Action]:
+        """Return computations and receives in order, then the sends, which run beside them."""
         spec = self._run.spec
-        together = spec.synchronises(self._seen[0])
-        if (name, together) not in self._in_turn:
-            actions = [step.action for step in spec.programs(synchronise=together).of(place.position, place.replica)]
-            holding = [action for action in actions if action.kind in COMPUTE or action.kind in RECEIVES]
-            self._in_turn[name, together] = holding + [action for action in actions if action.kind in SENDS]
-        return self._in_turn[name, together]
+        synchronises = spec.synchronises(self._seen[0])
+        if (name, synchronises) not in self._ordered:
+            actions = [
+                step.action for step in spec.programs(synchronise=synchronises).of(place.position, place.replica)
+            ]
+            blocking = [action for action in actions if action.kind in COMPUTE or action.kind in RECEIVES]
+            self._ordered[name, synchronises] = blocking + [action for action in actions if action.kind in SENDS]
+        return self._ordered[name, synchronises]
 
     def _condition(self, name: str, *, running: bool) -> str:
         said = dict(self._run.conditions).get(name, "")
@@ -155,11 +160,11 @@ class ActivityMonitor:
         return "slow" if said else ""
 
     def _said(self, name: str, condition: str, now_s: float | None) -> str:
-        """``now_s`` is None once the run is over and nothing lasts any more."""
+        """Return the condition in words; ``now_s`` is None once the run is over, when durations are left out."""
         before, since_s = self._conditions.get(name, ("", 0.0))
         if now_s is not None and before != condition:
             self._conditions[name] = condition, (since_s := now_s)
-        lasted = "" if now_s is None else f", {_lasting(now_s - since_s)}"
+        lasted = "" if now_s is None else f", {_seconds(now_s - since_s)}"
         faults = self._faults_of(name)
         match condition:
             case "killed" | "paused":
@@ -167,8 +172,7 @@ class ActivityMonitor:
             case "lost":
                 return f"being replaced{lasted}" if now_s is not None else "lost"
             case "recovered":
-                # The run records the condition before the fault.
-                return "".join(map(run_report.describe_recovery, faults[-1:])) or condition
+                return "".join(map(run_report.describe_recovery, faults[-1:])) or condition  # the fault may come later
             case "slow":
                 said = slower(self._run.slowdowns.get(name, 1.0))
                 return "; ".join([said, *map(run_report.describe_recovery, faults[-1:])])
@@ -185,5 +189,5 @@ class ActivityMonitor:
         return [fault for fault in self._run.faults if fault.device == name]
 
 
-def _lasting(seconds: float) -> str:
+def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"

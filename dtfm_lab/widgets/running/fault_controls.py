@@ -1,4 +1,4 @@
-"""What a person does to a device while it runs, and what became of it."""
+"""Kill, pause or slow a device by hand while it runs, and read how the run recovers."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ IS_GONE = "Its worker is gone, and another takes its place."
 
 
 class FaultControls:
-    """The devices of ``lab_state.plan``, or of ``watch``'s run while it goes on; in ``log``, what happened."""
+    """The devices of ``lab_state.plan``, or of a run while it goes on, and a ``log`` of its faults."""
 
     def __init__(self, lab_state: LabState, report_error: Callable[[str], None]) -> None:
         self._lab_state, self._report_error = lab_state, report_error
         self._run: Run | None = None
-        self._doings: ActivityMonitor | None = None
-        self._following = False
+        self._monitor: ActivityMonitor | None = None
+        self._is_following = False
         self.devices = DevicesView(self.act, actions=ACTIONS, hint=NOTHING_RUNS, layout=w.Layout(margin="4px 0 8px"))
         self.log = w.HTML()
         self.devices.observe(lambda _: self._select(), "selected")
         lab_state.observe(lambda _: self._follow(), "selected")
 
     def offer(self, plan: Plan | None) -> None:
-        """Of a plan, as long as nothing runs."""
+        """Show the devices of a plan, unless a run goes on."""
         if self._run is not None and self._run.running:
             return
-        self._run = self._doings = None
+        self._run = self._monitor = None
         self.log.value = ""
         if plan is None:
             self._draw([], "", NOTHING_RUNS)
@@ -56,7 +56,7 @@ class FaultControls:
         try:
             plan, kept = what_runs(plan, None)
         except LabError:
-            kept = None  # a job of bytes alone: Run says so
+            kept = None  # a job without a model; Run reports that
         regions = {device.name: device.region for device in plan.topology.devices}
         shown = [
             _device(name, stage, str(stage), replica, regions[name])
@@ -66,8 +66,8 @@ class FaultControls:
         self._draw(shown, "" if kept is None else f"of the plan, this machine runs {kept.sentence}", NOTHING_RUNS)
 
     def watch(self, run: Run) -> None:
-        """From now on this is about this run."""
-        self._run, self._doings = run, ActivityMonitor(run)
+        """Show the devices of this run from now on."""
+        self._run, self._monitor = run, ActivityMonitor(run)
         self.log.value = ""
         spec = run.spec
         devices = spec.plan.topology.devices
@@ -80,28 +80,28 @@ class FaultControls:
         self.show()
 
     def show(self) -> None:
-        """What happens now, and what happened so far, the newest last; what did not change is not sent again."""
-        if self._run is None or self._doings is None:
+        """Show what every device does, and the faults so far, the newest last."""
+        if self._run is None or self._monitor is None:
             return
         running = self._run.running
         self.devices.running = running
         self.devices.hint = IS_GONE if running else IS_OVER
         self.devices.caption = "click a device, or press Enter on it, to kill, pause or slow it" if running else ""
-        self.devices.show({name: asdict(doing) for name, doing in self._doings.look().items()})
-        said = [run_report.describe_fault(fault) for fault in self._run.faults]
-        more = [f"{len(said) - LINES_SHOWN} more before"] if len(said) > LINES_SHOWN else []
-        self.log.value = "".join(markup.line(escape(line)) for line in [*more, *said[-LINES_SHOWN:]])
+        self.devices.show({name: asdict(doing) for name, doing in self._monitor.look().items()})
+        lines = [run_report.describe_fault(fault) for fault in self._run.faults]
+        more = [f"{len(lines) - LINES_SHOWN} more before"] if len(lines) > LINES_SHOWN else []
+        self.log.value = "".join(markup.line(escape(line)) for line in [*more, *lines[-LINES_SHOWN:]])
 
     def act(self, device: str, do: str) -> None:
-        """Kill, pause, resume or slow it; a LabError is told in one line."""
-        if self._run is None or self._doings is None:
+        """Kill, pause, resume or slow a device; a LabError is reported as one line."""
+        if self._run is None or self._monitor is None:
             return
         try:
             self._disturb(self._run, device, do)
         except LabError as error:
             self._report_error(str(error))
             return
-        self._doings.disturbed(device, do)
+        self._monitor.disturbed(device, do)
         self.show()
 
     def _disturb(self, run: Run, device: str, do: str) -> None:
@@ -126,17 +126,17 @@ class FaultControls:
         self._follow()
 
     def _select(self) -> None:
-        if not self._following:
+        if not self._is_following:
             self._lab_state.selected = tuple(self.devices.selected)
 
     def _follow(self) -> None:
-        """Of what is selected elsewhere, the devices that are here."""
+        """Select what is selected elsewhere, as far as it is shown here."""
         here = {device["name"] for device in self.devices.devices}
-        self._following = True
+        self._is_following = True
         try:
             self.devices.selected = [name for name in self._lab_state.selected if name in here]
         finally:
-            self._following = False
+            self._is_following = False
 
 
 def _device(name: str, stage: int, stages: str, replica: int, region: str) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Step 5: train for real, watch the losses fall and the measured bars fill in under the predicted ones."""
+"""The step Run: train for real, with losses and measured bars drawn as they come in."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
 from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.control_state import restore, settings
+from dtfm_lab.widgets.control_state import restore_values, values_of
+from dtfm_lab.widgets.controls import button, stylesheet
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.running import clocks
 from dtfm_lab.widgets.running.fault_controls import FaultControls
-from dtfm_lab.widgets.running.option_controls import RunOptionControls
+from dtfm_lab.widgets.running.run_option_controls import RunOptionControls
 from dtfm_lab.widgets.running.run_progress import RunProgress
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
@@ -36,14 +38,12 @@ from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.gantt.bars import ChartRows
 from dtfm_lab.widgets.views.losses import LossView
 
-CSS = (Path(__file__).parent / "run.css").read_text(encoding="utf-8")
 
-
-class RunPanel:
+class RunPanel(Panel):
     """Runs ``lab_state.plan``, then sets ``lab_state.measured``, ``lab_state.predicted`` and ``lab_state.comparison``.
 
-    One run at a time in a kernel: the panel of a cell that was run again is out of sight, and two runs
-    would disturb each other's times.
+    A kernel has one run at a time, as two would disturb each other's times: starting a run stops that of a panel
+    whose cell was run again.
     """
 
     newest: ClassVar[Run | None] = None
@@ -51,19 +51,16 @@ class RunPanel:
     def __init__(self, lab_state: LabState, schedule: SchedulePanel) -> None:
         self._lab_state, self._schedule = lab_state, schedule
         self.run: Run | None = None
-        self._concluding = False
+        self._is_concluding = False
         self._plan: Plan | None = None
-        """what ``run`` runs, or runs a part of"""
+        """The plan that ``run`` runs, or runs a part of."""
         self._expected_s = 0.0
         self.clock = w.Dropdown(options=list(RUN_CLOCKS), description="Clock", layout=w.Layout(width="190px"))
         self.iterations = w.BoundedIntText(
             8, min=1, max=10_000, description="Iterations", layout=w.Layout(width="160px")
         )
-        narrow = w.Layout(width="105px")
-        self.start = w.Button(
-            description="Run", icon="play", button_style="primary", layout=narrow, tooltip="Start real workers"
-        )
-        self.stop = w.Button(description="Stop", icon="stop", layout=narrow, tooltip="End every worker", disabled=True)
+        self.start = button("Run", "play", "Start real workers", style="primary")
+        self.stop = button("Stop", "stop", "End every worker", disabled=True)
         self.progress = RunProgress()
         self.explain, self.warned, self.status = w.HTML(), w.HTML(), w.HTML()
         self.losses = LossView(title="Loss", layout=w.Layout(margin="0 12px 8px 0"))
@@ -73,26 +70,30 @@ class RunPanel:
         self.as_figure = AsFigure(self._figure, lab_state, self._report_error)
         self._controls: dict[str, w.ValueWidget] = {"clock": self.clock, "iterations": self.iterations}
         self.view = self._laid_out()
-        self.clock.observe(lambda _: self._explain(), "value")
+        self.clock.observe(lambda _: self._explain_clock(), "value")
         self.start.on_click(lambda _: self.redo())
         self.stop.on_click(lambda _: self._press_stop())
-        lab_state.observe(lambda _: self._planned(), "plan")
-        self._explain()
-        self._planned()
+        lab_state.observe(lambda _: self._take_plan(), "plan")
+        self._explain_clock()
+        self._take_plan()
 
     def redo(self) -> None:
-        """What the button Run does."""
+        """Start a run, as the button Run does."""
         if not self.start.disabled:
             self._begin()
 
     def settings(self) -> dict[str, Any]:
-        """Plain values of the controls."""
-        return settings(self._controls) | {"options": self.options.settings()}
+        """Return plain values of the controls."""
+        return values_of(self._controls) | {"options": self.options.settings()}
 
-    def restore(self, values: dict[str, Any]) -> None:
-        """The controls as they were; what is unknown or not possible is left as it is, and nothing starts."""
-        restore(self._controls, values)
-        self.options.restore(values.get("options") if isinstance(values, dict) else None)
+    def restore(self, settings: dict[str, Any]) -> None:
+        restore_values(self._controls, settings)
+        self.options.restore(settings.get("options"))
+
+    @property
+    def run_options(self) -> dict[str, Any]:
+        """Keywords of ``lab.run`` that the controls are set to, beyond schedule, clock and iterations."""
+        return self.options.chosen(self.iterations.value)
 
     def _laid_out(self) -> w.VBox:
         controls = w.HBox([self.clock, self.iterations, self.start, self.stop, self.progress.view])
@@ -100,7 +101,7 @@ class RunPanel:
         losses = w.VBox([self.losses], layout=w.Layout(flex="1 1 420px", min_width="0", overflow="visible"))
         learning = w.HBox([losses, beside])
         rows = [controls, self.explain, self.warned, self.status, self.faults.devices, learning, self.as_figure.output]
-        return w.VBox([w.HTML(f"<style>{CSS}</style>"), *rows, self.options.view])
+        return w.VBox([stylesheet(Path(__file__).with_name("run.css")), *rows, self.options.view])
 
     def _begin(self) -> None:
         self._lab_state.message = self.warned.value = ""
@@ -108,7 +109,7 @@ class RunPanel:
             plan = self._lab_state.chosen_plan
             if plan is None:
                 return
-            with warnings.catch_warnings(record=True) as heard:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UserWarning)
                 self.run = lab.start(
                     plan,
@@ -116,17 +117,17 @@ class RunPanel:
                     iterations=self.iterations.value,
                     clock=self.clock.value,
                     queueing=self._lab_state.queueing,
-                    **self.options.chosen(self.iterations.value),
+                    **self.run_options,
                 )
         except LabError as error:
             self._lab_state.report_error("run", str(error))
             return
-        said = dict.fromkeys(str(one.message) for one in heard)
-        self.warned.value = "".join(markup.line(escape(line), "warning") for line in said)
+        lines = dict.fromkeys(str(one.message) for one in caught)
+        self.warned.value = "".join(markup.line(escape(line), "warning") for line in lines)
         if RunPanel.newest is not None and RunPanel.newest.running:
             begin(asyncio.to_thread(RunPanel.newest.stop), self._report_error)
         RunPanel.newest = self.run
-        self._plan, self._concluding = plan, False
+        self._plan, self._is_concluding = plan, False
         self._lab_state.measured = self._lab_state.comparison = self._lab_state.ran = None
         self._expected_s = 0.0
         self.written.value = ""
@@ -134,7 +135,7 @@ class RunPanel:
         self.progress.begin(self.run.spec.iterations)
         self.faults.watch(self.run)
         self._schedule.chart.reset_measured()
-        self._buttons()
+        self._update_buttons()
         begin(self._watch(self.run), self._report_error)
 
     async def _watch(self, run: Run) -> None:
@@ -152,27 +153,27 @@ class RunPanel:
             last = run.spec.first_iteration + run.spec.iterations - 1
             iteration, n_faults = min(run.last_whole + 1, last), len(run.faults)
             spans = run.spans_of(iteration)
-            if (iteration, n_faults) != shown_iteration and spans:  # a fault lets an iteration begin anew
+            if (iteration, n_faults) != shown_iteration and spans:  # after a fault the iteration starts again
                 self._schedule.chart.reset_measured(iteration)
                 shown_iteration, shown = (iteration, n_faults), 0
             if len(spans) > shown:
                 self._schedule.chart.extend_measured(*rows.bars(spans[shown:]))
                 shown = len(spans)
-            self._tell(run)
+            self._show_progress(run)
             if not running:
                 break
             await asyncio.sleep(FRAME_S)
         if run.status == "stopped" and not run.losses:
-            self._buttons()
+            self._update_buttons()
             return
-        self._concluding = run is self.run
-        self._buttons()
+        self._is_concluding = run is self.run
+        self._update_buttons()
         try:
             await self._conclude(run)
         finally:
             if run is self.run:
-                self._concluding = False
-                self._buttons()
+                self._is_concluding = False
+                self._update_buttons()
 
     async def _conclude(self, run: Run) -> None:
         measured = await asyncio.to_thread(run.trace)
@@ -196,32 +197,27 @@ class RunPanel:
             self.progress.stopping()
             begin(asyncio.to_thread(self.run.stop), self._report_error)
 
-    def _tell(self, run: Run) -> None:
+    def _show_progress(self, run: Run) -> None:
         if run is not self.run:
             return
         pace = run_report.describe_pace(run)
         if pace and run.running and self._expected_s:
             pace += f"; an iteration lasts some {self._expected_s:.2g} s"
-        said = [
-            pace,
-            run_report.describe_lateness(run),
-            run_report.describe_checkpoint(run),
-            run_report.describe_reductions(run.spec),
-        ]
-        self.status.value = markup.line(escape("; ".join(filter(None, said))))
+        parts = [pace, run_report.describe_lateness(run), run_report.describe_checkpoint(run), run_report.describe_reductions(run.spec)]
+        self.status.value = markup.line(escape("; ".join(filter(None, parts))))
         self.losses.follow(run.losses, run.held_out, run.unigram_entropy)
-        if not (self.stop.disabled and run.running):  # it has been told to stop
+        if not (self.stop.disabled and run.running):  # the person has pressed Stop
             self.progress.show(run)
         self.faults.show()
 
-    def _planned(self) -> None:
-        self._buttons()
+    def _take_plan(self) -> None:
+        self._update_buttons()
         self.faults.offer(self._lab_state.plan)
-        self._explain()
+        self._explain_clock()
         if self._lab_state.plan is not None:
-            preload.warm_up()  # so that the first run need not wait for torch
+            preload.warm_up()  # torch is loaded before the first run is started
 
-    def _explain(self) -> None:
+    def _explain_clock(self) -> None:
         self.explain.value = clocks.explained(self.clock.value, _n_workers(self._lab_state.plan), _n_cores())
 
     def _figure(self) -> go.Figure | None:
@@ -231,19 +227,21 @@ class RunPanel:
 
     def _report_error(self, message: str) -> None:
         self._lab_state.report_error("run", message)
-        self._buttons()
+        self._update_buttons()
 
-    def _buttons(self) -> None:
+    def _update_buttons(self) -> None:
         running = self.run is not None and self.run.running
         self.start.disabled = running or self._lab_state.plan is None
         self.stop.disabled = not running
-        self._lab_state.set_busy("run", running or self._concluding)
+        self._lab_state.set_busy("run", running or self._is_concluding)
 
 
 def _written(run: Run, measured: Trace) -> str:
-    """What the trained model wrote, and the losses to take along."""
+    """Return what the trained model wrote, and a link to the losses."""
     text = "" if run.text is None else markup.quotation(*run_report.generated_text(run))
-    return text + markup.download("Losses as CSV", "losses.csv", losses(measured).to_csv(index=False))
+    return text + markup.download(
+        "Losses as CSV", "losses.csv", losses(measured).to_csv(index=False).encode(), "text/csv"
+    )
 
 
 def _predicted(run: Run, like: Trace | RunContext, note: str) -> Prediction:
@@ -252,7 +250,7 @@ def _predicted(run: Run, like: Trace | RunContext, note: str) -> Prediction:
 
 
 def _n_workers(plan: Plan | None) -> int | None:
-    """That this machine would run; None where there is no plan, or none that can run."""
+    """Return how many workers this machine would run; None where no plan can run."""
     if plan is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""How far a run is, and how long it will still take."""
+"""How far a run is, and how long it will take."""
 
 from __future__ import annotations
 
@@ -15,59 +15,61 @@ from dtfm_lab.runtime.client.record import Record
 from dtfm_lab.widgets import markup
 
 LOOKS = 40
-"""the last changes of the count, from which the pace is"""
+"""Last changes of the count, from which the pace is computed."""
 FEWEST_ITERATIONS = 2
-"""done, before anything is said of what is left"""
+"""Iterations that must be done before the time left is shown."""
 
 
 class RunProgress:
-    """A bar and a line: ``3 of 8 iterations done, some 4 s left``."""
+    """A bar and a line such as ``3 of 8 iterations done, some 4 s left``."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._seen: deque[tuple[float, int]] = deque(maxlen=LOOKS)
+        self._changes: deque[tuple[float, int]] = deque(maxlen=LOOKS)
         self.bar = w.IntProgress(min=0, max=1, layout=w.Layout(width="130px", visibility="hidden"))
         self.line = w.HTML()
         self.view = w.HBox([self.bar, self.line])
 
     def begin(self, iterations: int) -> None:
-        self._seen.clear()
+        """Start again at 0 of so many iterations."""
+        self._changes.clear()
         self.bar.value, self.bar.max, self.bar.bar_style = 0, iterations, ""
         self.bar.layout.visibility = "visible"
-        self._say("starting")
+        self._write("starting")
 
     def show(self, run: Record) -> None:
-        """What a look at it finds."""
+        """Show how far the run is."""
         done, total = len(run.losses), run.spec.iterations
-        if not self._seen or self._seen[-1][1] != done:
-            if self._seen and self._seen[-1][1] > done:
-                self._seen.clear()  # a loss took the run back
-            self._seen.append((self._now_s(), done))
+        if not self._changes or self._changes[-1][1] != done:
+            if self._changes and self._changes[-1][1] > done:
+                self._changes.clear()  # a fault took the run back
+            self._changes.append((self._now_s(), done))
         self.bar.value = done
         if not run.running:
             self.bar.bar_style = {"done": "success", "failed": "danger"}.get(run.status, "warning")
         left_s = self.left_s(total) if run.status == "running" else None
-        self._say(run_report.describe_progress(run) + ("" if left_s is None else f", some {_rounded(left_s)} left"))
+        self._write(run_report.describe_progress(run) + ("" if left_s is None else f", some {_rounded(left_s)} left"))
 
     def stopping(self) -> None:
-        self._say("stopping")
+        """Show that the run has been told to stop."""
+        self._write("stopping")
 
     def left_s(self, total: int) -> float | None:
-        """Wall seconds at the pace of the last iterations; None as long as there is none."""
-        if not self._seen:
+        """Return wall seconds at the pace of the last iterations; None until there is a pace."""
+        if not self._changes:
             return None
-        (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
+        (first_s, first), (last_s, last) = self._changes[0], self._changes[-1]
         if last - first < FEWEST_ITERATIONS:
             return None
         pace_s = (last_s - first_s) / (last - first)
         return max(0.0, pace_s * (total - last) - (self._now_s() - last_s))
 
-    def _say(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         self.line.value = markup.line(escape(text))
 
 
 def _rounded(seconds: float) -> str:
-    """In steps that do not flicker."""
+    """Return seconds in coarse steps, so that the text does not flicker."""
     return (
         format_s(float(f"{seconds:.1g}"))
         if seconds < 10

@@ -1,1 +1,1 @@
-"""Step 4: one iteration as a chart, and what is chosen for it."""
+"""The step Schedule: one iteration as a chart, what is tried on the plan, and all schedules side by side."""

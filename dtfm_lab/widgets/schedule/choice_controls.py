@@ -1,4 +1,4 @@
-"""What is tried out on a plan without searching anew: how messages queue, gradients are averaged, memory is saved."""
+"""What is tried on a plan without searching again: how messages queue, and options of its job."""
 
 from __future__ import annotations
 
@@ -9,126 +9,112 @@ from typing import Any
 import ipywidgets as w
 from traitlets import TraitError
 
-from dtfm_lab.domain.job import COMPRESSIONS, Job
-from dtfm_lab.domain.schedule import synchronisations
+from dtfm_lab.domain.job import Job
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.controls import button, show
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.option_controls import control_for, tried_options
 
 QUEUES = {"one link a pair": "pairs", "one card a device": "cards"}
-MOST_ITERATIONS = 10_000
-TRIED = ("synchronisation", "synchronise_every", "compression", "recompute")
-"""fields of a job that have a control here; ``lab_state.choices`` may hold others, which stay as they are"""
+WIDTHS = {"synchronisation": "225px", "synchronise_every": "112px", "compression": "200px", "recompute": "175px"}
+
+
+def queueing_control(width: str, label_width: str) -> w.Dropdown:
+    """Return the menu of which messages share one link."""
+    return w.Dropdown(
+        options=list(QUEUES.items()),
+        description="Messages",
+        tooltip="Who waits: messages of a pair of devices, or of a card",
+        layout=w.Layout(width=width),
+        style={"description_width": label_width},
+    )
 
 
 class ChoiceControls:
-    """Sets ``lab_state.choices`` and ``lab_state.queueing``, and follows them; begins with what the job says."""
+    """Sets ``lab_state.choices`` and ``lab_state.queueing``, and follows them. Begins with what the job says.
+
+    ``lab_state.choices`` may hold fields without a control here, such as the batch of a what-if; they stay.
+    """
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._job: Job | None = None
-        self._filling = False
-        self.queueing = _choice(QUEUES, "Messages", "230px", "Who waits: messages of a pair of devices, or of a card")
-        self.synchronisation = _choice(
-            list(synchronisations), "Averaging", "225px", "How the replicas of a stage average their gradients"
-        )
-        self.every = w.BoundedIntText(
-            1,
-            min=1,
-            max=MOST_ITERATIONS,
-            description="every",
-            layout=w.Layout(width="112px"),
-            style={"description_width": "38px"},
-            tooltip="Average every so many iterations; between two, replicas take their steps alone",
-        )
-        self.compression = _choice(
-            list(COMPRESSIONS), "Compression", "200px", "What activations and gradients are rounded to on their way"
-        )
-        self.recompute = w.Checkbox(
-            False,
-            description="Recompute activations",
-            indent=False,
-            layout=w.Layout(width="175px", margin="2px 2px 2px 12px"),
-            tooltip="Keep a stage's input only and run its forward again before the backward: less memory, more time",
-        )
+        self._is_following = False
+        self.queueing = queueing_control("230px", "80px")
+        self.by_option = {
+            option.name: control_for(option, width=WIDTHS.get(option.name, "")) for option in tried_options()
+        }
+        for control in self.by_option.values():
+            if isinstance(control, w.Checkbox):
+                control.layout.margin = "2px 2px 2px 12px"
         self.others = w.HTML()
-        self.as_planned = w.Button(
-            description="As planned",
-            icon="undo",
-            tooltip="Try these no longer: take what the plan says",
-            layout=w.Layout(width="120px"),
-        )
-        controls = (self.queueing, self.synchronisation, self.every, self.compression, self.recompute)
-        self._tried = w.HBox([self.others, self.as_planned], layout=w.Layout(display="none", align_items="center"))
-        self.view = w.VBox([w.HBox(controls, layout=w.Layout(flex_flow="row wrap")), self._tried])
-        self._controls = dict(zip(TRIED, controls[1:], strict=True))
-        self._take()
-        lab_state.observe(lambda _: self._take(), ["job", "plan"])
+        self.as_planned = button("As planned", "undo", "Try these no longer: take what the plan says", "120px")
+        controls = (self.queueing, *self.by_option.values())
+        self._others_row = w.HBox([self.others, self.as_planned], layout=w.Layout(align_items="center"))
+        self.view = w.VBox([w.HBox(controls, layout=w.Layout(flex_flow="row wrap")), self._others_row])
+        self._take_job()
+        lab_state.observe(lambda _: self._take_job(), ["job", "plan"])
         lab_state.observe(lambda _: self._follow(), ["choices", "queueing"])
         for control in controls:
             control.observe(lambda _: self._set(), "value")
-        self.as_planned.on_click(lambda _: self._forget())
+        self.as_planned.on_click(lambda _: self._drop_others())
         self._follow()
 
-    def _take(self) -> None:
-        """Follow the job where it says something new; a new shape or batch leaves what is being tried out."""
-        job = self._lab_state.job or (self._lab_state.plan.job if self._lab_state.plan is not None else None)
-        before, self._job = self._job, job
+    def _take_job(self) -> None:
+        """Take over the job's options where they differ from the job before; a new shape or batch changes nothing."""
+        plan = self._lab_state.plan
+        job = self._lab_state.job or (None if plan is None else plan.job)
         if job is None:
-            self._job = before
             return
+        before, self._job = self._job, job
         kept = {
-            field: value
-            for field, value in self._lab_state.choices.items()
-            if field not in TRIED and (before is None or getattr(before, field) == getattr(job, field))
+            name: value
+            for name, value in self._others().items()
+            if before is None or getattr(before, name) == getattr(job, name)
         }
-        said = {field: getattr(job, field) for field in TRIED}
-        if before is not None and said == {field: getattr(before, field) for field in TRIED}:
-            said = {field: control.value for field, control in self._controls.items()}
-        self._lab_state.choices = kept | said
+        values = {name: getattr(job, name) for name in self.by_option}
+        if before is not None and values == {name: getattr(before, name) for name in self.by_option}:
+            values = self._values()
+        self._lab_state.choices = kept | values
         self._follow()
 
     def _follow(self) -> None:
-        """Somebody else may have set what is tried out."""
-        self._filling = True
+        """Show what the lab's state holds; another panel may have set it."""
+        choices = self._lab_state.choices
+        self._is_following = True
         try:
-            for field, control in self._controls.items():
-                if field in self._lab_state.choices:
-                    with suppress(TraitError):  # what no control can show is for the job to refuse
-                        control.value = self._lab_state.choices[field]
+            for name, control in self.by_option.items():
+                if name in choices:
+                    with suppress(TraitError):  # the job refuses what no control can show
+                        control.value = choices[name]
             if self._lab_state.queueing in QUEUES.values():
                 self.queueing.value = self._lab_state.queueing
         finally:
-            self._filling = False
-        others = {field: value for field, value in self._lab_state.choices.items() if field not in TRIED}
-        self._tried.layout.display = "" if others else "none"
-        told = [f"{field.replace('_', ' ')} {value}{self._planned(field, value)}" for field, value in others.items()]
-        self.others.value = markup.line("also tried: " + escape(", ".join(told))) if told else ""
+            self._is_following = False
+        others = [
+            f"{name.replace('_', ' ')} {value}{self._planned(name, value)}" for name, value in self._others().items()
+        ]
+        show(self._others_row, bool(others))
+        self.others.value = markup.line("also tried: " + escape(", ".join(others))) if others else ""
 
-    def _planned(self, field: str, value: object) -> str:
-        said = getattr(self._lab_state.plan.job if self._lab_state.plan is not None else self._job, field, value)
-        return "" if said == value else f" (planned with {said})"
+    def _planned(self, name: str, value: object) -> str:
+        plan = self._lab_state.plan
+        planned = getattr(self._job if plan is None else plan.job, name, value)
+        return "" if planned == value else f" (planned with {planned})"
 
     def _set(self) -> None:
-        if self._filling:
+        if self._is_following:
             return
-        own = {field: control.value for field, control in self._controls.items()}
         with self._lab_state.hold_trait_notifications():
             self._lab_state.queueing = self.queueing.value
-            self._lab_state.choices = self._others() | own
+            self._lab_state.choices = self._others() | self._values()
 
-    def _forget(self) -> None:
-        self._lab_state.choices = {field: control.value for field, control in self._controls.items()}
+    def _drop_others(self) -> None:
+        self._lab_state.choices = self._values()
+
+    def _values(self) -> dict[str, Any]:
+        return {name: control.value for name, control in self.by_option.items()}
 
     def _others(self) -> dict[str, Any]:
-        return {field: value for field, value in self._lab_state.choices.items() if field not in TRIED}
-
-
-def _choice(options: Any, name: str, width: str, tooltip: str) -> w.Dropdown:
-    items = list(options.items()) if isinstance(options, dict) else options
-    return w.Dropdown(
-        options=items,
-        description=name,
-        layout=w.Layout(width=width),
-        tooltip=tooltip,
-        style={"description_width": f"{max(80, 9 * len(name))}px"},
-    )
+        """The choices that have no control here."""
+        return {name: value for name, value in self._lab_state.choices.items() if name not in self.by_option}

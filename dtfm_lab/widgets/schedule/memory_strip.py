@@ -1,4 +1,4 @@
-"""What one device holds, drawn below the chart on its time axis."""
+"""The memory of one device over time, drawn below the chart on its time axis."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.views.gantt import NOTHING_HELD, GanttView, Held
 
 FULLEST, NONE = "", " "
-"""choices that are no device's name"""
+"""Choices of the menu beside the devices' names."""
 MOST_POINTS = 4_000
+"""Points of a curve; a longer one keeps the highest of each time slot."""
 
 
 class MemoryStrip:
-    """``control`` says whose memory is shown: the selected device's, or the fullest one's, until a person names one."""
+    """``control`` names the device whose memory is shown; at first the selected device, or the fullest."""
 
     def __init__(self, lab_state: LabState, chart: GanttView) -> None:
         self._lab_state, self._chart = lab_state, chart
@@ -32,7 +33,7 @@ class MemoryStrip:
         lab_state.observe(lambda _: self._draw(), "selected")
 
     def show(self, upper: Prediction | None, lower: Prediction | None = None) -> None:
-        """Of these predictions, the second one's curve dashed; None for no strip."""
+        """Draw the memory of these predictions, the second one's dashed; None for no strip."""
         self._shown = (upper, lower)
         names = [] if upper is None else [name for group in upper.memory.devices for name in group]
         options = [("selected or fullest", FULLEST), *((name, name) for name in sorted(names)), ("none", NONE)]
@@ -57,7 +58,7 @@ class MemoryStrip:
         )
 
     def _place(self, report: MemoryReport) -> tuple[int, int]:
-        """(position, replica) of the device to show."""
+        """Return (position, replica) of the device to show."""
         wanted = [self.control.value] if self.control.value != FULLEST else list(self._lab_state.selected[-1:])
         for position, group in enumerate(report.devices):
             for name in wanted:
@@ -67,11 +68,11 @@ class MemoryStrip:
 
 
 def held(prediction: Prediction, position: int, replica: int) -> Held:
-    """What the device of a place holds in the iteration that is drawn."""
+    """Return what one device holds in the iteration that is drawn."""
     trace, report = prediction.trace, prediction.memory
     iteration = int(np.searchsorted(np.unique(trace.iteration), trace.typical_iteration))
     time, n_bytes = report.timeline(report.devices[position][replica], iteration)
-    if len(time) > MOST_POINTS and time[-1] > 0:  # of each of many short whiles, the moment at which most is held
+    if len(time) > MOST_POINTS and time[-1] > 0:  # keep the fullest moment of each time slot
         slot = np.minimum((time / time[-1] * MOST_POINTS).astype(np.int64), MOST_POINTS - 1)
         fullest = np.lexsort((n_bytes, slot))
         kept = np.sort(fullest[np.flatnonzero(np.diff(slot[fullest], append=MOST_POINTS))])

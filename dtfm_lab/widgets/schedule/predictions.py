@@ -1,4 +1,4 @@
-"""What the lab says about a schedule on a plan: computed on a thread, shown on the kernel's event loop."""
+"""A schedule on a plan, as the lab shows it. Threads compute it; it contains no widget."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dtfm_lab.widgets.views.gantt.bars import Chart, ChartRows
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """A trace of a plan and what is shown of it."""
+    """A trace of a plan, and what the chart shows of it."""
 
     plan: Plan
     trace: Trace
@@ -25,31 +25,32 @@ class Prediction:
     caption: str
     memory: MemoryReport
     lacking: str
-    """who lacks memory, how much and what would fit; empty where all fits"""
+    """Which devices lack memory, how much, and what would fit; empty where all fits."""
 
     @classmethod
     def of(cls, plan: Plan, trace: Trace, note: str = "") -> Prediction:
+        """Read the trace; ``note`` says in the caption what it was predicted from."""
         rows = ChartRows(trace.context)
         report = memory(plan, trace=trace)
-        return cls(plan, trace, rows.chart(trace), rows, told(trace, note), report, lacking(plan, trace, report))
+        return cls(plan, trace, rows.chart(trace), rows, describe(trace, note), report, _lacking(plan, trace, report))
 
 
-def told(trace: Trace, note: str = "") -> str:
-    """``predicted 25.3 s from FLOP and peak · 41,439 tokens/s · MFU 4.7% · bubble 88.1%, chiefly latency (60.2%)``"""
+def describe(trace: Trace, note: str = "") -> str:
+    """Return ``predicted 25.3 s from FLOP and peak · 41,439 tokens/s · MFU 4.7% · bubble 88.1%, chiefly latency``."""
     known = trace.metrics
-    parts = [f"predicted {format_s(trace.iteration_s)}{note}{_of_several(trace)}"]
+    parts = [f"predicted {format_s(trace.iteration_s)}{note}{_drawn_iteration(trace)}"]
     if known["tokens_per_s"] is not None:
         parts.append(f"{known['tokens_per_s']:,.0f} tokens/s")
     if known["mfu"] is not None:
         parts.append(f"MFU {known['mfu']:.1%}")
     if trace.after is not None:
-        share, cause, of_cause = idle(trace)
+        share, cause, of_cause = bubble_of(trace)
         parts.append(f"bubble {share:.1%}" + (f", chiefly {cause} ({of_cause:.1%})" if share > 0 else ""))
     return " · ".join(parts)
 
 
-def _of_several(trace: Trace) -> str:
-    """Which iteration is drawn, where not every one averages."""
+def _drawn_iteration(trace: Trace) -> str:
+    """Return which iteration is drawn, where not every one averages; else an empty text."""
     every = trace.context.synchronise_every
     if every == 1:
         return ""
@@ -57,8 +58,8 @@ def _of_several(trace: Trace) -> str:
     return f", the mean of {every:,} iterations (drawn: one that {does})"
 
 
-def idle(trace: Trace) -> tuple[float, str, float]:
-    """The share of device time without computing, its largest cause, and the share that is."""
+def bubble_of(trace: Trace) -> tuple[float, str, float]:
+    """Return the share of device time without computing, its largest cause, and that cause's share."""
     frame = trace.bubble
     whole_s = float(frame["iteration_s"].sum())
     causes = {cause.value: float(frame[f"{cause}_s"].sum()) for cause in CAUSES}
@@ -68,30 +69,31 @@ def idle(trace: Trace) -> tuple[float, str, float]:
     return sum(causes.values()) / whole_s, largest, causes[largest] / whole_s
 
 
-def lacking(plan: Plan, trace: Trace, report: MemoryReport) -> str:
+def _lacking(plan: Plan, trace: Trace, report: MemoryReport) -> str:
     if report.fits:
         return ""
-    # advice goes by the order alone, which may fit where messages that wait for their turn do not
+    # the advice knows the order alone; where that fits, messages that wait may still not fit
     return advice(plan, _schedule(trace)) or report.sentence
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A row of the comparison of schedules."""
+    """A row of the table of schedules."""
 
     name: str
     iteration_s: float
     bubble: float
-    """share of device time without computing"""
+    """Share of device time without computing."""
     memory: str
-    """what the worst device needs and has"""
+    """What the device with the least to spare needs and has."""
     fits: bool
 
     @classmethod
     def of(cls, plan: Plan, schedule: str, queueing: str) -> Candidate:
+        """Simulate the plan under a schedule."""
         trace = simulate(plan, schedule, queueing=queueing)
         report = memory(plan, trace=trace)
-        return cls(schedule, trace.iteration_s, idle(trace)[0], _worst(report), report.fits)
+        return cls(schedule, trace.iteration_s, bubble_of(trace)[0], _worst(report), report.fits)
 
 
 def _worst(report: MemoryReport) -> str:

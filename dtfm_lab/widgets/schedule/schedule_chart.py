@@ -1,4 +1,4 @@
-"""The chart of a prediction and what is laid under it: rows, strips and selection follow the lab's state."""
+"""The chart of a prediction above another or a measurement; rows, strips and selection follow the lab's state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from traitlets import TraitError
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.schedule.compare_with import Second
+from dtfm_lab.widgets.schedule.compare_with import SecondPrediction
 from dtfm_lab.widgets.schedule.memory_strip import MemoryStrip
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.views.gantt import GanttView
@@ -20,18 +20,20 @@ from dtfm_lab.widgets.views.gantt.bars import ChartRows, legend
 from dtfm_lab.widgets.views.gantt.row_order import ROWS_BY, arranged
 
 ROW_HEIGHT = {32: 20, 64: 15, 128: 10, 10**9: 6}
-"""pixels, by how many rows there are at most"""
+"""Pixels of a row, by how many rows there are at most."""
 CHART_MARGIN = 60
+"""Pixels of the chart besides its rows."""
 EMPTY_HEIGHT = 160
+"""Pixels of a chart without rows."""
 
 
 class ScheduleChart:
-    """``view`` is the canvas; ``rows_by``, ``network`` and ``strip.control`` say how it is looked at."""
+    """``view`` is the canvas; ``rows_by``, ``network`` and ``strip.control`` are menus of what it shows."""
 
     def __init__(self, lab_state: LabState, words: str) -> None:
         self._lab_state = lab_state
         self._shown: Prediction | None = None
-        self._following = False
+        self._is_following = False
         self.view = GanttView(title="One iteration", height=EMPTY_HEIGHT, empty_words=words)
         self.rows_by = w.Dropdown(
             options=[(f"by {name}", name) for name in ROWS_BY],
@@ -53,8 +55,8 @@ class ScheduleChart:
         lab_state.observe(lambda _: self._select(), "selected")
         self.view.observe(lambda _: self._selected(), "selected")
 
-    def draw(self, prediction: Prediction, second: Second | None) -> None:
-        """A prediction in the upper halves; in the lower ones the second, or else what is measured."""
+    def draw(self, prediction: Prediction, second: SecondPrediction | None) -> None:
+        """Draw a prediction in the upper halves, and below it the second one, or else what is measured."""
         self._shown = prediction
         context, chart, rows = prediction.trace.context, prediction.chart, prediction.rows
         contexts = [context] if second is None else [context, second.prediction.trace.context]
@@ -78,7 +80,7 @@ class ScheduleChart:
             view.set_second(None)
         else:
             view.title += f", and {second.name}"
-            view.caption += f" · {_told(prediction, second)}"
+            view.caption += f" · {_describe(prediction, second)}"
             view.upper_name = context.schedule
             view.set_second(second.prediction.chart.bars, second.name)
         self.strip.show(prediction, None if second is None else second.prediction)
@@ -86,24 +88,25 @@ class ScheduleChart:
         self._select()
 
     def fill(self, measured: Trace) -> None:
-        """Draw a measurement under the prediction, where it is of its shape."""
+        """Draw a measurement below the prediction, where it has as many rows."""
         rows = ChartRows(measured.context)
         if self._shown is not None and rows.shape == self._shown.rows.shape:
             self.view.reset_measured(measured.typical_iteration)
             self.view.extend_measured(*rows.chart(measured).bars)
 
     def clear(self, words: str) -> None:
-        """Nothing but these words."""
+        """Show nothing but these words."""
         self._shown = None
         self.view.clear()
         self.view.title, self.view.height, self.view.empty_words = "One iteration", EMPTY_HEIGHT, words
         self.strip.show(None)
 
     def settings(self) -> dict[str, Any]:
+        """Return what the chart's menus are set to."""
         return {name: getattr(control, trait) for name, (control, trait) in self._settings().items()}
 
     def restore(self, settings: dict[str, Any]) -> None:
-        """What is not possible here is ignored."""
+        """Set the chart's menus; impossible values are ignored."""
         for name, (control, trait) in self._settings().items():
             if name in settings:
                 with suppress(TraitError):
@@ -119,7 +122,7 @@ class ScheduleChart:
         }
 
     def _arrange(self) -> None:
-        """Put rows into the order that is asked for."""
+        """Put the rows into the chosen order."""
         if self._shown is None:
             return
         rows, plan = self._shown.rows, self._lab_state.plan
@@ -132,22 +135,22 @@ class ScheduleChart:
         self.network.layout.display = "" if rows.rows_per_device > 1 else "none"
 
     def _select(self) -> None:
-        self._following = True
+        self._is_following = True
         try:
             self.view.selected = [name for name in self._lab_state.selected if name in self.view.devices]
         finally:
-            self._following = False
+            self._is_following = False
 
     def _selected(self) -> None:
-        if not self._following:
+        if not self._is_following:
             self._lab_state.selected = tuple(self.view.selected)
 
 
-def _told(prediction: Prediction, second: Second) -> str:
-    """How the second one differs."""
+def _describe(prediction: Prediction, second: SecondPrediction) -> str:
+    """Return how the second prediction differs from the first."""
     longer_s, row, most_s = difference(prediction.chart.bars, second.prediction.chart.bars)
     takes = f"takes {format_s(abs(longer_s))} {'less' if longer_s < 0 else 'more'}" if longer_s else "takes as long"
-    told = f"{second.name}, below, {takes}"
+    text = f"{second.name}, below, {takes}"
     if row >= 0 and most_s:
-        told += f"; farthest apart on {prediction.rows.devices[row]}, {signed_s(most_s)}"
-    return told
+        text += f"; farthest apart on {prediction.rows.devices[row]}, {signed_s(most_s)}"
+    return text

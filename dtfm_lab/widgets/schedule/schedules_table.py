@@ -1,4 +1,4 @@
-"""All schedules on the plan at hand, computed beside the event loop, one after the other."""
+"""All schedules on the plan, simulated on a thread one after the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dtfm_lab.widgets.views.candidates import CandidatesView
 
 
 class SchedulesTable:
-    """A button that fills a table, stops while it does, and a table that sets ``lab_state.schedule``."""
+    """A button that fills the table or stops that, and a table whose rows set ``lab_state.schedule``."""
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
@@ -29,12 +29,12 @@ class SchedulesTable:
         self.button.on_click(lambda _: self._press())
         self.table.observe(lambda _: self._choose(), "chosen")
         lab_state.observe(lambda _: self._follow(), "schedule")
-        lab_state.observe(lambda _: self._outdated(), ["plan", "choices", "queueing"])
-        self._buttons()
+        lab_state.observe(lambda _: self._set_stale(), ["plan", "choices", "queueing"])
+        self._update_button()
         self._follow()
 
     def stop(self) -> None:
-        """End after the schedule at hand."""
+        """End after the schedule that is being simulated."""
         self._stopped = True
 
     def _press(self) -> None:
@@ -52,7 +52,7 @@ class SchedulesTable:
         self.table.layout.display, self.table.stale = "", False
         rows: list[dict[str, Any]] = [{"name": name} for name in names]
         self.table.rows = rows
-        self._buttons()
+        self._update_button()
         done = 0
         try:
             for name in names:
@@ -68,17 +68,17 @@ class SchedulesTable:
                 done += 1
         finally:
             self.running = False
-            self._buttons()
+            self._update_button()
         if done < len(names):
             self.table.rows = [row for row in rows if len(row) > 1]
             self.table.caption = f"stopped after {done} of {len(names)}"
         else:
             self.table.caption = "same plan, same choices; click a row to see its schedule"
 
-    def _outdated(self) -> None:
+    def _set_stale(self) -> None:
         self.stop()
         self.table.stale = True
-        self._buttons()
+        self._update_button()
 
     def _choose(self) -> None:
         if self.table.chosen in schedules:
@@ -87,7 +87,7 @@ class SchedulesTable:
     def _follow(self) -> None:
         self.table.chosen = self._lab_state.schedule
 
-    def _buttons(self) -> None:
+    def _update_button(self) -> None:
         self.button.disabled = self._lab_state.plan is None
         if self.running:
             self.button.description, self.button.icon = "Stop comparing", "stop"

@@ -1,1 +1,1 @@
-"""Around the steps: their states, the lab as a file and as Python."""
+"""What surrounds the steps of the lab: their frames and states, files, autosave, and the lab as Python."""

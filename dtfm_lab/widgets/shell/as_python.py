@@ -1,4 +1,4 @@
-"""The cells that do the same as what is on the screen."""
+"""Python cells that do the same as what is on the screen."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dtfm_lab.widgets.shell.python_expressions import (
     indent,
     job_code,
     keywords,
+    literal,
     plan_code,
     topology_code,
-    written,
 )
 from dtfm_lab.widgets.shell.staleness import of_trace
 from dtfm_lab.widgets.what_if.pins import Pin
@@ -30,19 +30,19 @@ def cells(
     run: Mapping[str, Any] | None = None,
     search_s: float = SEARCH_S,
 ) -> list[str]:
-    """Code of as many cells as there is in the lab's state: network, plan, prediction, what-ifs, run, comparison.
+    """Return the code of a cell for each of network, plan, prediction, what-ifs, run and comparison that there is.
 
-    Run in a fresh namespace, they give the same numbers; what a real run measures is its own each time. Nothing of
-    the lab's state is changed; may be called from a thread, where a search is tried again.
+    Run in a fresh namespace, the cells give the same numbers, but for a real run's measured times. The lab's state is
+    not changed. A thread may call this, as it may search again.
 
     Parameters
     ----------
     what_if, pins
-        What the what-if panel is turned to, and what is pinned there.
+        The what-if panel's setting and its pins.
     run
-        Keywords of ``lab.run`` beyond what the measured trace tells; None and empty ones are left out.
+        Keywords of ``lab.run`` that the measured trace does not hold; None and empty ones are left out.
     search_s
-        Seconds in which the plan's own search may prove that it finds the plan again; 0 writes the placement.
+        Seconds in which the plan's own search may show that it finds the plan again; 0 writes the placement.
     """
     plan, drawn = lab_state.plan, lab_state.topology
     topology, job = (drawn, lab_state.job) if plan is None else (plan.topology, plan.job)
@@ -81,19 +81,19 @@ def _predicted(lab_state: LabState, plan: Plan) -> list[str]:
 
 
 def _name(lab_state: LabState, plan: Plan) -> str:
-    """Of the plan with what is chosen for it, which may be itself."""
+    """Return the variable that holds the plan with the choices; ``plan`` where the choices change nothing."""
     return "plan" if _with_job(plan, lab_state.choices) == "plan" else "tried"
 
 
 def _with_job(plan: Plan, choices: Mapping[str, Any]) -> str:
-    """The plan, its job with those of the choices that it does not make itself."""
-    differing = {what: value for what, value in choices.items() if getattr(plan.job, what) != value}
+    """Return code of the plan with those job options that differ from its own."""
+    differing = {name: value for name, value in choices.items() if getattr(plan.job, name) != value}
     return f"lab.with_job(plan, {keywords(differing)})" if differing else "plan"
 
 
 def _tried(plan: Plan, setting: Setting) -> str:
-    """The plan under a setting: another job, and another network under the same placement."""
-    job = _with_job(plan, setting.of_the_job)
+    """Return code of the plan under a setting: another job, and another network under the same placement."""
+    job = _with_job(plan, setting.job_changes)
     factors = {what: value for what in FACTORS if (value := getattr(setting, what)) != 1.0}
     if not factors:
         return job
@@ -105,7 +105,7 @@ def _simulated(setting: Setting) -> str:
 
 
 def _what_if(lab_state: LabState, plan: Plan, setting: Setting) -> str:
-    """Nothing where it is what the lab is turned to."""
+    """Return the what-if cell; empty where the setting is what the lab has."""
     chosen = lab_state.chosen_plan
     if chosen is None or setting == Setting.of(chosen, lab_state.schedule, lab_state.queueing):
         return ""
@@ -128,23 +128,25 @@ def _pinned(plan: Plan, pins: Sequence[Pin]) -> str:
 
 def _run(lab_state: LabState, measured: Trace, options: Mapping[str, Any]) -> list[str]:
     context = measured.context
-    told: dict[str, Any] = {
+    options_given: dict[str, Any] = {
         "schedule": context.schedule,
         "iterations": measured.n_iterations,
         "clock": context.clock,
         "queueing": context.queueing,
     }
     if context.runs_on != "cpu":
-        told["runs_on"] = context.runs_on
+        options_given["runs_on"] = context.runs_on
     if context.rehearsed is not None:
-        told["workers"] = (len(context.devices), len(context.devices[0]))
-    told |= {name: value for name, value in options.items() if value not in (None, "", 0) and name not in told}
+        options_given["workers"] = (len(context.devices), len(context.devices[0]))
+    options_given |= {
+        name: value for name, value in options.items() if value not in (None, "", 0) and name not in options_given
+    }
     name = "plan" if lab_state.plan is None else _name(lab_state, lab_state.plan)
     stale = of_trace(lab_state, measured)
-    hurt = [f"# measured before: {stale}"] if stale else []
-    hurt += [f"# {fault.device} {fault.how} in iteration {fault.iteration}" for fault in context.faults]
-    given = [f"    {option}={written(value)}," for option, value in told.items()]
-    made = ["\n".join([*hurt, "measured = lab.run(", f"    {name},", *given, ")"])]
+    notes = [f"# measured before: {stale}"] if stale else []
+    notes += [f"# {fault.device} {fault.how} in iteration {fault.iteration}" for fault in context.faults]
+    given = [f"    {option}={literal(value)}," for option, value in options_given.items()]
+    made = ["\n".join([*notes, "measured = lab.run(", f"    {name},", *given, ")"])]
     if lab_state.comparison is not None:
         made.append(
             f"predicted = lab.simulate({name}, like=measured)\n"

@@ -1,4 +1,4 @@
-"""What is on the screen is kept as it changes, and offered again after a restart."""
+"""What is on the screen is saved as it changes, and offered again after a restart."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ import ipywidgets as w
 from platformdirs import user_state_path
 
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.tasks import begin
+from dtfm_lab.widgets.controls import button
+from dtfm_lab.widgets.tasks import begin, has_event_loop
 
 DELAY_S = 2.0
-"""from a change until it is written, so that a search or a drag is written once"""
+"""Seconds from a change until it is written, so that a search or a drag is written once."""
 
 
 def autosave_path() -> Path:
-    """Of this notebook (or of this folder, where nobody says which notebook it is), in the user's own state folder."""
+    """Return the file of this notebook, in the user's own state folder; of this folder where no notebook is named."""
     where = os.environ.get("JPY_SESSION_NAME") or str(Path.cwd())
     return user_state_path("dtfm_lab") / "autosave" / f"{hashlib.sha256(where.encode()).hexdigest()[:16]}.json"
 
 
 class Autosave:
-    """Writes a while after ``changed()``; what an earlier lab wrote waits beside it until restored or forgotten.
+    """Saves ``DELAY_S`` after ``changed()``. The file of an earlier lab stays until it is restored or forgotten.
 
     ``write`` and ``read`` take a path; ``write`` is called on the loop and returns the work that a thread can do,
     ``read`` is a coroutine and may raise a LabError. Nothing is written before the first change, so that opening a
-    lab and looking at it costs nobody their state.
+    lab and only looking at it keeps what was saved before.
     """
 
     def __init__(
@@ -43,33 +44,31 @@ class Autosave:
     ) -> None:
         self._path, self._write, self._read = path, write, read
         self._before = path.with_name(f"{path.stem}-before{path.suffix}")
-        self._wanted = self._writing = False
+        self._is_due = self._writing = False
         self._line = w.HTML()
-        self.restore = w.Button(description="Restore", icon="history", layout=w.Layout(width="105px"))
-        self.forget = w.Button(description="Forget", icon="trash", layout=w.Layout(width="105px"))
-        self.restore.on_click(lambda _: begin(self._take(), self._report_error))
-        self.forget.on_click(lambda _: self._drop())
+        self.restore = button("Restore", "history", "Put back what was on the screen then")
+        self.forget = button("Forget", "trash", "Delete what was kept")
+        self.restore.on_click(lambda _: begin(self._restore(), self._report_error))
+        self.forget.on_click(lambda _: self._forget())
         self.view = w.HBox([self._line], layout=w.Layout(display="none"))
         self._offer()
 
     def changed(self) -> None:
-        """Write soon; without an event loop (a plain script) nothing is written."""
-        self._wanted = True
+        """Save soon. Without an event loop, as in a plain script, nothing is saved."""
+        self._is_due = True
         if self._writing:
             return
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not has_event_loop():
             return
         self._writing = True
-        begin(self._keep_up(), self._report_error)
+        begin(self._save_until_done(), self._report_error)
 
-    async def _keep_up(self) -> None:
-        """Write until nothing has changed since, one after the other."""
+    async def _save_until_done(self) -> None:
+        """Save, one time after the other, until nothing has changed since."""
         try:
-            while self._wanted:
+            while self._is_due:
                 await asyncio.sleep(DELAY_S)
-                self._wanted = False
+                self._is_due = False
                 await self._save()
         finally:
             self._writing = False
@@ -86,14 +85,14 @@ class Autosave:
             if self._path.exists():
                 os.replace(self._path, self._before)
             kept = self._before.stat()
-        except OSError:  # nothing was kept, or nothing can be
+        except OSError:  # no file was kept, or the folder cannot be written to
             return
         when = datetime.fromtimestamp(kept.st_mtime).strftime("%d %B, %H:%M")
         self._line.value = markup.line(f"The lab of {when} was kept.")
         self.view.children = [self._line, self.restore, self.forget]
         self.view.layout.display = ""
 
-    async def _take(self) -> None:
+    async def _restore(self) -> None:
         self.restore.disabled = self.forget.disabled = True
         try:
             await self._read(self._before)
@@ -101,7 +100,7 @@ class Autosave:
             self.restore.disabled = self.forget.disabled = False
         self.view.layout.display = "none"
 
-    def _drop(self) -> None:
+    def _forget(self) -> None:
         try:
             self._before.unlink(missing_ok=True)
         except OSError as error:

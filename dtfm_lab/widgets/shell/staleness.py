@@ -1,4 +1,4 @@
-"""What no longer speaks of what is drawn and chosen: a sentence each, empty where all is up to date."""
+"""Why the result of a step is out of date: a sentence each, empty where it is not."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dtfm_lab.widgets.lab_state import LabState
 
 
 def of_plan(lab_state: LabState) -> str:
+    """Compare the plan with the network that is drawn and the job that is chosen."""
     plan = lab_state.plan
     if plan is None:
         return ""
@@ -21,8 +22,23 @@ def of_plan(lab_state: LabState) -> str:
     return ""
 
 
+def of_prediction(lab_state: LabState) -> str:
+    """Compare the prediction with the plan and the choices."""
+    return of_trace(lab_state, lab_state.predicted)
+
+
+def of_run(lab_state: LabState) -> str:
+    """Compare the measurement with the plan and the choices."""
+    return of_trace(lab_state, lab_state.measured)
+
+
+def of_comparison(lab_state: LabState) -> str:
+    """A comparison is out of date where its measurement is."""
+    return "" if lab_state.comparison is None else of_run(lab_state)
+
+
 def of_trace(lab_state: LabState, trace: Trace | None) -> str:
-    """Of a prediction or a measurement, against the plan and the choices in force."""
+    """Compare a prediction or a measurement with the plan and the choices."""
     if trace is None:
         return ""
     context = trace.context

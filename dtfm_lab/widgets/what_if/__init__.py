@@ -1,1 +1,1 @@
-"""Step 5: other links, batches and schedules at once."""
+"""The step What if: sliders and menus over a plan, the answer to each setting, and a table of pinned ones."""

@@ -1,30 +1,31 @@
-"""What a setting comes to, as HTML that follows JupyterLab's theme."""
+"""An answer and its curves as HTML that follows JupyterLab's theme."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 
 from dtfm_lab.domain.units import format_bytes, format_s
-from dtfm_lab.widgets.what_if.measures import MEASURES, Measure, told
-from dtfm_lab.widgets.what_if.setting import LEAST_FACTOR, MOST_FACTOR, Answer
+from dtfm_lab.widgets.what_if.answer import Answer
+from dtfm_lab.widgets.what_if.measures import MEASURES, Measure, describe
+from dtfm_lab.widgets.what_if.setting import LEAST_FACTOR, MOST_FACTOR
 
-CSS = (Path(__file__).parent / "what_if.css").read_text(encoding="utf-8")
 TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 Point = tuple[float, float]
-"""factor, seconds"""
+"""(factor, seconds)"""
 
 
 def answer(now: Answer, base: Answer | None, changed: str, number: int) -> str:
-    """The iteration in large, the rest beside what it was on the base (None: which cannot be); ``changed`` says what
-    differs from that, ``number`` counts the answers."""
+    """Return the iteration in large, then every measure with its difference from the base.
+
+    ``base`` is None where the base is not possible, ``changed`` says what differs from it, ``number`` counts answers.
+    """
     tone, rest = "", "what the lab is turned to cannot be"
     head = format_s(now.iteration_s)
     if base is not None:
-        head, _, rest = told(now, base).partition(", ")
+        head, _, rest = describe(now, base).partition(", ")
         if now.iteration_s != base.iteration_s:
             tone = "better" if now.iteration_s < base.iteration_s else "worse"
     under = f"with {changed}" if changed else "the plan under what is chosen; move a slider"
@@ -52,7 +53,7 @@ def _cell(measure: Measure, now: Answer, base: Answer | None) -> str:
 
 
 def _memory(now: Answer) -> str:
-    """Whether it fits, and who is the tightest."""
+    """Return whether all fits in memory, and the device with the least to spare."""
     has = f"{now.worst} needs {format_bytes(now.peak_bytes)} and has {format_bytes(now.limit_bytes)}"
     if now.fits:
         return f'<div class="dtfm-answer-fit">fits in memory: {escape(has)}</div>'
@@ -61,11 +62,12 @@ def _memory(now: Answer) -> str:
 
 
 def empty(text: str) -> str:
+    """Return what stands in the place of an answer while there is none."""
     return f'<div class="dtfm-what-if-empty">{escape(text)}</div>'
 
 
 def busy(text: str, share: float) -> str:
-    """Something at work, and about how much of it is done."""
+    """Return a progress bar with a line of text; ``share`` is about how much is done."""
     return (
         f'<div class="dtfm-what-if-busy" role="status"><progress max="1" value="{min(share, 0.99):.2f}" '
         f'aria-label="computing"></progress><span>{escape(text)}</span></div>'
@@ -73,7 +75,10 @@ def busy(text: str, share: float) -> str:
 
 
 def curve(name: str, points: Sequence[Point], here: Point | None, note: str = "", most_s: float = 0.0) -> str:
-    """Seconds of an iteration over a factor, on a logarithmic axis, where it is marked; from 0 to ``most_s`` up."""
+    """Return an SVG of the iteration over a factor, on a logarithmic axis, with a mark at ``here``.
+
+    The other axis goes from 0 to ``most_s`` seconds.
+    """
     width, height = 224.0, 144.0
     left, right, top, bottom = 50.0, width - 8.0, 22.0, height - 26.0
     shown = [seconds for _, seconds in (*points, *([here] if here else []))]

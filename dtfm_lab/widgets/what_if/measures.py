@@ -6,26 +6,27 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dtfm_lab.domain.units import format_bytes, format_s
-from dtfm_lab.widgets.what_if.setting import Answer
+from dtfm_lab.widgets.what_if.answer import Answer
 
 
 class Measure(NamedTuple):
-    """A number of an Answer, as people read it."""
+    """One number of an Answer, and how it is written."""
 
     name: str
-    """the attribute"""
+    """The attribute of Answer."""
     title: str
     text: Callable[[float], str]
     more_is_better: bool = False
     in_points: bool = False
-    """a share, whose difference is told in points of per cent"""
+    """Whether it is a share, whose differences are written in percentage points."""
 
     def of(self, answer: Answer) -> float | None:
+        """Return the number; None where it is unknown."""
         value: float | None = getattr(answer, self.name)
         return value
 
     def difference(self, answer: Answer, base: Answer) -> str:
-        """``-14 %``, ``+2.1 points``; empty where there is none, or nothing to tell it by."""
+        """Return ``-14 %`` or ``+2.1 points``; empty where the two are equal or one is unknown."""
         now, then = self.of(answer), self.of(base)
         if now is None or then is None or abs(now - then) <= 1e-9 * max(abs(now), abs(then)):
             return ""
@@ -34,7 +35,7 @@ class Measure(NamedTuple):
         return percent(now / then - 1) if then else ""
 
     def best(self, answers: list[Answer]) -> float | None:
-        """The best value, of those that fit in memory if any does; None where it marks nobody out."""
+        """Return the best value among the answers that fit in memory, or all if none does; None where all are equal."""
         fitting = [answer for answer in answers if answer.fits] or answers
         values = [value for answer in fitting if (value := self.of(answer)) is not None]
         if len(answers) < 2 or not values or (len(values) > 1 and max(values) - min(values) <= 1e-9 * abs(max(values))):
@@ -43,7 +44,7 @@ class Measure(NamedTuple):
 
 
 def percent(share: float) -> str:
-    """With a sign; a change too small for a digit is still told as one."""
+    """Return a change with its sign; one too small for a digit is still named."""
     size = abs(100 * share)
     if size >= 1000:
         return f"× {share + 1:.3g}"
@@ -51,7 +52,7 @@ def percent(share: float) -> str:
 
 
 def price(value: float) -> str:
-    """In whatever currency the devices' prices are."""
+    """Return a price in the currency of the devices' prices."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
@@ -67,8 +68,8 @@ MEASURES = (
 )
 
 
-def told(answer: Answer, base: Answer) -> str:
-    """``12.4 s, 2.1 s less (-14 %)``."""
+def describe(answer: Answer, base: Answer) -> str:
+    """Return ``12.4 s, 2.1 s less (-14 %)``."""
     text, change = format_s(answer.iteration_s), answer.iteration_s - base.iteration_s
     if abs(change) <= 1e-9 * base.iteration_s:
         return f"{text}, as planned" if answer.setting == base.setting else f"{text}, no different"

@@ -1,4 +1,4 @@
-"""Settings that were pinned, side by side: a row each, the best of every column marked."""
+"""A table of pinned settings: a row each, the best of every column marked."""
 
 from __future__ import annotations
 
@@ -11,39 +11,42 @@ from typing import Any
 
 import ipywidgets as w
 
+from dtfm_lab.widgets.controls import icon_button
+from dtfm_lab.widgets.what_if.answer import Answer
 from dtfm_lab.widgets.what_if.measures import MEASURES, Measure
-from dtfm_lab.widgets.what_if.setting import Answer, Setting, with_known
+from dtfm_lab.widgets.what_if.setting import Setting, with_valid
 
 COLUMNS = ("tokens_per_s", "mfu", "bubble", "communication_s", "peak_bytes", "price_per_million_tokens")
 MOST_LETTERS = 60
-"""of a name"""
+"""Letters of a name; what is beyond is cut off."""
 MOST_RESTORED = 100
-"""rows"""
+"""Rows that a saved workspace may bring."""
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A setting under a name; without an answer and a problem it is yet to be computed."""
+    """A setting under a name; without an answer and a problem it is still to be computed."""
 
     name: str
     setting: Setting
     answer: Answer | None = None
     problem: str = ""
-    """one line, why it cannot be"""
+    """Why there is no answer, as one line."""
 
     @property
-    def known(self) -> bool:
+    def is_computed(self) -> bool:
+        """Whether nothing is left to compute."""
         return self.answer is not None or bool(self.problem)
 
 
 class Pins:
-    """The table; ``load`` is called with the setting of a row that is clicked, ``changed`` when rows come or go."""
+    """The table. ``load`` is called with the setting of a row that is clicked, ``changed`` when rows come or go."""
 
     def __init__(self, load: Callable[[Setting], None], changed: Callable[[], None]) -> None:
         self._load, self._changed = load, changed
         self._pins: tuple[Pin, ...] = ()
         self._base: Answer | None = None
-        self._rows: list[_Row] = []
+        self.rows: list[PinRow] = []
         self.bars = w.Dropdown(
             options=[(measure.title, measure.name) for measure in MEASURES],
             description="Bars",
@@ -58,56 +61,59 @@ class Pins:
 
     @property
     def measure(self) -> Measure:
-        """What the bars show."""
+        """The measure that the bars show."""
         return next(measure for measure in MEASURES if measure.name == self.bars.value)
 
     @property
     def pins(self) -> tuple[Pin, ...]:
+        """The pins, the first row first."""
         return self._pins
 
     @pins.setter
     def pins(self, pins: tuple[Pin, ...]) -> None:
-        fewer = len(pins) != len(self._pins)
+        count_differs = len(pins) != len(self._pins)
         self._pins = pins
-        if fewer:
-            self._rows = [self._row(number) for number in range(len(pins))]
-            self.table.children = [self._headed(), *(row.view for row in self._rows)] if pins else []
+        if count_differs:
+            self.rows = [self._row(number) for number in range(len(pins))]
+            self.table.children = [self._header(), *(row.view for row in self.rows)] if pins else []
         self._show()
 
     def add(self, setting: Setting, answer: Answer | None, base: Setting) -> None:
-        """At the end, under a name that says what it is."""
-        name = _free(setting.said(base) or "the plan", self._pins)
+        """Add a row at the end; its name tells the differences from ``base``."""
+        name = _free(setting.describe_changes(base) or "the plan", self._pins)
         self.pins = (*self._pins, Pin(name, setting, answer))
         self._changed()
 
-    def rest_on(self, base: Answer | None) -> None:
-        """Differences are those to this answer."""
+    def set_base(self, base: Answer | None) -> None:
+        """From now on tell differences from this answer."""
         self._base = base
         self._show()
 
-    def forget_answers(self) -> None:
-        """Of another plan."""
+    def clear_answers(self) -> None:
+        """Have every row computed again, as for another plan."""
         self.pins = tuple(Pin(pin.name, pin.setting) for pin in self._pins)
 
-    def answered(self, setting: Setting, answer: Answer | None, problem: str = "") -> None:
+    def set_answer(self, setting: Setting, answer: Answer | None, problem: str = "") -> None:
+        """Show the answer, or the problem, in every row of the setting."""
         self.pins = tuple(
             replace(pin, answer=answer, problem=problem) if pin.setting == setting else pin for pin in self._pins
         )
 
     def settings(self) -> list[dict[str, Any]]:
-        return [{"name": pin.name, "setting": pin.setting.to_mapping()} for pin in self._pins]
+        """Return the rows as plain values."""
+        return [{"name": pin.name, "setting": pin.setting.values} for pin in self._pins]
 
-    def restored(self, given: object, base: Setting) -> None:
-        """The pins that ``settings`` told; what is none of them is left out."""
+    def restore(self, given: object, base: Setting) -> None:
+        """Set the rows from what ``settings`` returned; anything else is left out."""
         pins: list[Pin] = []
         for one in given[:MOST_RESTORED] if isinstance(given, list | tuple) else []:
             setting = one.get("setting") if isinstance(one, Mapping) else None
             if isinstance(setting, Mapping):
-                pins.append(Pin(_free(str(one.get("name") or "pinned"), pins), with_known(base, setting)))
+                pins.append(Pin(_free(str(one.get("name") or "pinned"), pins), with_valid(base, setting)))
         self.pins = tuple(pins)
 
-    def _row(self, number: int) -> _Row:
-        return _Row(
+    def _row(self, number: int) -> PinRow:
+        return PinRow(
             rename=partial(self._rename, number),
             load=partial(self._click, number),
             remove=partial(self._remove, number),
@@ -125,7 +131,7 @@ class Pins:
         self.pins = (*self._pins[:number], *self._pins[number + 1 :])
         self._changed()
 
-    def _headed(self) -> w.HBox:
+    def _header(self) -> w.HBox:
         space = w.HTML(layout=w.Layout(width="286px", flex="none"))
         head = w.HBox([space, self._head])
         head.add_class("dtfm-pin")
@@ -142,44 +148,43 @@ class Pins:
         self._head.value = (
             f'<div class="dtfm-pin-cells"><span class="dtfm-pin-bar">{escape(measured.title)}</span>{titles}</div>'
         )
-        for pin, row in zip(self._pins, self._rows, strict=True):
+        for pin, row in zip(self._pins, self.rows, strict=True):
             row.show(pin.name, self._cells(pin, measured, columns, answers))
 
     def _cells(self, pin: Pin, measured: Measure, columns: list[Measure], answers: list[Answer]) -> str:
         if pin.answer is None:
-            said = escape(pin.problem) if pin.problem else "computing…"
-            return f'<div class="dtfm-pin-cells"><span class="dtfm-pin-problem">{said}</span></div>'
+            text = escape(pin.problem) if pin.problem else "computing…"
+            return f'<div class="dtfm-pin-cells"><span class="dtfm-pin-problem">{text}</span></div>'
         cells = [_bar(pin.answer, measured, answers, self._base)]
         cells += [_cell(pin.answer, measure, answers, self._base) for measure in columns]
         return f'<div class="dtfm-pin-cells">{"".join(cells)}</div>'
 
 
-class _Row:
-    """A name to edit, the numbers, and two buttons."""
+class PinRow:
+    """A name that can be edited, the numbers, and two buttons."""
 
     def __init__(self, rename: Callable[[str], None], load: Callable[[], None], remove: Callable[[], None]) -> None:
         self.name = w.Text(continuous_update=False, layout=w.Layout(width="190px", flex="none"))
-        self.load = w.Button(
-            icon="sliders", tooltip="Turn the sliders back to this", layout=w.Layout(width="40px", flex="none")
-        )
-        self.remove = w.Button(icon="times", tooltip="Remove this row", layout=w.Layout(width="40px", flex="none"))
+        self.load = icon_button("sliders", "Turn the sliders back to this")
+        self.remove = icon_button("times", "Remove this row")
         self.cells = w.HTML()
-        self._filling = False
-        self.name.observe(lambda change: None if self._filling else rename(change["new"]), "value")
+        self._is_showing = False
+        self.name.observe(lambda change: None if self._is_showing else rename(change["new"]), "value")
         self.load.on_click(lambda _: load())
         self.remove.on_click(lambda _: remove())
         self.view = w.HBox([self.name, self.load, self.remove, self.cells])
         self.view.add_class("dtfm-pin")
 
     def show(self, name: str, cells: str) -> None:
-        self._filling = True
+        """Show a name and the numbers as HTML."""
+        self._is_showing = True
         self.name.value, self.name.tooltip = name, name
-        self._filling = False
+        self._is_showing = False
         self.cells.value = cells
 
 
 def _free(name: str, others: Sequence[Pin]) -> str:
-    """The name, with a number behind it where another pin has it: a figure and the code tell pins apart by it."""
+    """Return the name, with a number behind it where another pin has it: figures and code need names that differ."""
     taken, name = {pin.name for pin in others}, name[:MOST_LETTERS]
     numbered = (f"{name[: MOST_LETTERS - 6]} ({number})" for number in count(2))
     return name if name not in taken else next(other for other in numbered if other not in taken)

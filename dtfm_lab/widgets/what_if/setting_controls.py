@@ -4,128 +4,118 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import ipywidgets as w
 
-from dtfm_lab.domain.job import COMPRESSIONS, Job
-from dtfm_lab.domain.schedule import synchronisations
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.options import Option
 from dtfm_lab.simulation import schedules
-from dtfm_lab.widgets.schedule.choice_controls import QUEUES
+from dtfm_lab.widgets.controls import mark
+from dtfm_lab.widgets.option_controls import control_for, label_of
+from dtfm_lab.widgets.schedule.choice_controls import queueing_control
 from dtfm_lab.widgets.what_if.setting import (
+    BATCH_OPTIONS,
+    EVERY,
     FACTORS,
     LEAST_FACTOR,
     MOST_FACTOR,
     Setting,
     batches_of,
-    everies_of,
+    job_options,
     microbatches_of,
     rounded,
 )
 
 MOVED = "dtfm-moved"
-"""class of a control that differs from the plan"""
+"""CSS class of a control that differs from the plan."""
+LABEL_WIDTH, SLIDER_WIDTH, MENU_WIDTH = "98px", "390px", "310px"
+SLIDERS = (*BATCH_OPTIONS, "synchronise_every")
+"""Job options that are sliders over the values that the plan allows; the others are as their option says."""
 
 
 class SettingControls:
-    """Shows ``setting``; calls ``changed`` when a person turns something, and not when it is shown another one."""
+    """Shows ``setting``; calls ``changed`` when a person turns a control, but not in ``show``."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._filling = False
+        self._is_showing = False
         self._job: Job | None = None
         self.base: Setting | None = None
+        """The setting that the lab has; differences are told from it."""
         self.bandwidth = _factor("Bandwidth", "Times the bandwidth of all links of the plan's network")
         self.latency = _factor("Latency", "Times the latency of all links of the plan's network")
-        self.microbatch = _steps("Micro-batch", "Sequences of a pipeline step; what the batch can be divided into")
-        self.global_batch = _steps("Batch", "Sequences of an iteration, over all replicas")
-        self.synchronise_every = _steps(
-            "Every", "Iterations from one averaging to the next (H); between two, replicas take their steps alone"
+        self.schedule = w.Dropdown(
+            options=list(schedules),
+            description="Schedule",
+            tooltip="In which order devices pass micro-batches on",
+            style={"description_width": LABEL_WIDTH},
+            layout=w.Layout(width=MENU_WIDTH),
         )
-        self.schedule = _menu(list(schedules), "Schedule", "In which order devices pass micro-batches on")
-        self.queueing = _menu(
-            list(QUEUES.items()), "Messages", "Who waits: messages of a pair of devices, or of a card"
-        )
-        self.synchronisation = _menu(
-            list(synchronisations), "Averaging", "How the replicas of a stage average their gradients"
-        )
-        self.compression = _menu(
-            list(COMPRESSIONS), "Compression", "What activations and gradients are rounded to on their way"
-        )
-        self.recompute = w.Checkbox(
-            False,
-            description="Recompute activations",
-            indent=False,
-            layout=w.Layout(width="auto", margin="2px 2px 2px 106px"),
-            tooltip="Keep a stage's input only and run its forward again before the backward: less memory, more time",
-        )
-        self._by_field: dict[str, Any] = {
+        self.queueing = queueing_control(MENU_WIDTH, LABEL_WIDTH)
+        of_job = {name: _job_control(option) for name, option in job_options().items()}
+        self.microbatch, self.global_batch = (of_job.pop(name) for name in BATCH_OPTIONS)
+        self.by_name: dict[str, Any] = {
             "bandwidth": self.bandwidth,
             "latency": self.latency,
             "microbatch": self.microbatch,
             "global_batch": self.global_batch,
             "schedule": self.schedule,
-            "synchronisation": self.synchronisation,
-            "synchronise_every": self.synchronise_every,
-            "compression": self.compression,
+            **of_job,
             "queueing": self.queueing,
-            "recompute": self.recompute,
         }
-        for control in self._by_field.values():
+        for control in self.by_name.values():
             control.observe(self._turned, "value")
-        self.view = w.VBox(list(self._by_field.values()))
+        self.view = w.VBox(sorted(self.by_name.values(), key=lambda control: isinstance(control, w.Checkbox)))
         self._mark()
 
     @property
     def setting(self) -> Setting | None:
-        """None while there is no plan."""
+        """What the controls are turned to; None while there is no plan."""
         if self.base is None:
             return None
-        values = {what: control.value for what, control in self._by_field.items()}
-        return Setting(**values | {what: rounded(values[what]) for what in FACTORS})
+        values = {name: control.value for name, control in self.by_name.items()}
+        return self.base.with_values(**values | {name: rounded(values[name]) for name in FACTORS})
 
-    def rest_on(self, job: Job | None, base: Setting | None) -> None:
-        """From now on differences are those to ``base``; what was not turned stays on the base."""
+    def set_base(self, job: Job | None, base: Setting | None) -> None:
+        """From now on tell differences from ``base``; a control that was not turned follows it."""
         before, shown = self.base, self.setting
         self._job, self.base = job, base
         if base is not None:
-            turned = {} if before is None or shown is None else shown.beside(before)
-            self.show(replace(base, **turned))
+            turned = {} if before is None or shown is None else shown.changes_from(before)
+            self.show(base.with_values(**turned))
         self._mark()
 
     def show(self, setting: Setting) -> None:
-        """Turn to a setting; what the job does not allow stays on the base, without a word."""
+        """Turn the controls to a setting; a batch that the job does not allow stays at the base's."""
         if self._job is None or self.base is None:
             return
-        with self._quietly():
-            _offer_too(self.schedule, setting.schedule)
-            for what in (*FACTORS, "schedule", "synchronisation", "compression", "queueing", "recompute"):
-                self._by_field[what].value = getattr(setting, what)
-            _offer(self.synchronise_every, everies_of(setting.synchronise_every), _iterations)
-            self.synchronise_every.value = setting.synchronise_every
-            microbatch, batch = self._allowed(setting)
-            self._offer_batches(microbatch, batch)
-            self.microbatch.value, self.global_batch.value = microbatch, batch
+        with self._showing():
+            if setting.schedule not in self.schedule.options:  # registered after the menu was made, or unknown here
+                self.schedule.options = [*self.schedule.options, setting.schedule]
+            values = setting.values
+            _offer(self.by_name["synchronise_every"], sorted({*EVERY, values["synchronise_every"]}), _iterations)
+            values["microbatch"], values["global_batch"] = self._allowed(values["microbatch"], values["global_batch"])
+            self._offer_batches(values["microbatch"], values["global_batch"])
+            for name, control in self.by_name.items():
+                control.value = values[name]
         self._mark()
 
-    def _allowed(self, setting: Setting) -> tuple[int, int]:
+    def _allowed(self, microbatch: int, batch: int) -> tuple[int, int]:
         assert self._job is not None
         assert self.base is not None
-        for microbatch, batch in (
-            (setting.microbatch, setting.global_batch),
-            (self.base.microbatch, setting.global_batch),
-            (setting.microbatch, self.base.global_batch),
-        ):
-            if batch % (self._job.n_replicas * microbatch) == 0:
-                return microbatch, batch
-        return self.base.microbatch, self.base.global_batch
+        before = self.base.job_changes
+        planned = before["microbatch"], before["global_batch"]
+        for pair in ((microbatch, batch), (planned[0], batch), (microbatch, planned[1])):
+            if pair[1] % (self._job.n_replicas * pair[0]) == 0:
+                return pair
+        return planned
 
     def _turned(self, change: dict[str, Any]) -> None:
-        if self._filling or self.base is None:
+        if self._is_showing or self.base is None:
             return
         if change["owner"] in (self.microbatch, self.global_batch):
-            with self._quietly():
+            with self._showing():
                 self._offer_batches(self.microbatch.value, self.global_batch.value)
         self._mark()
         self._changed()
@@ -134,28 +124,29 @@ class SettingControls:
         assert self._job is not None
         assert self.base is not None
         _offer(self.microbatch, microbatches_of(self._job, batch, microbatch), _sequences)
-        _offer(self.global_batch, batches_of(self._job, microbatch, self.base.global_batch, batch), _sequences)
+        planned = self.base.job_changes["global_batch"]
+        _offer(self.global_batch, batches_of(self._job, microbatch, planned, batch), _sequences)
 
     def _mark(self) -> None:
-        """Names of what differs from the base stand out; nothing can be turned without one."""
+        """Mark the controls that differ from the base; without a base nothing can be turned."""
         shown = self.setting
-        moved = {} if shown is None or self.base is None else shown.beside(self.base)
-        for what, control in self._by_field.items():
+        moved = {} if shown is None or self.base is None else shown.changes_from(self.base)
+        for name, control in self.by_name.items():
             control.disabled = self.base is None
-            (control.add_class if what in moved else control.remove_class)(MOVED)
+            mark(control, MOVED, name in moved)
 
     @contextlib.contextmanager
-    def _quietly(self) -> Iterator[None]:
-        before, self._filling = self._filling, True
+    def _showing(self) -> Iterator[None]:
+        before, self._is_showing = self._is_showing, True
         try:
             yield
         finally:
-            self._filling = before
+            self._is_showing = before
 
 
-def _offer(control: w.SelectionSlider, values: list[int], said: Callable[[int], str]) -> None:
-    """Other options, the value kept where it is among them."""
-    options = [(said(value), value) for value in values]
+def _offer(control: w.SelectionSlider, values: list[int], text: Callable[[int], str]) -> None:
+    """Offer other values; the slider keeps its value where that is among them."""
+    options = [(text(value), value) for value in values]
     if tuple(options) == tuple(control.options):
         return
     kept = control.value
@@ -164,10 +155,13 @@ def _offer(control: w.SelectionSlider, values: list[int], said: Callable[[int], 
         control.index = values.index(kept) if kept in values else 0
 
 
-def _offer_too(menu: w.Dropdown, name: str) -> None:
-    """A name that was registered after the menu was made, or is of no schedule here, which the answer then says."""
-    if name not in menu.options:
-        menu.options = [*menu.options, name]
+def _job_control(option: Option) -> w.ValueWidget:
+    if option.name in SLIDERS:
+        return _slider(label_of(option).capitalize(), option.help)
+    control = control_for(option, width=MENU_WIDTH, label_width=LABEL_WIDTH)
+    if isinstance(control, w.Checkbox):
+        control.layout = w.Layout(width="auto", margin="2px 2px 2px 106px")
+    return control
 
 
 def _sequences(n: int) -> str:
@@ -176,10 +170,6 @@ def _sequences(n: int) -> str:
 
 def _iterations(n: int) -> str:
     return "each" if n == 1 else f"{n:,} iter"
-
-
-STYLE = {"description_width": "98px"}
-WIDE = "390px"
 
 
 def _factor(name: str, tooltip: str) -> w.FloatLogSlider:
@@ -193,21 +183,17 @@ def _factor(name: str, tooltip: str) -> w.FloatLogSlider:
         readout_format=".3g",
         tooltip=f"{tooltip}, from {LEAST_FACTOR:g} to {MOST_FACTOR:g}",
         continuous_update=True,
-        style=STYLE,
-        layout=w.Layout(width=WIDE),
+        style={"description_width": LABEL_WIDTH},
+        layout=w.Layout(width=SLIDER_WIDTH),
     )
 
 
-def _steps(name: str, tooltip: str) -> w.SelectionSlider:
+def _slider(label: str, tooltip: str) -> w.SelectionSlider:
     return w.SelectionSlider(
         options=[("–", 1)],
-        description=name,
+        description=label,
         tooltip=tooltip,
         continuous_update=True,
-        style=STYLE,
-        layout=w.Layout(width=WIDE),
+        style={"description_width": LABEL_WIDTH},
+        layout=w.Layout(width=SLIDER_WIDTH),
     )
-
-
-def _menu(options: Any, name: str, tooltip: str) -> w.Dropdown:
-    return w.Dropdown(options=options, description=name, tooltip=tooltip, style=STYLE, layout=w.Layout(width="310px"))

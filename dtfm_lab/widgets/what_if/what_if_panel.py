@@ -1,10 +1,12 @@
-"""Step 5: what another batch, schedule or network would make of the same placement, at once."""
+"""The step What if: what another batch, schedule or network would make of the same placement, at once."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
@@ -14,125 +16,131 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation.kernels import compilation
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.controls import button, mark, show, stylesheet
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.schedule.choice_controls import TRIED
+from dtfm_lab.widgets.option_controls import tried_options
+from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.what_if import answer_markup
-from dtfm_lab.widgets.what_if.answer_cache import AnswerCache
+from dtfm_lab.widgets.what_if.answer import Answer, AnswerCache
+from dtfm_lab.widgets.what_if.answer_progress import AnswerProgress
 from dtfm_lab.widgets.what_if.figures import of_factors, of_pins
 from dtfm_lab.widgets.what_if.measures import MEASURES
 from dtfm_lab.widgets.what_if.pins import Pins
-from dtfm_lab.widgets.what_if.setting import FACTORS, Answer, Setting, n_actions, with_known
+from dtfm_lab.widgets.what_if.setting import FACTORS, Setting, n_actions, with_valid
 from dtfm_lab.widgets.what_if.setting_controls import SettingControls
-from dtfm_lab.widgets.what_if.what_if_patience import Patience
 
 QUIET_S = 0.15
-"""without a move before curves are drawn, so that they never keep an answer waiting"""
+"""Seconds without a move before curves are computed, so that they never delay an answer."""
 CURVE_UP_TO = 100_000
-"""actions; a curve of more would take minutes"""
+"""Actions of an iteration up to which curves follow a slider; more would take minutes."""
 
 
-class WhatIfPanel:
-    """Asks ``lab.simulate`` about ``lab_state.plan`` under other settings; takes over what a person wants taken over.
+class WhatIfPanel(Panel):
+    """Simulates ``lab_state.plan`` under other settings.
 
-    Sets ``lab_state.schedule``, ``lab_state.queueing`` and ``lab_state.choices`` when told to, and
-    ``lab_state.topology`` by a button of its own. ``last`` is the newest answer.
+    Its buttons set ``lab_state.schedule``, ``lab_state.queueing``, ``lab_state.choices`` and ``lab_state.topology``.
+    ``last`` is the newest answer.
     """
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self.last: Answer | None = None
         self._asked = self._answered = self._number = self._looked = 0
-        self._working = self._stopped = False
+        self._is_working = self._is_stopped = False
         self._plan: Plan | None = None
-        self._answers: AnswerCache | None = None
-        self._wanted: Mapping[str, Any] | None = None
+        self.answers: AnswerCache | None = None
+        """The answers about the plan; None while there is no plan."""
+        self._saved: Mapping[str, Any] | None = None
+        """Settings that wait for a plan."""
         self._scaled_to = ""
         self.controls = SettingControls(self._ask)
         self.bandwidth, self.latency = self.controls.bandwidth, self.controls.latency
-        self.pins = Pins(self._load, self._look_around)
-        self.pin = _button("Pin", "thumb-tack", "Keep these settings and their answer in the table below")
-        self.use = _button("Use these", "check", "Take schedule, messages, batch and averaging over into the lab")
-        self.scale = _button("Scale the network", "expand", "Multiply the drawn network's links by these factors")
-        self.back = _button("Back to the plan", "undo", "Turn everything back to the plan")
-        self.patience = Patience()
+        self.pins = Pins(self._load, self._compute_rest)
+        self.pin = button("Pin", "thumb-tack", "Keep these settings and their answer in the table below", "auto")
+        self.use = button(
+            "Use these", "check", "Take schedule, messages, batch and averaging over into the lab", "auto"
+        )
+        self.scale = button(
+            "Scale the network", "expand", "Multiply the drawn network's links by these factors", "auto"
+        )
+        self.back = button("Back to the plan", "undo", "Turn everything back to the plan", "auto")
+        self.progress = AnswerProgress()
         self.answer, self.curves, self.problem = w.HTML(), w.HTML(), w.HTML()
-        self._curve_figure = AsFigure(self._curve, lab_state, self._report_error)
-        self._pins_figure = AsFigure(self._bars, lab_state, self._report_error)
+        self.curve_figure = AsFigure(self._draw_factors, lab_state, self._report_error)
+        self.pins_figure = AsFigure(lambda: of_pins(self.pins.pins, self.pins.measure), lab_state, self._report_error)
         self._pins_box = w.VBox(
-            [w.HBox([self.pins.bars, self._pins_figure.button]), self.pins.table, self._pins_figure.output]
+            [w.HBox([self.pins.bars, self.pins_figure.button]), self.pins.table, self.pins_figure.output]
         )
         buttons = w.HBox([self.pin, self.back, self.use, self.scale])
         buttons.add_class("dtfm-what-if-buttons")
         left = w.VBox([self.controls.view, buttons])
         left.add_class("dtfm-what-if-left")
-        answers = w.VBox([self.answer, self.problem, self.patience.view, self.curves, self._curve_figure.button])
-        answers.add_class("dtfm-what-if-right")
-        self.view = w.VBox(
-            [
-                w.HTML(f"<style>{answer_markup.CSS}</style>", layout=w.Layout(display="none")),
-                w.HBox([left, answers]),
-                self._curve_figure.output,
-                self._pins_box,
-            ]
-        )
+        right = w.VBox([self.answer, self.problem, self.progress.view, self.curves, self.curve_figure.button])
+        right.add_class("dtfm-what-if-right")
+        style = stylesheet(Path(__file__).with_name("what_if.css"))
+        self.view = w.VBox([style, w.HBox([left, right]), self.curve_figure.output, self._pins_box])
         self.view.add_class("dtfm-what-if")
         self.pin.on_click(lambda _: self._pin())
         self.use.on_click(lambda _: self._use())
         self.scale.on_click(lambda _: self._scale())
         self.back.on_click(lambda _: self._back())
-        self.patience.stop.on_click(lambda _: self._stop())
-        lab_state.observe(lambda _: self._rest(), ["plan", "schedule", "queueing", "choices"])
-        self._rest()
+        self.progress.stop.on_click(lambda _: self._stop())
+        lab_state.observe(lambda _: self._follow(), ["plan", "schedule", "queueing", "choices"])
+        self._follow()
 
     @property
     def setting(self) -> Setting | None:
-        """What is turned to now; None while there is no plan."""
+        """What the controls are turned to; None while there is no plan."""
         return self.controls.setting
 
     @property
     def base(self) -> Setting | None:
-        """What the lab is turned to."""
+        """The setting that the lab has; None while there is no plan."""
         return self.controls.base
 
     def settings(self) -> dict[str, Any]:
+        if self._saved is not None:
+            return dict(self._saved)
         setting = self.setting
-        if self._wanted is not None:
-            return dict(self._wanted)  # as told, until there is a plan
         return {
-            "setting": None if setting is None else setting.to_mapping(),
+            "setting": None if setting is None else setting.values,
             "pins": self.pins.settings(),
             "bars": self.pins.bars.value,
         }
 
-    def restore(self, settings: Mapping[str, Any]) -> None:
-        """Turn to what ``settings`` told: now, or as soon as there is a plan."""
-        self._wanted = dict(settings)
-        self._take_wanted()
+    def restore(self, settings: dict[str, Any]) -> None:
+        """Turn to what ``settings`` returned: now, or as soon as there is a plan."""
+        self._saved = dict(settings)
+        self._restore_saved()
 
     def redo(self) -> None:
-        """AnswerCache anew."""
-        if self._answers is not None:
-            self._answers.forget()
-            self.pins.forget_answers()
+        """Compute every answer again."""
+        if self.answers is not None:
+            self.answers.clear()
+            self.pins.clear_answers()
         self._ask()
 
-    def _take_wanted(self) -> None:
-        wanted, base = self._wanted, self.base
-        if wanted is None or base is None:
+    def observe_edits(self, call: Callable[[], None]) -> None:
+        """Call back when a pin comes or goes."""
+        self.pins.table.observe(lambda _: call(), "children")
+
+    def _restore_saved(self) -> None:
+        saved, base = self._saved, self.base
+        if saved is None or base is None:
             return
-        self._wanted = None
-        if wanted.get("bars") in [measure.name for measure in MEASURES]:
-            self.pins.bars.value = wanted["bars"]
-        if isinstance(setting := wanted.get("setting"), Mapping):
-            self.controls.show(with_known(base, setting))
-        if "pins" in wanted:
-            self.pins.restored(wanted["pins"], base)
+        self._saved = None
+        if saved.get("bars") in [measure.name for measure in MEASURES]:
+            self.pins.bars.value = saved["bars"]
+        if isinstance(setting := saved.get("setting"), Mapping):
+            self.controls.show(with_valid(base, setting))
+        if "pins" in saved:
+            self.pins.restore(saved["pins"], base)
         self._ask()
 
-    def _rest(self) -> None:
-        """The plan, or what is chosen for it, is another one."""
+    def _follow(self) -> None:
+        """Take over another plan, or what is chosen for it."""
         plan, base, problem = self._lab_state.plan, None, ""
         try:
             chosen = self._lab_state.chosen_plan
@@ -143,106 +151,106 @@ class WhatIfPanel:
             problem = str(error)
         if plan is not self._plan:
             self._plan = plan
-            self._answers = None if plan is None else AnswerCache(plan)
-            self.pins.forget_answers()
+            self.answers = None if plan is None else AnswerCache(plan)
+            self.pins.clear_answers()
             if plan is not None:
-                compilation.start()  # compiled before the first slider moves
-        self.controls.rest_on(None if plan is None else plan.job, base)
+                compilation.start()  # compiles the kernel before the first slider moves
+        self.controls.set_base(None if plan is None else plan.job, base)
         if plan is not None and plan.topology.fingerprint == self._scaled_to:
-            self._scaled_to = ""  # the network is what was tried: there is nothing left to multiply
+            self._scaled_to = ""  # the network has these factors now, so nothing is left to multiply
             self.controls.bandwidth.value = self.controls.latency.value = 1.0
-        self._take_wanted()
+        self._restore_saved()
         if base is None:
-            self._nothing(problem)
+            self._show_nothing(problem)
         self._ask()
 
-    def _nothing(self, problem: str) -> None:
+    def _show_nothing(self, problem: str) -> None:
         self.last = None
-        self.pins.rest_on(None)
+        self.pins.set_base(None)
         self.answer.value = answer_markup.empty(
             "What if cannot be asked of this plan." if problem else "No plan yet: plan first, then move a slider."
         )
         self.curves.value, self.problem.value = "", markup.line(escape(problem), "warning")
 
     def _ask(self) -> None:
-        """Answer what is turned to now; while an answer is under way, that is done right after it."""
+        """Compute the answer to the setting; while another is computed, right after it."""
         self._asked += 1
-        self._stopped = False  # what was stopped is not what is asked now
-        self._buttons()
-        if self.setting is not None and not self._working:
-            self._working = True
+        self._is_stopped = False
+        self._update_buttons()
+        if self.setting is not None and not self._is_working:
+            self._is_working = True
             begin(self._work(), self._report_error)
 
     async def _work(self) -> None:
         try:
-            while self._answered < self._asked and self.setting is not None and not self._stopped:
+            while self._answered < self._asked and self.setting is not None and not self._is_stopped:
                 self._answered = self._asked
                 await self._answer_newest()
         finally:
-            self._working = False
-            self._buttons()
-        self._look_around()
+            self._is_working = False
+            self._update_buttons()
+        self._compute_rest()
 
     async def _answer_newest(self) -> None:
-        setting, base, answers = self.setting, self.base, self._answers
+        setting, base, answers = self.setting, self.base, self.answers
         if setting is None or base is None or answers is None:
             return
-        work = asyncio.ensure_future(asyncio.to_thread(answers.both, setting, base))
         try:
-            found = await self.patience.wait(work, self._count(setting, answers), self._slow)
+            work = partial(answers.with_base, setting, base)
+            found = await self.progress.wait(work, self._count_actions(setting, answers), self._set_slow)
         except LabError as error:
-            if answers is self._answers and setting == self.setting:
+            if answers is self.answers and setting == self.setting:
                 self._refuse(str(error))
             return
-        if found is None or answers is not self._answers or base != self.base:
+        if found is None or answers is not self.answers or base != self.base:
             return
         now, then = found
         self.last = now
         self._number += 1
-        self.pins.rest_on(then)
-        self.answer.value = answer_markup.answer(now, then, setting.said(base), self._number)
-        self.answer.remove_class("dtfm-what-if-old")
+        self.pins.set_base(then)
+        self.answer.value = answer_markup.answer(now, then, setting.describe_changes(base), self._number)
+        mark(self.answer, "dtfm-what-if-old", False)
         self.problem.value = ""
         self._draw_curves()
 
-    def _count(self, setting: Setting, answers: AnswerCache) -> int:
-        """Actions of an iteration, about; 0 where the work will say why it cannot be."""
+    def _count_actions(self, setting: Setting, answers: AnswerCache) -> int:
+        """Return about how many actions an iteration has; 0 where the answer will be an error."""
         try:
             return n_actions(setting.on(answers.plan))
         except LabError:
             return 0
 
-    def _slow(self, is_slow: bool) -> None:
-        """What is shown is old while something takes its time."""
+    def _set_slow(self, is_slow: bool) -> None:
+        """Mark the answer on the screen as old while a new one takes long."""
         self._lab_state.set_busy("what-if", is_slow)
-        (self.answer.add_class if is_slow else self.answer.remove_class)("dtfm-what-if-old")
+        mark(self.answer, "dtfm-what-if-old", is_slow)
 
     def _refuse(self, problem: str) -> None:
-        """What is shown is of another setting, and looks it."""
+        """Show why there is no answer, and mark the one on the screen as old."""
         self.last = None
-        self.answer.add_class("dtfm-what-if-old")
+        mark(self.answer, "dtfm-what-if-old", True)
         self.problem.value = markup.line(escape(problem), "warning")
 
-    def _look_around(self) -> None:
-        """Pins that have no answer yet, then the curves, once nobody moves anything."""
-        self._buttons()
-        if self._working or self._answers is None or self.base is None:
+    def _compute_rest(self) -> None:
+        """Compute pins without an answer, then the curves, unless a control is turned meanwhile."""
+        self._update_buttons()
+        if self._is_working or self.answers is None or self.base is None:
             return
         self._looked += 1
-        begin(self._around(self._answers, (self._asked, self._looked)), self._report_error)
+        begin(self._compute_quietly(self.answers, (self._asked, self._looked)), self._report_error)
 
-    async def _around(self, answers: AnswerCache, moment: tuple[int, int]) -> None:
+    async def _compute_quietly(self, answers: AnswerCache, moment: tuple[int, int]) -> None:
         await asyncio.sleep(QUIET_S)
         for pin in self.pins.pins:
             if moment != (self._asked, self._looked):
                 return
-            if not pin.known:
+            if not pin.is_computed:
                 try:
-                    answer, problem = await asyncio.to_thread(answers.one, pin.setting), ""
+                    answer, problem = await asyncio.to_thread(answers.answer, pin.setting), ""
                 except LabError as error:
                     answer, problem = None, str(error)
-                if answers is self._answers:
-                    self.pins.answered(pin.setting, answer, problem)
+                if answers is self.answers:
+                    self.pins.set_answer(pin.setting, answer, problem)
         setting = self.setting
         if self.last is None or setting is None or n_actions(setting.on(answers.plan)) > CURVE_UP_TO:
             return
@@ -254,7 +262,7 @@ class WhatIfPanel:
                 self._draw_curves()
 
     def _draw_curves(self) -> None:
-        setting, answers = self.setting, self._answers
+        setting, answers = self.setting, self.answers
         if setting is None or answers is None or self.last is None:
             return
         if n_actions(setting.on(answers.plan)) > CURVE_UP_TO:
@@ -279,16 +287,17 @@ class WhatIfPanel:
         self._ask()
 
     def _use(self) -> None:
-        """All but the factors, which are the network's."""
+        """Take over all but the factors, which are the network's."""
         setting, plan = self.setting, self._plan
         if setting is None or plan is None or self.last is None:
             return
+        always = {option.name for option in tried_options()}
         with self._lab_state.hold_trait_notifications():
             self._lab_state.schedule, self._lab_state.queueing = setting.schedule, setting.queueing
             self._lab_state.choices = {
-                what: value
-                for what, value in (self._lab_state.choices | setting.of_the_job).items()
-                if what in TRIED or value != getattr(plan.job, what)  # the batch as planned is no choice
+                name: value
+                for name, value in (self._lab_state.choices | setting.job_changes).items()
+                if name in always or value != getattr(plan.job, name)  # the batch as planned is no choice
             }
 
     def _scale(self) -> None:
@@ -305,33 +314,23 @@ class WhatIfPanel:
 
     def _back(self) -> None:
         if self.base is not None:
-            self.controls.show(self.base)
-            self._ask()
+            self._load(self.base)
 
     def _stop(self) -> None:
-        self._stopped = True
+        self._is_stopped = True
         self.problem.value = markup.line("Stopped; what is shown is of the setting before.")
 
-    def _buttons(self) -> None:
+    def _update_buttons(self) -> None:
         setting, base = self.setting, self.base
-        turned = {} if setting is None or base is None else setting.beside(base)
-        scaled = set(turned) & set(FACTORS)
-        self.pin.disabled = setting is None
+        turned = set() if setting is None or base is None else set(setting.changes_from(base))
+        self.pin.disabled = self.curve_figure.button.disabled = setting is None
         self.back.disabled = not turned
-        self.use.disabled = not set(turned) - set(FACTORS)
-        self.scale.disabled = not scaled
-        self._curve_figure.button.disabled = setting is None
-        self._pins_box.layout.display = "" if self.pins.pins else "none"
+        self.use.disabled = not turned - set(FACTORS)
+        self.scale.disabled = not turned & set(FACTORS)
+        show(self._pins_box, bool(self.pins.pins))
 
-    def _curve(self) -> go.Figure | None:
+    def _draw_factors(self) -> go.Figure | None:
         return None if self.setting is None or self._plan is None else of_factors(self._plan, self.setting)
-
-    def _bars(self) -> go.Figure | None:
-        return of_pins(self.pins.pins, self.pins.measure)
 
     def _report_error(self, message: str) -> None:
         self._lab_state.report_error("what-if", message)
-
-
-def _button(text: str, icon: str, tooltip: str) -> w.Button:
-    return w.Button(description=text, icon=icon, tooltip=tooltip, layout=w.Layout(width="auto"))

@@ -75,7 +75,7 @@ class GanttView(View):
     rows = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """a label for each row"""
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """what each row is called where it is drawn_links of; its label where empty"""
+    """what each row is called where it is spoken of; its label where empty"""
     devices = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """each row's device"""
     kinds = traitlets.List(traitlets.Dict()).tag(sync=True)

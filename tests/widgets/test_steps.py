@@ -11,7 +11,7 @@ import dtfm_lab as lab
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.shell.states import states
+from dtfm_lab.widgets.shell.steps import StepState
 
 
 @pytest.fixture
@@ -20,6 +20,11 @@ def lab_state() -> LabState:
     topology = lab.load_topology("lecture-hall")
     plan = lab.plan(topology, lab.load_job("tiny", n_stages=4, n_replicas=2), steps=2)
     return LabState(topology=topology, job=plan.job, plan=plan, schedule="gpipe", predicted=lab.simulate(plan, "gpipe"))
+
+
+def states(lab_state: LabState) -> dict[str, StepState]:
+    """The state of each step of a lab, by name."""
+    return {step.name: step.state(lab_state) for step in lab.Lab(autosave=False).steps}
 
 
 def stale(lab_state: LabState) -> dict[str, str]:

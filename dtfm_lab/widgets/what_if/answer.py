@@ -1,0 +1,150 @@
+"""What one iteration of a plan comes to under a setting, and answers computed once. It contains no widget."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from dtfm_lab import lab
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.planning import price_placement
+from dtfm_lab.simulation import memory
+from dtfm_lab.widgets.schedule.predictions import bubble_of
+from dtfm_lab.widgets.what_if.setting import LEAST_FACTOR, MOST_FACTOR, Setting, rounded
+
+MOST_KEPT = 1000
+N_POINTS = 9
+"""Points of a curve."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What one iteration comes to. None where a number is unknown, such as a price."""
+
+    setting: Setting
+    iteration_s: float
+    tokens_per_s: float | None
+    mfu: float | None
+    bubble: float
+    """Share of device time without computing."""
+    cause: str
+    """The largest cause of the bubble."""
+    communication_s: float
+    """The paper's cost of the placement."""
+    peak_bytes: float
+    """Of the device that lacks most memory, or has least to spare."""
+    limit_bytes: float
+    """What that device has."""
+    worst: str
+    """Name of that device."""
+    n_over: int
+    """Number of devices whose memory does not suffice."""
+    price_per_million_tokens: float | None
+    price_per_iteration: float | None
+    n_microbatches: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether every device has enough memory."""
+        return self.n_over == 0
+
+    @property
+    def price_per_thousand(self) -> float | None:
+        """The price of a thousand iterations."""
+        return None if self.price_per_iteration is None else 1000 * self.price_per_iteration
+
+    @classmethod
+    def of(cls, plan: Plan, setting: Setting) -> Answer:
+        """Simulate the plan under the setting and read its trace. Raises a LabError where that is not possible."""
+        tried = setting.on(plan)
+        trace = lab.simulate(tried, setting.schedule, queueing=setting.queueing)
+        known, held = trace.metrics, memory(tried, trace=trace)
+        bubble, cause, _ = bubble_of(trace)
+        position, replica = held.worst
+        return cls(
+            setting=setting,
+            iteration_s=trace.iteration_s,
+            tokens_per_s=known["tokens_per_s"],
+            mfu=known["mfu"],
+            bubble=bubble,
+            cause=cause,
+            communication_s=price_placement(tried.topology, tried.job, tried.placement.devices).total_s,
+            peak_bytes=float(held.peak_bytes[position, replica]),
+            limit_bytes=float(held.limit_bytes[position, replica]),
+            worst=held.devices[position][replica],
+            n_over=int((held.over_bytes > 0).sum()),
+            price_per_million_tokens=known["price_per_million_tokens"],
+            price_per_iteration=known["price_per_iteration"],
+            n_microbatches=tried.job.n_microbatches,
+        )
+
+
+def _factors() -> tuple[float, ...]:
+    """Return the middle and both ends first, so that the curve's shape is soon seen."""
+    ladder = [rounded(LEAST_FACTOR * (MOST_FACTOR / LEAST_FACTOR) ** (i / (N_POINTS - 1))) for i in range(N_POINTS)]
+    return tuple(sorted(ladder, key=lambda factor: (factor not in (LEAST_FACTOR, 1.0, MOST_FACTOR), factor)))
+
+
+CURVE_FACTORS = _factors()
+
+
+class AnswerCache:
+    """Answers about one plan, each computed once, as sliders ask for the same again; any thread may ask."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._answers: OrderedDict[Setting, Answer] = OrderedDict()
+        self._seconds: OrderedDict[Setting, float | None] = OrderedDict()
+        """Seconds of an iteration; None where the setting is not possible."""
+
+    def clear(self) -> None:
+        """Compute every answer again when it is asked for next."""
+        self._answers.clear()
+        self._seconds.clear()
+
+    def with_base(self, setting: Setting, base: Setting) -> tuple[Answer, Answer | None]:
+        """Return the answer and the base's, None where the base is not possible.
+
+        Raises a LabError where the setting is not possible.
+        """
+        now = self.answer(setting)
+        try:
+            return now, self.answer(base)
+        except LabError:
+            return now, None
+
+    def answer(self, setting: Setting) -> Answer:
+        """Return the answer. Raises a LabError where the setting is not possible."""
+        answer = self._answers.get(setting)
+        if answer is None:
+            answer = Answer.of(self.plan, setting)
+            _keep(self._answers, setting, answer)
+            _keep(self._seconds, setting, answer.iteration_s)
+        return answer
+
+    def points(self, setting: Setting, axis: str) -> list[tuple[float, float]]:
+        """Return the known (factor, seconds) along one factor, all else as in the setting."""
+        along = ((factor, self._seconds.get(setting.with_values(**{axis: factor}))) for factor in CURVE_FACTORS)
+        return sorted((factor, seconds) for factor, seconds in along if seconds is not None)
+
+    def next_factor(self, setting: Setting, axis: str) -> float | None:
+        """Return the point to compute next; None when the curve is complete."""
+        missing = (f for f in CURVE_FACTORS if setting.with_values(**{axis: f}) not in self._seconds)
+        return next(missing, None)
+
+    def add_point(self, setting: Setting, axis: str, factor: float) -> None:
+        """Compute one point of a curve."""
+        at = setting.with_values(**{axis: factor})
+        try:
+            iteration_s = lab.simulate(at.on(self.plan), at.schedule, queueing=at.queueing).iteration_s
+            _keep(self._seconds, at, iteration_s)
+        except LabError:  # as where a schedule lacks memory
+            _keep(self._seconds, at, None)
+
+
+def _keep(kept: OrderedDict[Any, Any], key: Setting, value: object) -> None:
+    kept[key] = value
+    while len(kept) > MOST_KEPT:
+        kept.popitem(last=False)
