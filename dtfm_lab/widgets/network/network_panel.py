@@ -195,7 +195,7 @@ class NetworkPanel(Panel):
             canvas.gpus, canvas.filled = self._gpus, pairs
             canvas.problem, canvas.summary = self._problem, self._summary
             canvas.highlight = self._highlight()
-        canvas.plan = self._lab_state.plan if canvas.highlight else None
+        canvas.plan = self.lab_state.plan if canvas.highlight else None
         if self.matrix is not None and canvas is self.matrix.canvas:
             self.matrix.show(self.lab_state.topology)
         self.fill.value = BY_DISTANCE if document.get("fill") == BY_DISTANCE else "default"

@@ -214,7 +214,7 @@ class SchedulePanel(Panel):
             return  # the call that runs looks again at the choice
         self._is_comparing = True
         try:
-            while not await self.seconded():
+            while not await self._compute_chosen():
                 pass
         finally:
             self._is_comparing = False
