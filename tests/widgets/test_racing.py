@@ -71,7 +71,7 @@ def test_each_search_is_the_one_it_would_be_alone():
 
 def a_panel() -> tuple[LabState, RacePanel]:
     lab_state = LabState(topology=irregular(), job=JOB)
-    panel = RacePanel(lab_state, lambda: panel.buttons())
+    panel = RacePanel(lab_state, lambda: panel.update_buttons())
     panel.speed.value = "full speed"
     return lab_state, panel
 
@@ -128,7 +128,7 @@ def test_nothing_races_without_a_network_or_without_planners():
     panel = RacePanel(lab_state, lambda: None)
     assert panel.start.disabled
     lab_state.topology, lab_state.job = irregular(), JOB
-    panel.buttons()
+    panel.update_buttons()
     assert not panel.start.disabled
     for box in panel.planners.values():
         box.value = False

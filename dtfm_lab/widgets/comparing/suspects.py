@@ -21,7 +21,7 @@ class Suspect(NamedTuple):
     """A link, a device or a network card that took longer than predicted."""
 
     of: str
-    """link, device or card."""
+    """What it is: link, device or card."""
     name: str
     sentence: str
 

@@ -51,12 +51,12 @@ def _mistakes(document: Document) -> Iterator[str]:
     devices = {device["name"] for device in document["devices"]}
     regions = {region["name"] for region in document["regions"]}
     for device in document["devices"]:
-        who = f"device {device['name']}"
+        thing = f"device {device['name']}"
         if device["region"] and device["region"] not in regions:
-            yield f"{who}: there is no region {device['region']}; wanted one that is drawn, or none"
+            yield f"{thing}: there is no region {device['region']}; wanted one that is drawn, or none"
         for key, what in OWN_NUMBERS.items():
             if device.get(key) is not None:
-                yield from _number(who, what, device[key], zero=key == "price_per_hour")
+                yield from _number(thing, what, device[key], zero=key == "price_per_hour")
     yield from _conditions("all other pairs", document["default"])
     for region in document["regions"]:
         yield from _conditions(f"inside region {region['name']}", region)
@@ -67,22 +67,22 @@ def _mistakes(document: Document) -> Iterator[str]:
                 yield f"region pair {a} – {b}: there is no region {name}; wanted two that are drawn"
         yield from _conditions(f"region pair {a} – {b}", pair)
     for link in document["links"]:
-        who = f"link {link['source']} – {link['target']}"
+        thing = f"link {link['source']} – {link['target']}"
         for name in (link["source"], link["target"]):
             if name not in devices:
-                yield f"{who}: there is no device {name}; wanted two that are drawn"
-        yield from _conditions(who, link)
+                yield f"{thing}: there is no device {name}; wanted two that are drawn"
+        yield from _conditions(thing, link)
 
 
-def _conditions(who: str, line: Mapping[str, Any]) -> Iterator[str]:
-    yield from _number(who, "latency (ms)", line["latency_ms"], zero=True)
-    yield from _number(who, "bandwidth (Gbit/s)", line["bandwidth_gbps"], zero=False)
+def _conditions(thing: str, line: Mapping[str, Any]) -> Iterator[str]:
+    yield from _number(thing, "latency (ms)", line["latency_ms"], zero=True)
+    yield from _number(thing, "bandwidth (Gbit/s)", line["bandwidth_gbps"], zero=False)
 
 
-def _number(who: str, what: str, value: Any, *, zero: bool) -> Iterator[str]:
+def _number(thing: str, what: str, value: Any, *, zero: bool) -> Iterator[str]:
     number = as_number(value)
     if number is None or not math.isfinite(number) or number < 0 or (number == 0 and not zero):
-        yield f"{who}: {what} is {shortened(value)}; wanted {'0 or more' if zero else 'a number above 0'}"
+        yield f"{thing}: {what} is {shortened(value)}; wanted {'0 or more' if zero else 'a number above 0'}"
 
 
 def _is_section(value: Any, texts: tuple[str, ...], numbers: tuple[str, ...]) -> bool:

@@ -46,7 +46,7 @@ def empty_document(name: str = "drawn") -> Document:
 def document_of(topology: Topology) -> Document:
     """Return the document of a topology: all but times by message size, which ``topology_of`` adds again."""
     mapping = topology_to_mapping(topology, short=True)
-    default = mapping.get("default", empty_document()["default"])
+    default = mapping.get("default") or empty_document()["default"]
     links = [
         {
             "source": (link.get("between") or (link["from"], link["to"]))[0],

@@ -125,7 +125,7 @@ class NetworkFilesRow:
     def _path(self) -> str:
         if not self.path.value.strip():
             raise LabError("no file name; wanted one such as network.yaml")
-        return self.path.value.strip()
+        return str(self.path.value).strip()
 
     def _drawn(self, what: str) -> Topology:
         if self._lab_state.topology is None:

@@ -47,9 +47,9 @@ class BackgroundSearch:
         self.pace = pace
         """May be changed while the search runs."""
         self._unseen: dict[int, PlanStep] = {}
-        """{number: step}, in the order in which the steps came."""
+        """Steps by their number, in the order in which they came."""
         self._superseded: dict[tuple[str, str], int] = {}
-        """{(planner, "newest" or "median"): number of a step that is kept only while it is the newest}"""
+        """Numbers of the steps that are kept only while they are the newest, by planner and "newest" or "median"."""
         self._lock = threading.Lock()
         self._go = threading.Event()
         self._go.set()

@@ -193,7 +193,7 @@ def _oriented(before: Plan, step: PlanStep) -> PlanStep:
     stage_of = {name: stage for stage, group in enumerate(before.stages) for name in group}
     was = np.array([stage_of.get(name, -1) for name in step.topology.names])[step.devices]
     stages = np.arange(len(was))[:, None]
-    return step if (was == stages).sum() >= (was[::-1] == stages).sum() else replace(step, devices=step.devices[::-1])
+    return step if (was == stages).sum() >= (was[::-1] == stages).sum() else replace(step, best=step.best[::-1])
 
 
 def _same(one: Request, other: Request) -> bool:

@@ -28,7 +28,7 @@ class Standings:
         self._due = 0.0
         self.newest: dict[str, PlanStep] = {}
         self.takes: dict[str, w.Button] = {}
-        """{planner: button}"""
+        """Buttons by planner."""
         self._rows: dict[str, w.HTML] = {}
         self.view = w.VBox([])
         self.view.add_class("dtfm-race-table")

@@ -21,11 +21,11 @@ class DeviceActivity:
     """The state of one device, as its tile shows it; the field names are those of the page."""
 
     condition: str
-    """slow, paused, killed, lost (and not yet replaced) or recovered; empty for none of these."""
+    """One of slow, paused, killed, lost (and not yet replaced) and recovered; empty for none of these."""
     said: str
     """The condition in words, with seconds."""
     does: str
-    """computing, sending or waiting; empty where it is unknown."""
+    """One of computing, sending and waiting; empty where it is unknown."""
     waits_for: str
     """The device that it has been waiting for longer than ``LONG_S``; else empty."""
     iteration: int
@@ -55,7 +55,7 @@ class ActivityMonitor:
         self._places = {run.spec.device_name(s, r): _Place(s, r) for s, r in run.spec.workers}
         self._ordered: dict[tuple[str, bool], list[Action]] = {}
         self._killed: dict[str, int] = {}
-        """{device: number of its earlier faults}"""
+        """Number of earlier faults, by killed device."""
         self._stand_still: set[str] = set()
         """Devices that were paused and not resumed, though another worker may have replaced theirs since."""
         self._conditions: dict[str, tuple[str, float]] = {}

@@ -79,13 +79,13 @@ class Pins:
         self._show()
 
     def add(self, setting: Setting, answer: Answer | None, base: Setting) -> None:
-        """Add a row at the end; its name tells the differences from ``base``."""
+        """Add a row at the end; its name lists the differences from ``base``."""
         name = _free(setting.describe_changes(base) or "the plan", self._pins)
         self.pins = (*self._pins, Pin(name, setting, answer))
         self._changed()
 
     def set_base(self, base: Answer | None) -> None:
-        """From now on tell differences from this answer."""
+        """From now on show differences from this answer."""
         self._base = base
         self._show()
 

@@ -126,8 +126,9 @@ def _valid(name: str, values: Mapping[str, Any]) -> Any:
     """Return the value where it is one that the option may have, else None."""
     value = values.get(name)
     if name in FACTORS:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return rounded(value) if is_number and LEAST_FACTOR <= value <= MOST_FACTOR else None
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return None
+        return rounded(value) if LEAST_FACTOR <= value <= MOST_FACTOR else None
     if name in ("schedule", "queueing"):
         return value if isinstance(value, str) and value in (schedules if name == "schedule" else QUEUEING) else None
     try:

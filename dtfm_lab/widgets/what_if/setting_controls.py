@@ -42,7 +42,7 @@ class SettingControls:
         self._is_showing = False
         self._job: Job | None = None
         self.base: Setting | None = None
-        """The setting that the lab has; differences are told from it."""
+        """The setting that the lab has; differences are shown from it."""
         self.bandwidth = _factor("Bandwidth", "Times the bandwidth of all links of the plan's network")
         self.latency = _factor("Latency", "Times the latency of all links of the plan's network")
         self.schedule = w.Dropdown(
@@ -78,7 +78,7 @@ class SettingControls:
         return self.base.with_values(**values | {name: rounded(values[name]) for name in FACTORS})
 
     def set_base(self, job: Job | None, base: Setting | None) -> None:
-        """From now on tell differences from ``base``; a control that was not turned follows it."""
+        """From now on show differences from ``base``; a control that was not turned follows it."""
         before, shown = self.base, self.setting
         self._job, self.base = job, base
         if base is not None:
