@@ -100,7 +100,7 @@ class PlanPanel(Panel):
         self.mode.observe(lambda _: self._show_mode(), "value")
         self.budget.observe(lambda _: self._show_budget(), "value")
         self.plan.on_click(lambda _: self.redo())
-        self.step.on_click(lambda _: self.search and self.search.step())
+        self.step.on_click(lambda _: self._step())
         lab_state.observe(lambda _: self._describe_plan(), ["topology", "job", "plan"])
         self._show_mode()
         self._describe_plan()
@@ -179,6 +179,10 @@ class PlanPanel(Panel):
             self.controls.search = None
             preview.end()
             self._update_buttons()
+
+    def _step(self) -> None:
+        if self.search is not None:
+            self.search.step()
 
     def _make_figure(self) -> go.Figure | None:
         last = self._last

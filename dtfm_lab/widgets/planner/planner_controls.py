@@ -42,7 +42,7 @@ class SearchControls:
         self.stop = button("Stop", "stop", stop_tooltip)
         self.speed.observe(lambda _: self._set_pace(), "value")
         self.pause.on_click(lambda _: self._toggle())
-        self.stop.on_click(lambda _: self.search and self.search.stop())
+        self.stop.on_click(lambda _: self._stop())
 
     def start(self, steps: Iterator[PlanStep]) -> BackgroundSearch:
         """Run the steps on a thread at the chosen pace."""
@@ -54,6 +54,10 @@ class SearchControls:
         self.pause.disabled = self.stop.disabled = self.search is None
         paused = self.search is not None and self.search.paused
         self.pause.description, self.pause.icon = ("Resume", "play") if paused else ("Pause", "pause")
+
+    def _stop(self) -> None:
+        if self.search is not None:
+            self.search.stop()
 
     def _toggle(self) -> None:
         if self.search is not None:
