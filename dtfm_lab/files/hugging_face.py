@@ -16,106 +16,92 @@ from dtfm_lab.domain.job import ModelSpec, gpt, llama
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.files.reading import located, parse
 
-Layers = Field(ge=1, le=10_000)
-Count = Field(ge=1, le=10**9)
-MaybeCount = Field(default=None, ge=1, le=10**9)
+
+def _size(key: str, most: int = 10**9) -> Any:
+    """A size that must be there, under the key of config.json."""
+    return Field(alias=key, ge=1, le=most)
+
+
+def _optional_size(key: str, default: int | None = None) -> Any:
+    return Field(alias=key, default=default, ge=1, le=10**9)
 
 
 class _Config(BaseModel):
-    """A config.json. Its many keys that change neither size nor work are ignored."""
+    """A config.json, its keys mapped to the keywords of the function that makes the model.
+
+    The many keys that change neither size nor work are ignored.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
-
-class Gpt2Config(_Config):
-    n_layer: int = Layers
-    n_embd: int = Count
-    n_head: int = Count
-    n_inner: int | None = MaybeCount
-    n_positions: int = Count
-    vocab_size: int = Count
-    tie_word_embeddings: bool = True
-
     def spec(self, name: str) -> ModelSpec:
-        return gpt(
-            name=name,
-            n_layers=self.n_layer,
-            d_model=self.n_embd,
-            n_heads=self.n_head,
-            d_ff=self.n_inner,
-            seq_len=self.n_positions,
-            vocab_size=self.vocab_size,
-            tied=self.tie_word_embeddings,
-        )
+        """The model that the config describes."""
+        raise NotImplementedError
 
     def indivisible(self) -> list[tuple[str, str]]:
-        """Pairs of keys of which the first should divide the second but does not."""
-        return [("n_head", "n_embd")] if self.n_embd % self.n_head else []
+        """Pairs of fields of which the first should divide the second but does not."""
+        raise NotImplementedError
+
+
+class Gpt2Config(_Config):
+    n_layers: int = _size("n_layer", most=10_000)
+    d_model: int = _size("n_embd")
+    n_heads: int = _size("n_head")
+    d_ff: int | None = _optional_size("n_inner")
+    seq_len: int = _size("n_positions")
+    vocab_size: int = _size("vocab_size")
+    tied: bool = Field(alias="tie_word_embeddings", default=True)
+
+    def spec(self, name: str) -> ModelSpec:
+        return gpt(name=name, **self.model_dump())
+
+    def indivisible(self) -> list[tuple[str, str]]:
+        return [("n_heads", "d_model")] if self.d_model % self.n_heads else []
 
 
 class _LlamaShaped(_Config):
-    num_hidden_layers: int = Layers
-    hidden_size: int = Count
-    intermediate_size: int = Count
-    num_attention_heads: int = Count
-    num_key_value_heads: int | None = MaybeCount
-    head_dim: int | None = MaybeCount
-    max_position_embeddings: int = Count
-    vocab_size: int = Count
-    tie_word_embeddings: bool = False
+    n_layers: int = _size("num_hidden_layers", most=10_000)
+    d_model: int = _size("hidden_size")
+    d_ff: int = _size("intermediate_size")
+    n_heads: int = _size("num_attention_heads")
+    n_kv_heads: int | None = _optional_size("num_key_value_heads")
+    head_dim: int | None = _optional_size("head_dim")
+    seq_len: int = _size("max_position_embeddings")
+    vocab_size: int = _size("vocab_size")
+    tied: bool = Field(alias="tie_word_embeddings", default=False)
 
     def spec(self, name: str) -> ModelSpec:
-        return llama(
-            name=name,
-            n_layers=self.num_hidden_layers,
-            d_model=self.hidden_size,
-            d_ff=self.intermediate_size,
-            n_heads=self.num_attention_heads,
-            n_kv_heads=self.num_key_value_heads,
-            head_dim=self.head_dim,
-            seq_len=self.max_position_embeddings,
-            vocab_size=self.vocab_size,
-            tied=self.tie_word_embeddings,
-            **self.biases(),
-        )
-
-    def biases(self) -> dict[str, bool]:
-        return {}
+        return llama(name=name, **self.model_dump())
 
     def indivisible(self) -> list[tuple[str, str]]:
-        heads, kv_heads = self.num_attention_heads, self.num_key_value_heads
         pairs = []
-        if self.head_dim is None and self.hidden_size % heads:
-            pairs.append(("num_attention_heads", "hidden_size"))
-        if kv_heads is not None and heads % kv_heads:
-            pairs.append(("num_key_value_heads", "num_attention_heads"))
+        if self.head_dim is None and self.d_model % self.n_heads:
+            pairs.append(("n_heads", "d_model"))
+        if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
+            pairs.append(("n_kv_heads", "n_heads"))
         return pairs
 
 
 class LlamaConfig(_LlamaShaped):
-    attention_bias: bool = False
+    qkv_bias: bool = Field(alias="attention_bias", default=False)
     mlp_bias: bool = False
 
-    def biases(self) -> dict[str, bool]:
-        return {
-            "qkv_bias": self.attention_bias,
-            "attention_out_bias": self.attention_bias,
-            "mlp_bias": self.mlp_bias,
-        }
+    def spec(self, name: str) -> ModelSpec:
+        return llama(name=name, attention_out_bias=self.qkv_bias, **self.model_dump())
 
 
 class MistralConfig(_LlamaShaped):
-    num_key_value_heads: int | None = Field(8, ge=1, le=10**9)
+    n_kv_heads: int | None = _optional_size("num_key_value_heads", default=8)
 
 
 class Qwen2Config(_LlamaShaped):
-    num_key_value_heads: int | None = Field(32, ge=1, le=10**9)
+    n_kv_heads: int | None = _optional_size("num_key_value_heads", default=32)
 
-    def biases(self) -> dict[str, bool]:
-        return {"qkv_bias": True}
+    def spec(self, name: str) -> ModelSpec:
+        return llama(name=name, qkv_bias=True, **self.model_dump())
 
 
-CONFIGS: dict[str, type[Gpt2Config | _LlamaShaped]] = {
+CONFIGS: dict[str, type[_Config]] = {
     "gpt2": Gpt2Config,
     "llama": LlamaConfig,
     "mistral": MistralConfig,
@@ -135,12 +121,13 @@ def model_from_config(data: dict[str, Any], *, where: str = "config.json", name:
     if not isinstance(model_type, str) or model_type not in CONFIGS:
         raise UnknownName(f"{where}: {unknown('model_type', model_type, CONFIGS)}")
     kind = CONFIGS[model_type]
-    for key, field in kind.model_fields.items():
-        if field.is_required() and key not in data:
+    keys = {field_name: field.alias or field_name for field_name, field in kind.model_fields.items()}
+    for field_name, key in keys.items():
+        if kind.model_fields[field_name].is_required() and key not in data:
             raise FileError(f"{where}: no key {key!r}; wanted a whole number, as every {model_type} has")
     config = parse(kind, data, where)
     for divisor, dividend in config.indivisible():
         found, wanted = getattr(config, divisor), getattr(config, dividend)
-        raise FileError(f"{where}: {divisor} is {found}; wanted a divisor of {dividend}, which is {wanted}")
+        raise FileError(f"{where}: {keys[divisor]} is {found}; wanted a divisor of {keys[dividend]}, which is {wanted}")
     with located(where):
         return config.spec(name)

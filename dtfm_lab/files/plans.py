@@ -57,6 +57,10 @@ class PlanFile(Section):
     """What ``plan --json`` holds, for people and scripts; it is not read back."""
 
 
+PROVENANCE = ("lower_bound_s", "planner", "seed", "generation", "evaluations", "seconds")
+"""Fields of a plan that are written as they are."""
+
+
 def network_to_mapping(topology: Topology) -> dict[str, Any]:
     """The network in plain JSON types and SI units, with exact numbers."""
     data = {
@@ -88,18 +92,9 @@ def plan_to_mapping(plan: Plan) -> dict[str, Any]:
         "topology": network_to_mapping(plan.topology),
         "job": dump(plan.job),
         "placement": plan.placement.devices.tolist(),
-        "cost": {
-            "group_s": plan.cost.group_s.tolist(),
-            "hop_s": plan.cost.hop_s.tolist(),
-            "weights_s": plan.cost.weights_s.tolist(),
-        },
-        "lower_bound_s": plan.lower_bound_s,
+        "cost": {name: getattr(plan.cost, name).tolist() for name in CostSection.model_fields},
         "priced_for": plan.topology.fingerprint,
-        "planner": plan.planner,
-        "seed": plan.seed,
-        "generation": plan.generation,
-        "evaluations": plan.evaluations,
-        "seconds": plan.seconds,
+        **{name: getattr(plan, name) for name in PROVENANCE},
         "summary": plan.summary(),
     }
 
@@ -107,7 +102,7 @@ def plan_to_mapping(plan: Plan) -> dict[str, Any]:
 def plan_from_mapping(data: dict[str, Any], *, where: str = "plan") -> Plan:
     """The plan that ``plan_to_mapping`` wrote; raises FileError, beginning with ``where``."""
     require_version(data, "dtfm_plan", where)
-    file = _parse_nouns(PlanFile, data, where)
+    file = parse(PlanFile, data, where)
     try:
         topology = _network(file.topology)
         if topology.fingerprint != file.priced_for:
@@ -115,22 +110,12 @@ def plan_from_mapping(data: dict[str, Any], *, where: str = "plan") -> Plan:
                 f"the network is {topology.fingerprint}, but the plan was priced for {file.priced_for}; "
                 f"wanted the network as it was (evaluate prices a placement on another)"
             )
-        cost = CostBreakdown(
-            group_s=np.array(file.cost.group_s, dtype=float),
-            hop_s=np.array(file.cost.hop_s, dtype=float),
-            weights_s=np.array(file.cost.weights_s, dtype=float),
-        )
         return Plan(
             topology=topology,
             job=file.job,
             placement=Placement(np.array(file.placement, dtype=np.int64)),
-            cost=cost,
-            lower_bound_s=file.lower_bound_s,
-            planner=file.planner,
-            seed=file.seed,
-            generation=file.generation,
-            evaluations=file.evaluations,
-            seconds=file.seconds,
+            cost=CostBreakdown(**{name: np.array(seconds, dtype=float) for name, seconds in file.cost}),
+            **{name: getattr(file, name) for name in PROVENANCE},
         )
     except (LabError, ValueError, OverflowError) as error:
         raise FileError(f"{where}: {error}") from None
@@ -165,16 +150,6 @@ def _message_s(section: NetworkSection) -> FloatArray | None:
         return None
     missing = [float("nan")] * len(section.message_bytes or ())
     return np.array([[missing if times is None else times for times in row] for row in section.message_s], dtype=float)
-
-
-def _parse_nouns(kind: type[PlanFile], data: dict[str, Any], where: str) -> PlanFile:
-    """``parse``, with errors of a Device or a Job inside turned into FileErrors."""
-    try:
-        return parse(kind, data, where)
-    except FileError:
-        raise
-    except LabError as error:
-        raise FileError(f"{where}: {error}") from None
 
 
 def _without_diagonal(matrix: FloatArray) -> list[list[float]]:

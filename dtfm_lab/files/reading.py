@@ -188,6 +188,8 @@ def parse(kind: type[T], data: Any, where: str) -> T:
         found = "" if first["type"] in ("value_error", "missing") else f"; found {shortened(first['input'])}"
         place = place if len(place) <= 100 else place[:97] + "..."  # keys are the file's own
         raise FileError(f"{where}: {place + ': ' if place else ''}{message[0].lower()}{message[1:]}{found}") from None
+    except LabError as error:  # of a noun inside that checks itself
+        raise FileError(f"{where}: {error}") from None
 
 
 def dump(value: Any) -> Any:

@@ -177,12 +177,10 @@ def workspace_from_mapping(data: dict[str, Any], *, where: str = "workspace") ->
     require_version(data, "dtfm_workspace", where)
     same = data.get("topology") == SAME
     for_people = ("dtfm_workspace", "left_out", *(["topology"] if same else []))
+    state = parse(WorkspaceState, {key: value for key, value in data.items() if key not in for_people}, where)
     try:
-        state = parse(WorkspaceState, {key: value for key, value in data.items() if key not in for_people}, where)
         _check_choices(state)
-    except FileError:
-        raise
-    except LabError as error:  # a job or a context that checks itself
+    except LabError as error:
         raise FileError(f"{where}: {error}") from None
     if not same:
         return state

@@ -18,7 +18,7 @@ from dtfm_lab.simulation.simulate import simulate
 
 NAMES = ["<u>x</u>", "a&b", "$x$", "%{y}", "&lt;", "it's", '"q"', "\\frac"]
 OURS = re.compile(r"</?b>|<br>|</?span[^>]*>|<extra></extra>|%\{\w+(\[\d+\])?(:[^}]*)?\}")
-"""what figures themselves ask plotly for"""
+"""The markup that figures themselves use."""
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ FIVE = {
     "regional": (["Virginia", "Oregon", "California", "Ohio"], [16] * 4),
     "worldwide": (["Oregon", "Virginia", "Ohio", "Tokyo", "Seoul", "London", "Frankfurt", "Ireland"], [8] * 8),
 }
-"""regions in the order of the public code, and how many devices each; its partitions are lists of these indices"""
+"""Regions in the order of the public code, with the number of devices of each; its partitions are lists of indices."""
 
 SPEEDS = [
     ("datacenter", 0, 1, 0, 100),
