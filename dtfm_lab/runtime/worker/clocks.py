@@ -7,59 +7,57 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 LONGEST_SLEEP_S = 0.2
 """Longest sleep between two checks whether to go on."""
 
 
-class Clock(Protocol):
+class Clock:
     """Turns computations and messages into times of the trace."""
 
-    overruns: int
+    overruns = 0
     """Number of computations that took longer than their device would have."""
-    late_messages: int
+    late_messages = 0
     """Number of messages that arrived after their emulated link would have delivered them."""
+
+    def __init__(self, check: Callable[[], None] = lambda: None) -> None:
+        """``check`` is called during long sleeps and may raise to end them."""
+        self._check = check
 
     def start_iteration(self, began_monotonic_s: float) -> None:
         """``began_monotonic_s``: the moment of ``time.monotonic`` that is time 0 for all workers."""
-        ...
-
-    def begin(self, ready_s: float) -> float:
-        """The start of a computation whose inputs are available at ``ready_s``."""
-        ...
-
-    def finish(self, start_s: float, cpu_s: float, drawn_s: float) -> float:
-        """The end of a computation that used ``cpu_s`` here and takes ``drawn_s`` in the profile."""
-        ...
-
-    def arrive(self, delivered_s: float, arrived_monotonic_s: float) -> float:
-        """The arrival of a message that the emulated link delivers at ``delivered_s``."""
-        ...
-
-
-class VirtualClock:
-    """A logical clock that never sleeps and adds this worker's own CPU time, which contention does not change."""
-
-    overruns = 0
-    late_messages = 0
-
-    def start_iteration(self, began_monotonic_s: float) -> None:
+        self._began_s = began_monotonic_s
         self._now_s = 0.0
 
     def begin(self, ready_s: float) -> float:
+        """The start of a computation whose inputs are available at ``ready_s``."""
         self._now_s = max(self._now_s, ready_s)
         return self._now_s
+
+    def finish(self, start_s: float, cpu_s: float, drawn_s: float) -> float:
+        """The end of a computation that used ``cpu_s`` here and takes ``drawn_s`` in the profile."""
+        raise NotImplementedError
+
+    def arrive(self, delivered_s: float, arrived_monotonic_s: float) -> float:
+        """The arrival of a message that the emulated link delivers at ``delivered_s``."""
+        return delivered_s
+
+    def _sleep_until(self, moment_monotonic_s: float) -> None:
+        while (left_s := moment_monotonic_s - time.monotonic()) > 0:
+            time.sleep(min(left_s, LONGEST_SLEEP_S))
+            if left_s > LONGEST_SLEEP_S:
+                self._check()
+
+
+class VirtualClock(Clock):
+    """A logical clock that never sleeps and adds this worker's own CPU time, which contention does not change."""
 
     def finish(self, start_s: float, cpu_s: float, drawn_s: float) -> float:
         self._now_s = start_s + cpu_s
         return self._now_s
 
-    def arrive(self, delivered_s: float, arrived_monotonic_s: float) -> float:
-        return delivered_s
 
-
-class PacedClock:
+class PacedClock(Clock):
     """Sleeps until the drawn device would be done, ``time_scale`` wall seconds for each of its seconds.
 
     A late wake-up is absorbed, because the next computation is planned from the planned end of the last one. What
@@ -67,27 +65,20 @@ class PacedClock:
     """
 
     def __init__(self, time_scale: float, check: Callable[[], None] = lambda: None) -> None:
-        """``check`` is called during long sleeps and may raise to end them."""
-        self._scale, self._check = time_scale, check
-        self.overruns = 0
-        self.late_messages = 0
-
-    def start_iteration(self, began_monotonic_s: float) -> None:
-        self._began_s = began_monotonic_s
-        self._now_s = 0.0
+        super().__init__(check)
+        self._scale = time_scale
 
     def begin(self, ready_s: float) -> float:
-        self._now_s = max(self._now_s, ready_s)
-        self._sleep_until(self._now_s)
+        self._sleep_until(self._wall_s(super().begin(ready_s)))
         return self._now_s
 
     def finish(self, start_s: float, cpu_s: float, drawn_s: float) -> float:
         self._now_s = start_s + drawn_s
-        if (wall_s := self._elapsed_s(time.monotonic())) > self._now_s:
+        if (elapsed_s := self._elapsed_s(time.monotonic())) > self._now_s:
             self.overruns += 1
-            self._now_s = wall_s
+            self._now_s = elapsed_s
         else:
-            self._sleep_until(self._now_s)
+            self._sleep_until(self._wall_s(self._now_s))
         return self._now_s
 
     def arrive(self, delivered_s: float, arrived_monotonic_s: float) -> float:
@@ -99,23 +90,16 @@ class PacedClock:
     def _elapsed_s(self, monotonic_s: float) -> float:
         return (monotonic_s - self._began_s) / self._scale
 
-    def _sleep_until(self, moment_s: float) -> None:
-        sleep_until(self._began_s + moment_s * self._scale, self._check)
+    def _wall_s(self, moment_s: float) -> float:
+        return self._began_s + moment_s * self._scale
 
 
-class RealClock:
+class RealClock(Clock):
     """Wall time."""
 
-    overruns = 0
-    late_messages = 0
-
-    def __init__(self, check: Callable[[], None] = lambda: None) -> None:
-        """``check`` is called during long sleeps and may raise to end them."""
-        self._check = check
-
     def start_iteration(self, began_monotonic_s: float) -> None:
-        self._began_s = began_monotonic_s
-        sleep_until(began_monotonic_s, self._check)
+        super().start_iteration(began_monotonic_s)
+        self._sleep_until(began_monotonic_s)
 
     def begin(self, ready_s: float) -> float:
         return self.elapsed_s()
@@ -132,12 +116,4 @@ class RealClock:
 
     def delay(self, seconds: float) -> None:
         """Sleep after a computation, as if the device were slower."""
-        sleep_until(time.monotonic() + seconds, self._check)
-
-
-def sleep_until(moment_monotonic_s: float, check: Callable[[], None]) -> None:
-    """Sleep until this moment of ``time.monotonic``."""
-    while (left_s := moment_monotonic_s - time.monotonic()) > 0:
-        time.sleep(min(left_s, LONGEST_SLEEP_S))
-        if left_s > LONGEST_SLEEP_S:
-            check()
+        self._sleep_until(time.monotonic() + seconds)

@@ -11,6 +11,7 @@ import gc
 import multiprocessing
 import os
 import sys
+from typing import Any
 
 import torch
 import torch.fx.experimental.symbolic_shapes  # autograd would load it in every worker, at the first backward
@@ -26,7 +27,7 @@ from dtfm_lab.runtime.worker import worker
 def forked_workers(spec: RunSpec) -> StartWorker:
     """Return a function that forks a worker from this process; where the system cannot fork, it spawns one."""
     forks = sys.platform == "linux"
-    context = multiprocessing.get_context("fork" if forks else "spawn")
+    context: Any = multiprocessing.get_context("fork" if forks else "spawn")  # its class depends on the system
     # The text is opened once, so that every replacement trains on the same bytes, even if the file is replaced.
     corpus = Corpus.of(spec.text, spec.trained.modelled().seq_len).opened() if forks else None
 
