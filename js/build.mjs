@@ -14,15 +14,27 @@ const entries = (named.length ? named : all).flatMap((name) =>
   ["js", "css"].filter((kind) => existsSync(`${VIEWS}/${name}/view.${kind}`))
     .map((kind) => ({ in: `${VIEWS}/${name}/view.${kind}`, out: name })));
 
+/** Leaves out what the editor has no use for: cytoscape's WebGL renderer and its layouts by forces and by breadth. */
+const UNUSED = /cytoscape.src.extensions.(renderer.canvas.webgl.drawing-redraw-webgl|layout.cose|layout.breadthfirst)\.mjs$/;
+const withoutUnused = {
+  name: "without-unused",
+  setup: (building) => building.onLoad({ filter: UNUSED }, () => ({ contents: "export default function () {}" })),
+};
+
 const options = {
   absWorkingDir: here("."),
   entryPoints: entries,
   outdir: STATIC,
-  alias: { shared: here("shared") },
+  alias: {
+    shared: here("shared"),
+    cytoscape: here("node_modules/cytoscape/src/index.mjs"), // its own sources: the published bundle is written for older browsers, and larger
+  },
   nodePaths: [here("node_modules")],
+  plugins: [withoutUnused],
   bundle: true,
   minify: true,
   metafile: true,
+  define: Object.fromEntries(["NODE_ENV", "VERSION", "TEST_BUILD"].map((name) => [`process.env.${name}`, '"production"'])),
   format: "esm",
   target: "es2021",
   charset: "utf8",
@@ -51,8 +63,10 @@ function writeLicences(packages) {
 if (process.argv.includes("--watch")) {
   await (await context(options)).watch();
 } else {
-  if (!named.length) // what no view builds any more goes
-    for (const name of readdirSync(STATIC)) if (/\.(js|css)$/.test(name)) rmSync(`${STATIC}/${name}`);
   const { metafile } = await build(options);
-  if (!named.length) writeLicences(bundledPackages(metafile));
+  if (!named.length) {
+    writeLicences(bundledPackages(metafile));
+    const built = new Set(Object.keys(metafile.outputs).map((path) => path.split("/").at(-1)));
+    for (const name of readdirSync(STATIC)) if (/\.(js|css)$/.test(name) && !built.has(name)) rmSync(`${STATIC}/${name}`);
+  }
 }

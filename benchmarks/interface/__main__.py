@@ -25,15 +25,15 @@ import click
 
 sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "tests" / "browser")]
 
+from browser import Figure, LabInBrowser, opened_browser
 from charts import gantt
-from desk import Desk, Figure, opened_desk
 from edits import gesture, opening, replan, whatif
 from lasting import memory, processes
 from machine import described
 from searches import live, pause
 from weights import weights
 
-PARTS: dict[str, Callable[[Desk], list[Figure]]] = {
+PARTS: dict[str, Callable[[LabInBrowser], list[Figure]]] = {
     "opening": opening,
     "gesture": gesture,
     "pause": pause,
@@ -51,7 +51,7 @@ PARTS: dict[str, Callable[[Desk], list[Figure]]] = {
 @click.option("--minutes", default=1.0, show_default=True, help="Of search, for memory; 10 are the full proof.")
 @click.option("--edits", default=1000, show_default=True, help="Of the network, for memory.")
 def main(only: str, minutes: float, edits: int) -> None:
-    parts = PARTS | {"memory": lambda desk: memory(desk, minutes, edits)}
+    parts = PARTS | {"memory": lambda browser: memory(browser, minutes, edits)}
     chosen = [name.strip() for name in only.split(",") if name.strip()] or list(parts)
     if unknown := [name for name in chosen if name not in parts]:
         raise click.UsageError(f"no part named {unknown[0]!r}; known: {', '.join(parts)}")
@@ -61,8 +61,8 @@ def main(only: str, minutes: float, edits: int) -> None:
         # Of each part's own: what one leaves in a kernel or a browser must not weigh on the next.
         with tempfile.TemporaryDirectory(prefix="dtfm-interface-", ignore_cleanup_errors=True) as root:
             try:
-                with opened_desk(Path(root)) as desk:
-                    for figure in parts[name](desk):
+                with opened_browser(Path(root)) as browser:
+                    for figure in parts[name](browser):
                         print(figure, flush=True)
                         missed += not figure.kept
             except Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from desk import Counting, Desk, Figure
+from browser import Counting, Figure, LabInBrowser
 
 SIZES = ((10_000, 0.3, 50.0), (100_000, 0.7, 40.0))
 """bars, seconds wanted to the first paint, frames a second wanted"""
@@ -47,33 +47,33 @@ EACH_FRAME = """async ([how, milliseconds]) => {
 """events of our own: a driver's come a few tens a second, and it is the chart that is to be measured"""
 
 
-def gantt(desk: Desk) -> list[Figure]:
+def gantt(browser: LabInBrowser) -> list[Figure]:
     figures = []
-    desk.open([CHART])
-    desk.jupyter.run_all(desk.page)
-    desk.page.locator(".dtfm-gantt").first.wait_for()
-    desk.settle()
+    browser.open([CHART])
+    browser.jupyter.run_all(browser.page)
+    browser.page.locator(".dtfm-gantt").first.wait_for()
+    browser.settle()
     for n_bars, paint_s, frames in SIZES:
         seconds, in_python_s = [], []
         for seed in range(TRIES):
-            before = desk.number(".dtfm-gantt", "painted")
-            began_s, sent_s = desk.ask(f"show({n_bars}, {N_ROWS}, {seed})")
-            desk.page.wait_for_function(
+            before = browser.number(".dtfm-gantt", "painted")
+            began_s, sent_s = browser.ask(f"show({n_bars}, {N_ROWS}, {seed})")
+            browser.page.wait_for_function(
                 "(before) => Number(document.querySelector('.dtfm-gantt').dataset.painted) > before",
                 arg=before,
                 timeout=20_000,
             )
-            painted_ms = desk.page.evaluate(
+            painted_ms = browser.page.evaluate(
                 "performance.timeOrigin + Number(document.querySelector('.dtfm-gantt').dataset.painted)"
             )
             seconds.append(painted_ms / 1000 - began_s)
             in_python_s.append(sent_s - began_s)
-            desk.settle(0.5)
+            browser.settle(0.5)
         note = f"median of {TRIES}, worst {max(seconds):.2f} s; of it {np.median(in_python_s):.2f} s in Python"
         figures.append(Figure(f"Gantt, {n_bars:,} bars: painted", float(np.median(seconds)), "s", paint_s, note=note))
         for how, move in (("wheel", _wheel), ("drag", _drag)):
-            counting = Counting(desk, ".dtfm-gantt", "paints")
-            move(desk)
+            counting = Counting(browser, ".dtfm-gantt", "paints")
+            move(browser)
             rates = counting.rates()
             note = f"page {rates.page_frames:.0f} frames/s"
             figures.append(
@@ -82,15 +82,15 @@ def gantt(desk: Desk) -> list[Figure]:
     return figures
 
 
-def _wheel(desk: Desk) -> None:
+def _wheel(browser: LabInBrowser) -> None:
     """In and out again, the chart in focus; a turn of the wheel for each frame."""
-    desk.page.locator(".dtfm-gantt").first.focus()
-    desk.page.evaluate(EACH_FRAME, ["wheel", 1000 * MOVED_S])
+    browser.page.locator(".dtfm-gantt").first.focus()
+    browser.page.evaluate(EACH_FRAME, ["wheel", 1000 * MOVED_S])
 
 
-def _drag(desk: Desk) -> None:
+def _drag(browser: LabInBrowser) -> None:
     """To and fro, a little zoomed in, so that there is somewhere to go; a move of the mouse for each frame."""
-    page = desk.page
+    page = browser.page
     page.locator(".dtfm-gantt").first.focus()
     page.keyboard.press("0")
     page.keyboard.press("+")

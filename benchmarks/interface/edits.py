@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from desk import LAB_OPEN, Desk, Figure
+from browser import LAB_OPEN, Figure, LabInBrowser
 
 OPENINGS, GESTURES, REPLANS, MOVES = 3, 20, 10, 20
 SHOWN = f"""async (cell) => {{
@@ -56,20 +56,20 @@ def move(factor):
 """
 
 
-def opening(desk: Desk) -> list[Figure]:
+def opening(browser: LabInBrowser) -> list[Figure]:
     seconds = []
     for _ in range(OPENINGS):
-        desk.open(["import dtfm_lab as lab\nbench = lab.Lab('lecture-hall')\nbench"])
-        seconds.append(desk.page.evaluate(SHOWN))
+        browser.open(["import dtfm_lab as lab\nbench = lab.Lab('lecture-hall')\nbench"])
+        seconds.append(browser.page.evaluate(SHOWN))
     note = f"median of {OPENINGS} fresh kernels, worst {max(seconds):.1f} s"
     return [Figure("lab visible after the kernel is ready", float(np.median(seconds)), "s", 3, note=note)]
 
 
-def gesture(desk: Desk) -> list[Figure]:
+def gesture(browser: LabInBrowser) -> list[Figure]:
     """Devices are put on the canvas, one by one, all over it."""
-    desk.open_lab("lecture-hall")
-    desk.ask(STAMPED)
-    page = desk.page
+    browser.open_lab("lecture-hall")
+    browser.ask(STAMPED)
+    page = browser.page
     page.evaluate(
         """() => addEventListener("pointerup",
         () => { window.released_s = (performance.timeOrigin + performance.now()) / 1000; }, true)"""
@@ -79,42 +79,42 @@ def gesture(desk: Desk) -> list[Figure]:
     box = stage.bounding_box()
     delays_ms = []
     for number in range(GESTURES):
-        before = desk.ask("print(len(stamps))")
+        before = browser.ask("print(len(stamps))")
         column, row = number % 10, number // 10
         page.mouse.click(
             box["x"] + box["width"] * (0.05 + 0.09 * column), box["y"] + box["height"] * (0.46 + 0.08 * row)
         )
         released_s = page.evaluate("window.released_s")
-        desk.until(f"len(stamps) > {before}", patience_s=10)
-        delays_ms.append(1000 * (desk.ask(f"print(stamps[{before}])") - released_s))
+        browser.until(f"len(stamps) > {before}", patience_s=10)
+        delays_ms.append(1000 * (browser.ask(f"print(stamps[{before}])") - released_s))
     note = f"median of {GESTURES}, worst {max(delays_ms):.0f} ms; until the lab has taken the edit in"
     return [Figure("gesture to the Python trait", float(np.median(delays_ms)), "ms", 50, note=note)]
 
 
-def replan(desk: Desk) -> list[Figure]:
+def replan(browser: LabInBrowser) -> list[Figure]:
     """64 devices; the latency between two regions changes."""
-    desk.open_lab("worldwide")
-    desk.ask("the_lab.lab_state.plan = lab.plan(the_lab.topology, the_lab.job, seed=0, seconds=2)")
-    desk.ask(REPLANNING)
-    desk.settle(2)
+    browser.open_lab("worldwide")
+    browser.ask("the_lab.lab_state.plan = lab.plan(the_lab.topology, the_lab.job, seed=0, seconds=2)")
+    browser.ask(REPLANNING)
+    browser.settle(2)
     seconds = []
     for number in range(REPLANS):
-        desk.ask(f"edit({number})")
-        desk.until("plans", patience_s=10)
-        seconds.append(desk.ask("print(plans[0] - began_s)"))
-        desk.settle(0.7)
+        browser.ask(f"edit({number})")
+        browser.until("plans", patience_s=10)
+        seconds.append(browser.ask("print(plans[0] - began_s)"))
+        browser.settle(0.7)
     note = f"median of {REPLANS} edits, worst {max(seconds):.2f} s; 64 devices"
     return [Figure("edit to the new plan", float(np.median(seconds)), "s", 0.3, note=note)]
 
 
-def whatif(desk: Desk) -> list[Figure]:
+def whatif(browser: LabInBrowser) -> list[Figure]:
     """The bandwidth slider goes up and down; every place is new to the panel."""
-    desk.open_lab("lecture-hall")
-    desk.ask("the_lab.lab_state.plan = lab.plan(the_lab.topology, the_lab.job, seed=0, seconds=1)")
-    desk.ask(ASKING)
-    desk.until("panel.last is not None", patience_s=30)
-    desk.settle(2)
-    desk.page.evaluate(
+    browser.open_lab("lecture-hall")
+    browser.ask("the_lab.lab_state.plan = lab.plan(the_lab.topology, the_lab.job, seed=0, seconds=1)")
+    browser.ask(ASKING)
+    browser.until("panel.last is not None", patience_s=30)
+    browser.settle(2)
+    browser.page.evaluate(
         """() => {
             window.answered_ms = 0;
             new MutationObserver(() => { window.answered_ms = performance.timeOrigin + performance.now(); })
@@ -125,11 +125,11 @@ def whatif(desk: Desk) -> list[Figure]:
     factors = np.geomspace(0.31, 2.9, MOVES)
     kernel_ms, page_ms = [], []
     for factor in factors:
-        desk.ask(f"move({factor})")
-        desk.until("answers", patience_s=10)
-        moved_s, answered_s = desk.ask("print(json.dumps([moved_s, answers[0]]))")
+        browser.ask(f"move({factor})")
+        browser.until("answers", patience_s=10)
+        moved_s, answered_s = browser.ask("print(json.dumps([moved_s, answers[0]]))")
         kernel_ms.append(1000 * (answered_s - moved_s))
         time.sleep(0.2)
-        page_ms.append(desk.page.evaluate("window.answered_ms") - 1000 * moved_s)
+        page_ms.append(browser.page.evaluate("window.answered_ms") - 1000 * moved_s)
     note = f"median of {MOVES} moves, worst {max(kernel_ms):.0f} ms; on the page after {np.median(page_ms):.0f} ms"
     return [Figure("what-if answer", float(np.median(kernel_ms)), "ms", 100, note=note)]

@@ -6,7 +6,7 @@ import secrets
 import time
 
 import psutil
-from desk import Desk, Figure
+from browser import Figure, LabInBrowser
 
 MARK = "DTFM_LAB_INTERFACE_BENCH"
 """in the environment of everything that the kernel starts, however far it wanders"""
@@ -33,18 +33,18 @@ async def edit(n_edits):
 """
 
 
-def memory(desk: Desk, minutes: float, n_edits: int) -> list[Figure]:
-    desk.open_lab("worldwide")
-    desk.ask(EDITING)
-    kernel = desk.kernel
+def memory(browser: LabInBrowser, minutes: float, n_edits: int) -> list[Figure]:
+    browser.open_lab("worldwide")
+    browser.ask(EDITING)
+    kernel = browser.kernel
     for _ in range(SEARCHES_WARM):
-        _search(desk, 5)
-    _edit(desk, EDITS_WARM)
-    before = _resident_bytes(desk, kernel), desk.heap_bytes()
-    _search(desk, 60 * minutes)
-    between = _resident_bytes(desk, kernel), desk.heap_bytes()
-    _edit(desk, n_edits)
-    after = _resident_bytes(desk, kernel), desk.heap_bytes()
+        _search(browser, 5)
+    _edit(browser, EDITS_WARM)
+    before = _resident_bytes(browser, kernel), browser.heap_bytes()
+    _search(browser, 60 * minutes)
+    between = _resident_bytes(browser, kernel), browser.heap_bytes()
+    _edit(browser, n_edits)
+    after = _resident_bytes(browser, kernel), browser.heap_bytes()
     return [
         Figure(
             f"memory of the {name} grows",
@@ -58,72 +58,72 @@ def memory(desk: Desk, minutes: float, n_edits: int) -> list[Figure]:
     ]
 
 
-def _resident_bytes(desk: Desk, kernel: psutil.Process) -> int:
+def _resident_bytes(browser: LabInBrowser, kernel: psutil.Process) -> int:
     """What the kernel holds; what it has freed and the C library has kept is given back first, where that is glibc."""
-    desk.ask(TIDYING)
+    browser.ask(TIDYING)
     return kernel.memory_info().rss
 
 
-def _search(desk: Desk, seconds: float) -> None:
-    desk.ask(
+def _search(browser: LabInBrowser, seconds: float) -> None:
+    browser.ask(
         "panel = the_lab.plan_panel; panel.planner.value = 'evolutionary'; panel.speed.value = 'full speed'; "
         f"panel.seconds.value = {seconds}"
     )
-    desk.button("Plan").click()
-    desk.until("panel.search is not None", patience_s=10)
-    desk.until("panel.search is None", patience_s=seconds + 60)
-    desk.settle(3)
+    browser.button("Plan").click()
+    browser.until("panel.search is not None", patience_s=10)
+    browser.until("panel.search is None", patience_s=seconds + 60)
+    browser.settle(3)
 
 
-def _edit(desk: Desk, n_edits: int) -> None:
-    desk.ask(f"editing = asyncio.get_running_loop().create_task(edit({n_edits}))")
-    desk.until("editing.done()", patience_s=60 + n_edits)
-    desk.ask("editing.result()")
-    desk.settle(3)
+def _edit(browser: LabInBrowser, n_edits: int) -> None:
+    browser.ask(f"editing = asyncio.get_running_loop().create_task(edit({n_edits}))")
+    browser.until("editing.done()", patience_s=60 + n_edits)
+    browser.ask("editing.result()")
+    browser.settle(3)
 
 
-def processes(desk: Desk) -> list[Figure]:
+def processes(browser: LabInBrowser) -> list[Figure]:
     """Each case in a kernel of its own, which is ended in the middle of what it does."""
     figures = []
     for doing in ("search", "run"):
         for how in ("shut down", "restarted"):
             mark = secrets.token_hex(8)
-            desk.open(
+            browser.open(
                 [
                     f"import os\nos.environ[{MARK!r}] = {mark!r}\n"
                     "import dtfm_lab as lab\nbench = lab.Lab('lecture-hall')\nbench"
                 ]
             )
-            desk.jupyter.run_all(desk.page)
-            desk.settle()
-            kernel = desk.kernel
-            _busy(desk, doing)
+            browser.jupyter.run_all(browser.page)
+            browser.settle()
+            kernel = browser.kernel
+            _busy(browser, doing)
             n_before = len(_descendants(kernel, mark))
             if how == "shut down":
-                desk.jupyter.end_sessions()
+                browser.jupyter.end_sessions()
             else:
-                desk.jupyter.api(f"kernels/{desk.kernel_id}/restart", method="POST")
+                browser.jupyter.api(f"kernels/{browser.kernel_id}/restart", method="POST")
             began_s = time.monotonic()
             while (left := _alive(kernel, mark)) and time.monotonic() - began_s < GONE_WITHIN_S:
                 time.sleep(0.1)
             note = f"{n_before} beside the kernel before, gone after {time.monotonic() - began_s:.1f} s"
             note = f"left: {'; '.join(left)}" if left else note
             figures.append(Figure(f"processes left: kernel {how} in a {doing}", len(left), "", 1, note=note))
-            desk.page.goto("about:blank")
+            browser.page.goto("about:blank")
     return figures
 
 
-def _busy(desk: Desk, doing: str) -> None:
+def _busy(browser: LabInBrowser, doing: str) -> None:
     if doing == "search":
-        desk.ask("the_lab.plan_panel.seconds.value = 600; the_lab.plan_panel.planner.value = 'random'")
-        desk.button("Plan").click()
-        desk.until("the_lab.plan_panel.search is not None")
-        desk.settle()
+        browser.ask("the_lab.plan_panel.seconds.value = 600; the_lab.plan_panel.planner.value = 'random'")
+        browser.button("Plan").click()
+        browser.until("the_lab.plan_panel.search is not None")
+        browser.settle()
         return
-    desk.ask("the_lab.lab_state.plan = lab.plan(the_lab.topology, the_lab.job, seed=0, seconds=0.5)")
-    desk.ask("the_lab.run_panel.iterations.value = 10_000")
-    desk.button("Run").click()
-    desk.until("the_lab.run_panel.run is not None and len(the_lab.run_panel.run.losses) > 1")
+    browser.ask("the_lab.lab_state.plan = lab.plan(the_lab.topology, the_lab.job, seed=0, seconds=0.5)")
+    browser.ask("the_lab.run_panel.iterations.value = 10_000")
+    browser.button("Run").click()
+    browser.until("the_lab.run_panel.run is not None and len(the_lab.run_panel.run.losses) > 1")
 
 
 def _descendants(kernel: psutil.Process, mark: str) -> list[psutil.Process]:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
-from desk import Counting, Desk, Figure
+from browser import Counting, Figure, LabInBrowser
 
 NETWORK, PLANNER = "worldwide", "evolutionary"
 BEFORE_PAUSE_S, AFTER_PAUSE_S = 1.5, 1.5
@@ -32,44 +32,44 @@ print(json.dumps([(time.process_time(), step.evaluations) for step in steps]))
 """
 
 
-def pause(desk: Desk) -> list[Figure]:
-    desk.open_lab(NETWORK)
-    desk.ask(MARKING)
-    desk.page.evaluate(
+def pause(browser: LabInBrowser) -> list[Figure]:
+    browser.open_lab(NETWORK)
+    browser.ask(MARKING)
+    browser.page.evaluate(
         """() => addEventListener("click",
         () => { window.clicked_s = (performance.timeOrigin + performance.now()) / 1000; }, true)"""
     )
     settled_s: dict[str, float] = {}
     unready = []
-    for planner in desk.ask("print(json.dumps(list(the_lab.plan_panel.planner.options)))"):
-        _begin(desk, planner, seconds=600)
-        desk.settle(BEFORE_PAUSE_S)
-        desk.button("Pause").click()
-        clicked_s = desk.page.evaluate("window.clicked_s")
-        desk.settle(AFTER_PAUSE_S)
-        if desk.ask("print(json.dumps(the_lab.plan_panel.search is None))"):
+    for planner in browser.ask("print(json.dumps(list(the_lab.plan_panel.planner.options)))"):
+        _begin(browser, planner, seconds=600)
+        browser.settle(BEFORE_PAUSE_S)
+        browser.button("Pause").click()
+        clicked_s = browser.page.evaluate("window.clicked_s")
+        browser.settle(AFTER_PAUSE_S)
+        if browser.ask("print(json.dumps(the_lab.plan_panel.search is None))"):
             unready.append(planner)  # it had proved its best before anybody could pause it
         else:
-            settled_s[planner] = max(0.0, desk.ask("print(marks[-1][0] if marks else 0.0)") - clicked_s)
-        desk.ask("the_lab.plan_panel.search and the_lab.plan_panel.search.stop()")
-        desk.until("the_lab.plan_panel.search is None")
+            settled_s[planner] = max(0.0, browser.ask("print(marks[-1][0] if marks else 0.0)") - clicked_s)
+        browser.ask("the_lab.plan_panel.search and the_lab.plan_panel.search.stop()")
+        browser.until("the_lab.plan_panel.search is None")
     note = ", ".join(f"{planner} {seconds:.2f}" for planner, seconds in settled_s.items())
     if unready:
         note += f"; over before: {', '.join(unready)}"
     return [Figure("pause settles, slowest planner", max(settled_s.values()), "s", 0.5, note=note)]
 
 
-def live(desk: Desk) -> list[Figure]:
-    desk.open_lab(NETWORK)
-    desk.ask(MARKING)
-    desk.page.locator(".dtfm-convergence").first.scroll_into_view_if_needed()
-    _begin(desk, PLANNER, WATCHED_S)
-    desk.settle(MARGIN_S)
-    counting = Counting(desk, ".dtfm-convergence", "paints", "drawn")
-    desk.settle(WATCHED_S - 2 * MARGIN_S)
+def live(browser: LabInBrowser) -> list[Figure]:
+    browser.open_lab(NETWORK)
+    browser.ask(MARKING)
+    browser.page.locator(".dtfm-convergence").first.scroll_into_view_if_needed()
+    _begin(browser, PLANNER, WATCHED_S)
+    browser.settle(MARGIN_S)
+    counting = Counting(browser, ".dtfm-convergence", "paints", "drawn")
+    browser.settle(WATCHED_S - 2 * MARGIN_S)
     rates = counting.rates()
-    desk.until("the_lab.plan_panel.search is None")
-    watched = np.array([(cpu_s, priced) for _, cpu_s, priced in desk.ask("print(json.dumps(marks))")])
+    browser.until("the_lab.plan_panel.search is None")
+    watched = np.array([(cpu_s, priced) for _, cpu_s, priced in browser.ask("print(json.dumps(marks))")])
     share, pace = _same_work(watched, _unwatched())
     what = f"{PLANNER} on {NETWORK}"
     return [
@@ -87,13 +87,13 @@ def live(desk: Desk) -> list[Figure]:
     ]
 
 
-def _begin(desk: Desk, planner: str, seconds: float) -> None:
-    desk.ask(
+def _begin(browser: LabInBrowser, planner: str, seconds: float) -> None:
+    browser.ask(
         f"panel = the_lab.plan_panel; panel.planner.value = {planner!r}; panel.speed.value = 'full speed'; "
         f"panel.seconds.value = {seconds}; marks.clear()"
     )
-    desk.button("Plan").click()
-    desk.until("panel.search is not None and marks", patience_s=20)
+    browser.button("Plan").click()
+    browser.until("panel.search is not None and marks", patience_s=20)
 
 
 def _unwatched() -> np.ndarray:

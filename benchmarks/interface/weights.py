@@ -7,19 +7,19 @@ from pathlib import Path
 
 import nbclient
 import nbformat
-from desk import Desk, Figure
+from browser import Figure, LabInBrowser
 from serving import REPOSITORY
 
 SCRIPTS_KB, NOTEBOOK_KB = 700, 200
 NOTEBOOK_PATIENCE_S = 300
 
 
-def weights(desk: Desk) -> list[Figure]:
+def weights(browser: LabInBrowser) -> list[Figure]:
     """Notebooks run with the state of widgets left out, as they are saved; their figures are what weighs."""
     scripts = list((REPOSITORY / "dtfm_lab" / "widgets" / "static").glob("*.js"))
     total = sum(path.stat().st_size for path in scripts) / 1000
     figures = [Figure("JavaScript, minified", total, "KB", SCRIPTS_KB, note=f"{len(scripts)} canvases")]
-    folder = desk.jupyter.folder / "weighed"
+    folder = browser.jupyter.folder / "weighed"
     shutil.copytree(REPOSITORY / "notebooks", folder)
     for path in sorted(folder.glob("*.ipynb")):
         figures.append(_saved(path))

@@ -39,6 +39,14 @@ export function readTheme(element) {
   };
 }
 
+/** Whether a surface of this colour is dark. */
+export function isDark(color) {
+  const hex = /^#([0-9a-f]{3}|[0-9a-f]{6})$/i.exec(color)?.[1];
+  if (!hex) return false;
+  const wide = hex.length === 3 ? [...hex].map((digit) => digit + digit).join("") : hex;
+  return parseInt(wide.slice(2, 4), 16) < 128;
+}
+
 /** Calls `handler` when the notebook changes its theme, until clean-up. */
 export function onTheme(handler, cleanUp) {
   // JupyterLab names the theme on the body a moment before its style sheet is in force.

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from serving import PATIENCE_MS, Jupyter, ask, chromium, fresh_page, jupyter_server
+from serving import PATIENCE_MS, PATIENCE_S, Jupyter, ask, chromium, fresh_page, jupyter_server
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
 pytest.importorskip("jupyterlab", reason="the browser tests need jupyterlab")
 pytest.importorskip("anywidget", reason="the browser tests need anywidget")
+sync_api.expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="session")
@@ -75,13 +76,19 @@ def ask_kernel() -> Callable[..., str]:
 
 @pytest.fixture
 def eventually(ask_kernel) -> Callable[..., None]:
-    """``eventually(page, expression, value)``: Python comes to hold this value, within a few seconds."""
+    """``eventually(page, expression, value)``: Python comes to hold this value."""
 
-    def eventually(page: "sync_api.Page", expression: str, value: object, patience_s: float = 8) -> None:
-        deadline = time.monotonic() + patience_s
-        while (found := ask_kernel(page, f"print(repr({expression}))")) != repr(value):
+    def eventually(page: "sync_api.Page", expression: str, value: object) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while (found := _found(page, expression)) != repr(value):
             assert time.monotonic() < deadline, f"{expression} is {found}, not {value!r}"
             page.wait_for_timeout(100)
+
+    def _found(page: "sync_api.Page", expression: str) -> str:
+        try:
+            return ask_kernel(page, f"print(repr({expression}))")
+        except RuntimeError as error:  # what it asks of is not there yet
+            return str(error)
 
     return eventually
 

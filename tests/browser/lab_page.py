@@ -11,7 +11,7 @@ class LabPage:
     def __init__(self, page, name):
         self.page, self.name, self.n_shots = page, name, 0
         self.stage = page.locator(".dtfm-editor .dtfm-stage").first
-        self.stage.locator("canvas").first.wait_for(timeout=90_000)
+        self.stage.locator("canvas").first.wait_for()
         self.stage.scroll_into_view_if_needed()
         page.wait_for_timeout(500)
 

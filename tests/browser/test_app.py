@@ -7,7 +7,7 @@ import time
 import psutil
 import pytest
 from conftest import screenshot
-from serving import app_server, fresh_page
+from serving import PATIENCE_S, app_server, fresh_page
 
 pytest.importorskip("voila", reason="the page needs voila")
 
@@ -23,8 +23,8 @@ def kernels(process):
     return psutil.Process(process.pid).children(recursive=True)
 
 
-def until(holds, patience_s=15):
-    deadline = time.monotonic() + patience_s
+def until(holds):
+    deadline = time.monotonic() + PATIENCE_S
     while not (found := holds()):
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -33,7 +33,7 @@ def until(holds, patience_s=15):
 
 def visit(page, address):
     page.goto(address)
-    page.locator(".dtfm-lab .dtfm-editor canvas").first.wait_for(timeout=60_000)
+    page.locator(".dtfm-lab .dtfm-editor canvas").first.wait_for()
     page.wait_for_timeout(300)
 
 
@@ -46,7 +46,7 @@ def test_a_visitor_plans_by_click_and_takes_the_kernel_along(app, browser):
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert kernels(process)
         page.locator(".dtfm-lab button.jupyter-button", has_text=re.compile(r"^\s*Plan\s*$")).last.click()
-        page.wait_for_selector(".dtfm-lab .dtfm-gantt:not([data-predicted='0'])", timeout=30_000)
+        page.wait_for_selector(".dtfm-lab .dtfm-gantt:not([data-predicted='0'])")
         screenshot(page, "app-planned")
         page.goto("about:blank")
         until(lambda: not kernels(process))

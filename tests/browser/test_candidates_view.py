@@ -19,7 +19,7 @@ table
 def test_a_schedule_is_chosen_from_the_table_by_mouse_and_by_keyboard(page, open_notebook, ask_kernel, eventually):
     open_notebook(page, [CANDIDATES])
     view = page.locator(".dtfm-candidates").first
-    view.wait_for(timeout=90_000)
+    view.wait_for()
     rows = view.get_by_role("row")
     expect(rows).to_have_count(5)
     expect(rows.nth(1)).to_contain_text("no")

@@ -14,7 +14,7 @@ curve
 
 def test_the_curve_keeps_what_improved_and_the_newest(page, open_notebook, ask_kernel, eventually):
     open_notebook(page, [CONVERGENCE])
-    page.get_by_text("No search yet").wait_for(timeout=90_000)
+    page.get_by_text("No search yet").wait_for()
     ask_kernel(page, "curve.extend([[1, .1, 9, 2, 9], [2, .2, 9, 2, 9], [3, .3, 8, 2, 9], [4, .4, 8, 2, 9]])")
     ask_kernel(page, "curve.extend([[5, .5, 8, 3, 9], [6, .6, 8, 3, 9]])")
     ask_kernel(page, "curve.extend([[1, .1, 7, np.nan, np.nan]], series='random')")
@@ -27,14 +27,12 @@ def test_the_curve_keeps_what_improved_and_the_newest(page, open_notebook, ask_k
 def test_a_view_that_opens_late_is_sent_every_point(page, open_notebook):
     more = "curve.extend([[1, .1, 9, 2, 9], [3, .3, 8, 2, 9]])"
     open_notebook(page, [CONVERGENCE, more, "curve"])
-    page.wait_for_function(
-        "() => document.querySelectorAll(\".dtfm-convergence[data-points='2']\").length === 2", timeout=90_000
-    )
+    page.wait_for_function("() => document.querySelectorAll(\".dtfm-convergence[data-points='2']\").length === 2")
 
 
 def test_a_long_search_is_read_on_a_logarithmic_axis(page, open_notebook):
     open_notebook(page, [CONVERGENCE, "curve.extend([[1, .1, 9, 2, 9], [30_000, .3, 8, 2, 8.5]])"])
-    page.get_by_role("button", name="x: log").wait_for(timeout=90_000)
+    page.get_by_role("button", name="x: log").wait_for()
     assert page.get_by_title("of the population").is_visible()
     page.get_by_role("button", name="seconds").click()
     page.get_by_role("button", name="x: linear").wait_for()
@@ -64,35 +62,40 @@ FRAMES = """async () => {
 }"""
 
 
+STILL = """async () => {
+    const caption = document.querySelector(".dtfm-convergence .dtfm-caption");
+    const seen = caption.textContent;
+    await new Promise((done) => setTimeout(done, 700));
+    return seen && caption.textContent === seen;
+}"""
+
+
 def test_a_search_that_runs_is_drawn_pauses_and_ends_with_a_plan(page, open_notebook, ask_kernel, eventually):
     received = []
     page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: received.append(len(frame))))
     open_notebook(page, [PANEL])
     button = page.get_by_role("button", name="Plan")
-    button.wait_for(timeout=90_000)
+    button.wait_for()
     button.click()
     page.wait_for_selector(".dtfm-convergence[data-points]:not([data-points='0'])")
     received.clear()
     drawn_per_s, frames_per_s = page.evaluate(FRAMES)
     print(f"{drawn_per_s:.1f} drawn/s, {frames_per_s:.0f} frames/s, {sum(received) / 3e3:.1f} kB/s")
-    assert drawn_per_s > 5  # a crowded machine draws fewer than the 12 to 15 of a free one
+    assert 0 < drawn_per_s < 20  # 12 to 15 on a free machine
     assert sum(received) < 3 * 40e3
     page.get_by_role("button", name="Pause").click()
-    page.get_by_role("button", name="Resume").wait_for(timeout=5_000)
-    page.wait_for_timeout(300)
-    seen = page.locator(".dtfm-convergence .dtfm-caption").first.inner_text()
-    page.wait_for_timeout(700)
-    assert page.locator(".dtfm-convergence .dtfm-caption").first.inner_text() == seen
+    page.get_by_role("button", name="Resume").wait_for()
+    page.wait_for_function(STILL)
     page.get_by_role("button", name="Stop").click()
     eventually(page, "the_lab.plan is not None", True)
 
 
 def test_a_race_is_run_and_a_plan_taken_over(page, open_notebook, eventually):
     open_notebook(page, [PANEL.replace("60, ", "0.3, ")])
-    page.get_by_role("button", name="Race").first.click(timeout=90_000)
+    page.get_by_role("button", name="Race").first.click()
     page.get_by_label("CPU s each").fill("0.3")
     page.get_by_label("CPU s each").press("Enter")
     page.locator("button.mod-primary", has_text="Race").click()
-    page.get_by_text("over after").first.wait_for(timeout=60_000)
+    page.get_by_text("over after").first.wait_for()
     page.get_by_role("button", name="Take this plan").nth(1).click()
     eventually(page, "the_lab.plan.planner", "dtfm")

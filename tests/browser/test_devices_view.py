@@ -23,7 +23,7 @@ def test_a_device_is_disturbed_from_the_menu_at_its_tile(page, open_notebook, as
     open_notebook(page, [DEVICES])
     view = page.locator(".dtfm-devices").first
     tiles = view.locator(".dtfm-tile")
-    expect(tiles).to_have_count(4, timeout=90_000)
+    expect(tiles).to_have_count(4)
     menu = view.locator(".dtfm-menu")
     tiles.first.click()
     expect(menu).to_contain_text("Nothing runs yet")
@@ -63,7 +63,7 @@ def test_the_menu_stays_in_the_window_and_goes_with_its_tile(page, open_notebook
     open_notebook(page, [DEVICES, "print('\\n' * 150)"])
     page.set_viewport_size({"width": 900, "height": 420})
     tile = page.locator(".dtfm-devices .dtfm-tile").last
-    tile.wait_for(timeout=90_000)
+    tile.wait_for()
     tile.click()
     menu = page.locator(".dtfm-devices .dtfm-menu")
     expect(menu).to_be_visible()

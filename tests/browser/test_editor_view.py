@@ -43,7 +43,7 @@ class EditorPage:
     def __init__(self, page):
         self.page = page
         self.stage = page.locator(".dtfm-editor .dtfm-stage").first
-        self.stage.locator("canvas").first.wait_for(timeout=90_000)
+        self.stage.locator("canvas").first.wait_for()
         self.stage.scroll_into_view_if_needed()
         page.wait_for_timeout(400)
 
@@ -369,7 +369,7 @@ def test_grouping_deleting_undoing_and_redoing(page, editor, eventually):
 
 def test_python_may_change_the_document_and_every_view_follows(page, open_notebook, ask_kernel, eventually):
     open_notebook(page, [EDITOR, "editor"])
-    page.locator(".dtfm-editor").nth(1).wait_for(timeout=90_000)
+    page.locator(".dtfm-editor").nth(1).wait_for()
     editor = EditorPage(page)
     ask_kernel(page, "editor.document = editor.document | {'devices': editor.document['devices'][:2], 'links': []}")
     graphs = "[...document.querySelectorAll('.dtfm-stage')].map((stage) => stage._cyreg.cy)"

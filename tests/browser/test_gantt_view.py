@@ -16,7 +16,7 @@ gantt
 
 def test_measured_bars_stream_in_below_the_predicted_ones(page, open_notebook, ask_kernel, eventually):
     open_notebook(page, [GANTT])
-    page.get_by_text("No schedule yet").wait_for(timeout=90_000)
+    page.get_by_text("No schedule yet").wait_for()
     ask_kernel(page, "gantt.set_predicted(*predicted.T, rows=['ada', 'bob'], kinds=kinds)")
     page.wait_for_selector(".dtfm-gantt[data-predicted='4']")
     box = page.locator(".dtfm-gantt .dtfm-box")
@@ -48,7 +48,7 @@ gantt.set_predicted(
 def test_the_chart_tells_what_a_bar_waited_for_and_draws_path_and_messages(page, open_notebook, ask_kernel, eventually):
     open_notebook(page, [GANTT])
     chart = page.locator(".dtfm-gantt").first
-    page.get_by_text("No schedule yet").wait_for(timeout=90_000)
+    page.get_by_text("No schedule yet").wait_for()
     path, messages = (chart.get_by_role("button", name=name) for name in ("Critical path", "Messages"))
     expect(path).to_be_hidden()
     ask_kernel(page, WAITING)
@@ -94,7 +94,7 @@ gantt.set_predicted(
 
 def test_a_tangle_of_messages_is_drawn_once_zoomed_in(page, open_notebook, ask_kernel):
     open_notebook(page, [GANTT, WAITING, CROWDED])
-    page.wait_for_selector(".dtfm-gantt[data-messages='4000']", timeout=90_000)
+    page.wait_for_selector(".dtfm-gantt[data-messages='4000']")
     chart = page.locator(".dtfm-gantt").first
     chart.focus()
     page.keyboard.press("m")
@@ -107,7 +107,7 @@ def test_a_tangle_of_messages_is_drawn_once_zoomed_in(page, open_notebook, ask_k
 def test_the_wheel_scrolls_the_page_until_the_chart_has_the_focus(page, open_notebook):
     show = "gantt.set_predicted(*predicted.T, rows=['ada', 'bob'], kinds=kinds)"
     open_notebook(page, [GANTT, show])
-    page.wait_for_selector(".dtfm-gantt[data-predicted='4']", timeout=90_000)
+    page.wait_for_selector(".dtfm-gantt[data-predicted='4']")
     box = page.locator(".dtfm-gantt .dtfm-box")
     page.evaluate("""() => {
         window.zooms = [];
@@ -128,7 +128,7 @@ WITH_DEVICES = "gantt.set_predicted(*predicted.T, rows=['ada', 'bob'], devices=[
 
 def test_a_click_holds_a_bar_and_selects_its_device(page, open_notebook, ask_kernel, eventually):
     open_notebook(page, [GANTT, WITH_DEVICES])
-    page.wait_for_selector(".dtfm-gantt[data-predicted='4']", timeout=90_000)
+    page.wait_for_selector(".dtfm-gantt[data-predicted='4']")
     chart = page.locator(".dtfm-gantt").first
     box, held = chart.locator(".dtfm-box"), chart.locator(".dtfm-pinned")
     size = box.bounding_box()
@@ -147,7 +147,7 @@ def test_a_click_holds_a_bar_and_selects_its_device(page, open_notebook, ask_ker
 
 def test_another_trace_goes_below_with_its_end_and_what_differs(page, open_notebook, ask_kernel):
     open_notebook(page, [GANTT, WITH_DEVICES])
-    page.wait_for_selector(".dtfm-gantt[data-predicted='4']", timeout=90_000)
+    page.wait_for_selector(".dtfm-gantt[data-predicted='4']")
     ask_kernel(
         page,
         "from dtfm_lab.widgets.views.gantt.columns import Bars; other = Bars.of(*(predicted + [0, .1, 0, 0, 0]).T)",
@@ -172,7 +172,7 @@ gantt.set_second(Bars.of(*(twice + [.09, .09, 0, 0, 0]).T), 'another')
 
 def test_of_several_bars_of_one_action_the_first_goes_with_the_first(page, open_notebook, ask_kernel):
     open_notebook(page, [GANTT, "from dtfm_lab.widgets.views.gantt.columns import Bars" + SEVERAL])
-    page.wait_for_selector(".dtfm-gantt[data-predicted='3'][data-second='3']", timeout=90_000)
+    page.wait_for_selector(".dtfm-gantt[data-predicted='3'][data-second='3']")
     box = page.locator(".dtfm-gantt .dtfm-box").first
     size = box.bounding_box()
     box.hover(position={"x": size["width"] * 0.34, "y": size["height"] * 0.2})
@@ -183,7 +183,7 @@ def test_of_several_bars_of_one_action_the_first_goes_with_the_first(page, open_
 
 def test_files_come_out_of_the_page(page, open_notebook, ask_kernel, tmp_path):
     open_notebook(page, [GANTT, WITH_DEVICES])
-    page.wait_for_selector(".dtfm-gantt[data-predicted='4']", timeout=90_000)
+    page.wait_for_selector(".dtfm-gantt[data-predicted='4']")
     with page.expect_download() as png:
         ask_kernel(page, "gantt.ask_png('chart.png')")
     assert png.value.suggested_filename == "chart.png"
@@ -197,7 +197,7 @@ def test_files_come_out_of_the_page(page, open_notebook, ask_kernel, tmp_path):
 
 def test_buttons_and_the_overview_move_the_window_and_new_bars_are_painted(page, open_notebook, ask_kernel):
     open_notebook(page, [GANTT, WITH_DEVICES])
-    page.wait_for_selector(".dtfm-gantt[data-predicted='4'][data-painted]", timeout=90_000)
+    page.wait_for_selector(".dtfm-gantt[data-predicted='4'][data-painted]")
     chart = page.locator(".dtfm-gantt").first
     box, overview = chart.locator(".dtfm-box"), chart.locator(".dtfm-minimap")
     size = box.bounding_box()

@@ -29,7 +29,7 @@ class MapPage:
     def __init__(self, page):
         self.page = page
         self.box = page.locator(".dtfm-map .dtfm-box").first
-        self.box.locator("canvas").first.wait_for(timeout=90_000)
+        self.box.locator("canvas").first.wait_for()
         self.box.scroll_into_view_if_needed()
         page.wait_for_function("() => document.querySelector('.dtfm-map').whereIs?.('London')")
         page.wait_for_timeout(300)

@@ -9,9 +9,9 @@ pytest.importorskip("notebook", reason="this test needs Notebook 7")
 
 def test_notebook_7_shows_the_lab_and_plans(page, open_notebook, ask_kernel, eventually):
     open_notebook(page, ["import dtfm_lab as lab\nbench = lab.Lab('lecture-hall')\nbench"], ui="notebooks")
-    page.locator(".dtfm-lab .dtfm-editor canvas").first.wait_for(timeout=90_000)
+    page.locator(".dtfm-lab .dtfm-editor canvas").first.wait_for()
     page.locator(".dtfm-lab button.jupyter-button", has_text=re.compile(r"^\s*Plan\s*$")).last.click()
-    eventually(page, "the_lab.plan is not None", True, patience_s=30)
-    page.wait_for_selector(".dtfm-lab .dtfm-gantt:not([data-predicted='0'])", timeout=30_000)
+    eventually(page, "the_lab.plan is not None", True)
+    page.wait_for_selector(".dtfm-lab .dtfm-gantt:not([data-predicted='0'])")
     width = page.locator(".dtfm-lab").first.bounding_box()["width"]
     assert width > 900, "the notebook's full width"

@@ -12,10 +12,10 @@ def test_stopping_a_run_from_the_page_leaves_no_worker(page, open_notebook, ask_
     lab = LabPage(page, "stop")
     lab.look("opened")
     lab.press("Plan")
-    eventually(page, "the_lab.plan is not None", True, patience_s=30)
+    eventually(page, "the_lab.plan is not None", True)
     ask_kernel(page, "the_lab.run_panel.iterations.value = 10_000")
     lab.press("Run")
-    eventually(page, "the_lab.run_panel.run is not None and len(the_lab.run_panel.run.losses) > 1", True, patience_s=60)
+    eventually(page, "the_lab.run_panel.run is not None and len(the_lab.run_panel.run.losses) > 1", True)
     lab.press("Stop")  # the last one on the page: the run's
     eventually(page, "the_lab.run_panel.run.status", "stopped")
     left = "import subprocess; print(subprocess.run(['pgrep', '-g', str(the_lab.run_panel.run.pid)]).returncode)"
@@ -27,11 +27,11 @@ def test_a_person_tries_schedules_and_choices_and_sees_where_the_time_goes(page,
     open_notebook(page, ["import dtfm_lab as lab\nbench = lab.Lab('lecture-hall')\nbench"])
     lab = LabPage(page, "schedules")
     lab.press("Plan")
-    eventually(page, "the_lab.predicted is not None", True, patience_s=30)
+    eventually(page, "the_lab.predicted is not None", True)
     lab.press("Compare schedules")
     eventually(page, "[row['name'] for row in the_lab.schedule_panel.comparing.table.rows if 'iteration_s' in row]", [
         "1f1b", "adaptive-1f1b", "gpipe", "interleaved-1f1b", "zb-h1",
-    ], patience_s=30)  # fmt: skip
+    ])  # fmt: skip
     lab.look("compared-schedules", at=".dtfm-candidates")
     page.get_by_role("button", name="interleaved-1f1b").click()
     eventually(page, "the_lab.predicted.context.schedule", "interleaved-1f1b")
@@ -57,7 +57,7 @@ def test_a_person_tries_schedules_and_choices_and_sees_where_the_time_goes(page,
     lab.section("schedule").get_by_label("Messages").select_option("one link a pair")
     eventually(page, "the_lab.predicted.context.queueing", "pairs")
     lab.press("Run")
-    eventually(page, "the_lab.comparison is not None", True, patience_s=60)
+    eventually(page, "the_lab.comparison is not None", True)
     eventually(page, "the_lab.measured.context.synchronisation", "ring")
     lab.look("ring-and-int8-compared")
 
@@ -66,7 +66,7 @@ def test_devices_that_do_not_fit_are_told_above_the_chart(page, open_notebook, e
     open_notebook(page, ["import dtfm_lab as lab\nbench = lab.Lab('worldwide')\nbench"])
     lab = LabPage(page, "memory")
     lab.press("Plan")
-    eventually(page, "the_lab.predicted is not None", True, patience_s=40)
+    eventually(page, "the_lab.predicted is not None", True)
     line = page.get_by_role("alert")
     expect(line).to_contain_text("would need")
     lab.look("lacking", at=".dtfm-alarm")

@@ -37,10 +37,10 @@ def press(page, name):
 def test_a_slider_answers_is_pinned_saved_restored_and_copied_as_python(page, open_notebook, ask_kernel, eventually):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     open_notebook(page, [CELL])
-    page.get_by_text("No plan yet: plan first").wait_for(timeout=90_000)
+    page.get_by_text("No plan yet: plan first").wait_for()
     ask_kernel(page, PLANNED)
     answer = page.locator(".dtfm-answer")
-    expect(answer).to_contain_text("as planned", timeout=20_000)
+    expect(answer).to_contain_text("as planned")
     handle = page.locator(".dtfm-what-if-left .noUi-handle").first
     handle.focus()
     for _ in range(10):
@@ -54,19 +54,19 @@ def test_a_slider_answers_is_pinned_saved_restored_and_copied_as_python(page, op
     kept = ask_kernel(page, "print(panel.settings())")
 
     press(page, "Save")
-    expect(page.get_by_text("saved as lab.json")).to_be_visible(timeout=20_000)
+    expect(page.get_by_text("saved as lab.json")).to_be_visible()
     press(page, "Back to the plan")
     expect(answer).to_contain_text("as planned")
     press(page, "Restore")
-    expect(page.get_by_text("restored lecture-hall, its plan")).to_be_visible(timeout=20_000)
+    expect(page.get_by_text("restored lecture-hall, its plan")).to_be_visible()
     eventually(page, f"panel.settings() == {kept}", True)
     expect(answer).to_contain_text("more (+")
 
     page.get_by_role("button", name="Copy as Python").click()
-    expect(page.locator(".dtfm-as-python-code")).to_contain_text("lab.simulate(what_if", timeout=20_000)
+    expect(page.locator(".dtfm-as-python-code")).to_contain_text("lab.simulate(what_if")
     expect(page.locator(".dtfm-as-python-told")).to_have_text("copied")
     copied = page.evaluate("navigator.clipboard.readText()")
     ask_kernel(page, f"names = {{}}; exec({copied!r}, names)")
-    eventually(page, "abs(names['answer'].iteration_s / panel.last.iteration_s - 1) < 1e-9", True, patience_s=30)
+    eventually(page, "abs(names['answer'].iteration_s / panel.last.iteration_s - 1) < 1e-9", True)
     wide = "[...document.querySelectorAll('.dtfm-what-if')].some((e) => e.scrollWidth > e.clientWidth + 1)"
     assert not page.evaluate(wide), "nothing is wider than its place"

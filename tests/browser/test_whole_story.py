@@ -76,13 +76,13 @@ def test_a_person_does_all_of_it_without_typing_code(page, open_notebook, ask_ke
     lab.section("plan").get_by_label("Job").select_option("tiny")  # twelve iterations in seconds, on any machine
     lab.section("plan").get_by_label("Shape").select_option(SHAPE)
     lab.press("Plan")
-    eventually(page, "the_lab.plan is not None", True, patience_s=30)
+    eventually(page, "the_lab.plan is not None", True)
     lab.look("planned", at=".dtfm-section-plan")
 
     lab.press("Race", "plan", last=False)  # the tab, and then what starts it
     lab.press("Race", "plan")
     race = "the_lab.plan_panel.race"
-    eventually(page, f"{race}.search is None and len({race}.curve.points) > 3", True, patience_s=60)
+    eventually(page, f"{race}.search is None and len({race}.curve.points) > 3", True)
     lab.look("raced", at=".dtfm-section-plan .dtfm-convergence >> visible=true")
     lab.section("plan").get_by_role("button", name="Take this plan").first.click()
     eventually(page, "the_lab.plan is not None", True)
@@ -93,7 +93,7 @@ def test_a_person_does_all_of_it_without_typing_code(page, open_notebook, ask_ke
         lab.look(f"step-{letter}", at=".dtfm-section-groups")
 
     lab.press("Simulate")
-    eventually(page, "the_lab.predicted is not None", True, patience_s=30)
+    eventually(page, "the_lab.predicted is not None", True)
     lab.look("simulated", at=".dtfm-section-schedule")
     lab.look("what-if", at=".dtfm-section-what-if")
 
@@ -101,17 +101,15 @@ def test_a_person_does_all_of_it_without_typing_code(page, open_notebook, ask_ke
     lab.section("run").get_by_label("Iterations", exact=True).press("Enter")
     ask_kernel(page, WATCH)
     lab.press("Run")
-    eventually(
-        page, "the_lab.run_panel.run is not None and len(the_lab.run_panel.run.losses) >= 2", True, patience_s=60
-    )
+    eventually(page, "the_lab.run_panel.run is not None and len(the_lab.run_panel.run.losses) >= 2", True)
     tile = page.locator(".dtfm-tile").first
     victim = tile.get_attribute("data-device")
     tile.click()
     lab.look("menu", at=".dtfm-devices")
     page.get_by_role("menuitem", name=re.compile("^Kill")).click()
-    eventually(page, "[fault.device for fault in the_lab.run_panel.run.faults]", [victim], patience_s=30)
+    eventually(page, "[fault.device for fault in the_lab.run_panel.run.faults]", [victim])
     lab.look("recovered", at=".dtfm-devices")
-    eventually(page, "the_lab.comparison is not None", True, patience_s=120)
+    eventually(page, "the_lab.comparison is not None", True)
     assert ask_kernel(page, "print(the_lab.run_panel.run.status, len(the_lab.measured.context.losses))") == "done 12"
     states = {tuple(state) for state in json.loads(ask_kernel(page, "import json; print(json.dumps(states))"))}
     whole = max(n for _, n in states)
@@ -124,7 +122,7 @@ def test_a_person_does_all_of_it_without_typing_code(page, open_notebook, ask_ke
     eventually(page, "len(the_lab.lab_state.selected_link)", 2)
     lab.look("residual-selects-its-link", at=".dtfm-editor")
     lab.press("Refit")
-    eventually(page, "the_lab.compare_panel.refitting.found is not None", True, patience_s=60)
+    eventually(page, "the_lab.compare_panel.refitting.found is not None", True)
     lab.look("refitted", at=".dtfm-section-compare")
 
     lab.press("Save", section=None)

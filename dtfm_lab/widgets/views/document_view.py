@@ -28,21 +28,22 @@ class DocumentView(View):
 
     document = traitlets.Dict().tag(sync=True, echo_update=False)  # a page need not hear again what it drew
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """names of the selected devices"""
+    """Names of the selected devices."""
     selected_link = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """source and target of the selected link, drawn or not; empty for none"""
+    """Source and target of the selected link, whether it is drawn or not; empty for none."""
     can_undo = traitlets.Bool(False).tag(sync=True)
     can_redo = traitlets.Bool(False).tag(sync=True)
     gpus = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """what a device may be; the first is what a new device gets"""
+    """The GPU models to choose from; a new device gets the first."""
     problem = traitlets.Unicode("").tag(sync=True)
-    """one line on what is wrong with the document; empty if nothing is"""
+    """One line that says what is wrong with the document; empty where it is valid."""
     summary = traitlets.Unicode("").tag(sync=True)
-    """shown when there is no problem"""
+    """The line that is shown while there is no problem."""
     filled = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"regions", "latency_ms", "bandwidth_gbps", "distance_km"} of pairs of regions that a rule gave their numbers"""
+    """{"regions", "latency_ms", "bandwidth_gbps", "distance_km"} of each pair of regions whose numbers come from a
+    rule."""
     highlight = traitlets.Dict().tag(sync=True)
-    """{"stages": {device: stage}} marks devices with their stage; {} marks none"""
+    """{"stages": {device: stage}} marks devices with their stage; {} marks none."""
     height = traitlets.Int(420).tag(sync=True)
 
     def __init__(self, drawing: Drawing | None = None, *, document: Document | None = None, **traits: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import anywidget
 import plotly.graph_objects as go
@@ -13,7 +13,7 @@ from dtfm_lab.widgets.views.snapshots import MOST_BARS, svg
 
 STATIC = Path(__file__).parents[1] / "static"
 
-Figure = go.Figure | Mapping[str, Any]
+Figure: TypeAlias = go.Figure | Mapping[str, Any]
 """A plotly figure, or what one consists of: {"data", "layout"}."""
 
 

@@ -13,7 +13,7 @@ from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.view import View
 
 BETWEEN_CELLS = "\n\n# %%\n"
-"""as editors that know cells in a script write it, which notebooks take as a comment"""
+"""The separator of cells in a script that editors and notebooks understand."""
 
 
 class AsPythonView(View):
@@ -23,11 +23,11 @@ class AsPythonView(View):
     """
 
     code = traitlets.Unicode("").tag(sync=True)
-    """empty: not asked for yet, or put away"""
+    """The code that is shown; empty before it was asked for and after it was put away."""
     busy = traitlets.Bool(False).tag(sync=True)
     problem = traitlets.Unicode("").tag(sync=True)
 
-    def __init__(self, make: Callable[[], list[str]], **traits: Any) -> None:
+    def __init__(self, make: Callable[[], list[str]] = list, **traits: Any) -> None:
         super().__init__(**traits)
         self._make = make
         self.on_msg(self._asked)

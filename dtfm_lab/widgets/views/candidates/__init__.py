@@ -24,7 +24,7 @@ class CandidatesView(View):
     title = traitlets.Unicode("Schedules").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
-    """computed for a plan or choices that have changed since"""
+    """Whether the rows were computed for a plan or choices that have changed since."""
 
     def figure(self) -> Figure | None:
         if not self.rows:

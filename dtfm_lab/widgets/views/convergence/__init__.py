@@ -16,18 +16,18 @@ from dtfm_lab.planning.search import PROVEN
 from dtfm_lab.widgets.views.view import Figure, View
 
 N_COLUMNS = 5
-"""evaluations, seconds of search, best cost s, lower bound s, median cost s"""
+"""Columns of a row: evaluations, seconds of search, best cost in s, lower bound in s, median cost in s."""
 BEST, BOUND, MEDIAN = 2, 3, 4
 FEW = 100
 """Evaluations. A search this short is read on a linear axis."""
 LEVELS = slice(2, N_COLUMNS)
 MOST_ROWS = 1500
-"""of one series; more are thinned"""
+"""Most rows that are kept of one series; more are thinned."""
 UNSEEN = 1 / 1000
-"""share of the height of the curves below which a change is not seen"""
+"""Share of the height of the curves below which a change cannot be seen."""
 COARSER = 2.0
 TIMES = 10
-"""the bound, from where a gap is told in times"""
+"""Multiple of the bound from which a gap is given as a multiple instead of a percentage."""
 
 
 class ConvergenceView(View):
@@ -40,16 +40,16 @@ class ConvergenceView(View):
     title = traitlets.Unicode("Convergence").tag(sync=True)
     height = traitlets.Int(260).tag(sync=True)
     against = traitlets.Enum(["evaluations", "seconds"], "evaluations").tag(sync=True)
-    """what is across"""
+    """The quantity on the x axis."""
     clock = traitlets.Unicode("seconds of search").tag(sync=True)
-    """what the seconds are of"""
+    """The clock that the seconds are counted by, as the label of the x axis."""
     caption = traitlets.Unicode("")
-    """travels with the rows"""
+    """The line below the chart. It is sent together with the rows that it describes."""
 
     def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
         self.points: dict[str, np.ndarray] = {}
-        """series name -> (n, 5): the rows that can be told apart, and the newest"""
+        """By name of a series, (n, 5) rows: those that can be told apart, and the newest."""
         self._telling = False
         self.on_msg(self._answer)
 
@@ -92,7 +92,7 @@ class ConvergenceView(View):
         ]
         proven = max(self.points.values(), key=lambda rows: rows[-1, BOUND] if rows[-1, BOUND] > 0 else 0.0)
         if proven[-1, BOUND] > 0:
-            look = {"color": LINE_GREY, "dash": "dash"}
+            look: dict[str, object] = {"color": LINE_GREY, "dash": "dash"}
             curves.append((f"lower bound: {format_s(proven[-1, BOUND])}", proven, BOUND, look))
         return {
             "data": [

@@ -1,10 +1,10 @@
 // The live curves of a search, or of several: best cost so far, median of the population, lower bound.
 import { cleanUps, frame, h, onTraits, typed } from "shared/dom.js";
-import { sharpCanvas, tooltip } from "shared/canvas.js";
+import { lineChart } from "shared/chart.js";
 import { onTheme, readTheme } from "shared/theme.js";
-import { COLUMNS, Curve, seriesColor } from "./page/curve.js";
+import { COLUMNS, Curve } from "./page/curve.js";
 import { legendItems } from "./page/legend.js";
-import { paintPlot, plotArea } from "./page/plot.js";
+import { plotted } from "./page/plot.js";
 import { compact, figures, seconds } from "shared/axis.js";
 
 const FEW = 100; // evaluations; a search this short is read on a linear axis
@@ -15,7 +15,6 @@ function render({ model, el }) {
   const cleanUp = cleanUps();
   const curves = new Map();
   let chosenScale = null; // log or linear; null leaves it to the number of evaluations
-  let pointerX = null;
   let drawn = 0;
   let settling = 0;
 
@@ -27,21 +26,20 @@ function render({ model, el }) {
   const box = h("div", { class: "dtfm-box" });
   const empty = h("div", { class: "dtfm-empty" }, "No search yet");
   const caption = h("div", { class: "dtfm-caption" });
-  const told = h("div", { class: "dtfm-told", "aria-live": "polite" });
+  const announced = h("div", { class: "dtfm-announced", "aria-live": "polite" });
   const root = frame("dtfm-convergence", "Convergence of the search");
   root.append(
     h("div", { class: "dtfm-heading" }, title, legend,
       h("div", { class: "dtfm-across", role: "group", "aria-label": "What is across" }, ...across), scale),
-    box, caption, told,
+    box, caption, announced,
   );
   el.append(root);
   cleanUp.add(() => clearTimeout(settling));
 
-  const { element, draw } = sharpCanvas(box, paint, cleanUp);
+  const { draw, move } = lineChart(box, (theme) => (curves.size ? plotted(curves, axis(), theme) : null), words, cleanUp, () => {
+    root.dataset.drawn = String(++drawn);
+  });
   box.append(empty);
-  const tip = tooltip(box);
-  element.addEventListener("pointermove", (event) => { pointerX = event.offsetX; draw(); });
-  element.addEventListener("pointerleave", () => { pointerX = null; tip.hide(); draw(); });
   root.addEventListener("keydown", moveCursor);
 
   const against = () => model.get("against");
@@ -70,10 +68,7 @@ function render({ model, el }) {
   function moveCursor(event) {
     if (event.target !== root || !["ArrowLeft", "ArrowRight", "Escape"].includes(event.key)) return;
     event.preventDefault();
-    const { left, right } = plotArea(box.clientWidth, box.clientHeight);
-    const step = event.key === "ArrowLeft" ? -8 : 8;
-    pointerX = event.key === "Escape" ? null : Math.min(right, Math.max(left, (pointerX ?? (step > 0 ? left : right)) + step));
-    draw();
+    move({ ArrowLeft: -1, ArrowRight: 1, Escape: 0 }[event.key]);
   }
 
   function showTexts() {
@@ -85,7 +80,7 @@ function render({ model, el }) {
   function showCaption(text) {
     caption.textContent = text;
     clearTimeout(settling);
-    settling = setTimeout(() => { told.textContent = text; }, SETTLED_MS);
+    settling = setTimeout(() => { announced.textContent = text; }, SETTLED_MS);
   }
 
   function showScale() {
@@ -119,16 +114,8 @@ function render({ model, el }) {
 
   const looks = () => [...curves].map(([name, curve]) => `${name} ${curve.has("median")} ${curve.has("bound")}`).join("\n");
 
-  function paint(context, width, height, theme) {
-    root.dataset.drawn = String(++drawn);
-    if (!curves.size) return tip.hide();
-    const view = paintPlot(context, plotArea(width, height), curves, axis(), theme);
-    if (pointerX === null || !view.contains(pointerX)) return tip.hide();
-    const at = view.valueAt(pointerX);
-    const lines = [...curves].flatMap(([name, curve]) => readout(name, curve.rowAt(against(), at)));
-    if (!lines.length) return tip.hide();
-    view.cursor(pointerX);
-    tip.show(lines.join("\n"), pointerX, view.top + 10);
+  function words(at) {
+    return [...curves].flatMap(([name, curve]) => readout(name, curve.rowAt(against(), at))).join("\n");
   }
 
   model.on("msg:custom", receive);

@@ -26,12 +26,12 @@ class DevicesView(View):
     """
 
     devices = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """one {"name", "stage", "stages", "pipeline", "region"} a device, pipeline by pipeline in the order of stages;
-    stages in words, where it holds several"""
+    """One {"name", "stage", "stages", "pipeline", "region"} a device, pipeline by pipeline in the order of stages.
+    "stages" is text, for a device that holds several."""
     actions = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"do", "name", "says"}: what the menu offers"""
+    """The entries of the menu, {"do", "name", "says"} each."""
     hint = traitlets.Unicode("").tag(sync=True)
-    """what the menu says where nothing can be done"""
+    """The line of the menu where no action is possible."""
     running = traitlets.Bool(False).tag(sync=True)
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     title = traitlets.Unicode("Devices").tag(sync=True)
@@ -42,7 +42,7 @@ class DevicesView(View):
         super().__init__(**traits)
         self._act = act
         self.states: dict[str, State] = {}
-        """by device: condition, said, does, waits_for, iteration, busy, may, as ``doings.DeviceActivity`` has them"""
+        """By device: condition, said, does, waits_for, iteration, busy and may, as in ``DeviceActivity``."""
         self.on_msg(self._answer)
 
     def show(self, states: Mapping[str, State]) -> None:

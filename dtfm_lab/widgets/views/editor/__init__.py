@@ -24,14 +24,14 @@ class TopologyEditor(DocumentView):
 
     document = traitlets.Dict()
     outline = traitlets.Dict().tag(sync=True, echo_update=False)
-    """the document without its links"""
+    """The document without its links."""
     links = traitlets.List(traitlets.Any()).tag(sync=True, echo_update=False)
     _parting = False
 
     def __init__(self, *arguments: Any, **traits: Any) -> None:
         super().__init__(*arguments, **traits)
         self.take_files: Callable[[Sequence[NamedBytes]], None] = self._open_files
-        """what becomes of files that are dropped"""
+        """Called with the names and contents of files that are dropped."""
 
     def figure(self) -> Figure | None:
         return self.network_figure(figures.network, lambda plan: figures.network(plan.topology, plan))

@@ -37,7 +37,7 @@ function render({ model, el }) {
   const filled = () => model.get("filled");
 
   const graph = topologyGraph(stage, {
-    chosen: tellSelection,
+    chosen: sendSelection,
     moved: (places) => edit(docs.moveDevices(now(), places)),
     added: addDevice,
     joined: (kind, ends) => edit(addLine(now(), kind, ends, filled()), kind === "link" ? { links: [ends] } : { pairs: [ends] }),
@@ -90,7 +90,7 @@ function render({ model, el }) {
     return news.length > 0;
   }
 
-  function tellSelection() {
+  function sendSelection() {
     if (putSelection()) model.save_changes();
     refresh();
   }
@@ -202,15 +202,15 @@ function render({ model, el }) {
     const looks = { slow: graph.cy.edges(".slow").nonempty(), filled: filled().length > 0 };
     legend.replaceChildren(...legendEntries(now(), model.get("gpus"), looks, (devices) => graph.choose({ devices })));
     search.again();
-    tellStatus();
+    showStatus();
   }
 
   function refuse(line) {
     notice = line;
-    tellStatus();
+    showStatus();
   }
 
-  function tellStatus() {
+  function showStatus() {
     const problem = notice || model.get("problem");
     status.textContent = problem || model.get("summary") || inventory(now());
     status.classList.toggle("dtfm-problem", Boolean(problem));
@@ -227,7 +227,7 @@ function render({ model, el }) {
     graph.draw(next);
     if (others) graph.fit();
     chooseDevices(model.get("selected"));
-    tellSelection(); // what was selected may be gone
+    sendSelection(); // what was selected may be gone
   }
 
   function takeSelection() {
@@ -284,7 +284,7 @@ function render({ model, el }) {
   onTraits(model, ["selected_link"], takeLink, cleanUp);
   onTraits(model, ["highlight", "gpus"], () => { graph.restyle(); refresh(); }, cleanUp);
   onTraits(model, ["filled"], () => { graph.redrawEdges(); refresh(); }, cleanUp);
-  onTraits(model, ["problem", "summary"], tellStatus, cleanUp);
+  onTraits(model, ["problem", "summary"], showStatus, cleanUp);
   onTraits(model, ["can_undo", "can_redo"], () => bar.update(tool), cleanUp);
   onTraits(model, ["height"], resize, cleanUp);
   onDownload(model, cleanUp);

@@ -61,7 +61,7 @@ class GanttView(View):
     microbatch = traitlets.Bytes(b"").tag(sync=True)
     stage = traitlets.Bytes(b"").tag(sync=True)
     after = traitlets.Bytes(b"").tag(sync=True)
-    """per bar, i4: the bar that it waited for last, FIRST_MESSAGE - m for message m, NO_BAR for none"""
+    """For each bar, as i4: the bar that it waited for last, FIRST_MESSAGE - m for message m, NO_BAR for none."""
     path_row = traitlets.Bytes(b"").tag(sync=True)
     path_start = traitlets.Bytes(b"").tag(sync=True)
     path_end = traitlets.Bytes(b"").tag(sync=True)
@@ -73,36 +73,37 @@ class GanttView(View):
     message_kind = traitlets.Bytes(b"").tag(sync=True)
     message_microbatch = traitlets.Bytes(b"").tag(sync=True)
     rows = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """a label for each row"""
+    """A label for each row."""
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """what each row is called where it is spoken of; its label where empty"""
+    """The name of each row in sentences; its label where empty."""
     devices = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """each row's device"""
+    """The device of each row."""
     kinds = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"name", "color"} of each kind; also "shades", a colour for each stage of a device, "edge", a colour around
-    its bars, and "message" where it is one"""
+    """{"name", "color"} a kind. Optional are "shades", a colour for each stage of a device, "edge", a colour around
+    its bars, and "message", true for messages."""
     devices_per_pipeline = traitlets.Int(0).tag(sync=True)
-    """where devices hold several stages: stage s is the (s // this)-th of its device; else 0"""
+    """Number of devices of a pipeline where devices hold several stages: stage s is the (s // n)-th of its device.
+    Else 0."""
     order = traitlets.List(traitlets.Int()).tag(sync=True)
-    """the rows that are drawn, from top to bottom; all of them where empty"""
+    """The rows that are drawn, from top to bottom; all of them where empty."""
     groups = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"label", "count"}: how many of the drawn rows belong together; without a label a line parts them"""
+    """{"label", "count"} of each group of neighbouring rows; a group without a label is set off by a line."""
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """devices that a person has clicked"""
+    """The devices that were clicked."""
     show_path = traitlets.Bool(False).tag(sync=True)
     show_messages = traitlets.Bool(False).tag(sync=True)
     title = traitlets.Unicode("Schedule").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
     empty_words = traitlets.Unicode("No schedule yet").tag(sync=True)
     busy = traitlets.Unicode("").tag(sync=True)
-    """what is being computed; empty where nothing is"""
+    """The computation that is under way, in words; empty where there is none."""
     time_unit = traitlets.Unicode("s").tag(sync=True)
     height = traitlets.Int(320).tag(sync=True)
-    """pixels of the rows and the time axis; strips and headings come on top"""
+    """Pixels of the rows and the time axis. Strips and headings come on top."""
     upper_name = traitlets.Unicode("predicted").tag(sync=True)
     lower_name = traitlets.Unicode("measured").tag(sync=True)
     ends = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"at", "text", "dashed"}: where the iterations of two halves end"""
+    """{"at", "text", "dashed"} of each end of an iteration, where two are compared."""
     memory_time = traitlets.Bytes(b"").tag(sync=True)
     memory_held = traitlets.Bytes(b"").tag(sync=True)
     memory_other_time = traitlets.Bytes(b"").tag(sync=True)
@@ -111,7 +112,7 @@ class GanttView(View):
     memory_device = traitlets.Unicode("").tag(sync=True)
     n_measured = traitlets.Int(0).tag(sync=True)
     measured_iteration = traitlets.Int(-1).tag(sync=True)
-    """which iteration the measured bars are from; -1 before any"""
+    """The iteration that the measured bars are from; -1 before any."""
 
     def __init__(self, **traits: object) -> None:
         super().__init__(**traits)

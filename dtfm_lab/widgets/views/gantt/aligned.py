@@ -17,11 +17,11 @@ class Difference(NamedTuple):
     """How the lower of two charts differs from the upper one."""
 
     longer_s: float
-    """of the whole iteration"""
+    """Seconds by which the whole lower iteration is longer."""
     row: int
-    """where a bar is farthest from its counterpart; -1 where no two are of one action"""
+    """The row with the largest difference; -1 where no two bars are the same action."""
     most_s: float
-    """by how much it ends later there"""
+    """Seconds by which the lower bar ends later there."""
 
 
 def lateness_s(upper: Bars, lower: Bars) -> npt.NDArray[np.float32]:

@@ -23,10 +23,10 @@ from dtfm_lab.widgets.views.gantt.columns import (
 )
 
 DRAWN = (*PASSES, *SENDS, Kind.PACK, Kind.REDUCE, Kind.STEP)
-"""what gets bars, as the legend lists it; receives mirror the sends and are left out"""
+"""The kinds of action that get bars, in the order of the legend. Receives mirror the sends and are left out."""
 KIND_INDEX = {kind: i for i, kind in enumerate(DRAWN)}
 MOST_ROWS_WITH_NETWORK = 32
-"""above so many devices only computations get a row"""
+"""Most devices with rows for messages; with more, only computations get a row."""
 STAGES_NAMED = 3
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 NO_BAR = -1
 FIRST_MESSAGE = -2
-"""in ``after``: message m is written FIRST_MESSAGE - m"""
+"""In ``after``, message m is written as FIRST_MESSAGE - m."""
 
 
 class Bars(NamedTuple):
@@ -21,7 +21,7 @@ class Bars(NamedTuple):
     row: np.ndarray
     kind: np.ndarray
     microbatch: np.ndarray
-    """-1 where there is none"""
+    """-1 where there is none."""
     stage: np.ndarray
 
     @classmethod
@@ -54,14 +54,14 @@ class Messages(NamedTuple):
     """One entry a message, in the order in which they leave."""
 
     source: np.ndarray
-    """row"""
+    """Rows."""
     target: np.ndarray
-    """row"""
+    """Rows."""
     leaves: np.ndarray
     arrives: np.ndarray
     kind: np.ndarray
     microbatch: np.ndarray
-    """-1 where there is none"""
+    """-1 where there is none."""
 
     @classmethod
     def of(cls, *columns: npt.ArrayLike) -> Messages:
@@ -75,7 +75,7 @@ class CriticalPath(NamedTuple):
     start: np.ndarray
     end: np.ndarray
     bar: np.ndarray
-    """NO_BAR where it has none, as a message has that is not drawn"""
+    """The bar of each entry; NO_BAR for a message that is not drawn."""
 
     @classmethod
     def of(cls, *columns: npt.ArrayLike) -> CriticalPath:

@@ -3,12 +3,12 @@
 import { cleanUps, frame, h, oncePerFrame, onTraits, typed } from "shared/dom.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
 import { Bars, barUnder, COLUMNS, counterpart, joined, LATE, NO_BARS } from "./page/bars.js";
-import { holding } from "./page/holding.js";
+import { pinnedBar } from "./page/pinned_bar.js";
 import { extraHeight } from "./page/layout.js";
 import { minimap } from "./page/minimap.js";
 import { navigation } from "./page/navigate.js";
 import { offer, picture, unpacked } from "./page/save.js";
-import { scene, stripsOf, UPPER } from "./page/scene.js";
+import { chartPainter, stripsOf, UPPER } from "./page/chart.js";
 import { BAR_TRAITS, extent, readRest, readUpper, TEXT_TRAITS } from "./page/state.js";
 import { bytes, heldAt } from "./page/strips.js";
 import { describe, moment } from "./page/words.js";
@@ -50,15 +50,15 @@ function render({ model, el }) {
   root.append(heading, legend, box);
   el.append(root);
 
-  const paintScene = scene();
+  const paintChart = chartPainter();
   const { draw: drawAll } = sharpCanvas(box, paint, cleanUp);
   const { draw: drawPointer } = sharpCanvas(box, paintPointer, cleanUp); // so that a hover repaints no bars
   box.append(empty, busy);
   const tip = tooltip(box);
-  const held = holding((half) => (half === UPPER ? state.upper : state.lower), about, drawPointer);
+  const pinned = pinnedBar((half) => (half === UPPER ? state.upper : state.lower), about, drawPointer);
   const view = navigation(root, box, () => extentNow().whole, () => place, { changed: moved, clicked }, cleanUp);
   const overview = minimap(() => place && { state, left: place.left, right: place.right, whole: extentNow().whole }, () => version, view, cleanUp);
-  root.append(overview.element, held.element, h("div", { class: "dtfm-foot" }, caption, hint));
+  root.append(overview.element, pinned.element, h("div", { class: "dtfm-foot" }, caption, hint));
   cleanUp.add(() => clearTimeout(rest));
 
   function draw() { drawAll(); drawPointer(); overview.draw(); }
@@ -77,7 +77,7 @@ function render({ model, el }) {
     const button = { p: pathToggle, m: messagesToggle }[event.key.toLowerCase()];
     if (button && !button.hidden) button.click();
     else if (event.key === "," || event.key === ".") step(event.key === "," ? -1 : 1);
-    else if (event.key === "Escape" && held.isHolding()) held.hold(null);
+    else if (event.key === "Escape" && pinned.isPinned()) pinned.pin(null);
     else return;
     event.preventDefault();
     event.stopPropagation();
@@ -98,7 +98,7 @@ function render({ model, el }) {
     place = null;
     if (nothing()) return;
     const look = { width, height, theme: { ...theme, brand: brand() }, ratio: window.devicePixelRatio || 1, span: view.visible(), moving };
-    const painted = paintScene(context, look, { ...state, unit: extentNow().unit });
+    const painted = paintChart(context, look, { ...state, unit: extentNow().unit });
     place = painted.place;
     root.dataset.hurried = painted.hurried ? "true" : "";
     tangle.textContent = painted.tangle ? `${painted.tangle.toLocaleString("en-US")} messages in sight: zoom in to see them` : "";
@@ -111,7 +111,7 @@ function render({ model, el }) {
   function paintPointer(context, _width, _height, theme) {
     tip.hide();
     if (!place) return;
-    held.outline(context, place, theme);
+    pinned.outline(context, place, theme);
     if (!pointer || view.dragging()) return;
     const { x, y } = pointer;
     if (x < place.left || x > place.right) return;
@@ -155,7 +155,7 @@ function render({ model, el }) {
     const found = barAt(event.offsetX, event.offsetY);
     const row = place?.under(event.offsetY)?.row;
     if (row === undefined) return;
-    if (found) held.hold(found);
+    if (found) pinned.pin(found);
     choose(state.devices[row], event.shiftKey);
   }
 
@@ -170,10 +170,10 @@ function render({ model, el }) {
   /** Hold the next bar of the row, or the one before. */
   function step(by) {
     if (nothing() || !place) return;
-    const found = held.neighbour(by, place.shown[0], place.from);
+    const found = pinned.neighbour(by, place.shown[0], place.from);
     if (!found) return;
     const { bar } = found;
-    held.hold(found);
+    pinned.pin(found);
     choose(state.devices[bar.row], false);
     const [from, to] = view.visible();
     if (bar.start < from || bar.end > to) view.look(bar.start - (to - from) / 2, bar.start + (to - from) / 2);
@@ -195,7 +195,7 @@ function render({ model, el }) {
   function changed() {
     isNew = true;
     showTexts();
-    held.follow();
+    pinned.follow();
   }
 
   function showTexts() {
@@ -247,7 +247,7 @@ function render({ model, el }) {
     } else if (message.kind === "png" && !nothing()) {
       const [width, height] = [box.clientWidth, box.clientHeight];
       const shown = { title: model.get("title"), caption: model.get("caption"), legend: used(), below: state.halves?.[1], width, height, ratio: PNG_RATIO };
-      const keep = (context, theme) => paintScene(context, { width, height, theme, ratio: PNG_RATIO, span: view.visible(), moving: false },
+      const keep = (context, theme) => paintChart(context, { width, height, theme, ratio: PNG_RATIO, span: view.visible(), moving: false },
         { ...state, unit: extentNow().unit });
       picture(shown, keep).then((blob) => offer(blob, message.name)).then(draw);
     }

@@ -24,37 +24,39 @@ class GroupsView(View):
     """
 
     groups = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """one {"stage", "devices", "cost_s"} a stage, in stage order; cost_s is its synchronisation, in seconds. May also
-    hold "letter", "layers" and "device_s", what each device spends on it"""
+    """One {"stage", "devices", "cost_s"} a stage, in stage order; cost_s is its synchronisation in s. Optional
+    are "letter", "layers" and "device_s", the seconds that each device spends on it."""
     weights = traitlets.List(traitlets.List()).tag(sync=True)
-    """(S, S) seconds between any two groups, symmetric"""
+    """(S, S) seconds between any two groups, symmetric."""
     matchings = traitlets.List(traitlets.List()).tag(sync=True)
-    """S - 1 lists of [device, device, seconds], or also seconds there and seconds back"""
+    """S - 1 lists of [device, device, seconds], optionally followed by the seconds there and the seconds back."""
     idle = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """names of the devices that the plan leaves out"""
+    """Names of the devices that the plan leaves out."""
     network = traitlets.Dict().tag(sync=True)
-    """where devices stand and which links are drawn: see ``group_scene.network_of``; empty: devices on a circle"""
+    """Places of the devices and the links that are drawn, as ``network_of`` returns them. Where empty, devices stand
+    on a
+    circle."""
     step = traitlets.Enum(list("abcde"), "e").tag(sync=True)
     title = traitlets.Unicode("Groups").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
     hint = traitlets.Unicode("No plan yet").tag(sync=True)
-    """what stands in an empty view"""
+    """The text of an empty view."""
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """names of the selected devices"""
+    """Names of the selected devices."""
     selected_group = traitlets.Int(NO_GROUP).tag(sync=True)
     selected_edge = traitlets.Int(NO_EDGE).tag(sync=True)
     other_edge = traitlets.List(traitlets.Int()).tag(sync=True)
-    """two stages that are no neighbours; empty for none"""
+    """Two selected stages that are not neighbours; empty for none."""
     other_matching = traitlets.List(traitlets.List()).tag(sync=True)
-    """of ``other_edge``, as in ``matchings``"""
+    """The matching of ``other_edge``, as in ``matchings``."""
     offers = traitlets.Dict().tag(sync=True)
-    """prices of the other places of one device: see ``moving.offers``"""
+    """The cost of every other place of one device, as ``moving.offers`` returns them."""
     can_move = traitlets.Bool(False).tag(sync=True)
-    """whether somebody answers a drag"""
+    """Whether a dragged device may be dropped elsewhere."""
     height = traitlets.Int(360).tag(sync=True)
     _plan: Plan | None = None
     _topology: Topology | None = None
-    """whose ``network`` is drawn"""
+    """The topology that ``network`` was made from."""
 
     def show(self, plan: Plan | None) -> None:
         """Draw a plan; None empties the view. The step stays, what is selected stays where it still is there."""

@@ -15,14 +15,14 @@ from dtfm_lab.figures.plan.group_letters import lettered
 from dtfm_lab.planning.cost import bottleneck_matching, pair_costs
 
 EVERY_LINK_UP_TO = 16
-"""devices; of more, links between regions are bundled"""
+"""Most devices for which every link is drawn; of more, links between regions are bundled."""
 BUNDLED_UP_TO = 24
-"""regions; with more, or with none, each device's fastest links are drawn"""
+"""Most regions whose links are bundled. With more, or with none, the fastest links of each device are drawn."""
 FEW_REGIONS = 8
-"""up to so many, every two are joined; of more, each with its fastest"""
+"""Most regions of which every two are joined; of more, each is joined to its fastest."""
 FASTEST = 4
 WHOLE_REGION_UP_TO = 12
-"""devices; within a larger region each device's fastest links are drawn"""
+"""Most devices of a region that are all joined; in a larger one the fastest links of each device are drawn."""
 
 Pair = tuple[int, int]
 

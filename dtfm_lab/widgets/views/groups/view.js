@@ -3,7 +3,7 @@ import { cleanUps, frame, h, onResize, oncePerFrame, onTraits } from "shared/dom
 import { sharpCanvas, tooltip } from "shared/canvas.js";
 import { seconds } from "shared/axis.js";
 import { makeDrag } from "./page/drag.js";
-import { makeScene } from "./page/scene.js";
+import { makeDrawing } from "./page/drawing.js";
 import { linksIn, linkUnder, paintLinks } from "./page/links.js";
 import { cellUnder, paintMatrix } from "./page/matrix.js";
 import { showDevices, showEdge, showGroup, showHint } from "./page/details.js";
@@ -25,8 +25,8 @@ function render({ model, el }) {
   const empty = h("div", { class: "dtfm-empty" });
   const caption = h("div", { class: "dtfm-caption", "aria-live": "polite" });
   const root = frame("dtfm-groups", "Device groups");
-  const scene = makeScene();
-  box.append(linkBox, scene.root, matrixBox, empty);
+  const drawing = makeDrawing();
+  box.append(linkBox, drawing.root, matrixBox, empty);
   root.append(h("div", { class: "dtfm-heading" }, title, hint), h("div", { class: "dtfm-groups-main" }, box, side), caption);
   el.append(root);
 
@@ -39,7 +39,7 @@ function render({ model, el }) {
   const matrixCanvas = sharpCanvas(matrixBox, (context, width, height, theme) => {
     grid = isMatrix() ? paintMatrix(context, width, height, { ...data, order: order(), step: step(), marked: marked() }, theme) : null;
   }, cleanUp);
-  const drag = makeDrag(box, scene, {
+  const drag = makeDrag(box, drawing, {
     state: () => ({ step: step(), canMove: model.get("can_move"), offers: model.get("offers"), places: data.places }),
     send: (content) => model.send(content), press, tip,
   });
@@ -75,6 +75,7 @@ function render({ model, el }) {
     model.set("selected_edge", hop ? Math.min(...edge) : NONE);
     model.set("other_edge", edge && !hop ? [...edge].sort((a, b) => a - b) : []);
     model.save_changes();
+    data = gathered(); // a second key before the next frame goes on from here
     mark();
   }
 
@@ -95,20 +96,20 @@ function render({ model, el }) {
     else choose({});
   }
 
-  scene.root.addEventListener("pointermove", (event) => {
+  drawing.root.addEventListener("pointermove", (event) => {
     if (drag.dragging()) return;
-    const { left, top } = scene.root.getBoundingClientRect();
+    const { left, top } = drawing.root.getBoundingClientRect();
     const [x, y] = [event.clientX - left, event.clientY - top];
-    const found = scene.under(x, y);
+    const found = drawing.under(x, y);
     const edge = event.target.closest?.(".edge");
     const movable = found?.device && model.get("can_move") && step() !== "a";
-    scene.root.style.cursor = movable ? "grab" : found?.device || found?.stage >= 0 || edge ? "pointer" : "default";
+    drawing.root.style.cursor = movable ? "grab" : found?.device || found?.stage >= 0 || edge ? "pointer" : "default";
     const words = found?.device ? deviceWords(found.device, data)
       : found?.stage >= 0 ? groupWords(data.groups[found.stage], step())
       : edge ? edge.getAttribute("aria-label") : step() === "a" ? linkUnder(links, x, y)?.words : null;
     if (words) tip.show(words, x, y); else tip.hide();
   });
-  scene.root.addEventListener("pointerleave", () => { if (!drag.dragging()) tip.hide(); });
+  drawing.root.addEventListener("pointerleave", () => { if (!drag.dragging()) tip.hide(); });
 
   matrixBox.addEventListener("pointermove", (event) => {
     const cell = grid && cellUnder(grid, event.offsetX, event.offsetY);
@@ -158,8 +159,8 @@ function render({ model, el }) {
     const sideways = key === "ArrowLeft" || key === "ArrowRight";
     const group = data.groups[sideways ? turn(place.stage, by, data.groups.length) : place.stage].devices;
     const next = group[sideways ? place.replica : turn(place.replica, by, group.length)];
-    scene.roveTo(next);
-    scene.element(next).focus({ preventScroll: true });
+    drawing.roveTo(next);
+    drawing.element(next).focus({ preventScroll: true });
   }
 
   function hintText() {
@@ -195,8 +196,8 @@ function render({ model, el }) {
       const focused = root.contains(document.activeElement) ? document.activeElement.dataset?.key : null;
       if (size !== `${width} x ${height}`) standStill();
       size = `${width} x ${height}`;
-      scene.draw(data, width, height);
-      links = linksIn(data.network, scene.placed());
+      drawing.draw(data, width, height);
+      links = linksIn(data.network, drawing.placed());
       if (focused) box.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
     }
     showStep();
@@ -204,8 +205,8 @@ function render({ model, el }) {
 
   /** Another size is not something to watch. */
   function standStill() {
-    scene.root.classList.add("still");
-    requestAnimationFrame(() => requestAnimationFrame(() => scene.root.classList.remove("still")));
+    drawing.root.classList.add("still");
+    requestAnimationFrame(() => requestAnimationFrame(() => drawing.root.classList.remove("still")));
   }
 
   function showStep() {
@@ -214,7 +215,7 @@ function render({ model, el }) {
     hint.textContent = hintText();
     tip.hide();
     drag.show();
-    if (size) scene.show(step());
+    if (size) drawing.show(step());
     linkCanvas.draw();
     matrixCanvas.draw();
     markNow();
@@ -222,12 +223,12 @@ function render({ model, el }) {
 
   function markNow() {
     data = gathered();
-    scene.set(data);
-    if (size) scene.mark();
-    scene.point(null);
+    drawing.set(data);
+    if (size) drawing.mark();
+    drawing.point(null);
     if (isMatrix()) matrixCanvas.draw();
     matrixBox.setAttribute("aria-label", `Seconds between any two of ${data.groups.length} groups; arrow keys walk along the path`);
-    const actions = { choose: chooseDevice, point: scene.point };
+    const actions = { choose: chooseDevice, point: drawing.point };
     const selected = data.selected.filter((name) => data.places.has(name) || data.idle.includes(name));
     if (data.edge) showEdge(side, { ...data, step: step(), weight: data.weights[data.edge[0]]?.[data.edge[1]] }, actions);
     else if (data.group >= 0 && data.group < data.groups.length) showGroup(side, { ...data, step: step() }, actions);

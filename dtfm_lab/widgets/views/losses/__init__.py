@@ -13,6 +13,9 @@ from dtfm_lab.figures.palette import BLUE, LINE_GREY, VERMILLION
 from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets.views.view import Figure, View
 
+Points = list[tuple[float, float]]
+"""Iterations done, and the loss then."""
+
 
 class LossView(View):
     """Draws losses in nats per token over the iterations done. Only new points travel; a view that is opened late
@@ -21,11 +24,11 @@ class LossView(View):
     title = traitlets.Unicode("Loss").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
     first = traitlets.Int(0).tag(sync=True)
-    """iterations done before the first"""
+    """Iterations done before the first one shown."""
     total = traitlets.Int(0).tag(sync=True)
-    """iterations there will be, from the first"""
+    """Iterations of the run, counted from the first."""
     reference = traitlets.Float(None, allow_none=True).tag(sync=True)
-    """unigram entropy of the held-out text"""
+    """Unigram entropy of the held-out text in nats per token."""
     height = traitlets.Int(200).tag(sync=True)
 
     def __init__(self, **traits: Any) -> None:
@@ -59,14 +62,14 @@ class LossView(View):
         self._send_since(kept, held_out=looked)
 
     def figure(self) -> Figure | None:
-        known = [(self.first + i, loss) for i, loss in enumerate(self.training) if np.isfinite(loss)]
+        known: Points = [(self.first + i, loss) for i, loss in enumerate(self.training) if np.isfinite(loss)]
         looked = [(at, loss) for at, loss in self.held_out if np.isfinite(loss)]
         if not known:
             return None
-        curves = [("training", known, {"color": BLUE})]
+        curves: list[tuple[str, Points, dict[str, Any]]] = [("training", known, {"color": BLUE})]
         curves += [("held-out", looked, {"color": VERMILLION})] if looked else []
         if self.reference is not None:
-            level = [
+            level: Points = [
                 (known[0][0], self.reference),
                 (max(known[-1][0], *(at for at, _ in looked or known)), self.reference),
             ]

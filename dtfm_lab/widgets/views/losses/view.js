@@ -1,14 +1,12 @@
 // The losses of a run as they come: training, held-out text, and what could be had without context.
+import { lineChart } from "shared/chart.js";
 import { cleanUps, frame, h, onTraits, typed } from "shared/dom.js";
-import { sharpCanvas, tooltip } from "shared/canvas.js";
-import { paintLosses } from "./page/paint.js";
+import { plotted } from "./page/plot.js";
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
-  let training = new Float64Array(1024); // grows by doubling: a run may have many thousand iterations
-  let n = 0;
+  let training = [];
   let heldOut = []; // [iterations done, loss]
-  let pointerX = null;
 
   const title = h("strong");
   const legend = h("div", { class: "dtfm-legend" });
@@ -20,23 +18,22 @@ function render({ model, el }) {
   root.append(h("div", { class: "dtfm-heading" }, title, h("span", { class: "dtfm-grow" }), legend), box, caption);
   el.append(root);
 
-  const { element, draw } = sharpCanvas(box, paint, cleanUp);
+  const shown = () => ({ training, heldOut, first: model.get("first"), total: model.get("total"), reference: model.get("reference") });
+  const { draw } = lineChart(box, (theme) => (training.length ? plotted(shown(), theme) : null), words, cleanUp);
   box.append(empty);
-  const tip = tooltip(box);
-  element.addEventListener("pointermove", (event) => { pointerX = event.offsetX; draw(); });
-  element.addEventListener("pointerleave", () => { pointerX = null; tip.hide(); draw(); });
+
+  function words(at) {
+    const first = model.get("first");
+    const index = Math.min(training.length - 1, Math.max(0, Math.round(at - first)));
+    const beside = heldOut.find(([done]) => done === first + index);
+    return `${first + index} iterations done: training loss ${training[index].toFixed(4)} nats per token`
+      + (beside ? `\nheld-out ${beside[1].toFixed(4)} nats per token` : "");
+  }
 
   function receive(message, buffers) {
     if (message.kind !== "losses") return;
-    const values = typed(buffers[0], Float64Array);
-    n = message.from;
-    while (training.length < n + values.length) {
-      const wider = new Float64Array(training.length * 2);
-      wider.set(training);
-      training = wider;
-    }
-    training.set(values, n);
-    n += values.length;
+    training.length = message.from; // a lost worker takes some back
+    for (const loss of typed(buffers[0], Float64Array)) training.push(loss);
     if (message.held_out) heldOut = message.held_out;
     showTexts();
     draw();
@@ -44,6 +41,7 @@ function render({ model, el }) {
 
   function showTexts() {
     const reference = model.get("reference");
+    const n = training.length;
     box.style.height = `${model.get("height")}px`;
     title.textContent = model.get("title");
     caption.textContent = model.get("caption");
@@ -53,17 +51,8 @@ function render({ model, el }) {
       ...(reference === null ? [] : [["level", "unigram entropy: without context"]])];
     legend.replaceChildren(...(n ? marks : []).map(([kind, text]) => h("span", {}, h("i", { class: `dtfm-losses-${kind}` }), text)));
     const first = model.get("first");
-    const told = n ? `${model.get("title")}: ${training[0].toFixed(3)} to ${training[n - 1].toFixed(3)} nats per token, iterations ${first} to ${first + n - 1}`
-      : `${model.get("title")}: none yet`;
-    root.setAttribute("aria-label", told);
-  }
-
-  function paint(context, width, height, theme) {
-    if (!n) return tip.hide();
-    const shown = { training: training.subarray(0, n), heldOut, first: model.get("first"), total: model.get("total"), reference: model.get("reference") };
-    const view = paintLosses(context, width, height, shown, theme, pointerX);
-    if (view.readout) tip.show(view.readout, pointerX, 6);
-    else tip.hide();
+    const range = n ? `${training[0].toFixed(3)} to ${training[n - 1].toFixed(3)} nats per token, iterations ${first} to ${first + n - 1}` : "none yet";
+    root.setAttribute("aria-label", `${model.get("title")}: ${range}`);
   }
 
   model.on("msg:custom", receive);

@@ -22,13 +22,14 @@ class MapView(DocumentView):
     """
 
     land = traitlets.Bytes().tag(sync=True)
-    """outline as int16 tenths of degrees: a ring is a count, then so many longitudes and latitudes"""
+    """Outlines of the land as int16 tenths of degrees: each ring is its number of points, then longitude and latitude
+    of each."""
     cities = traitlets.List(traitlets.List()).tag(sync=True)
-    """[name, longitude, latitude] of where a device may be dropped"""
+    """[name, longitude, latitude] of each city where a device may be dropped."""
     places = traitlets.Dict().tag(sync=True)
-    """{region: [longitude, latitude]} of the document's regions that are known places"""
+    """{region: [longitude, latitude]} of the document's regions that are known places."""
     gpu = traitlets.Unicode("").tag(sync=True)
-    """what a new device gets; empty for the first of ``gpus``"""
+    """The GPU model of a new device; empty for the first of ``gpus``."""
 
     def __init__(self, *arguments: Any, **traits: Any) -> None:
         known = [(name, find_place(name)) for name in place_names()]

@@ -7,7 +7,7 @@ import { gpuLook } from "../editor/page/style.js";
 import { cameraOf, millerY } from "./page/camera.js";
 import { landPath, paintLand } from "./page/land.js";
 import { paintCities, spread } from "./page/cities.js";
-import { freeCities, regionsOf, sceneOf, standing, target, under } from "./page/scene.js";
+import { freeCities, regionsOf, placementOf, standing, target, under } from "./page/placement.js";
 import { overhang } from "./page/clusters.js";
 import { finder } from "./page/find.js";
 import { linesBetween } from "./page/lines.js";
@@ -31,7 +31,7 @@ function render({ model, el }) {
   let tool = "select";
   let present = complete(model.get("document"));
   let [regions, lines] = [[], []];
-  let scene = null;
+  let placement = null;
   let pinned = null; // a line whose numbers stay
   let bare = null; // a region without devices that is selected
   let note = "";
@@ -85,7 +85,7 @@ function render({ model, el }) {
     refresh();
   }
 
-  const say = (text) => { note = text; tellStatus(); };
+  const say = (text) => { note = text; showStatus(); };
   const add = (city) => {
     const [next, name] = addDevice(present, city, model.get("gpu") || model.get("gpus")[0] || "");
     edit(next, [name]);
@@ -112,7 +112,7 @@ function render({ model, el }) {
     emptied: (region) => { choose([]); bare = region; say(`${region}: a region without devices`); refresh(); },
   };
   const hand = gestures(root, box, {
-    scene: () => scene, cities: () => cities, camera, selected: chosen, tool: () => tool,
+    placement: () => placement, cities: () => cities, camera, selected: chosen, tool: () => tool,
   }, tell, draw, cleanUp);
 
   const find = (text) => finder({ text, regions, cities, devices: present.devices, placeOf, standing: (place) => standing(regions, place) });
@@ -167,17 +167,17 @@ function render({ model, el }) {
   function layout(width, height) {
     const link = linkRegions();
     const wanted = new Set([...(link ?? []), ...(pinned ? [pinned.a, pinned.b] : [])]);
-    return sceneOf({ document: present, regions, lines, camera, width, height, nameWidth, shown, chosen: wanted });
+    return placementOf({ document: present, regions, lines, camera, width, height, nameWidth, shown, chosen: wanted });
   }
 
   function paint(context, width, height, theme) {
     const selected = chosen();
     const { press, pointer } = hand;
     const link = linkRegions();
-    scene = layout(width, height);
-    const hit = pointer && !press && !camera.flying ? under(scene, pointer.x, pointer.y) : null;
+    placement = layout(width, height);
+    const hit = pointer && !press && !camera.flying ? under(placement, pointer.x, pointer.y) : null;
     const carried = press && (press.kind === "devices" || press.kind === "region");
-    const goal = (carried || (tool === "add" && pointer && !press)) ? target(scene, cities, camera, ...(press?.now ?? [pointer.x, pointer.y])) : null;
+    const goal = (carried || (tool === "add" && pointer && !press)) ? target(placement, cities, camera, ...(press?.now ?? [pointer.x, pointer.y])) : null;
     const is = (line, a, b) => line && ((line.a === a && line.b === b) || (line.a === b && line.b === a));
     const stands = (a, b) => is(hit?.kind === "line" ? hit : null, a, b) || is(pinned, a, b) || is(link && { a: link[0], b: link[1] }, a, b)
       || (hit?.kind === "region" && (hit.name === a || hit.name === b));
@@ -185,16 +185,16 @@ function render({ model, el }) {
     const style = { look, isChosen: (name) => selected.has(name), aimed: goal?.known ? goal.name : null, pointed: hit?.name, bare };
 
     paintLand(context, land, camera, width, theme);
-    const out = paintLines(context, scene, theme, stands, !some);
-    const boxes = scene.groups.map(({ x, y, half, radius }) => [x - half[0], y - radius - 16, x + half[0], y + radius]);
-    paintCities(context, freeCities(cities, scene.groups), camera, { width, height: scene.lost.top, theme, boxes, eager: tool === "add" || Boolean(carried), without: goal?.name });
-    paintGroups(context, scene, theme, style);
-    paintNumbers(context, scene, theme, out);
-    paintTray(context, scene, theme, style);
+    const out = paintLines(context, placement, theme, stands, !some);
+    const boxes = placement.groups.map(({ x, y, half, radius }) => [x - half[0], y - radius - 16, x + half[0], y + radius]);
+    paintCities(context, freeCities(cities, placement.groups), camera, { width, height: placement.lost.top, theme, boxes, eager: tool === "add" || Boolean(carried), without: goal?.name });
+    paintGroups(context, placement, theme, style);
+    paintNumbers(context, placement, theme, out);
+    paintTray(context, placement, theme, style);
     if (goal) paintTarget(context, goal, theme);
     if (carried) {
       const devices = present.devices.filter(({ name }) => press.names.includes(name));
-      paintDragged(context, devices, ...press.now, Math.max(scene.dot, 14), theme, look);
+      paintDragged(context, devices, ...press.now, Math.max(placement.dot, 14), theme, look);
     }
     if (press?.kind === "box") paintBox(context, press);
     showTip(hit, goal, carried);
@@ -226,11 +226,11 @@ function render({ model, el }) {
     root.setAttribute("aria-label", `World map: ${count(devices, "device")} in ${count(placed.length, "city", "cities")}`);
     root.dataset.devices = String(devices);
     legend.replaceChildren(...legendOf(present, lines, stages(), gpuColor));
-    tellStatus();
+    showStatus();
     draw();
   }
 
-  function tellStatus() {
+  function showStatus() {
     const problem = model.get("problem");
     const selected = chosen().size;
     const on = regions.filter(({ place, devices }) => place && devices.length);
@@ -265,15 +265,15 @@ function render({ model, el }) {
   onTraits(model, ["places", "filled"], understand, cleanUp);
   onTraits(model, ["selected", "highlight", "gpus"], refresh, cleanUp);
   onTraits(model, ["selected_link"], follow, cleanUp);
-  onTraits(model, ["problem", "summary"], tellStatus, cleanUp);
+  onTraits(model, ["problem", "summary"], showStatus, cleanUp);
   onTraits(model, ["can_undo", "can_redo"], refresh, cleanUp);
   const resize = () => { box.style.height = `${model.get("height")}px`; };
   onTraits(model, ["height"], resize, cleanUp);
 
   /** Where a device, a region or a city is in the box, in pixels: for whoever points at it from outside, as tests do. */
   root.whereIs = (name) => {
-    const group = scene?.groups.find((one) => one.name === name);
-    const dot = scene?.dots.find(({ device }) => device.name === name);
+    const group = placement?.groups.find((one) => one.name === name);
+    const dot = placement?.dots.find(({ device }) => device.name === name);
     const place = cityOf.get(name);
     if (dot) return [dot.x, dot.y];
     return group ? [group.x, group.y - group.radius - 8] : place ? camera.toScreen(camera.turned(place[0]), millerY(place[1])) : null;

@@ -15,11 +15,11 @@ from dtfm_lab.widgets.views.document_view import DocumentView
 from dtfm_lab.widgets.views.view import Figure
 
 CAPPED = 8
-"""added to an Origin where a network card lets less through than the line"""
+"""Added to an Origin where a network card limits the bandwidth more than the line does."""
 LATENCY, BANDWIDTH = "latency", "bandwidth"
 
 Rectangle = tuple[int, int, int, int]
-"""first row, first column, last row, last column"""
+"""First row, first column, last row, last column."""
 
 
 class MatrixView(DocumentView):
@@ -30,18 +30,18 @@ class MatrixView(DocumentView):
 
     document = traitlets.Dict()
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """devices in the order of rows and columns, N"""
+    """The N devices in the order of rows and columns."""
     blocks = traitlets.List(traitlets.List()).tag(sync=True)
-    """[region, number of devices] in this order"""
+    """[region, number of devices] in this order."""
     latency_ms = traitlets.Bytes().tag(sync=True)
-    """f4 (N, N), from row to column"""
+    """Milliseconds from row to column, f4 (N, N)."""
     bandwidth_gbps = traitlets.Bytes().tag(sync=True)
-    """f4 (N, N); of a device with itself 0"""
+    """Gbit/s from row to column, f4 (N, N); 0 on the diagonal."""
     origin = traitlets.Bytes().tag(sync=True)
-    """u1 (N, N): where the numbers come from, an Origin, CAPPED added where a card caps"""
+    """Where each number comes from, u1 (N, N): an Origin, with CAPPED added where a network card limits it."""
     shows = traitlets.Enum([LATENCY, BANDWIDTH], LATENCY).tag(sync=True)
     picked = traitlets.List(traitlets.Int()).tag(sync=True)
-    """the selected cells: the row and column where the selection began, and those where it ends; empty for none"""
+    """The selected cells: row and column where the selection began and where it ends; empty for none."""
 
     def __init__(self, *arguments: Any, **traits: Any) -> None:
         self._topology: Topology | None = None

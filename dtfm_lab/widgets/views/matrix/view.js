@@ -5,7 +5,7 @@ import { VERMILLION } from "shared/theme.js";
 import { bitmap, paintScale } from "./page/cells.js";
 import { placeOf, viewOf } from "./page/frame.js";
 import { clipped, paintBorders, paintCells, paintCross, paintFrame, paintNames } from "./page/paint.js";
-import { tellCell } from "./page/words.js";
+import { cellWords } from "./page/words.js";
 
 const UNIT = { latency: "ms", bandwidth: "Gbit/s" };
 
@@ -51,7 +51,7 @@ function render({ model, el }) {
     map = data && bitmap(values(), n(), model.get("shows") === "latency");
     draw();
     over.draw();
-    tellStatus();
+    showStatus();
   }
 
   function paint(context, width, height, theme) {
@@ -81,7 +81,7 @@ function render({ model, el }) {
       if (cells) paintFrame(context, place, cells);
       if (hover) paintCross(context, place, ...hover, theme);
     });
-    if (hover) tip.show(tellCell(data, ...hover), pointer.x, pointer.y);
+    if (hover) tip.show(cellWords(data, ...hover), pointer.x, pointer.y);
     box.style.cursor = press?.pan ? "grabbing" : hover ? "cell" : pointer && range(pointer) ? "pointer" : "default";
   }
 
@@ -111,15 +111,15 @@ function render({ model, el }) {
     model.set("picked", cells ?? []);
     model.set("selected_link", cells && row !== column ? [data.names[row], data.names[column]] : []);
     model.save_changes();
-    tellStatus();
+    showStatus();
     over.draw();
   }
 
-  function tellStatus() {
+  function showStatus() {
     const problem = model.get("problem");
     const cells = picked();
     const many = cells && (cells[0] !== cells[2] || cells[1] !== cells[3]);
-    const told = !cells ? "" : many ? `${spans(cells)} selected` : tellCell(data, cells[0], cells[1]);
+    const told = !cells ? "" : many ? `${spans(cells)} selected` : cellWords(data, cells[0], cells[1]);
     status.textContent = problem || told || model.get("summary") || (data ? `${(n() * (n() - 1)).toLocaleString("en-US")} directed links` : "");
     status.classList.toggle("dtfm-problem", Boolean(problem));
     root.setAttribute("aria-label", `Matrix of links: ${model.get("shows")} of ${n()} by ${n()} devices${told ? `; ${told}` : ""}`);
@@ -219,9 +219,9 @@ function render({ model, el }) {
   onTraits(model, ["names", "blocks", "latency_ms", "bandwidth_gbps", "origin"], reload, cleanUp);
   onTraits(model, ["filled"], () => { if (data) data.filled = model.get("filled"); }, cleanUp);
   onTraits(model, ["shows"], color, cleanUp);
-  onTraits(model, ["picked"], () => { const cells = picked(); if (cells && place && !press) view.reach(cells[2], cells[3]); tellStatus(); over.draw(); }, cleanUp);
+  onTraits(model, ["picked"], () => { const cells = picked(); if (cells && place && !press) view.reach(cells[2], cells[3]); showStatus(); over.draw(); }, cleanUp);
   onTraits(model, ["selected"], () => over.draw(), cleanUp);
-  onTraits(model, ["problem", "summary"], tellStatus, cleanUp);
+  onTraits(model, ["problem", "summary"], showStatus, cleanUp);
   const resize = () => { box.style.height = `${model.get("height")}px`; };
   onTraits(model, ["height"], resize, cleanUp);
 

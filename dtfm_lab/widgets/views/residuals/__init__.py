@@ -21,14 +21,14 @@ class ResidualsView(View):
     """Draws one of several tables; a click on a row that ``selects`` calls ``choose`` with its id."""
 
     tables = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """as ``residuals.tables`` makes them"""
+    """The tables, as ``residuals.tables`` returns them."""
     table = traitlets.Unicode("links").tag(sync=True)
-    """the key of the one that is shown"""
+    """The key of the table that is shown."""
     sort_by = traitlets.Enum(["label", "predicted_s", "measured_s", "error_s", "relative"], "error_s").tag(sync=True)
     descending = traitlets.Bool(True).tag(sync=True)
-    """errors by their size"""
+    """Whether the largest come first; errors are sorted by size."""
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """ids of rows"""
+    """The ids of the selected rows."""
     title = traitlets.Unicode("Residuals").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
 

@@ -15,5 +15,5 @@ class ShellBar(View):
     """
 
     steps = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"name", "title", "kind": open | done | stale | busy, "words"} in order"""
+    """{"name", "title", "kind": open | done | stale | busy, "words"} of each step, in order."""
     dark = traitlets.Bool(False).tag(sync=True)

@@ -63,16 +63,16 @@ function render({ model, el }) {
     const [red, green, blue] = (getComputedStyle(document.body).backgroundColor.match(/[\d.]+/g) ?? [255, 255, 255]).map(Number);
     return 0.299 * red + 0.587 * green + 0.114 * blue < 128 && getComputedStyle(document.body).backgroundColor !== "rgba(0, 0, 0, 0)";
   }
-  function tellTheme() {
+  function sendTheme() {
     if (model.get("dark") === isDark()) return;
     model.set("dark", isDark());
     model.save_changes();
   }
 
   onTraits(model, ["steps"], show, cleanUp);
-  onTheme(tellTheme, cleanUp);
+  onTheme(sendTheme, cleanUp);
   show();
-  tellTheme();
+  sendTheme();
   const later = setTimeout(nameSections, 500); // sections come into the page after this bar
   cleanUp.add(() => clearTimeout(later));
   return cleanUp.run;

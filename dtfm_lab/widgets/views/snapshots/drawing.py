@@ -61,7 +61,7 @@ class _Runs(NamedTuple):
     busy: FloatArray
     """Share of the width that bars cover."""
     first: IntArray
-    count: IntArray
+    n_bars: IntArray
 
 
 class _Drawing:
@@ -74,7 +74,7 @@ class _Drawing:
         self.width, self.height = float(layout.get("width") or 900), float(layout.get("height") or 450)
         self._place({"l": 16, "r": 16, "t": 60, "b": 50} | dict(layout.get("margin") or {}))
 
-    def _place(self, margin: dict[str, float]) -> None:
+    def _place(self, margin: Mapping[str, float]) -> None:
         """Give every axis its pixels, with room for labels on the left and for the legend below."""
         upright = [axis for axis in self.axes.values() if not axis.across and axis.is_drawn]
         labels = [
@@ -228,9 +228,9 @@ class _Drawing:
         middle = runs.row + rows.unit_px * float(trace.get("offset") or 0.0)
         fills = spread(marker.get("color", color), n)
         wide = np.maximum(
-            runs.right - runs.left - np.where((runs.count == 1) & (runs.right - runs.left > 6), 1.0, 0.0), 0.4
+            runs.right - runs.left - np.where((runs.n_bars == 1) & (runs.right - runs.left > 6), 1.0, 0.0), 0.4
         )
-        level = np.where(runs.count > 1, np.clip(np.ceil(LEVELS * runs.busy), 1, LEVELS), LEVELS)
+        level = np.where(runs.n_bars > 1, np.clip(np.ceil(LEVELS * runs.busy), 1, LEVELS), LEVELS)
         groups: dict[tuple[str, float], list[str]] = {}
         for at, first in enumerate(runs.first.tolist()):
             a, w, m = runs.left[at], wide[at], middle[at]
@@ -246,7 +246,7 @@ class _Drawing:
         inside, size = trace.get("textposition", "inside") == "inside", min(12.0, thick)
         for at, first in enumerate(runs.first.tolist()):
             words = str(spread(trace["text"], n)[first])
-            if inside and (not sideways or thick < 8 or wide[at] < LETTER_PX * len(words) + 3 or runs.count[at] > 1):
+            if inside and (not sideways or thick < 8 or wide[at] < LETTER_PX * len(words) + 3 or runs.n_bars[at] > 1):
                 continue
             if inside:
                 place = runs.left[at] + wide[at] / 2, middle[at] + size / 3, ink_on(str(fills[first])), "middle"

@@ -89,8 +89,8 @@ def _corners(points: FloatArray) -> FloatArray:
     (x, y), (dx, dy) = points[0], points[-1] - points[0]
     aside = np.abs((points[:, 0] - x) * dy - (points[:, 1] - y) * dx)
     if (aside <= 0.6 * np.hypot(dx, dy)).all() and np.hypot(dx, dy) > 0:
-        return points[[0, -1]]
-    return points[np.append(True, (np.diff(points, axis=0) != 0).any(axis=1))]
+        return np.asarray(points[[0, -1]])
+    return np.asarray(points[np.append(True, (np.diff(points, axis=0) != 0).any(axis=1))])
 
 
 def markers(x: FloatArray, y: FloatArray, marker: Mapping[str, Any], color: str) -> str:

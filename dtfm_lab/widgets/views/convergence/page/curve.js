@@ -1,5 +1,5 @@
 // One named series of a search, in columns.
-import { BLUE, CATEGORIES, SKY } from "shared/theme.js";
+import { BLUE, CATEGORIES, isDark, SKY } from "shared/theme.js";
 
 export const COLUMNS = ["evaluations", "seconds", "best", "bound", "median"];
 
@@ -48,12 +48,5 @@ export function seriesColor(index, theme) {
   return color === BLUE ? SKY : color === SKY ? BLUE : color;
 }
 
-/** A bound belongs to nobody where several search. */
+/** Where several search, the bound has a colour of its own. */
 export const boundColor = (curves, theme) => (curves.size > 1 ? theme.softText : seriesColor(0, theme));
-
-function isDark(color) {
-  const hex = /^#([0-9a-f]{3}|[0-9a-f]{6})$/i.exec(color)?.[1];
-  if (!hex) return false;
-  const wide = hex.length === 3 ? [...hex].map((digit) => digit + digit).join("") : hex;
-  return parseInt(wide.slice(2, 4), 16) < 128;
-}

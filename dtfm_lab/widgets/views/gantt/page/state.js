@@ -39,7 +39,7 @@ function latestSoFar(times) {
   return times.map((time) => (latest = Math.max(latest, time)));
 }
 
-/** Everything else that a scene needs. */
+/** Everything else that the chart needs. */
 export function readRest(model, { upper, lower }) {
   const labels = model.get("rows");
   const kinds = model.get("kinds").map(({ name, color, shades, edge, message }) => {

@@ -9,24 +9,24 @@ const BEGINS = 5; // pixels
  * `state()` is {step, canMove, offers, places}; `send` takes what Python is to know; `drop` is said to the reader.
  * A press that does not become a drag is `press(target, event)`.
  */
-export function makeDrag(box, scene, { state, send, press, tip }) {
+export function makeDrag(box, drawing, { state, send, press, tip }) {
   const badges = h("div", { class: "dtfm-offers", "aria-hidden": "true" });
   box.append(badges);
   let held = null; // {name, x, y, dragging, target}
 
   const local = (event) => {
-    const { left, top } = scene.root.getBoundingClientRect();
+    const { left, top } = drawing.root.getBoundingClientRect();
     return { x: event.clientX - left, y: event.clientY - top };
   };
 
-  scene.root.addEventListener("pointerdown", (event) => {
+  drawing.root.addEventListener("pointerdown", (event) => {
     if (event.button) return;
     const { x, y } = local(event);
-    held = { ...scene.under(x, y), edge: event.target.closest?.(".edge"), x, y, dragging: false, target: null };
+    held = { ...drawing.under(x, y), edge: event.target.closest?.(".edge"), x, y, dragging: false, target: null };
     held.name = held.device;
   });
 
-  scene.root.addEventListener("pointermove", (event) => {
+  drawing.root.addEventListener("pointermove", (event) => {
     if (!held?.name || !event.buttons) return;
     const { x, y } = local(event);
     const { step, canMove, places } = state();
@@ -34,20 +34,20 @@ export function makeDrag(box, scene, { state, send, press, tip }) {
       if (!canMove || step === "a" || Math.hypot(x - held.x, y - held.y) < BEGINS) return;
       held.dragging = true;
       held.stage = places.get(held.name)?.stage ?? -1;
-      scene.root.setPointerCapture(event.pointerId);
-      scene.root.classList.add("dragging");
-      scene.element(held.name).classList.add("lifted");
+      drawing.root.setPointerCapture(event.pointerId);
+      drawing.root.classList.add("dragging");
+      drawing.element(held.name).classList.add("lifted");
       send({ kind: "lift", device: held.name });
       show();
     }
-    const target = scene.under(x, y, held.name);
+    const target = drawing.under(x, y, held.name);
     held.target = target && target.stage !== held.stage ? target : null;
-    const element = scene.element(held.name);
-    scene.over.replaceChildren(ghost(element, x, y));
+    const element = drawing.element(held.name);
+    drawing.over.replaceChildren(ghost(element, x, y));
     tell(x, y);
   });
 
-  scene.root.addEventListener("pointerup", (event) => {
+  drawing.root.addEventListener("pointerup", (event) => {
     const was = held;
     end();
     if (!was) return;
@@ -55,13 +55,13 @@ export function makeDrag(box, scene, { state, send, press, tip }) {
     if (was.target?.device) send({ kind: "drop", device: was.name, partner: was.target.device });
     else if (was.target) send({ kind: "drop", device: was.name, stage: was.target.stage });
   });
-  scene.root.addEventListener("pointercancel", end);
+  drawing.root.addEventListener("pointercancel", end);
 
   function end() {
     if (held?.dragging) {
-      scene.over.replaceChildren();
-      scene.root.classList.remove("dragging");
-      scene.element(held.name)?.classList.remove("lifted");
+      drawing.over.replaceChildren();
+      drawing.root.classList.remove("dragging");
+      drawing.element(held.name)?.classList.remove("lifted");
       tip.hide();
     }
     held = null;
@@ -69,7 +69,7 @@ export function makeDrag(box, scene, { state, send, press, tip }) {
   }
 
   function ghost(element, x, y) {
-    const { r } = scene.spot(held.name);
+    const { r } = drawing.spot(held.name);
     return svg("g", { class: "ghost", style: element.getAttribute("style").replace(/transform:[^;]*;/, "") },
       svg("circle", { cx: x, cy: y, r: Math.max(8, r) }), svg("text", { class: "halo", x, y: y - 14, "text-anchor": "middle" }, held.name));
   }
@@ -94,8 +94,8 @@ export function makeDrag(box, scene, { state, send, press, tip }) {
     if (!held?.dragging) return;
     const { offers } = state();
     const ready = offers.device === held.name;
-    const { groups, strip } = scene.placed();
-    const spots = groups.map((place, stage) => ({ ...place, stage, down: scene.radiusOf(stage) }));
+    const { groups, strip } = drawing.placed();
+    const spots = groups.map((place, stage) => ({ ...place, stage, down: drawing.radiusOf(stage) }));
     if (strip) spots.push({ x: strip.x + strip.width / 2, y: strip.y, stage: -1, down: strip.height / 2 - 8 });
     for (const { x, y, stage, down } of spots) {
       if (stage === held.stage) continue;

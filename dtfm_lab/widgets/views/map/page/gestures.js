@@ -1,9 +1,9 @@
 // Pointer gestures: press on a device or a region and drag it, press on nothing and pan, with Shift draw a box.
-import { target, under } from "./scene.js";
+import { target, under } from "./placement.js";
 
 const STILL = 4; // pixels: a press that moves less is a click
 
-/** `world` is {scene(), cities(), camera, selected(), tool()}; `tell` says what was done. */
+/** `world` is {placement(), cities(), camera, selected(), tool()}; `tell` says what was done. */
 export function gestures(root, box, world, tell, changed, cleanUp) {
   let press = null;
   let pointer = null;
@@ -23,10 +23,10 @@ export function gestures(root, box, world, tell, changed, cleanUp) {
 
   box.addEventListener("pointerdown", (event) => {
     root.focus({ preventScroll: true });
-    if (event.button > 1 || !world.scene()) return;
+    if (event.button > 1 || !world.placement()) return;
     if (event.button === 1) event.preventDefault();
     const start = at(event);
-    press = { ...begin(under(world.scene(), ...start), start, event), start, now: start, button: event.button, moved: false, shift: event.shiftKey };
+    press = { ...begin(under(world.placement(), ...start), start, event), start, now: start, button: event.button, moved: false, shift: event.shiftKey };
     box.setPointerCapture(event.pointerId);
   });
 
@@ -57,7 +57,7 @@ export function gestures(root, box, world, tell, changed, cleanUp) {
   function drop({ kind, hit, names, start }, x, y) {
     if (kind === "box") return tell.boxed(inBox(start, [x, y]));
     if (kind === "pan") return;
-    const goal = target(world.scene(), world.cities(), world.camera, x, y);
+    const goal = target(world.placement(), world.cities(), world.camera, x, y);
     if (!goal) tell.missed();
     else if (kind === "region") tell.regionMoved(hit.name, goal.name, !hit.group.tray);
     else tell.devicesMoved(names, goal.name);
@@ -65,7 +65,7 @@ export function gestures(root, box, world, tell, changed, cleanUp) {
 
   function click({ hit, shift }, x, y) {
     if (world.tool() === "add") {
-      const goal = target(world.scene(), world.cities(), world.camera, x, y);
+      const goal = target(world.placement(), world.cities(), world.camera, x, y);
       return goal ? tell.added(goal.name) : tell.missed();
     }
     if (!hit) return tell.chosen([], shift);
@@ -76,7 +76,7 @@ export function gestures(root, box, world, tell, changed, cleanUp) {
 
   function inBox([x0, y0], [x1, y1]) {
     const within = (x, y) => x >= Math.min(x0, x1) && x <= Math.max(x0, x1) && y >= Math.min(y0, y1) && y <= Math.max(y0, y1);
-    const { dots, groups } = world.scene();
+    const { dots, groups } = world.placement();
     const counted = groups.filter((group) => group.counted && within(group.x, group.y)).flatMap(({ devices }) => devices);
     return [...dots.filter(({ x, y }) => within(x, y)).map(({ device }) => device), ...counted].map(({ name }) => name);
   }

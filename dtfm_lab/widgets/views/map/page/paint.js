@@ -1,4 +1,4 @@
-// Draws a scene: lines, clusters, counts, names, the tray.
+// Draws a placement: lines, clusters, counts, names, the tray.
 import { figures } from "shared/axis.js";
 import { fitting } from "shared/text.js";
 import { inkOn, GREEN, VERMILLION } from "shared/theme.js";
@@ -17,8 +17,8 @@ export function numbers({ a, b, there, back, kind }) {
 }
 
 /** `stands(a, b)` says whether a line stands out; nothing does while `quiet`. */
-export function paintLines(context, scene, theme, stands, quiet) {
-  const faint = scene.arcs.length > MANY_LINES ? 0.3 : 0.55;
+export function paintLines(context, placement, theme, stands, quiet) {
+  const faint = placement.arcs.length > MANY_LINES ? 0.3 : 0.55;
   const draw = (arc, out) => {
     context.globalAlpha = out ? 1 : quiet ? faint : faint * 0.45;
     context.strokeStyle = out ? theme.text : theme.softText;
@@ -29,8 +29,8 @@ export function paintLines(context, scene, theme, stands, quiet) {
     for (const route of arc.routes) route.forEach(([x, y], at) => context[at ? "lineTo" : "moveTo"](x, y));
     context.stroke();
   };
-  const out = scene.arcs.filter(({ a, b }) => stands(a, b));
-  for (const arc of scene.arcs) if (!out.includes(arc)) draw(arc, false);
+  const out = placement.arcs.filter(({ a, b }) => stands(a, b));
+  for (const arc of placement.arcs) if (!out.includes(arc)) draw(arc, false);
   for (const arc of out) draw(arc, true);
   context.setLineDash([]);
   context.lineCap = "butt";
@@ -39,17 +39,17 @@ export function paintLines(context, scene, theme, stands, quiet) {
 }
 
 /** Numbers on lines, where these are few or stand out, one not over another. */
-export function paintNumbers(context, scene, theme, out) {
-  const told = out.length ? out.slice(0, 12) : scene.arcs.length <= FEW_LINES ? scene.arcs : [];
+export function paintNumbers(context, placement, theme, out) {
+  const told = out.length ? out.slice(0, 12) : placement.arcs.length <= FEW_LINES ? placement.arcs : [];
   context.font = theme.font.replace("12px", "11px");
   context.textAlign = "center";
   context.textBaseline = "middle";
-  const taken = scene.groups.map(({ x, y, half, radius }) => [x - half[0], y - radius - 16, x + half[0], y + radius]);
+  const taken = placement.groups.map(({ x, y, half, radius }) => [x - half[0], y - radius - 16, x + half[0], y + radius]);
   for (const arc of told) {
     const lines = numbers(arc);
     const [wide, tall] = [Math.max(...lines.map((line) => context.measureText(line).width)) / 2 + 3, lines.length * 7 + 1];
     const spots = arc.routes.flatMap((route) => [0.5, 0.4, 0.6, 0.3, 0.7].map((share) => route[Math.round(share * (route.length - 1))]));
-    const spot = spots.find(([x, y]) => x - wide > 0 && x + wide < scene.width && y - tall > 0 && y + tall < scene.lost.top
+    const spot = spots.find(([x, y]) => x - wide > 0 && x + wide < placement.width && y - tall > 0 && y + tall < placement.lost.top
       && !taken.some(([l, t, r, b]) => x - wide < r && x + wide > l && y - tall < b && y + tall > t));
     if (!spot) continue;
     const [x, y] = spot;
@@ -66,8 +66,8 @@ export function paintNumbers(context, scene, theme, out) {
 }
 
 /** `look(device)` is {color, stage}; `isChosen(name)` of a device; `bare` is the selected region without any. */
-export function paintGroups(context, scene, theme, { look, isChosen, aimed, pointed, bare }) {
-  for (const { home, x, y, radius, devices } of scene.groups) {
+export function paintGroups(context, placement, theme, { look, isChosen, aimed, pointed, bare }) {
+  for (const { home, x, y, radius, devices } of placement.groups) {
     if (!devices.length || Math.hypot(x - home[0], y - home[1]) <= radius) continue;
     context.strokeStyle = theme.softText;
     context.lineWidth = 1;
@@ -77,7 +77,7 @@ export function paintGroups(context, scene, theme, { look, isChosen, aimed, poin
     context.stroke();
     disc(context, ...home, 2.5, theme.softText);
   }
-  for (const group of scene.groups) {
+  for (const group of placement.groups) {
     const { x, y, radius, name, devices } = group;
     const all = devices.length > 0 ? devices.every((device) => isChosen(device.name)) : name === bare;
     context.globalAlpha = 0.92;
@@ -92,11 +92,11 @@ export function paintGroups(context, scene, theme, { look, isChosen, aimed, poin
     context.setLineDash([]);
     if (group.counted) paintCount(context, x, y, radius, devices, theme, look, isChosen);
   }
-  paintDots(context, scene.dots.filter(({ group }) => !group.tray), scene.dot, theme, look, isChosen);
+  paintDots(context, placement.dots.filter(({ group }) => !group.tray), placement.dot, theme, look, isChosen);
   context.font = `600 ${theme.font}`;
   context.textAlign = "center";
   context.textBaseline = "alphabetic";
-  for (const { x, y, radius, name, named } of scene.groups) if (named || name === pointed || name === aimed) halo(context, scene.shown(name), x, y - radius - 4, theme, theme.text);
+  for (const { x, y, radius, name, named } of placement.groups) if (named || name === pointed || name === aimed) halo(context, placement.shown(name), x, y - radius - 4, theme, theme.text);
 }
 
 function paintDots(context, dots, size, theme, look, isChosen) {
@@ -149,32 +149,32 @@ function paintCount(context, x, y, radius, devices, theme, look, isChosen) {
   context.fillText(String(devices.length), x, y + 0.5);
 }
 
-export function paintTray(context, scene, theme, { look, isChosen }) {
-  const { groups, top, more } = scene.lost;
+export function paintTray(context, placement, theme, { look, isChosen }) {
+  const { groups, top, more } = placement.lost;
   if (!groups.length) return;
   context.globalAlpha = 0.95;
   context.fillStyle = theme.surface;
-  context.fillRect(0, top, scene.width, scene.height - top);
+  context.fillRect(0, top, placement.width, placement.height - top);
   context.globalAlpha = 1;
   context.fillStyle = theme.border;
-  context.fillRect(0, top, scene.width, 1);
+  context.fillRect(0, top, placement.width, 1);
   context.font = theme.font.replace("12px", "11px");
   context.textAlign = "left";
   context.textBaseline = "middle";
   context.fillStyle = theme.softText;
   const rest = more ? `, and ${more} more region${more === 1 ? "" : "s"}` : "";
   const hint = `In no known place: drag them onto the map, or name their region after a city${rest}`;
-  context.fillText(fitting(context, hint, scene.width - 20), 10, top + TRAY_HEAD / 2 + 2);
+  context.fillText(fitting(context, hint, placement.width - 20), 10, top + TRAY_HEAD / 2 + 2);
   for (const { x, y, name, devices, counted, bubble } of groups) {
     const all = devices.every((device) => isChosen(device.name));
     context.font = `600 ${theme.font}`;
     context.textAlign = "left";
     context.textBaseline = "middle";
     context.fillStyle = all ? VERMILLION : theme.text;
-    context.fillText(scene.shown(name || "no region"), x, y + 0.5);
+    context.fillText(placement.shown(name || "no region"), x, y + 0.5);
     if (counted) paintCount(context, ...bubble, 11, devices, theme, look, isChosen);
   }
-  paintDots(context, scene.dots.filter(({ group }) => group.tray), Math.min(scene.dot, 16), theme, look, isChosen);
+  paintDots(context, placement.dots.filter(({ group }) => group.tray), Math.min(placement.dot, 16), theme, look, isChosen);
 }
 
 /** A ring around the city that something would come to, with its name. */

@@ -5,7 +5,7 @@ const CAPPED = 8; // as Python's matrix_view has it
 const [DEFAULT, DISTANCE, PAIR, REGION, LINK] = [1, 2, 3, 4, 5]; // link_origins.Origin
 
 /** `data` is {names, latency, bandwidth, origin, regionAt(index), filled}. */
-export function tellCell(data, row, column) {
+export function cellWords(data, row, column) {
   const { names, regionAt } = data;
   if (row === column) return `${names[row]}: a device with itself`;
   const at = row * names.length + column;

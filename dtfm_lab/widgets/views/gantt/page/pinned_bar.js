@@ -4,16 +4,16 @@ import { counterpart } from "./bars.js";
 
 /**
  * `barsOf(half)` are the columns now, `about({ bar, half })` words on a bar, `changed()` asks for a repaint.
- * What is held stays held when new bars come, as long as the same action is among them.
+ * It stays pinned when new bars come, as long as the same action is among them.
  */
-export function holding(barsOf, about, changed) {
-  let held = null; // { bar, half }
+export function pinnedBar(barsOf, about, changed) {
+  let pinned = null; // { bar, half }
   const words = h("span");
   const element = h("div", { class: "dtfm-pinned", role: "status", hidden: true }, words,
-    h("button", { type: "button", title: "Let go of this bar (Esc)", "aria-label": "Let go of this bar", onclick: () => hold(null) }, "✕"));
+    h("button", { type: "button", title: "Let go of this bar (Esc)", "aria-label": "Let go of this bar", onclick: () => pin(null) }, "✕"));
 
-  function hold(found) {
-    held = found;
+  function pin(found) {
+    pinned = found;
     words.textContent = found ? about(found).join(" · ") : "";
     element.hidden = !found;
     changed();
@@ -21,29 +21,29 @@ export function holding(barsOf, about, changed) {
 
   /** After new bars. */
   function follow() {
-    if (!held) return;
-    const bar = counterpart(barsOf(held.half), held.bar);
-    hold(bar && { bar, half: held.half });
+    if (!pinned) return;
+    const bar = counterpart(barsOf(pinned.half), pinned.bar);
+    pin(bar && { bar, half: pinned.half });
   }
 
-  /** The bar before or after the one that is held, of its row; without one, the first of `row` that ends after `from`. */
+  /** The bar before or after the one that is pinned, of its row; without one, the first of `row` that ends after `from`. */
   function neighbour(by, row, from) {
-    const half = held?.half ?? 0;
+    const half = pinned?.half ?? 0;
     const bars = barsOf(half);
     const along = [];
     for (let kind = 0; kind < bars.nKinds; kind++) {
-      const [begin, end] = bars.strip(held?.bar.row ?? row, kind);
+      const [begin, end] = bars.strip(pinned?.bar.row ?? row, kind);
       for (let at = begin; at < end; at++) along.push(at);
     }
     along.sort((one, other) => bars.start[one] - bars.start[other] || one - other);
-    const now = held ? along.findIndex((at) => bars.id[at] === held.bar.id) + by : along.findIndex((at) => bars.end[at] >= from);
+    const now = pinned ? along.findIndex((at) => bars.id[at] === pinned.bar.id) + by : along.findIndex((at) => bars.end[at] >= from);
     const at = along[Math.min(along.length - 1, Math.max(0, now))];
     return at === undefined ? null : { bar: bars.bar(at), half };
   }
 
   function outline(context, place, theme) {
-    if (!held || !place.isShown(held.bar.row)) return;
-    const { bar, half } = held;
+    if (!pinned || !place.isShown(pinned.bar.row)) return;
+    const { bar, half } = pinned;
     const [top, height] = place.band(bar.row, half, bar.kind);
     const [left, right] = [Math.max(place.left, place.x(bar.start)), Math.min(place.right, place.x(bar.end))];
     if (right < place.left || left > place.right) return;
@@ -54,5 +54,5 @@ export function holding(barsOf, about, changed) {
     }
   }
 
-  return { element, hold, follow, neighbour, outline, isHolding: () => held !== null };
+  return { element, pin, follow, neighbour, outline, isPinned: () => pinned !== null };
 }

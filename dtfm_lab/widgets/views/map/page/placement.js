@@ -21,7 +21,7 @@ export function regionsOf(document, placeOf) {
 }
 
 /** `chosen` are names of regions whose lines are always drawn; `shown(name)` is as much of a name as there is room for. */
-export function sceneOf({ document, regions, lines, camera, width, height, nameWidth, shown, chosen }) {
+export function placementOf({ document, regions, lines, camera, width, height, nameWidth, shown, chosen }) {
   const dot = dotSize(document.devices.length, camera.scale);
   const groups = clusters(regions, camera, width, height, dot, nameWidth);
   const lost = tray(regions, width, height, Math.min(dot, 16), nameWidth);
@@ -37,15 +37,15 @@ export function sceneOf({ document, regions, lines, camera, width, height, nameW
 }
 
 /** {kind: "device" | "region" | "line", ...} under a point, or null. */
-export function under(scene, x, y) {
-  const reach = scene.dot / 2 + 2;
-  const dot = scene.dots.findLast((one) => Math.hypot(x - one.x, y - one.y) <= reach);
+export function under(placement, x, y) {
+  const reach = placement.dot / 2 + 2;
+  const dot = placement.dots.findLast((one) => Math.hypot(x - one.x, y - one.y) <= reach);
   if (dot) return { kind: "device", name: dot.device.name, group: dot.group };
-  const group = [...scene.groups, ...scene.lost.groups].findLast((one) => (one.tray ? inTray(one, x, y) : inCluster(one, x, y)));
+  const group = [...placement.groups, ...placement.lost.groups].findLast((one) => (one.tray ? inTray(one, x, y) : inCluster(one, x, y)));
   if (group) return { kind: "region", name: group.name, group };
-  if (y >= scene.lost.top) return null;
+  if (y >= placement.lost.top) return null;
   let nearest = { far: NEAR_LINE, arc: null };
-  for (const arc of scene.arcs)
+  for (const arc of placement.arcs)
     for (const route of arc.routes)
       for (let at = 1; at < route.length; at++) {
         const far = fromSegment(x, y, route[at - 1], route[at]);
@@ -66,17 +66,17 @@ function fromSegment(x, y, [x0, y0], [x1, y1]) {
 }
 
 /** The region or city that a device let go at (x, y) belongs to: {name, x, y, known}, or null if none is near. */
-export function target(scene, cities, camera, x, y) {
-  if (y >= scene.lost.top) return null;
-  const inside = scene.groups.find((group) => inCluster(group, x, y));
+export function target(placement, cities, camera, x, y) {
+  if (y >= placement.lost.top) return null;
+  const inside = placement.groups.find((group) => inCluster(group, x, y));
   if (inside) return { name: inside.name, x: inside.x, y: inside.y, known: true };
   let best = null;
   const offer = (name, px, py, known) => {
     const far = Math.hypot(x - px, y - py) - (known ? 4 : 0); // a region before a city beside it
     if (far < NEAR_CITY && (!best || far < best.far)) best = { name, x: px, y: py, known, far };
   };
-  for (const { name, home } of scene.groups) offer(name, ...home, true);
-  for (const { name, place } of freeCities(cities, scene.groups)) offer(name, ...camera.toScreen(camera.turned(place[0]), millerY(place[1])), false);
+  for (const { name, home } of placement.groups) offer(name, ...home, true);
+  for (const { name, place } of freeCities(cities, placement.groups)) offer(name, ...camera.toScreen(camera.turned(place[0]), millerY(place[1])), false);
   return best;
 }
 

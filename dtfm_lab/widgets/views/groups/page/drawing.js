@@ -11,7 +11,7 @@ const FEW = 8; // groups whose edges can all be told apart
 const LIGHTS_UP_S = 1.2; // the whole path, hop by hop
 const SHOWN_PIPELINES = 4;
 
-export function makeScene() {
+export function makeDrawing() {
   const layers = Object.fromEntries(["regions", "edges", "nodes", "weights", "lines", "devices", "names", "over"].map((name) => [name, svg("g", { class: name })]));
   const root = svg("svg", { class: "dtfm-steps", role: "group", "aria-label": "Devices, groups and edges" }, ...Object.values(layers));
   const drawn = new Map(); // name -> element: devices stay the same elements, so that they glide

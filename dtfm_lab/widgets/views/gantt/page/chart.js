@@ -14,7 +14,7 @@ const MOST_NUMBERS = 1500 * 7; // while it moves; all of them as soon as it rest
  * `state` is what is drawn: columns and labels, no pixels. Returns where everything is, how many messages are
  * in sight, and whether something was left out for speed.
  */
-export function scene() {
+export function chartPainter() {
   const raster = new Raster();
   return function paint(context, { width, height, theme, ratio, span, moving }, state) {
     const { upper, lower, lanes, kinds, perPipeline, unit, arranged, labels, lit, path, messages, columns, memory } = state;

@@ -46,7 +46,7 @@ class Figure:
 
 
 @dataclass
-class Desk:
+class LabInBrowser:
     """One notebook at a time; the lab in it is ``the_lab``, as in the tests."""
 
     jupyter: Jupyter
@@ -120,20 +120,20 @@ class Rates:
 class Counting:
     """Counts from when it is made: ``rates()`` are per second since then."""
 
-    def __init__(self, desk: Desk, selector: str, *drawn_names: str) -> None:
-        self._desk, self._selector, self._names = desk, selector, drawn_names
+    def __init__(self, browser: LabInBrowser, selector: str, *drawn_names: str) -> None:
+        self._browser, self._selector, self._names = browser, selector, drawn_names
         self._received = 0
-        desk.cdp.on("Network.webSocketFrameReceived", self._receive)
-        desk.cdp.send("Network.enable")
-        desk.page.evaluate(COUNT_FRAMES)
-        self._drawn = desk.number(selector, *drawn_names)
-        self._began_ms = desk.page.evaluate("performance.now()")
+        browser.cdp.on("Network.webSocketFrameReceived", self._receive)
+        browser.cdp.send("Network.enable")
+        browser.page.evaluate(COUNT_FRAMES)
+        self._drawn = browser.number(selector, *drawn_names)
+        self._began_ms = browser.page.evaluate("performance.now()")
 
     def rates(self) -> Rates:
-        ended_ms, frames = self._desk.page.evaluate("[performance.now(), window.frames]")
-        drawn = self._desk.number(self._selector, *self._names) - self._drawn
-        self._desk.cdp.send("Network.disable")
-        self._desk.cdp.remove_listener("Network.webSocketFrameReceived", self._receive)
+        ended_ms, frames = self._browser.page.evaluate("[performance.now(), window.frames]")
+        drawn = self._browser.number(self._selector, *self._names) - self._drawn
+        self._browser.cdp.send("Network.disable")
+        self._browser.cdp.remove_listener("Network.webSocketFrameReceived", self._receive)
         seconds = (ended_ms - self._began_ms) / 1000
         return Rates(frames / seconds, drawn / seconds, self._received / seconds)
 
@@ -144,10 +144,10 @@ class Counting:
 
 
 @contextmanager
-def opened_desk(root: Path) -> Iterator[Desk]:
+def opened_browser(root: Path) -> Iterator[LabInBrowser]:
     with jupyter_server(root) as jupyter, sync_playwright() as playwright:
         browser = chromium(playwright)
         with fresh_page(browser) as page:
-            yield Desk(jupyter, page, page.context.new_cdp_session(page))
+            yield LabInBrowser(jupyter, page, page.context.new_cdp_session(page))
             jupyter.end_sessions()
         browser.close()
