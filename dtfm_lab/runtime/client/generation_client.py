@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 import os
 import subprocess
 import sys
-from numbers import Integral
 
 from dtfm_lab.domain.errors import LabError, MissingExtra, RunError
-from dtfm_lab.domain.network import as_number, shortened
+from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.options import Option
 from dtfm_lab.runtime.protocol.checkpoint_folders import describe
 
-MOST_BYTES = 100_000
+N_BYTES = Option(name="n_bytes", help="Length of the text.", unit="bytes", type=int, least=1, most=100_000)
+SEED = Option(name="seed", help="Seed of the random bytes.", type=int, most=2**63 - 1)
+TEMPERATURE = Option(name="temperature", help="0 takes the likeliest byte.", type=float, least=0)
 
 
 def write(
@@ -41,21 +42,15 @@ def write(
     describe(checkpoint)
     if not isinstance(prompt, str):
         raise LabError(f"prompt is {shortened(prompt)}; wanted text")
-    for what, count, least, most in (("n_bytes", n_bytes, 1, MOST_BYTES), ("seed", seed, 0, 2**63 - 1)):
-        if not isinstance(count, Integral) or isinstance(count, bool) or not least <= count <= most:
-            raise LabError(f"{what} is {shortened(count)}; wanted a whole number from {least} to {most}")
-    heat = as_number(temperature)
-    if heat is None or not 0 <= heat < math.inf:
-        raise LabError(f"temperature is {shortened(temperature)}; wanted 0 or more")
-    if importlib.util.find_spec("torch") is None:
-        raise MissingExtra("writing needs torch, which is not installed: pip install 'dtfm_lab[train]'")
     order = {
         "folder": os.fspath(checkpoint),
         "prompt": prompt,
-        "n_bytes": int(n_bytes),
-        "seed": int(seed),
-        "temperature": heat,
+        "n_bytes": N_BYTES.checked(n_bytes),
+        "seed": SEED.checked(seed),
+        "temperature": TEMPERATURE.checked(temperature),
     }
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtra("writing needs torch, which is not installed: pip install 'dtfm_lab[train]'")
     command = [sys.executable, "-m", "dtfm_lab.runtime.worker.generation"]
     done = subprocess.run(command, input=json.dumps(order) + "\n", capture_output=True, text=True, check=False)
     try:
