@@ -1,4 +1,4 @@
-"""dtfm-lab: the story from the shell. ``--json`` prints one JSON object on standard output.
+"""The command ``dtfm-lab``: the lab from the shell. ``--json`` prints one JSON object on standard output.
 
 Exit status 0: done. 1: the run failed. 2: the input is wrong, one line on standard error. 130: interrupted.
 """
@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from dtfm_lab.cli import hosts, machine, plans, predictions, runs  # noqa: F401  their commands join the group
-from dtfm_lab.cli.group import cli
+from dtfm_lab.cli.options import cli
 from dtfm_lab.domain.errors import LabError, RunError
 
 

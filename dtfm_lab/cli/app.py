@@ -23,9 +23,9 @@ EXTENSIONS = (
     "anywidget",
     "jupyterlab-plotly",
 )
-"""of JupyterLab's, that the page loads; others want parts of it that Voila does not have"""
+"""Extensions of JupyterLab that the page loads; others need parts of JupyterLab that Voila does not have."""
 IDLE_S, LOOK_EVERY_S = 600, 60
-"""a kernel that no page has talked to for so long is ended; a page that is closed ends its own at once"""
+"""A kernel without messages from a page is ended after IDLE_S; a page that is closed ends its own at once."""
 
 
 def serve(network: str | None, *, ip: str, port: int, listening: Callable[[str], None]) -> None:

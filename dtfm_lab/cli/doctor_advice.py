@@ -10,15 +10,15 @@ from typing import Any
 
 LAB = ("jupyterlab", "ipywidgets", "anywidget", "plotly")
 OLDEST_DRIVER = {13: 580, 12: 525}
-"""by CUDA's major version"""
+"""Oldest driver that runs it, by CUDA's major version."""
 OLDEST_OF_CUDA_13 = (7, 5)
-"""compute capability"""
+"""Oldest compute capability that CUDA 13 supports."""
 TORCH = {13: "cu130", 12: "cu126"}
-"""torch's builds, by CUDA's major version"""
+"""Names of torch's builds, by CUDA's major version."""
 USUAL_WORKERS = 8
-"""of the lab's example, the lecture hall"""
+"""Workers of the lab's example, the lecture hall."""
 COMFORTABLE_BYTES = 2 * 2**30
-"""free memory for eight workers on `tiny`, and the lab"""
+"""Free memory that suffices for eight workers on `tiny`, and the lab."""
 
 Facts = dict[str, Any]
 

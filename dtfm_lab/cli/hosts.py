@@ -9,30 +9,27 @@ from typing import Any
 import click
 
 from dtfm_lab import files
-from dtfm_lab.cli.group import cli
-from dtfm_lab.cli.options import file_option, json_option, schedule_option
-from dtfm_lab.cli.plan_reports import report_topology
+from dtfm_lab.cli.options import RUN, cli, file_option, gathered, json_option, plan_argument, schedule_option
+from dtfm_lab.cli.plans import report_topology
 from dtfm_lab.cli.terminal import err, out, print_json
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.files.schedules import ENDINGS, load_schedule
+from dtfm_lab.lab.nouns import as_schedule
 from dtfm_lab.runtime.client.run_report import describe_reductions
 from dtfm_lab.runtime.multihost.export import MASTER_PORT, spec_for
 from dtfm_lab.runtime.multihost.export import export as write_run_folder
 from dtfm_lab.runtime.multihost.hosts import hosts_of, load_hosts
 from dtfm_lab.runtime.multihost.instructions import torchrun_line
 from dtfm_lab.runtime.probe import ProbeListener, host_and_port, join, probe_locally
-from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
+
+EXPORTED = [option for option in RUN if option.name in ("iterations", "clock", "seed", "text")]
+"""Options of a run that an exported run folder holds."""
 
 
 @cli.command()
-@click.argument("plan_file", metavar="PLAN")
+@plan_argument
 @click.option("-o", "--output", "folder", required=True, type=click.Path(), help="The run folder to write.")
 @schedule_option
-@click.option("--iterations", default=5, show_default=True, type=click.IntRange(min=1))
-@click.option("--clock", default="real", show_default=True, type=click.Choice(RUN_CLOCKS))
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of parameters and batches.")
-@click.option("--text", type=click.Path(), help="Train on this file; on the text that comes with the lab without it.")
+@gathered(EXPORTED, into="options", iterations=5, clock="real")
 @click.option("--hosts", "hosts_path", type=click.Path(), help="YAML: which host runs which devices, at which address.")
 @click.option("--per-host", type=int, help="Without --hosts: so many devices a host; 1 by default.")
 @click.option("--master-port", default=MASTER_PORT, show_default=True, help="Of the first host, and the next one.")
@@ -45,12 +42,12 @@ def export(
     per_host: int | None,
     master_port: int,
     as_json: bool,
-    **options: Any,
+    options: dict[str, Any],
 ) -> None:
     """Write all that hosts of your own need to run PLAN: torchrun lines, rank map, tc scripts."""
     if hosts_path is not None and per_host is not None:
         raise click.UsageError("--hosts says which host runs what; wanted it without --per-host")
-    spec = spec_for(files.load_plan(plan_file), _schedule(schedule), **options)
+    spec = spec_for(files.load_plan(plan_file), as_schedule(schedule), **options)
     hosts = hosts_of(spec, 1 if per_host is None else per_host) if hosts_path is None else load_hosts(hosts_path, spec)
     written = write_run_folder(spec, folder, hosts, master_port=master_port)
     lines = {host.name: torchrun_line(hosts, i, master_port, str(written)) for i, host in enumerate(hosts)}
@@ -136,10 +133,6 @@ def _join(
         wait_s=wait_s,
         report=_print_now,
     )
-
-
-def _schedule(name: str | None) -> str | Schedule | None:
-    return load_schedule(name) if name is not None and name.lower().endswith(ENDINGS) else name
 
 
 def _print_now(line: str) -> None:

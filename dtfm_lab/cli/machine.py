@@ -12,8 +12,7 @@ import click
 
 from dtfm_lab import lab
 from dtfm_lab.cli.doctor import described, doctor_facts
-from dtfm_lab.cli.group import cli
-from dtfm_lab.cli.options import json_option
+from dtfm_lab.cli.options import cli, json_option
 from dtfm_lab.cli.terminal import err, out, print_json
 from dtfm_lab.domain.errors import MissingExtra
 

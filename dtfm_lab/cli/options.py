@@ -1,4 +1,4 @@
-"""Command line options, made from the fields that say them, and the few that several commands share."""
+"""The group of commands, and their options: made from the fields that say them, or shared by several commands."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ from dtfm_lab.simulation.sweeps import OF_THE_JOB
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="dtfm_lab", prog_name="dtfm-lab")
+def cli() -> None:
+    """Plan, predict, run and compare decentralised training of foundation models."""
 
 
 def _on_command_line(kind: Any, *without: str) -> tuple[Option, ...]:

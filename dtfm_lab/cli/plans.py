@@ -11,24 +11,27 @@ import click
 from rich.table import Table
 
 from dtfm_lab import files, lab, planning
-from dtfm_lab.cli.group import cli
-from dtfm_lab.cli.options import SEARCH, gathered, job_options, json_option, output_option, plan_argument, start_option
-from dtfm_lab.cli.plan_reports import (
-    report_difference,
-    report_explanation,
-    report_plan,
-    report_topology,
-    report_worth,
+from dtfm_lab.cli.options import (
+    SEARCH,
+    cli,
+    gathered,
+    job_options,
+    json_option,
+    output_option,
+    plan_argument,
+    start_option,
 )
 from dtfm_lab.cli.progress import row_progress, search_progress
-from dtfm_lab.cli.terminal import err, out, print_json
-from dtfm_lab.cli.trace_reports import report_trace
+from dtfm_lab.cli.terminal import err, out, print_json, print_table
+from dtfm_lab.cli.traces import report_trace
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.lab.keywords import SearchBudget
+from dtfm_lab.planning.explain.sentences import counted
+from dtfm_lab.planning.explain.tables import plain_rows
 
 
 @cli.command()
@@ -117,7 +120,12 @@ def show(what: str, as_json: bool) -> None:
 @json_option
 def explain(plan_file: str, device: str | None, as_json: bool) -> None:
     """Say what binds the cost of PLAN, and what any exchange of two devices would cost."""
-    report_explanation(lab.explain(plan_file), device, as_json)
+    explanation = lab.explain(plan_file)
+    if as_json:
+        return print_json(explanation.summary(device))
+    out.print(explanation.text if device is None else explanation.why(device))
+    exchanges = ["device", "stage", "replica", "partner", "partner_stage", "cost_after_s", "change_s"]
+    print_table(explanation.to_frame()[exchanges] if device is None else explanation.places(device))
 
 
 @cli.command()
@@ -126,7 +134,14 @@ def explain(plan_file: str, device: str | None, as_json: bool) -> None:
 @json_option
 def diff(before: str, after: str, as_json: bool) -> None:
     """Say what moved from the plan BEFORE to the plan AFTER, and what it cost."""
-    report_difference(lab.diff(before, after), as_json)
+    difference = lab.diff(before, after)
+    if as_json:
+        return print_json(difference.summary())
+    out.print(difference.text)
+    print_table(difference.parts.reset_index())
+    devices = difference.to_frame()
+    if len(changed := devices[~devices["change"].isin(["stays", "idle"])]):
+        print_table(changed)
 
 
 @cli.command()
@@ -142,4 +157,50 @@ def worth(plan_file: str, budget: dict[str, Any], as_json: bool) -> None:
 
     with row_progress("worth", "devices", described, total=len(plan.topology)) as show_row:
         table = lab.worth(plan, progress=show_row, **budget)
-    report_worth(table, as_json)
+    if as_json:
+        return print_json({"devices": plain_rows(table)})
+    n_stages, n_replicas = table["n_stages"].iloc[0], table["n_replicas"].iloc[0]
+    out.print(
+        f"{counted(n_stages, 'stage')} x {counted(n_replicas, 'replica')}: "
+        "worth is the cost without a device less the cost with it serving"
+    )
+    print_table(table.drop(columns=["n_stages", "n_replicas"]))
+
+
+def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
+    if output is not None:
+        files.save_plan(plan, output)
+    if as_json:
+        return print_json(plan.summary())
+    cost = plan.cost
+    out.print(
+        f"{plan.job.name} on {plan.topology.name}, {plan.job.n_stages} stages x {plan.job.n_replicas} replicas: "
+        f"{format_s(cost.total_s)} (data parallel {format_s(cost.data_parallel_s)} + pipeline "
+        f"{format_s(cost.pipeline_s)}), bound {format_s(plan.lower_bound_s)}, gap {plan.gap:.1%}, by {plan.planner}"
+    )
+    table = Table("stage", "devices", "synchronisation", "hop to the next", box=None)
+    hops = [*(format_s(float(h)) for h in cost.hop_s), ""]
+    for s, (names, hop) in enumerate(zip(plan.stages, hops, strict=True)):
+        table.add_row(str(s), " ".join(names), format_s(float(cost.group_s[s])), hop)
+    out.print(table)
+    if plan.idle_devices:
+        out.print("idle: " + " ".join(plan.topology.names[i] for i in plan.idle_devices))
+
+
+def report_topology(topology: Topology, as_json: bool) -> None:
+    if as_json:
+        return print_json(files.topology_to_mapping(topology))
+    out.print(f"{topology.name}: {len(topology)} devices. {topology.description}")
+    links = topology.to_frame()
+    region = {d.name: d.region or d.name for d in topology.devices}
+    links["from"], links["to"] = links["source"].map(region), links["target"].map(region)
+    table = Table("from", "to", "links", "latency ms", "bandwidth Gbit/s", box=None)
+    for (a, b), group in links.groupby(["from", "to"], sort=False):
+        spans = (_span(group["latency_ms"]), _span(group["bandwidth_gbps"]))
+        table.add_row(str(a), str(b), str(len(group)), *spans)
+    out.print(table)
+
+
+def _span(values: Any) -> str:
+    low, high = float(values.min()), float(values.max())
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from dtfm_lab import files, lab
-from dtfm_lab.cli.group import cli
 from dtfm_lab.cli.options import (
+    cli,
     csv_option,
     file_option,
     json_option,
@@ -17,16 +17,22 @@ from dtfm_lab.cli.options import (
     simulation_options,
 )
 from dtfm_lab.cli.progress import row_progress
-from dtfm_lab.cli.trace_reports import report_schedule, report_sensitivity, report_simulation, report_sweep
+from dtfm_lab.cli.terminal import out, print_json, print_table
+from dtfm_lab.cli.traces import print_trace, trace_summary
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.chrome import save_chrome_trace
 from dtfm_lab.files.reading import write_text
 from dtfm_lab.files.schedules import ENDINGS, load_schedule, save_schedule
-from dtfm_lab.simulation.schedules import choices_of
-from dtfm_lab.simulation.sensitivity import WHAT, Gain
+from dtfm_lab.planning.explain.sentences import counted
+from dtfm_lab.planning.explain.tables import plain_rows
+from dtfm_lab.simulation.memory import MemoryReport
+from dtfm_lab.simulation.schedules import choices_of, peak_activations
+from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, WHAT, Gain
 from dtfm_lab.simulation.sweeps import SETTINGS, SweepPoint
 
+GAINS_SHOWN = 12
+"""Improvements shown in a terminal; --json has all of them."""
 TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 
 
@@ -45,8 +51,14 @@ def simulate(
         files.save_trace(trace, output)
     if chrome is not None:
         save_chrome_trace(trace, chrome)
-    played = trace.context.recorded_schedule
-    report_simulation(trace, lab.memory(plan, trace=trace), lab.advice(plan, played), as_json)
+    held, advice = lab.memory(plan, trace=trace), lab.advice(plan, trace.context.recorded_schedule)
+    if as_json:
+        return print_json(trace_summary(trace) | {"memory": _memory(held) | {"advice": advice}})
+    if not held.fits:
+        out.print(f"out of memory: {advice or held.sentence}")
+    print_trace(trace)
+    if held.fits:
+        out.print(f"memory: {held.sentence}")
 
 
 @cli.command()
@@ -74,7 +86,16 @@ def sweep(plan_file: str, varied: tuple[str, ...], workers: int | None, csv: str
         table = lab.sweep(plan_file, workers=workers, progress=show, **settings)
     if csv is not None:
         write_text(csv, table.to_csv(index=False))
-    report_sweep(table, list(settings), as_json)
+    if as_json:
+        return print_json({"settings": list(settings), "points": plain_rows(table)})
+    possible = table[table["error"] == ""]
+    priced = ["price_per_million_tokens"] if possible["price_per_million_tokens"].notna().any() else []
+    if len(possible):
+        print_table(possible[[*settings, "iteration_s", "tokens_per_s", "mfu", "peak_memory_bytes", "fits", *priced]])
+    for error, rows in table[table["error"] != ""].groupby("error", sort=False):
+        first = ", ".join(f"{what} {rows[what].iloc[0]}" for what in settings)
+        such = ", such as" if len(rows) > 1 else ":"
+        out.print(f"{counted(len(rows), 'point')} cannot be{such} {first}: {error}")
 
 
 @cli.command()
@@ -92,7 +113,17 @@ def sensitivity(
 
     with row_progress("sensitivity", "improvements", described) as show:
         table = lab.sensitivity(plan, schedule, factor=factor, what=what or WHAT, progress=show, **how)
-    report_sensitivity(table, as_json)
+    if as_json:
+        return print_json({"gains": plain_rows(table)})
+    if not len(table):
+        out.print("nothing to improve: no such link or device serves")
+    changes = table["change"].abs() >= LEAST_REPORTED
+    for sentence in table["sentence"][changes].head(GAINS_SHOWN):
+        out.print(sentence)
+    if (more := int(changes.sum()) - GAINS_SHOWN) > 0:
+        out.print(f"and {more} more that bring no more than the last")
+    if none := int((~changes).sum()):
+        out.print(f"{none} of {counted(len(table), 'improvement')} would change nothing")
 
 
 @cli.command()
@@ -128,7 +159,20 @@ def schedule(
         built = lab.build_schedule(name, n_stages, n_microbatches, stages_per_device=stages_per_device, warmups=depths)
     if output is not None:
         save_schedule(built, output)
-    report_schedule(built, as_json)
+    held = peak_activations(built)
+    if as_json:
+        return print_json(
+            {
+                "name": built.name,
+                "n_devices": built.n_devices,
+                "n_stages": built.n_stages,
+                "n_microbatches": built.n_microbatches,
+                "orders": list(built.orders),
+                "peak_activations": list(held),
+            }
+        )
+    for position, (order, most) in enumerate(zip(built.orders, held, strict=True)):
+        out.print(f"device {position}, at most {most} held: {order}")
 
 
 def _settings(varied: tuple[str, ...]) -> dict[str, list[str | int | float | bool]]:
@@ -154,3 +198,16 @@ def _value(text: str) -> str | int | float | bool:
         except ValueError:
             continue
     return text
+
+
+def _memory(held: MemoryReport) -> dict[str, Any]:
+    at = held.worst
+    return {
+        "fits": held.fits,
+        "devices_over": int((held.over_bytes > 0).sum()),
+        "worst_device": held.devices[at[0]][at[1]],
+        "peak_bytes": int(held.peak_bytes[at]),
+        "limit_bytes": int(held.limit_bytes[at]),
+        "over_bytes": int(held.over_bytes[at]),
+        "sentence": held.sentence,
+    }

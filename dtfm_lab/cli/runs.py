@@ -11,10 +11,9 @@ import click
 from pandas import isna
 
 from dtfm_lab import files, lab
-from dtfm_lab.cli.comparison_report import report_comparison
-from dtfm_lab.cli.group import cli
 from dtfm_lab.cli.options import (
     RUN,
+    cli,
     csv_option,
     file_option,
     gathered,
@@ -25,7 +24,7 @@ from dtfm_lab.cli.options import (
 )
 from dtfm_lab.cli.progress import row_progress, run_progress
 from dtfm_lab.cli.terminal import err, out, print_json, print_table
-from dtfm_lab.cli.trace_reports import report_trace
+from dtfm_lab.cli.traces import report_comparison, report_trace
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.losses import save_losses

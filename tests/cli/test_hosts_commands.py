@@ -122,7 +122,7 @@ def test_export_tells_each_hosts_line(shell, plan_file):
         (("--hosts", "none.yaml"), "none.yaml: no such file"),
         (("--hosts", "none.yaml", "--per-host", "2"), "--hosts says which host runs what; wanted it without"),
         (("--per-host", "0"), "workers per host is 0; wanted 1 or more"),
-        (("--iterations", "0"), "0 is not in the range x>=1"),
+        (("--iterations", "0"), "iterations is 0; wanted a whole number from 1"),
         (("--text", "none.txt"), "text none.txt: no such file"),
         (("--master-port", "70000"), "master port is 70000; wanted 1 to 65534"),
     ],

@@ -1,0 +1,145 @@
+"""What the commands print about traces and their comparison: one JSON object, or lines for a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from dtfm_lab import files
+from dtfm_lab.cli.terminal import out, print_json
+from dtfm_lab.compare import Comparison, Refit
+from dtfm_lab.compare.refit import in_units
+from dtfm_lab.domain.trace import CAUSES, Trace
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.planning.explain.tables import plain_rows
+
+PIECES = 3
+"""Pieces of the critical path that are named."""
+SUSPECTS_SHOWN = 8
+LINKS_SHOWN = 12
+"""Links shown in a terminal; --json has all of them."""
+FITTED = ("drawn", "fitted", "low", "high")
+THROUGHPUT = {
+    "tokens_per_s": "{:,.0f} tokens/s",
+    "mfu": "{:.1%} of the devices' peak",
+    "pflops": "{:.4g} PFLOPS",
+    "price_per_iteration": "${:.4g} an iteration",
+    "price_per_million_tokens": "${:.4g} a million tokens",
+}
+SAME_NAME = (
+    *("source", "clock", "schedule", "links", "queueing", "synchronisation", "synchronise_every", "late_messages"),
+    *("overruns", "time_scale", "stretched", "unigram_entropy", "stand_in", "runs_on"),
+)
+"""Fields of the context that a trace's summary holds as they are."""
+
+
+def report_trace(trace: Trace, output: str | None, as_json: bool) -> None:
+    if output is not None:
+        files.save_trace(trace, output)
+    if as_json:
+        return print_json(trace_summary(trace))
+    print_trace(trace)
+
+
+def trace_summary(trace: Trace) -> dict[str, Any]:
+    """What ``--json`` prints of a trace."""
+    context = trace.context
+    summary = {name: getattr(context, name) for name in SAME_NAME} | {
+        "iterations": trace.n_iterations,
+        "iteration_s": trace.iteration_s,
+        "iteration_ends_s": trace.iteration_ends_s.tolist(),
+        "compute_share": trace.compute_share,
+        **trace.metrics,
+        "rows": len(trace),
+        "losses": list(context.losses),
+        "held_out": [list(point) for point in context.held_out],
+        "faults": [fault._asdict() for fault in context.faults],
+        "rehearsed": None if context.rehearsed is None else context.rehearsed._asdict(),
+    }
+    if trace.after is not None:
+        summary["bubble"] = {"busy_s": float(trace.bubble["busy_s"].mean()), **_idle(trace)}
+        summary["critical_path"] = plain_rows(trace.critical_summary())
+    return summary
+
+
+def _idle(trace: Trace) -> dict[str, float]:
+    """Seconds by cause, mean over devices."""
+    columns = [f"{cause}_s" for cause in CAUSES]
+    return {column: float(trace.bubble[column].mean()) for column in columns}
+
+
+def print_trace(trace: Trace) -> None:
+    """An iteration in a few lines: how long, how fast, why so long, and of a real run its losses."""
+    context = trace.context
+    out.print(
+        f"{context.source} {context.schedule}, {context.clock} clock, links {context.links}: iteration "
+        f"{format_s(trace.iteration_s)}, devices compute {trace.compute_share:.1%} of the time, "
+        f"{len(trace)} rows"
+    )
+    known = [text.format(trace.metrics[what]) for what, text in THROUGHPUT.items() if trace.metrics[what] is not None]
+    if known:
+        out.print(", ".join(known))
+    if trace.after is not None and trace.iteration_s > 0:
+        idle = {cause.removesuffix("_s"): s for cause, s in _idle(trace).items() if s > 0}
+        whole_s = float(trace.bubble["iteration_s"].mean())
+        parts = [f"{cause} {s / whole_s:.1%}" for cause, s in sorted(idle.items(), key=lambda item: -item[1])]
+        out.print(f"idle {sum(idle.values()) / whole_s:.1%}" + (": " if parts else "") + ", ".join(parts))
+        path = trace.critical_summary()
+        pieces = path[path["by"] != "what"].nlargest(PIECES, "seconds")
+        named = [f"{p['name']} {format_s(p['seconds'])} ({p['share']:.1%})" for p in plain_rows(pieces)]
+        out.print(f"critical path, its largest pieces: {', '.join(named)}")
+    if context.losses:
+        out.print(
+            f"{trace.n_iterations} iterations, loss {context.losses[0]:.4f} -> {context.losses[-1]:.4f}, "
+            f"{context.late_messages} late messages, {context.overruns} overruns"
+        )
+
+
+def report_comparison(comparison: Comparison, refitted: Refit | None, as_json: bool) -> None:
+    """Who is to blame and since when, then errors by iteration, kind, stage and link, then what is fitted."""
+    if as_json:
+        fitted = {} if refitted is None else {"refit": refitted.summary()}
+        return print_json(comparison.summary() | fitted)
+    context = comparison.measured.context
+    out.print(
+        f"predicted {format_s(comparison.predicted_iteration_s)}, measured {format_s(comparison.measured.iteration_s)} "
+        f"({context.clock} clock, {context.schedule}): error {comparison.iteration_error:+.2%}; "
+        f"{context.late_messages} late messages, {context.overruns} overruns"
+    )
+    suspects = comparison.suspects["sentence"].tolist()
+    more = [f"and {len(suspects) - SUSPECTS_SHOWN} more suspects"] if len(suspects) > SUSPECTS_SHOWN else []
+    told = (comparison.verdict, *suspects[:SUSPECTS_SHOWN], *more, comparison.drift.sentence)
+    for line in (f"measured with {context.provenance}", *told):
+        out.print(line)
+    worst = comparison.links["arrival_error_s"].abs().sort_values(ascending=False, kind="stable").index
+    for title, frame in (
+        ("iteration", comparison.iterations),
+        ("kind", comparison.kinds),
+        ("stage", comparison.stages),
+        (f"link (at most {LINKS_SHOWN}, the worst arrivals first)", comparison.links.loc[worst[:LINKS_SHOWN]]),
+    ):
+        headings = (str(column).removesuffix("_s").replace("_", " ") for column in frame.columns)
+        table = Table(title, *headings, box=None)
+        for name, row in zip(frame.index, frame.itertuples(index=False), strict=True):
+            cells = zip(frame.columns, row, strict=True)
+            table.add_row(str(name), *(_cell(str(column), value) for column, value in cells))
+        out.print(table)
+    if refitted is not None:
+        off, n = refitted.off, len(refitted.table)
+        out.print(f"{refitted.sentence}; {len(off)} of {n} values out of their 95 % intervals")
+        table = Table(f"refitted (at most {LINKS_SHOWN}, the furthest first)", "what", *FITTED, box=None)
+        rows: list[Any] = list(off.head(LINKS_SHOWN).itertuples(index=False))
+        for row in rows:
+            what = row.what.split("_")[0] if row.of == "link" else f"{row.kind} of stage {row.stage}"
+            table.add_row(row.name, what, *(in_units(row.what, getattr(row, column)) for column in FITTED))
+        if rows:
+            out.print(table)
+
+
+def _cell(column: str, value: Any) -> str:
+    if value != value:
+        return "-"
+    if column == "relative_error":
+        return f"{value:+z.2%}"
+    return format_s(float(value)) if column.endswith("_s") else f"{value:g}"
