@@ -49,7 +49,7 @@ class Executor:
         self._spec, self._replica = spec, replica
         self._programs = [spec.programs(synchronise=which).of(position, replica) for which in (False, True)]
         self._one_device = spec.built.n_devices == 1
-        self._math, self._transport, self._clock = math, transport, clock
+        self.math, self.clock, self._transport = math, clock, transport
         self._drawn_s, self._report, self._log = drawn_s, report, log
         self._links = spec.links.outgoing(spec.device(position, replica))
         self._codec = Codec(job.compression if job.codes_activations else "none", DTYPES[spec.trained.dtype])
@@ -63,8 +63,8 @@ class Executor:
         self._arrived: dict[Action, torch.Tensor] = {}
         self._results: dict[Action, torch.Tensor] = {}
         self._links.reset()
-        self._math.begin(synchronises=synchronises)
-        self._clock.start_iteration(began_monotonic_s)
+        self.math.begin(synchronises=synchronises)
+        self.clock.start_iteration(began_monotonic_s)
         for at, step in enumerate(self._program):
             if step.action.kind in COMPUTE:
                 self._compute(at, step)
@@ -73,7 +73,7 @@ class Executor:
             else:
                 self._send(at, step)
         self._transport.flush()
-        return self._math.loss
+        return self.math.loss
 
     def use_transport(self, transport: SocketTransport) -> None:
         """Send and receive over new connections from now on."""
@@ -90,38 +90,38 @@ class Executor:
         for step in self._program:
             action = step.action
             if action.kind is Kind.FORWARD:
-                self._keep_result(action, self._math.evaluate(action, self._received(step), batch))
+                self._keep_result(action, self.math.evaluate(action, self._received(step), batch))
             elif action.kind is Kind.RECV_F:
                 self._arrived[action] = self._transport.receive(number, action).content
             elif action.kind is Kind.SEND_F:
                 to = self._spec.rank(*action.other_end(self._replica, self._spec.plan.job.n_replicas))
                 self._transport.send(to, number, action.counterpart(), self._content(step))
         self._transport.flush()
-        return self._math.loss
+        return self.math.loss
 
     def _compute(self, at: int, step: Step) -> None:
         action = step.action
-        start_s = self._clock.begin(self._ready_s(step))
+        start_s = self.clock.begin(self._ready_s(step))
         wall_s, busy_s = self._processor.timed(lambda: self._work(at, step))
         self._log.add(action.stage, action.kind, busy_s, wall_s)
         drawn_s = self._drawn_s.get((action.stage, action.kind), busy_s)
         if (slower := self.slowdown) != 1.0:
             busy_s, drawn_s = busy_s * slower, drawn_s * slower
-            if isinstance(self._clock, RealClock):
-                self._clock.delay(wall_s * (slower - 1.0))
-        end_s = self._clock.finish(start_s, busy_s, drawn_s)
+            if isinstance(self.clock, RealClock):
+                self.clock.delay(wall_s * (slower - 1.0))
+        end_s = self.clock.finish(start_s, busy_s, drawn_s)
         self._record_span(at, action, start_s, end_s)
 
     def _work(self, at: int, step: Step) -> None:
         match step.action.kind:
             case Kind.PACK:
-                self._math.all_reduce.pack(at)
+                self.math.all_reduce.pack(at)
             case Kind.REDUCE:
-                self._math.reduce(at, sums=any(a.kind is Kind.RECV_G for a in self._needed(step)))
+                self.math.reduce(at, sums=any(a.kind is Kind.RECV_G for a in self._needed(step)))
             case Kind.STEP:
-                self._math.step()
+                self.math.step()
             case _:
-                result = self._math.run(step.action, self._received(step), self._batch)
+                result = self.math.run(step.action, self._received(step), self._batch)
                 self._keep_result(step.action, result)
 
     def _received(self, step: Step) -> torch.Tensor | None:
@@ -143,8 +143,8 @@ class Executor:
         if action.kind in ACROSS_STAGES:
             self._arrived[action] = message.content
         else:
-            self._math.receive(action, message.content)
-        arrived_s = self._clock.arrive(message.passage.delivered_s, message.arrived_monotonic_s)
+            self.math.receive(action, message.content)
+        arrived_s = self.clock.arrive(message.passage.delivered_s, message.arrived_monotonic_s)
         self._record_span(at, action, min(message.passage.first_byte_s, arrived_s), arrived_s)
 
     def _send(self, at: int, step: Step) -> None:
@@ -152,7 +152,7 @@ class Executor:
         content = self._content(step)
         to = action.other_end(self._replica, self._spec.plan.job.n_replicas)
         to_rank, there = self._spec.rank(*to), action.counterpart()
-        clock = self._clock
+        clock = self.clock
         if isinstance(clock, RealClock):
 
             def stamp() -> Passage:
@@ -175,9 +175,9 @@ class Executor:
 
     def _content(self, step: Step) -> torch.Tensor:
         if step.action.kind is Kind.SEND_E:
-            return self._math.embedding_gradient()
+            return self.math.embedding_gradient()
         if step.action.kind not in ACROSS_STAGES:
-            return self._math.all_reduce.content(step.action)
+            return self.math.all_reduce.content(step.action)
         (produced,) = (action for action in self._needed(step) if action.kind in PASSES)
         return self._results.pop(produced)
 

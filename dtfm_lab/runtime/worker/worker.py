@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 
 from dtfm_lab.domain.schedule import Action, Kind
+from dtfm_lab.domain.trace import Span
 from dtfm_lab.runtime.gpu import nccl
 from dtfm_lab.runtime.protocol.connections import MessageConnection
 from dtfm_lab.runtime.protocol.corpus import Corpus
@@ -111,7 +113,6 @@ class Worker:
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._transport: SocketTransport | None = None
         self._executor: Executor | None = None
-        self._math: DeviceMath | None = None
         self._slowdown = 1.0
         self._has_order = False
         report.is_busy = self._is_busy
@@ -180,11 +181,12 @@ class Worker:
         transport = self._connect(order)
         if self._executor is not None:
             self._executor.use_transport(transport)
-        if order["train"] is not None and self._math is None:
+        elif order["train"] is not None:
             self._train(order["train"])
-        version, math = order["version"], self._math
-        if version is None or math is None:
+        version = order["version"]
+        if version is None or self._executor is None:
             return {}
+        math = self._executor.math
         math.discard()
         if order["checkpoint"] is not None:
             self._read_checkpoint(order["checkpoint"], version)
@@ -210,7 +212,7 @@ class Worker:
         """The times measured in calibration, whose stages are freed."""
         self._log.counts = False
         rows = [[*work, *m] for work, m in self._log.measured().items()]
-        self._executor = self._math = None
+        self._executor = None
         gc.collect()  # the executor and its stages form a cycle, which would stay in memory during the run
         return {"rows": rows}
 
@@ -224,33 +226,30 @@ class Worker:
 
     def _iterate(self, order: Order) -> Answer:
         """Train one iteration."""
-        clock = self._clock
+        math, clock = self._built.math, self._built.clock
         late_before, overruns_before = clock.late_messages, clock.overruns
         loss = self._run_iteration(order)
-        assert self._math is not None
-        self._math.state.version = order["iteration"] + 1
+        math.state.version = order["iteration"] + 1
         return {
-            "loss": loss if self._math.holds_last else None,
+            "loss": loss if math.holds_last else None,
             "late_messages": clock.late_messages - late_before,
             "overruns": clock.overruns - overruns_before,
         }
 
     def _evaluate(self, order: Order) -> Answer:
         """The loss on the held-out text."""
-        assert self._executor is not None
-        assert self._math is not None
-        job = self._spec.trained
+        job, executor = self._spec.trained, self._built
         batch = self._batches.held_out(self._replica, job.n_replicas, job.n_microbatches)
-        loss = self._executor.evaluate(order["number"], self._on_device(batch))
-        return {"loss": loss if self._math.holds_last else None, "unigram_entropy": self._batches.unigram_entropy}
+        loss = executor.evaluate(order["number"], self._on_device(batch))
+        return {"loss": loss if executor.math.holds_last else None, "unigram_entropy": self._batches.unigram_entropy}
 
     def _checkpoint(self, order: Order) -> Answer:
         """Write this worker's tensors; replicas that are equal leave it to the first."""
         from dtfm_lab.runtime.worker.checkpoint_tensors import write  # safetensors is loaded where it is used
 
-        assert self._math is not None
         if self._replica == 0 or self._spec.plan.job.synchronise_every > 1:
-            write(Path(order["folder"]), self._math.modules, self._math.state, self._replica)
+            math = self._built.math
+            write(Path(order["folder"]), math.modules, math.state, self._replica)
         return {}
 
     def _write(self, order: Order) -> Answer:
@@ -265,9 +264,8 @@ class Worker:
 
     def _leave(self, order: Order) -> Answer:
         """The digest of the trained parameters, which the first replica saves if the run asks for them."""
-        assert self._math is not None
         digest = hashlib.sha256()
-        for stage, module in self._math.modules.items():
+        for stage, module in self._built.math.modules.items():
             arrays = {name: p.detach().cpu().numpy() for name, p in module.named_parameters()}
             for array in arrays.values():
                 digest.update(array.tobytes())
@@ -294,29 +292,25 @@ class Worker:
         transport.wait_connected()
         return transport
 
-    def _build(self, clock: Clock, drawn_s: dict[tuple[int, Kind], float], report: Any) -> None:
+    def _build(self, clock: Clock, drawn_s: dict[tuple[int, Kind], float], report: Callable[[Span], None]) -> None:
         assert self._transport is not None
-        self._clock = clock
-        self._math = DeviceMath(self._spec, self._position, self._replica, self._processor.device)
+        spec, where = self._spec, (self._position, self._replica)
+        math = DeviceMath(spec, *where, self._processor.device)
         self._executor = Executor(
-            self._spec,
-            self._position,
-            self._replica,
-            self._math,
-            self._transport,
-            clock,
-            drawn_s,
-            report,
-            self._log,
-            self._processor,
+            spec, *where, math, self._transport, clock, drawn_s, report, self._log, self._processor
         )
         self._executor.slowdown = self._slowdown
 
-    def _run_iteration(self, order: Order) -> float:
+    @property
+    def _built(self) -> Executor:
+        """The executor, which an order to calibrate or to train has built."""
         assert self._executor is not None
+        return self._executor
+
+    def _run_iteration(self, order: Order) -> float:
         job, iteration = self._spec.trained, order["iteration"]
         batch = self._batches.share(max(iteration, 0), self._replica, job.n_replicas, job.n_microbatches)
-        return self._executor.iteration(iteration, self._on_device(batch), order["began_monotonic_s"])
+        return self._built.iteration(iteration, self._on_device(batch), order["began_monotonic_s"])
 
     def _new_clock(self, time_scale: float) -> Clock:
         match self._spec.clock:
@@ -340,7 +334,7 @@ class Worker:
     def _read_checkpoint(self, folder: str, version: int) -> None:
         from dtfm_lab.runtime.worker.checkpoint_tensors import read
 
-        assert self._math is not None
-        read(Path(folder), self._math.modules, self._math.state, self._replica)
-        self._math.state.gradients.zero_()
-        self._math.state.version = version
+        math = self._built.math
+        read(Path(folder), math.modules, math.state, self._replica)
+        math.state.gradients.zero_()
+        math.state.version = version
