@@ -6,20 +6,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+import networkx as nx
 import numpy as np
 
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.job import Job, device_gradient_bytes
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import ACROSS_STAGES, Kind, Programs, Schedule, lower
+from dtfm_lab.domain.schedule import ACROSS_STAGES, PASSES, Kind, Programs, Schedule, lower
 from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND, TaskGraph, task_graph
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.deadlock import describe_deadlock
 from dtfm_lab.simulation.durations import compute_seconds
 from dtfm_lab.simulation.kernels.compilation import kernel
 
+SHOWN = 12
+"""Most passes that the message about a deadlock names."""
 DENSE_DEVICES = 2048
 """Most devices for which every pair has a queue of its own in an array; beyond, only pairs in use have."""
 
@@ -187,3 +189,22 @@ def simulate_iteration(
 ) -> TaskTimes:
     """One iteration of a plan under a schedule, computations as long as the profile says."""
     return PlacedTasks.of(plan, programs_of(plan, schedule, synchronise=synchronise), profile).simulate(links)
+
+
+def describe_deadlock(graph: TaskGraph, done: IntArray) -> str:
+    """One line that names the passes of one circle of waiting, each followed by what it waits for.
+
+    ``done`` lists the nodes that could run.
+    """
+    left = np.ones(len(graph), dtype=bool)
+    left[done] = False
+    sends = np.flatnonzero(graph.role == SEND)
+    source = np.concatenate([graph.sources, sends])
+    target = np.concatenate([graph.successors, graph.partner[sends]])
+    both = left[source] & left[target]
+    waits = nx.DiGraph(zip(target[both].tolist(), source[both].tolist(), strict=True))
+    circle = [graph.actions[graph.action[waiting]] for waiting, _ in nx.find_cycle(waits)]
+    passes = [str(action) for action in circle if action.kind in PASSES] or [str(action) for action in circle]
+    more = f" and {len(passes) - SHOWN} more" if len(passes) > SHOWN else ""
+    chain = " waits for ".join([*passes[:SHOWN], *([] if more else passes[:1])])
+    return f"schedule {graph.programs.schedule.name} cannot finish: {chain}{more}, in a circle"

@@ -17,13 +17,13 @@ from dtfm_lab.domain.schedule import Programs, Schedule
 from dtfm_lab.domain.schedule.task_graph import task_graph
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
-from dtfm_lab.simulation.activation_budget import memory_limits
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.memory_intervals import (
     ActionTimes,
     MemoryIntervals,
     StaticMemory,
     memory_intervals,
+    memory_limits,
     static_memory,
 )
 from dtfm_lab.simulation.schedules import build, build_named, choices_of, made_for

@@ -14,10 +14,9 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.units import IntArray, format_bytes
-from dtfm_lab.simulation.activation_budget import memory_limits
 from dtfm_lab.simulation.engine import programs_in
 from dtfm_lab.simulation.memory import MemoryReport, least_memory_schedule, least_peak_bytes, memory
-from dtfm_lab.simulation.memory_intervals import activation_memory, static_memory
+from dtfm_lab.simulation.memory_intervals import activation_memory, memory_limits, static_memory
 from dtfm_lab.simulation.schedules import peak_activations, schedules
 
 LEAST_MEMORY = "1f1b"

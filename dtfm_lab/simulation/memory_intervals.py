@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, LayerKind, device_gradient_bytes, device_gradient_elements
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
 from dtfm_lab.domain.trace import Trace
@@ -71,6 +72,27 @@ def activation_memory(job: Job, n_stages: int) -> ActivationMemory:
     begins = [layers[0].held_elements if layers[0].kind is LayerKind.EMBEDDING else boundary for layers in stages]
     kept = np.minimum(each * np.array(begins, dtype=np.int64), whole)
     return ActivationMemory(kept, whole - kept)
+
+
+def activation_budget(plan: Plan) -> IntArray:
+    """(stages, replicas) micro-batches whose activations each device can hold at once, with one stage a device.
+
+    Each counts with one message that waits to be sent or used; two more messages are in use by the running passes.
+    """
+    job = plan.job
+    of = activation_memory(job, job.n_stages)
+    n_messages, hop_bytes = (2, int(np.ceil(job.activation_bytes))) if job.n_stages > 1 else (0, 0)
+    once = static_memory(job, job.n_stages).total + of.recomputed + n_messages * hop_bytes
+    each = np.maximum(of.kept + hop_bytes, 1)
+    fit: IntArray = np.maximum(memory_limits(plan) - once[:, None], 0) // each[:, None]
+    return fit
+
+
+def memory_limits(plan: Plan) -> IntArray:
+    """(stages, replicas) bytes of memory that the devices have."""
+    have = np.array([device.memory_bytes for device in plan.topology.devices])
+    grid: IntArray = np.minimum(have, 2.0**62).astype(np.int64)[plan.placement.devices]
+    return grid
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dtfm_lab.domain.schedule import Action, Kind
-from dtfm_lab.domain.trace import RunContext, Span, Trace, metrics
+from dtfm_lab.domain.trace import RunContext, Span, Trace
 
 KNOWN = RunContext(
     source="simulated",
@@ -18,11 +18,11 @@ KNOWN = RunContext(
     peak_flop_per_s=((2e15, 2e15), (1e15, 3e15)),
     price_per_hour=((1.0, 2.0), (3.0, 3.0)),
 )
-UNKNOWN = dict.fromkeys(metrics(KNOWN, 1.0))
+UNKNOWN = dict.fromkeys(KNOWN.metrics(1.0))
 
 
 def test_rates_are_per_second_and_money_per_hour():
-    told = metrics(KNOWN, 2.0)
+    told = KNOWN.metrics(2.0)
     assert told["tokens_per_s"] == 3000
     assert told["pflops"] == 4
     assert told["mfu"] == 4 / 8
@@ -31,7 +31,7 @@ def test_rates_are_per_second_and_money_per_hour():
 
 
 def test_twice_the_seconds_are_half_the_rate_and_twice_the_money():
-    fast, slow = metrics(KNOWN, 1.5), metrics(KNOWN, 3.0)
+    fast, slow = KNOWN.metrics(1.5), KNOWN.metrics(3.0)
     for name, value in fast.items():
         assert slow[name] == pytest.approx(value * 2 if name.startswith("price") else value / 2)
 
@@ -48,16 +48,16 @@ def test_twice_the_seconds_are_half_the_rate_and_twice_the_money():
     ids=["tokens", "flop", "peaks", "a price", "seconds of another machine"],
 )
 def test_what_is_unknown_is_told_as_such(changed, unknown):
-    told = metrics(replace(KNOWN, **changed), 2.0)
+    told = replace(KNOWN, **changed).metrics(2.0)
     assert {name for name, value in told.items() if value is None} == unknown
 
 
 def test_no_time_at_all_has_no_rate():
-    told = metrics(KNOWN, 0.0)
+    told = KNOWN.metrics(0.0)
     assert told == UNKNOWN | {"price_per_iteration": 0, "price_per_million_tokens": 0}
 
 
 def test_a_trace_tells_those_of_its_typical_iteration():
     lengths_s = [9.0, 2.0, 3.0]
     trace = Trace.from_spans(KNOWN, [Span(i, 0, Action(0, Kind.FORWARD, 0), 0, s) for i, s in enumerate(lengths_s)])
-    assert trace.metrics == metrics(KNOWN, 3.0)
+    assert trace.metrics == KNOWN.metrics(3.0)

@@ -15,9 +15,9 @@ from dtfm_lab.domain.schedule import Kind, Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import GB, GiB, format_bytes
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.simulation.activation_budget import activation_budget
 from dtfm_lab.simulation.memory import MemoryReport, memory
 from dtfm_lab.simulation.memory_advice import advice, remedies
+from dtfm_lab.simulation.memory_intervals import activation_budget
 from dtfm_lab.simulation.schedules import peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
 

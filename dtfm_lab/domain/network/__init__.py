@@ -4,28 +4,31 @@ A Topology holds devices and, for every ordered pair, latency and bandwidth; lin
 """
 
 from dtfm_lab.domain.network.device import (
+    HARDWARE,
     LONGEST_NAME,
     MOST_DEVICES,
     Device,
     as_number,
     check_count,
     check_text,
+    hardware_fields,
     is_plain,
     shortened,
 )
-from dtfm_lab.domain.network.distances import (
+from dtfm_lab.domain.network.links import QUEUEING, IncomingCard, Links, Passage
+from dtfm_lab.domain.network.message_times import MOST_TIMES, check_sizes, segment_of
+from dtfm_lab.domain.network.places import (
     EARTH_RADIUS_M,
     FIBRE_M_PER_S,
     MOST_BYTES_PER_S,
     OVERHEAD_S,
+    Place,
+    find_place,
     great_circle_m,
     link_between,
     link_over,
+    place_names,
 )
-from dtfm_lab.domain.network.hardware import HARDWARE, hardware_fields
-from dtfm_lab.domain.network.links import QUEUEING, IncomingCard, Links, Passage
-from dtfm_lab.domain.network.message_times import MOST_TIMES, check_sizes, segment_of
-from dtfm_lab.domain.network.places import Place, find_place, place_names
 from dtfm_lab.domain.network.topology import LARGEST, Topology
 
 __all__ = [

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.domain.network.device import Device, as_number, check_count, check_text, shortened
-from dtfm_lab.domain.network.hardware import hardware_fields
+from dtfm_lab.domain.network.device import Device, as_number, check_count, check_text, hardware_fields, shortened
 from dtfm_lab.domain.units import FloatArray
 
 DEVICE_ATTRIBUTES = frozenset(Device.__dataclass_fields__) - {"name"}

@@ -95,16 +95,7 @@ SENDS = {
 }
 """Each kind of send with the receive at its other end."""
 RECEIVES = {receive: send for send, receive in SENDS.items()}
-SYNCHRONISATION = (
-    Kind.PACK,
-    Kind.SEND_G,
-    Kind.RECV_G,
-    Kind.REDUCE,
-    Kind.SEND_P,
-    Kind.RECV_P,
-    Kind.SEND_E,
-    Kind.RECV_E,
-)
+SYNCHRONISATION = (Kind.PACK, Kind.SEND_G, Kind.RECV_G, Kind.REDUCE, Kind.SEND_P, Kind.RECV_P, Kind.SEND_E, Kind.RECV_E)
 LANE = {
     **dict.fromkeys(COMPUTE, Lane.COMPUTE),
     **dict.fromkeys(SENDS, Lane.SEND),

@@ -6,7 +6,6 @@ A Trace has one row per action; critical path, idle time by cause and throughput
 from dtfm_lab.domain.trace.causes import PATH
 from dtfm_lab.domain.trace.chains import CAUSES
 from dtfm_lab.domain.trace.columns import Span
-from dtfm_lab.domain.trace.metrics import metrics
 from dtfm_lab.domain.trace.run_context import Clock, ComputeTime, Fault, RunContext, Subplan
 from dtfm_lab.domain.trace.trace import Trace
 
@@ -20,5 +19,4 @@ __all__ = [
     "Span",
     "Subplan",
     "Trace",
-    "metrics",
 ]

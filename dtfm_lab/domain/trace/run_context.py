@@ -11,6 +11,10 @@ from dtfm_lab.domain.schedule import Kind, Schedule
 Clock = Literal["virtual", "paced", "real", "model"]
 """How seconds were counted: see RunContext.clock."""
 
+PETA = 1e15
+AS_DRAWN = ("model", "paced")
+"""Clocks that count seconds of the drawn devices, to which peaks and prices refer."""
+
 
 class ComputeTime(NamedTuple):
     """Seconds that one kind of computation takes on the device of one stage and replica."""
@@ -127,6 +131,29 @@ class RunContext:
             parts.append(f"{self.stand_in} as model")
         return ", ".join(parts)
 
+    def metrics(self, iteration_s: float) -> dict[str, float | None]:
+        """Throughput, utilisation and price; None where a number is unknown or the iteration takes no time.
+
+        ``tokens_per_s``; ``pflops``, the model's FLOP per second in units of 1e15, nothing counted twice;
+        ``mfu``, the same as a share of the peak of all devices of the plan (Chowdhery et al. 2022, appendix B);
+        ``price_per_iteration`` and ``price_per_million_tokens`` of all devices of the plan, idle ones of the
+        network not counted, unknown where one of them has no price. Utilisation and prices are unknown where
+        the seconds are those of the machine that ran it and not of the drawn devices (clocks ``virtual`` and
+        ``real``); so is everything where a proxy model was trained in place of the job's.
+        """
+        peak_flop_per_s = _sum_over_devices(self, self.peak_flop_per_s)
+        price_per_hour = _sum_over_devices(self, self.price_per_hour)
+        price = None if price_per_hour is None else price_per_hour * iteration_s / 3600
+        known = not self.stand_in or self.clock in AS_DRAWN
+        flop, tokens = (self.flop or None, self.tokens or None) if known else (None, None)
+        return {
+            "tokens_per_s": _ratio(tokens, iteration_s),
+            "pflops": _ratio(flop, iteration_s * PETA),
+            "mfu": None if peak_flop_per_s is None else _ratio(flop, iteration_s * peak_flop_per_s),
+            "price_per_iteration": price,
+            "price_per_million_tokens": None if price is None or tokens is None else price / tokens * 1e6,
+        }
+
 
 def _numbered(noun: str, numbers: tuple[int, ...], of: int) -> str:
     if len(numbers) == of:
@@ -134,3 +161,14 @@ def _numbered(noun: str, numbers: tuple[int, ...], of: int) -> str:
     if len(numbers) == 1:
         return f"{noun} {numbers[0]} of {of}"
     return f"{noun}s {numbers[0]} {'and' if len(numbers) == 2 else 'to'} {numbers[-1]} of {of}"
+
+
+def _sum_over_devices(context: RunContext, of_device: tuple[tuple[float, ...], ...]) -> float | None:
+    known = [value for group in of_device for value in group]
+    if context.clock not in AS_DRAWN or not known or min(known) <= 0:
+        return None
+    return sum(known)
+
+
+def _ratio(value: float | None, by: float) -> float | None:
+    return value / by if value is not None and by > 0 else None

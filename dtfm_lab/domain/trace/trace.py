@@ -9,7 +9,6 @@ import pandas as pd
 from dtfm_lab.domain.schedule import LANE
 from dtfm_lab.domain.trace import causes
 from dtfm_lab.domain.trace.columns import Span, TraceColumns
-from dtfm_lab.domain.trace.metrics import metrics
 from dtfm_lab.domain.trace.run_context import ComputeTime
 
 
@@ -68,5 +67,5 @@ class Trace(TraceColumns):
 
     @property
     def metrics(self) -> dict[str, float | None]:
-        """Throughput, utilisation and price of ``iteration_s``: see ``domain.trace.metrics``."""
-        return metrics(self.context, self.iteration_s)
+        """Throughput, utilisation and price of ``iteration_s``: see ``RunContext.metrics``."""
+        return self.context.metrics(self.iteration_s)

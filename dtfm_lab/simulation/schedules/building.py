@@ -12,9 +12,9 @@ from dtfm_lab.domain.network import Links, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import ComputeTime
-from dtfm_lab.simulation.activation_budget import activation_budget
 from dtfm_lab.simulation.durations import EFFICIENCY, analytic
 from dtfm_lab.simulation.engine import programs_of
+from dtfm_lab.simulation.memory_intervals import activation_budget
 from dtfm_lab.simulation.schedules.registry import build_named, schedules
 
 
