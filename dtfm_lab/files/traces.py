@@ -52,12 +52,12 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
     data = read_mapping(path)
     require_version(data, "dtfm_trace", path.name)
     file = parse(TraceFile, data, path.name)
-    arrays = {
-        name: np.array(column, dtype=float if name.endswith("_s") else np.int64)
-        for name in (*COLUMNS, "after")
-        if (column := getattr(file, name)) is not None
-    }
     try:
+        arrays = {
+            name: np.array(column, dtype=float if name.endswith("_s") else np.int64)
+            for name in (*COLUMNS, "after")
+            if (column := getattr(file, name)) is not None
+        }
         return Trace(file.context, file.actions, **arrays)
     except (LabError, OverflowError) as error:
         raise FileError(f"{path.name}: {error}") from None
