@@ -68,7 +68,9 @@ def network_to_mapping(topology: Topology) -> dict[str, Any]:
         "description": topology.description,
         "devices": [dump(d) for d in topology.devices],
         "latency_s": topology.latency_s.tolist(),
-        "bandwidth_bytes_per_s": _without_diagonal(topology.bandwidth_bytes_per_s),
+        "bandwidth_bytes_per_s": np.where(
+            np.eye(len(topology), dtype=bool), 0.0, topology.bandwidth_bytes_per_s
+        ).tolist(),
     }
     if topology.message_bytes is not None and topology.message_s is not None:
         measured = ~np.isnan(topology.message_s[:, :, 0])
@@ -150,10 +152,3 @@ def _message_s(section: NetworkSection) -> FloatArray | None:
         return None
     missing = [float("nan")] * len(section.message_bytes or ())
     return np.array([[missing if times is None else times for times in row] for row in section.message_s], dtype=float)
-
-
-def _without_diagonal(matrix: FloatArray) -> list[list[float]]:
-    written = matrix.copy()
-    np.fill_diagonal(written, 0.0)
-    rows: list[list[float]] = written.tolist()
-    return rows

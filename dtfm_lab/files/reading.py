@@ -27,10 +27,6 @@ MOST_COPIES = 100_000
 """Most nodes that the aliases of a YAML file may repeat; ten lines of nested aliases can mean a billion."""
 
 
-def _holds_truth(annotation: Any) -> bool:
-    return annotation is bool or bool in get_args(annotation)
-
-
 class Section(BaseModel):
     """A mapping in a file. It refuses unknown keys, and names the nearest known one."""
 
@@ -57,7 +53,7 @@ def _truths(kind: type[Section]) -> dict[str, bool]:
     """Every key that a section may have, by name and by alias, and whether it may hold a truth value."""
     named = [(name, field) for name, field in kind.model_fields.items()]
     named += [(field.alias, field) for field in kind.model_fields.values() if field.alias]
-    return {name: _holds_truth(field.annotation) for name, field in named}
+    return {name: bool in (field.annotation, *get_args(field.annotation)) for name, field in named}
 
 
 class _Loader(yaml.SafeLoader):

@@ -12,7 +12,7 @@ import pytest
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.trace import RunContext, Span, Trace
-from dtfm_lab.files.losses import losses, save_losses
+from dtfm_lab.files.traces import losses, save_losses
 
 
 def trained(first: int, iterations: int, **context: object) -> Trace:

@@ -122,7 +122,8 @@ def _centres(
     Regions without a known place stand in rows below the map.
     """
     per_degree = PLOT_PX / (view.east - view.west) * np.array([1, view.stretch])
-    half = {r: np.array([max(radii_px[r], _label_px(r) / 2) + 2, radii_px[r] + NAME_PX / 2 + 2]) for r in regions}
+    label_px = {r: LETTER_PX * len(r or NO_REGION) + 6 for r in regions}
+    half = {r: np.array([max(radii_px[r], label_px[r] / 2) + 2, radii_px[r] + NAME_PX / 2 + 2]) for r in regions}
     room = np.array([half[r] for r in homes])
     # a box holds the disc and the name above it
     boxes = apart(np.array(list(homes.values())) * per_degree + (0, NAME_PX / 2), room)
@@ -137,11 +138,6 @@ def _centres(
         x, row = x + width + 10, np.append(row, row[0] - height - 10)
     centres = np.array([middles[r] for r in regions]) / per_degree
     return centres, (np.array([half[r] for r in regions]) + 6) / per_degree
-
-
-def _label_px(region: str) -> float:
-    """Width of a region's name."""
-    return LETTER_PX * len(region or NO_REGION) + 6
 
 
 def mapped(figure: go.Figure, atlas: Atlas) -> go.Figure:

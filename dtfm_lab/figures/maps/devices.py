@@ -39,9 +39,10 @@ def devices(
         task = {int(device): (s, r) for (s, r), device in np.ndenumerate(plan.placement.devices)}
     indices = range(len(topology))
     colors = [stage_color(task[i][0]) if i in task else BLUE if plan is None else GREY for i in indices]
-    words = [_name(device) for device in topology.devices]
+    words = [literal(d.name) + (f" · {literal(d.region)}" if d.region else "") for d in topology.devices]
     if plan is not None:
-        words = [w + _task(task.get(i)) for i, w in enumerate(words)]
+        roles = [f"stage {task[i][0]}, pipeline {task[i][1]}" if i in task else "idle" for i in indices]
+        words = [f"{word}<br>{role}" for word, role in zip(words, roles, strict=True)]
     hardware = [_hardware(device) for device in topology.devices]
     if len(set(hardware)) == 1:
         hover = {"hovertemplate": f"%{{hovertext}}<br>{hardware[0]}<extra></extra>"}
@@ -69,16 +70,8 @@ def devices(
     return [_names(topology, places, marker_px), marks] if named else [marks]
 
 
-def _name(device: Device) -> str:
-    return f"{literal(device.name)}{' · ' + literal(device.region) if device.region else ''}"
-
-
 def _hardware(device: Device) -> str:
     return f"{literal(device.gpu)}, {device.peak_flop_per_s / TERA:.4g} TFLOP/s, {device.memory_bytes / GiB:.4g} GiB"
-
-
-def _task(task: tuple[int, int] | None) -> str:
-    return "<br>idle" if task is None else f"<br>stage {task[0]}, pipeline {task[1]}"
 
 
 def _names(topology: Topology, places: FloatArray, marker_px: float) -> go.Scatter:

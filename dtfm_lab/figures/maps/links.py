@@ -1,19 +1,20 @@
-"""The links of a network's map, with a line width for each class of bandwidth."""
+"""The lines of a network's map: links, a width for each class of bandwidth, and a plan's pipelines and groups."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import FloatArray, format_s, to_gbps, to_ms
 from dtfm_lab.figures.maps.layout import bent
-from dtfm_lab.figures.palette import FAINT
+from dtfm_lab.figures.palette import FAINT, VERMILLION, YELLOW, YELLOW_EDGE, stage_color
 from dtfm_lab.figures.strokes import worded
 from dtfm_lab.figures.theme import literal
 
@@ -21,6 +22,10 @@ CLASSES = 5
 """Most widths of lines."""
 THIN_PX, WIDE_PX = 1.0, 7.0
 NO_REGION = "no region"
+Way = Callable[[int, int], FloatArray]
+"""Gives the (n, 2) points of the line between two devices; a row of NaN interrupts the line."""
+USUAL_COLOR = "rgba(213, 94, 0, 0.6)"
+BACKGROUND_COLOR = "rgba(128, 128, 128, 0.25)"
 
 
 class Line(NamedTuple):
@@ -60,6 +65,42 @@ def region_links(
         keep = {pair for pairs in of.values() for pair in pairs[:each]}
         lines = {pair: line for pair, line in lines.items() if pair in keep}
     return _drawn(lines.values())
+
+
+def pipeline_lines(plan: Plan, way: Way, *, strong: int | None = None, background: bool = False) -> list[go.Scatter]:
+    """A line for each pipeline, with one legend entry for all. The ``strong`` one is in front and has its own entry.
+
+    ``background`` draws the others in grey, as if there were a strong one.
+    """
+    hop_s = plan.topology.round_trip_s(plan.job.hop_bytes)
+    names = [literal(name) for name in plan.topology.names]
+    lines: list[go.Scatter] = []
+    for pipeline, visited in enumerate(plan.placement.devices.T.tolist()):
+        hops = [
+            (way(a, b), f"pipeline {pipeline}, stage {s} to {s + 1}: {format_s(float(hop_s[a, b]))} there and back"
+             f"<br>{names[a]} → {names[b]}")
+            for s, (a, b) in enumerate(pairwise(visited))
+        ]  # fmt: skip
+        look = {"width": 2.2, "color": BACKGROUND_COLOR if background or strong is not None else USUAL_COLOR}
+        if pipeline == strong:
+            look = {"width": 4.5, "color": VERMILLION}
+        name = f"pipeline {pipeline}" if pipeline == strong else "pipelines" if strong is None else "other pipelines"
+        lines.append(_lines(hops, name, look, legend=not any(line.name == name for line in lines)))
+    return sorted(lines, key=lambda line: line.name == f"pipeline {strong}")
+
+
+def group_lines(plan: Plan, way: Way, stage: int) -> go.Scatter:
+    """A line between every two members of a data-parallel group, which exchange a shard in both directions."""
+    shard_s = plan.topology.round_trip_s(plan.job.gradient_bytes / plan.job.n_replicas)
+    names = [literal(name) for name in plan.topology.names]
+    pairs = [
+        (way(a, b), f"group of stage {stage}: a shard there and back takes {format_s(float(shard_s[a, b]))}"
+         f"<br>{names[a]} – {names[b]}")
+        for a, b in combinations(plan.placement.devices[stage].tolist(), 2)
+    ]  # fmt: skip
+    color = stage_color(stage)
+    look = {"width": 2.2, "color": YELLOW_EDGE if color == YELLOW else color}
+    return _lines(pairs, f"links within the group of stage {stage}", look, legend=bool(pairs))
 
 
 def _line(topology: Topology, a: list[int], b: list[int], points: FloatArray, name_a: str, name_b: str) -> Line:
@@ -104,3 +145,8 @@ def _classes(gbps: FloatArray) -> list[int]:
     logs = np.log10(np.clip(gbps, None, gbps[np.isfinite(gbps)].max(initial=1.0)))
     steps = (logs - logs.min()) / (logs.max() - logs.min() or 1.0) * CLASSES
     return [int(step) for step in np.minimum(steps, CLASSES - 1)]
+
+
+def _lines(ways: list[tuple[FloatArray, str]], name: str, look: dict[str, object], *, legend: bool) -> go.Scatter:
+    drawn = worded([points for points, _ in ways], [words for _, words in ways])
+    return go.Scatter(**drawn, mode="lines", name=name, legendgroup=name, showlegend=legend, line=look)

@@ -15,8 +15,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.maps.devices import ROOM_FOR_NUMBER_PX, devices
 from dtfm_lab.figures.maps.layout import Patch, bent, device_places, is_drawn, region_patches, rim_to_rim
-from dtfm_lab.figures.maps.links import NO_REGION, device_links, region_links
-from dtfm_lab.figures.maps.pipelines import pipeline_lines
+from dtfm_lab.figures.maps.links import NO_REGION, device_links, pipeline_lines, region_links
 from dtfm_lab.figures.theme import LEGEND_BELOW, UNBOXED, bare, count, literal, titled
 
 FEW_DEVICES = 16

@@ -11,9 +11,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.maps.atlas import Atlas, atlas, mapped, without_place
 from dtfm_lab.figures.maps.devices import devices
-from dtfm_lab.figures.maps.links import region_links
+from dtfm_lab.figures.maps.links import Way, group_lines, pipeline_lines, region_links
 from dtfm_lab.figures.maps.network import NO_MAP, grounds, network, numbers, scene
-from dtfm_lab.figures.maps.pipelines import Way, group_lines, pipeline_lines
 from dtfm_lab.figures.theme import LEGEND_BELOW, bare, count, titled
 
 FEW_REGIONS = 10

@@ -60,7 +60,10 @@ def convergence(
     """
     if against not in AXES:
         raise unknown("axis", against, AXES)
-    searches = {name: list(some) for name, some in steps.items()} if isinstance(steps, Mapping) else _named(list(steps))
+    if not isinstance(steps, Mapping):
+        alone = list(steps)
+        steps = {alone[0].planner if alone else "": alone}
+    searches = {name: list(some) for name, some in steps.items()}
     if empty := [name or "the search" for name, some in searches.items() if not some]:
         raise PlanError(f"{empty[0]} has no steps to draw; wanted at least one")
     if not searches:
@@ -79,10 +82,6 @@ def convergence(
         figure.add_traces(diversities(searches, axis, looks))
     _axes(figure, searches, bounds, axis, diversity)
     return _worded(figure, searches, bounds, axis, diversity)
-
-
-def _named(steps: list[PlanStep]) -> Searches:
-    return {steps[0].planner if steps else "": steps}
 
 
 def _task(step: PlanStep) -> Task:

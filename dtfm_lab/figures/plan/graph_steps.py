@@ -12,7 +12,7 @@ from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.maps.layout import circle, cluster
 from dtfm_lab.figures.palette import CHEAP_TO_DEAR, FAINT, MARKER_EDGE, VERMILLION, ink_on, stage_color
 from dtfm_lab.figures.panels import Panel, Room
-from dtfm_lab.figures.plan.group_letters import Lettered, lettered
+from dtfm_lab.figures.plan.network_steps import Lettered, lettered
 from dtfm_lab.figures.strokes import strokes
 from dtfm_lab.figures.theme import UNBOXED, bare, count, literal, quality
 from dtfm_lab.planning.path import EXACT_UP_TO, path_cost, shortest_path

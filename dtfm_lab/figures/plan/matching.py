@@ -13,7 +13,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray, format_s
 from dtfm_lab.figures.palette import BLUE, MARKER_EDGE, VERMILLION, stage_color
 from dtfm_lab.figures.strokes import strokes, worded
-from dtfm_lab.figures.theme import LEGEND_BELOW, WORDLESS, bare, literal, titled
+from dtfm_lab.figures.theme import LEGEND_BELOW, WORDLESS, bare, count, literal, titled
 from dtfm_lab.planning.cost import bottleneck_matching
 
 NAMED_UP_TO = 32
@@ -54,7 +54,7 @@ def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
     figure.update_yaxes(range=[n - 0.4, -HEADING_PX / row_px])
     slowest = int(pairs_s.argmax())
     names = plan.topology.names
-    title = f"stage {a} – stage {b}: {_matched_pairs(n)}, the slowest in {format_s(float(pairs_s[slowest]))}"
+    title = f"stage {a} – stage {b}: {count(n, 'matched pair')}, the slowest in {format_s(float(pairs_s[slowest]))}"
     note = f"{names[left[slowest]]} – {names[right[slowest]]}, activations there and gradients back"
     if not on_path:
         note += " · not a hop of the pipelines"
@@ -65,10 +65,6 @@ def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
     height = int(190 + HEADING_PX + max(2, n) * row_px)
     alt = f"{plan.job.name} on {plan.topology.name}, {title}; {note}."
     return titled(figure, title, note, alt=alt, height=height, hovermode="closest", legend=LEGEND_BELOW)
-
-
-def _matched_pairs(n: int) -> str:
-    return "1 matched pair" if n == 1 else f"{n} matched pairs"
 
 
 def _stages(plan: Plan, edge: int | tuple[int, int]) -> tuple[int, int]:

@@ -1,8 +1,10 @@
-"""The first two of the paper's five steps: the network, and the groups in it."""
+"""The first two of the paper's five steps: the network, and the groups in it, which have letters until the path gives
+each its stage."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -16,11 +18,31 @@ from dtfm_lab.figures.maps.links import device_links, region_links
 from dtfm_lab.figures.maps.network import Scene, grounds, scene
 from dtfm_lab.figures.maps.world_map import FASTEST, FEW_REGIONS
 from dtfm_lab.figures.panels import Panel, Room
-from dtfm_lab.figures.plan.group_letters import lettered
 from dtfm_lab.figures.theme import WORDLESS, bare, count
 
 LETTER_PX = 7.6
 NAME_PX = 18
+
+
+class Lettered(NamedTuple):
+    """The letters of a plan's groups: A is the group with the first device of all, then B, C and so on."""
+
+    order: tuple[int, ...]
+    """Stages in the order of their groups' letters."""
+
+    def letter(self, stage: int) -> str:
+        """The letter of a stage's group: ``A`` to ``Z``, then ``AA``."""
+        letters, at = "", self.order.index(stage) + 1
+        while at:
+            at, letter = divmod(at - 1, 26)
+            letters = chr(ord("A") + letter) + letters
+        return letters
+
+
+def lettered(plan: Plan) -> Lettered:
+    """The letters of a plan's groups."""
+    grid = plan.placement.devices
+    return Lettered(tuple(sorted(range(len(grid)), key=lambda stage: int(grid[stage].min()))))
 
 
 def communication_graph(plan: Plan, room: Room) -> Panel:
@@ -93,9 +115,7 @@ def _extent(drawn: Scene, room: Room) -> tuple[FloatArray, FloatArray, float]:
     corners = np.array([(p.centre - p.half, p.centre + p.half) for p in drawn.patches.values()])
     low, high = corners[:, 0].min(axis=0), corners[:, 1].max(axis=0)
     longest = max(map(len, drawn.patches))
-    names_px = np.array([2 * LETTER_PX * longest if _rings(drawn) else 0, 2 * NAME_PX])
+    names_px = np.array(
+        [2 * LETTER_PX * longest if all(patch.round for patch in drawn.patches.values()) else 0, 2 * NAME_PX]
+    )
     return low, high, float(((np.array(room) - names_px) / (high - low)).min())
-
-
-def _rings(drawn: Scene) -> bool:
-    return all(patch.round for patch in drawn.patches.values())

@@ -50,12 +50,12 @@ def baselines(table: pd.DataFrame) -> go.Figure:
             for what, color in (("measured", BLUE), ("predicted", SKY))
         ]
     )
-    for row, reason in zip(rows, table["reason"], strict=True):
+    for row, reason in zip(rows, map(str, table["reason"]), strict=True):
+        shown = reason if len(reason) <= REASON_LETTERS else reason[: REASON_LETTERS - 3] + "..."
         if reason:
             figure.add_annotation(
-                x=0, y=row, text=literal(_short(str(reason))), hovertext=literal(str(reason)), showarrow=False,
-                xanchor="left",
-            )  # fmt: skip
+                x=0, y=row, text=literal(shown), hovertext=literal(reason), showarrow=False, xanchor="left"
+            )
     longest_s = max((s for of in seconds.values() for s in of if not math.isnan(s)), default=1.0)
     figure.update_xaxes(title_text="an iteration (s)", range=[0, 1.16 * longest_s or 1.0], exponentformat="none")
     figure.update_yaxes(tickvals=rows, ticktext=[literal(name) for name in names], autorange="reversed", showgrid=False)
@@ -68,10 +68,6 @@ def baselines(table: pd.DataFrame) -> go.Figure:
         legend={**LEGEND_BELOW, "traceorder": "normal"},
         margin_b=96,
     )
-
-
-def _short(reason: str) -> str:
-    return reason if len(reason) <= REASON_LETTERS else reason[: REASON_LETTERS - 3] + "..."
 
 
 def _known(names: list[str], seconds: list[float]) -> list[tuple[str, float]]:

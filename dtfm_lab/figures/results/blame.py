@@ -52,7 +52,8 @@ def blame(comparison: Comparison) -> go.Figure:
             text=_times(row.ratio, row.what), x=1.0, xref="paper", y=name, xanchor="left", xshift=8, showarrow=False
         )
     if len(shown):
-        low, high = min(0.0, _lowest(shown)), max(0.0, _highest(shown))
+        lows, highs = (shown[end].where(np.isfinite(shown[end]), shown["longer_s"]) for end in ("low_s", "high_s"))
+        low, high = min(0.0, float(lows.min())), max(0.0, float(highs.max()))
         room = 0.06 * (high - low)
         figure.update_xaxes(range=[(low - (room if low < 0 else 0)) * scale, (high + room) * scale])
         figure.add_annotation(
@@ -114,11 +115,3 @@ def _name(of: str, name: str) -> str:
 
 def _times(ratio: float, what: str) -> str:
     return "" if what == "delay" or math.isnan(ratio) else f"{ratio:.2f}" if ratio < 9.95 else f"{ratio:.0f}"
-
-
-def _lowest(rows: pd.DataFrame) -> float:
-    return float(rows["low_s"].where(np.isfinite(rows["low_s"]), rows["longer_s"]).min())
-
-
-def _highest(rows: pd.DataFrame) -> float:
-    return float(rows["high_s"].where(np.isfinite(rows["high_s"]), rows["longer_s"]).max())

@@ -8,7 +8,7 @@ from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.figures.palette import BLUE, LINE_GREY, ORANGE
 from dtfm_lab.figures.theme import LEGEND_BELOW, titled
-from dtfm_lab.files.losses import losses as losses_table
+from dtfm_lab.files.traces import losses as losses_table
 
 
 def losses(trace: Trace) -> go.Figure:

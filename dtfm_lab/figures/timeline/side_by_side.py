@@ -52,7 +52,7 @@ def side_by_side(traces: Sequence[Trace], *, replica: int | None = None) -> go.F
     panels = [Rows(c.devices, (Lane.COMPUTE,), 1, c.stages_per_device, lane_px=lane_px) for c, _ in shown]
     names = _names([trace.context for trace in traces])
     lengths_s = [trace.iteration_s for trace in traces]
-    ends_s = [_end_s(trace) for trace in traces]
+    ends_s = [float(trace.end_s[trace.iteration == trace.typical_iteration].max()) for trace in traces]
     unit, scale = time_unit(max(ends_s))
     drawn_px = sum(rows.height_px for rows in panels)
     total_px = drawn_px + HEADING_PX * (len(panels) - 1)
@@ -113,15 +113,6 @@ def _of_one(trace: Trace, replica: int) -> tuple[RunContext, list[Span]]:
     return context, [span._replace(replica=0) for span in spans if span.replica == replica]
 
 
-def _end_s(trace: Trace) -> float:
-    """When the last action of the drawn iteration ends."""
-    return float(trace.end_s[trace.iteration == trace.typical_iteration].max())
-
-
-def _bubble(trace: Trace) -> float:
-    return 1 - trace.compute_share
-
-
 def _held(trace: Trace) -> int | None:
     """Most activations that a device holds at once; None where the trace does not hold its schedule."""
     context = trace.context
@@ -130,7 +121,7 @@ def _held(trace: Trace) -> int | None:
 
 def _heading(trace: Trace, name: str) -> str:
     held = _held(trace)
-    parts = [f"{format_s(trace.iteration_s)} an iteration", f"{percent(_bubble(trace))} bubble"]
+    parts = [f"{format_s(trace.iteration_s)} an iteration", f"{percent(1 - trace.compute_share)} bubble"]
     size = " of smaller stages" if trace.context.stages_per_device > 1 else ""
     parts += [f"{held} activation{'s' * (held != 1)}{size} held at most"] if held is not None else []
     return f"<b>{literal(name)}</b> · " + " · ".join(parts)
@@ -166,7 +157,7 @@ def _title(names: Sequence[str], lengths_s: Sequence[float]) -> str:
 
 def _alt(traces: Sequence[Trace], names: Sequence[str]) -> str:
     each = (
-        f"{name} {format_s(t.iteration_s)} an iteration, {percent(_bubble(t))} bubble"
+        f"{name} {format_s(t.iteration_s)} an iteration, {percent(1 - t.compute_share)} bubble"
         + ("" if (held := _held(t)) is None else f", {held} activations held at most")
         for t, name in zip(traces, names, strict=True)
     )

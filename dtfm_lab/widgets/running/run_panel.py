@@ -16,7 +16,7 @@ from dtfm_lab import figures, lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import RunContext, Trace
-from dtfm_lab.files.losses import losses
+from dtfm_lab.files.traces import losses
 from dtfm_lab.runtime.client import preload, run_report
 from dtfm_lab.runtime.client.launch import what_runs
 from dtfm_lab.runtime.client.run import Run
