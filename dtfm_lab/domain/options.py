@@ -15,11 +15,12 @@ from numbers import Integral
 from types import NoneType
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
-from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.network import as_number, shortened
+from dtfm_lab.domain.errors import JobError, LabError
+from dtfm_lab.domain.network import as_number, is_plain, shortened
 from dtfm_lab.domain.registry import unknown
 
 MOST_COUNT = 10**9
+"""Largest whole number that a count may be."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -181,3 +182,17 @@ def lists_options(options: Iterable[Option], *, noun: str = "option", left_as_is
         return cast(F, checking)
 
     return decorate
+
+
+def whole(thing: str, what: str, value: object, *, least: int = 1, most: int = MOST_COUNT) -> int:
+    """``value`` as an int; raises a JobError that names ``thing`` and ``what`` where it is no count or out of range."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) <= most:
+        raise JobError(f"{thing}: {what} is {shortened(value)}; wanted a whole number from {least} to {most}")
+    return int(value)
+
+
+def plain(noun: str, name: object) -> str:
+    """``name``; raises JobError where it does not fit into the one line of an error."""
+    if not isinstance(name, str) or not is_plain(name):
+        raise JobError(f"{noun} is named {shortened(name)}; wanted text without control characters")
+    return name

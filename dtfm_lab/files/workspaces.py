@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, PlainSerializer, PlainValidator
 
-from dtfm_lab.domain.checks import plain
 from dtfm_lab.domain.errors import FileError, JobError, LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import QUEUEING, Topology, shortened
+from dtfm_lab.domain.options import plain
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Action

@@ -4,20 +4,15 @@
 """
 
 from dtfm_lab.simulation.memory import MemoryReport, memory
-from dtfm_lab.simulation.memory_advice import Remedy, advice, remedies
-from dtfm_lab.simulation.memory_intervals import activation_budget
-from dtfm_lab.simulation.schedules import build, peak_activations, schedules
+from dtfm_lab.simulation.memory_advice import advice
+from dtfm_lab.simulation.schedules import build, schedules
 from dtfm_lab.simulation.simulate import simulate
 
 __all__ = [
     "MemoryReport",
-    "Remedy",
-    "activation_budget",
     "advice",
     "build",
     "memory",
-    "peak_activations",
-    "remedies",
     "schedules",
     "simulate",
 ]

@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtfm_lab.domain.network import (
+from dtfm_lab.domain.network import Place, find_place, link_between
+from dtfm_lab.domain.network.places import (
     EARTH_RADIUS_M,
     FIBRE_M_PER_S,
     MOST_BYTES_PER_S,
     OVERHEAD_S,
-    Place,
-    find_place,
     great_circle_m,
-    link_between,
     link_over,
 )
 from dtfm_lab.domain.units import to_gbps, to_ms

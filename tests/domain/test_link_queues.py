@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import UnknownName
-from dtfm_lab.domain.network import IncomingCard, Links, Passage, Topology
+from dtfm_lab.domain.network import Links, Passage, Topology
+from dtfm_lab.domain.network.links import IncomingCard
 
 messages = st.lists(st.tuples(st.integers(0, 2), st.floats(0, 10), st.floats(0, 10), st.booleans()), max_size=12)
 

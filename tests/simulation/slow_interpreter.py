@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from dtfm_lab.domain.job import message_bytes
-from dtfm_lab.domain.network import IncomingCard, Links, Passage
+from dtfm_lab.domain.network import Links, Passage
+from dtfm_lab.domain.network.links import IncomingCard
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Programs, Step
 

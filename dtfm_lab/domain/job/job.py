@@ -12,11 +12,10 @@ from typing import Annotated, Any
 
 import pandas as pd
 
-from dtfm_lab.domain.checks import plain, whole
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, ModelSpec
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.domain.options import Option, check_options
+from dtfm_lab.domain.options import Option, check_options, plain, whole
 from dtfm_lab.domain.schedule import synchronisations
 
 COMPRESSIONS = ("none", "fp16", "int8")

@@ -15,35 +15,24 @@ from dtfm_lab.domain.network.device import (
     is_plain,
     shortened,
 )
-from dtfm_lab.domain.network.links import QUEUEING, IncomingCard, Links, Passage
+from dtfm_lab.domain.network.links import QUEUEING, Links, Passage
 from dtfm_lab.domain.network.message_times import MOST_TIMES, check_sizes, segment_of
 from dtfm_lab.domain.network.places import (
-    EARTH_RADIUS_M,
-    FIBRE_M_PER_S,
-    MOST_BYTES_PER_S,
-    OVERHEAD_S,
     Place,
     find_place,
-    great_circle_m,
     link_between,
-    link_over,
     place_names,
 )
 from dtfm_lab.domain.network.topology import LARGEST, Topology
 
 __all__ = [
-    "EARTH_RADIUS_M",
-    "FIBRE_M_PER_S",
     "HARDWARE",
     "LARGEST",
     "LONGEST_NAME",
-    "MOST_BYTES_PER_S",
     "MOST_DEVICES",
     "MOST_TIMES",
-    "OVERHEAD_S",
     "QUEUEING",
     "Device",
-    "IncomingCard",
     "Links",
     "Passage",
     "Place",
@@ -53,11 +42,9 @@ __all__ = [
     "check_sizes",
     "check_text",
     "find_place",
-    "great_circle_m",
     "hardware_fields",
     "is_plain",
     "link_between",
-    "link_over",
     "place_names",
     "segment_of",
     "shortened",

@@ -36,14 +36,6 @@ class Placement:
         devices.setflags(write=False)
         object.__setattr__(self, "devices", devices)
 
-    @property
-    def n_stages(self) -> int:
-        return int(self.devices.shape[0])
-
-    @property
-    def n_replicas(self) -> int:
-        return int(self.devices.shape[1])
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CostBreakdown:

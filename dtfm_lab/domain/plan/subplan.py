@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dtfm_lab.domain.checks import whole
 from dtfm_lab.domain.errors import PlanError, TraceError
 from dtfm_lab.domain.job import Job, LayerKind
 from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.options import whole
 from dtfm_lab.domain.plan.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.trace import RunContext, Subplan
 

@@ -10,9 +10,9 @@ from typing import NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.domain.checks import MOST
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.network import is_plain, shortened
+from dtfm_lab.domain.options import MOST_COUNT
 from dtfm_lab.domain.schedule import RECEIVES, SENDS, Action, Kind, Lane
 from dtfm_lab.domain.trace.run_context import RunContext
 from dtfm_lab.domain.units import FloatArray, IntArray
@@ -83,8 +83,10 @@ class TraceColumns:
             if not is_plain(name):
                 raise TraceError(f"trace holds device {shortened(name)}; wanted text without control characters")
         for what in ("stages_per_device", "synchronise_every"):
-            if not 1 <= (count := getattr(context, what)) <= MOST:
-                raise TraceError(f"{what} of the trace is {shortened(count)}; wanted a whole number from 1 to {MOST}")
+            if not 1 <= (count := getattr(context, what)) <= MOST_COUNT:
+                raise TraceError(
+                    f"{what} of the trace is {shortened(count)}; wanted a whole number from 1 to {MOST_COUNT}"
+                )
 
     def _check_actions(self) -> int:
         """Number of replicas, once every action belongs to a stage and every transfer has another end."""
@@ -96,7 +98,7 @@ class TraceColumns:
         for a in self.actions:
             at_end = {Kind.SEND_F: n_stages - 1, Kind.RECV_B: n_stages - 1, Kind.SEND_B: 0, Kind.RECV_F: 0}.get(a.kind)
             impossible = a.kind in BETWEEN_REPLICAS and a.peer is None
-            impossible |= a.microbatch is not None and not 0 <= a.microbatch <= MOST
+            impossible |= a.microbatch is not None and not 0 <= a.microbatch <= MOST_COUNT
             if a.kind in (Kind.SEND_E, Kind.RECV_E):
                 impossible = a.peer is None or not 0 <= a.other_end(0, 1)[0] < n_stages
             if not 0 <= a.stage < n_stages or a.stage == at_end or impossible:

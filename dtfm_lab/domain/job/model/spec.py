@@ -10,9 +10,9 @@ from functools import cached_property
 
 import pandas as pd
 
-from dtfm_lab.domain.checks import plain, whole
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.network import as_number, shortened
+from dtfm_lab.domain.options import plain, whole
 from dtfm_lab.domain.registry import unknown
 
 BACKWARD_PER_FORWARD = 2.0
