@@ -20,7 +20,7 @@ def main() -> NoReturn:
     """Entry point: every mistake of a user is one line."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that knows no é still gets its line
+            stream.reconfigure(errors="replace")  # a terminal without é in its encoding still gets its line
     try:
         cli.main(standalone_mode=False)
         status = 0

@@ -110,8 +110,8 @@ def _probed() -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         why = f"no answer within {PROBE_S:.0f} s"
     except ValueError:  # it printed no JSON: it died
-        said = probe.stderr.strip().splitlines()
-        why = said[-1] if said else f"the process that loaded it ended with status {probe.returncode}"
+        lines = probe.stderr.strip().splitlines()
+        why = lines[-1] if lines else f"the process that loaded it ended with status {probe.returncode}"
     return {
         "torch": {"error": why} if _version("torch") else None,
         "cupy": {"error": why} if any(map(_version, CUPY)) else None,

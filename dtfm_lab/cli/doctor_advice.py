@@ -68,7 +68,7 @@ def _of_cupy(facts: Facts) -> list[str]:
     torch, cupy, several = facts["torch"], facts["cupy"], facts["cupy_distributions"]
     if not facts["gpus"] or not torch or not torch.get("cuda"):
         return []  # of no use without a GPU, and which one to take is settled by torch's build
-    # where torch's own build is to be changed, that has been said: CuPy's must fit the new one
+    # where torch's own build is to be changed, CuPy's must fit the new one
     fits = min(_major(torch["cuda"]), fitting_cuda(facts) or 0)
     if fits not in TORCH:
         return []

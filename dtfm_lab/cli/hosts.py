@@ -53,8 +53,8 @@ def export(
     lines = {host.name: torchrun_line(hosts, i, master_port, str(written)) for i, host in enumerate(hosts)}
     if as_json:
         return print_json({"folder": str(written), "hosts": [host.name for host in hosts], "torchrun": lines})
-    if said := describe_reductions(spec):
-        out.print(said)
+    if reductions := describe_reductions(spec):
+        out.print(reductions)
     out.print(f"{written}: {len(spec.workers)} workers on {len(hosts)} hosts; what to do is in {written / 'README.md'}")
     for name, line in lines.items():
         out.print(f"{name}: {line}")
@@ -72,7 +72,7 @@ def export(
 @click.option("--local", "n_local", type=int, help="Probe so many processes on this machine instead.")
 @click.option("--seconds", type=float, default=6.0, show_default=True, help="About as many for each pair.")
 @click.option("--wait", "wait_s", type=float, default=60.0, show_default=True, help="Seconds, for the others to come.")
-@file_option("-o", "--output", say="Write the network to this file.")
+@file_option("-o", "--output", help="Write the network to this file.")
 @json_option
 def probe(
     listen: str | None,

@@ -39,7 +39,7 @@ def open_lab(arguments: tuple[str, ...]) -> None:
     where = []
     if (checkout / start).exists():
         where = [f"--ServerApp.root_dir={checkout}", f"--LabApp.default_url=/lab/tree/{start.as_posix()}"]
-    # JupyterLab refuses to run as root unless told; a container has no other user
+    # JupyterLab refuses to run as root without this; a container has no other user
     as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *where, *as_root, *arguments])
 

@@ -1,4 +1,4 @@
-"""The group of commands, and their options: made from the fields that say them, or shared by several commands."""
+"""The group of commands, and their options: made from the fields that hold them, or shared by several commands."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def job_options(command: Command) -> Command:
     return with_job
 
 
-def file_option(*names: str, say: str) -> Decorator:
+def file_option(*names: str, help: str) -> Decorator:
     """A file to write, refused at once where it cannot be, before any time is spent on what it would hold."""
 
     def writable(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
@@ -131,11 +131,11 @@ def file_option(*names: str, say: str) -> Decorator:
             raise FileError(f"{path}: cannot be written: {folder} is no folder to write to")
         return path
 
-    return click.option(*names, type=click.Path(dir_okay=False), callback=writable, help=say)
+    return click.option(*names, type=click.Path(dir_okay=False), callback=writable, help=help)
 
 
-output_option = file_option("-o", "--output", say="Write it to this file.")
-csv_option = file_option("--csv", say="Write the table to this file.")
+output_option = file_option("-o", "--output", help="Write it to this file.")
+csv_option = file_option("--csv", help="Write the table to this file.")
 schedule_option = click.option(
     "--schedule",
     cls=_ListingOption,
@@ -177,5 +177,5 @@ def start_option(command: Command) -> Command:
     def loaded(_context: click.Context, _option: click.Parameter, path: str | None) -> Plan | None:
         return None if path is None else files.load_plan(path)
 
-    say = "A plan file to improve on, its devices found by name; without --job, for its job."
-    return click.option("--start", type=click.Path(), callback=loaded, help=say)(command)
+    about = "A plan file to improve on, its devices found by name; without --job, for its job."
+    return click.option("--start", type=click.Path(), callback=loaded, help=about)(command)

@@ -38,7 +38,7 @@ TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 
 @cli.command()
 @simulation_options
-@file_option("--chrome", say="Write a trace for ui.perfetto.dev and chrome://tracing to this file.")
+@file_option("--chrome", help="Write a trace for ui.perfetto.dev and chrome://tracing to this file.")
 @output_option
 @json_option
 def simulate(

@@ -35,7 +35,7 @@ def search_progress(budget: SearchBudget) -> Iterator[Callable[[PlanStep], None]
     if steps is None and seconds is None:
         seconds = DEFAULT_SECONDS
     with _line() as progress:
-        task = progress.add_task(budget.planner, total=seconds if steps is None else steps, said="")
+        task = progress.add_task(budget.planner, total=seconds if steps is None else steps, status="")
 
         def show(step: PlanStep) -> None:
             limit = f" of {seconds:g}" if seconds is not None else ""
@@ -43,7 +43,7 @@ def search_progress(budget: SearchBudget) -> Iterator[Callable[[PlanStep], None]
             progress.update(
                 task,
                 completed=step.seconds if steps is None else step.generation + 1,
-                said=f"generation {generations}  cost {format_s(step.best_s)}  bound {format_s(step.bound_s)}  "
+                status=f"generation {generations}  cost {format_s(step.best_s)}  bound {format_s(step.bound_s)}  "
                 f"gap {step.gap:.1%}  {step.seconds:.1f}{limit} s",
             )
 
@@ -56,16 +56,16 @@ def row_progress(
 ) -> Iterator[Callable[[Any], None]]:
     """How many rows of a table are done, and the last of them: call it with every row.
 
-    Afterwards a line reports an interrupt, where not all rows came. Without ``total`` the rows say how many there are.
+    A line reports an interrupt afterwards, where not all rows came. Without ``total`` each row has the total.
     """
     done = 0
     with _line() as progress:
-        task = progress.add_task(name, total=total, said="")
+        task = progress.add_task(name, total=total, status="")
 
         def show(row: Any) -> None:
             nonlocal done, total
             done, total = done + 1, row.total if total is None else total
-            progress.update(task, completed=done, total=total, said=f"{done} of {total}  {described(row)}")
+            progress.update(task, completed=done, total=total, status=f"{done} of {total}  {described(row)}")
 
         yield show
     if total is not None and done < total:
@@ -73,10 +73,10 @@ def row_progress(
 
 
 def _line() -> Progress:
-    name, said = (TextColumn(f"{{task.{what}}}", markup=False) for what in ("description", "fields[said]"))
+    name, status = (TextColumn(f"{{task.{what}}}", markup=False) for what in ("description", "fields[status]"))
     quiet = not err.is_interactive  # in a pipe or a log, not even its last newline
     bar = BarColumn(bar_width=12)
-    return Progress(name, bar, said, console=err, transient=True, refresh_per_second=FRAMES_PER_S, disable=quiet)
+    return Progress(name, bar, status, console=err, transient=True, refresh_per_second=FRAMES_PER_S, disable=quiet)
 
 
 @contextmanager
@@ -129,7 +129,7 @@ def run_picture(run: Record) -> RenderableType:
         ProgressBar(total=spec.iterations, completed=len(run.losses), width=BAR_WIDTH),
         Text(f"{spec.schedule}, {spec.clock} clock: {run_report.describe_progress(run)}"),
     )
-    said = "\n".join(
+    summary = "\n".join(
         filter(
             None, (run_report.describe_losses(run), run_report.describe_pace(run), run_report.describe_lateness(run))
         )
@@ -145,7 +145,7 @@ def run_picture(run: Record) -> RenderableType:
             "" if row.busy is None else f"{busy:.0%}",
             ProgressBar(total=1.0, completed=busy, width=BAR_WIDTH // 2),
         )
-    return Group(head, Text(said, no_wrap=False, overflow="fold"), table)
+    return Group(head, Text(summary, no_wrap=False, overflow="fold"), table)
 
 
 def _say(text: str) -> None:

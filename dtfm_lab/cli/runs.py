@@ -111,7 +111,7 @@ OF_TRAINING = ("parameters_folder", "checkpoint_folder", "checkpoint_every", "re
 @gathered(RUN, into="options")
 @workers_option
 @click.option("--fault", "faults", multiple=True, help='Such as "kill ada at 2"; may be given several times.')
-@file_option("--losses", say="Write the losses to this CSV file.")
+@file_option("--losses", help="Write the losses to this CSV file.")
 @output_option
 @json_option
 def run(
@@ -189,7 +189,7 @@ def baselines(
     type=click.Path(),
     help="Fit the links and computations of this plan.",
 )
-@file_option("-o", "--output", say="Write the refitted network to this file.")
+@file_option("-o", "--output", help="Write the refitted network to this file.")
 @json_option
 def compare(predicted: str, measured: str, plan_file: str | None, output: str | None, as_json: bool) -> None:
     """Lay a PREDICTED trace beside a MEASURED one: who is to blame for the error, and since when."""

@@ -109,8 +109,8 @@ def report_comparison(comparison: Comparison, refitted: Refit | None, as_json: b
     )
     suspects = comparison.suspects["sentence"].tolist()
     more = [f"and {len(suspects) - SUSPECTS_SHOWN} more suspects"] if len(suspects) > SUSPECTS_SHOWN else []
-    told = (comparison.verdict, *suspects[:SUSPECTS_SHOWN], *more, comparison.drift.sentence)
-    for line in (f"measured with {context.provenance}", *told):
+    lines = (comparison.verdict, *suspects[:SUSPECTS_SHOWN], *more, comparison.drift.sentence)
+    for line in (f"measured with {context.provenance}", *lines):
         out.print(line)
     worst = comparison.links["arrival_error_s"].abs().sort_values(ascending=False, kind="stable").index
     for title, frame in (

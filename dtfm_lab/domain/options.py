@@ -1,4 +1,4 @@
-"""Each option said once: a dataclass field's annotation holds its help, unit, bounds and choices.
+"""Options, each described once: the annotation of a dataclass field holds its help, unit, bounds and choices.
 
 ``microbatch: Annotated[int, Option(help="Sequences per pipeline step.", least=1)]``. Checks, file schemas, command line
 options, widgets and signatures are made from ``options_of`` the dataclass.
@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """What is said of one field: written in its annotation, completed by ``options_of``."""
+    """The description of one field: written in its annotation, completed by ``options_of``."""
 
     help: str
     """One or two sentences, as the command line and the widgets show them."""

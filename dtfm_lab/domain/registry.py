@@ -36,7 +36,7 @@ class Registry(Mapping[str, T]):
     """Entries by name, in alphabetical order; ``[name]`` raises UnknownName with the nearest known name.
 
     Entry points of ``group`` are loaded when an unknown name is looked up or all names are listed, once. One that
-    cannot be loaded, or that ``fits`` says is of another kind, is left out with a warning that names its package.
+    cannot be loaded, or that ``fits`` does not accept, is left out with a warning that names its package.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Keywords that functions of the lab share, each said once: Tab completes them, type checkers know them.
+"""Keywords that functions of the lab share, each listed once: Tab completes them, type checkers check them.
 
 A function takes ``**options`` at run time and is decorated with the dataclass that holds them. For a type checker the
 keywords are the dataclass's own (PEP 612); at run time the signature lists them, and a misspelt one is refused.

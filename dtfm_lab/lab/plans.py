@@ -22,7 +22,7 @@ SMALL_NETWORK = 16
 
 
 def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
-    """A network that comes with the lab (``dtfm-lab topologies``) or from a file of any format that the lab knows."""
+    """A network that comes with the lab (``dtfm-lab topologies``) or from a file of any known format."""
     return files.load_topology(name_or_path)
 
 

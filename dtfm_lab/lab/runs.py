@@ -29,7 +29,7 @@ def warm_up() -> None:
 def start(plan: Plan | str, schedule: AnySchedule | None = None, **options: Any) -> Run:
     """Start real workers on this machine and return at once: a live handle, whose ``wait`` gives what was measured.
 
-    ``dtfm_lab.runtime.protocol.run_options.RunOptions`` says what each option means, ``launch.start`` what is refused.
+    ``dtfm_lab.runtime.protocol.run_options.RunOptions`` describes each option, ``launch.start`` lists what is refused.
     """
     return launch.start(as_plan(plan), as_schedule(schedule), **options)
 

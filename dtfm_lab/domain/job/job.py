@@ -275,19 +275,14 @@ class Job(JobOptions):
         micro-batch over the boundary after the stage, 0 after the last.
         """
         flop_per_forward = (1 + BACKWARD_PER_FORWARD) * self.n_microbatches * self.microbatch
-        last = self.n_stages - 1
-        rows = [
-            (
-                len(layers),
-                self.stage_parameters[stage],
-                flop_per_forward * sum(layer.forward_flop for layer in layers),
-                self.stage_gradient_bytes[stage],
-                self.activation_bytes if stage < last else 0.0,
-            )
-            for stage, layers in enumerate(self.stage_layers)
-        ]
-        columns = ["layers", "parameters", "flop", "gradient_bytes", "activation_bytes"]
-        return pd.DataFrame(rows, columns=columns).rename_axis("stage")
+        columns = {
+            "layers": [len(layers) for layers in self.stage_layers],
+            "parameters": self.stage_parameters,
+            "flop": [flop_per_forward * sum(layer.forward_flop for layer in layers) for layers in self.stage_layers],
+            "gradient_bytes": self.stage_gradient_bytes,
+            "activation_bytes": [*[self.activation_bytes] * (self.n_stages - 1), 0.0],
+        }
+        return pd.DataFrame(columns).rename_axis("stage")
 
     def modelled(self) -> ModelSpec:
         """The model, or a JobError where stages or batch do not fit it, or where there is none.
@@ -332,14 +327,10 @@ class Job(JobOptions):
 
     def shapes(self, n_devices: int) -> list[tuple[int, int]]:
         """(stages, replicas) that use all of ``n_devices`` and that this job's model and batch allow."""
-        fits = []
-        for n_stages in range(1, n_devices + 1):
-            n_replicas, rest = divmod(n_devices, n_stages)
-            batch_fits = self.model is None or self.global_batch % (n_replicas * self.microbatch) == 0
-            model_fits = self.model is None or n_stages <= self.model.n_blocks
-            if not rest and batch_fits and model_fits:
-                fits.append((n_stages, n_replicas))
-        return fits
+        shapes = [(n_stages, n_devices // n_stages) for n_stages in range(1, n_devices + 1) if not n_devices % n_stages]
+        if self.model is None:
+            return shapes
+        return [(s, r) for s, r in shapes if s <= self.model.n_blocks and not self.global_batch % (r * self.microbatch)]
 
 
 def compressed_bytes(n_elements: int, dtype: str, compression: str) -> float:
