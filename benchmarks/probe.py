@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from dtfm_lab.runtime.probe import Listener, join
+from dtfm_lab.runtime.probe import ProbeListener, join
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "runtime"))
 from slow_proxy import Line, slow_proxy
@@ -37,7 +37,7 @@ def main(seconds: float) -> None:
         told: list[str] = []
         with socket.create_server(("127.0.0.1", 0)) as held:
             data_port = held.getsockname()[1]
-        with slow_proxy(data_port, there, back) as reached_at, Listener() as listener:
+        with slow_proxy(data_port, there, back) as reached_at, ProbeListener() as listener:
             for host, options in (
                 ("a", {}),
                 ("b", {"advertise": ("127.0.0.1", reached_at), "data_port": data_port}),

@@ -7,7 +7,7 @@ The root has the cost, the problem given to a planner and the search that runs o
 from dtfm_lab.planning import planners as _registered  # noqa: F401
 from dtfm_lab.planning.bounds import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
-from dtfm_lab.planning.evaluate import evaluate, reshaped
+from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.planning.explain import (
     DeviceWorth,
     Difference,
@@ -37,7 +37,6 @@ __all__ = [
     "plan",
     "planners",
     "price_placement",
-    "reshaped",
     "search",
     "stream_worth",
     "worth_table",

@@ -1,7 +1,5 @@
 """Threads that a planner starts, such as a constraint solver's: waited for in short steps, their CPU time counted."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A pair of devices that exchange a message each way takes ``topology.round_trip_s
 links exactly the published 2 (alpha + c / beta). Shapes: N devices, S stages, D replicas.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

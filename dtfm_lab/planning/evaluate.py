@@ -1,7 +1,5 @@
 """Prices a placement that the user gives."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

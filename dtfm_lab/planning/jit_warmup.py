@@ -1,7 +1,5 @@
 """Compiles kernels in the background, so that a search yields a first placement before they are ready."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The order of the stages: the shortest open path through the coarsened graph, equation 4."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

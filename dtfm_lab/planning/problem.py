@@ -1,7 +1,5 @@
 """What a planner is given, a ``Problem``, and what it yields, ``Generation``s; ``planning.planners`` has an example."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property

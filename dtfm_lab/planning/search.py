@@ -1,7 +1,5 @@
 """Runs a planner on a topology and a job, step by step, until its limits are reached or the best is proven."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Interchangeable devices, and an order of devices that does not depend on how a network numbers them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dtfm_lab.domain.units import IntArray

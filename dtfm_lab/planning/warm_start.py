@@ -1,7 +1,5 @@
 """Adapts a plan to a changed network or job, as the start of a new search."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dtfm_lab.domain.job import Job

@@ -28,7 +28,7 @@ SHAPES = (
     (8, 2, 3),
     (10, 3, 2),
 )
-"""(devices, stages, replicas); the later ones leave devices idle"""
+"""Numbers of devices, stages and replicas; the later ones leave devices idle."""
 NETWORKS = Path(__file__).resolve().parents[1] / "data" / "networks"
 
 

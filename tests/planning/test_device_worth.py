@@ -1,11 +1,10 @@
 """The worth of a device: cost without it less cost with it serving, against exhaustive search and by law."""
 
 import itertools
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
+from bound_networks import reference
 from planning_networks import network, optimum_s
 
 from dtfm_lab.domain.errors import PlanError, UnknownName
@@ -15,15 +14,12 @@ from dtfm_lab.files import load_topology
 from dtfm_lab.lab import worth
 from dtfm_lab.planning import evaluate, explain, plan, planners, stream_worth, worth_table
 
-NETWORKS = Path(__file__).parents[1] / "data" / "networks"
 TERRIBLE = 19
 
 
 def terrible32(n_replicas: int) -> tuple[Topology, Job]:
-    about = json.loads((NETWORKS / "index.json").read_text())["terrible32"]
-    with np.load(NETWORKS / "terrible32.npz") as links:
-        topology = Topology.from_matrices(links["latency_ms"], links["bandwidth_gbps"], name="terrible32")
-    return topology, Job.from_bytes(4, n_replicas, about["gradient_gb"] * 1e9, about["activation_gb"] * 1e9)
+    topology, job, _ = reference("terrible32")
+    return topology, Job.from_bytes(4, n_replicas, job.gradient_bytes, job.hop_bytes)
 
 
 def test_a_terrible_device_stays_idle_and_is_named_harmful():

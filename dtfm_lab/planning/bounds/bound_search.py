@@ -1,7 +1,5 @@
 """Branch and bound on the data-parallel cost: a lower bound that gets tighter with every step."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias

@@ -7,8 +7,6 @@ partners in its group are at most an l-th part of all devices that near to any o
 budget under that cap is not eligible for l stages, and a segment of l stages has eligible devices only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -8,8 +8,6 @@ flows split into pairs of devices, so counts lose nothing: CP-SAT's optimum is t
 Costs are in small units, rounded down: what the solver proves infeasible in units is infeasible in seconds.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any

@@ -15,8 +15,6 @@ placement whose groups keep to the budget and of whose hops fewer than m cost th
 A violation proves that m segments are infeasible.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

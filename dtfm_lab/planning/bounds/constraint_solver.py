@@ -1,7 +1,5 @@
 """The constraint solver as planning uses it: one thread, reproducible, and correct."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """The best placement of few devices by enumeration of all groups and branch and bound over their chains."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Tightens the lower bound between the generations of a search, for a small share of the search's time."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from itertools import islice

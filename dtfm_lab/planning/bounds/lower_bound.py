@@ -25,8 +25,6 @@ The cluster bound is the whole optimum on all five networks of the paper where d
 regions; with jitter on every link gaps remain.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 

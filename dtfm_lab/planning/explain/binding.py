@@ -1,7 +1,5 @@
 """The bottlenecks of a plan: the slowest device of each group, the slowest pair of each hop, and the alternatives."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,12 +26,7 @@ class PairCost:
         return self.cost_s - self.latency_s
 
     def summary(self) -> dict[str, Any]:
-        return {
-            "devices": list(self.devices),
-            "cost_s": self.cost_s,
-            "latency_s": self.latency_s,
-            "bandwidth_s": self.bandwidth_s,
-        }
+        return {**vars(self), "devices": list(self.devices), "bandwidth_s": self.bandwidth_s}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +48,8 @@ class GroupBottleneck:
 
     def summary(self) -> dict[str, Any]:
         dearest = None if self.dearest is None else {**self.dearest.summary(), "share": self.dearest_share}
-        return {
-            "stage": self.stage,
-            "device": self.device,
-            "cost_s": self.cost_s,
-            "latency_s": self.latency_s,
-            "bandwidth_s": self.cost_s - self.latency_s,
-            "dearest": dearest,
-        }
+        own = {"stage": self.stage, "device": self.device, "cost_s": self.cost_s, "latency_s": self.latency_s}
+        return {**own, "bandwidth_s": self.cost_s - self.latency_s, "dearest": dearest}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,16 +75,10 @@ class HopBottleneck:
         return self.pair.cost_s
 
     def summary(self) -> dict[str, Any]:
-        return {
-            "stages": [self.stage, self.stage + 1],
-            "cost_s": self.cost_s,
-            "replica": self.replica,
-            "pair": self.pair.summary(),
-            "best_pairing_s": self.best_pairing_s,
-            "other_pairing_s": self.other_pairing_s,
-            "other_order": None if self.other_order is None else list(self.other_order),
-            "other_order_s": self.other_order_s,
-        }
+        order = None if self.other_order is None else list(self.other_order)
+        hop = {"stages": [self.stage, self.stage + 1], "cost_s": self.cost_s, **vars(self)}
+        del hop["stage"]
+        return {**hop, "pair": self.pair.summary(), "other_order": order}
 
 
 def group_bottlenecks(plan: Plan, pair: PairCosts) -> tuple[GroupBottleneck, ...]:

@@ -3,8 +3,6 @@
 Every number is one of equations 2 to 4 or a difference of two: pricing the same placement gives it back.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -16,8 +16,6 @@ that its batch allows), and the worth is that for the smaller job, with and with
 table has the shape that its figures are for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -6,8 +6,6 @@ most; of equal ones, the one that keeps the positions best, forwards or backward
 moved only if its stage is matched to another. Pipelines are compared by their devices, in either direction.
 """
 
-from __future__ import annotations
-
 import html
 from dataclasses import dataclass
 from functools import cached_property
@@ -192,26 +190,26 @@ class Difference:
         return [str(name) for name in self.devices.loc[self.devices["change"] == change, "device"]]
 
     def _devices_text(self) -> str:
-        told = []
+        phrases = []
         for change, verb in CHANGES.items():
             if change not in ("stays", "idle") and (names := self._named(change)):
                 more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-                told.append(f"{counted(len(names), 'device')} {verb} ({', '.join(names[:NAMED])}{more})")
+                phrases.append(f"{counted(len(names), 'device')} {verb} ({', '.join(names[:NAMED])}{more})")
         n_new = len(self.new_pipelines)
         pipelines = f"{n_new} of {counted(self.after.job.n_replicas, 'pipeline')} {'is' if n_new == 1 else 'are'} new"
         sizes = [f"{plan.job.n_stages} x {plan.job.n_replicas}" for plan in (self.before, self.after)]
         shape = "" if sizes[0] == sizes[1] else f"From {sizes[0]} to {sizes[1]}. "
-        reordered = not told and not n_new and self.before.stages != self.after.stages
+        reordered = not phrases and not n_new and self.before.stages != self.after.stages
         none = "No device changed its stage" + " (the same stages in another order or numbering)" * reordered
-        return f"{shape}{'; '.join(told) or none}; {pipelines}."
+        return f"{shape}{'; '.join(phrases) or none}; {pipelines}."
 
     def _network_text(self) -> list[str]:
-        told = []
+        phrases = []
         if n_links := self.changed_links:
-            told.append(f"{counted(n_links, 'link')} of the network changed.")
+            phrases.append(f"{counted(n_links, 'link')} of the network changed.")
         if not self.same_messages:
-            told.append("The jobs differ in shape or in what they send.")
-        return [" ".join(told)] if told else []
+            phrases.append("The jobs differ in shape or in what they send.")
+        return [" ".join(phrases)] if phrases else []
 
     def _cost_text(self) -> list[str]:
         before, after = self.before.cost, self.after.cost

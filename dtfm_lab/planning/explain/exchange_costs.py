@@ -8,8 +8,6 @@ dearest of the cheapest entries of its rows and columns, which gives a lower bou
 swaps whose bound is below the cheapest found so far are priced in full: a handful for each device.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Why a plan costs what it costs: the numbers of ``cost_analysis`` in words, as tables and for JSON."""
 
-from __future__ import annotations
-
 import html
 from typing import Any
 

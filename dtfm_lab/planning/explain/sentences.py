@@ -1,7 +1,5 @@
 """An explanation in words. Stages and pipelines are counted from 0, as everywhere in the lab."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from dtfm_lab.domain.units import format_s
@@ -168,7 +166,7 @@ def _other_places(analysis: CostAnalysis, device: int) -> list[str]:
 
 
 def _place(stage: int | None, partner: str) -> str:
-    return f"the bench, {partner} in its stead" if pd.isna(stage) else f"stage {stage}, instead of {partner}"
+    return f"idleness, {partner} in its stead" if pd.isna(stage) else f"stage {stage}, instead of {partner}"
 
 
 def _price(analysis: CostAnalysis, cost_s: float) -> str:

@@ -1,7 +1,5 @@
 """Tables of devices: columns of whole numbers that may be missing, and rows for JSON."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

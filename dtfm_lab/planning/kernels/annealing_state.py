@@ -1,7 +1,5 @@
 """The state of both annealers: one placement and its sums, so that a move need not recompute all of them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

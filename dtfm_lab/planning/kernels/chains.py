@@ -1,7 +1,5 @@
 """Depth-first branch and bound over all chains of groups, compiled. A chain is a group for each stage, in order."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dtfm_lab.domain.compiling import compiled

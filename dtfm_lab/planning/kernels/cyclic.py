@@ -4,8 +4,6 @@ A partition is (N,) the group of each device: stages 0 to S - 1, and S for idle 
 between stages only: an idle device stays idle.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -44,18 +42,10 @@ def cyclic_search(
 ) -> CyclicSearch:
     """Scratch space for one local search at a time."""
     n = len(hop_s)
-    return CyclicSearch(
-        n_replicas=n_replicas,
-        hop_s=hop_s,
-        freed_s=hop_s - group_s,
-        classical=classical,
-        locked=np.zeros(n, dtype=np.bool_),
-        filled=np.zeros(n_stages, dtype=np.bool_),
-        members=np.zeros(n, dtype=np.int64),
-        group_gain_s=np.zeros(n_stages + 1),
-        moved=np.zeros(n, dtype=np.int64),
-        origin=np.zeros(n, dtype=np.int64),
-    )
+    locked, filled = np.zeros(n, dtype=np.bool_), np.zeros(n_stages, dtype=np.bool_)
+    members, moved, origin = (np.zeros(n, dtype=np.int64) for _ in range(3))
+    gains_s = np.zeros(n_stages + 1)
+    return CyclicSearch(n_replicas, hop_s, hop_s - group_s, classical, locked, filled, members, gains_s, moved, origin)
 
 
 @compiled

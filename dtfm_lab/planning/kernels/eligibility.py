@@ -1,7 +1,5 @@
 """Which devices are eligible under a budget, compiled; ``bounds.budget`` says what that means and why it holds."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -5,8 +5,6 @@ alone, which is a sum of maxima and constant almost everywhere: the mean group a
 with a weight, and give a direction on the plateaus.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from dtfm_lab.domain.compiling import compiled

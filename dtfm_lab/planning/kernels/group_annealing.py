@@ -5,8 +5,6 @@ threshold is drawn first, so that a move can be rejected by its O(D) change of t
 matchings are abandoned as soon as they exceed what is left.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from dtfm_lab.domain.compiling import compiled

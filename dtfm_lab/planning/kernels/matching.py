@@ -1,7 +1,5 @@
 """Bottleneck perfect matchings, compiled: the weight of an edge of the coarsened graph, equation 3."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dtfm_lab.domain.compiling import compiled

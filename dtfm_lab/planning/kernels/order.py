@@ -1,7 +1,5 @@
 """The shortest open path through the coarsened graph, compiled: equation 4."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dtfm_lab.domain.compiling import compiled

@@ -3,8 +3,6 @@
 A partition is (N,) the group of each device: stages 0 to S - 1, and S for idle devices.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -50,18 +48,12 @@ class Pricing(NamedTuple):
 
 def pricing(group_s: FloatArray, hop_s: FloatArray, n_stages: int, n_replicas: int, n_groups: int) -> Pricing:
     """Scratch space to price one partition at a time."""
-    return Pricing(
-        group_s=group_s,
-        hop_s=hop_s,
-        groups=np.zeros((n_stages, n_replicas), dtype=np.int64),
-        order=np.zeros(n_stages, dtype=np.int64),
-        weights_s=np.zeros((n_stages, n_stages)),
-        filled=np.zeros(n_groups, dtype=np.int64),
-        reals=np.zeros((n_replicas + 2, n_replicas)),
-        row_of=np.zeros(n_replicas, dtype=np.int64),
-        reach_s=np.zeros((1 << n_stages if n_stages <= EXACT_UP_TO else 1, n_stages)),
-        tour=np.zeros(n_stages, dtype=np.int64),
-    )
+    n_sets = 1 << n_stages if n_stages <= EXACT_UP_TO else 1
+    groups, order = np.zeros((n_stages, n_replicas), dtype=np.int64), np.zeros(n_stages, dtype=np.int64)
+    filled, row_of = np.zeros(n_groups, dtype=np.int64), np.zeros(n_replicas, dtype=np.int64)
+    weights_s, reach_s = np.zeros((n_stages, n_stages)), np.zeros((n_sets, n_stages))
+    reals = np.zeros((n_replicas + 2, n_replicas))
+    return Pricing(group_s, hop_s, groups, order, weights_s, filled, reals, row_of, reach_s, order.copy())
 
 
 @compiled

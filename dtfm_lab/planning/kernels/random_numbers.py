@@ -1,7 +1,5 @@
 """Random numbers for compiled loops: splitmix64 (Steele, Lea and Flood 2014), with one 64-bit word of state."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

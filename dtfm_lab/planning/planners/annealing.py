@@ -1,7 +1,5 @@
 """Simulated annealing, the local search of the evolutionary planner, in slices that a search can be stopped between."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from enum import StrEnum
 from itertools import pairwise

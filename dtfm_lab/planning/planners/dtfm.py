@@ -25,8 +25,6 @@ exchanges them and the local search leaves them alone (the best of three ways tr
 a very slow device).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -34,7 +32,7 @@ import numpy as np
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import align
 from dtfm_lab.planning.jit_warmup import wait_for_kernels
-from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
+from dtfm_lab.planning.problem import Generation, Problem, planners
 
 POPULATION = 100
 """Number of individuals."""
@@ -125,6 +123,3 @@ def _initial_population(problem: Problem, size: IntArray, rng: np.random.Generat
         population[0] = problem.n_stages
         population[0, problem.start] = np.arange(problem.n_stages)[:, None]
     return population
-
-
-_: Planner = dtfm

@@ -5,8 +5,6 @@ clusters of the network besides random ones; the groups of two parents are match
 offspring takes one part of the network from the donor; the local search is annealing, compiled; devices may stay idle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import count
 from typing import NamedTuple
@@ -17,7 +15,7 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.jit_warmup import wait_for_kernels
 from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
 from dtfm_lab.planning.planners.population import Individual, cost_of, diversity, median_s, recombined
-from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
+from dtfm_lab.planning.problem import Generation, Problem, planners
 
 N_CLUSTERED, N_FLIPPED, N_RANDOM = 4, 4, 1
 """Size of the initial population by origin: the cheapest from clusters, with flipped branches, random."""
@@ -202,6 +200,3 @@ def _individual(problem: Problem, row: IntArray, birth_number: int = 0) -> Indiv
 
 def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
-
-
-_: Planner = evolutionary

@@ -9,8 +9,6 @@ watched, paused and stopped. A question that the solver is working on at that mo
 it is one on counts; any other is finished, in some seconds at most, and its answer kept for when the search goes on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import partial
@@ -27,7 +25,7 @@ from dtfm_lab.planning.bounds.class_counts import ClassSolver, class_problem
 from dtfm_lab.planning.bounds.exhaustive import candidate_groups, exhaustive
 from dtfm_lab.planning.bounds.lower_bound import least_hop_sum_s
 from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
-from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
+from dtfm_lab.planning.problem import Generation, Problem, planners
 
 CLASSES_UP_TO = 16
 """Most classes of interchangeable devices that the solver is given."""
@@ -182,6 +180,3 @@ def _wait(task: BackgroundTask[T], latest: Generation) -> Generator[Generation, 
     while not task.wait(POLL_S):
         yield replace(latest, complete=False)
     return task.result
-
-
-_: Planner = exact

@@ -6,8 +6,6 @@ over the leaves of a clustering, are such plans. A clustering leaves open which 
 branches at random gives as many others of the same kind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """The population of the evolutionary planner: individuals, their diversity and their recombination."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,14 +1,12 @@
 """Random search: the baseline that every other planner must beat."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
 
 from dtfm_lab.planning.cost import align
 from dtfm_lab.planning.jit_warmup import wait_for_kernels
-from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
+from dtfm_lab.planning.problem import Generation, Problem, planners
 
 
 @planners.register("random")
@@ -41,6 +39,3 @@ def compile_kernels(problem: Problem) -> None:
     from dtfm_lab.planning.kernels.partition import price, pricing
 
     price(pricing(problem.pair.group_s, problem.pair.hop_s, 2, 2, 3), np.repeat(np.arange(2), 2))
-
-
-_: Planner = random_search
