@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 import ipywidgets as w
+import traitlets
+
+from dtfm_lab.domain.job.job import JobOptions
+from dtfm_lab.domain.options import MOST_COUNT, Option, options_of
+
+T = TypeVar("T")
 
 
 def button(
@@ -15,13 +23,17 @@ def button(
     return w.Button(description=text, icon=icon, tooltip=tooltip, button_style=style, disabled=disabled, layout=layout)
 
 
+def labelled(kind: Callable[..., T], label: str, width: str, label_width: str, *value: Any, **options: Any) -> T:
+    """Return a control of an ipywidgets class with a label in front of it; widths are CSS lengths."""
+    style, layout = {"description_width": label_width}, w.Layout(width=width)
+    return kind(*value, description=label, style=style, layout=layout, **options)
+
+
 def icon_button(icon: str, tooltip: str) -> w.Button:
-    """Return a narrow button without text."""
     return w.Button(icon=icon, tooltip=tooltip, layout=w.Layout(width="40px", flex="none"))
 
 
 def show(widget: w.DOMWidget, shown: bool) -> None:
-    """Show the widget, or take it out of the layout."""
     widget.layout.display = "" if shown else "none"
 
 
@@ -33,3 +45,100 @@ def mark(widget: w.DOMWidget, css_class: str, marked: bool) -> None:
 def stylesheet(path: Path) -> w.HTML:
     """Return an invisible widget that brings a file's CSS to the page."""
     return w.HTML(f"<style>{path.read_text(encoding='utf-8')}</style>", layout=w.Layout(display="none"))
+
+
+def values_of(controls: Mapping[str, w.ValueWidget]) -> dict[str, Any]:
+    return {name: control.value for name, control in controls.items()}
+
+
+def restore_values(controls: Mapping[str, w.ValueWidget], values: object) -> None:
+    """Set each control that has a value; unknown names and impossible values are ignored."""
+    if not isinstance(values, Mapping):
+        return
+    for name, control in controls.items():
+        if name in values and _is_possible(control, values[name]):
+            try:
+                control.value = values[name]
+            except (traitlets.TraitError, TypeError, ValueError):
+                continue
+
+
+def _is_possible(control: w.ValueWidget, value: object) -> bool:
+    """Whether the value has the control's kind and bounds; a bounded number would silently be moved to its bound."""
+    if not isinstance(value, str | int | float) or isinstance(value, bool) != isinstance(control.value, bool):
+        return False
+    low, high = getattr(control, "min", None), getattr(control, "max", None)
+    if low is None or high is None:
+        return True
+    return isinstance(value, int | float) and low <= value <= high
+
+
+LABELS = {
+    "global_batch": "Batch",
+    "microbatch": "Micro-batch",
+    "synchronisation": "Averaging",
+    "synchronise_every": "every",
+    "recompute": "Recompute activations",
+    "evaluate_every": "Held-out every (iterations)",
+    "sample_bytes": "Writes (bytes)",
+    "checkpoint_folder": "Checkpoints",
+    "checkpoint_every": "every (iterations)",
+    "resume_from": "Go on from",
+}
+"""Labels of options whose name would not do on the screen."""
+NOT_TRIED = frozenset(
+    {
+        "name",
+        "dtype",
+        "schedule",
+        "gradient_compression",
+        "codec_bytes_per_s",
+        "stages_per_device",
+        "blocks_per_stage",
+    }
+)
+"""Job options that belong to the plan, or that a job's file says."""
+
+
+def tried_options() -> tuple[Option, ...]:
+    """Return the job options that are tried on a plan without searching again, so also any that a job gains."""
+    return tuple(option for option in options_of(JobOptions) if option.name not in NOT_TRIED)
+
+
+def label_of(option: Option) -> str:
+    return LABELS.get(option.name) or option.name.replace("_", " ").capitalize()
+
+
+def control_for(option: Option, *, width: str = "", label_width: str = "", placeholder: str = "") -> w.ValueWidget:
+    """Return a control with the option's default, bounds and choices, and its help as tooltip.
+
+    Without choices, a text or a number that may be None is a text field that may be empty.
+    """
+    label = label_of(option)
+    narrow = label_width or f"{max(38, 8 * len(label))}px"
+    given: dict[str, Any] = {"description": label, "tooltip": option.help, "style": {"description_width": narrow}}
+    if option.type is bool:
+        layout = w.Layout(width=width or "auto")
+        return w.Checkbox(bool(option.default), description=label, tooltip=option.help, indent=False, layout=layout)
+    given["layout"] = w.Layout(width=width or f"calc({narrow} + {'110px' if option.choices else '85px'})")
+    if option.choices is not None:
+        unset = [("as usual", None)] if option.may_be_none else []
+        return w.Dropdown(options=[*unset, *((name, name) for name in option.choices)], value=option.default, **given)
+    if option.type is int and not option.may_be_none:
+        least = int(option.least or 0)
+        return w.BoundedIntText(option.default or least, min=least, max=int(option.most or MOST_COUNT), step=1, **given)
+    if option.type is float and not option.may_be_none:
+        return w.FloatText(option.default or 0.0, **given)
+    given["layout"] = w.Layout(width=width or "330px")
+    return w.Text("" if option.default is None else str(option.default), placeholder=placeholder, **given)
+
+
+def value_of(option: Option, control: w.ValueWidget) -> Any:
+    """Return what the control is set to as the option's type; None for an empty text."""
+    value = control.value
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if not text and option.may_be_none:
+        return None
+    return option.type(text) if option.type in (int, float) else text

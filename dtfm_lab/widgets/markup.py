@@ -11,7 +11,6 @@ CSS = (Path(__file__).parent / "lab.css").read_text(encoding="utf-8")
 
 
 def heading(number: int, title: str, hint: str) -> str:
-    """Return the heading of a step."""
     return (
         f'<div class="dtfm-step"><span class="dtfm-number">{number}</span><b>{escape(title)}</b>'
         f'<span class="dtfm-step-hint">{escape(hint)}</span></div>'
@@ -35,7 +34,6 @@ def warning(text: str) -> str:
 
 
 def quotation(prompt: str, text: str) -> str:
-    """Return what a model wrote after its prompt."""
     return f'<div class="dtfm-written"><b>{escape(prompt)}</b>{escape(text)}</div>'
 
 

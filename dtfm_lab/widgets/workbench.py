@@ -27,7 +27,7 @@ from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 from dtfm_lab.widgets.planner.replanning import Replanning
 from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
-from dtfm_lab.widgets.shell import staleness, steps
+from dtfm_lab.widgets.shell import steps
 from dtfm_lab.widgets.shell.as_python import cells
 from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
 from dtfm_lab.widgets.shell.steps import Step, StepFrame
@@ -94,57 +94,13 @@ class Lab(w.VBox):
         self.run_panel = RunPanel(lab_state, self.schedule_panel)
         self.compare_panel = ComparePanel(lab_state, self.plan_panel.redo)
         return [
-            Step(
-                name="network",
-                hint="draw or open one; D adds a device, L links two",
-                panel=self.network_panel,
-                result=steps.network_result,
-                more={"replanning": self.replanning},
-            ),
-            Step(
-                name="plan",
-                hint="who holds which stage: watch the communication cost fall",
-                panel=self.plan_panel,
-                result=steps.plan_result,
-                staleness=staleness.of_plan,
-                redo="Plan again",
-            ),
-            Step(
-                name="groups",
-                hint="the coarsened graph and the path through it",
-                panel=self.groups_panel,
-                result=steps.groups_result,
-                staleness=staleness.of_plan,
-            ),
-            Step(
-                name="schedule",
-                hint="one iteration, predicted; measured bars come below",
-                panel=self.schedule_panel,
-                result=steps.schedule_result,
-                staleness=staleness.of_prediction,
-                redo="Predict again",
-            ),
-            Step(
-                name="what-if",
-                hint="other links, batches and schedules, at once; nothing is changed",
-                panel=self.what_if_panel,
-                staleness=staleness.of_plan,
-            ),
-            Step(
-                name="run",
-                hint="real torch workers on this machine, links as slow as drawn",
-                panel=self.run_panel,
-                result=steps.run_result,
-                staleness=staleness.of_run,
-                redo="Run again",
-            ),
-            Step(
-                name="compare",
-                hint="where the prediction was wrong",
-                panel=self.compare_panel,
-                result=steps.compare_result,
-                staleness=staleness.of_comparison,
-            ),
+            Step("network", self.network_panel, steps.network_result, more={"replanning": self.replanning}),
+            Step("plan", self.plan_panel, steps.plan_result, steps.plan_staleness, "Plan again"),
+            Step("groups", self.groups_panel, steps.groups_result, steps.plan_staleness),
+            Step("schedule", self.schedule_panel, steps.schedule_result, steps.prediction_staleness, "Predict again"),
+            Step("what-if", self.what_if_panel, staleness=steps.plan_staleness),
+            Step("run", self.run_panel, steps.run_result, steps.run_staleness, "Run again"),
+            Step("compare", self.compare_panel, steps.compare_result, steps.comparison_staleness),
         ]
 
     def _cells(self) -> list[str]:

@@ -14,7 +14,7 @@ from dtfm_lab.domain.network import Topology
 
 documents = pytest.importorskip("dtfm_lab.widgets.network.document_conversion", reason="needs the lab extra")
 mistakes = pytest.importorskip("dtfm_lab.widgets.network.document_checks", reason="needs the lab extra")
-measured_times = pytest.importorskip("dtfm_lab.widgets.network.measured_times", reason="needs the lab extra")
+measured_times = pytest.importorskip("dtfm_lab.widgets.network.document_conversion", reason="needs the lab extra")
 
 
 @pytest.mark.parametrize("name", lab.topology_names())

@@ -10,9 +10,9 @@ from dtfm_lab.figures.maps.world import land_rings
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.network.distance_links import filled
 from dtfm_lab.widgets.network.document_conversion import document_of
 from dtfm_lab.widgets.network.drawing import Drawing
+from dtfm_lab.widgets.network.link_origins import filled
 from dtfm_lab.widgets.network.map_editor import MapEditor
 from dtfm_lab.widgets.views.map import MapView
 

@@ -37,6 +37,8 @@ BESIDE_ZERO = "left of 0: predicted too early or too short; right: too late or t
 class ComparePanel(Panel):
     """Shows ``lab_state.comparison``; a click on a row selects its device or link in the lab's state."""
 
+    hint = "where the prediction was wrong"
+
     def __init__(self, lab_state: LabState, plan_again: Callable[[], None] | None = None) -> None:
         """``plan_again`` starts a search, see ``Refitting``."""
         self._lab_state = lab_state
@@ -70,7 +72,6 @@ class ComparePanel(Panel):
                 setattr(self.residuals, name, settings[name])
 
     def redo(self) -> None:
-        """Fit links and computations, as the button Refit does."""
         self.refitting.redo()
 
     def select(self, of: str, name: str) -> None:

@@ -62,7 +62,6 @@ class Refitting:
         show(self._after, False)
 
     def redo(self) -> None:
-        """Fit links and computations, as the button Refit does."""
         if self._comparison is None or self.button.disabled:
             return
         if self._plan is None:

@@ -52,7 +52,6 @@ class SuspectList:
 
     @property
     def text(self) -> str:
-        """All lines as HTML."""
         return "".join([*(row.children[0].value for row in self.suspects.children), self.verdict.value])
 
     def clear(self) -> None:

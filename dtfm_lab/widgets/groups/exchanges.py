@@ -96,12 +96,10 @@ class MoveHistory:
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is a move to undo."""
         return bool(self._past)
 
     @property
     def can_redo(self) -> bool:
-        """Whether a move was undone."""
         return bool(self._future)
 
     def add(self, before: Plan) -> None:
@@ -110,12 +108,10 @@ class MoveHistory:
         self._future.clear()
 
     def undo(self, now: Plan) -> Plan:
-        """Return the plan before the last move."""
         self._future.append(now)
         return self._past.pop()
 
     def redo(self, now: Plan) -> Plan:
-        """Return the plan after the last move that was undone."""
         self._past.append(now)
         return self._future.pop()
 

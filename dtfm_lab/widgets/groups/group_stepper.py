@@ -38,7 +38,6 @@ class Stepper:
         self.enable(False)
 
     def enable(self, has_plan: bool) -> None:
-        """Enable the buttons where there is a plan."""
         self.step.disabled = self.play.disabled = not has_plan
         self._update_buttons()
 

@@ -40,6 +40,8 @@ FIGURES = {
 class GroupsPanel(Panel):
     """Shows ``lab_state.plan`` step by step; a device moved by hand makes it another plan."""
 
+    hint = "the coarsened graph and the path through it"
+
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._explaining: tuple[Plan, asyncio.Task[Explanation]] | None = None

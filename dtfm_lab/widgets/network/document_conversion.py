@@ -16,17 +16,19 @@ A device without hardware or price takes those of another device with its GPU, e
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from math import ceil, sqrt
 from typing import Any
+
+import numpy as np
 
 from dtfm_lab.domain.errors import LabError, TopologyError
 from dtfm_lab.domain.network import HARDWARE, Device, Topology, hardware_fields
 from dtfm_lab.domain.units import TERA, GiB
 from dtfm_lab.files import topology_from_mapping, topology_to_mapping
-from dtfm_lab.widgets.network.canvas_positions import canvas_positions
-from dtfm_lab.widgets.network.distance_links import filled
 from dtfm_lab.widgets.network.document_checks import first_mistake
 from dtfm_lab.widgets.network.drawing import Document
-from dtfm_lab.widgets.network.measured_times import with_times
+from dtfm_lab.widgets.network.link_origins import filled
 
 CARDS = ("uplink_gbps", "downlink_gbps")
 
@@ -155,3 +157,75 @@ def _link(link: Mapping[str, Any]) -> dict[str, Any]:
     source, target = link["source"], link["target"]
     ends = {"from": source, "to": target} if link.get("one_way") else {"between": [source, target]}
     return {**ends, "latency_ms": link["latency_ms"], "bandwidth_gbps": link["bandwidth_gbps"]}
+
+
+SPACING = 90.0
+"""Pixels between devices that have no position of their own."""
+WIDER_THAN_HIGH = 1.7
+"""About the canvas's width over its height."""
+
+
+def canvas_positions(topology: Topology) -> list[tuple[float, float]]:
+    """Return (x, y) in pixels for every device: its own position, or a slot in its region's block."""
+    counts = dict.fromkeys(topology.regions, 0)
+    for device in topology.devices:
+        counts[device.region] += 1
+    sides = {region: ceil(sqrt(count)) for region, count in counts.items()}
+    corners = _shelves(sides)
+    placed = dict.fromkeys(sides, 0)
+    places = []
+    for device in topology.devices:
+        (left, top), side, slot = corners[device.region], sides[device.region], placed[device.region]
+        placed[device.region] += 1
+        own = ((left + slot % side + 1) * SPACING, (top + slot // side + 1) * SPACING)
+        places.append(own if device.position is None else device.position)
+    return places
+
+
+def _shelves(sides: dict[str, int]) -> dict[str, tuple[int, int]]:
+    """Return the corner of each region's block, counted in devices: rows that fill a canvas wider than high."""
+    width = WIDER_THAN_HIGH * sqrt(sum((side + 1) ** 2 for side in sides.values()))
+    corners, left, top, height = {}, 0, 0, 0
+    for region, side in sides.items():
+        if left and left + side + 1 > width:
+            left, top, height = 0, top + height, 0
+        corners[region] = (left, top)
+        left += side + 1
+        height = max(height, side + 1)
+    return corners
+
+
+ALIKE = 1e-9
+"""Share by which a latency or a bandwidth may differ after conversion to ms and Gbit/s and back."""
+
+
+def with_times(topology: Topology, known: Topology, document: Document) -> Topology:
+    """Return the topology with ``known``'s message times on every link that has not changed."""
+    if known.message_s is None:
+        return topology
+    origins = _origins(document, known)
+    here = [i for i, origin in enumerate(origins) if origin is not None]
+    there = [origin for origin in origins if origin is not None]
+    grid, old = np.ix_(here, here), np.ix_(there, there)
+    same = np.isclose(topology.latency_s[grid], known.latency_s[old], rtol=ALIKE, atol=0.0)
+    same &= np.isclose(topology.bandwidth_bytes_per_s[grid], known.bandwidth_bytes_per_s[old], rtol=ALIKE, atol=0.0)
+    n = len(topology)
+    message_s = np.full((n, n, known.message_s.shape[2]), np.nan)
+    message_s[grid] = np.where(same[:, :, None], known.message_s[old], np.nan)
+    return replace(topology, message_bytes=known.message_bytes, message_s=message_s)
+
+
+def times_lost(topology: Topology, known: Topology | None, document: Document) -> int:
+    """Return how many directed links between devices that are still drawn have lost their times in ``known``."""
+    if known is None or known.message_s is None:
+        return 0
+    there = [origin for origin in _origins(document, known) if origin is not None]
+    before = np.count_nonzero(~np.isnan(known.message_s[np.ix_(there, there)][:, :, 0]))
+    after = 0 if topology.message_s is None else np.count_nonzero(~np.isnan(topology.message_s[:, :, 0]))
+    return int(before - after)
+
+
+def _origins(document: Document, known: Topology) -> list[int | None]:
+    """Return the index in ``known`` of each drawn device; None for a new one, and for all copies but the first."""
+    at = {name: i for i, name in enumerate(known.names)}
+    return [at.pop(device.get("measured_as", ""), None) for device in document["devices"]]

@@ -48,15 +48,12 @@ class Drawing(traitlets.HasTraits):
 
     @property
     def history(self) -> list[Document]:
-        """The documents that can be undone to, the newest last."""
         return list(self._past)
 
     def undo(self) -> None:
-        """Go back to the document before."""
         self._travel(self._past, self._future)
 
     def redo(self) -> None:
-        """Make the edit again that was undone last."""
         self._travel(self._future, self._past)
 
     def begin(self, document: Document) -> None:

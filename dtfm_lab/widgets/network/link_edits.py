@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.widgets.network.distance_links import ends_of
-from dtfm_lab.widgets.network.link_origins import Document, Origin, Speed, link_speeds, pair_speed
+from dtfm_lab.widgets.network.link_origins import Document, Origin, Speed, ends_of, link_speeds, pair_speed
 
 Pair = tuple[str, str]
 
@@ -27,7 +26,6 @@ class Change:
             raise TopologyError(f"bandwidth is {self.bandwidth_gbps:g} Gbit/s; wanted more than 0")
 
     def of(self, speed: Speed) -> Speed:
-        """Return the changed speed."""
         latency_ms, gbps = speed
         return (
             latency_ms if self.latency_ms is None else self.latency_ms,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipywidgets as w
 
+from dtfm_lab.widgets.controls import labelled
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.views.map import MapView
 
@@ -18,10 +19,9 @@ class MapEditor:
 
     def __init__(self, drawing: Drawing) -> None:
         self.canvas = MapView(drawing)
-        self.gpu = w.Dropdown(
-            description="New devices", tooltip="What a device that is added on the map is",
-            layout=w.Layout(width="230px"), style={"description_width": "84px"},
-        )  # fmt: skip
+        self.gpu = labelled(
+            w.Dropdown, "New devices", "230px", "84px", tooltip="What a device that is added on the map is"
+        )
         self._offer()
         self.canvas.observe(lambda _: self._offer(), "gpus")
         self.gpu.observe(lambda change: setattr(self.canvas, "gpu", change["new"] or ""), "value")

@@ -14,6 +14,7 @@ import numpy as np
 from dtfm_lab.domain.errors import LabError, TopologyError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import to_gbps, to_ms
+from dtfm_lab.widgets.controls import labelled
 from dtfm_lab.widgets.network.drawing import Document, Drawing
 from dtfm_lab.widgets.network.link_edits import Change, Pair, change_inside, change_pair, set_links
 from dtfm_lab.widgets.views.matrix import BANDWIDTH, LATENCY, MatrixView
@@ -41,9 +42,12 @@ class MatrixEditor:
         self.latency_ms = self._field("Latency", "one way, in milliseconds")
         self.bandwidth_gbps = self._field("Bandwidth", "in Gbit/s")
         self.both_ways = w.Checkbox(
-            True, description="both ways", indent=False, layout=w.Layout(width="auto"),
+            True,
+            description="both ways",
+            indent=False,
+            layout=w.Layout(width="auto"),
             tooltip="The way back becomes the same",
-        )  # fmt: skip
+        )
         self.scope = w.RadioButtons(
             options=[("only these links", LINKS), ("their regions, all links", REGIONS)], layout=w.Layout(width="auto")
         )
@@ -76,10 +80,7 @@ class MatrixEditor:
 
     @staticmethod
     def _field(name: str, tooltip: str) -> w.Text:
-        return w.Text(
-            description=name, tooltip=f"{name} {tooltip}", continuous_update=False, layout=w.Layout(width="178px"),
-            style={"description_width": "74px"},
-        )  # fmt: skip
+        return labelled(w.Text, name, "178px", "74px", tooltip=f"{name} {tooltip}", continuous_update=False)
 
     def _asked(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         if content.get("kind") == "edit":

@@ -17,13 +17,12 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_mapping
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.network.distance_links import BY_DISTANCE, RULE, filled
 from dtfm_lab.widgets.network.document_checks import is_document
-from dtfm_lab.widgets.network.document_conversion import document_of, empty_document, gpus_of, topology_of
+from dtfm_lab.widgets.network.document_conversion import document_of, empty_document, gpus_of, times_lost, topology_of
 from dtfm_lab.widgets.network.drawing import Document, Drawing
+from dtfm_lab.widgets.network.link_origins import BY_DISTANCE, RULE, filled
 from dtfm_lab.widgets.network.map_editor import MapEditor
 from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
-from dtfm_lab.widgets.network.measured_times import times_lost
 from dtfm_lab.widgets.network.network_row import BLANK, NetworkFilesRow
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.views.as_figure import AsFigure
@@ -37,6 +36,8 @@ MANY_DEVICES, MANY_LINKS = 32, 150
 
 class NetworkPanel(Panel):
     """Sets ``lab_state.topology`` to what is drawn; while that is not valid, the last valid network stays."""
+
+    hint = "draw or open one; D adds a device, L links two"
 
     def __init__(self, lab_state: LabState, topology: Topology | None) -> None:
         self.lab_state = lab_state

@@ -6,18 +6,19 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import ipywidgets as w
 
-from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology, save_topology, topology_names, topology_suffixes
+from dtfm_lab.files.reading import write_bytes
 from dtfm_lab.widgets.controls import button
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.document_conversion import document_of
 from dtfm_lab.widgets.network.drawing import Document
-from dtfm_lab.widgets.network.network_files import NamedBytes, topology_from_bytes, yaml_of
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 
 T = TypeVar("T")
@@ -71,7 +72,6 @@ class NetworkFilesRow:
         self.upload.observe(self._uploaded, "value")
 
     def take(self, files: Sequence[NamedBytes]) -> None:
-        """Open files that the page sent."""
         size = sum(len(data) for _, data in files)
         self._guarded(lambda: self._open_from(lambda: topology_from_bytes(files), files[0][0], size))
 
@@ -164,3 +164,28 @@ class NetworkFilesRow:
 
     def _report_error(self, line: str) -> None:
         self._lab_state.report_error("network", line)
+
+
+NamedBytes = tuple[str, bytes]
+"""(name without a folder, content) of a file."""
+
+
+def topology_from_bytes(files: Sequence[NamedBytes]) -> Topology:
+    """Return the network of one file, or of two with matrices. Raises a LabError that names the file."""
+    if not files:
+        raise FileError("no file was given; wanted one")
+    with TemporaryDirectory(prefix="dtfm-") as folder:
+        paths = [Path(folder, Path(name.replace("\\", "/")).name or "unnamed") for name, _ in files]
+        try:
+            for path, (_, data) in zip(paths, files, strict=True):
+                write_bytes(path, data)
+            return load_topology(paths[0])
+        except LabError as error:
+            line = str(error).replace(f"{folder}/", "")
+            raise type(error)(line) from None
+
+
+def yaml_of(topology: Topology) -> str:
+    """Return the network as the text of a YAML file."""
+    with TemporaryDirectory(prefix="dtfm-") as folder:
+        return save_topology(topology, Path(folder, "network.yaml")).read_text(encoding="utf-8")

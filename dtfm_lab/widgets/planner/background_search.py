@@ -61,21 +61,17 @@ class BackgroundSearch:
 
     @property
     def running(self) -> bool:
-        """Whether the search goes on, paused or not."""
         return self._thread.is_alive()
 
     @property
     def paused(self) -> bool:
-        """Whether the search is held between two steps."""
         return self.running and not self._go.is_set()
 
     def pause(self) -> None:
-        """Hold the search after the current step."""
         if not self._stopped.is_set():  # a search that is stopping must not be held
             self._go.clear()
 
     def resume(self) -> None:
-        """Let a paused search go on."""
         self._single_step.clear()
         self._go.set()
 

@@ -11,9 +11,8 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.files import job_names, override
-from dtfm_lab.widgets.control_state import restore_values, values_of
+from dtfm_lab.widgets.controls import control_for, labelled, restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.option_controls import control_for
 
 
 class JobControls:
@@ -22,20 +21,16 @@ class JobControls:
     def __init__(self, lab_state: LabState, job: Job | None) -> None:
         self._lab_state, self._base = lab_state, job
         names = list(dict.fromkeys([*([job.name] if job else []), *job_names()]))
-        self.job = w.Dropdown(
+        self.job = labelled(
+            w.Dropdown,
+            "Job",
+            "185px",
+            "38px",
             options=names,
             value=job.name if job else "small",
-            description="Job",
             tooltip="What is trained: its model, precision and batch",
-            layout=w.Layout(width="185px"),
-            style={"description_width": "38px"},
         )
-        self.shape = w.Dropdown(
-            description="Shape",
-            tooltip="Pipeline stages x data-parallel replicas",
-            layout=w.Layout(width="245px"),
-            style={"description_width": "48px"},
-        )
+        self.shape = labelled(w.Dropdown, "Shape", "245px", "48px", tooltip="Pipeline stages x data-parallel replicas")
         options = {option.name: option for option in options_of(Job)}
         self.batch, self.microbatch = control_for(options["global_batch"]), control_for(options["microbatch"])
         self.view = w.HBox([self.job, self.shape, self.batch, self.microbatch])
@@ -47,7 +42,6 @@ class JobControls:
         lab_state.observe(lambda _: self._offer_shapes(), "topology")
 
     def settings(self) -> dict[str, Any]:
-        """Return plain values of the controls."""
         return values_of(self._controls) | {"shape": list(self.shape.value or ())}
 
     def restore(self, settings: dict[str, Any]) -> None:

@@ -16,8 +16,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import PlanStep, planners
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.control_state import restore_values, values_of
-from dtfm_lab.widgets.controls import button, show, stylesheet
+from dtfm_lab.widgets.controls import button, labelled, restore_values, show, stylesheet, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.background_search import BackgroundSearch
@@ -38,6 +37,8 @@ SHORT_S = 0.1
 class PlanPanel(Panel):
     """Sets ``lab_state.job`` from the controls and ``lab_state.plan`` from a search, or from the winner of a race."""
 
+    hint = "who holds which stage: watch the communication cost fall"
+
     def __init__(self, lab_state: LabState, job: Job | None) -> None:
         self.lab_state = lab_state
         self._last: PlanStep | None = None
@@ -49,23 +50,25 @@ class PlanPanel(Panel):
             tooltips=["One planner", "Several planners side by side"],
             style={"button_width": "90px"},
         )
-        self.planner = w.Dropdown(
+        self.planner = labelled(
+            w.Dropdown,
+            "Planner",
+            "172px",
+            "55px",
             options=list(planners),
             value="evolutionary",
-            description="Planner",
             tooltip="Who searches: ours, the paper's, chance, or the one that proves",
-            layout=w.Layout(width="172px"),
-            style={"description_width": "55px"},
         )
         self.controls = SearchControls(self._update_buttons, "Hold the search", "End the search and keep the best")
         self.seed, self.speed = self.controls.seed, self.controls.speed
         self.pause, self.stop = self.controls.pause, self.controls.stop
-        self.budget = w.Dropdown(
+        self.budget = labelled(
+            w.Dropdown,
+            "Budget",
+            "152px",
+            "50px",
             options=list(BUDGETS),
-            description="Budget",
             tooltip="When the search ends, unless its best is proven before",
-            layout=w.Layout(width="152px"),
-            style={"description_width": "50px"},
         )
         self.seconds = w.BoundedFloatText(
             3.0, min=0.1, max=3600, step=1, tooltip="Seconds of search", layout=w.Layout(width="70px")
@@ -129,7 +132,6 @@ class PlanPanel(Panel):
             restore_values({"mode": self.mode}, settings)
 
     def redo(self) -> None:
-        """Start a search, as the button Plan does."""
         topology, job = self.lab_state.topology, self.lab_state.job
         if self.plan.disabled or topology is None or job is None:
             return

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import ipywidgets as w
 
 from dtfm_lab.planning import PlanStep
-from dtfm_lab.widgets.controls import button
+from dtfm_lab.widgets.controls import button, labelled
 from dtfm_lab.widgets.planner.background_search import SPEEDS, BackgroundSearch
 
 AXES = ("evaluations", "seconds")
@@ -21,22 +21,24 @@ class SearchControls:
         self._changed = changed
         self.search: BackgroundSearch | None = None
         """The search that runs; None while none does."""
-        self.seed = w.BoundedIntText(
+        self.seed = labelled(
+            w.BoundedIntText,
+            "Seed",
+            "110px",
+            "38px",
             0,
             min=0,
             max=2**31,
-            description="Seed",
             tooltip="Equal seeds and generations give equal plans",
-            layout=w.Layout(width="110px"),
-            style={"description_width": "38px"},
         )
-        self.speed = w.SelectionSlider(
+        self.speed = labelled(
+            w.SelectionSlider,
+            "Speed",
+            "265px",
+            "45px",
             options=list(SPEEDS),
             value="to watch",
-            description="Speed",
             tooltip="How long an improvement stays on the screen; may be moved while it runs, and costs no budget",
-            layout=w.Layout(width="265px"),
-            style={"description_width": "45px"},
         )
         self.pause = button("Pause", "pause", pause_tooltip)
         self.stop = button("Stop", "stop", stop_tooltip)

@@ -14,8 +14,7 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import PlanStep, planners
 from dtfm_lab.planning.search import PROVEN
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.control_state import restore_values, values_of
-from dtfm_lab.widgets.controls import button
+from dtfm_lab.widgets.controls import button, labelled, restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.background_search import BackgroundSearch
 from dtfm_lab.widgets.planner.planner_controls import AXES, SearchControls
@@ -47,15 +46,16 @@ class RacePanel:
         )
         self.seed, self.speed = self.controls.seed, self.controls.speed
         self.pause, self.stop = self.controls.pause, self.controls.stop
-        self.seconds = w.BoundedFloatText(
+        self.seconds = labelled(
+            w.BoundedFloatText,
+            "CPU s each",
+            "150px",
+            "75px",
             3.0,
             min=0.1,
             max=3600,
             step=1,
-            description="CPU s each",
             tooltip="CPU seconds that each planner gets",
-            layout=w.Layout(width="150px"),
-            style={"description_width": "75px"},
         )
         self.start = button("Race", "flag-checkered", "Start all of them", style="primary")
         self.curve = ConvergenceView(title="Race", height=260, against="seconds", clock="CPU seconds of each planner")
@@ -85,11 +85,9 @@ class RacePanel:
 
     @property
     def chosen(self) -> list[str]:
-        """Names of the planners that take part."""
         return [name for name, box in self.planners.items() if box.value]
 
     def settings(self) -> dict[str, Any]:
-        """Return plain values of the controls."""
         return values_of(self._controls) | {"planners": self.chosen, "against": self.curve.against}
 
     def restore(self, settings: dict[str, Any]) -> None:
@@ -103,7 +101,6 @@ class RacePanel:
             self.curve.against = settings["against"]
 
     def redo(self) -> None:
-        """Start a race, as the button Race does."""
         topology, job = self._lab_state.topology, self._lab_state.job
         if self.start.disabled or topology is None or job is None:
             return

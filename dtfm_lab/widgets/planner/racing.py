@@ -60,7 +60,6 @@ class _Racer:
 
     @property
     def used_s(self) -> float:
-        """CPU seconds used so far."""
         return self._own_s + self._tasks.cpu_s
 
     def turn(self) -> Iterator[PlanStep]:

@@ -19,7 +19,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Difference, PlanStep, adapt_plan, diff, search
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.control_state import restore_values, values_of
+from dtfm_lab.widgets.controls import restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.plan_change import describe_change

@@ -59,7 +59,6 @@ class Standings:
             self.show()
 
     def show(self) -> None:
-        """Write every row."""
         best_s = self.leader.best_s if self.newest else 0.0
         for place, (name, row) in enumerate(self._rows.items()):
             step = self.newest.get(name)

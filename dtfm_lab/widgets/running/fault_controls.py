@@ -80,7 +80,6 @@ class FaultControls:
         self.show()
 
     def show(self) -> None:
-        """Show what every device does, and the faults so far, the newest last."""
         if self._run is None or self._monitor is None:
             return
         running = self._run.running

@@ -8,8 +8,7 @@ import ipywidgets as w
 
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.runtime.protocol.run_options import RunOptions
-from dtfm_lab.widgets.control_state import restore_values, values_of
-from dtfm_lab.widgets.option_controls import control_for, value_of
+from dtfm_lab.widgets.controls import control_for, restore_values, value_of, values_of
 
 ROWS = (("text", "evaluate_every", "sample_bytes"), ("checkpoint_folder", "checkpoint_every", "resume_from"))
 """Rows of the controls; an option that a run gains comes in a row below."""
@@ -56,12 +55,10 @@ class RunOptionControls:
         self.view = w.Accordion([w.VBox(rows)], titles=("Text and checkpoints",), selected_index=None)
 
     def chosen(self, iterations: int) -> dict[str, Any]:
-        """Return the options by name, for a run of so many iterations."""
         values = {name: value_of(self._options[name], control) for name, control in self.by_name.items()}
         return values | {"evaluate_every": values["evaluate_every"] or max(1, iterations // EVALUATIONS)}
 
     def settings(self) -> dict[str, Any]:
-        """Return plain values by name."""
         return values_of(self.by_name)
 
     def restore(self, settings: object) -> None:

@@ -23,8 +23,7 @@ from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
 from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.control_state import restore_values, values_of
-from dtfm_lab.widgets.controls import button, stylesheet
+from dtfm_lab.widgets.controls import button, restore_values, stylesheet, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.running import clocks
@@ -45,6 +44,8 @@ class RunPanel(Panel):
     A kernel has one run at a time, as two would disturb each other's times: starting a run stops that of a panel
     whose cell was run again.
     """
+
+    hint = "real torch workers on this machine, links as slow as drawn"
 
     newest: ClassVar[Run | None] = None
 
@@ -78,12 +79,10 @@ class RunPanel(Panel):
         self._take_plan()
 
     def redo(self) -> None:
-        """Start a run, as the button Run does."""
         if not self.start.disabled:
             self._begin()
 
     def settings(self) -> dict[str, Any]:
-        """Return plain values of the controls."""
         return values_of(self._controls) | {"options": self.options.settings()}
 
     def restore(self, settings: dict[str, Any]) -> None:

@@ -38,7 +38,6 @@ class RunProgress:
         self._write("starting")
 
     def show(self, run: Record) -> None:
-        """Show how far the run is."""
         done, total = len(run.losses), run.spec.iterations
         if not self._changes or self._changes[-1][1] != done:
             if self._changes and self._changes[-1][1] > done:

@@ -11,9 +11,8 @@ from traitlets import TraitError
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, show
+from dtfm_lab.widgets.controls import button, control_for, labelled, show, tried_options
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.option_controls import control_for, tried_options
 
 QUEUES = {"one link a pair": "pairs", "one card a device": "cards"}
 WIDTHS = {"synchronisation": "225px", "synchronise_every": "112px", "compression": "200px", "recompute": "175px"}
@@ -21,12 +20,13 @@ WIDTHS = {"synchronisation": "225px", "synchronise_every": "112px", "compression
 
 def queueing_control(width: str, label_width: str) -> w.Dropdown:
     """Return the menu of which messages share one link."""
-    return w.Dropdown(
+    return labelled(
+        w.Dropdown,
+        "Messages",
+        width,
+        label_width,
         options=list(QUEUES.items()),
-        description="Messages",
         tooltip="Who waits: messages of a pair of devices, or of a card",
-        layout=w.Layout(width=width),
-        style={"description_width": label_width},
     )
 
 

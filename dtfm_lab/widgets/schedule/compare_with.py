@@ -13,7 +13,7 @@ from traitlets import TraitError
 
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.simulation import schedules, simulate
-from dtfm_lab.widgets.controls import button
+from dtfm_lab.widgets.controls import button, labelled
 from dtfm_lab.widgets.schedule.predictions import Prediction
 
 MEASURED = "measured"
@@ -37,11 +37,12 @@ class CompareWith:
         self._changed = changed
         self._pins: dict[str, Prediction] = {}
         self._current: Prediction | None = None
-        self.control = w.Dropdown(
+        self.control = labelled(
+            w.Dropdown,
+            "Compare with",
+            "330px",
+            "105px",
             options=[("measured bars", MEASURED)],
-            description="Compare with",
-            layout=w.Layout(width="330px"),
-            style={"description_width": "105px"},
             tooltip="What the lower halves of the rows show",
         )
         self.pin = button(

@@ -6,6 +6,7 @@ import ipywidgets as w
 import numpy as np
 
 from dtfm_lab.simulation.memory import MemoryReport
+from dtfm_lab.widgets.controls import labelled
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.views.gantt import NOTHING_HELD, GanttView, Held
@@ -22,11 +23,12 @@ class MemoryStrip:
     def __init__(self, lab_state: LabState, chart: GanttView) -> None:
         self._lab_state, self._chart = lab_state, chart
         self._shown: tuple[Prediction | None, Prediction | None] = (None, None)
-        self.control = w.Dropdown(
+        self.control = labelled(
+            w.Dropdown,
+            "Memory of",
+            "255px",
+            "75px",
             options=[("selected or fullest", FULLEST), ("none", NONE)],
-            description="Memory of",
-            layout=w.Layout(width="255px"),
-            style={"description_width": "75px"},
             tooltip="Whose memory over time is drawn below the rows",
         )
         self.control.observe(lambda _: self._draw(), "value")

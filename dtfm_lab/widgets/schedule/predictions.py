@@ -90,7 +90,6 @@ class Candidate:
 
     @classmethod
     def of(cls, plan: Plan, schedule: str, queueing: str) -> Candidate:
-        """Simulate the plan under a schedule."""
         trace = simulate(plan, schedule, queueing=queueing)
         report = memory(plan, trace=trace)
         return cls(schedule, trace.iteration_s, bubble_of(trace)[0], _worst(report), report.fits)

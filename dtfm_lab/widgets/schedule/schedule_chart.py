@@ -10,6 +10,7 @@ from traitlets import TraitError
 
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.widgets.controls import labelled
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.schedule.compare_with import SecondPrediction
 from dtfm_lab.widgets.schedule.memory_strip import MemoryStrip
@@ -35,11 +36,12 @@ class ScheduleChart:
         self._shown: Prediction | None = None
         self._is_following = False
         self.view = GanttView(title="One iteration", height=EMPTY_HEIGHT, empty_words=words)
-        self.rows_by = w.Dropdown(
+        self.rows_by = labelled(
+            w.Dropdown,
+            "Rows",
+            "175px",
+            "45px",
             options=[(f"by {name}", name) for name in ROWS_BY],
-            description="Rows",
-            layout=w.Layout(width="175px"),
-            style={"description_width": "45px"},
             tooltip="In which order the devices' rows are drawn",
         )
         self.network = w.Checkbox(
@@ -102,7 +104,6 @@ class ScheduleChart:
         self.strip.show(None)
 
     def settings(self) -> dict[str, Any]:
-        """Return what the chart's menus are set to."""
         return {name: getattr(control, trait) for name, (control, trait) in self._settings().items()}
 
     def restore(self, settings: dict[str, Any]) -> None:

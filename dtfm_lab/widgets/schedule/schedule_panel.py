@@ -40,6 +40,8 @@ STOPPED = "Stopped: press Simulate to predict what is chosen"
 class SchedulePanel(Panel):
     """Simulates ``lab_state.plan`` under a schedule; the run panel draws measured bars in the same chart."""
 
+    hint = "one iteration, predicted; measured bars come below"
+
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._asked = self._answered = 0
@@ -77,7 +79,6 @@ class SchedulePanel(Panel):
         self._begin()
 
     def show(self, prediction: Prediction) -> None:
-        """Draw a prediction in the upper halves of the chart."""
         self._shown = prediction
         self.second = None
         self.against.offer(prediction)
@@ -86,7 +87,6 @@ class SchedulePanel(Panel):
         self._draw()
 
     def redo(self) -> None:
-        """Predict what is chosen."""
         self._begin()
 
     def settings(self) -> dict[str, Any]:

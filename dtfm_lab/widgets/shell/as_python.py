@@ -17,7 +17,7 @@ from dtfm_lab.widgets.shell.python_expressions import (
     plan_code,
     topology_code,
 )
-from dtfm_lab.widgets.shell.staleness import of_trace
+from dtfm_lab.widgets.shell.steps import trace_staleness
 from dtfm_lab.widgets.what_if.pins import Pin
 from dtfm_lab.widgets.what_if.setting import FACTORS, Setting
 
@@ -142,7 +142,7 @@ def _run(lab_state: LabState, measured: Trace, options: Mapping[str, Any]) -> li
         name: value for name, value in options.items() if value not in (None, "", 0) and name not in options_given
     }
     name = "plan" if lab_state.plan is None else _name(lab_state, lab_state.plan)
-    stale = of_trace(lab_state, measured)
+    stale = trace_staleness(lab_state, measured)
     notes = [f"# measured before: {stale}"] if stale else []
     notes += [f"# {fault.device} {fault.how} in iteration {fault.iteration}" for fault in context.faults]
     given = [f"    {option}={literal(value)}," for option, value in options_given.items()]

@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 import ipywidgets as w
 
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.plan import cut_subplan
+from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets import markup
@@ -35,14 +38,12 @@ def _never(_: LabState) -> str:
     return ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Step:
     """One step of the lab, with all that the lab needs to number, save, restore and mark it."""
 
     name: str
     """Short name, as in ``LabState.step`` and ``LabState.busy``; the heading is made of it."""
-    hint: str
-    """What the heading adds to the name."""
     panel: Panel
     result: Callable[[LabState], str] = _never
     """Returns the result in a few words; empty while there is none."""
@@ -55,7 +56,6 @@ class Step:
 
     @property
     def title(self) -> str:
-        """The heading, without its number."""
         return self.name.capitalize().replace("-", " ")
 
     @property
@@ -64,7 +64,6 @@ class Step:
         return {self.name.replace("-", "_"): self.panel, **self.more}
 
     def state(self, lab_state: LabState) -> StepState:
-        """Return how far the step has come."""
         return StepState(self.result(lab_state), self.staleness(lab_state))
 
 
@@ -76,7 +75,7 @@ class StepFrame(w.VBox):
         self._stale, self.message = w.HTML(), w.HTML()
         self.redo = button(step.redo, "refresh", "Make it anew from what is drawn and chosen now", "auto")
         self.redo.on_click(lambda _: step.panel.redo())
-        heading = w.HTML(markup.heading(number, step.title, step.hint))
+        heading = w.HTML(markup.heading(number, step.title, step.panel.hint))
         views = [panel.view for panel in step.panels.values()]
         super().__init__([heading, w.HBox([self._stale, self.redo]), self.message, *views])
         self.add_class("dtfm-section")
@@ -84,7 +83,6 @@ class StepFrame(w.VBox):
         self.show(self.state, can_redo=False)
 
     def show(self, state: StepState, *, can_redo: bool) -> None:
-        """Show why the step is out of date, with a button that redoes it where that is possible."""
         self.state = state
         self._stale.value = markup.line(escape(f"Out of date: {state.stale}."), "stale") if state.stale else ""
         show(self.redo, bool(state.stale and can_redo and self.step.redo))
@@ -130,3 +128,56 @@ def compare_result(lab_state: LabState) -> str:
     """``error +0.82%``"""
     comparison = lab_state.comparison
     return "" if comparison is None else f"error {comparison.iteration_error:+.2%}"
+
+
+def plan_staleness(lab_state: LabState) -> str:
+    """Compare the plan with the network that is drawn and the job that is chosen."""
+    plan = lab_state.plan
+    if plan is None:
+        return ""
+    if lab_state.topology is None:
+        return "the network of this plan is no longer drawn"
+    if plan.topology.fingerprint != lab_state.topology.fingerprint:
+        return "the network has changed since this plan"
+    if lab_state.job is not None and plan.job != lab_state.job:
+        return "the job has changed since this plan"
+    return ""
+
+
+def prediction_staleness(lab_state: LabState) -> str:
+    """Compare the prediction with the plan and the choices."""
+    return trace_staleness(lab_state, lab_state.predicted)
+
+
+def run_staleness(lab_state: LabState) -> str:
+    """Compare the measurement with the plan and the choices."""
+    return trace_staleness(lab_state, lab_state.measured)
+
+
+def comparison_staleness(lab_state: LabState) -> str:
+    """A comparison is out of date where its measurement is."""
+    return "" if lab_state.comparison is None else run_staleness(lab_state)
+
+
+def trace_staleness(lab_state: LabState, trace: Trace | None) -> str:
+    """Compare a prediction or a measurement with the plan and the choices."""
+    if trace is None:
+        return ""
+    context = trace.context
+    try:
+        chosen = lab_state.chosen_plan
+        plan = None if chosen is None else cut_subplan(chosen, context.rehearsed)
+    except LabError:
+        return "the choices have changed since"
+    if plan is None or context.topology_fingerprint != plan.topology.fingerprint:
+        return "the network of the plan has changed since"
+    if context.job != plan.job.name or context.devices != plan.device_names:
+        return "the plan has changed since"
+    if (context.n_microbatches, context.tokens) != (plan.job.n_microbatches, plan.job.tokens):
+        return "the batch has changed since"
+    if context.schedule != lab_state.schedule:
+        return f"it is of {context.schedule}, {lab_state.schedule} is chosen"
+    tried = (plan.job.synchronisation, plan.job.synchronise_every, lab_state.queueing)
+    if (context.synchronisation, context.synchronise_every, context.queueing) != tried:
+        return "the choices have changed since"
+    return plan_staleness(lab_state)

@@ -22,7 +22,7 @@ from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.files.reading import reason_of, write_bytes
 from dtfm_lab.files.workspaces import WorkspaceState, load_workspace, save_workspace
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button
+from dtfm_lab.widgets.controls import button, labelled
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin
@@ -117,12 +117,13 @@ class Workspace:
 
     def __init__(self, lab_state: LabState, panels: Mapping[str, Panel]) -> None:
         self._lab_state, self._panels = lab_state, panels
-        self.path = w.Text(
+        self.path = labelled(
+            w.Text,
+            "File",
+            "230px",
+            "32px",
             "lab.json",
-            description="File",
             tooltip="Where the whole lab is kept: network, plan, settings, prediction and measurement",
-            style={"description_width": "32px"},
-            layout=w.Layout(width="230px"),
         )
         self.save = button("Save", "save", "Write the whole lab into this file")
         self.restore = button("Restore", "folder-open", "Put back what this file holds")

@@ -6,15 +6,19 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from dtfm_lab import lab
+import plotly.graph_objects as go
+
+from dtfm_lab import figures, lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import price_placement
 from dtfm_lab.simulation import memory
 from dtfm_lab.widgets.schedule.predictions import bubble_of
-from dtfm_lab.widgets.what_if.setting import LEAST_FACTOR, MOST_FACTOR, Setting, rounded
+from dtfm_lab.widgets.what_if.setting import FACTORS, LEAST_FACTOR, MOST_FACTOR, Setting, rounded
 
 MOST_KEPT = 1000
+SWEPT = {"bandwidth": (0.1, 0.18, 0.32, 0.56, 1.0, 1.8, 3.2, 5.6, 10.0), "latency": (0.1, 1.0, 10.0)}
+"""Factors that the figure shows."""
 N_POINTS = 9
 """Points of a curve."""
 
@@ -52,7 +56,6 @@ class Answer:
 
     @property
     def price_per_thousand(self) -> float | None:
-        """The price of a thousand iterations."""
         return None if self.price_per_iteration is None else 1000 * self.price_per_iteration
 
     @classmethod
@@ -142,6 +145,11 @@ class AnswerCache:
             _keep(self._seconds, at, iteration_s)
         except LabError:  # as where a schedule lacks memory
             _keep(self._seconds, at, None)
+
+    def figure(self, setting: Setting) -> go.Figure:
+        """Return a figure of the iteration over both factors, all else as in the setting. This is slow."""
+        held = {name: value for name, value in setting.values.items() if name not in FACTORS}
+        return figures.sweep(lab.sweep(self.plan, **held | SWEPT), x="bandwidth")
 
 
 def _keep(kept: OrderedDict[Any, Any], key: Setting, value: object) -> None:

@@ -10,8 +10,10 @@ from itertools import count
 from typing import Any
 
 import ipywidgets as w
+import plotly.graph_objects as go
 
-from dtfm_lab.widgets.controls import icon_button
+from dtfm_lab.figures.results.pinned import pinned
+from dtfm_lab.widgets.controls import icon_button, labelled
 from dtfm_lab.widgets.what_if.answer import Answer
 from dtfm_lab.widgets.what_if.measures import MEASURES, Measure
 from dtfm_lab.widgets.what_if.setting import Setting, with_valid
@@ -47,12 +49,13 @@ class Pins:
         self._pins: tuple[Pin, ...] = ()
         self._base: Answer | None = None
         self.rows: list[PinRow] = []
-        self.bars = w.Dropdown(
+        self.bars = labelled(
+            w.Dropdown,
+            "Bars",
+            "230px",
+            "34px",
             options=[(measure.title, measure.name) for measure in MEASURES],
-            description="Bars",
             tooltip="What the bars of the table show",
-            style={"description_width": "34px"},
-            layout=w.Layout(width="230px"),
         )
         self.table = w.VBox()
         self.table.add_class("dtfm-pins")
@@ -66,7 +69,6 @@ class Pins:
 
     @property
     def pins(self) -> tuple[Pin, ...]:
-        """The pins, the first row first."""
         return self._pins
 
     @pins.setter
@@ -90,7 +92,6 @@ class Pins:
         self._show()
 
     def clear_answers(self) -> None:
-        """Have every row computed again, as for another plan."""
         self.pins = tuple(Pin(pin.name, pin.setting) for pin in self._pins)
 
     def set_answer(self, setting: Setting, answer: Answer | None, problem: str = "") -> None:
@@ -99,8 +100,13 @@ class Pins:
             replace(pin, answer=answer, problem=problem) if pin.setting == setting else pin for pin in self._pins
         )
 
+    def figure(self) -> go.Figure | None:
+        """Return a figure of the bars; None where no pin has them."""
+        measure, answers = self.measure, [(pin.name, pin.answer) for pin in self._pins if pin.answer is not None]
+        rows = [(name, value, answer.fits) for name, answer in answers if (value := measure.of(answer)) is not None]
+        return pinned(rows, measure.title, measure.text, more_is_better=measure.more_is_better) if rows else None
+
     def settings(self) -> list[dict[str, Any]]:
-        """Return the rows as plain values."""
         return [{"name": pin.name, "setting": pin.setting.values} for pin in self._pins]
 
     def restore(self, given: object, base: Setting) -> None:
@@ -176,7 +182,6 @@ class PinRow:
         self.view.add_class("dtfm-pin")
 
     def show(self, name: str, cells: str) -> None:
-        """Show a name and the numbers as HTML."""
         self._is_showing = True
         self.name.value, self.name.tooltip = name, name
         self._is_showing = False

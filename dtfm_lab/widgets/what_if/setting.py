@@ -13,7 +13,7 @@ from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation import schedules
-from dtfm_lab.widgets.option_controls import tried_options
+from dtfm_lab.widgets.controls import tried_options
 
 BATCH_OPTIONS = ("microbatch", "global_batch")
 FACTORS = ("bandwidth", "latency")
@@ -52,13 +52,11 @@ class Setting:
 
     @classmethod
     def of(cls, plan: Plan, schedule: str, queueing: str) -> Setting:
-        """Return the setting under which a plan is as it was planned."""
         job = tuple((name, getattr(plan.job, name)) for name in job_options())
         return cls(schedule=schedule, queueing=queueing, job=job)
 
     @property
     def job_changes(self) -> dict[str, Any]:
-        """The job options by name."""
         return dict(self.job)
 
     @property

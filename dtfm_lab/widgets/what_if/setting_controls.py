@@ -11,8 +11,7 @@ import ipywidgets as w
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.options import Option
 from dtfm_lab.simulation import schedules
-from dtfm_lab.widgets.controls import mark
-from dtfm_lab.widgets.option_controls import control_for, label_of
+from dtfm_lab.widgets.controls import control_for, label_of, labelled, mark
 from dtfm_lab.widgets.schedule.choice_controls import queueing_control
 from dtfm_lab.widgets.what_if.setting import (
     BATCH_OPTIONS,
@@ -45,12 +44,13 @@ class SettingControls:
         """The setting that the lab has; differences are shown from it."""
         self.bandwidth = _factor("Bandwidth", "Times the bandwidth of all links of the plan's network")
         self.latency = _factor("Latency", "Times the latency of all links of the plan's network")
-        self.schedule = w.Dropdown(
+        self.schedule = labelled(
+            w.Dropdown,
+            "Schedule",
+            MENU_WIDTH,
+            LABEL_WIDTH,
             options=list(schedules),
-            description="Schedule",
             tooltip="In which order devices pass micro-batches on",
-            style={"description_width": LABEL_WIDTH},
-            layout=w.Layout(width=MENU_WIDTH),
         )
         self.queueing = queueing_control(MENU_WIDTH, LABEL_WIDTH)
         of_job = {name: _job_control(option) for name, option in job_options().items()}
@@ -173,27 +173,23 @@ def _iterations(n: int) -> str:
 
 
 def _factor(name: str, tooltip: str) -> w.FloatLogSlider:
-    return w.FloatLogSlider(
+    return labelled(
+        w.FloatLogSlider,
+        f"{name} ×",
+        SLIDER_WIDTH,
+        LABEL_WIDTH,
         1.0,
         base=10,
         min=-1.0,
         max=1.0,
         step=0.02,
-        description=f"{name} ×",
         readout_format=".3g",
         tooltip=f"{tooltip}, from {LEAST_FACTOR:g} to {MOST_FACTOR:g}",
         continuous_update=True,
-        style={"description_width": LABEL_WIDTH},
-        layout=w.Layout(width=SLIDER_WIDTH),
     )
 
 
 def _slider(label: str, tooltip: str) -> w.SelectionSlider:
-    return w.SelectionSlider(
-        options=[("–", 1)],
-        description=label,
-        tooltip=tooltip,
-        continuous_update=True,
-        style={"description_width": LABEL_WIDTH},
-        layout=w.Layout(width=SLIDER_WIDTH),
+    return labelled(
+        w.SelectionSlider, label, SLIDER_WIDTH, LABEL_WIDTH, options=[("–", 1)], tooltip=tooltip, continuous_update=True
     )

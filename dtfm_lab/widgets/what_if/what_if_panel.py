@@ -16,16 +16,14 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation.kernels import compilation
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, mark, show, stylesheet
+from dtfm_lab.widgets.controls import button, mark, show, stylesheet, tried_options
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.option_controls import tried_options
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.what_if import answer_markup
 from dtfm_lab.widgets.what_if.answer import Answer, AnswerCache
 from dtfm_lab.widgets.what_if.answer_progress import AnswerProgress
-from dtfm_lab.widgets.what_if.figures import of_factors, of_pins
 from dtfm_lab.widgets.what_if.measures import MEASURES
 from dtfm_lab.widgets.what_if.pins import Pins
 from dtfm_lab.widgets.what_if.setting import FACTORS, Setting, n_actions, with_valid
@@ -43,6 +41,8 @@ class WhatIfPanel(Panel):
     Its buttons set ``lab_state.schedule``, ``lab_state.queueing``, ``lab_state.choices`` and ``lab_state.topology``.
     ``last`` is the newest answer.
     """
+
+    hint = "other links, batches and schedules, at once; nothing is changed"
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
@@ -69,7 +69,7 @@ class WhatIfPanel(Panel):
         self.progress = AnswerProgress()
         self.answer, self.curves, self.problem = w.HTML(), w.HTML(), w.HTML()
         self.curve_figure = AsFigure(self._draw_factors, lab_state, self._report_error)
-        self.pins_figure = AsFigure(lambda: of_pins(self.pins.pins, self.pins.measure), lab_state, self._report_error)
+        self.pins_figure = AsFigure(self.pins.figure, lab_state, self._report_error)
         self._pins_box = w.VBox(
             [w.HBox([self.pins.bars, self.pins_figure.button]), self.pins.table, self.pins_figure.output]
         )
@@ -116,7 +116,6 @@ class WhatIfPanel(Panel):
         self._restore_saved()
 
     def redo(self) -> None:
-        """Compute every answer again."""
         if self.answers is not None:
             self.answers.clear()
             self.pins.clear_answers()
@@ -330,7 +329,7 @@ class WhatIfPanel(Panel):
         show(self._pins_box, bool(self.pins.pins))
 
     def _draw_factors(self) -> go.Figure | None:
-        return None if self.setting is None or self._plan is None else of_factors(self._plan, self.setting)
+        return None if self.setting is None or self.answers is None else self.answers.figure(self.setting)
 
     def _report_error(self, message: str) -> None:
         self._lab_state.report_error("what-if", message)
