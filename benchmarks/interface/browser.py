@@ -60,7 +60,7 @@ class LabInBrowser:
         self.page.wait_for_function(f"() => {CURRENT_KERNEL}?.status === 'idle'", timeout=PATIENCE_MS)
 
     def open_lab(self, network: str) -> None:
-        self.open([f"import dtfm_lab as lab\nbench = lab.Lab({network!r})\nbench"])
+        self.open([f"import dtfm_lab as lab\nthe_lab = lab.Lab({network!r})\nthe_lab"])
         self.jupyter.run_all(self.page)
         self.page.locator(LAB_OPEN).first.wait_for(timeout=PATIENCE_MS)
         self.settle()

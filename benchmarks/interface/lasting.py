@@ -91,7 +91,7 @@ def processes(browser: LabInBrowser) -> list[Figure]:
             browser.open(
                 [
                     f"import os\nos.environ[{MARK!r}] = {mark!r}\n"
-                    "import dtfm_lab as lab\nbench = lab.Lab('lecture-hall')\nbench"
+                    "import dtfm_lab as lab\nthe_lab = lab.Lab('lecture-hall')\nthe_lab"
                 ]
             )
             browser.jupyter.run_all(browser.page)

@@ -1,4 +1,7 @@
-"""Controls that several panels use."""
+"""Controls that the panels share: made by hand or from an option, and their values as plain data.
+
+Type, bounds, choices and help of an option are said once, where it is declared; its control comes from there.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,33 @@ from dtfm_lab.domain.job.job import JobOptions
 from dtfm_lab.domain.options import MOST_COUNT, Option, options_of
 
 T = TypeVar("T")
+
+
+LABELS = {
+    "global_batch": "Batch",
+    "microbatch": "Micro-batch",
+    "synchronisation": "Averaging",
+    "synchronise_every": "every",
+    "recompute": "Recompute activations",
+    "evaluate_every": "Held-out every (iterations)",
+    "sample_bytes": "Writes (bytes)",
+    "checkpoint_folder": "Checkpoints",
+    "checkpoint_every": "every (iterations)",
+    "resume_from": "Go on from",
+}
+"""Labels of options whose name would not do on the screen."""
+NOT_TRIED = frozenset(
+    {
+        "name",
+        "dtype",
+        "schedule",
+        "gradient_compression",
+        "codec_bytes_per_s",
+        "stages_per_device",
+        "blocks_per_stage",
+    }
+)
+"""Job options that belong to the plan, or that a job's file says."""
 
 
 def button(
@@ -71,33 +101,6 @@ def _is_possible(control: w.ValueWidget, value: object) -> bool:
     if low is None or high is None:
         return True
     return isinstance(value, int | float) and low <= value <= high
-
-
-LABELS = {
-    "global_batch": "Batch",
-    "microbatch": "Micro-batch",
-    "synchronisation": "Averaging",
-    "synchronise_every": "every",
-    "recompute": "Recompute activations",
-    "evaluate_every": "Held-out every (iterations)",
-    "sample_bytes": "Writes (bytes)",
-    "checkpoint_folder": "Checkpoints",
-    "checkpoint_every": "every (iterations)",
-    "resume_from": "Go on from",
-}
-"""Labels of options whose name would not do on the screen."""
-NOT_TRIED = frozenset(
-    {
-        "name",
-        "dtype",
-        "schedule",
-        "gradient_compression",
-        "codec_bytes_per_s",
-        "stages_per_device",
-        "blocks_per_stage",
-    }
-)
-"""Job options that belong to the plan, or that a job's file says."""
 
 
 def tried_options() -> tuple[Option, ...]:

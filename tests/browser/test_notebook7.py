@@ -8,7 +8,7 @@ pytest.importorskip("notebook", reason="this test needs Notebook 7")
 
 
 def test_notebook_7_shows_the_lab_and_plans(page, open_notebook, ask_kernel, eventually):
-    open_notebook(page, ["import dtfm_lab as lab\nbench = lab.Lab('lecture-hall')\nbench"], ui="notebooks")
+    open_notebook(page, ["import dtfm_lab as lab\nthe_lab = lab.Lab('lecture-hall')\nthe_lab"], ui="notebooks")
     page.locator(".dtfm-lab .dtfm-editor canvas").first.wait_for()
     page.locator(".dtfm-lab button.jupyter-button", has_text=re.compile(r"^\s*Plan\s*$")).last.click()
     eventually(page, "the_lab.plan is not None", True)

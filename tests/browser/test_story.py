@@ -8,7 +8,7 @@ pytest.importorskip("torch", reason="the story trains with torch")
 
 
 def test_stopping_a_run_from_the_page_leaves_no_worker(page, open_notebook, ask_kernel, eventually):
-    open_notebook(page, ["import dtfm_lab as lab\nbench = lab.Lab('lecture-hall')\nbench"])
+    open_notebook(page, ["import dtfm_lab as lab\nthe_lab = lab.Lab('lecture-hall')\nthe_lab"])
     lab = LabPage(page, "stop")
     lab.look("opened")
     lab.press("Plan")
@@ -24,7 +24,7 @@ def test_stopping_a_run_from_the_page_leaves_no_worker(page, open_notebook, ask_
 
 
 def test_a_person_tries_schedules_and_choices_and_sees_where_the_time_goes(page, open_notebook, ask_kernel, eventually):
-    open_notebook(page, ["import dtfm_lab as lab\nbench = lab.Lab('lecture-hall')\nbench"])
+    open_notebook(page, ["import dtfm_lab as lab\nthe_lab = lab.Lab('lecture-hall')\nthe_lab"])
     lab = LabPage(page, "schedules")
     lab.press("Plan")
     eventually(page, "the_lab.predicted is not None", True)
@@ -63,7 +63,7 @@ def test_a_person_tries_schedules_and_choices_and_sees_where_the_time_goes(page,
 
 
 def test_devices_that_do_not_fit_are_told_above_the_chart(page, open_notebook, eventually):
-    open_notebook(page, ["import dtfm_lab as lab\nbench = lab.Lab('worldwide')\nbench"])
+    open_notebook(page, ["import dtfm_lab as lab\nthe_lab = lab.Lab('worldwide')\nthe_lab"])
     lab = LabPage(page, "memory")
     lab.press("Plan")
     eventually(page, "the_lab.predicted is not None", True)

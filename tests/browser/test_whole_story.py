@@ -65,7 +65,7 @@ def draw(lab: LabPage, eventually) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_person_does_all_of_it_without_typing_code(page, open_notebook, ask_kernel, eventually, set_theme, theme):
-    open_notebook(page, ["import dtfm_lab as lab\nbench = lab.Lab()\nbench"])
+    open_notebook(page, ["import dtfm_lab as lab\nthe_lab = lab.Lab()\nthe_lab"])
     set_theme(page, theme)
     lab = LabPage(page, f"whole-{theme}")
     eventually(page, "the_lab.lab_state.dark", theme == "dark")

@@ -33,6 +33,14 @@ from dtfm_lab.widgets.network.link_origins import filled
 CARDS = ("uplink_gbps", "downlink_gbps")
 
 
+SPACING = 90.0
+"""Pixels between devices that have no position of their own."""
+WIDER_THAN_HIGH = 1.7
+"""About the canvas's width over its height."""
+ALIKE = 1e-9
+"""Share by which a latency or a bandwidth may differ after conversion to ms and Gbit/s and back."""
+
+
 def empty_document(name: str = "drawn") -> Document:
     """Return a blank canvas, with links as over an ordinary internet connection."""
     return {
@@ -159,12 +167,6 @@ def _link(link: Mapping[str, Any]) -> dict[str, Any]:
     return {**ends, "latency_ms": link["latency_ms"], "bandwidth_gbps": link["bandwidth_gbps"]}
 
 
-SPACING = 90.0
-"""Pixels between devices that have no position of their own."""
-WIDER_THAN_HIGH = 1.7
-"""About the canvas's width over its height."""
-
-
 def canvas_positions(topology: Topology) -> list[tuple[float, float]]:
     """Return (x, y) in pixels for every device: its own position, or a slot in its region's block."""
     counts = dict.fromkeys(topology.regions, 0)
@@ -193,10 +195,6 @@ def _shelves(sides: dict[str, int]) -> dict[str, tuple[int, int]]:
         left += side + 1
         height = max(height, side + 1)
     return corners
-
-
-ALIKE = 1e-9
-"""Share by which a latency or a bandwidth may differ after conversion to ms and Gbit/s and back."""
 
 
 def with_times(topology: Topology, known: Topology, document: Document) -> Topology:

@@ -1,4 +1,7 @@
-"""Which line of a drawing sets a link's latency and bandwidth: the most specific one that covers it."""
+"""Which line of a drawing sets a link's latency and bandwidth: the most specific one that covers it.
+
+Pairs of regions without a line may be set by the distance between their cities.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,15 @@ from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 Document = dict[str, Any]
 Speed = tuple[float, float]
 """(latency_ms, bandwidth_gbps)"""
+
+
+BY_DISTANCE = "distance"
+"""Value of ``document["fill"]`` where the rule is used."""
+RULE = (
+    "Pairs of regions that stand in known cities and have no line of their own: latency 5.6 ms + 3.0 × great circle "
+    "/ 200,000 km/s, bandwidth 78 Mbit / latency but at most 1.05 Gbit/s; fitted to 45 pairs of AWS regions "
+    "(DT-FM, 2022), half of them within 15 %. All other pairs: the default."
+)
 
 
 class Origin(IntEnum):
@@ -102,18 +114,6 @@ def pair_speed(document: Document, source: str, target: str) -> tuple[Speed, Ori
             found = lines[-1], why
     line, why = found
     return (line["latency_ms"], line["bandwidth_gbps"]), why
-
-
-Document = dict[str, Any]
-
-BY_DISTANCE = "distance"
-"""Value of ``document["fill"]`` where the rule is used."""
-
-RULE = (
-    "Pairs of regions that stand in known cities and have no line of their own: latency 5.6 ms + 3.0 × great circle "
-    "/ 200,000 km/s, bandwidth 78 Mbit / latency but at most 1.05 Gbit/s; fitted to 45 pairs of AWS regions "
-    "(DT-FM, 2022), half of them within 15 %. All other pairs: the default."
-)
 
 
 def filled(document: Document) -> list[dict[str, Any]]:

@@ -30,6 +30,10 @@ MANY_DEVICES = 48
 """Devices of a network above which a thread writes it."""
 
 
+NamedBytes = tuple[str, bytes]
+"""(name without a folder, content) of a file."""
+
+
 class NetworkFilesRow:
     """Menu, file name, and buttons; ``chosen`` is the shipped network that is drawn already.
 
@@ -164,10 +168,6 @@ class NetworkFilesRow:
 
     def _report_error(self, line: str) -> None:
         self._lab_state.report_error("network", line)
-
-
-NamedBytes = tuple[str, bytes]
-"""(name without a folder, content) of a file."""
 
 
 def topology_from_bytes(files: Sequence[NamedBytes]) -> Topology:
