@@ -56,14 +56,16 @@ def run_worker(folder: RunFolder, rank: int, local_rank: int) -> NoReturn:
 
     where = f"the coordinator at {folder.crew_address} port {folder.crew_port}"
     try:
-        connection, own = join_run(folder.crew_address, folder.crew_port, folder.spec.secret, rank)
+        connection, own, clock = join_run(folder.crew_address, folder.crew_port, folder.spec.secret, rank)
     except Refused as error:
         raise RunError(f"{where} belongs to another run ({error}); wanted the same run folder on every host") from None
     except ConnectionLost as error:
         raise RunError(f"{where} {error}") from None
     except (OSError, EOFError) as error:
         raise RunError(f"{where}: {error or 'it hung up'}") from None
-    worker.main(folder.spec, rank, connection, forked=False, host=own, local_rank=local_rank)
+    worker.main(
+        folder.spec, rank, connection, forked=False, host=own, local_rank=local_rank, clock_offset_s=clock.offset_s
+    )
     raise AssertionError("a worker exits its process")
 
 

@@ -22,7 +22,6 @@ from dtfm_lab.runtime.multihost.export import export, load_run_folder, spec_for
 from dtfm_lab.runtime.multihost.hosts import Host
 from dtfm_lab.runtime.multihost.rendezvous import (
     CoordinatorClock,
-    CoordinatorConnection,
     Rendezvous,
     join_run,
     list_names,
@@ -65,8 +64,10 @@ class Workers:
 
     def _work(self, port: int, rank: int) -> None:
         with contextlib.suppress(EOFError, OSError):
-            connection, _ = join_run("127.0.0.1", port, SECRET, rank, wait_s=5)
-            self._orders[rank] = json.loads(connection.recv_bytes())
+            connection, _, clock = join_run("127.0.0.1", port, SECRET, rank, wait_s=5)
+            self._orders[rank] = order = json.loads(connection.recv_bytes())
+            if "began_monotonic_s" in order:
+                order["began_monotonic_s"] += clock.offset_s()
 
     def orders(self) -> list[dict[str, float]]:
         for thread in self._threads:
@@ -97,9 +98,7 @@ class Echo:
     def send_bytes(self, question: bytes) -> None:
         self._asked += 1
 
-    def recv_bytes(self, longest: int | None = None) -> bytes:
-        if longest is None:
-            return json.dumps({"delay_s": 0.25, "began_monotonic_s": 1000.0}).encode()
+    def recv_bytes(self, longest: int) -> bytes:
         answer = repr(time.monotonic() + self._ahead_s).encode()
         if self._asked % 3:
             time.sleep(self._slow_s)
@@ -107,11 +106,11 @@ class Echo:
 
 
 def test_the_answer_that_comes_back_soonest_tells_the_time():
-    clock = CoordinatorClock(echo := Echo(ahead_s=5000.0, slow_s=0.02))
-    assert clock.offset_s == pytest.approx(-5000, abs=0.005)
+    clock = CoordinatorClock(Echo(ahead_s=5000.0, slow_s=0.02))
+    assert clock.offset_s() == pytest.approx(-5000, abs=0.005)
     assert clock.round_trip_s < 0.01
-    order = json.loads(CoordinatorConnection(echo, clock).recv_bytes())
-    assert order["began_monotonic_s"] == pytest.approx(1000 - 5000 + 0.25, abs=0.005)
+    clock.delay_s = 0.25
+    assert clock.offset_s() == pytest.approx(-5000 + 0.25, abs=0.005)
 
 
 def test_who_does_not_know_the_secret_gets_no_order():

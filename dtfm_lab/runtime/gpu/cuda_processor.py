@@ -37,7 +37,7 @@ class CudaProcessor:
         """Held while this worker computes on a shared GPU."""
 
     def timed(self, work: Callable[[], None]) -> tuple[float, float]:
-        """As ``Processor.timed``. Waiting for the lock counts as wall time, not as busy time."""
+        """As ``CpuProcessor.timed``. Waiting for the lock counts as wall time, not as busy time."""
         wall_s = time.monotonic()
         with self.lock.held() if self.lock else contextlib.nullcontext():
             self._began.record(self._compute)

@@ -88,8 +88,8 @@ class CoordinatorClock:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.round_trip_s = self.offset_s = 0.0
-        """``offset_s``: this host's clock minus the coordinator's, in seconds."""
+        self.round_trip_s = self.delay_s = self._offset_s = 0.0
+        """``delay_s``: seconds by which all workers postpone moments, while orders are on their way."""
         self.ask()
         threading.Thread(target=self._ask_forever, daemon=True).start()
 
@@ -102,7 +102,11 @@ class CoordinatorClock:
             theirs_s = float(self._connection.recv_bytes(64))
             answered_s = time.monotonic()
             answers.append((answered_s - asked_s, (asked_s + answered_s) / 2 - theirs_s))
-        self.round_trip_s, self.offset_s = min(answers)
+        self.round_trip_s, self._offset_s = min(answers)
+
+    def offset_s(self) -> float:
+        """Seconds to add to a moment in an order to have it by this host's clock."""
+        return self._offset_s + self.delay_s
 
     def _ask_forever(self) -> None:
         with contextlib.suppress(OSError, EOFError):  # the worker notices the loss of the coordinator by itself
@@ -111,39 +115,22 @@ class CoordinatorClock:
                 self.ask()
 
 
-class CoordinatorConnection:
-    """A worker's end: like a ``Connection``, and moments in orders are converted to this host's clock."""
-
-    def __init__(self, connection: Connection, clock: CoordinatorClock) -> None:
-        """Waits until all workers have connected. Raises EOFError or OSError if the coordinator gives up before."""
-        self._connection, self._clock = connection, clock
-        self._delay_s = float(json.loads(connection.recv_bytes())["delay_s"])
-
-    def recv_bytes(self) -> bytes:
-        order = json.loads(self._connection.recv_bytes())
-        if "began_monotonic_s" in order:
-            order["began_monotonic_s"] += self._clock.offset_s + self._delay_s
-        return json.dumps(order).encode()
-
-    def send_bytes(self, message: bytes, /) -> None:
-        self._connection.send_bytes(message)
-
-
 def join_run(
     address: str, port: int, secret: str, rank: int, wait_s: float = START_S
-) -> tuple[CoordinatorConnection, str]:
-    """A connection to the coordinator, and the address of this host that other hosts reach.
+) -> tuple[Connection, str, CoordinatorClock]:
+    """A connection to the coordinator, the address of this host that other hosts reach, and the coordinator's clock.
 
-    Raises ConnectionLost if the coordinator cannot be reached for ``wait_s`` or does not know the secret, Refused if
-    it belongs to another run, and EOFError or OSError if it gives up before all workers are there.
+    Waits until all workers have connected. Raises ConnectionLost if the coordinator cannot be reached for ``wait_s``
+    or does not know the secret, Refused if it belongs to another run, and EOFError or OSError if it gives up before.
     """
     clock_channel = _authenticated(address, port, secret, wait_s)
     clock_channel.send(purpose="clock")
     clock = CoordinatorClock(_framed(clock_channel))
     channel = _authenticated(address, port, secret, wait_s)
-    own_address = channel.own_address
-    channel.send(rank=rank, address=own_address, round_trip_s=clock.round_trip_s)
-    return CoordinatorConnection(_framed(channel), clock), own_address
+    channel.send(rank=rank, address=channel.own_address, round_trip_s=clock.round_trip_s)
+    connection = _framed(channel)
+    clock.delay_s = float(json.loads(connection.recv_bytes())["delay_s"])
+    return connection, channel.own_address, clock
 
 
 def list_names(ranks: Collection[int], name: Callable[[int], str], most: int = 4) -> str:

@@ -4,8 +4,7 @@ One process listens and every host joins it. The listener has one pair of hosts 
 host for its hardware. All connections are authenticated by the listener's token; none is encrypted.
 """
 
-from dtfm_lab.runtime.probe.joining import join
+from dtfm_lab.runtime.probe.joining import host_and_port, join
 from dtfm_lab.runtime.probe.listening import ProbeListener, probe_locally
-from dtfm_lab.runtime.probe.options import host_and_port
 
 __all__ = ["ProbeListener", "host_and_port", "join", "probe_locally"]

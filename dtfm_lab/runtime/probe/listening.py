@@ -18,9 +18,8 @@ from dtfm_lab.domain.errors import LabError, RunError, TopologyError
 from dtfm_lab.domain.network import Topology, check_text, shortened
 from dtfm_lab.domain.units import format_s, to_gbps
 from dtfm_lab.runtime.probe.facts import checked_facts, device_of, sentence_of
-from dtfm_lab.runtime.probe.joining import join
+from dtfm_lab.runtime.probe.joining import check_ranges, join
 from dtfm_lab.runtime.probe.network import bandwidth_of, one_way_s, topology_of
-from dtfm_lab.runtime.probe.options import check_ranges
 from dtfm_lab.runtime.probe.timing import SILENCE_S, checked_timing
 from dtfm_lab.runtime.protocol.connections import HANDSHAKE_S, Channel, ConnectionLost, Listener, is_loopback
 

@@ -18,7 +18,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
@@ -43,14 +43,6 @@ class ConnectionLost(ConnectionError):
 
 class Refused(ConnectionLost):
     """The other end refused the connection; the message is its reason."""
-
-
-class MessageConnection(Protocol):
-    """The part of ``multiprocessing.connection.Connection`` that a worker needs."""
-
-    def recv_bytes(self) -> bytes: ...
-
-    def send_bytes(self, message: bytes, /) -> None: ...
 
 
 class Channel:

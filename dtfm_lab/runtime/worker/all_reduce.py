@@ -38,8 +38,13 @@ class AllReduce:
         self._received[action] = raw
 
     def pack(self, at: int) -> None:
-        """Encode those of the replica's own shards that are sent without a sum."""
-        self._encode_for_sends_after(at)
+        """Encode, if that rounds, the shards that wait for this step and for no further sum before they are sent."""
+        if not self._codec.is_lossy:
+            return
+        for step in self._steps:
+            summed = [need for need in step.needs if self._steps[need].action.kind is Kind.REDUCE]
+            if step.action.kind is Kind.SEND_G and at in step.needs and summed in ([], [at]):
+                self._encoded[step.action] = self._codec.encode(self._of(self._shards[step.action]))
 
     def reduce(self, at: int) -> None:
         """Sum what this step needs; the last sum of a shard is averaged and encoded for sending."""
@@ -60,7 +65,7 @@ class AllReduce:
             if self._codec.is_lossy:
                 own.copy_(self._codec.decode(self._averaged[shard]))
         else:
-            self._encode_for_sends_after(at)
+            self.pack(at)
 
     def content(self, action: Action) -> torch.Tensor:
         """The bytes of a message to send."""
@@ -80,11 +85,3 @@ class AllReduce:
 
     def _of(self, shard: Shard) -> torch.Tensor:
         return self._vector[shard.bounds(self._vector.numel())]
-
-    def _encode_for_sends_after(self, at: int) -> None:
-        if not self._codec.is_lossy:
-            return
-        for step in self._steps:
-            summed = [need for need in step.needs if self._steps[need].action.kind is Kind.REDUCE]
-            if step.action.kind is Kind.SEND_G and at in step.needs and summed in ([], [at]):
-                self._encoded[step.action] = self._codec.encode(self._of(self._shards[step.action]))

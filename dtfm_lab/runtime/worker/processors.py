@@ -8,73 +8,42 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import torch
 
 from dtfm_lab.domain.errors import RunError
-
-
-class SendBuffer(Protocol):
-    """A copy of a tensor as it was when it was handed over for sending."""
-
-    def to_host(self) -> torch.Tensor:
-        """(bytes,) uint8 in host memory, complete on return. Called by a sender thread."""
-        ...
-
-
-class ReceiveBuffer(Protocol):
-    """A received message, which may still be on its way to the processor."""
-
-    def wait(self) -> torch.Tensor:
-        """(bytes,) uint8 on the processor, complete for all that the calling, computing thread computes next."""
-        ...
-
-
-class Processor(Protocol):
-    """Used by the thread that computes, and by the threads that send and receive."""
-
-    device: torch.device
-
-    def timed(self, work: Callable[[], None]) -> tuple[float, float]:
-        """Do the work to its end; return its wall seconds and the seconds for which this processor was busy with it."""
-        ...
-
-    def host_buffer(self, n_bytes: int) -> torch.Tensor:
-        """(n_bytes,) uint8 in host memory, for one message."""
-        ...
-
-    def send_buffer(self, content: torch.Tensor) -> SendBuffer:
-        """Copy (bytes,) uint8 for sending: later computations do not change it. Called by the computing thread."""
-        ...
-
-    def receive_buffer(self, host: torch.Tensor) -> ReceiveBuffer:
-        """Bring (bytes,) uint8 from a ``host_buffer`` to the processor. Called by a receiver thread."""
-        ...
+from dtfm_lab.runtime.gpu.cuda_processor import CudaProcessor, CudaReceiveBuffer, CudaSendBuffer
 
 
 class CpuProcessor:
-    """One thread of this machine's CPU. Busy seconds are that thread's CPU time, which contention does not stretch."""
+    """One thread of this machine's CPU. Busy seconds are that thread's CPU time, which contention does not stretch.
+
+    A processor is used by the thread that computes, and by the threads that send and receive.
+    """
 
     device = torch.device("cpu")
 
     def timed(self, work: Callable[[], None]) -> tuple[float, float]:
+        """Do the work to its end; return its wall seconds and the seconds for which this processor was busy with it."""
         wall_s, busy_s = time.monotonic(), time.thread_time()
         work()
         return time.monotonic() - wall_s, time.thread_time() - busy_s
 
     def host_buffer(self, n_bytes: int) -> torch.Tensor:
+        """(n_bytes,) uint8 in host memory, for one message."""
         return torch.empty(n_bytes, dtype=torch.uint8)
 
     def send_buffer(self, content: torch.Tensor) -> HostBuffer:
+        """Copy (bytes,) uint8 for sending: later computations do not change it. Called by the computing thread."""
         return HostBuffer(content.clone())
 
     def receive_buffer(self, host: torch.Tensor) -> HostBuffer:
+        """Bring (bytes,) uint8 from a ``host_buffer`` to the processor. Called by a receiver thread."""
         return HostBuffer(host)
 
 
 class HostBuffer:
-    """The ``SendBuffer`` and ``ReceiveBuffer`` of a CPU: the message is in host memory already."""
+    """A message to send or received by a CPU, complete and in host memory from the start."""
 
     __slots__ = ("_content",)
 
@@ -82,10 +51,17 @@ class HostBuffer:
         self._content = content
 
     def to_host(self) -> torch.Tensor:
+        """(bytes,) uint8 in host memory, complete on return. Called by a sender thread."""
         return self._content
 
     def wait(self) -> torch.Tensor:
+        """(bytes,) uint8 on the processor, complete for all that the calling, computing thread computes next."""
         return self._content
+
+
+Processor = CpuProcessor | CudaProcessor
+SendBuffer = HostBuffer | CudaSendBuffer
+ReceiveBuffer = HostBuffer | CudaReceiveBuffer
 
 
 def make_processor(runs_on: str, local_rank: int = 0, shares: bool = False) -> Processor:
@@ -113,6 +89,4 @@ def make_processor(runs_on: str, local_rank: int = 0, shares: bool = False) -> P
             f"runs_on is cuda, but torch {torch.__version__} sees no GPU in a worker; "
             "`dtfm-lab doctor` says why, runs_on='cpu' runs without"
         )
-    from dtfm_lab.runtime.gpu.cuda_processor import CudaProcessor
-
     return CudaProcessor(local_rank % torch.cuda.device_count(), shares=shares)

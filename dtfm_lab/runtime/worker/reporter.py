@@ -6,10 +6,10 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from typing import Any
 
 from dtfm_lab.domain.trace import Span
-from dtfm_lab.runtime.protocol.connections import MessageConnection
 
 REPORT_EVERY_S = 0.05
 """Seconds between batches of spans: short enough to watch a run, long enough not to disturb it."""
@@ -20,7 +20,7 @@ HEARTBEAT_S = 0.5
 class Reporter:
     """Sends events; called from the computing thread and from sender threads."""
 
-    def __init__(self, connection: MessageConnection, rank: int) -> None:
+    def __init__(self, connection: Connection, rank: int) -> None:
         self._connection, self._rank = connection, rank
         self.is_busy: Callable[[], bool] = lambda: False
         """Whether the computing thread is computing, rather than waiting for other workers."""

@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,7 +22,6 @@ import torch
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.trace import Span
 from dtfm_lab.runtime.gpu import nccl
-from dtfm_lab.runtime.protocol.connections import MessageConnection
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.profile import ComputeLog
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
@@ -47,12 +47,13 @@ Answer = dict[str, Any]
 def main(
     spec: RunSpec,
     rank: int,
-    connection: MessageConnection,
+    connection: Connection,
     corpus: Corpus | None = None,
     *,
     forked: bool = True,
     host: str = "127.0.0.1",
     local_rank: int | None = None,
+    clock_offset_s: Callable[[], float] = lambda: 0.0,
 ) -> None:
     """The body of the process. It ends by ``os._exit``, because threads that wait for a peer cannot be joined.
 
@@ -67,6 +68,8 @@ def main(
         The address at which other workers reach this one.
     local_rank
         Number of the worker on this machine, by which GPUs are assigned; ``rank`` if all workers are here.
+    clock_offset_s
+        Seconds to add to moments in orders, if the coordinator runs on another host.
     """
     if forked:
         threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
@@ -75,7 +78,7 @@ def main(
     try:
         torch.set_num_threads(1)
         worker = Worker(spec, rank, connection, report, host, rank if local_rank is None else local_rank, corpus)
-        threading.Thread(target=worker.receive_orders, daemon=True).start()
+        threading.Thread(target=worker.receive_orders, args=(clock_offset_s,), daemon=True).start()
         worker.follow_orders()
     except BaseException as error:
         traceback.print_exc()
@@ -102,7 +105,7 @@ class Worker:
         self,
         spec: RunSpec,
         rank: int,
-        connection: MessageConnection,
+        connection: Connection,
         report: Reporter,
         host: str,
         local_rank: int,
@@ -127,13 +130,15 @@ class Worker:
             spec.text if corpus is None else corpus, job.modelled().seq_len, job.global_batch, spec.seed
         )
 
-    def receive_orders(self) -> None:
+    def receive_orders(self, clock_offset_s: Callable[[], float]) -> None:
         """Queue the coordinator's orders, and carry out at once those that cannot wait."""
         while True:
             try:
                 order = json.loads(self._connection.recv_bytes())
             except (EOFError, OSError):
                 os._exit(1)  # the coordinator is gone
+            if "began_monotonic_s" in order:
+                order["began_monotonic_s"] += clock_offset_s()
             match order["do"]:
                 case "slow":
                     self._slowdown = order["factor"]
