@@ -5,19 +5,16 @@ runs amount to. Look, colours, panels, lines and ticks, which all share, are in 
 """
 
 from dtfm_lab.figures.maps.link_matrix import link_matrix
-from dtfm_lab.figures.maps.network import network
-from dtfm_lab.figures.maps.world_map import network_map, plan_map
+from dtfm_lab.figures.maps.network import network, network_map, plan_map
 from dtfm_lab.figures.plan.coarse_graph import coarse_graph
 from dtfm_lab.figures.plan.convergence import convergence
 from dtfm_lab.figures.plan.cost_breakdown import cost_breakdown
 from dtfm_lab.figures.plan.five_steps import five_steps, step
 from dtfm_lab.figures.plan.matching import matching
-from dtfm_lab.figures.results.baselines import baselines
-from dtfm_lab.figures.results.blame import blame
+from dtfm_lab.figures.results.alternatives import baselines, pinned
+from dtfm_lab.figures.results.blame import blame, drift
 from dtfm_lab.figures.results.comparison import comparison
-from dtfm_lab.figures.results.drift import drift
 from dtfm_lab.figures.results.losses import losses
-from dtfm_lab.figures.results.pinned import pinned
 from dtfm_lab.figures.results.refit import refit
 from dtfm_lab.figures.results.sensitivity import sensitivity
 from dtfm_lab.figures.results.sweep import sweep

@@ -1,4 +1,4 @@
-"""The look that all figures share, on a light page and on a dark one."""
+"""The look that all figures share, on a light page and on a dark one: titles, texts, axes and units."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 from dtfm_lab.figures.palette import CATEGORIES, EDGES
@@ -29,6 +30,7 @@ CLEAR = "rgba(0, 0, 0, 0)"
 UNBOXED: dict[str, Any] = {"showarrow": False, "bgcolor": CLEAR}
 """An annotation that is plain text, without the box and the arrow that plotly adds."""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
+MOST_TICKS = 9
 
 
 def theme(figure: go.Figure, dark: bool = True) -> go.Figure:
@@ -190,3 +192,23 @@ def by_name(names: Sequence[str], margin: float = 0.5) -> dict[str, Any]:
 
 
 LEGEND_BELOW = {"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0, "xanchor": "left"}
+
+
+def time_unit(longest_s: float) -> tuple[str, float]:
+    """The unit that an axis of times is in, and how many of it are a second: ms below one second, else s."""
+    return ("ms", 1e3) if longest_s < 1 else ("s", 1.0)
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten between two positive numbers; where those are few, also 2 and 5 times each, or every digit."""
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    ticks: list[float] = []
+    for digits in ((1,), (1, 2, 5), range(1, 10)):
+        finer = [float(f"{digit}e{power}") for power in powers for digit in digits]
+        finer = [tick for tick in finer if low * 0.999 <= tick <= high * 1.001]
+        if len(finer) > MOST_TICKS:
+            break
+        ticks = finer
+        if len(ticks) > 3:
+            break
+    return ticks if len(ticks) > 1 else sorted({low, high})

@@ -6,7 +6,7 @@ from dtfm_lab.files.plans import load_plan, plan_from_mapping, plan_to_mapping, 
 from dtfm_lab.files.reading import read_mapping
 from dtfm_lab.files.topologies import load_topology, save_topology, topology_names, topology_suffixes
 from dtfm_lab.files.topology_reading import topology_from_mapping
-from dtfm_lab.files.topology_writing import topology_to_mapping
+from dtfm_lab.files.topology_yaml import topology_to_mapping
 from dtfm_lab.files.traces import load_trace, save_trace
 
 __all__ = [

@@ -1,23 +1,29 @@
-"""Topologies in YAML and JSON, which hold everything, as people write it.
+"""Topologies in YAML and JSON, which hold everything: written with the commonest speeds as defaults and the rest as
+exceptions, for people to read. ``topology_reading`` says what the keys mean.
 
-``topology_reading`` and ``topology_writing`` say what the keys mean. Node-link graphs of other tools end in
-.json, too, so a JSON file is read by what it holds.
+Node-link graphs of other tools end in .json, too, so a JSON file is read by what it holds.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from itertools import combinations, product
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import yaml
 
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.domain.units import TERA, FloatArray, GiB, to_gbps, to_ms
 from dtfm_lab.files.reading import read_mapping, title_of, write_text
 from dtfm_lab.files.topology_node_link import topology_from_node_link
 from dtfm_lab.files.topology_reading import topology_from_mapping
-from dtfm_lab.files.topology_writing import topology_to_mapping
 
 suffixes = (".yaml", ".yml", ".json")
+Speed = tuple[float, float]
+"""Latency in ms and bandwidth in Gbit/s."""
 
 
 def read(path: Path) -> Topology:
@@ -34,3 +40,132 @@ def write(topology: Topology, path: Path) -> Path:
     if path.suffix.lower() == ".json":
         return write_text(path, json.dumps(data, indent=1) + "\n")
     return write_text(path, yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
+
+
+def topology_to_mapping(topology: Topology, *, short: bool = False) -> dict[str, Any]:
+    """A mapping from which ``topology_from_mapping`` makes an equal topology.
+
+    Its matrices come back exactly where they were milliseconds and Gbit/s once, else to the last bit or two of a
+    float. ``short`` also uses entries that the canvas cannot draw, where they save lines: region pairs that differ
+    by direction, and network cards.
+    """
+    latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
+    devices = [_device_mapping(d) for d in topology.devices]
+    lines = _lines(topology, latency_ms, gbps, one_way=short)
+    if short and len(lines["links"]) > len(topology):
+        up, down = _cards(gbps)
+        capped = _lines(topology, latency_ms, gbps, one_way=True, cap_gbps=np.minimum(up[:, None], down[None, :]))
+        if len(capped["links"]) + len(topology) < len(lines["links"]):
+            lines = capped
+            for device, device_up, device_down in zip(devices, up, down, strict=True):
+                device |= {"uplink_gbps": float(device_up), "downlink_gbps": float(device_down)}
+    data: dict[str, Any] = {"dtfm_topology": 1, "name": topology.name}
+    data |= {"description": topology.description} if topology.description else {}
+    data |= {"default": lines["default"]} if lines["default"] else {}
+    data |= {"regions": lines["regions"], "devices": devices, "between": lines["between"], "links": lines["links"]}
+    return data | _measured(topology)
+
+
+def _measured(topology: Topology) -> dict[str, Any]:
+    """Times by message size, with an entry for each measured directed link; empty where none was measured."""
+    if topology.message_bytes is None or topology.message_s is None:
+        return {}
+    names, times = topology.names, to_ms(topology.message_s)
+    links = [
+        {"from": names[i], "to": names[j], "message_ms": times[i, j].tolist()}
+        for i, j in np.argwhere(~np.isnan(times[:, :, 0]))
+    ]
+    return {"measured": {"message_bytes": topology.message_bytes.tolist(), "links": links}}
+
+
+def _cards(gbps: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(N,) the narrowest uplinks and the narrowest downlinks that cap no link below its bandwidth."""
+    apart = gbps.copy()
+    np.fill_diagonal(apart, 0.0)
+    return apart.max(axis=1), apart.max(axis=0)
+
+
+def _uncapped(region_of: list[str], gbps: FloatArray, cap_gbps: FloatArray) -> FloatArray:
+    """(N, N) bandwidths between regions before cards cap them: the widest that no card explains."""
+    lines = np.full_like(gbps, gbps[~np.eye(len(gbps), dtype=bool)].max())
+    members = {r: [i for i, region in enumerate(region_of) if region == r] for r in region_of}
+    for a, b in product(members, members):
+        block = np.ix_(members[a], members[b])
+        if (unexplained := gbps[block][gbps[block] < cap_gbps[block]]).size:
+            lines[block] = unexplained.max()
+    return lines
+
+
+def _lines(
+    topology: Topology,
+    latency_ms: FloatArray,
+    gbps: FloatArray,
+    *,
+    one_way: bool,
+    cap_gbps: FloatArray | None = None,
+) -> dict[str, Any]:
+    """Default, regions and region pairs, whose bandwidths cards may cap, and the links that differ from these."""
+    n = len(topology)
+    region_of = [d.region for d in topology.devices]
+    if cap_gbps is None:
+        line_gbps, cap_gbps = gbps, np.full_like(gbps, np.inf)
+    else:
+        line_gbps = _uncapped(region_of, gbps, cap_gbps)
+    real, speed = (
+        [list(zip(*rows, strict=True)) for rows in zip(latency_ms.tolist(), bandwidth.tolist(), strict=True)]
+        for bandwidth in (gbps, line_gbps)
+    )
+    cap = cap_gbps.tolist()
+
+    def common(pairs: list[tuple[int, int]]) -> Speed | None:
+        return Counter(speed[i][j] for i, j in pairs).most_common(1)[0][0] if pairs else None
+
+    every_pair = [(i, j) for i in range(n) for j in range(n) if i != j]
+    across = [(i, j) for i, j in every_pair if region_of[i] != region_of[j] or not region_of[i]]
+    default = common(across or every_pair)
+    members = {r: [i for i in range(n) if region_of[i] == r] for r in topology.regions if r}
+    stated = {(r, r): common([(i, j) for i in ids for j in ids if i != j]) for r, ids in members.items()}
+    between = []
+    for a, b in combinations(members, 2):
+        there = [(i, j) for i in members[a] for j in members[b]]
+        back = [(j, i) for i, j in there]
+        if one_way and common(there) != common(back):
+            for source, target, pairs in ((a, b, there), (b, a, back)):
+                if (s := common(pairs)) != default:
+                    stated[source, target] = s
+                    between.append({"from": source, "to": target, **_speed(s)})
+        elif (s := common(there + back)) != default:
+            stated[a, b] = stated[b, a] = s
+            between.append({"regions": [a, b], **_speed(s)})
+
+    def wrong(i: int, j: int) -> bool:
+        line = stated.get((region_of[i], region_of[j]), default)
+        return line is None or (line[0], min(line[1], cap[i][j])) != real[i][j]
+
+    links: list[dict[str, Any]] = []
+    names = topology.names
+    for i, j in combinations(range(n), 2):
+        apart = [(a, b) for a, b in ((i, j), (j, i)) if wrong(a, b)]
+        if len(apart) == 2 and real[i][j] == real[j][i]:
+            links.append({"between": [names[i], names[j]], **_speed(real[i][j])})
+        else:
+            links += [{"from": names[a], "to": names[b], **_speed(real[a][b])} for a, b in apart]
+    return {
+        "default": _speed(default),
+        "regions": [{"name": r} | _speed(stated[r, r]) for r in members],
+        "between": between,
+        "links": links,
+    }
+
+
+def _device_mapping(device: Device) -> dict[str, Any]:
+    data: dict[str, Any] = {"name": device.name}
+    data |= {"region": device.region} if device.region else {}
+    data |= {"gpu": device.gpu, "peak_tflops": device.peak_flop_per_s / TERA, "memory_gib": device.memory_bytes / GiB}
+    data |= {"price_per_hour": device.price_per_hour} if device.price_per_hour else {}
+    data |= {"position": list(device.position)} if device.position else {}
+    return data
+
+
+def _speed(speed: Speed | None) -> dict[str, float]:
+    return {} if speed is None else {"latency_ms": speed[0], "bandwidth_gbps": speed[1]}

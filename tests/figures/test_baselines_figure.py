@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.figures.results.baselines import baselines
+from dtfm_lab.figures.results.alternatives import baselines
 from dtfm_lab.figures.theme import alt_text
 from dtfm_lab.runtime.client.baselines import COLUMNS
 

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.network import Topology, find_place
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.figures.maps.layout import apart, cluster
-from dtfm_lab.figures.maps.links import NO_REGION
+from dtfm_lab.figures.maps.marks import NO_REGION
 from dtfm_lab.figures.maps.world import POINTS, View, flight, land, plane, view_of
 from dtfm_lab.figures.palette import LINE_GREY
 from dtfm_lab.figures.strokes import spaced

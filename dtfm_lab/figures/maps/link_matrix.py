@@ -12,11 +12,10 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
-from dtfm_lab.figures.maps.links import NO_REGION
+from dtfm_lab.figures.maps.marks import NO_REGION
 from dtfm_lab.figures.maps.network import require_same
 from dtfm_lab.figures.palette import CHEAP_TO_DEAR
-from dtfm_lab.figures.theme import count, literal, titled
-from dtfm_lab.figures.ticks import log_ticks
+from dtfm_lab.figures.theme import count, literal, log_ticks, titled
 
 NAMED_UP_TO = 32
 """Most devices that are named on the axes; of more, the blocks are named."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate, combinations, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,7 +13,6 @@ from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.maps.layout import circle, cluster
 from dtfm_lab.figures.palette import CHEAP_TO_DEAR, FAINT, MARKER_EDGE, VERMILLION, ink_on, stage_color
 from dtfm_lab.figures.panels import Panel, Room
-from dtfm_lab.figures.plan.network_steps import Lettered, lettered
 from dtfm_lab.figures.strokes import strokes
 from dtfm_lab.figures.theme import UNBOXED, bare, count, literal, quality
 from dtfm_lab.planning.path import EXACT_UP_TO, path_cost, shortest_path
@@ -25,6 +25,27 @@ ROW_UP_TO = 8
 """Most stages side by side in the path."""
 NODE_PX = 84
 ROW_PX, CROWDED_ROW_PX = 128, 74
+
+
+class Lettered(NamedTuple):
+    """The letters of a plan's groups: A is the group with the first device of all, then B, C and so on."""
+
+    order: tuple[int, ...]
+    """Stages in the order of their groups' letters."""
+
+    def letter(self, stage: int) -> str:
+        """The letter of a stage's group: ``A`` to ``Z``, then ``AA``."""
+        letters, at = "", self.order.index(stage) + 1
+        while at:
+            at, letter = divmod(at - 1, 26)
+            letters = chr(ord("A") + letter) + letters
+        return letters
+
+
+def lettered(plan: Plan) -> Lettered:
+    """The letters of a plan's groups."""
+    grid = plan.placement.devices
+    return Lettered(tuple(sorted(range(len(grid)), key=lambda stage: int(grid[stage].min()))))
 
 
 def coarsened(plan: Plan, room: Room) -> Panel:

@@ -11,8 +11,7 @@ from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.schedule import COMPUTE, SENDS, Kind
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import BLUE, FAINT, KIND_NAMES, VERMILLION
-from dtfm_lab.figures.theme import LEGEND_BELOW, literal, short, titled
-from dtfm_lab.figures.ticks import log_ticks, time_unit
+from dtfm_lab.figures.theme import LEGEND_BELOW, literal, log_ticks, short, time_unit, titled
 
 MOST_ROWS = 16
 """Most stages and links that are shown, those with the largest errors."""

@@ -9,8 +9,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CAUSE_COLORS
-from dtfm_lab.figures.theme import LEGEND_BELOW, edged, literal, percent, titled
-from dtfm_lab.figures.ticks import time_unit
+from dtfm_lab.figures.theme import LEGEND_BELOW, edged, literal, percent, time_unit, titled
 
 ROW_PX = 24
 CROWDED_PX = 11

@@ -12,11 +12,9 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import Span, Trace
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.theme import LEGEND_BELOW, titled
-from dtfm_lab.figures.ticks import time_unit
-from dtfm_lab.figures.timeline.bars import bars
+from dtfm_lab.figures.theme import LEGEND_BELOW, time_unit, titled
+from dtfm_lab.figures.timeline.bars import Rows, bars
 from dtfm_lab.figures.timeline.overlays import MOST_ARROWS, arrows, critical_path, trips_of
-from dtfm_lab.figures.timeline.rows import Rows
 
 ALL_LANES = tuple(lane.value for lane in Lane)
 MOST_BARS = 20_000

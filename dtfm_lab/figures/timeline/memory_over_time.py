@@ -14,8 +14,7 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, format_bytes
 from dtfm_lab.figures.palette import BLUE, CRIMSON, GREEN, ORANGE, PURPLE, SKY, VERMILLION
 from dtfm_lab.figures.strokes import strokes
-from dtfm_lab.figures.theme import LEGEND_BELOW, literal, titled, with_headings
-from dtfm_lab.figures.ticks import time_unit
+from dtfm_lab.figures.theme import LEGEND_BELOW, literal, time_unit, titled, with_headings
 from dtfm_lab.simulation.memory import MemoryReport
 
 MOST_DEVICES = 8

@@ -16,8 +16,7 @@ from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.figures.palette import CONTENT, CRIMSON, EDGES, KIND_COLORS
 from dtfm_lab.figures.strokes import packed, strokes
 from dtfm_lab.figures.theme import WORDLESS
-from dtfm_lab.figures.timeline.bars import Hover
-from dtfm_lab.figures.timeline.rows import Rows
+from dtfm_lab.figures.timeline.bars import Hover, Rows
 
 MOST_ARROWS = 600
 """Most arrows of a chart; more would hide the bars."""

@@ -14,11 +14,9 @@ from dtfm_lab.domain.trace import RunContext, Span, Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import LINE_GREY
 from dtfm_lab.figures.panels import stacked
-from dtfm_lab.figures.theme import LEGEND_BELOW, literal, percent, titled, with_headings
-from dtfm_lab.figures.ticks import time_unit
-from dtfm_lab.figures.timeline.bars import LABELLED_UP_TO, bars
+from dtfm_lab.figures.theme import LEGEND_BELOW, literal, percent, time_unit, titled, with_headings
+from dtfm_lab.figures.timeline.bars import LABELLED_UP_TO, Rows, bars
 from dtfm_lab.figures.timeline.gantt import MOST_BARS, spans_of
-from dtfm_lab.figures.timeline.rows import Rows
 from dtfm_lab.simulation.schedules import peak_activations
 
 HEADING_PX = 36

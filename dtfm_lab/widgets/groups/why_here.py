@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.plan.network_steps import lettered
+from dtfm_lab.figures.plan.graph_steps import lettered
 from dtfm_lab.planning import Explanation
 
 

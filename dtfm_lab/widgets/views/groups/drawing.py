@@ -11,7 +11,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray, to_gbps, to_ms
 from dtfm_lab.figures.maps.layout import device_places, is_drawn, region_patches
-from dtfm_lab.figures.plan.network_steps import lettered
+from dtfm_lab.figures.plan.graph_steps import lettered
 from dtfm_lab.planning.cost import bottleneck_matching, pair_costs
 
 EVERY_LINK_UP_TO = 16
