@@ -12,7 +12,7 @@ from typing import Any
 import ipywidgets as w
 import plotly.graph_objects as go
 
-from dtfm_lab.figures.results.pinned import pinned
+from dtfm_lab.figures.results.alternatives import pinned
 from dtfm_lab.widgets.controls import icon_button, labelled
 from dtfm_lab.widgets.what_if.answer import Answer
 from dtfm_lab.widgets.what_if.measures import MEASURES, Measure
