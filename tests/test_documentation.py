@@ -66,7 +66,8 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         for before, statement in zip([None, *body], body, strict=False) if isinstance(body, list) else ():
-            is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+            value = statement.value if isinstance(statement, ast.Expr) else None
+            is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
             holder = node if before is None else before
             if is_text and isinstance(holder, DOCUMENTED if before is None else ast.Assign | ast.AnnAssign):
-                yield str(statement.value.value)
+                yield value.value

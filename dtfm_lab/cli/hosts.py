@@ -13,7 +13,7 @@ from dtfm_lab.cli.options import RUN, cli, file_option, gathered, json_option, p
 from dtfm_lab.cli.plans import report_topology
 from dtfm_lab.cli.terminal import err, out, print_json
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.lab.nouns import as_schedule
+from dtfm_lab.lab.arguments import as_schedule
 from dtfm_lab.runtime.client.run_report import describe_reductions
 from dtfm_lab.runtime.multihost.export import MASTER_PORT, spec_for
 from dtfm_lab.runtime.multihost.export import export as write_run_folder

@@ -15,7 +15,7 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import JobChanges
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.lab.keywords import SearchBudget, SimulationOptions
+from dtfm_lab.lab.arguments import SearchBudget, SimulationOptions
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.sweeps import OF_THE_JOB

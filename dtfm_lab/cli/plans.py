@@ -29,7 +29,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.lab.keywords import SearchBudget
+from dtfm_lab.lab.arguments import SearchBudget
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.explain.tables import plain_rows
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from dtfm_lab.cli.terminal import err
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.lab.keywords import SearchBudget
+from dtfm_lab.lab.arguments import SearchBudget
 from dtfm_lab.planning import PlanStep
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.search import DEFAULT_SECONDS

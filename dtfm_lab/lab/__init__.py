@@ -1,6 +1,6 @@
 """The whole story in a handful of functions: what notebooks, widgets and the command line call."""
 
-from dtfm_lab.lab.nouns import AnySchedule
+from dtfm_lab.lab.arguments import AnySchedule
 from dtfm_lab.lab.plans import (
     SMALL_NETWORK,
     default_job,

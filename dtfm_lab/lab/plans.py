@@ -13,8 +13,16 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.lab.keywords import Progress, SearchOptions, WorthOptions, of_name, of_network, of_plan, table_of
-from dtfm_lab.lab.nouns import as_plan
+from dtfm_lab.lab.arguments import (
+    Progress,
+    SearchOptions,
+    WorthOptions,
+    as_plan,
+    of_name,
+    of_network,
+    of_plan,
+    table_of,
+)
 from dtfm_lab.planning import Difference, Explanation, PlanStep
 
 SMALL_NETWORK = 16

@@ -13,8 +13,16 @@ from dtfm_lab.domain.options import lists_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.lab.keywords import Progress, SensitivityOptions, SimulationOptions, of_schedule, table_of
-from dtfm_lab.lab.nouns import AnySchedule, as_plan, as_schedule
+from dtfm_lab.lab.arguments import (
+    AnySchedule,
+    Progress,
+    SensitivityOptions,
+    SimulationOptions,
+    as_plan,
+    as_schedule,
+    of_schedule,
+    table_of,
+)
 from dtfm_lab.simulation import memory_advice
 from dtfm_lab.simulation import sensitivity as what_would_help
 from dtfm_lab.simulation import sweeps as what_if

@@ -11,8 +11,7 @@ from dtfm_lab.compare import Comparison, Refit
 from dtfm_lab.compare import compare as compare_traces
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.lab.keywords import MeasuredOptions, Progress, of_schedule, table_of
-from dtfm_lab.lab.nouns import AnySchedule, as_plan, as_schedule
+from dtfm_lab.lab.arguments import AnySchedule, MeasuredOptions, Progress, as_plan, as_schedule, of_schedule, table_of
 from dtfm_lab.lab.predictions import simulate
 from dtfm_lab.runtime.client import baselines as measured_baselines
 from dtfm_lab.runtime.client import generation_client, launch, preload

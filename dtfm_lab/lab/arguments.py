@@ -1,23 +1,27 @@
-"""Keywords that functions of the lab share, each listed once: Tab completes them, type checkers check them.
+"""Arguments that functions of the lab share: nouns by name or file, and keywords, each listed once.
 
-A function takes ``**options`` at run time and is decorated with the dataclass that holds them. For a type checker the
-keywords are the dataclass's own (PEP 612); at run time the signature lists them, and a misspelt one is refused.
+A function with keywords takes ``**options`` at run time and is decorated with the dataclass that holds them. For a
+type checker the keywords are the dataclass's own (PEP 612); the signature lists them, and a misspelt one is refused.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, cast
 
 from pandas import DataFrame
 
+from dtfm_lab import files
+from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import QUEUEING, Topology
+from dtfm_lab.domain.network import QUEUEING, Topology, shortened
 from dtfm_lab.domain.options import Option, takes_options
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.lab.nouns import AnySchedule
+from dtfm_lab.files.schedules import ENDINGS, load_schedule
 from dtfm_lab.planning import planners
 from dtfm_lab.planning.search import DEFAULT_SECONDS
 from dtfm_lab.runtime.protocol.run_options import RunOptions
@@ -29,6 +33,8 @@ P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
+AnySchedule = str | os.PathLike[str] | Schedule
+"""A name, a file's path (.txt, or torch's .csv), or the noun itself."""
 Progress = Callable[[Any], None]
 
 
@@ -134,6 +140,22 @@ def of_plan(
 
 def of_schedule(options: Callable[P, object]) -> Callable[[Callable[..., T]], OfSchedule[P, T]]:
     return cast("Callable[[Callable[..., T]], OfSchedule[P, T]]", takes_options(options))
+
+
+def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
+    """Raises PlanError for what is neither a plan nor a path."""
+    if isinstance(plan, Plan):
+        return plan
+    if not isinstance(plan, str | os.PathLike):
+        raise PlanError(f"plan is {shortened(plan)}; wanted a Plan, or the path of a plan file")
+    return files.load_plan(plan)
+
+
+def as_schedule(schedule: AnySchedule | None) -> str | Schedule | None:
+    """A file's schedule; anything else as it is."""
+    if isinstance(schedule, os.PathLike) or (isinstance(schedule, str) and schedule.lower().endswith(ENDINGS)):
+        return load_schedule(schedule)
+    return schedule
 
 
 def table_of(rows: Iterator[T], table: Callable[[Iterable[T]], DataFrame], progress: Progress | None) -> DataFrame:
