@@ -57,10 +57,10 @@ class Axis:
     def at(self, unit: float) -> float:
         return self.start_px + (unit - self.low) * self.unit_px
 
-    def ticks(self) -> list[tuple[float, str]]:
+    def ticks(self, length_px: float = 0.0) -> list[tuple[float, str]]:
         """Places in axis units and their labels, so few that none covers another."""
         low, high = sorted((self.low, self.high))
-        length = abs(self.end_px - self.start_px)
+        length = length_px or abs(self.end_px - self.start_px)
         if self.look.get("tickvals") is not None:
             units = self.units(self.look["tickvals"]).tolist()
             texts = [str(text) for text in decoded(self.look.get("ticktext", [f"{u:g}" for u in units]))]
@@ -146,8 +146,8 @@ def axis_of(key: str, layout: Part, traces: Sequence[Part]) -> Axis:
 def _extents(axis: Axis, trace: Part, letter: str) -> Iterator[FloatArray]:
     """What a bar or a heatmap covers beyond its values."""
     match trace.get("type"):
-        case "bar" if (trace.get("orientation") == "h") == axis.across:
-            base = numbers(trace["base"]) if trace.get("base") is not None else np.zeros(1)
+        case "bar" if axis.across:
+            base = numbers(trace.get("base", 0.0))
             yield base
             yield base + numbers(trace[letter])
         case "bar":

@@ -41,6 +41,8 @@ MERGE_PX = (0.05, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 1e9)
 """Gaps between bars of one row that are drawn as one, coarser until there are few enough."""
 MOST_TEXTS = 600
 """Texts inside of bars."""
+LONG_PX = 400.0
+"""Length of an axis that has no place yet, to find its labels."""
 LEVELS = 4
 """Opacities of bars that stand for several."""
 ANCHORS = {"left": "start", "center": "middle", "right": "end"}
@@ -78,17 +80,14 @@ class _Drawing:
         """Give every axis its pixels, with room for labels on the left and for the legend below."""
         upright = [axis for axis in self.axes.values() if not axis.across and axis.is_drawn]
         labels = [
-            label for axis in upright if axis.look.get("showticklabels", True) for _, label in _long(axis).ticks()
+            label for axis in upright if axis.look.get("showticklabels", True) for _, label in axis.ticks(LONG_PX)
         ]
         left = max((LETTER_PX * len(label) + 16 for label in labels), default=0.0)
         left += 20 * any(axis.title for axis in upright)
         scaled = any(trace.get("type") == "heatmap" and trace.get("showscale", True) for trace in self.traces)
-        entries = self._legend_rows()
-        bottom = max(margin["b"], 24.0 + 20 * any(axis.title for axis in self.axes.values() if axis.across))
-        self.legend_y = self.height - 20.0 * (len(entries) - 1) - 12
-        bottom = max(
-            bottom, 12 + 20.0 * len(entries) + 44 * any(a.is_drawn for a in self.axes.values()) * bool(entries)
-        )
+        n_rows, drawn = len(self._legend_rows()), any(axis.is_drawn for axis in self.axes.values())
+        self.legend_y = self.height - 20.0 * (n_rows - 1) - 12
+        bottom = max(margin["b"], 12 + 20.0 * n_rows + 44 * (drawn and n_rows > 0))
         self.box = max(left, 16.0), margin["t"], self.width - max(margin["r"], 96 * scaled), self.height - bottom
         for axis in self.axes.values():
             a, b = (self.box[0], self.box[2]) if axis.across else (self.box[3], self.box[1])
@@ -97,11 +96,10 @@ class _Drawing:
         share_scales(self.axes)
 
     def picture(self, words: str) -> str:
-        across = {name: axis for name, axis in self.axes.items() if axis.is_drawn}
         body = [self._shape(part) for part in self.shapes if part.get("layer") == "below"]
-        for name, axis in across.items():
+        for name, axis in self.axes.items():
             partner = ("y" if axis.across else "x") + name[1:]
-            body.append(axis.drawn(self.axes[str(axis.look.get("anchor") or partner)]))
+            body.append(axis.drawn(self.axes[str(axis.look.get("anchor") or partner)]) if axis.is_drawn else "")
         bars = [trace for trace in self.traces if trace.get("type") == "bar"]
         for closest in MERGE_PX:
             runs = [self._runs(trace, closest) for trace in bars]
@@ -179,87 +177,60 @@ class _Drawing:
 
     def _texts(self, trace: Part, x: FloatArray, y: FloatArray, marker: Part) -> str:
         font, n, parts = trace.get("textfont") or {}, len(x), []
-        columns = (
-            trace.get("text"),
-            font.get("color", INK),
-            font.get("size", 12),
-            trace.get("textposition", "middle center"),
-            marker.get("size", 6),
-        )
-        for at, (words, ink, size, where, diameter) in enumerate(
-            zip(*(spread(column, n) for column in columns), strict=True)
-        ):
-            if words and np.isfinite(x[at] + y[at]):
-                above, aside = str(where).split()
+        where = trace.get("textposition", "middle center")
+        columns = (trace.get("text"), font.get("color", INK), font.get("size", 12), where, marker.get("size", 6))
+        rows = zip(x, y, *(spread(column, n) for column in columns), strict=True)
+        for left, top, words, ink, size, place, diameter in rows:
+            if words and np.isfinite(left + top):
+                above, aside = str(place).split()
                 half = float(diameter) / 2
                 dy = {"top": -half - 4, "bottom": half + 12}.get(above, float(size) / 3)
                 dx, anchor = {"left": (-half - 4, "end"), "right": (half + 4, "start")}.get(aside, (0.0, "middle"))
-                parts.append(text(x[at] + dx, y[at] + dy, str(words), str(ink), size=float(size), anchor=anchor))
+                parts.append(text(left + dx, top + dy, str(words), str(ink), size=float(size), anchor=anchor))
         return "".join(parts)
 
     def _runs(self, trace: Part, closest: float) -> _Runs:
         """Neighbours of a row at most ``closest`` pixels apart are one where both are narrow; from 8 pixels on, any."""
         x_axis, y_axis = self._on(trace, "axis")
-        along, rows = (x_axis, y_axis) if trace.get("orientation") == "h" else (y_axis, x_axis)
-        length, row = numbers(trace["x" if along.across else "y"]), rows.px(trace["y" if along.across else "x"])
-        base = numbers(trace["base"]) if trace.get("base") is not None else np.zeros(len(length))
-        ends = np.sort(np.column_stack([along.px(base), along.px(base + length)]), axis=1)
-        order = np.lexsort((ends[:, 0], row))
-        order = order[np.isfinite(ends[order, 0] + row[order])]
-        row, (a, b) = row[order], ends[order].T
-        lane = np.cumsum(np.diff(row, prepend=row[:1]) != 0) * 1e5  # rows far apart, so that one sweep serves all
-        narrow = (b - a) < max(3.0, closest)
-        together = (a + lane)[1:] <= np.maximum.accumulate(b + lane)[:-1] + closest
-        together &= ((narrow[1:] & narrow[:-1]) | (closest >= 8)) & (np.diff(row) == 0)
-        begins = np.flatnonzero(np.append(True, ~together)) if len(row) else np.zeros(0, dtype=int)
-        if not len(begins):
+        base, row = numbers(trace.get("base", np.zeros(len(trace["x"])))), y_axis.px(trace["y"])
+        ends = np.sort(x_axis.px(np.stack([base, base + numbers(trace["x"])])), axis=0)
+        order = np.lexsort((ends[0], row))
+        order = order[np.isfinite(ends[0, order] + row[order])]
+        row, (a, b) = row[order], ends[:, order]
+        if not len(row):
             return _Runs(a, b, row, row, order, order)
+        another = np.diff(row) != 0
+        lane = np.append(0, np.cumsum(another)) * 1e5  # rows far apart, so that one sweep serves all
+        narrow = (b - a) < max(3.0, closest)
+        near = (a + lane)[1:] <= np.maximum.accumulate(b + lane)[:-1] + closest
+        begins = np.flatnonzero(np.append(True, another | ~near | ~((narrow[1:] & narrow[:-1]) | (closest >= 8))))
         left, right = a[begins], np.maximum.reduceat(b, begins)
         busy = np.add.reduceat(b - a, begins) / np.maximum(right - left, 1e-9)
         return _Runs(left, right, row[begins], busy, order[begins], np.diff(np.append(begins, len(row))))
 
     def _bars(self, trace: Part, color: str, runs: _Runs, *, with_text: bool) -> str:
         """A path for all bars of one colour and opacity: one thick line with gaps."""
-        x_axis, y_axis = self._on(trace, "axis")
-        sideways = trace.get("orientation") == "h"
-        rows = y_axis if sideways else x_axis
-        marker, n = trace.get("marker") or {}, len(numbers(trace["y"]) if sideways is False else numbers(trace["x"]))
+        rows, marker, n = self._on(trace, "axis")[1], trace.get("marker") or {}, len(trace["x"])
         thick = abs(rows.unit_px) * float(trace.get("width") or 0.8)
-        middle = runs.row + rows.unit_px * float(trace.get("offset") or 0.0)
+        middle = (runs.row + rows.unit_px * float(trace.get("offset") or 0.0)).tolist()
         fills = spread(marker.get("color", color), n)
-        wide = np.maximum(
-            runs.right - runs.left - np.where((runs.n_bars == 1) & (runs.right - runs.left > 6), 1.0, 0.0), 0.4
-        )
-        level = np.where(runs.n_bars > 1, np.clip(np.ceil(LEVELS * runs.busy), 1, LEVELS), LEVELS)
+        whole = runs.right - runs.left
+        wide = np.maximum(whole - ((runs.n_bars == 1) & (whole > 6)), 0.4).tolist()
+        level = np.where(runs.n_bars > 1, np.clip(np.ceil(LEVELS * runs.busy), 1, LEVELS), LEVELS).tolist()
         groups: dict[tuple[str, float], list[str]] = {}
         for at, first in enumerate(runs.first.tolist()):
-            a, w, m = runs.left[at], wide[at], middle[at]
-            d = f"M{a:.1f} {m:.1f}h{w:.3g}" if sideways else f"M{m:.1f} {a:.1f}v{w:.3g}"
-            groups.setdefault((str(fills[first]), float(level[at])), []).append(d)
-        opacity = float(trace.get("opacity") or marker.get("opacity") or 1.0)
-        parts = [
-            path("".join(ds), fill, thick, look_of({}, opacity * share / LEVELS))
-            for (fill, share), ds in groups.items()
-        ]
-        if trace.get("text") is None or not with_text:
-            return "".join(parts)
-        inside, size = trace.get("textposition", "inside") == "inside", min(12.0, thick)
-        for at, first in enumerate(runs.first.tolist()):
-            words = str(spread(trace["text"], n)[first])
-            if inside and (not sideways or thick < 8 or wide[at] < LETTER_PX * len(words) + 3 or runs.n_bars[at] > 1):
-                continue
-            if inside:
-                place = runs.left[at] + wide[at] / 2, middle[at] + size / 3, ink_on(str(fills[first])), "middle"
-            elif sideways:
-                negative = numbers(trace["x"])[first] < 0
-                place = (
-                    (runs.left[at] - 5, middle[at] + 4, INK, "end")
-                    if negative
-                    else (runs.right[at] + 5, middle[at] + 4, INK, "start")
-                )
-            else:
-                place = middle[at], runs.left[at] - 5, INK, "middle"
-            parts.append(text(place[0], place[1], words, place[2], size=size, anchor=place[3]))
+            d = f"M{runs.left[at]:.1f} {middle[at]:.1f}h{wide[at]:.3g}"
+            groups.setdefault((str(fills[first]), level[at] / LEVELS), []).append(d)
+        parts = [path("".join(ds), fill, thick, look_of({}, share)) for (fill, share), ds in groups.items()]
+        words, size = spread(trace.get("text"), n), min(12.0, thick)
+        for at, first in enumerate(runs.first.tolist() if with_text and trace.get("text") is not None else ()):
+            y = middle[at] + size / 3
+            if trace.get("textposition") == "outside":
+                x, anchor = (runs.left[at] - 5, "end") if trace["x"][first] < 0 else (runs.right[at] + 5, "start")
+                parts.append(text(x, y, words[first], anchor=anchor))
+            elif thick >= 8 and wide[at] > LETTER_PX * len(words[first]) + 3 and runs.n_bars[at] == 1:
+                ink = ink_on(str(fills[first]))
+                parts.append(text(runs.left[at] + wide[at] / 2, y, words[first], ink, size=size, anchor="middle"))
         return "".join(parts)
 
     def _heatmap(self, trace: Part) -> str:
@@ -273,29 +244,17 @@ class _Drawing:
         left, right, top, bottom = box
         colors = trace.get("colorscale") or ((0, PAPER), (1, INK))
         parts = [image(cells if y_axis.unit_px > 0 else cells[::-1], colors, low, high, (left, top, right, bottom))]
-        if trace.get("texttemplate"):
-            words = (
-                decoded(trace["text"])
-                if trace.get("text") is not None
-                else [[f"{value:.3g}" for value in row] for row in cells]
-            )
-            # a number in every cell
-            for row, column in np.argwhere(np.isfinite(cells)).tolist():
-                ink = PAPER if cells[row, column] > (low + high) / 2 else INK
-                x, y = x_axis.at(column), y_axis.at(row) + 4
-                parts.append(text(x, y, str(words[row][column]), ink, size=11, anchor="middle"))
+        dark_is_high = ink_on(str(colors[-1][1])) == PAPER
+        for row, column in np.argwhere(np.isfinite(cells)).tolist() if trace.get("texttemplate") else ():
+            ink = PAPER if (cells[row, column] > (low + high) / 2) == dark_is_high else INK
+            words = str(decoded(trace["text"])[row][column])
+            parts.append(text(x_axis.at(column), y_axis.at(row) + 4, words, ink, size=11, anchor="middle"))
         if trace.get("showscale", True):
             bar, x = trace.get("colorbar") or {}, right + 16
             ramp = np.linspace(high, low, 64)[:, None]
             parts.append(image(ramp, colors, low, high, (x, top, x + 12, bottom)))
-            scale = Axis(
-                {"tickvals": bar["tickvals"], "ticktext": bar["ticktext"]} if "ticktext" in bar else {},
-                False,
-                low,
-                high,
-                bottom,
-                top,
-            )
+            marks = {"tickvals": bar["tickvals"], "ticktext": bar["ticktext"]} if "ticktext" in bar else {}
+            scale = Axis(marks, False, low, high, bottom, top)
             parts += [text(x + 18, scale.at(unit) + 4, label, SOFT) for unit, label in scale.ticks()]
             parts.append(text(x, top - 10, str((bar.get("title") or {}).get("text") or ""), SOFT))
         return "".join(parts)
@@ -328,25 +287,20 @@ class _Drawing:
         color = str(font.get("color") or INK)
         return text(x, y, words, color, size=size, anchor=anchor, most=MOST_LETTERS)
 
-    def _entries(self) -> list[tuple[str, str, float]]:
-        """Names and colours of the traces that the legend lists, and the widths of their lines, 11 for areas."""
-        found: dict[str, tuple[str, str, float]] = {}
+    def _legend_rows(self) -> list[list[tuple[float, str, str, float]]]:
+        """Place, name, colour and line width, 11 for areas, of each entry, as many to a row as fit."""
+        entries: dict[str, tuple[str, float]] = {}
         alone = sum(trace.get("showlegend", True) is not False for trace in self.traces) < 2
         for number, trace in enumerate(self.traces):
-            shown = trace.get("showlegend", not alone) and trace.get("name") and trace.get("type") != "heatmap"
-            if shown and self.layout.get("showlegend", True):
-                own = (trace.get("line") or {}).get("color") or (trace.get("marker") or {}).get("color")
+            kind, line = trace.get("type", "scatter"), trace.get("line") or {}
+            if trace.get("showlegend", not alone) and trace.get("name") and kind != "heatmap":
+                own = line.get("color") or (trace.get("marker") or {}).get("color")
                 color = own if isinstance(own, str) else CATEGORIES[number % len(CATEGORIES)]
-                is_line = trace.get("type", "scatter") == "scatter" and "lines" in str(trace.get("mode") or "lines")
-                wide = min(11.0, float((trace.get("line") or {}).get("width", 2))) if is_line else 11.0
-                found[str(trace["name"])] = (str(trace["name"]), color, wide)
-        return list(found.values())
-
-    def _legend_rows(self) -> list[list[tuple[float, str, str, float]]]:
-        """Entries with their places, as many to a row as fit."""
+                is_line = kind == "scatter" and "lines" in str(trace.get("mode") or "lines")
+                entries[str(trace["name"])] = color, min(11.0, float(line.get("width", 2))) if is_line else 11.0
         rows: list[list[tuple[float, str, str, float]]] = []
         x = math.inf
-        for name, color, stroke in self._entries():
+        for name, (color, stroke) in entries.items() if self.layout.get("showlegend", True) else ():
             wide = 38 + LETTER_PX * len(html.unescape(name))
             if x + wide > self.width:
                 rows.append([])
@@ -364,8 +318,3 @@ class _Drawing:
                 parts.append(path(f"M{x:.0f} {y - 4:.0f}h{11 if stroke == 11 else 16}", color, stroke))
                 parts.append(text(x + 20, y, name, SOFT))
         return parts
-
-
-def _long(axis: Axis) -> Axis:
-    """The axis as if it had the height of a picture: its labels, before it has its place."""
-    return Axis(axis.look, axis.across, axis.low, axis.high, 0.0, 400.0, axis.names)
