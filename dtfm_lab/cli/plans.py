@@ -28,10 +28,9 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.lab.arguments import SearchBudget
 from dtfm_lab.planning.explain.sentences import counted
-from dtfm_lab.planning.explain.tables import plain_rows
 
 
 @cli.command()

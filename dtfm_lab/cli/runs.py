@@ -26,10 +26,9 @@ from dtfm_lab.cli.progress import row_progress, run_progress
 from dtfm_lab.cli.terminal import err, out, print_json, print_table
 from dtfm_lab.cli.traces import report_comparison, report_trace
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.files.reading import write_text
 from dtfm_lab.files.traces import save_losses
-from dtfm_lab.planning.explain.tables import plain_rows
 from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.baselines import BaselineRun
 from dtfm_lab.runtime.client.run import Run

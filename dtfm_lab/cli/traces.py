@@ -11,8 +11,7 @@ from dtfm_lab.cli.terminal import out, print_json
 from dtfm_lab.compare import Comparison, Refit
 from dtfm_lab.compare.refit import in_units
 from dtfm_lab.domain.trace import CAUSES, Trace
-from dtfm_lab.domain.units import format_s
-from dtfm_lab.planning.explain.tables import plain_rows
+from dtfm_lab.domain.units import format_s, plain_rows
 
 PIECES = 3
 """Pieces of the critical path that are named."""

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.compare.attribution import Mask, attribute
+from dtfm_lab.compare.attribution import Mask, TimedIterations, attribute, owners
 from dtfm_lab.compare.dependencies import dependencies_of
 from dtfm_lab.compare.intervals import half_width
-from dtfm_lab.compare.timed_iterations import TimedIterations, owners
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, format_s
 

@@ -12,16 +12,15 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.compare.alignment import iteration_error, predicted_by, predicted_iteration_s
+from dtfm_lab.compare.attribution import ACTION
 from dtfm_lab.compare.blame import NO_SUSPECTS, Blame, blame
 from dtfm_lab.compare.drift import Drift, drift
-from dtfm_lab.compare.records import records
 from dtfm_lab.compare.refit import Refit, refit
-from dtfm_lab.compare.timed_iterations import ACTION
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import FloatArray, format_s
+from dtfm_lab.domain.units import FloatArray, format_s, plain_rows
 
 SHOWN = 5
 """Most suspects in a notebook's output."""
@@ -140,12 +139,12 @@ class Comparison:
             "rows": len(self.rows),
             "late_messages": context.late_messages,
             "overruns": context.overruns,
-            "iterations": records(self.iterations),
-            "kinds": records(self.kinds),
-            "stages": records(self.stages),
-            "devices": records(self.devices),
-            "links": records(self.links),
-            "suspects": records(self.suspects, index=False),
+            "iterations": plain_rows(self.iterations.reset_index()),
+            "kinds": plain_rows(self.kinds.reset_index()),
+            "stages": plain_rows(self.stages.reset_index()),
+            "devices": plain_rows(self.devices.reset_index()),
+            "links": plain_rows(self.links.reset_index()),
+            "suspects": plain_rows(self.suspects),
             "verdict": self.verdict,
             "drift": self.drift.summary(),
         }

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dtfm_lab.compare.attribution import ACTION
 from dtfm_lab.compare.intervals import Estimate, theil_sen
-from dtfm_lab.compare.records import records
-from dtfm_lab.compare.timed_iterations import ACTION
 from dtfm_lab.domain.schedule import Action, Kind
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import format_s, plain_rows
 
 FEWEST = 5
 """Fewest iterations that say something about growth: five rise in a row by chance once in 60 times."""
@@ -76,7 +75,7 @@ class Drift:
         return {
             "threshold_s": self.threshold_s,
             "devices": self.devices.to_dict("records"),
-            "iterations": records(self.iterations),
+            "iterations": plain_rows(self.iterations.reset_index()),
             "growth_s": growth,
             "grows": self.grows,
             "sentence": self.sentence,

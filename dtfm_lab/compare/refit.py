@@ -12,11 +12,10 @@ import pandas as pd
 from dtfm_lab.compare.alignment import iteration_error
 from dtfm_lab.compare.fit import ComputeFit, LinkFit, fit_computations, fit_links
 from dtfm_lab.compare.intervals import Estimate
-from dtfm_lab.compare.records import records
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
-from dtfm_lab.domain.units import format_s, to_gbps
+from dtfm_lab.domain.units import format_s, plain_rows, to_gbps
 
 COLUMNS = ["of", "name", "stage", "replica", "kind", "what", "drawn", "fitted", "low", "high", "count", "note"]
 COMPUTE = "compute_s"
@@ -70,7 +69,7 @@ class Refit:
             "error_before": self.error_before,
             "error": self.error,
             "checked_error": self.checked_error,
-            "values": records(self.table.astype(object).replace([np.inf, -np.inf], None), index=False),
+            "values": plain_rows(self.table.astype(object).replace([np.inf, -np.inf], None)),
             "sentence": self.sentence,
         }
 

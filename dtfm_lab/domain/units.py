@@ -1,11 +1,12 @@
-"""Conversions between the units that people write and SI units, which all other code uses."""
+"""Conversions: between the units that people write and SI units, which all other code uses; tables to plain rows."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -57,3 +58,9 @@ def format_bytes(n_bytes: float) -> str:
         if n_bytes >= 1024**power:
             return f"{n_bytes / 1024**power:.1f}".removesuffix(".0") + f" {unit}"
     return f"{n_bytes:.0f} bytes"
+
+
+def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as plain dictionaries, with None for missing values."""
+    flat = frame.astype(object)
+    return [{str(k): v for k, v in row.items()} for row in flat.where(flat.notna(), None).to_dict("records")]

@@ -14,7 +14,6 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import PairCosts
 from dtfm_lab.planning.explain.binding import GroupBottleneck, HopBottleneck
 from dtfm_lab.planning.explain.exchange_costs import ROUNDING, Swap, SwapCosts
-from dtfm_lab.planning.explain.tables import whole_numbers
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -83,7 +82,7 @@ class CostAnalysis:
             if swap is not None:
                 rows.append((stage, topology.names[swap.partner], swap.cost_s, self.change_s(swap.cost_s)))
         frame = pd.DataFrame(rows, columns=["stage", "partner", "cost_after_s", "change_s"])
-        frame["stage"] = whole_numbers(frame["stage"].to_numpy())
+        frame["stage"] = _whole_numbers(frame["stage"].to_numpy())
         return frame.sort_values("cost_after_s", kind="stable", ignore_index=True)
 
     @cached_property
@@ -102,8 +101,8 @@ class CostAnalysis:
         return pd.DataFrame(
             {
                 "device": self.plan.topology.names,
-                "stage": whole_numbers(self._stages),
-                "replica": whole_numbers(replicas),
+                "stage": _whole_numbers(self._stages),
+                "replica": _whole_numbers(replicas),
                 "group_s": own[0],
                 "hop_before_s": own[1],
                 "hop_after_s": own[2],
@@ -119,7 +118,7 @@ class CostAnalysis:
         after = [np.nan if swap is None else swap.cost_s for swap in best]
         return self.service.assign(
             partner=np.array([*names, None], dtype=object)[partner],
-            partner_stage=whole_numbers(np.where(partner < 0, -1, self._stages[partner])),
+            partner_stage=_whole_numbers(np.where(partner < 0, -1, self._stages[partner])),
             cost_after_s=after,
             change_s=[self.change_s(cost_s) for cost_s in after],
         )
@@ -130,3 +129,8 @@ class CostAnalysis:
         stages = np.full(len(self.plan.topology), -1)
         stages[self.plan.placement.devices] = np.arange(self.plan.job.n_stages)[:, None]
         return stages
+
+
+def _whole_numbers(numbers: IntArray) -> pd.arrays.IntegerArray:
+    """A column of whole numbers, missing where negative, such as the stage of an idle device."""
+    return pd.arrays.IntegerArray(numbers.astype(np.int64), numbers < 0)

@@ -18,11 +18,10 @@ from scipy.optimize import linear_sum_assignment
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import CostBreakdown, Plan
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import reshaped
 from dtfm_lab.planning.explain.sentences import counted, same
-from dtfm_lab.planning.explain.tables import plain_rows
 
 NAMED = 6
 """Most devices named in a sentence; the table has all of them."""

@@ -7,11 +7,11 @@ import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.explain import sentences
 from dtfm_lab.planning.explain.binding import group_bottlenecks, hop_bottlenecks
 from dtfm_lab.planning.explain.cost_analysis import CostAnalysis
-from dtfm_lab.planning.explain.tables import plain_rows
 
 
 class Explanation(CostAnalysis):

@@ -20,7 +20,7 @@ from dtfm_lab.domain.schedule import Kind, Schedule
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.durations import compute_seconds
-from dtfm_lab.simulation.schedules.flushed import adaptive
+from dtfm_lab.simulation.schedules.builtin import adaptive
 from dtfm_lab.simulation.schedules.makespans import Makespans, Warmups
 from dtfm_lab.simulation.schedules.registry import schedules
 

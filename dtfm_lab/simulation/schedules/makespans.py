@@ -14,8 +14,7 @@ from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.simulation.engine import PlacedTasks, programs_of
-from dtfm_lab.simulation.schedules.flushed import adaptive
-from dtfm_lab.simulation.schedules.orders import taking_turns
+from dtfm_lab.simulation.schedules.builtin import adaptive, taking_turns
 
 Warmups = tuple[int, ...]
 
