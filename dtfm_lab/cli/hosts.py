@@ -84,7 +84,7 @@ def probe(
     output: str | None,
     as_json: bool,
     seconds: float,
-    wait_s: float,
+    advertise: str | None,
     **as_host: Any,
 ) -> None:
     """Measure latency and bandwidth between your own hosts.
@@ -95,7 +95,11 @@ def probe(
     if sum(chosen is not None for chosen in (listen, joined, n_local)) != 1:
         raise click.UsageError("wanted one of --listen, --join and --local")
     if joined is not None:
-        return _join(joined, name, token, wait_s, **as_host)
+        if not token:
+            raise click.UsageError("--join wants --token, which the listener printed")
+        reached_at = None if advertise is None else host_and_port(advertise)
+        as_host |= {"name": name or socket.gethostname(), "advertise": reached_at}
+        return join(*host_and_port(joined), token=token, report=_print_now, **as_host)
     if n_local is not None:
         return _report(probe_locally(n_local, seconds=seconds, report=_print_now), output, as_json)
     if n_hosts is None:
@@ -106,33 +110,10 @@ def probe(
         given = "" if token else f" --token {listener.token}"
         where = f"[{address}]:{listener.port}" if ":" in address else f"{address}:{listener.port}"
         _print_now(f"waiting for {n_hosts} hosts; on each: dtfm-lab probe --join {where}{given} --name NAME")
-        network = listener.probe(n_hosts, wait_s=wait_s, seconds=seconds, name=name or "probed", report=_print_now)
+        network = listener.probe(
+            n_hosts, wait_s=as_host["wait_s"], seconds=seconds, name=name or "probed", report=_print_now
+        )
     _report(network, output, as_json)
-
-
-def _join(
-    where: str,
-    name: str | None,
-    token: str | None,
-    wait_s: float,
-    *,
-    region: str,
-    advertise: str | None,
-    data_port: int,
-) -> None:
-    if not token:
-        raise click.UsageError("--join wants --token, which the listener printed")
-    reached_at = None if advertise is None else host_and_port(advertise)
-    join(
-        *host_and_port(where),
-        token=token,
-        name=name or socket.gethostname(),
-        region=region,
-        advertise=reached_at,
-        data_port=data_port,
-        wait_s=wait_s,
-        report=_print_now,
-    )
 
 
 def _print_now(line: str) -> None:

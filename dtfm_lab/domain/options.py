@@ -186,9 +186,8 @@ def lists_options(options: Iterable[Option], *, noun: str = "option", left_as_is
 
 def whole(thing: str, what: str, value: object, *, least: int = 1, most: int = MOST_COUNT) -> int:
     """``value`` as an int; raises a JobError that names ``thing`` and ``what`` where it is no count or out of range."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) <= most:
-        raise JobError(f"{thing}: {what} is {shortened(value)}; wanted a whole number from {least} to {most}")
-    return int(value)
+    option = Option(help=what, name=what, type=int, least=least, most=most)
+    return int(option.checked(value, thing=thing, error=JobError))
 
 
 def plain(noun: str, name: object) -> str:
