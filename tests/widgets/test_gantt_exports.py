@@ -20,10 +20,8 @@ from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets.schedule.gantt_exports import GanttExports
 from dtfm_lab.widgets.views.candidates import CandidatesView
 from dtfm_lab.widgets.views.gantt import GanttView
-from dtfm_lab.widgets.views.gantt.aligned import difference, lateness_s
-from dtfm_lab.widgets.views.gantt.bars import ChartRows
-from dtfm_lab.widgets.views.gantt.columns import NO_BARS, Bars
-from dtfm_lab.widgets.views.gantt.row_order import arranged
+from dtfm_lab.widgets.views.gantt.bars import ChartRows, arranged
+from dtfm_lab.widgets.views.gantt.columns import NO_BARS, Bars, difference, lateness_s
 
 SVG = "{http://www.w3.org/2000/svg}"
 SMALL_BYTES = 60_000

@@ -16,9 +16,8 @@ from dtfm_lab.widgets.schedule.compare_with import SecondPrediction
 from dtfm_lab.widgets.schedule.memory_strip import MemoryStrip
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.views.gantt import GanttView
-from dtfm_lab.widgets.views.gantt.aligned import difference, signed_s
-from dtfm_lab.widgets.views.gantt.bars import ChartRows, legend
-from dtfm_lab.widgets.views.gantt.row_order import ROWS_BY, arranged
+from dtfm_lab.widgets.views.gantt.bars import ROWS_BY, ChartRows, arranged, legend
+from dtfm_lab.widgets.views.gantt.columns import difference, signed_s
 
 ROW_HEIGHT = {32: 20, 64: 15, 128: 10, 10**9: 6}
 """Pixels of a row, by how many rows there are at most."""

@@ -14,7 +14,6 @@ import traitlets
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.palette import CRIMSON, GREY
 from dtfm_lab.figures.theme import literal
-from dtfm_lab.widgets.views.gantt.aligned import lateness_s, signed_s, signed_share
 from dtfm_lab.widgets.views.gantt.columns import (
     FIRST_MESSAGE,
     NO_BAR,
@@ -24,6 +23,9 @@ from dtfm_lab.widgets.views.gantt.columns import (
     Bars,
     CriticalPath,
     Messages,
+    lateness_s,
+    signed_s,
+    signed_share,
 )
 from dtfm_lab.widgets.views.view import Figure, View
 
