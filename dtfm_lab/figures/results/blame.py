@@ -143,37 +143,32 @@ def drift(comparison: Comparison) -> go.Figure:
     if len(others):
         x, y = _broken(others, wide, scale)
         name = "other devices" if leaders else "devices"
-        figure.add_trace(
-            go.Scatter(x=x, y=y, mode="lines", name=name, line={"width": 1.2, "color": FAINT}, hoverinfo="skip"),
-            row=1, col=1,
-        )  # fmt: skip
+        figure.add_scatter(
+            x=x, y=y, mode="lines", name=name, line={"width": 1.2, "color": FAINT}, hoverinfo="skip", row=1, col=1
+        )
     for device, color in reversed(leaders.items()):
         line = lines[lines["device"] == device]
-        figure.add_trace(
-            go.Scatter(
-                x=(line["at_s"] * wide).tolist(),
-                y=(line["late_s"] * scale).tolist(),
-                mode="lines",
-                name=literal(device),
-                line={"width": 2.2, "color": color},
-                hovertext=[f"{literal(device)} · {format_s(s)} late" for s in line["late_s"]],
-                hoverinfo="text",
-            ),
+        figure.add_scatter(
+            x=(line["at_s"] * wide).tolist(),
+            y=(line["late_s"] * scale).tolist(),
+            mode="lines",
+            name=literal(device),
+            line={"width": 2.2, "color": color},
+            hovertext=[f"{literal(device)} · {format_s(s)} late" for s in line["late_s"]],
+            hoverinfo="text",
             row=1,
             col=1,
         )
     for row in rows_of(found.devices.head(len(LEADERS))):
         at = (row.at_s - row.late_s) * wide
-        figure.add_trace(
-            go.Scatter(
-                x=[at],
-                y=[row.late_s * scale],
-                mode="markers",
-                showlegend=False,
-                marker={"size": 9, "color": leaders[row.device], "line": {"width": 1.5, "color": "white"}},
-                hovertext=f"{row.action} on {literal(row.device)}: {format_s(abs(row.late_s))}",
-                hoverinfo="text",
-            ),
+        figure.add_scatter(
+            x=[at],
+            y=[row.late_s * scale],
+            mode="markers",
+            showlegend=False,
+            marker={"size": 9, "color": leaders[row.device], "line": {"width": 1.5, "color": "white"}},
+            hovertext=f"{row.action} on {literal(row.device)}: {format_s(abs(row.late_s))}",
+            hoverinfo="text",
             row=1,
             col=1,
         )
@@ -201,19 +196,15 @@ def _add_iterations(figure: go.Figure, comparison: Comparison, scale: float) -> 
     """Add each iteration's end, and a line through them where they grow beyond doubt."""
     found = comparison.drift
     late_s = found.iterations["late_s"]
-    figure.add_trace(
-        go.Scatter(
-            x=late_s.index.tolist(),
-            y=(late_s * scale).tolist(),
-            mode="markers",
-            name="iteration's end",
-            showlegend=False,
-            marker={"size": 8, "color": BLUE},
-            hovertext=[
-                f"iteration {i}: ends {format_s(abs(s))} {'late' if s > 0 else 'early'}" for i, s in late_s.items()
-            ],
-            hoverinfo="text",
-        ),
+    figure.add_scatter(
+        x=late_s.index.tolist(),
+        y=(late_s * scale).tolist(),
+        mode="markers",
+        name="iteration's end",
+        showlegend=False,
+        marker={"size": 8, "color": BLUE},
+        hovertext=[f"iteration {i}: ends {format_s(abs(s))} {'late' if s > 0 else 'early'}" for i, s in late_s.items()],
+        hoverinfo="text",
         row=1,
         col=2,
     )
@@ -222,13 +213,16 @@ def _add_iterations(figure: go.Figure, comparison: Comparison, scale: float) -> 
         middle = float(np.median(late_s - found.growth_s.value * numbers))
         ends = np.array([numbers.min(), numbers.max()])
         line_s: FloatArray = middle + found.growth_s.value * ends
-        figure.add_trace(
-            go.Scatter(
-                x=ends.tolist(), y=(line_s * scale).tolist(), mode="lines", showlegend=False, hoverinfo="skip",
-                line={"width": 2, "color": BLUE, "dash": "dash"},
-            ),
-            row=1, col=2,
-        )  # fmt: skip
+        figure.add_scatter(
+            x=ends.tolist(),
+            y=(line_s * scale).tolist(),
+            mode="lines",
+            showlegend=False,
+            hoverinfo="skip",
+            line={"width": 2, "color": BLUE, "dash": "dash"},
+            row=1,
+            col=2,
+        )
     step = max(1, math.ceil(len(late_s) / 8))
     figure.update_xaxes(title_text="iteration", tickformat="d", dtick=step, row=1, col=2)
     figure.update_yaxes(rangemode="tozero", row=1, col=2)

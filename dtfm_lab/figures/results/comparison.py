@@ -74,20 +74,18 @@ def _arrivals(figure: go.Figure, error_s: pd.Series) -> None:
     unit, scale = time_unit(float(error_s.abs().max()) if len(error_s) else 0.0)
     links = [str(link) for link in error_s.index]
     names = [literal(link.replace("->", "→")) for link in links]
-    figure.add_trace(
-        go.Bar(
-            orientation="h",
-            x=[value * scale for value in error_s],
-            y=names,
-            name="predicted minus measured arrival",
-            showlegend=False,
-            marker={"color": BLUE},
-            hovertext=[
-                f"{literal(link)}: predicted {format_s(abs(e))} too {'early' if e < 0 else 'late'}"
-                for link, e in zip(links, error_s, strict=True)
-            ],
-            hoverinfo="text",
-        ),
+    figure.add_bar(
+        orientation="h",
+        x=[value * scale for value in error_s],
+        y=names,
+        name="predicted minus measured arrival",
+        showlegend=False,
+        marker={"color": BLUE},
+        hovertext=[
+            f"{literal(link)}: predicted {format_s(abs(e))} too {'early' if e < 0 else 'late'}"
+            for link, e in zip(links, error_s, strict=True)
+        ],
+        hoverinfo="text",
         row=1,
         col=2,
     )

@@ -107,19 +107,15 @@ def _add(figure: go.Figure, what: str, rows: pd.DataFrame, number: int, limits: 
     for name, low, high in zip(names, rows["low_ratio"], rows["high_ratio"], strict=True):
         x += [max(low, limits[0]), min(high, limits[1]), None]
         y += [name, name, None]
-    figure.add_trace(
-        go.Scatter(x=x, y=y, mode="lines", line={"width": 6, "color": FAINT}, hoverinfo="skip"), row=number, col=1
-    )
-    figure.add_trace(
-        go.Scatter(
-            x=rows["fitted_ratio"].tolist(),
-            y=names,
-            mode="markers",
-            name=noun,
-            marker={"size": 11, "color": color, "line": {"width": 1.2, "color": EDGES.get(color, color)}},
-            hovertext=[_hover(row) for row in rows_of(rows)],
-            hoverinfo="text",
-        ),
+    figure.add_scatter(x=x, y=y, mode="lines", line={"width": 6, "color": FAINT}, hoverinfo="skip", row=number, col=1)
+    figure.add_scatter(
+        x=rows["fitted_ratio"].tolist(),
+        y=names,
+        mode="markers",
+        name=noun,
+        marker={"size": 11, "color": color, "line": {"width": 1.2, "color": EDGES.get(color, color)}},
+        hovertext=[_hover(row) for row in rows_of(rows)],
+        hoverinfo="text",
         row=number,
         col=1,
     )

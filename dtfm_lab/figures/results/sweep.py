@@ -17,10 +17,10 @@ from dtfm_lab.figures.results.sweep_rows import (
     equal,
     fits,
     hover,
-    said,
-    said_of,
+    settings_text,
     shown,
     value,
+    value_text,
     values,
     varied,
     word,
@@ -73,7 +73,7 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
     n_columns = min(len(panels), MOST_COLUMNS)
     n_rows = -(-len(panels) // n_columns)
     total_px = n_rows * PANEL_PX + (n_rows - 1) * HEADING_PX
-    headings = [f"{literal(word(roles.panel))}: {literal(said(one))}" for one in panels] if roles.panel else None
+    headings = [f"{literal(word(roles.panel))}: {literal(value_text(one))}" for one in panels] if roles.panel else None
     figure = make_subplots(
         rows=n_rows,
         cols=n_columns,
@@ -149,7 +149,7 @@ class Roles(NamedTuple):
     def along(self, rows: pd.DataFrame) -> list[Any]:
         if self.x is None:
             return ["the one combination"] * len(rows)
-        return [literal(said(one)) if self.by_name else float(one) for one in rows[self.x]]
+        return [literal(value_text(one)) if self.by_name else float(one) for one in rows[self.x]]
 
 
 def _colored(
@@ -161,7 +161,7 @@ def _colored(
     for i, one in enumerate(of):
         rows = here[equal(here[color], one)] if color else here
         if len(rows):
-            found.append((said(one) if color else name, Look.of(i), rows))
+            found.append((value_text(one) if color else name, Look.of(i), rows))
     return found
 
 
@@ -170,7 +170,11 @@ def _x_axis(frame: pd.DataFrame, roles: Roles) -> dict[str, Any]:
         return {"type": "category"}
     along = values(frame, roles.x)
     if roles.by_name:
-        return {"type": "category", "categoryorder": "array", "categoryarray": [literal(said(one)) for one in along]}
+        return {
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": [literal(value_text(one)) for one in along],
+        }
     few = {"tickvals": along, "ticktext": [f"{one:g}" for one in along]} if len(along) <= MOST_TICKS else {}
     log = along[0] > 0 and along[-1] / along[0] >= LOG_FROM
     return {**few, "type": "log" if log else "linear"}
@@ -182,7 +186,7 @@ def _title(drawn: pd.DataFrame, y: str, names: Sequence[str]) -> str:
     fit = fits(drawn)
     column = drawn.loc[fit if any(fit) else [True] * len(fit), y].astype(float)
     best = row_at(drawn, column.idxmax() if result.more_is_better else column.idxmin())
-    which = f" with {said_of(best, names)}" if names else ""
+    which = f" with {settings_text(best, names)}" if names else ""
     end = "" if any(fit) else "; none fits in memory"
     return f"{result.word}: {'at best ' if names else ''}{value(y, float(best[y]))}{which}{end}"
 

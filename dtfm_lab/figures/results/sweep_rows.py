@@ -111,7 +111,7 @@ def word(setting: str) -> str:
     return WORDS.get(setting, setting.replace("_", " "))
 
 
-def said(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A setting's value for people."""
     if value is None or pd.isna(value):
         return "default"
@@ -120,10 +120,11 @@ def said(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def said_of(row: pd.Series, names: Sequence[str]) -> str:
+def settings_text(row: pd.Series, names: Sequence[str]) -> str:
     """The settings of a row, such as ``schedule zb-h1, bandwidth × 4``."""
     return ", ".join(
-        f"{word(name).partition(' (')[0] if name not in FACTORS else f'{name} ×'} {said(row[name])}" for name in names
+        f"{word(name).partition(' (')[0] if name not in FACTORS else f'{name} ×'} {value_text(row[name])}"
+        for name in names
     )
 
 
@@ -144,7 +145,7 @@ def hover(rows: pd.DataFrame) -> list[str]:
     names = settings(rows)
     texts = []
     for _, row in rows.iterrows():
-        lines = [f"{literal(word(name))}: {literal(said(row[name]))}" for name in names]
+        lines = [f"{literal(word(name))}: {literal(value_text(row[name]))}" for name in names]
         for y, result in RESULTS.items():
             if y in row and not pd.isna(row[y]) and (y != "over_bytes" or row[y]):
                 lines.append(f"{result.word}: {value(y, float(row[y]))}")

@@ -44,21 +44,19 @@ def bubble(trace: Trace) -> go.Figure:
         seconds = frame[f"{cause}_s"]
         if not (shares[cause] > 0).any():
             continue
-        figure.add_trace(
-            go.Bar(
-                orientation="h",
-                x=(seconds * scale).to_numpy(np.float32),
-                y=np.array(at, dtype=np.float32),
-                width=0.85,
-                name=words,
-                customdata=shares[cause].to_numpy(np.float32),
-                texttemplate=None if crowded else "%{customdata:.0%}",
-                textposition="inside",
-                insidetextanchor="middle",
-                textangle=0,
-                hovertemplate=f"stage %{{y}} · {words} · %{{x:.4~r}} {unit} (%{{customdata:.1%}})<extra></extra>",
-                marker=edged(CAUSE_COLORS[cause]),
-            )
+        figure.add_bar(
+            orientation="h",
+            x=(seconds * scale).to_numpy(np.float32),
+            y=np.array(at, dtype=np.float32),
+            width=0.85,
+            name=words,
+            customdata=shares[cause].to_numpy(np.float32),
+            texttemplate=None if crowded else "%{customdata:.0%}",
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            hovertemplate=f"stage %{{y}} · {words} · %{{x:.4~r}} {unit} (%{{customdata:.1%}})<extra></extra>",
+            marker=edged(CAUSE_COLORS[cause]),
         )
     names = [f"{stage} · {literal(device)}" for stage, device in zip(frame["stage"], frame["device"], strict=True)]
     figure.update_yaxes(
