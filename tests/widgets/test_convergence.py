@@ -102,7 +102,7 @@ def test_a_look_that_knows_no_median_keeps_the_one_before():
 def test_rows_of_all_series_and_the_caption_travel_in_one_message():
     view = ConvergenceView()
     page = Page(view)
-    view.tell({"a": falling(3), "b": falling(2)}, "so far")
+    view.extend_all({"a": falling(3), "b": falling(2)}, "so far")
     assert (page.messages, page.caption, set(page.curves)) == (1, "so far", {"a", "b"})
     assert view.caption == "so far"
     view.caption = "over"
@@ -111,7 +111,7 @@ def test_rows_of_all_series_and_the_caption_travel_in_one_message():
 
 def test_a_view_that_opens_late_is_sent_everything():
     view = ConvergenceView()
-    view.tell({"a": falling(5)}, "so far")
+    view.extend_all({"a": falling(5)}, "so far")
     page = Page(view)
     send(view, {"kind": "hello"})
     assert page.caption == "so far"
@@ -136,7 +136,7 @@ def test_a_reader_without_widgets_sees_the_curves_small():
     view = ConvergenceView(title="A <search>")
     assert view.svg() == ""
     for part in np.array_split(falling(5000), 50):
-        view.tell({"one": part, "two": part + np.array([0, 0, 3, 0, 3])})
+        view.extend_all({"one": part, "two": part + np.array([0, 0, 3, 0, 3])})
     picture = view.svg()
     assert picture.startswith("<svg xmlns=")
     assert picture.endswith("</svg>")

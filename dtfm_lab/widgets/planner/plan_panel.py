@@ -165,7 +165,7 @@ class PlanPanel(Panel):
                 preview.show(steps[-1])
             if self._last is not None:
                 seconds = clock.read(search.pace) if search.running else self._last.seconds
-                self.curve.tell({self._last.planner: rows(steps)}, describe_progress(self._last, seconds))
+                self.curve.extend_all({self._last.planner: rows(steps)}, describe_progress(self._last, seconds))
 
         def tick() -> None:
             if search.paused:

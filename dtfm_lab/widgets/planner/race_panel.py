@@ -127,7 +127,7 @@ class RacePanel:
             by_planner: dict[str, list[PlanStep]] = {}
             for step in steps:
                 by_planner.setdefault(step.planner, []).append(step)
-            self.curve.tell({name: rows(some) for name, some in by_planner.items()}, self._describe(search))
+            self.curve.extend_all({name: rows(some) for name, some in by_planner.items()}, self._describe(search))
 
         try:
             await watch(search, show)

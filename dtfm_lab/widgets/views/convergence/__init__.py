@@ -33,7 +33,7 @@ TIMES = 10
 class ConvergenceView(View):
     """Draws named series of rows, see ``N_COLUMNS``.
 
-    Only new rows travel, one message for whatever came since the last. A view that is opened late says hello and
+    Only new rows travel, one message for whatever came since the last. A page that opens late says hello and
     is sent everything. Of a search of any length no more is kept than can be seen: see ``thinned``.
     """
 
@@ -50,23 +50,23 @@ class ConvergenceView(View):
         super().__init__(**traits)
         self.points: dict[str, np.ndarray] = {}
         """By name of a series, (n, 5) rows: those that can be told apart, and the newest."""
-        self._telling = False
+        self._sending = False
         self.on_msg(self._answer)
 
     def extend(self, rows: np.ndarray, series: str = "best") -> None:
         """Add (n, 5) rows, in order of evaluations. A missing bound is NaN, and so is a missing median."""
-        self.tell({series: rows})
+        self.extend_all({series: rows})
 
-    def tell(self, rows: Mapping[str, np.ndarray], caption: str | None = None) -> None:
-        """Add rows to several series and say something else of them, in one message."""
+    def extend_all(self, rows: Mapping[str, np.ndarray], caption: str | None = None) -> None:
+        """Add rows to several series and set the caption, in one message."""
         parts = []
         for name, new in rows.items():
             new = np.array(new, dtype=float).reshape(-1, N_COLUMNS)
             if len(new):
                 parts.append((name, *self._add(name, new)))
-        self._telling = True
+        self._sending = True
         self.caption = self.caption if caption is None else caption
-        self._telling = False
+        self._sending = False
         self._send_rows(parts)
 
     def reset(self) -> None:
@@ -140,8 +140,8 @@ class ConvergenceView(View):
         self.send({"kind": "points", "series": series, "caption": self.caption}, buffers=[rows.astype("f4").tobytes()])
 
     @traitlets.observe("caption")
-    def _say(self, _change: object) -> None:
-        if not self._telling:
+    def _send_caption(self, _change: object) -> None:
+        if not self._sending:
             self._send_rows([])
 
     def _answer(self, _widget: object, content: dict[str, object], _buffers: object) -> None:
@@ -151,7 +151,7 @@ class ConvergenceView(View):
 
 
 def gap_words(best_s: float, bound_s: float) -> str:
-    """How far from the bound, and what the bound says."""
+    """Return how far a cost is from the bound, and what the bound proves."""
     if not bound_s > 0:
         return "no bound yet"
     if best_s - bound_s < PROVEN * best_s:
@@ -162,7 +162,7 @@ def gap_words(best_s: float, bound_s: float) -> str:
 
 
 def percent(share: float) -> str:
-    """With one digit; what is not nothing is never told as nothing."""
+    """Return a share as a percentage with one digit; a positive one is never shown as 0."""
     return f"{share * 100:.1f} %" if share >= 1e-3 else "less than 0.1 %"
 
 
@@ -210,7 +210,7 @@ def _height(*parts: np.ndarray) -> float:
 
 
 def _fill_medians(rows: np.ndarray, before_s: float) -> None:
-    """A look between two generations knows no median: the one before holds."""
+    """Fill in missing medians, in place: between two generations the last one holds."""
     for row in rows:
         if np.isnan(row[MEDIAN]):
             row[MEDIAN] = before_s
