@@ -89,29 +89,16 @@ class PlacedTasks:
         latency_s = np.where(sends, links.latency_s[sender, receiver], 0.0)
         moving_s = np.where(graph.partner >= 0, links.moving_s(sender, receiver, self.n_bytes), 0.0)
         queue, n_queues = self._queues(links, sender, receiver)
-        n_predecessors, successors_from, successors = self._edges
         duration_s = self.compute_s + moving_s
         start_s, end_s = np.empty(n), np.empty(n)
         after, before, order = (np.empty(n, dtype=np.int64) for _ in range(3))
+        times = start_s, end_s, after, before, order
         n_done = kernel("event_loop", n)(
-            graph.role,
-            duration_s,
-            latency_s,
-            graph.partner,
-            queue,
-            n_queues,
-            n_predecessors,
-            successors_from,
-            successors,
-            start_s,
-            end_s,
-            after,
-            before,
-            order,
+            graph.role, duration_s, latency_s, graph.partner, queue, n_queues, *self._edges, *times
         )
         if n_done < n:
             raise ScheduleError(describe_deadlock(graph, order[:n_done]))
-        return TaskTimes(self, duration_s, latency_s, start_s, end_s, after, before, order)
+        return TaskTimes(self, duration_s, latency_s, *times)
 
     def _queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
         """Number of the link or card that each message occupies, -1 for computations, and how many there are."""
@@ -167,19 +154,9 @@ class TaskTimes:
     def slack_s(self) -> FloatArray:
         """How much later each node could start without a later end of the iteration, queues keeping their order."""
         graph = self.tasks.graph
-        _, successors_from, successors = self.tasks._edges
         left_s = np.empty(len(graph))
-        kernel("longest_paths", len(graph))(
-            graph.role,
-            self.duration_s,
-            self.latency_s,
-            graph.partner,
-            self.before,
-            self.order,
-            successors_from,
-            successors,
-            left_s,
-        )
+        messages = graph.role, self.duration_s, self.latency_s, graph.partner
+        kernel("longest_paths", len(graph))(*messages, self.before, self.order, *self.tasks._edges[1:], left_s)
         slack_s: FloatArray = self.makespan_s - self.start_s - left_s
         return slack_s
 

@@ -3,6 +3,7 @@
 A Topology holds devices and, for every ordered pair, latency and bandwidth; links say when a message arrives.
 """
 
+from dtfm_lab.domain.network.conversions import MOST_TIMES, check_sizes, segment_of
 from dtfm_lab.domain.network.device import (
     HARDWARE,
     LONGEST_NAME,
@@ -16,7 +17,6 @@ from dtfm_lab.domain.network.device import (
     shortened,
 )
 from dtfm_lab.domain.network.links import QUEUEING, Links, Passage
-from dtfm_lab.domain.network.message_times import MOST_TIMES, check_sizes, segment_of
 from dtfm_lab.domain.network.places import (
     Place,
     find_place,

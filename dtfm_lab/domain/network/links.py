@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from dtfm_lab.domain.network.message_times import segment_of
+from dtfm_lab.domain.network.conversions import segment_of
 from dtfm_lab.domain.network.topology import Topology
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, IntArray

@@ -15,9 +15,15 @@ import numpy.typing as npt
 import pandas as pd
 
 from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.domain.network.conversions import labels_of_matrices, links_of_frame, links_of_graph, matrix_of
+from dtfm_lab.domain.network.conversions import (
+    checked_times,
+    labels_of_matrices,
+    links_of_frame,
+    links_of_graph,
+    matrix_of,
+    segment_of,
+)
 from dtfm_lab.domain.network.device import Device, check_text, is_plain, shortened
-from dtfm_lab.domain.network.message_times import checked_times, segment_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, from_gbps, from_ms, to_gbps, to_ms
 

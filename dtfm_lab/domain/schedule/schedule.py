@@ -86,13 +86,7 @@ BACKWARDS = (Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT)
 PASSES = (Kind.FORWARD, *BACKWARDS)
 """The computations that a schedule orders."""
 COMPUTE = (*PASSES, Kind.PACK, Kind.REDUCE, Kind.STEP)
-SENDS = {
-    Kind.SEND_F: Kind.RECV_F,
-    Kind.SEND_B: Kind.RECV_B,
-    Kind.SEND_G: Kind.RECV_G,
-    Kind.SEND_P: Kind.RECV_P,
-    Kind.SEND_E: Kind.RECV_E,
-}
+SENDS = {kind: Kind(kind.replace("SEND", "RECV")) for kind in Kind if kind.startswith("SEND")}
 """Each kind of send with the receive at its other end."""
 RECEIVES = {receive: send for send, receive in SENDS.items()}
 SYNCHRONISATION = (Kind.PACK, Kind.SEND_G, Kind.RECV_G, Kind.REDUCE, Kind.SEND_P, Kind.RECV_P, Kind.SEND_E, Kind.RECV_E)
