@@ -8,12 +8,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from dtfm_lab import cli
 
 # A shell starts background jobs with SIGINT ignored. Tests that interrupt a search or a run need the usual handling,
 # which processes that they start inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# On a busy machine an example may take any time.
+settings.register_profile("any time", deadline=None)
+settings.load_profile("any time")
 
 Shell = Callable[..., tuple[int, str, str]]
 
