@@ -37,7 +37,7 @@ def serve(network: str | None, *, ip: str, port: int, listening: Callable[[str],
     _refuse_unusable(ip)
     with tempfile.TemporaryDirectory(prefix="dtfm-lab-") as folder:
         notebook = Path(folder) / f"{TITLE}.ipynb"
-        notebook.write_text(json.dumps(_notebook(network)))
+        notebook.write_text(json.dumps(notebook_of(network)))
         page = LabPage(listening)
         page.initialize([
             str(notebook),
@@ -64,7 +64,7 @@ def _refuse_unusable(ip: str) -> None:
         probe.close()
 
 
-def _notebook(network: str | None) -> dict[str, object]:
+def notebook_of(network: str | None) -> dict[str, object]:
     """One cell. Kernels begin in the notebook's folder, but a visitor's files belong where the server was started.
 
     Nothing is saved unasked: visitors share that folder, and one would be offered what another drew.

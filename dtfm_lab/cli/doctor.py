@@ -37,8 +37,8 @@ def doctor_facts() -> dict[str, Any]:
         "packages": {name: _version(name) for name in LAB},
         "cupy_distributions": [name for name in CUPY if _version(name)],
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
-        **_driver(),
-        **_probed(),
+        **driver_facts(),
+        **probed_libraries(),
     }
     return facts | {"advice": advice(facts)}
 
@@ -83,7 +83,8 @@ def _describe_library(seen: dict[str, Any] | None) -> str:
     return f"{seen['version']}, {cuda}" + (f", NCCL {seen['nccl']}" if seen["nccl"] else "")
 
 
-def _driver() -> dict[str, Any]:
+def driver_facts() -> dict[str, Any]:
+    """The GPUs that the driver lists, or why there are none, and the newest CUDA that it runs."""
     try:
         gpus = driver_gpus()
     except NoGpu as why:
@@ -101,7 +102,7 @@ def _cuda_of_driver() -> str | None:
     return found[1] if found else None
 
 
-def _probed() -> dict[str, Any]:
+def probed_libraries() -> dict[str, Any]:
     """What torch and CuPy report of themselves, in a process that loads them."""
     command = [sys.executable, "-m", "dtfm_lab.runtime.gpu.gpu_probe"]
     try:

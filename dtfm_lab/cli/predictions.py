@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -187,16 +188,12 @@ def _settings(varied: tuple[str, ...]) -> dict[str, list[str | int | float | boo
 
 
 def _value(text: str) -> str | int | float | bool:
-    """A number, a truth or a word, as it reads."""
+    """A number, a truth value or a word, as it reads."""
     text = text.strip()
-    if text.lower() in TRUTHS:
-        return TRUTHS[text.lower()]
     for number in (int, float):
-        try:
+        with suppress(ValueError):
             return number(text)
-        except ValueError:
-            continue
-    return text
+    return TRUTHS.get(text.lower(), text)
 
 
 def _memory(held: MemoryReport) -> dict[str, Any]:

@@ -34,14 +34,12 @@ def search_progress(budget: SearchBudget) -> Iterator[Callable[[PlanStep], None]
     steps, seconds = budget.steps, budget.seconds
     if steps is None and seconds is None:
         seconds = DEFAULT_SECONDS
-    with _line() as progress:
-        task = progress.add_task(budget.planner, total=seconds if steps is None else steps, status="")
+    with _line(budget.planner, seconds if steps is None else steps) as update:
 
         def show(step: PlanStep) -> None:
             limit = f" of {seconds:g}" if seconds is not None else ""
             generations = f"{step.generation + 1} of {steps}" if steps is not None else str(step.generation + 1)
-            progress.update(
-                task,
+            update(
                 completed=step.seconds if steps is None else step.generation + 1,
                 status=f"generation {generations}  cost {format_s(step.best_s)}  bound {format_s(step.bound_s)}  "
                 f"gap {step.gap:.1%}  {step.seconds:.1f}{limit} s",
@@ -59,24 +57,26 @@ def row_progress(
     A line reports an interrupt afterwards, where not all rows came. Without ``total`` each row has the total.
     """
     done = 0
-    with _line() as progress:
-        task = progress.add_task(name, total=total, status="")
+    with _line(name, total) as update:
 
         def show(row: Any) -> None:
             nonlocal done, total
             done, total = done + 1, row.total if total is None else total
-            progress.update(task, completed=done, total=total, status=f"{done} of {total}  {described(row)}")
+            update(completed=done, total=total, status=f"{done} of {total}  {described(row)}")
 
         yield show
     if total is not None and done < total:
         err.print(f"stopped; {done} of {total} {noun} are told")
 
 
-def _line() -> Progress:
-    name, status = (TextColumn(f"{{task.{what}}}", markup=False) for what in ("description", "fields[status]"))
-    quiet = not err.is_interactive  # in a pipe or a log, not even its last newline
-    bar = BarColumn(bar_width=12)
-    return Progress(name, bar, status, console=err, transient=True, refresh_per_second=FRAMES_PER_S, disable=quiet)
+@contextmanager
+def _line(name: str, total: float | None) -> Iterator[Callable[..., None]]:
+    """One line that disappears when it is done; in a pipe or a log there is none. Call it with what has changed."""
+    title, status = (TextColumn(f"{{task.{what}}}", markup=False) for what in ("description", "fields[status]"))
+    options: dict[str, Any] = {"transient": True, "refresh_per_second": FRAMES_PER_S, "disable": not err.is_interactive}
+    with Progress(title, BarColumn(bar_width=12), status, console=err, **options) as progress:
+        task = progress.add_task(name, total=total, status="")
+        yield lambda **changes: progress.update(task, **changes)
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def test_an_address_of_another_machine_is_refused(shell, ip):
 
 def test_what_a_visitor_draws_is_kept_for_nobody_else():
     pytest.importorskip("voila", reason="the page needs voila")
-    from dtfm_lab.cli.app import _notebook
+    from dtfm_lab.cli.app import notebook_of
 
-    (cell,) = _notebook("worldwide")["cells"]
+    (cell,) = notebook_of("worldwide")["cells"]
     assert cell["source"].endswith("lab.Lab('worldwide', autosave=False)")

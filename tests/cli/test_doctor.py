@@ -197,13 +197,13 @@ def test_the_driver_is_asked_for_gpus_and_its_cuda(tmp_path, monkeypatch):
     row = "NVIDIA H100, GPU-1, 81920, 580.65.06, 9.0"
     fake_smi(tmp_path, f"case $# in 0) echo '| CUDA Version: 13.0 |';; *) echo '{row}';; esac")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert doctor._driver() == {"gpus": [GPU], "no_gpu": None, "driver_cuda": "13.0"}
+    assert doctor.driver_facts() == {"gpus": [GPU], "no_gpu": None, "driver_cuda": "13.0"}
 
 
 def test_a_probe_that_dies_or_hangs_is_told(tmp_path, monkeypatch):
     fake_smi(tmp_path, "echo 'undefined symbol' >&2; kill -SEGV $$")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nvidia-smi"))
-    assert doctor._probed() == {"torch": {"error": "undefined symbol"}, "cupy": None}
+    assert doctor.probed_libraries() == {"torch": {"error": "undefined symbol"}, "cupy": None}
     fake_smi(tmp_path, "exec sleep 30")
     monkeypatch.setattr(doctor, "PROBE_S", 0.2)
-    assert doctor._probed()["torch"] == {"error": "no answer within 0 s"}
+    assert doctor.probed_libraries()["torch"] == {"error": "no answer within 0 s"}
