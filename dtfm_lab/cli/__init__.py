@@ -3,8 +3,6 @@
 Exit status 0: done. 1: the run failed. 2: the input is wrong, one line on standard error. 130: interrupted.
 """
 
-from __future__ import annotations
-
 import io
 import sys
 from typing import NoReturn

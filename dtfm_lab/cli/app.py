@@ -1,7 +1,5 @@
 """The Lab alone as a page, without a notebook around it: Voila serves it, and starts a kernel for each visitor."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What this machine can do, found out without loading torch or CuPy here or touching a GPU."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.metadata
 import json

@@ -4,8 +4,6 @@ Which driver runs which CUDA: NVIDIA's "CUDA Compatibility". Which GPUs CUDA 13 
 its release notes. Which CUDA torch is built for: its RELEASE.md (torch 2.13: 12.6, 13.0 and 13.2).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 LAB = ("jupyterlab", "ipywidgets", "anywidget", "plotly")

@@ -1,7 +1,5 @@
 """Commands for several hosts: measure the network between them, and export a plan that they run."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from typing import Any

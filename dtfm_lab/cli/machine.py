@@ -1,7 +1,5 @@
 """Commands about this machine: what it can do, and the lab in a browser."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

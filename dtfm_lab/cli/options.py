@@ -1,7 +1,5 @@
 """The group of commands, and their options: made from the fields that hold them, or shared by several commands."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
 from functools import wraps

@@ -1,7 +1,5 @@
 """Commands about networks and plans: list, plan, evaluate, show, explain, compare two, and what devices are worth."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

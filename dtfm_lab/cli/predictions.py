@@ -1,7 +1,5 @@
 """Commands that simulate: once, under every combination of settings, with each link and device better; schedules."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

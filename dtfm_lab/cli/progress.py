@@ -1,7 +1,5 @@
 """What a terminal shows while a search, a table or a run goes on: it disappears when that is done."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Standard output and standard error of the commands: lines, tables, or one JSON object."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

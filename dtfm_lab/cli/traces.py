@@ -1,7 +1,5 @@
 """What the commands print about traces and their comparison: one JSON object, or lines for a person."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rich.table import Table

@@ -1,7 +1,5 @@
 """Which predicted iteration is compared with which measured one, and the error of the whole iteration."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dtfm_lab.domain.errors import TraceError

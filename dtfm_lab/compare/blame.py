@@ -1,7 +1,5 @@
 """Which links and devices make an iteration longer or shorter than predicted, by their own times."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Compare a prediction with a measurement, row by row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Which action waits for which in one iteration of a trace, from its schedule alone, without clock, network or plan."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import networkx as nx

@@ -1,7 +1,5 @@
 """Where an iteration leaves its prediction, and whether the error grows from iteration to iteration."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fit latencies, bandwidths and compute times to a measured trace, each with an interval."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

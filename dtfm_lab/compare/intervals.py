@@ -1,7 +1,5 @@
 """Estimates from repeated measurements: Student's intervals over iterations, and robust slopes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

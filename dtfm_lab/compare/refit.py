@@ -1,7 +1,5 @@
 """Refit: the network and the profile that would have predicted what was measured, beside the drawn ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

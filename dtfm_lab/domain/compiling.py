@@ -1,7 +1,5 @@
 """Compile kernels with numba, and cache the machine code on disk."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import threading

@@ -6,8 +6,6 @@ A package of one's own adds to a registry by an entry point of the registry's gr
     greedy = "my_package:greedy"
 """
 
-from __future__ import annotations
-
 import difflib
 import inspect
 import logging

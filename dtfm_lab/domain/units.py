@@ -1,7 +1,5 @@
 """Conversions: between the units that people write and SI units, which all other code uses; tables to plain rows."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Several small figures as panels of one, each with a heading and a caption."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Many lines as one plotly trace with as few points as the picture needs, since a notebook keeps every number."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The look that all figures share, on a light page and on a dark one: titles, texts, axes and units."""
 
-from __future__ import annotations
-
 import html
 import itertools
 import textwrap

@@ -5,8 +5,6 @@ from "s" to "f". Events of one thread must not overlap, so a lane whose messages
 Iterations follow each other. Format: "Trace Event Format", Google (catapult project).
 """
 
-from __future__ import annotations
-
 import heapq
 import json
 import os

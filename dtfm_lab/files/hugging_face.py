@@ -5,8 +5,6 @@ Keys, and what holds where one is absent or null, are those of the configuration
 must be there, though transformers has defaults for it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field

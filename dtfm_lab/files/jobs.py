@@ -1,7 +1,5 @@
 """Jobs by name, with any field overridden, or from a versioned YAML or JSON file."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import fields
 from pathlib import Path

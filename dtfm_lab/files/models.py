@@ -1,7 +1,5 @@
 """Models by name, from a config.json, and as the section of a job file."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import replace

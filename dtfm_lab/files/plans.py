@@ -1,7 +1,5 @@
 """Plans as versioned JSON: whole, so that a plan file can be simulated or run by itself."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

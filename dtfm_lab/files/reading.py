@@ -1,7 +1,5 @@
 """Reading and writing of YAML and JSON, with every mistake as one line: the file, the place, found, wanted."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import json

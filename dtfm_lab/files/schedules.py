@@ -6,8 +6,6 @@ pass in each cell, and empty cells where a rank is idle. Both may hold any numbe
 written without. CSV holds no name, so such a schedule has the name of its file.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import os

@@ -12,8 +12,6 @@ Milliseconds and Gbit/s come back exactly where they were milliseconds and Gbit/
 last bit or two of a float.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -7,8 +7,6 @@ with names in the first row and column and no number in their corner. Diagonals 
 CSV holds no GPUs, regions, prices or times by message size: devices are read as V100s in no region.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

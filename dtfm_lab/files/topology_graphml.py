@@ -4,8 +4,6 @@ Nodes and edges carry what ``topology_node_link`` gives them, too. GraphML has n
 as ``x`` and ``y``. Documents that declare entities are refused, because a few lines of those can expand to gigabytes.
 """
 
-from __future__ import annotations
-
 import io
 import warnings
 from pathlib import Path

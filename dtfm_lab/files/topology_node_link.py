@@ -5,8 +5,6 @@ Nodes and edges carry what ``Topology.to_networkx`` gives them: a Device's field
 An undirected edge counts in both directions.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

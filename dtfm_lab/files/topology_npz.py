@@ -7,8 +7,6 @@ the devices' fields ``region``, ``gpu``, ``peak_flop_per_s``, ``memory_bytes`` a
 archive's directory and in each array's header before anything of that size is allocated.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import zipfile

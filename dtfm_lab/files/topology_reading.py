@@ -8,8 +8,6 @@ and memory come from the GPU's name where the table of hardware has it; with ``t
 For a measured network, ``measured`` holds the times of messages of several sizes over each link, one way.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Annotated, Any, NoReturn
 

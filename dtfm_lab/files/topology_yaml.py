@@ -4,8 +4,6 @@ exceptions, for people to read. ``topology_reading`` says what the keys mean.
 Node-link graphs of other tools end in .json, too, so a JSON file is read by what it holds.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from itertools import combinations, product

@@ -1,7 +1,5 @@
 """Traces as versioned JSON, one list for each column, and their losses as CSV."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

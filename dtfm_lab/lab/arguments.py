@@ -4,8 +4,6 @@ A function with keywords takes ``**options`` at run time and is decorated with t
 type checker the keywords are the dataclass's own (PEP 612); the signature lists them, and a misspelt one is refused.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """From a network and a job to a plan, and what can be asked of one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What would happen: schedules, simulated iterations, memory, and what else one might try."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What does happen: real runs, what they are measured against, and what is left to explain."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -5,8 +5,6 @@ process writes the coordinator's events to standard output and the measured trac
 not replaced: torchrun ends its whole host, so the run ends, with a message of one line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Seconds of computations: from FLOP and a device's peak, or from a profile measured before a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which action each action of a measured trace waited for: the simulator's task graph with the measured times."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

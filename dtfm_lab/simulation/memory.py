@@ -1,7 +1,5 @@
 """Whether a plan fits: what each device holds over time and at its peak, and the memory that it has."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self

@@ -1,7 +1,5 @@
 """Changes to a job that need less memory, each alone and then together, until one fits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations

@@ -4,8 +4,6 @@ The processes are loky's. Added here are the decision whether they are worth sta
 and the check that ends them with this process.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

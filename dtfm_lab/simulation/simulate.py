@@ -1,7 +1,5 @@
 """Predict an iteration: simulate a plan's schedule in virtual time."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterable
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What-if tables: a plan simulated under every combination of some settings, with its placement kept."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace

@@ -3,8 +3,6 @@
 Type, bounds, choices and help of an option are said once, where it is declared; its control comes from there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar

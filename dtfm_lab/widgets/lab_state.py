@@ -1,7 +1,5 @@
 """The one state of the lab: what is drawn, planned, predicted and measured. It contains no widget."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import traitlets

@@ -1,7 +1,5 @@
 """Small pieces of HTML that follow JupyterLab's theme."""
 
-from __future__ import annotations
-
 import base64
 from html import escape
 from pathlib import Path

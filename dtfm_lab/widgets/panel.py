@@ -1,7 +1,5 @@
 """What every step of the lab has below its heading."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

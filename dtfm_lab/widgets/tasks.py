@@ -1,7 +1,5 @@
 """Work that a button starts on the kernel's event loop, or on a thread beside it; a cell never blocks."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine

@@ -1,7 +1,5 @@
 """The whole lab in one cell."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Sizes of messages, for the simulator and the emulated links alike."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from dtfm_lab.domain.job.job import Job, compressed_bytes

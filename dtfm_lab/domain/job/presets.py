@@ -1,7 +1,5 @@
 """Models and jobs by name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dtfm_lab.domain.job.job import Job

@@ -1,7 +1,5 @@
 """One accelerator, its peak, memory and price, and the table of common ones; links belong to the topology."""
 
-from __future__ import annotations
-
 import math
 import unicodedata
 from collections.abc import Iterable, Mapping

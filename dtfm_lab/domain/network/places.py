@@ -17,8 +17,6 @@ Over the 45 pairs the rule's latency is off by 15 % at the median and by 43 % at
 long way round), its bandwidth by 12 % and 66 %.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import cache

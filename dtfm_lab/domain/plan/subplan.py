@@ -4,8 +4,6 @@ The first stages of the first pipelines are kept, with their devices, links, mic
 stays whole. The last kept stage gets the head, so that there is a loss.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ Simulator and workers both follow these programs: steps in order, each with the 
 needs. Every receive stands right before its consumer and every send right after its producer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -4,8 +4,6 @@ Each is a function of a replica and of the group's regions; it yields the parts 
 Peers are served in ring order, so that not all replicas send to the same one first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Edges lead to an action from those it needs, from the message before it where me
 computation from the one before it on its device. The order of messages on a link is found by the event loop.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 from functools import lru_cache

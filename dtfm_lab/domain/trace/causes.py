@@ -3,8 +3,6 @@
 Both walk back over ``Trace.after``, from an action to the one whose end it waited for last.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The rows of a trace as arrays, checked once, and what follows from them without asking what waited for what."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """What a trace's numbers mean: what ran, on which devices, by which clock, and what went wrong meanwhile."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple

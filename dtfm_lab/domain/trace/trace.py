@@ -1,7 +1,5 @@
 """What happened, or is predicted to happen, on every device."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Places of a network's devices on the world map, and the map below them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

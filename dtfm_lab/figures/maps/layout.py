@@ -1,7 +1,5 @@
 """Places for devices and regions that have none of their own, and boxes that are moved until none overlap."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The links of a network as a heat map."""
 
-from __future__ import annotations
-
 import itertools
 from typing import NamedTuple
 

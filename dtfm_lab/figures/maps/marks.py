@@ -1,7 +1,5 @@
 """The marks of a network's map: devices, links with a width for each class of bandwidth, pipelines and groups."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from itertools import combinations, pairwise

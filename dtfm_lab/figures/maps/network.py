@@ -1,7 +1,5 @@
 """A network, and a plan on it, as an abstract picture and on the map of the world."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """How the best cost of a search, or of several, approached the lower bound."""
 
-from __future__ import annotations
-
 import html
 import itertools
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The parts of a plan's communication cost."""
 
-from __future__ import annotations
-
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError

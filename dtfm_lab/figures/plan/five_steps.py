@@ -1,8 +1,6 @@
 """The paper's five steps from a network to a plan, with the plan's numbers in their captions, and the first two steps:
 the network, and the groups in it."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The last three of the paper's five steps: the coarsened graph, its weights, and the path through it."""
 
-from __future__ import annotations
-
 from itertools import accumulate, combinations, pairwise
 from typing import NamedTuple
 

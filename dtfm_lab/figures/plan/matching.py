@@ -1,7 +1,5 @@
 """An edge of the coarsened graph in detail: the pairs of devices that exchange activations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Alternatives side by side, as bars: a plan and placements that were not planned, or settings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

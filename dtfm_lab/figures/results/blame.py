@@ -1,7 +1,5 @@
 """Where the error of an iteration comes from: the links and devices, and the moment from which they are late."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

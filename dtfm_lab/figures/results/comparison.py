@@ -1,7 +1,5 @@
 """The errors of a prediction by kind of action, by stage and by link."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go

@@ -1,7 +1,5 @@
 """The losses of the model in the course of a run."""
 
-from __future__ import annotations
-
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import TraceError

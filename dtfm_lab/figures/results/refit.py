@@ -1,7 +1,5 @@
 """Fitted values of links and computations against the drawn ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

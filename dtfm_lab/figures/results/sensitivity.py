@@ -1,7 +1,5 @@
 """The gain from a better link or device: the table of ``simulation.sensitivity`` as a tornado chart."""
 
-from __future__ import annotations
-
 import pandas as pd
 import plotly.graph_objects as go
 

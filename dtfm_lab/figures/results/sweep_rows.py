@@ -1,7 +1,5 @@
 """The rows of a sweep in words: their settings and their results."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

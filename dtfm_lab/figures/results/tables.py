@@ -1,7 +1,5 @@
 """Rows of tables, typed for use in figures: pandas' own types allow for more than a column holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

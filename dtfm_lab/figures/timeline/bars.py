@@ -4,8 +4,6 @@ Bars of one kind of action are one plotly trace. Where a device holds several st
 trace of its own. A row is a lane of a device, first stage on top.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple

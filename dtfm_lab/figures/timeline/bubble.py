@@ -1,7 +1,5 @@
 """How each device spends an iteration: computing, and waiting by cause."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go

@@ -1,7 +1,5 @@
 """A trace as a Gantt chart: what every device did, and when."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

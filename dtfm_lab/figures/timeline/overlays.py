@@ -1,7 +1,5 @@
 """Drawings over the bars of a Gantt chart: messages as arrows, and the critical path."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Schedules of one plan under each other on one time axis."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

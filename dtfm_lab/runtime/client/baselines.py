@@ -1,7 +1,5 @@
 """A plan beside simple placements of the same job on the same links, each predicted, run and measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any

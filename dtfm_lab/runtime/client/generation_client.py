@@ -1,7 +1,5 @@
 """Lets a process with torch generate text, so that this one loads none."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """The machine's GPUs, as its driver lists them, and whether a run can use them; neither torch nor CUDA is loaded."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import runpy

@@ -1,7 +1,5 @@
 """Starts a real run from a process that never loads torch; what cannot run is refused before anything starts."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import warnings

@@ -9,8 +9,6 @@ withdrawn; the server keeps the environment of its own start, stays in the proce
 not end when idle, and belongs to all other uses of ``multiprocessing`` in the same kernel.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

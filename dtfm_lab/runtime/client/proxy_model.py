@@ -3,8 +3,6 @@
 The sizes of messages, and on the paced clock the durations of computations, remain those of the job's model.
 """
 
-from __future__ import annotations
-
 import psutil
 
 from dtfm_lab.domain.errors import JobError

@@ -1,7 +1,5 @@
 """The record of a run: its events, added one by one, and the Trace that they make."""
 
-from __future__ import annotations
-
 import platform
 import threading
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """A run that is going on, as the process that started it sees it: its events, its faults, its end and its Trace."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

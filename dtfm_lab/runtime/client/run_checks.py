@@ -1,7 +1,5 @@
 """Checks of a run before anything starts, each refusal in one line: paths, folders, networks and the job."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Descriptions of a run for the terminal, the notebook and the Lab: plain text, except ``html``."""
 
-from __future__ import annotations
-
 from html import escape
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Expected duration of each computation of a run, and the scale of the paced clock, from the calibration iterations."""
 
-from __future__ import annotations
-
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping

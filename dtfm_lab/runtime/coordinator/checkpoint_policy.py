@@ -1,7 +1,5 @@
 """When a run writes checkpoints, where it writes them, and which older ones it removes."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ beginning of that iteration, a replacement gets its state from a replica (or all
 iteration is repeated: losses are those of an undisturbed run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Where the state of lost workers comes from: a data-parallel peer, a checkpoint, or nowhere."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ the virtual clock all times follow from the CPU seconds of the computations. So 
 regard to links, and the coordinator simulates the iteration with them, event by event.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The coordinator's handle of one worker: it sends orders, receives answers and observes the worker's process."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

@@ -1,7 +1,5 @@
 """The workers of a run by rank: orders go to all of them, answers are gathered, and losses are detected."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import time

@@ -5,8 +5,6 @@ infinities and NaN may differ in bits: a half-precision NaN stays a NaN, and an 
 to NaN throughout.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 from typing import Any

@@ -4,8 +4,6 @@ It is a process of its own because the kernel loads neither library, and because
 broken driver must not stop the kernel. As in a worker, torch is loaded first.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

@@ -9,8 +9,6 @@ message that has yet to be computed: that would block whatever waits for the who
 kernel) and could deadlock. Real clock only. Not yet run on a GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 

@@ -13,8 +13,6 @@
       hosts/NAME/       run.sh (torchrun's command line), shape.sh and unshape.sh (tc)
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

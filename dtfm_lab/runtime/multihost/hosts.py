@@ -12,8 +12,6 @@
 Devices that the plan leaves idle may be listed or not.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The texts of a run folder: torchrun's command lines, the table of ranks, and the instructions."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence

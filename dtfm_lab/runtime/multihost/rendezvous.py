@@ -5,8 +5,6 @@ different origins, so a worker regularly asks for the coordinator's time and kee
 trip; the remaining error is at most half of that round trip.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

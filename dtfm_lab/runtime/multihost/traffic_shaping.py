@@ -5,8 +5,6 @@ A host shapes the traffic that it sends: each other host has a class (htb) with 
 not devices: several links between two hosts all get the slowest one's numbers. Links within a host are not shaped.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

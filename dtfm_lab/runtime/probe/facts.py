@@ -1,7 +1,5 @@
 """The hardware of a host: cores, memory, measured matrix-multiplication rate, and GPUs."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A host of a probe: reports its hardware, times messages to other hosts on request, and answers theirs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

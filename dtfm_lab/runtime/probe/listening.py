@@ -1,7 +1,5 @@
 """The listener of a probe: gathers hosts, has them timed pair by pair, and makes a Topology of the times."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import multiprocessing

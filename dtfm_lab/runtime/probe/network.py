@@ -1,7 +1,5 @@
 """From round trips to a Topology: one-way latencies, bandwidths, and times by message size."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any

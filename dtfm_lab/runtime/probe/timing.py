@@ -5,8 +5,6 @@ Both directions are so timed by one clock, and the time of the small message is 
 messages alone. The latencies of the two directions cannot be told apart: each is taken as half of a round trip.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import statistics

@@ -5,8 +5,6 @@
 checkpoint.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

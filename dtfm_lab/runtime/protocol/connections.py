@@ -7,8 +7,6 @@ authenticated on a thread of its own and within ``HANDSHAKE_S``. Messages are JS
 handshake is not encrypted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hmac

@@ -4,8 +4,6 @@ The programs fix how large a share a message carries and which rank gets it; the
 shard that is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Commands and events between the client and the coordinator: lines of JSON on standard input and output."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -4,8 +4,6 @@ A calibration iteration runs the same program, with the same messages, on a copy
 the same computations come out 5 to 10 % cheaper: caches stay warm and cores idle.
 """
 
-from __future__ import annotations
-
 import statistics
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 A field that is added to ``RunSettings`` is in all of them, and in the ``RunSpec`` that every process of a run gets.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

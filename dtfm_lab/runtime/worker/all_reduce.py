@@ -5,8 +5,6 @@ travels as that replica encoded it, so all replicas hold the same bits afterward
 replica takes the rounded average, too.
 """
 
-from __future__ import annotations
-
 import torch
 
 from dtfm_lab.domain.schedule import Action, Kind, Step

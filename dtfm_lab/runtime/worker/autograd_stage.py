@@ -8,8 +8,6 @@ one stage) get their gradients in the first half: autograd reaches the lower lay
 would count it twice.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple

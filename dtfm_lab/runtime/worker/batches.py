@@ -1,7 +1,5 @@
 """Batches of byte tokens from a corpus. Every worker draws the same batches and takes its share."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

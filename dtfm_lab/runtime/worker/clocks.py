@@ -3,8 +3,6 @@
 All times are seconds of the recorded trace, counted from the start of the iteration.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

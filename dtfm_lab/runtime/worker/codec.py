@@ -5,8 +5,6 @@ block, and joining the bytes. On a GPU with CuPy one kernel computes the same bi
 infinity or NaN makes its whole int8 block NaN.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 

@@ -1,7 +1,5 @@
 """What each action of a device's program does to its tensors: forwards, backwards, all-reduce and optimiser steps."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

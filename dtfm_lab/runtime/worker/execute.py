@@ -3,8 +3,6 @@
 ``domain.schedule`` defines when each kind of action starts and ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

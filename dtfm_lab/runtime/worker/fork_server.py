@@ -7,8 +7,6 @@ single-threaded, because a fork copies one thread only. It exits when the client
 has run for IDLE_S seconds. Runs do not depend on it once they are started: they watch their own standard input.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import json

@@ -1,7 +1,5 @@
 """Generates text with a trained model. ``generation_client`` runs this as a process, for a kernel without torch."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

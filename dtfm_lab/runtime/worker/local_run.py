@@ -5,8 +5,6 @@ writes events as JSON lines. It loads torch once, which saves each worker the im
 fork copies one thread only. The end of its input means that the client is gone: then every worker is killed.
 """
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os

@@ -4,8 +4,6 @@ A worker listens on one port for its whole life. After a worker is lost all conn
 that attempt, the epoch, and the rank of the worker that connects are the first line of every connection.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 

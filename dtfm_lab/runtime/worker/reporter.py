@@ -1,7 +1,5 @@
 """Events from a worker to the coordinator: answers to orders, spans in batches, and heartbeats."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """A GPT cut into stages, in torch. Initial parameters depend on the seed and the layer, never on the cut."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import cast

@@ -4,8 +4,6 @@ One vector for all parameters lets all-reduce work without packing, sends a repl
 makes an iteration reversible: each change saves a copy of the previous state, until the next iteration's change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

@@ -6,8 +6,6 @@ all connections must be abandoned and made anew within one process: a gloo opera
 cancelled and waits for its whole timeout.
 """
 
-from __future__ import annotations
-
 import contextlib
 import queue
 import socket

@@ -1,7 +1,5 @@
 """One worker process: carries out the coordinator's orders one by one, and can be interrupted in any of them."""
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import json

@@ -4,8 +4,6 @@ Compiling takes seconds, once on a machine, and reading it back from disk a good
 simulation takes uncompiled. Both forms give the same bits.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

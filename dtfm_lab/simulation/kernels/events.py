@@ -4,8 +4,6 @@ A node is one action of one device. Nodes start in the order of the times at whi
 order of their numbers, so equal inputs give equal traces, bit by bit.
 """
 
-from __future__ import annotations
-
 import heapq
 
 import numpy as np

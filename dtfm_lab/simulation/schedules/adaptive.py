@@ -6,8 +6,6 @@ filling and draining need more, for which we have no formula. So multiples of th
 forwards that turn out to save no time are taken back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from numbers import Integral
 

@@ -1,7 +1,5 @@
 """The one door from a plan to its schedule."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np

@@ -7,8 +7,6 @@ to keep all devices busy where messages take no time. Where they take long, the 
 later, and the device waits once it has no forward left to run: more forwards ahead hide the round trip.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, count, pairwise

@@ -1,7 +1,5 @@
 """Makespans for many warm-ups, without lowering a schedule and building a task graph for each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cached_property, lru_cache
 

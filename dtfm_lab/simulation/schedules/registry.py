@@ -1,7 +1,5 @@
 """Pipeline schedules by name."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from numbers import Integral

@@ -1,7 +1,5 @@
 """The step Compare: prediction against measurement, the suspects, and a refit of the network."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from html import escape

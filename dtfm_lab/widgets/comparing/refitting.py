@@ -1,7 +1,5 @@
 """Links and computations fitted to the measurement, beside those that were drawn."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A comparison as tables of residuals, predicted minus measured, with intervals. It contains no widget."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

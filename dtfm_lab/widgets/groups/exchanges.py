@@ -1,7 +1,5 @@
 """Exchanging two devices by hand: the cost of every exchange, the plan after it, and undo. It contains no widget."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Back, next and play through the paper's five steps."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

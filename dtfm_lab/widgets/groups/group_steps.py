@@ -1,7 +1,5 @@
 """The paper's five steps from a network to a plan, in words, with the numbers of a plan."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

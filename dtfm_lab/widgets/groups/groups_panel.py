@@ -1,7 +1,5 @@
 """The step Groups: from network to plan in the paper's five steps, why it is so, and devices moved by hand."""
 
-from __future__ import annotations
-
 import asyncio
 from html import escape
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Moving devices by hand: prices while one is dragged or selected, the plan after a drop, undo and redo."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from html import escape

@@ -1,7 +1,5 @@
 """Why a device, a group or a hop is where it is: the plan's explanation in a few lines."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from dtfm_lab.domain.plan import Plan

@@ -1,7 +1,5 @@
 """Checks of a drawing; an error names the thing, the value found and the value wanted."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -13,8 +13,6 @@ A device without hardware or price takes those of another device with its GPU, e
 ``measured_as`` is the name that a device had when its messages were timed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil, sqrt

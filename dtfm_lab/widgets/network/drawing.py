@@ -1,7 +1,5 @@
 """The network as it is drawn, with its undo history: the state that canvas, map and matrix share."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

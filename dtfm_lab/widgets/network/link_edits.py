@@ -1,7 +1,5 @@
 """Edits of links as pure functions from a document to the edited one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

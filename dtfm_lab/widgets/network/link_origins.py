@@ -3,8 +3,6 @@
 Pairs of regions without a line may be set by the distance between their cities.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import IntEnum
 from itertools import combinations

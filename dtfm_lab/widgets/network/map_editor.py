@@ -1,7 +1,5 @@
 """The world map with its controls."""
 
-from __future__ import annotations
-
 import ipywidgets as w
 
 from dtfm_lab.widgets.controls import labelled

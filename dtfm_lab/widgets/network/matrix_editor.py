@@ -1,7 +1,5 @@
 """The matrix of links with fields that edit what is selected in it."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The step Network: one drawing of the network, on a canvas, on a map of the world, or as a matrix."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The row that opens and saves networks: shipped ones, files on the kernel's machine, files of the page."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A search on a thread beside the kernel's event loop, which can be paused, stepped, slowed and stopped."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

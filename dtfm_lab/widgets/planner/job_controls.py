@@ -1,7 +1,5 @@
 """The job that is planned: its name, its shape and its batch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ipywidgets as w

@@ -1,7 +1,5 @@
 """What a new plan changed, as one line of text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

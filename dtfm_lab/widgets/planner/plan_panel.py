@@ -1,7 +1,5 @@
 """The step Plan: choose a job and a planner, and watch the cost fall; or let several planners race."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

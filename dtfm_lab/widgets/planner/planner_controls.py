@@ -1,7 +1,5 @@
 """Controls that a search and a race have in common, and the search that they steer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import ipywidgets as w

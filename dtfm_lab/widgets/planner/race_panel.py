@@ -1,7 +1,5 @@
 """Several planners side by side: their curves, a table of who leads, and a button that takes a plan over."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

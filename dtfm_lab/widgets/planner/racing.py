@@ -1,7 +1,5 @@
 """Several planners on the same network, job and seed, with equal CPU time for each."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Sequence

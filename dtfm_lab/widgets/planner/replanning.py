@@ -1,7 +1,5 @@
 """A new plan after every edit, searched from the current plan while one goes on drawing."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

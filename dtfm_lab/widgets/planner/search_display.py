@@ -1,7 +1,5 @@
 """What is shown of a search while it runs: rows of its curve, and the stage of each device in its best."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The table of a race: a row for each planner, with a button that takes over its plan."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Sequence
 from html import escape

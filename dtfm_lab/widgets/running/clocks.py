@@ -1,7 +1,5 @@
 """The three clocks of a run, explained where one is chosen."""
 
-from __future__ import annotations
-
 from html import escape
 from typing import NamedTuple
 

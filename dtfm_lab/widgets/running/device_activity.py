@@ -1,7 +1,5 @@
 """What each device of a run is doing, and its faults, read from the run's events. It contains no widget."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

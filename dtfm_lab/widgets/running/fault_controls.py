@@ -1,7 +1,5 @@
 """Kill, pause or slow a device by hand while it runs, and read how the run recovers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict
 from html import escape

@@ -1,7 +1,5 @@
 """Further options of a run: its text, evaluations, what the model writes, and checkpoints."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ipywidgets as w

@@ -1,7 +1,5 @@
 """The step Run: train for real, with losses and measured bars drawn as they come in."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import warnings

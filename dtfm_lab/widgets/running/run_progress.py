@@ -1,7 +1,5 @@
 """How far a run is, and how long it will take."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable

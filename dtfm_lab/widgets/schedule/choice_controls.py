@@ -1,7 +1,5 @@
 """What is tried on a plan without searching again: how messages queue, and options of its job."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from html import escape
 from typing import Any

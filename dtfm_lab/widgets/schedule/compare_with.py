@@ -1,7 +1,5 @@
 """The choice of what the lower halves of the chart show: measured bars, or a second prediction of the same shape."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass

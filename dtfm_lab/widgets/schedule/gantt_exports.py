@@ -1,7 +1,5 @@
 """The chart as files: the page's own picture, an SVG, and a trace for a viewer."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The memory of one device over time, drawn below the chart on its time axis."""
 
-from __future__ import annotations
-
 import ipywidgets as w
 import numpy as np
 

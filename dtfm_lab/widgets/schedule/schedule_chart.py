@@ -1,7 +1,5 @@
 """The chart of a prediction above another or a measurement; rows, strips and selection follow the lab's state."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The step Schedule: the Gantt chart of one iteration under a schedule."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress

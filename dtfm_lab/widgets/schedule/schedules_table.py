@@ -1,7 +1,5 @@
 """All schedules on the plan, simulated on a thread one after the other."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import asdict
 from typing import Any

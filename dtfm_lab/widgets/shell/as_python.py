@@ -1,7 +1,5 @@
 """Python cells that do the same as what is on the screen."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is on the screen is saved as it changes, and offered again after a restart."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Nouns as Python expressions: evaluating one gives an equal noun."""
 
-from __future__ import annotations
-
 import pprint
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The steps of the lab: what a heading says, what its panel has come to, and when that is out of date."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape

@@ -1,7 +1,5 @@
 """The whole lab as a file: the lab's state and the settings of every panel, saved and restored."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

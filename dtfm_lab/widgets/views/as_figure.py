@@ -1,7 +1,5 @@
 """The button under every view that shows the same as a plotly figure, which stands alone."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What the canvas, the map and the matrix have in common: they show one drawing and change it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The base class of the lab's views: finds the built page, and adds a still picture for readers without widgets."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias

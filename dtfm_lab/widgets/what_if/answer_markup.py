@@ -1,7 +1,5 @@
 """An answer and its curves as HTML that follows JupyterLab's theme."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from html import escape

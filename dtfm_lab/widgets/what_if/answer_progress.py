@@ -1,7 +1,5 @@
 """A progress bar and a Stop button for answers that take long."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import TypeVar

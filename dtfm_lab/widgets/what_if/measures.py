@@ -1,7 +1,5 @@
 """The numbers of an answer as people read them, and how two answers differ."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

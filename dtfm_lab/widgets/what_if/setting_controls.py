@@ -1,7 +1,5 @@
 """The sliders and menus of a Setting: they offer what the job allows."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any

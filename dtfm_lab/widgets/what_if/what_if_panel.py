@@ -1,7 +1,5 @@
 """The step What if: what another batch, schedule or network would make of the same placement, at once."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -23,8 +23,6 @@ embedding 1: the token
 ========= ==================================================== =====================================
 """
 
-from __future__ import annotations
-
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model.spec import Layer, LayerKind, ModelSpec
 from dtfm_lab.domain.options import plain, whole

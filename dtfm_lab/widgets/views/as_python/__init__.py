@@ -1,7 +1,5 @@
 """The button that copies the lab as Python, and the box that shows the code."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

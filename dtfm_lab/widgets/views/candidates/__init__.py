@@ -1,7 +1,5 @@
 """A table to choose from: each schedule on one plan, filled in as rows are computed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The live curves of one search or several: best cost so far, median of the population, lower bound."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from itertools import cycle

@@ -1,7 +1,5 @@
 """The devices that run, a row a pipeline: what each does now, and a menu at each to disturb it."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any

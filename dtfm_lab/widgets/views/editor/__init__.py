@@ -1,7 +1,5 @@
 """The topology editor: devices, regions and links drawn by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Who does what when: predicted bars, and below them measured ones as they come in, or a second prediction's."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterator, Sequence
 from textwrap import wrap

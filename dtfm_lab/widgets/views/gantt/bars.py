@@ -1,7 +1,5 @@
 """A Trace as the columns that the Gantt chart draws, and the order of its rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple

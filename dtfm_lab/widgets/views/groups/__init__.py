@@ -1,7 +1,5 @@
 """A plan in the paper's five steps: network, groups, nodes, weights, path; a device dragged changes the plan."""
 
-from __future__ import annotations
-
 import traitlets
 
 from dtfm_lab import figures

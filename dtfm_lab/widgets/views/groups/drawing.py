@@ -1,7 +1,5 @@
 """What the groups' view is given of a plan: plain lists, positions and names, every number from the planner."""
 
-from __future__ import annotations
-
 from itertools import accumulate, combinations
 from typing import Any
 

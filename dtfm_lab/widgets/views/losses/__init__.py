@@ -1,7 +1,5 @@
 """The losses of a run as they come: training, held-out text, and what could be had without context."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any

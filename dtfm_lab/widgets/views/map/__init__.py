@@ -1,7 +1,5 @@
 """The world map: regions in their cities, devices around them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

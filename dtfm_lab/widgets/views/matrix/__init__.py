@@ -1,7 +1,5 @@
 """Every link of a network as a cell of a heat map."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Predicted less measured, row by row: a table to sort, with bars left and right of zero."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The bar over the lab: a step each with its state, to jump to; and what only the page knows, its theme."""
 
-from __future__ import annotations
-
 import traitlets
 
 from dtfm_lab.widgets.views.view import View

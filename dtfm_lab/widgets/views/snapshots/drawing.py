@@ -3,8 +3,6 @@
 The picture is on white paper, legible on a light and on a dark page, and of bounded size however large the figure is.
 """
 
-from __future__ import annotations
-
 import html
 import math
 import re

@@ -1,7 +1,5 @@
 """Pieces of SVG in pixels: text, lines, markers, images of cells."""
 
-from __future__ import annotations
-
 import base64
 import html
 import re
