@@ -7,7 +7,7 @@ The root has the cost, the problem given to a planner and the search that runs o
 from dtfm_lab.planning import planners as _registered  # noqa: F401
 from dtfm_lab.planning.bounds import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
-from dtfm_lab.planning.evaluate import evaluate
+from dtfm_lab.planning.evaluate import adapt_plan, evaluate
 from dtfm_lab.planning.explain import (
     DeviceWorth,
     Difference,
@@ -19,7 +19,6 @@ from dtfm_lab.planning.explain import (
 )
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
 from dtfm_lab.planning.search import PlanStep, plan, search
-from dtfm_lab.planning.warm_start import adapt_plan
 
 __all__ = [
     "DeviceWorth",

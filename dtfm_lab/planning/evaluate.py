@@ -1,4 +1,4 @@
-"""Prices a placement that the user gives."""
+"""Plans of given placements: priced as the user gives them, or adapted from a plan of another network or job."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,8 +11,9 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
-from dtfm_lab.planning.cost import align, coarsened_weights, pair_costs, price_placement
+from dtfm_lab.planning.cost import PairCosts, align, coarsened_weights, pair_costs, price_placement
 from dtfm_lab.planning.path import shortest_path
+from dtfm_lab.planning.search import require_fit
 
 Groups = Sequence[Sequence[int | str]]
 
@@ -111,3 +112,44 @@ def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) ->
         raise PlanError(f"rank map of {n_ranks} ranks lacks rank {min(missing)}; wanted 0 to {n_ranks - 1}")
     pipelines = np.array([device_of[rank] for rank in range(n_ranks)]).reshape(-1, job.n_stages)
     return np.ascontiguousarray(pipelines.T), reshaped(job, job.n_stages, len(pipelines))
+
+
+def adapt_plan(plan: Plan, topology: Topology, job: Job) -> Plan:
+    """The placement of ``plan`` on another network, for another job; devices are found by name.
+
+    In the same shape every device that still exists keeps its place, and a vacant place goes to the free device
+    that is nearest to its group and to its neighbours in the pipeline. In another shape the devices are listed
+    stage by stage, then those without a place, and the list is cut into the new stages.
+
+    Raises
+    ------
+    PlanError
+        The job needs more devices than there are.
+    """
+    require_fit(topology, job)
+    existing = set(topology.names)
+    placed = [[name if name in existing else None for name in group] for group in plan.stages]
+    taken = {name for group in placed for name in group if name is not None}
+    free = [name for name in topology.names if name not in taken]
+    if (len(placed), len(placed[0])) == (job.n_stages, job.n_replicas):
+        return evaluate(topology, job, stages=_filled(placed, free, topology, pair_costs(topology, job)))
+    row = [name for group in placed for name in group if name is not None] + free
+    width = job.n_replicas
+    return evaluate(topology, job, stages=[row[stage * width : (stage + 1) * width] for stage in range(job.n_stages)])
+
+
+def _filled(placed: list[list[str | None]], free: list[str], topology: Topology, pair: PairCosts) -> list[list[int]]:
+    """Device indices by stage; vacant places are filled in the order of the stages, by the nearest free device."""
+    grid = [[None if name is None else topology.index(name) for name in group] for group in placed]
+    left = [topology.index(name) for name in free]
+    for stage, group in enumerate(grid):
+        for replica, device in enumerate(group):
+            if device is not None:
+                continue
+            partners = [one for one in group if one is not None]
+            ends = [grid[s][replica] for s in (stage - 1, stage + 1) if 0 <= s < len(grid)]
+            neighbours = [one for one in ends if one is not None]
+            cost_s = pair.group_s[np.ix_(left, partners)].sum(axis=1)
+            cost_s = cost_s + pair.hop_s[np.ix_(left, neighbours)].sum(axis=1)
+            group[replica] = left.pop(int(cost_s.argmin()))
+    return [[device for device in group if device is not None] for group in grid]

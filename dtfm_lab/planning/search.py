@@ -14,11 +14,10 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.background_tasks import BackgroundTasks
-from dtfm_lab.planning.bounds.incremental_bound import IncrementalBound
+from dtfm_lab.planning.bounds.bound_search import IncrementalBound
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import PairCosts, pair_costs, price_placement
-from dtfm_lab.planning.problem import Generation, Problem, planners
-from dtfm_lab.planning.symmetry import canonical_order
+from dtfm_lab.planning.problem import Generation, Problem, canonical_order, planners
 
 DEFAULT_SECONDS = 2.0
 """Seconds of a search that is given neither steps nor seconds."""

@@ -113,7 +113,7 @@ def test_many_devices_all_different_say_how_far_the_proof_got():
 INTERRUPTED = """
 import os, signal, time
 from ortools.sat.python import cp_model
-from dtfm_lab.planning.bounds.constraint_solver import cp_solver
+from dtfm_lab.planning.bounds.class_counts import cp_solver
 cp_solver(1.0).solve(cp_model.CpModel())
 try:
     os.kill(os.getpid(), signal.SIGINT)

@@ -9,10 +9,9 @@ from planning_networks import KINDS, problem_of
 from dtfm_lab.planning.cost import bottleneck_matching, coarsened_weights
 from dtfm_lab.planning.kernels import (
     annealing_state,
+    coarsened_graph,
     grid_annealing,
     group_annealing,
-    matching,
-    order,
     random_numbers,
 )
 from dtfm_lab.planning.path import path_cost, shortest_path
@@ -36,11 +35,11 @@ def test_the_compiled_matching_is_the_plain_one_and_gives_up_only_above_enough(d
     left, right = rng.permutation(2 * d).reshape(2, d)
     reals, row_of = np.empty((d + 2, d)), np.empty(d, dtype=np.int64)
     exact_s, _ = bottleneck_matching(cost[np.ix_(left, right)])
-    assert matching.bottleneck(cost, left, right, np.inf, reals, row_of) == exact_s
+    assert coarsened_graph.bottleneck(cost, left, right, np.inf, reals, row_of) == exact_s
     assert sorted(row_of) == list(range(d))
     assert cost[left[row_of], right].max() == exact_s
     enough_s = float(rng.choice(cost.ravel()))
-    answer_s = matching.bottleneck(cost, left, right, enough_s, reals, row_of)
+    answer_s = coarsened_graph.bottleneck(cost, left, right, enough_s, reals, row_of)
     assert answer_s == exact_s if exact_s <= enough_s else answer_s > enough_s
 
 
@@ -50,11 +49,11 @@ def test_the_compiled_path_is_the_shortest_and_improving_one_never_lengthens_it(
     rng = np.random.default_rng(seed)
     weights = costs_of(rng, n, 1000)
     found, shortest_s = np.empty(n, dtype=np.int64), path_cost(weights, shortest_path(weights))
-    assert order.shortest_path(weights, np.empty((1 << n, n)), found) == pytest.approx(shortest_s)
+    assert coarsened_graph.shortest_path(weights, np.empty((1 << n, n)), found) == pytest.approx(shortest_s)
     assert path_cost(weights, found) == pytest.approx(shortest_s)
     walked = rng.permutation(n)
     before_s = path_cost(weights, walked)
-    order.improve_path(weights, walked)
+    coarsened_graph.improve_path(weights, walked)
     assert sorted(walked) == list(range(n))
     assert shortest_s - 1e-9 <= path_cost(weights, walked) <= before_s + 1e-9
 
@@ -66,7 +65,7 @@ def test_improving_a_path_comes_to_an_end_whatever_the_scale_of_its_weights():
         weights = np.triu(rng.choice([0.1, 0.2, 0.3, 0.4, 0.7], (n, n)) * 1e30, 1)
         weights += weights.T
         walked = rng.permutation(n)
-        order.improve_path(weights, walked)
+        coarsened_graph.improve_path(weights, walked)
         assert sorted(walked) == list(range(n))
 
 

@@ -10,8 +10,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
 from dtfm_lab.planning.planners.population import Individual, diversity, recombined
-from dtfm_lab.planning.problem import Problem
-from dtfm_lab.planning.symmetry import canonical_order
+from dtfm_lab.planning.problem import Problem, canonical_order
 
 SHAPES = [(6, 2, 3), (6, 3, 2), (9, 3, 2), (5, 1, 4), (5, 4, 1), (2, 1, 1), (12, 4, 3)]
 cases = (st.sampled_from(KINDS), st.sampled_from(SHAPES), st.integers(0, 10_000))

@@ -1,6 +1,6 @@
 """Lower bounds on the communication cost, and optima with proof.
 
-``lower_bound`` is quick, ``bound_search`` and ``incremental_bound`` tighten it for as long as a search goes on;
+``lower_bound`` is quick, ``bound_search`` tightens it for as long as a search goes on;
 ``exhaustive`` and ``class_counts`` find the optimum of small and of regular networks.
 """
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.kernels.matching import bottleneck
+from dtfm_lab.planning.kernels.coarsened_graph import bottleneck
 
 
 @compiled

@@ -20,7 +20,7 @@ from dtfm_lab.planning.kernels.annealing_state import (
     slowest_except,
     swap,
 )
-from dtfm_lab.planning.kernels.matching import bottleneck
+from dtfm_lab.planning.kernels.coarsened_graph import bottleneck
 from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 
 GROUP_WEIGHT, LINK_WEIGHT = 0.3, 1.0

@@ -9,10 +9,9 @@ import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.kernels.coarsened_graph import coarsen, improve_path, shortest_path
 from dtfm_lab.planning.kernels.cyclic import CyclicSearch
 from dtfm_lab.planning.kernels.cyclic import improve as improve_partition
-from dtfm_lab.planning.kernels.matching import coarsen
-from dtfm_lab.planning.kernels.order import improve_path, shortest_path
 from dtfm_lab.planning.kernels.random_numbers import RandomState, below
 
 EXACT_UP_TO = 14

@@ -50,7 +50,7 @@ class Replanned(NamedTuple):
 class Replanning(Panel):
     """Sets ``lab_state.plan`` soon after ``lab_state.topology`` or ``lab_state.job`` changed, where there was a plan.
 
-    The search begins with the old placement, see ``planning.warm_start``. An edit during a search ends it, and only
+    The search begins with the old placement, see ``planning.evaluate``. An edit during a search ends it, and only
     the newest network is planned for.
     """
 
