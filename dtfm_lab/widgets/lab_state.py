@@ -11,6 +11,22 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 
 
+class Guard:
+    """True inside ``with``: tells an observer that the program itself changes a control, not a person."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+
+    def __bool__(self) -> bool:
+        return self._depth > 0
+
+
 class LabState(traitlets.HasTraits):
     """Panels read it, set it, and observe it. A noun is None until it has been made.
 

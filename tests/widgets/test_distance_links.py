@@ -9,7 +9,7 @@ import pytest
 
 from dtfm_lab.domain.network import find_place, link_between
 
-filling = pytest.importorskip("dtfm_lab.widgets.network.link_origins", reason="needs the lab extra")
+filling = pytest.importorskip("dtfm_lab.widgets.network.links", reason="needs the lab extra")
 
 
 def document(*regions: str, between: tuple[dict[str, Any], ...] = (), fill: str = "distance") -> dict[str, Any]:

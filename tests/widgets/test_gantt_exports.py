@@ -17,7 +17,7 @@ from dtfm_lab import lab
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files.chrome import chrome_events
 from dtfm_lab.simulation import simulate
-from dtfm_lab.widgets.schedule.gantt_exports import GanttExports
+from dtfm_lab.widgets.schedule.schedule_chart import GanttExports
 from dtfm_lab.widgets.views.candidates import CandidatesView
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import ChartRows, arranged

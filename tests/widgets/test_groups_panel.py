@@ -21,9 +21,8 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.groups import group_stepper
 from dtfm_lab.widgets.groups.exchanges import change, exchanged, offers
-from dtfm_lab.widgets.groups.group_steps import STEPS, describe_step
+from dtfm_lab.widgets.groups.group_texts import STEPS, Subject, describe_step, why
 from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
-from dtfm_lab.widgets.groups.why_here import Subject, why
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.views.groups import GroupsView
 from dtfm_lab.widgets.views.groups.drawing import groups_of, matching_of, network_of

@@ -20,7 +20,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.job_controls import nearest_shape
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
-from dtfm_lab.widgets.planner.search_display import SHOWN_S
+from dtfm_lab.widgets.planner.search_controls import SHOWN_S
 
 SETTLED_S = 0.5
 

@@ -18,8 +18,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner import replanning as module
-from dtfm_lab.widgets.planner.plan_change import describe_change
-from dtfm_lab.widgets.planner.replanning import Replanning, replanned
+from dtfm_lab.widgets.planner.replanning import Replanning, describe_change, replanned
 
 
 def a_lab_state(n: int = 16) -> tuple[LabState, Replanning]:

@@ -20,7 +20,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.what_if import what_if_panel
 from dtfm_lab.widgets.what_if.answer import Answer
-from dtfm_lab.widgets.what_if.measures import MEASURES, describe
+from dtfm_lab.widgets.what_if.answer_text import MEASURES, describe
 from dtfm_lab.widgets.what_if.setting import Setting, batches_of, microbatches_of, with_valid
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 

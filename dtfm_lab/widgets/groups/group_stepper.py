@@ -6,7 +6,7 @@ from collections.abc import Callable
 import ipywidgets as w
 
 from dtfm_lab.widgets.controls import button
-from dtfm_lab.widgets.groups.group_steps import STEPS
+from dtfm_lab.widgets.groups.group_texts import STEPS
 from dtfm_lab.widgets.tasks import begin
 
 STAYS_S = 2.6

@@ -13,11 +13,10 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Explanation, explain
 from dtfm_lab.widgets.controls import stylesheet
 from dtfm_lab.widgets.groups.group_stepper import Stepper
-from dtfm_lab.widgets.groups.group_steps import STEPS, describe_step
+from dtfm_lab.widgets.groups.group_texts import STEPS, Subject, describe_step, why
 from dtfm_lab.widgets.groups.hand_moves import HandMoves
-from dtfm_lab.widgets.groups.why_here import Subject, why
-from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.panel import Panel
+from dtfm_lab.widgets.lab_state import Guard, LabState
+from dtfm_lab.widgets.shell.steps import Panel
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.groups import NO_EDGE, NO_GROUP, GroupsView
@@ -44,7 +43,7 @@ class GroupsPanel(Panel):
         self._lab_state = lab_state
         self._explaining: tuple[Plan, asyncio.Task[Explanation]] | None = None
         self._asked = 0
-        self._is_following = False
+        self._is_following = Guard()
         self._wanted_edge = NO_EDGE
         self.groups = GroupsView(height=HEIGHT, hint=NO_PLAN, can_move=True)
         self.stepper = Stepper(self.groups.step, self._report_error)
@@ -95,9 +94,8 @@ class GroupsPanel(Panel):
     def _show(self) -> None:
         plan = self._lab_state.plan
         self.groups.title = "Groups" if plan is None else f"{plan.job.name} on {plan.topology.name}"
-        self._is_following = True  # devices that the plan lacks stay selected in other views
-        self.groups.show(plan)
-        self._is_following = False
+        with self._is_following:  # devices that the plan lacks stay selected in other views
+            self.groups.show(plan)
         self._select_wanted()
         self._follow()
         self.stepper.enable(plan is not None)
@@ -132,12 +130,11 @@ class GroupsPanel(Panel):
         names = [name for name in self._lab_state.selected if name in known]
         if set(names) == set(self.groups.selected):
             return
-        self._is_following = True
-        group = self.groups.selected_group
-        if group != NO_GROUP and set(names) != set(self.groups.groups[group]["devices"]):
-            self.groups.selected_group = NO_GROUP
-        self.groups.selected = names
-        self._is_following = False
+        with self._is_following:
+            group = self.groups.selected_group
+            if group != NO_GROUP and set(names) != set(self.groups.groups[group]["devices"]):
+                self.groups.selected_group = NO_GROUP
+            self.groups.selected = names
 
     def _edge_selected(self) -> None:
         """Select the slowest pair of a selected edge as the lab's link."""

@@ -13,7 +13,7 @@ from dtfm_lab.planning import Explanation
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button
 from dtfm_lab.widgets.groups.exchanges import MoveHistory, change, exchanged, from_to, offers
-from dtfm_lab.widgets.groups.why_here import named
+from dtfm_lab.widgets.groups.group_texts import named
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.groups import GroupsView

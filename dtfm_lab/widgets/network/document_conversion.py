@@ -26,7 +26,7 @@ from dtfm_lab.domain.units import TERA, GiB
 from dtfm_lab.files import topology_from_mapping, topology_to_mapping
 from dtfm_lab.widgets.network.document_checks import first_mistake
 from dtfm_lab.widgets.network.drawing import Document
-from dtfm_lab.widgets.network.link_origins import filled
+from dtfm_lab.widgets.network.links import filled
 
 CARDS = ("uplink_gbps", "downlink_gbps")
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import traitlets
 
+from dtfm_lab.widgets.lab_state import Guard
+
 Document = dict[str, Any]
 
 EMPTY_DOCUMENT: Document = {
@@ -34,7 +36,7 @@ class Drawing(traitlets.HasTraits):
         super().__init__(document=copy.deepcopy(EMPTY_DOCUMENT) if document is None else document)
         self._past: list[Document] = []
         self._future: list[Document] = []
-        self._is_travelling = False
+        self._is_travelling = Guard()
         self.observe(self._record, "document")
 
     @traitlets.validate("document")
@@ -56,11 +58,8 @@ class Drawing(traitlets.HasTraits):
 
     def begin(self, document: Document) -> None:
         """Take another document and forget the history."""
-        self._is_travelling = True
-        try:
+        with self._is_travelling:
             self.document = document
-        finally:
-            self._is_travelling = False
         self._past.clear()
         self._future.clear()
         self._update_history_traits()
@@ -76,11 +75,8 @@ class Drawing(traitlets.HasTraits):
         if not source:
             return
         target.append(self.document)
-        self._is_travelling = True
-        try:
+        with self._is_travelling:
             self.document = source.pop()
-        finally:
-            self._is_travelling = False
         self._update_history_traits()
 
     def _update_history_traits(self) -> None:

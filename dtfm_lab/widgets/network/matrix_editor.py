@@ -13,8 +13,9 @@ from dtfm_lab.domain.errors import LabError, TopologyError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import to_gbps, to_ms
 from dtfm_lab.widgets.controls import labelled
+from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.network.drawing import Document, Drawing
-from dtfm_lab.widgets.network.link_edits import Change, Pair, change_inside, change_pair, set_links
+from dtfm_lab.widgets.network.links import Change, Pair, change_inside, change_pair, set_links
 from dtfm_lab.widgets.views.matrix import BANDWIDTH, LATENCY, MatrixView
 
 LINKS, REGIONS = "links", "regions"
@@ -29,7 +30,7 @@ class MatrixEditor:
 
     def __init__(self, drawing: Drawing) -> None:
         self._drawing = drawing
-        self._is_showing = False
+        self._is_showing = Guard()
         self.canvas = MatrixView(drawing)
         self.shows = w.ToggleButtons(
             options=[("Latency", LATENCY), ("Bandwidth", BANDWIDTH)],
@@ -95,12 +96,9 @@ class MatrixEditor:
         if not there or topology is None:
             return
         rows, columns = zip(*((topology.index(a), topology.index(b)) for a, b in links), strict=True)
-        self._is_showing = True
-        try:
+        with self._is_showing:
             _fill(self.latency_ms, to_ms(topology.latency_s[rows, columns]))
             _fill(self.bandwidth_gbps, to_gbps(topology.bandwidth_bytes_per_s[rows, columns]))
-        finally:
-            self._is_showing = False
 
     def _describe(self, links: Sequence[Pair]) -> str:
         if self.scope.value == REGIONS:

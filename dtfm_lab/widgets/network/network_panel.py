@@ -14,15 +14,15 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_mapping
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.network.document_checks import is_document
 from dtfm_lab.widgets.network.document_conversion import document_of, empty_document, gpus_of, times_lost, topology_of
 from dtfm_lab.widgets.network.drawing import Document, Drawing
-from dtfm_lab.widgets.network.link_origins import BY_DISTANCE, RULE, filled
+from dtfm_lab.widgets.network.links import BY_DISTANCE, RULE, filled
 from dtfm_lab.widgets.network.map_editor import MapEditor
 from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.network.network_row import BLANK, NetworkFilesRow
-from dtfm_lab.widgets.panel import Panel
+from dtfm_lab.widgets.shell.steps import Panel
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.document_view import DocumentView
 from dtfm_lab.widgets.views.editor import TopologyEditor
@@ -43,7 +43,7 @@ class NetworkPanel(Panel):
         self._gpus: list[str] = []
         self._accepted: tuple[Document, Topology] | None = None
         self._problem, self._summary = "", ""
-        self._is_linking = False
+        self._is_linking = Guard()
         self.drawing = Drawing(empty_document())
         self.editor = TopologyEditor(self.drawing)
         self.map: MapEditor | None = None
@@ -240,25 +240,19 @@ class NetworkPanel(Panel):
     def _select_in_lab_state(self) -> None:
         if self._is_linking:
             return
-        self._is_linking = True
-        try:
+        with self._is_linking:
             self.lab_state.selected = tuple(self.drawing.selected)
             self.lab_state.selected_link = tuple(self.drawing.selected_link)
-        finally:
-            self._is_linking = False
 
     def _select_in_drawing(self) -> None:
         """Select what is selected elsewhere, as far as it is drawn."""
         if self._is_linking:
             return
-        self._is_linking = True
         drawn = {device["name"] for device in self.drawing.document["devices"]}
-        try:
+        with self._is_linking:
             self.drawing.selected = [name for name in self.lab_state.selected if name in drawn]
             link = self.lab_state.selected_link
             self.drawing.selected_link = list(link) if drawn.issuperset(link) else []
-        finally:
-            self._is_linking = False
 
     def make_figure(self) -> go.Figure | None:
         """Return the shown view as a plotly figure; None where no network is valid."""

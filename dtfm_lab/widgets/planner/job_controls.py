@@ -10,7 +10,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.files import job_names, override
 from dtfm_lab.widgets.controls import control_for, labelled, restore_values, values_of
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import Guard, LabState
 
 
 class JobControls:
@@ -32,7 +32,7 @@ class JobControls:
         options = {option.name: option for option in options_of(Job)}
         self.batch, self.microbatch = control_for(options["global_batch"]), control_for(options["microbatch"])
         self.view = w.HBox([self.job, self.shape, self.batch, self.microbatch])
-        self._is_filling = False
+        self._is_filling = Guard()
         self._take_job()
         self.job.observe(lambda _: self._take_job(), "value")
         for control in (self.shape, self.batch, self.microbatch):
@@ -58,9 +58,8 @@ class JobControls:
         """Fill the controls from the chosen job."""
         given = self._base is not None and self.job.value == self._base.name
         self._chosen = self._base if given and self._base is not None else lab.load_job(self.job.value)
-        self._is_filling = True
-        self.batch.value, self.microbatch.value = self._chosen.global_batch, self._chosen.microbatch
-        self._is_filling = False
+        with self._is_filling:
+            self.batch.value, self.microbatch.value = self._chosen.global_batch, self._chosen.microbatch
         self._offer_shapes()
 
     def _offer_shapes(self) -> None:
@@ -80,10 +79,9 @@ class JobControls:
                 wanted, shapes = near, sorted({*shapes, near})
         fitted = lab.fitted(job, usable) if usable else job
         fallback = (fitted.n_stages, fitted.n_replicas)
-        self._is_filling = True
-        self.shape.options = [(shape_words(s, r, len(topology)), (s, r)) for s, r in shapes]
-        self.shape.value = wanted if wanted in shapes else fallback if fallback in shapes else shapes[0]
-        self._is_filling = False
+        with self._is_filling:
+            self.shape.options = [(shape_words(s, r, len(topology)), (s, r)) for s, r in shapes]
+            self.shape.value = wanted if wanted in shapes else fallback if fallback in shapes else shapes[0]
         self._set_job()
 
     def _sized(self, job: Job) -> Job:

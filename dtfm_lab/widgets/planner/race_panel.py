@@ -15,9 +15,8 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, labelled, restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.background_search import BackgroundSearch
-from dtfm_lab.widgets.planner.planner_controls import AXES, SearchControls
 from dtfm_lab.widgets.planner.racing import race
-from dtfm_lab.widgets.planner.search_display import PlacementPreview, as_steps, rows, watch
+from dtfm_lab.widgets.planner.search_controls import AXES, PlacementPreview, SearchControls, as_steps, rows, watch
 from dtfm_lab.widgets.planner.standings import Standings
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure

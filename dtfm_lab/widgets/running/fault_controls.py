@@ -12,7 +12,7 @@ from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.launch import what_runs
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.running.device_activity import KILL, PAUSE, RESUME, SLOW, ActivityMonitor
 from dtfm_lab.widgets.views.devices import DevicesView
 
@@ -36,7 +36,7 @@ class FaultControls:
         self._lab_state, self._report_error = lab_state, report_error
         self._run: Run | None = None
         self._monitor: ActivityMonitor | None = None
-        self._is_following = False
+        self._is_following = Guard()
         self.devices = DevicesView(self.act, actions=ACTIONS, hint=NOTHING_RUNS, layout=w.Layout(margin="4px 0 8px"))
         self.log = w.HTML()
         self.devices.observe(lambda _: self._select(), "selected")
@@ -129,11 +129,8 @@ class FaultControls:
     def _follow(self) -> None:
         """Select what is selected elsewhere, as far as it is shown here."""
         here = {device["name"] for device in self.devices.devices}
-        self._is_following = True
-        try:
+        with self._is_following:
             self.devices.selected = [name for name in self._lab_state.selected if name in here]
-        finally:
-            self._is_following = False
 
 
 def _device(name: str, stage: int, stages: str, replica: int, region: str) -> dict[str, object]:

@@ -10,7 +10,7 @@ from traitlets import TraitError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, control_for, labelled, show, tried_options
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import Guard, LabState
 
 QUEUES = {"one link a pair": "pairs", "one card a device": "cards"}
 WIDTHS = {"synchronisation": "225px", "synchronise_every": "112px", "compression": "200px", "recompute": "175px"}
@@ -37,7 +37,7 @@ class ChoiceControls:
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._job: Job | None = None
-        self._is_following = False
+        self._is_following = Guard()
         self.queueing = queueing_control("230px", "80px")
         self.by_option = {
             option.name: control_for(option, width=WIDTHS.get(option.name, "")) for option in tried_options()
@@ -79,16 +79,13 @@ class ChoiceControls:
     def _follow(self) -> None:
         """Show what the lab's state holds; another panel may have set it."""
         choices = self._lab_state.choices
-        self._is_following = True
-        try:
+        with self._is_following:
             for name, control in self.by_option.items():
                 if name in choices:
                     with suppress(TraitError):  # the job refuses what no control can show
                         control.value = choices[name]
             if self._lab_state.queueing in QUEUES.values():
                 self.queueing.value = self._lab_state.queueing
-        finally:
-            self._is_following = False
         others = [
             f"{name.replace('_', ' ')} {value}{self._planned(name, value)}" for name, value in self._others().items()
         ]

@@ -1,6 +1,10 @@
 """The chart of a prediction above another or a measurement; rows, strips and selection follow the lab's state."""
 
+import asyncio
+import tempfile
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
@@ -8,11 +12,13 @@ from traitlets import TraitError
 
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.widgets.controls import labelled
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.files.chrome import save_chrome_trace
+from dtfm_lab.widgets.controls import button, labelled
+from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.schedule.compare_with import SecondPrediction
 from dtfm_lab.widgets.schedule.memory_strip import MemoryStrip
 from dtfm_lab.widgets.schedule.predictions import Prediction
+from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import ROWS_BY, ChartRows, arranged, legend
 from dtfm_lab.widgets.views.gantt.columns import difference, signed_s
@@ -31,7 +37,7 @@ class ScheduleChart:
     def __init__(self, lab_state: LabState, words: str) -> None:
         self._lab_state = lab_state
         self._shown: Prediction | None = None
-        self._is_following = False
+        self._is_following = Guard()
         self.view = GanttView(title="One iteration", height=EMPTY_HEIGHT, empty_words=words)
         self.rows_by = labelled(
             w.Dropdown,
@@ -133,11 +139,8 @@ class ScheduleChart:
         self.network.layout.display = "" if rows.rows_per_device > 1 else "none"
 
     def _select(self) -> None:
-        self._is_following = True
-        try:
+        with self._is_following:
             self.view.selected = [name for name in self._lab_state.selected if name in self.view.devices]
-        finally:
-            self._is_following = False
 
     def _selected(self) -> None:
         if not self._is_following:
@@ -152,3 +155,56 @@ def _describe(prediction: Prediction, second: SecondPrediction) -> str:
     if row >= 0 and most_s:
         text += f"; farthest apart on {prediction.rows.devices[row]}, {signed_s(most_s)}"
     return text
+
+
+class GanttExports:
+    """Three buttons that download a file from the page, and the methods that return the same files' text."""
+
+    def __init__(
+        self, chart: GanttView, trace: Callable[[], Trace | None], report_error: Callable[[str], None]
+    ) -> None:
+        self._chart, self._trace, self._report_error = chart, trace, report_error
+        self.png = button("PNG", "picture-o", "What is visible now, on white, twice as sharp", "78px")
+        self.svg = button("SVG", "file-image-o", "The whole iteration as a drawing", "78px")
+        self.trace = button("Trace", "file-code-o", "For ui.perfetto.dev and chrome://tracing", "88px")
+        self.png.on_click(lambda _: chart.ask_png(f"{self._name()}.png"))
+        self.svg.on_click(lambda _: begin(self._offer("svg", "image/svg+xml"), report_error))
+        self.trace.on_click(lambda _: begin(self._offer("json", "application/json"), report_error))
+        self.view = w.HBox([self.png, self.svg, self.trace])
+        chart.observe(lambda _: self._follow(), "start")
+        self._follow()
+
+    def svg_text(self) -> str:
+        """Return the whole iteration as SVG; empty where there is none."""
+        return self._chart.svg()
+
+    def chrome_trace(self) -> str:
+        """Return the Trace Event Format; empty while nothing is predicted. Raises TraceError beyond 104 days."""
+        trace = self._trace()
+        return "" if trace is None else chrome_text(trace)
+
+    async def _offer(self, ending: str, content_type: str) -> None:
+        pressed = {"svg": self.svg, "json": self.trace}[ending]
+        make = {"svg": self.svg_text, "json": self.chrome_trace}[ending]
+        pressed.disabled = True
+        try:
+            text = await asyncio.to_thread(make)
+        finally:
+            pressed.disabled = False
+        if text:
+            self._chart.offer(f"{self._name()}.{ending}", content_type, text.encode())
+
+    def _name(self) -> str:
+        trace = self._trace()
+        kind = "" if trace is None else f"-{trace.context.schedule}"
+        return "iteration" + "".join(c if c.isalnum() or c in "-." else "-" for c in kind)
+
+    def _follow(self) -> None:
+        for each in (self.png, self.svg, self.trace):
+            each.disabled = not self._chart.start
+
+
+def chrome_text(trace: Trace) -> str:
+    """Return what ``save_chrome_trace`` writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        return save_chrome_trace(trace, Path(folder) / "trace.json").read_text(encoding="utf-8")

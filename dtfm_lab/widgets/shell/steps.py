@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ipywidgets as w
 
@@ -15,7 +15,27 @@ from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, show
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.panel import Panel
+
+
+class Panel:
+    """The controls and views of one step; a subclass sets ``view`` and overrides the methods that apply to it."""
+
+    view: w.Widget
+    hint: str = ""
+    """What the step's heading adds to its name."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return plain values of the controls, as a workspace file keeps them."""
+        return {}
+
+    def restore(self, settings: dict[str, Any]) -> None:
+        """Set the controls to saved values. Unknown or impossible values are ignored, and nothing is started."""
+
+    def redo(self) -> None:
+        """Compute the step's result again, as its main button does."""
+
+    def observe_edits(self, call: Callable[[], None]) -> None:
+        """Call back when something changes that a workspace keeps and the lab's state does not hold."""
 
 
 class StepState(NamedTuple):
@@ -90,42 +110,24 @@ class StepFrame(w.VBox):
         self.message.value = markup.line(escape(message), "warning")
 
 
-def network_result(lab_state: LabState) -> str:
-    """``lecture-hall, 8 devices``"""
-    topology = lab_state.topology
-    return "" if topology is None else f"{topology.name}, {count(len(topology), 'device')}"
+def of(trait: str, describe: Callable[[Any], str]) -> Callable[[LabState], str]:
+    """Return a step's ``result``: a description of one of the state's nouns, empty while there is none."""
+
+    def result(lab_state: LabState) -> str:
+        noun = getattr(lab_state, trait)
+        return "" if noun is None else describe(noun)
+
+    return result
 
 
-def plan_result(lab_state: LabState) -> str:
-    """``1.2 s, gap 0.4%``"""
-    plan = lab_state.plan
-    return "" if plan is None else f"{format_s(plan.cost.total_s)}, gap {plan.gap:.1%}"
-
-
-def groups_result(lab_state: LabState) -> str:
-    """``4 groups of 2``"""
-    plan = lab_state.plan
-    return "" if plan is None else f"{count(plan.job.n_stages, 'group')} of {plan.job.n_replicas}"
-
-
-def schedule_result(lab_state: LabState) -> str:
-    """``predicted 25.3 s under gpipe``"""
-    predicted = lab_state.predicted
-    return (
-        "" if predicted is None else f"predicted {format_s(predicted.iteration_s)} under {predicted.context.schedule}"
-    )
-
-
-def run_result(lab_state: LabState) -> str:
-    """``measured 25.1 s``"""
-    measured = lab_state.measured
-    return "" if measured is None else f"measured {format_s(measured.iteration_s)}"
-
-
-def compare_result(lab_state: LabState) -> str:
-    """``error +0.82%``"""
-    comparison = lab_state.comparison
-    return "" if comparison is None else f"error {comparison.iteration_error:+.2%}"
+network_result = of("topology", lambda topology: f"{topology.name}, {count(len(topology), 'device')}")
+plan_result = of("plan", lambda plan: f"{format_s(plan.cost.total_s)}, gap {plan.gap:.1%}")
+groups_result = of("plan", lambda plan: f"{count(plan.job.n_stages, 'group')} of {plan.job.n_replicas}")
+schedule_result = of(
+    "predicted", lambda trace: f"predicted {format_s(trace.iteration_s)} under {trace.context.schedule}"
+)
+run_result = of("measured", lambda trace: f"measured {format_s(trace.iteration_s)}")
+compare_result = of("comparison", lambda comparison: f"error {comparison.iteration_error:+.2%}")
 
 
 def plan_staleness(lab_state: LabState) -> str:

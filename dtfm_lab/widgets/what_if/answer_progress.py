@@ -8,7 +8,7 @@ import ipywidgets as w
 
 from dtfm_lab.widgets.controls import button, show
 from dtfm_lab.widgets.tasks import run_on_thread
-from dtfm_lab.widgets.what_if.answer_markup import busy
+from dtfm_lab.widgets.what_if.answer_text import busy
 
 AT_ONCE_S = 0.1
 """Seconds of computing after which progress is shown."""

@@ -14,8 +14,9 @@ import plotly.graph_objects as go
 
 from dtfm_lab.figures.results.alternatives import pinned
 from dtfm_lab.widgets.controls import icon_button, labelled
+from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.what_if.answer import Answer
-from dtfm_lab.widgets.what_if.measures import MEASURES, Measure
+from dtfm_lab.widgets.what_if.answer_text import MEASURES, Measure
 from dtfm_lab.widgets.what_if.setting import Setting, with_valid
 
 COLUMNS = ("tokens_per_s", "mfu", "bubble", "communication_s", "peak_bytes", "price_per_million_tokens")
@@ -174,7 +175,7 @@ class PinRow:
         self.load = icon_button("sliders", "Turn the sliders back to this")
         self.remove = icon_button("times", "Remove this row")
         self.cells = w.HTML()
-        self._is_showing = False
+        self._is_showing = Guard()
         self.name.observe(lambda change: None if self._is_showing else rename(change["new"]), "value")
         self.load.on_click(lambda _: load())
         self.remove.on_click(lambda _: remove())
@@ -182,9 +183,8 @@ class PinRow:
         self.view.add_class("dtfm-pin")
 
     def show(self, name: str, cells: str) -> None:
-        self._is_showing = True
-        self.name.value, self.name.tooltip = name, name
-        self._is_showing = False
+        with self._is_showing:
+            self.name.value, self.name.tooltip = name, name
         self.cells.value = cells
 
 

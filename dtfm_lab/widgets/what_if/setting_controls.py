@@ -1,7 +1,6 @@
 """The sliders and menus of a Setting: they offer what the job allows."""
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import ipywidgets as w
@@ -10,6 +9,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.options import Option
 from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets.controls import control_for, label_of, labelled, mark
+from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.schedule.choice_controls import queueing_control
 from dtfm_lab.widgets.what_if.setting import (
     BATCH_OPTIONS,
@@ -36,7 +36,7 @@ class SettingControls:
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._is_showing = False
+        self._is_showing = Guard()
         self._job: Job | None = None
         self.base: Setting | None = None
         """The setting that the lab has; differences are shown from it."""
@@ -88,7 +88,7 @@ class SettingControls:
         """Turn the controls to a setting; a batch that the job does not allow stays at the base's."""
         if self._job is None or self.base is None:
             return
-        with self._showing():
+        with self._is_showing:
             if setting.schedule not in self.schedule.options:  # registered after the menu was made, or unknown here
                 self.schedule.options = [*self.schedule.options, setting.schedule]
             values = setting.values
@@ -113,7 +113,7 @@ class SettingControls:
         if self._is_showing or self.base is None:
             return
         if change["owner"] in (self.microbatch, self.global_batch):
-            with self._showing():
+            with self._is_showing:
                 self._offer_batches(self.microbatch.value, self.global_batch.value)
         self._mark()
         self._changed()
@@ -132,14 +132,6 @@ class SettingControls:
         for name, control in self.by_name.items():
             control.disabled = self.base is None
             mark(control, MOVED, name in moved)
-
-    @contextlib.contextmanager
-    def _showing(self) -> Iterator[None]:
-        before, self._is_showing = self._is_showing, True
-        try:
-            yield
-        finally:
-            self._is_showing = before
 
 
 def _offer(control: w.SelectionSlider, values: list[int], text: Callable[[int], str]) -> None:

@@ -16,13 +16,13 @@ from dtfm_lab.simulation.kernels import compilation
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, mark, show, stylesheet, tried_options
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.panel import Panel
+from dtfm_lab.widgets.shell.steps import Panel
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
-from dtfm_lab.widgets.what_if import answer_markup
+from dtfm_lab.widgets.what_if import answer_text
 from dtfm_lab.widgets.what_if.answer import Answer, AnswerCache
 from dtfm_lab.widgets.what_if.answer_progress import AnswerProgress
-from dtfm_lab.widgets.what_if.measures import MEASURES
+from dtfm_lab.widgets.what_if.answer_text import MEASURES
 from dtfm_lab.widgets.what_if.pins import Pins
 from dtfm_lab.widgets.what_if.setting import FACTORS, Setting, n_actions, with_valid
 from dtfm_lab.widgets.what_if.setting_controls import SettingControls
@@ -164,7 +164,7 @@ class WhatIfPanel(Panel):
     def _show_nothing(self, problem: str) -> None:
         self.last = None
         self.pins.set_base(None)
-        self.answer.value = answer_markup.empty(
+        self.answer.value = answer_text.empty(
             "What if cannot be asked of this plan." if problem else "No plan yet: plan first, then move a slider."
         )
         self.curves.value, self.problem.value = "", markup.line(escape(problem), "warning")
@@ -205,7 +205,7 @@ class WhatIfPanel(Panel):
         self.last = now
         self._number += 1
         self.pins.set_base(then)
-        self.answer.value = answer_markup.answer(now, then, setting.describe_changes(base), self._number)
+        self.answer.value = answer_text.answer(now, then, setting.describe_changes(base), self._number)
         mark(self.answer, "dtfm-what-if-old", False)
         self.problem.value = ""
         self._draw_curves()
@@ -269,7 +269,7 @@ class WhatIfPanel(Panel):
         points = {axis: answers.points(setting, axis) for axis in FACTORS}
         most_s = max((seconds for of in points.values() for _, seconds in of), default=0.0)
         drawn = (
-            answer_markup.curve(axis, points[axis], (getattr(self.last.setting, axis), here), "drawing…", most_s)
+            answer_text.curve(axis, points[axis], (getattr(self.last.setting, axis), here), "drawing…", most_s)
             for axis in FACTORS
         )
         self.curves.value = f'<div class="dtfm-what-if-curves">{"".join(drawn)}</div>'
