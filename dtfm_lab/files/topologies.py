@@ -14,13 +14,15 @@ last bit or two of a float.
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from pkgutil import iter_modules
+from typing import Any, Protocol
 
 from dtfm_lab.domain.errors import FileError, TopologyError
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.registry import Registry, unknown
-from dtfm_lab.files import topology_csv, topology_graphml, topology_node_link, topology_npz, topology_yaml
+from dtfm_lab.files import topology_yaml
 from dtfm_lab.files.reading import reason_of
 
 
@@ -38,17 +40,23 @@ class TopologyFormat(Protocol):
         """Write the topology and return the path; raises FileError where that cannot be."""
 
 
+def _is_format(entry: object) -> bool:
+    return all(hasattr(entry, name) for name in ("suffixes", "read", "write"))
+
+
+def _own_formats() -> dict[str, Any]:
+    """The modules ``topology_<name>`` of this folder that are formats, by name."""
+    names = [module.name for module in iter_modules([str(Path(__file__).parent)])]
+    modules = {name: import_module(f"dtfm_lab.files.{name}") for name in names if name.startswith("topology_")}
+    return {
+        name.removeprefix("topology_").replace("_", "-"): module
+        for name, module in modules.items()
+        if _is_format(module)
+    }
+
+
 FORMATS: Registry[TopologyFormat] = Registry(
-    "topology format",
-    group="dtfm_lab.topology_formats",
-    entries={
-        "yaml": topology_yaml,
-        "npz": topology_npz,
-        "graphml": topology_graphml,
-        "node-link": topology_node_link,
-        "csv": topology_csv,
-    },
-    fits=lambda entry: all(hasattr(entry, name) for name in ("suffixes", "read", "write")),
+    "topology format", group="dtfm_lab.topology_formats", entries=_own_formats(), fits=_is_format
 )
 """Every known format. Where the suffixes of two fit a file's name, the longer suffix decides."""
 

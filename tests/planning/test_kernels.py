@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_networks import KINDS, problem_of
 
+from dtfm_lab.planning.annealing import Annealer, SearchSpace
 from dtfm_lab.planning.cost import bottleneck_matching, coarsened_weights
 from dtfm_lab.planning.kernels import (
     annealing_state,
@@ -15,7 +16,6 @@ from dtfm_lab.planning.kernels import (
     random_numbers,
 )
 from dtfm_lab.planning.path import path_cost, shortest_path
-from dtfm_lab.planning.planners.annealing import Annealer, SearchSpace
 
 SHAPES = [(6, 2, 3), (6, 3, 2), (9, 3, 2), (5, 1, 4), (5, 4, 1), (2, 1, 1), (1, 1, 1), (12, 4, 3), (24, 5, 4)]
 cases = (st.sampled_from(KINDS), st.sampled_from(SHAPES), st.integers(0, 10_000))

@@ -22,6 +22,8 @@ yields. A package of one's own registers one by an entry point (``domain.registr
                 row[[i, j]] = row[[j, i]]
 '''
 
-from dtfm_lab.planning.planners import dtfm, evolutionary, exact, random_search
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = ["dtfm", "evolutionary", "exact", "random_search"]
+for module in iter_modules(__path__):
+    import_module(f"{__name__}.{module.name}")  # registers its planner; modules that load numba are kept elsewhere

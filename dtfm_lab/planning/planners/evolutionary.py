@@ -102,7 +102,7 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
 
 def compile_kernels(problem: Problem) -> None:
     """Call every kernel once, see ``jit_warmup``."""
-    from dtfm_lab.planning.planners.annealing import Annealer, SearchSpace
+    from dtfm_lab.planning.annealing import Annealer, SearchSpace
 
     annealer = Annealer(problem, np.random.default_rng(0))
     for space in SearchSpace:
@@ -114,7 +114,7 @@ class _Reproduction:
     """Makes the initial population and offspring, and improves them by local search."""
 
     def __init__(self, problem: Problem, rng: np.random.Generator, clustered: ClusteredPlacements) -> None:
-        from dtfm_lab.planning.planners.annealing import Annealer  # imports numba, which takes a while
+        from dtfm_lab.planning.annealing import Annealer  # imports numba, which takes a while
 
         self._problem, self._rng, self._clustered = problem, rng, clustered
         self._annealer = Annealer(problem, rng)
@@ -156,7 +156,7 @@ class _Reproduction:
 
     def local_search(self, offspring: Offspring, best_s: float, age: int) -> Iterator[tuple[IntArray, float, int]]:
         """Anneal the offspring in slices; after each, its best row, the row's cost and the moves of the slice."""
-        from dtfm_lab.planning.planners.annealing import SearchSpace
+        from dtfm_lab.planning.annealing import SearchSpace
 
         unit_s = best_s * 8 / max(self._problem.n_stages, 2)
         move_cost = max(1.0, self._problem.n_replicas / 8)
