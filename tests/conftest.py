@@ -35,6 +35,7 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
     """``shell("plan", "worldwide")`` is (exit status, stdout, stderr), in an empty folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it, and tables would be folded
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["dtfm-lab", *arguments])

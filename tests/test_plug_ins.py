@@ -122,7 +122,8 @@ def test_a_broken_plug_in_is_one_warning_that_names_its_package(site: Path, pyth
     ran = python("import dtfm_lab as lab; print(*lab.planners, lab.planners['random'].__module__)")
     assert ran.returncode == 0
     *names, module = ran.stdout.split()
-    assert names == ["dtfm", "evolutionary", "exact", "file-order", "hybrid", "random"]
+    assert {"dtfm", "evolutionary", "exact", "file-order", "hybrid", "random"} <= set(names)
+    assert not {"missing", "number"} & set(names)
     assert module == "dtfm_lab.planning.planners.random_search"
     warnings = ran.stderr.splitlines()
     assert len(warnings) == 3

@@ -71,7 +71,7 @@ def click_option(option: Option, default: object = None) -> Decorator:
         default=None,
         help=option.help,
         listed=option.choices,
-        show_default=False if shown is None or option.type is bool else str(shown),
+        show_default=False if shown in (None, "") or option.type is bool else str(shown),
     )
 
 

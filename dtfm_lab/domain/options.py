@@ -39,6 +39,8 @@ class Option:
     """Largest value allowed; of a count 10^9 where None."""
     choices: Collection[str] | None = None
     """Names allowed. A registry is read at every check, so names that are registered later count."""
+    varies: bool = True
+    """Whether sweeps and what-ifs may vary it on a given plan."""
     flag: str = ""
     """Name on the command line, without dashes; the option's name where empty."""
     name: str = ""
@@ -53,7 +55,7 @@ class Option:
     may_be_none: bool = False
 
     def checked(self, value: Any, *, thing: str = "", error: type[LabError] = LabError) -> Any:
-        """``value`` as a plain Python value; text without choices and values of other types pass as they are.
+        """``value`` as a plain Python value; text without choices and values of further types pass as they are.
 
         Raises
         ------
@@ -69,6 +71,8 @@ class Option:
                 raise unknown(self.name, value, self.choices)
             return value
         plain, wanted = value, ""
+        if self.type is str and not isinstance(value, str):
+            wanted = "text"
         if self.type is bool and not isinstance(value, bool):
             wanted = "true or false"
         elif self.type is int:

@@ -22,14 +22,12 @@ from dtfm_lab.simulation.process_pool import map_in_order
 from dtfm_lab.simulation.schedules import peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
 
-OF_THE_PLAN = ("n_stages", "n_replicas", "blocks_per_stage", "gradient_bytes", "activation_bytes", "name", "schedule")
-"""Options of a job that its plan rests on; ``schedule`` is a setting of the simulation."""
 _SIMULATION = (
     Option(name="schedule", help="Pipeline schedule, by name or a Schedule."),
     Option(name="queueing", help="Which messages wait for each other.", choices=QUEUEING),
     Option(name="efficiency", help="Share of its peak that a device reaches.", type=float, above=0, most=1),
 )
-_JOB = tuple(option for option in options_of(Job) if option.name not in OF_THE_PLAN)
+_JOB = tuple(option for option in options_of(Job) if option.varies)
 _LINKS = (
     Option(name="bandwidth", help="Factor on the bandwidth of all links.", type=float, above=0),
     Option(name="latency", help="Factor on the latency of all links.", type=float, least=0),

@@ -3,6 +3,7 @@
 Type, bounds, choices and help of an option are said once, where it is declared; its control comes from there.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,18 +30,8 @@ LABELS = {
     "resume_from": "Go on from",
 }
 """Labels of options whose name would not do on the screen."""
-NOT_TRIED = frozenset(
-    {
-        "name",
-        "dtype",
-        "schedule",
-        "gradient_compression",
-        "codec_bytes_per_s",
-        "stages_per_device",
-        "blocks_per_stage",
-    }
-)
-"""Job options that belong to the plan, or that a job's file says."""
+NOT_TRIED = frozenset({"dtype", "gradient_compression", "codec_bytes_per_s", "stages_per_device"})
+"""Job options that may vary on a plan, but are left to the job's file."""
 
 
 def button(
@@ -103,7 +94,7 @@ def _is_possible(control: w.ValueWidget, value: object) -> bool:
 
 def tried_options() -> tuple[Option, ...]:
     """Return the job options that are tried on a plan without searching again, so also any that a job gains."""
-    return tuple(option for option in options_of(JobOptions) if option.name not in NOT_TRIED)
+    return tuple(option for option in options_of(JobOptions) if option.varies and option.name not in NOT_TRIED)
 
 
 def label_of(option: Option) -> str:
@@ -129,7 +120,9 @@ def control_for(option: Option, *, width: str = "", label_width: str = "", place
         least = int(option.least or 0)
         return w.BoundedIntText(option.default or least, min=least, max=int(option.most or MOST_COUNT), step=1, **given)
     if option.type is float and not option.may_be_none:
-        return w.FloatText(option.default or 0.0, **given)
+        low, high = option.least if option.least is not None else option.above, option.most
+        bounds = {"min": -math.inf if low is None else low, "max": math.inf if high is None else high}
+        return w.BoundedFloatText(option.default or 0.0, **bounds, **given)
     given["layout"] = w.Layout(width=width or "330px")
     return w.Text("" if option.default is None else str(option.default), placeholder=placeholder, **given)
 

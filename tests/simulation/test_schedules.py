@@ -13,13 +13,13 @@ from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.simulation.engine import simulate_iteration
 from dtfm_lab.simulation.schedules import build, peak_activations, schedules
 
-NAMES = ["1f1b", "adaptive-1f1b", "gpipe", "interleaved-1f1b", "zb-h1"]
+NAMES = list(schedules)
 sizes = st.tuples(st.integers(1, 9), st.integers(1, 12))
 seeds = st.integers(0, 1000)
 
 
-def test_five_schedules_are_known():
-    assert list(schedules) == NAMES
+def test_the_schedules_of_the_lab_are_known():
+    assert {"1f1b", "adaptive-1f1b", "gpipe", "interleaved-1f1b", "zb-h1"} <= set(NAMES)
 
 
 @given(sizes, st.sampled_from(NAMES), seeds)

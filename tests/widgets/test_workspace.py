@@ -18,7 +18,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.shell.steps import Panel
+from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 

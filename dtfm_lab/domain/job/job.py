@@ -30,11 +30,11 @@ class JobOptions:
     A field that is added here is one of the file, of the command line and of the signatures, too.
     """
 
-    name: Annotated[str, Option(help="Name of the job.")] = "job"
+    name: Annotated[str, Option(help="Name of the job.", varies=False)] = "job"
     dtype: Annotated[str, Option(help="Precision of numbers: fp16, bf16, fp32 or fp64.", choices=BYTES_PER_ELEMENT)] = (
         "fp16"
     )
-    schedule: Annotated[str, Option(help="Pipeline schedule, looked up when used.")] = "gpipe"
+    schedule: Annotated[str, Option(help="Pipeline schedule, looked up when used.", varies=False)] = "gpipe"
     synchronisation: Annotated[str, Option(help="How replicas average their gradients.", choices=synchronisations)] = (
         "sharded"
     )
@@ -62,23 +62,31 @@ class JobOptions:
     ] = False
     stages_per_device: Annotated[int, Option(help="Stages of a device where the schedule interleaves.", least=1)] = 2
     blocks_per_stage: Annotated[
-        tuple[int, ...] | None, Option(help="Blocks of each stage, first stage first; even where not given.")
+        tuple[int, ...] | None,
+        Option(help="Blocks of each stage, first stage first; even where not given.", varies=False),
     ] = None
     """Schedules that interleave cut the model into more stages, always evenly, and are refused where this is given."""
 
 
-_STAGES = Option(help="Pipeline stages: the pipeline-parallel degree, the paper's D_PP.", least=1, flag="stages")
-_REPLICAS = Option(help="Data-parallel replicas: the paper's D_DP.", least=1, flag="replicas")
+_STAGES = Option(
+    help="Pipeline stages: the pipeline-parallel degree, the paper's D_PP.", least=1, flag="stages", varies=False
+)
+_REPLICAS = Option(help="Data-parallel replicas: the paper's D_DP.", least=1, flag="replicas", varies=False)
 _BATCH = Option(help="Sequences per iteration, over all replicas.", unit="sequences", least=1, flag="batch")
 _MICROBATCH = Option(help="Sequences per pipeline step.", unit="sequences", least=1)
 _GRADIENT = Option(
-    help="One stage's gradient, as the communication cost counts it.", unit="bytes", least=0, name="gradient_bytes"
+    help="One stage's gradient, as the communication cost counts it.",
+    unit="bytes",
+    least=0,
+    name="gradient_bytes",
+    varies=False,
 )
 _HOP = Option(
     help="A replica's whole mini-batch over one boundary, as the communication cost counts it.",
     unit="bytes",
     least=0,
     name="activation_bytes",
+    varies=False,
 )
 
 

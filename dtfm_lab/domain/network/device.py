@@ -108,7 +108,7 @@ class Device:
     peak_flop_per_s: float = HARDWARE[PAPERS_GPU].peak_flop_per_s
     memory_bytes: float = HARDWARE[PAPERS_GPU].memory_bytes
     price_per_hour: float = 0.0
-    """Price in the user's currency; 0 where unknown."""
+    """US dollars for an hour; 0 where unknown."""
     position: tuple[float, float] | None = None
     """Position on the canvas, without meaning for any cost."""
 

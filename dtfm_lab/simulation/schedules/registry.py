@@ -21,7 +21,7 @@ Further keywords are the builder's own; ``build`` gives each of these that its s
 ``profile``
     Seconds of every computation of the plan, as ComputeTimes, one stage a device.
 ``links``
-    Links between the devices of the plan.
+    Links between the devices of the plan's network, by their indices there.
 ``most_activations``
     Per device, the micro-batches whose activations it can hold at once.
 

@@ -21,7 +21,7 @@ from dtfm_lab.widgets.comparing.residuals import tables
 from dtfm_lab.widgets.comparing.suspects import SuspectList
 from dtfm_lab.widgets.controls import show, stylesheet
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.shell.steps import Panel
+from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.residuals import ResidualsView

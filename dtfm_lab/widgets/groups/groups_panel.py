@@ -16,7 +16,7 @@ from dtfm_lab.widgets.groups.group_stepper import Stepper
 from dtfm_lab.widgets.groups.group_texts import STEPS, Subject, describe_step, why
 from dtfm_lab.widgets.groups.hand_moves import HandMoves
 from dtfm_lab.widgets.lab_state import Guard, LabState
-from dtfm_lab.widgets.shell.steps import Panel
+from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.groups import NO_EDGE, NO_GROUP, GroupsView

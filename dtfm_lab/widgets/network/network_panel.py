@@ -22,7 +22,7 @@ from dtfm_lab.widgets.network.links import BY_DISTANCE, RULE, filled
 from dtfm_lab.widgets.network.map_editor import MapEditor
 from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.network.network_row import BLANK, NetworkFilesRow
-from dtfm_lab.widgets.shell.steps import Panel
+from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.document_view import DocumentView
 from dtfm_lab.widgets.views.editor import TopologyEditor

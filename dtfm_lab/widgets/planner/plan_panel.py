@@ -16,6 +16,7 @@ from dtfm_lab.planning import PlanStep, planners
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, labelled, restore_values, show, stylesheet, values_of
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.background_search import BackgroundSearch
 from dtfm_lab.widgets.planner.job_controls import JobControls
 from dtfm_lab.widgets.planner.race_panel import RacePanel
@@ -28,7 +29,6 @@ from dtfm_lab.widgets.planner.search_controls import (
     rows,
     watch,
 )
-from dtfm_lab.widgets.shell.steps import Panel
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.convergence import ConvergenceView, gap_words

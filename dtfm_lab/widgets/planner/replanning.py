@@ -21,7 +21,7 @@ from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.shell.steps import Panel
+from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 
 BUDGET_S = 0.12

@@ -23,13 +23,13 @@ from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, restore_values, stylesheet, values_of
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.running import clocks
 from dtfm_lab.widgets.running.fault_controls import FaultControls
 from dtfm_lab.widgets.running.run_option_controls import RunOptionControls
 from dtfm_lab.widgets.running.run_progress import RunProgress
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
-from dtfm_lab.widgets.shell.steps import Panel
 from dtfm_lab.widgets.tasks import FRAME_S, begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.gantt.bars import ChartRows

@@ -18,12 +18,12 @@ from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.schedule.choice_controls import ChoiceControls
 from dtfm_lab.widgets.schedule.compare_with import MEASURED, CompareWith, SecondPrediction
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.schedule.schedule_chart import GanttExports, ScheduleChart
 from dtfm_lab.widgets.schedule.schedules_table import SchedulesTable
-from dtfm_lab.widgets.shell.steps import Panel
 from dtfm_lab.widgets.tasks import begin, run_on_thread
 from dtfm_lab.widgets.views.as_figure import AsFigure
 

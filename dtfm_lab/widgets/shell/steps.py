@@ -15,27 +15,7 @@ from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, show
 from dtfm_lab.widgets.lab_state import LabState
-
-
-class Panel:
-    """The controls and views of one step; a subclass sets ``view`` and overrides the methods that apply to it."""
-
-    view: w.Widget
-    hint: str = ""
-    """What the step's heading adds to its name."""
-
-    def settings(self) -> dict[str, Any]:
-        """Return plain values of the controls, as a workspace file keeps them."""
-        return {}
-
-    def restore(self, settings: dict[str, Any]) -> None:
-        """Set the controls to saved values. Unknown or impossible values are ignored, and nothing is started."""
-
-    def redo(self) -> None:
-        """Compute the step's result again, as its main button does."""
-
-    def observe_edits(self, call: Callable[[], None]) -> None:
-        """Call back when something changes that a workspace keeps and the lab's state does not hold."""
+from dtfm_lab.widgets.panel import Panel
 
 
 class StepState(NamedTuple):

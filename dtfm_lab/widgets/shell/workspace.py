@@ -22,7 +22,7 @@ from dtfm_lab.files.workspaces import WorkspaceState, load_workspace, save_works
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, labelled
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.shell.steps import Panel
+from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin
 
 MOST_DOWNLOADED = 4_000_000

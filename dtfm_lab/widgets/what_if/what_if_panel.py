@@ -16,7 +16,7 @@ from dtfm_lab.simulation.kernels import compilation
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, mark, show, stylesheet, tried_options
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.shell.steps import Panel
+from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.what_if import answer_text
