@@ -20,8 +20,8 @@ LAWS := tests/domain tests/planning tests/simulation tests/compare tests/files t
 PYTEST := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
 
 test: $(VENV)/.dev lint
-	$(PYTEST) -n 2 $(LAWS) tests/figures tests/cli tests/widgets $(ARGS)
-	$(PYTEST) --nbmake tests/runtime tests/browser tests/test_*.py notebooks --deselect tests/test_documentation.py $(ARGS)
+	$(PYTEST) -n 2 tests --ignore tests/runtime --ignore tests/browser $(ARGS)
+	$(PYTEST) --nbmake tests/runtime tests/browser notebooks $(ARGS)
 
 check: $(VENV)/.dev
 	$(MAKE) --jobs=2 --output-sync=target lint laws
