@@ -27,7 +27,7 @@ check: $(VENV)/.dev
 	$(MAKE) --jobs=2 --output-sync=target lint laws
 
 laws: $(VENV)/.dev
-	$(PYTEST) -n 2 $(LAWS) $(ARGS)
+	$(PYTEST) -n 2 -m "not slow" $(LAWS) $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

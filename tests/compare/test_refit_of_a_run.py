@@ -8,6 +8,7 @@ from measured_traces import lecture_hall_plan, with_factor
 import dtfm_lab as lab
 
 pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("queueing", ["pairs", "cards"])

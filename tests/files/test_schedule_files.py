@@ -118,6 +118,7 @@ def test_any_file_is_a_schedule_or_an_error_of_one_line_that_names_it(folder, en
     assert refused is None or (path.name in refused and len(refused.splitlines()) == 1)
 
 
+@pytest.mark.slow
 def test_torch_reads_our_csv_and_we_read_torch_s(tmp_path):
     """Passes of every kind, whole and split backwards side by side."""
     pytest.importorskip("torch.distributed.pipelining")

@@ -99,6 +99,7 @@ def test_a_bound_that_rises_never_passes_the_optimum(i, loose):
     assert told[-1] <= best_s * (1 + 1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "least"), [("thinlink48", 0.938), ("geometric64", 0.862), ("cities64", 0.835)])
 def test_the_bound_of_irregular_networks_rises(name, least):
     topology, job, best_s = reference(name)

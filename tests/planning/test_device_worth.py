@@ -22,6 +22,7 @@ def terrible32(n_replicas: int) -> tuple[Topology, Job]:
     return topology, Job.from_bytes(4, n_replicas, job.gradient_bytes, job.hop_bytes)
 
 
+@pytest.mark.slow
 def test_a_terrible_device_stays_idle_and_is_named_harmful():
     topology, job = terrible32(7)
     best = plan(topology, job, steps=10)

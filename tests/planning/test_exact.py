@@ -123,6 +123,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 def test_after_the_solver_an_interrupt_is_python_s_again():
     ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (0, "kept\n")
@@ -143,6 +144,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_the_solver_works_ends_it_and_nothing_else():
     ended = subprocess.run([sys.executable, "-c", AT_WORK], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (0, "kept\n")

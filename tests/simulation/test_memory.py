@@ -366,6 +366,7 @@ def test_layers_that_hold_nothing_leave_the_static_part():
     assert report.timeline("device-0")[1].tolist() == report.static.total.tolist()
 
 
+@pytest.mark.slow
 def test_torch_keeps_what_a_layer_is_said_to_hold():
     """Without the dropout masks (one width in 17), which real runs have not; of logits and their softmax torch keeps
     the softmax in fp32, where half precision takes the room of both."""

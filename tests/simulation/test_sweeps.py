@@ -178,6 +178,7 @@ def workers_of(process: psutil.Process) -> list[psutil.Process]:
     return [child for child in process.children() if any("LokyProcess" in word for word in child.cmdline())]
 
 
+@pytest.mark.slow
 def test_processes_change_nothing_and_end_with_the_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"schedule": ["1f1b", "gpipe", "zb-h1"], "bandwidth": [0.5, 1, 2], "microbatch": [1, 2, 3]}
     alone = lab.sweep(PLAN, workers=1, **settings)
@@ -192,6 +193,7 @@ def test_processes_change_nothing_and_end_with_the_iteration(monkeypatch: pytest
     assert sweep_table(shared).equals(alone[:-1])
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_told_in_one_line() -> None:
     with pytest.raises(RunError, match="one of 1 worker processes died") as told:
         list(process_pool._in_processes(os._exit, [(1,)], 1))
@@ -212,6 +214,7 @@ for _ in points:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal on this system")
 def test_no_process_outlives_the_one_that_asked() -> None:
     code = SWEEPING.format(path=[os.path.dirname(__file__)])

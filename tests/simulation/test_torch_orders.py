@@ -39,6 +39,7 @@ def test_every_schedule_that_torch_has_is_compared_at_many_sizes():
     assert any(m % p for p, _, m in sizes)
 
 
+@pytest.mark.slow
 def test_torch_still_orders_as_stored():
     pytest.importorskip("torch.distributed.pipelining")
     told = subprocess.run([sys.executable, DUMP], capture_output=True, text=True, check=False)
