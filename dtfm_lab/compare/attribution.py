@@ -2,7 +2,7 @@
 
 An iteration is as long as the longest chain of actions that wait for each other. Let every duration, every
 latency and every delay move from its predicted to its measured value, all of them together and linearly: at each
-moment the iteration grows by what grows on the chain that is longest then. Summed over the whole path, that divides
+moment the iteration grows by what grows on the chain that is longest then. Summed over the whole change, that divides
 the error completely, and no action is charged for time spent waiting for others (Aumann and Shapley 1974).
 """
 

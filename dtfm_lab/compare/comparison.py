@@ -96,7 +96,7 @@ class Comparison:
     def suspects(self) -> pd.DataFrame:
         """The links and devices that explain the iteration's error by their own times, worst first, with a sentence
         each; then those that are far off without changing it. Columns as in ``Blame.table``. Empty where all is within
-        noise, and where the trace does not hold its schedule: ``verdict`` says which."""
+        noise, and where the trace does not hold its schedule; ``verdict`` distinguishes the two."""
         return NO_SUSPECTS.copy() if self._no_blame else self.blame.suspects
 
     @property

@@ -12,7 +12,7 @@ from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.units import format_s, plain_rows
 
 FEWEST = 5
-"""Fewest iterations that say something about growth: five rise in a row by chance once in 60 times."""
+"""Fewest iterations from which growth is estimated: by chance, five rise or fall in a row once in 60 times."""
 SHARE = 0.01
 """Share of the predicted iteration from which an action counts as late or early."""
 FIRST = ["stage", "replica", "device", "link", "action", "at_s", "late_s"]

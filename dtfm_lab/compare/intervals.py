@@ -10,7 +10,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 
 CONFIDENCE = 0.95
 FEW_ITERATIONS = 3
-"""Fewest iterations that say something about the differences between iterations."""
+"""Fewest iterations from which the differences between iterations are estimated."""
 OF_A_MEDIAN = float(np.sqrt(np.pi / 2))
 """Standard error of a median over that of a mean, for normal noise."""
 

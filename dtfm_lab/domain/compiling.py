@@ -12,19 +12,22 @@ import numba
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_setting = threading.Lock()
+_config_lock = threading.Lock()
 """Guards numba's configuration, which all threads share, while kernels of several packages are imported."""
 
 
 def compiled(function: Function) -> Function:
-    """The function as machine code, cached on disk, run without the interpreter's lock; sums keep their order."""
+    """The function as machine code, cached on disk.
+
+    It runs without the interpreter's lock, and floating-point sums keep their order.
+    """
     config: Any = numba.config
-    with _setting:
-        elsewhere, config.CACHE_DIR = config.CACHE_DIR, _cache(Path(function.__code__.co_filename).parent)
+    with _config_lock:
+        previous, config.CACHE_DIR = config.CACHE_DIR, _cache(Path(function.__code__.co_filename).parent)
         try:
             return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
         finally:
-            config.CACHE_DIR = elsewhere
+            config.CACHE_DIR = previous
 
 
 @lru_cache(maxsize=8)

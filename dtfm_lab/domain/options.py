@@ -38,7 +38,7 @@ class Option:
     most: float | None = None
     """Largest value allowed; of a count 10^9 where None."""
     choices: Collection[str] | None = None
-    """Names allowed. A registry is read at every check, so names that are registered later count."""
+    """Names allowed. A registry is read at every check, so names that are registered later are allowed, too."""
     varies: bool = True
     """Whether sweeps and what-ifs may vary it on a given plan."""
     flag: str = ""
@@ -156,7 +156,7 @@ def takes_options(kind: Any, *, noun: str = "option", left_as_is: bool = False) 
 
 
 def lists_options(options: Iterable[Option], *, noun: str = "option", left_as_is: bool = False) -> Callable[[F], F]:
-    """The decorator ``takes_options`` for options that are no fields of one dataclass."""
+    """The decorator ``takes_options`` for options that are not the fields of a single dataclass."""
     offered = {option.name: option for option in options}
 
     def decorate(function: F) -> F:
@@ -195,7 +195,7 @@ def whole(thing: str, what: str, value: object, *, least: int = 1, most: int = M
 
 
 def plain(noun: str, name: object) -> str:
-    """``name``; raises JobError where it does not fit into the one line of an error."""
+    """``name``; raises JobError where it is no text or has control characters, which would break an error's line."""
     if not isinstance(name, str) or not is_plain(name):
         raise JobError(f"{noun} is named {shortened(name)}; wanted text without control characters")
     return name

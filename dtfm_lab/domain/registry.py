@@ -1,6 +1,6 @@
-"""Named choices (planners, schedules, topology formats) that explain themselves when a name is missing.
+"""Named choices (planners, schedules, topology formats); the error for an unknown name lists the known ones.
 
-A package of one's own adds to a registry by an entry point of the registry's group, in its pyproject.toml::
+Another package adds to a registry by an entry point of the registry's group, in its pyproject.toml::
 
     [project.entry-points."dtfm_lab.planners"]
     greedy = "my_package:greedy"
@@ -49,7 +49,7 @@ class Registry(Mapping[str, T]):
         self._plug_ins_loaded = not group
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorator: file the entry under ``name``."""
+        """Decorator: add the entry under ``name``; raises ValueError where the name is taken."""
 
         def add(entry: T) -> T:
             if name in self._entries:
@@ -97,7 +97,7 @@ class Registry(Mapping[str, T]):
             entry = point.load()
             if not self._fits(entry):
                 raise TypeError(f"{point.value} is no {self._noun}")
-        except Exception as error:  # whatever a package of somebody else's raises
+        except Exception as error:  # the code of another package may raise anything
             log.warning("package %s: %s %r cannot be loaded: %r", package, self._noun, point.name, error)
         else:
             self._entries.setdefault(point.name, entry)

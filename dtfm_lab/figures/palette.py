@@ -1,4 +1,4 @@
-"""Colours and words that mean the same in every figure: Okabe-Ito, told apart by colour-blind readers."""
+"""Colours and words that mean the same in every figure; colour-blind readers can tell them apart (Okabe and Ito)."""
 
 from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, SENDS, Kind
 

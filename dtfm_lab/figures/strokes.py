@@ -12,7 +12,7 @@ from dtfm_lab.domain.units import FloatArray
 Drawn = npt.NDArray[np.float32]
 """Coordinates in single precision. plotly writes an array as four bytes a number, and a list as one line a number."""
 LIFTED = np.full((1, 2), np.nan)
-"""The point that interrupts a line."""
+"""The row of NaN that interrupts a line."""
 
 
 def strokes(lines: Iterable[FloatArray]) -> dict[str, Drawn]:
@@ -23,12 +23,12 @@ def strokes(lines: Iterable[FloatArray]) -> dict[str, Drawn]:
 
 
 def packed(values: FloatArray) -> dict[str, str]:
-    """Numbers as plotly writes arrays, for the few properties that it would turn into a list."""
+    """Numbers in the form in which plotly writes arrays, for the few properties of which it would write a list."""
     return {"dtype": "f4", "bdata": b64encode(values.astype("<f4").tobytes()).decode()}
 
 
 def worded(lines: Sequence[FloatArray], words: Sequence[str]) -> dict[str, Any]:
-    """``strokes`` with a text that shows all along each line. The text is kept once a line, not once a point."""
+    """``strokes`` with a hover text for each line, shown at all of its points and kept once a line."""
     templates = [f"%{{meta[{at}]}}" for at, line in enumerate(lines) for _ in range(len(line) + 1)]
     return {**strokes(lines), "meta": list(words), "hovertemplate": templates, "hoverlabel": {"namelength": 0}}
 

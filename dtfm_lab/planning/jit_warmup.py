@@ -35,7 +35,7 @@ def start_compiling(compile_kernels: CompileKernels) -> BackgroundTask[object]:
 def wait_for_kernels(first: Generation, compile_kernels: CompileKernels) -> Iterator[Generation]:
     """Yield ``first`` again and again, as incomplete generations, until the kernels are compiled.
 
-    Each carries the seconds waited (``compiling_s``), which no time limit counts: a machine compiles once.
+    Each has the seconds waited in ``compiling_s``. Time limits do not count them, since a machine compiles only once.
     """
     task, began = start_compiling(compile_kernels), time.perf_counter()
     while not task.wait(0):

@@ -26,7 +26,7 @@ class Problem:
     """
 
     pair: PairCosts
-    """Seconds between any two devices, in a data-parallel group and in a pipeline; all that is known of them."""
+    """Seconds between any two devices, in a data-parallel group and in a pipeline; the only costs there are."""
     n_stages: int
     """Number of pipeline stages, S."""
     n_replicas: int
@@ -81,7 +81,7 @@ class Generation:
     best: IntArray = field(repr=False)
     """(S, D) grid of the cheapest placement so far."""
     best_s: float
-    """Cost of ``best`` in seconds, as ``Problem.cost`` says."""
+    """Cost of ``best`` in seconds, as ``Problem.cost`` computes it."""
     evaluations: int
     """Number of placements priced so far, neighbours in a local search included."""
     median_s: float | None = None
@@ -89,7 +89,7 @@ class Generation:
     diversity: float | None = None
     """Diversity of the current population, 0 to 1 (see ``population.diversity``); None for a planner without one."""
     operator: str = ""
-    """What made the newest individual, such as chance, structure, recombination, mutation."""
+    """What made the newest individual, such as chance, structure, recombination or reheating."""
     parents: tuple[int, ...] = ()
     """Birth numbers of the newest individual's parents; the initial population is 0, 1, 2, ... in order."""
     compiling_s: float = 0.0

@@ -84,7 +84,7 @@ def search(
 ) -> Iterator[PlanStep]:
     """Improving placements of the job: at least one step, one or more for each generation.
 
-    Arguments are checked at once, before the first step is asked for.
+    Arguments are checked by the call itself, before the first step is computed.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def search(
     background_tasks
         Runs the threads that the planner starts, for a caller that counts their CPU time.
     improve_bound
-        Whether a share of the time is spent on a tighter lower bound; False where every tenth of a second counts.
+        Whether a share of the time is spent on a tighter lower bound; False for the shortest searches.
 
     Raises
     ------

@@ -67,7 +67,7 @@ class PlacedTasks:
 
     @classmethod
     def of(cls, plan: Plan, programs: Programs, profile: Iterable[ComputeTime]) -> PlacedTasks:
-        """Raises TraceError where the profile has no time for a computation."""
+        """The tasks of these programs on the devices of a plan; raises TraceError where the profile lacks a time."""
         graph, job = task_graph(programs), plan.job
         here = plan.placement.devices[graph.position, graph.replica]
         there = np.where(graph.partner >= 0, here[graph.partner], here)
@@ -81,7 +81,10 @@ class PlacedTasks:
         return cls(graph, here, there, n_bytes, seconds[graph.computation])
 
     def simulate(self, links: Links) -> TaskTimes:
-        """Raises ScheduleError, naming the circle, where actions wait for each other."""
+        """The times of all tasks on these links.
+
+        Raises ScheduleError, naming the circle, where actions wait for each other.
+        """
         graph = self.graph
         n = len(graph)
         sends, receives = graph.role == SEND, graph.role == RECEIVE
@@ -164,7 +167,7 @@ class TaskTimes:
 def simulate_iteration(
     plan: Plan, schedule: Schedule, profile: Iterable[ComputeTime], links: Links, *, synchronise: bool = True
 ) -> TaskTimes:
-    """One iteration of a plan under a schedule, computations as long as the profile says."""
+    """One iteration of a plan under a schedule, computations as long as in the profile."""
     return PlacedTasks.of(plan, programs_of(plan, schedule, synchronise=synchronise), profile).simulate(links)
 
 

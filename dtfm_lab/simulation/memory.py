@@ -45,7 +45,7 @@ class Levels:
         is_message = np.tile(held.is_message, 2)
         order = np.lexsort((time, device))
         device, time = device[order], time[order]
-        # a device ends as it begins, with nothing, so one sum serves all
+        # every device begins and ends with nothing held, so one running sum serves all devices
         activations_bytes, messages_bytes = (
             np.cumsum(np.where(is_message == which, change, 0)[order]) for which in (False, True)
         )
@@ -187,7 +187,7 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
     )
 
 
-@lru_cache(maxsize=8)  # what-ifs ask for the memory of one trace many times
+@lru_cache(maxsize=8)  # what-ifs compute the memory of one trace many times
 def _recorded(name: str, orders: tuple[str, ...]) -> Schedule:
     return Schedule.from_orders(name, orders)
 
@@ -195,7 +195,7 @@ def _recorded(name: str, orders: tuple[str, ...]) -> Schedule:
 def least_memory_schedule(job: Job, schedule: str | Schedule | None, plan: Plan | None = None) -> Schedule:
     """The schedule of this name for a job, the job's own where None, with the choices that hold least memory.
 
-    The plan is given to a schedule that cannot do without. Raises UnknownName, or ScheduleError where a schedule is
+    The plan is given to a schedule that requires one. Raises UnknownName, or ScheduleError where a schedule is
     for other sizes or needs a plan that is not there.
     """
     chosen = job.schedule if schedule is None else schedule

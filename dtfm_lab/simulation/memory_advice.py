@@ -82,6 +82,8 @@ def remedies(plan: Plan, schedule: str | Schedule | None = None) -> tuple[Remedy
 
 @dataclass(frozen=True)
 class _RemedySearch:
+    """Tries changes to one plan's job."""
+
     plan: Plan
     schedule: str | Schedule
     worst: tuple[int, int]
@@ -122,6 +124,7 @@ class _RemedySearch:
             yield found
 
     def _deeper(self) -> list[tuple[int, int]]:
+        """(stages, replicas) with more stages on the same number of devices."""
         job = self.plan.job
         return [shape for shape in job.shapes(job.n_tasklets) if shape[0] > job.n_stages]
 

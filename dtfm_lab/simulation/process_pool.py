@@ -22,11 +22,11 @@ WORTHWHILE_S = 6.0
 """Seconds of work left from which other processes are started. They take two seconds to start, and on two cores both
 ways tie at some three and a half."""
 IN_FLIGHT = 3
-"""Tasks per process that are submitted ahead of the result asked for; at most these are wasted on an early end."""
+"""Tasks per process that are submitted ahead of the next result; at most these are wasted on an early end."""
 ENVIRONMENT = {"LOKY_MAX_MEMORY_LEAK_SIZE": "4e9"}
 """Growth in bytes beyond which loky replaces a process as leaking: our caches grow by hundreds of MB."""
 PARENT_CHECK_S = 0.5
-"""Seconds between two checks of a process whether its parent still lives."""
+"""Seconds between two checks of a worker process whether its parent still runs."""
 
 
 def map_in_order(
@@ -36,7 +36,7 @@ def map_in_order(
 
     This process starts alone and moves the rest to other processes once it measures that the rest takes long. They
     end with the iterator, closed early or not, and with this process, even if it is killed. ``workers`` is the most
-    processes to start: one for each core where None, none for 1. Raises RunError where one of them dies.
+    processes to start: one for each core where None, none for 1. Raises RunError where one of them is lost.
     """
     n_workers = min(_cores() if workers is None else workers, len(tasks))
     spent_s = 0.0
@@ -75,13 +75,13 @@ def _in_processes(
 
 
 def _initialise(parent: int) -> None:
-    """Initialise a process: its parent handles interrupts, and its end is the process's end."""
+    """Make a worker process ignore interrupts, which its parent handles, and exit when its parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
 
 
 def _exit_with(parent: int) -> None:
-    """Exit when the parent changes: one that was killed sends no signal."""
+    """Exit once the parent is another process: a parent that was killed sends no signal."""
     while os.getppid() == parent:
         time.sleep(PARENT_CHECK_S)
     os._exit(1)

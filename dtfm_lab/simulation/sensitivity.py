@@ -1,4 +1,4 @@
-"""What a better link or device would bring: the iteration simulated again with each of them improved.
+"""How much a better link or device would shorten an iteration, which is simulated again with each of them improved.
 
 One thing is improved at a time; schedule and placement stay. A link is both directions of a pair
 of devices; links of the same two regions are also improved together. Where the order on
@@ -136,8 +136,8 @@ def gains(
 
 def _gains(plan: Plan, base: _Baseline, factor: float, what: list[str]) -> Iterator[Gain]:
     before_s = base.iteration_s
-    asked = [(one, target) for one in what for target in (_devices(plan) if one == "compute" else _links(plan, base))]
-    for number, (one, target) in enumerate(asked, start=1):
+    targets = [(one, target) for one in what for target in (_devices(plan) if one == "compute" else _links(plan, base))]
+    for number, (one, target) in enumerate(targets, start=1):
         yield Gain(
             what=one,
             of=target.of,
@@ -146,7 +146,7 @@ def _gains(plan: Plan, base: _Baseline, factor: float, what: list[str]) -> Itera
             before_s=before_s,
             iteration_s=base.improved_s(one, target, factor),
             number=number,
-            total=len(asked),
+            total=len(targets),
         )
 
 
@@ -198,7 +198,7 @@ class _Baseline:
         total_s = 0.0
         for part in self.parts:
             tasks = part.tasks
-            nodes = where[tasks.here, tasks.there]  # computations are where a device meets itself
+            nodes = where[tasks.here, tasks.there]  # the two ends of a computation are the same device
             if links.queueing == "pairs" and not part.may_be_critical(nodes):
                 total_s += part.share * part.times.makespan_s
                 continue

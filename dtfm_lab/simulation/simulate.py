@@ -133,7 +133,7 @@ def _links(plan: Plan, ran: RunContext | None, queueing: str | None) -> Links:
 
 
 def _rows(profile: Profile) -> tuple[ComputeTime, ...]:
-    """The profile as checked rows; raises TraceError for what is no row."""
+    """The profile as checked rows; raises TraceError for anything that is not a row of it."""
     rows: Iterable[Any] = profile
     if isinstance(profile, pd.DataFrame):
         if missing := [name for name in ComputeTime._fields if name not in profile]:

@@ -131,8 +131,8 @@ def _points(plan: Plan, listed: Mapping[str, list[Any]], workers: int | None) ->
     grid = [dict(zip(listed, values, strict=True)) for values in product(*listed.values())]
     done = map_in_order(outcome_of, [(plan, settings) for settings in grid], workers)
     for number, (settings, result) in enumerate(zip(grid, done, strict=True), start=1):
-        came, error = (None, result) if isinstance(result, str) else (result, "")
-        yield SweepPoint(settings=settings, outcome=came, error=error, number=number, total=len(grid))
+        outcome, error = (None, result) if isinstance(result, str) else (result, "")
+        yield SweepPoint(settings=settings, outcome=outcome, error=error, number=number, total=len(grid))
 
 
 def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> Outcome | str:

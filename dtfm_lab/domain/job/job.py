@@ -42,10 +42,10 @@ class JobOptions:
         int, Option(help="Iterations; between two, replicas step alone.", unit="iterations", least=1)
     ] = 1
     """With 1, replicas average their gradients before each step. With more, each takes its steps alone (local
-    updates). In every so many-th iteration, after the step, they average what their parameters have changed since
-    they were last equal, add that to what these were then, and are equal again, to the bit. Compression rounds the
-    changes. The optimiser's state stays with each replica; the two ends of a tied embedding exchange its gradient in
-    every iteration."""
+    updates). With H, in every H-th iteration, after the step, they average the changes of their parameters since
+    these were last equal, and add the average to the parameters of that time, which makes them equal again, to the bit.
+    Compression rounds the changes. The optimiser's state stays with each replica; the two ends of a tied embedding
+    exchange its gradient in every iteration."""
     compression: Annotated[
         str, Option(help="What messages are rounded to on their way, where that is smaller.", choices=COMPRESSIONS)
     ] = "none"
@@ -94,7 +94,7 @@ _HOP = Option(
 class JobChanges(JobOptions):
     """The keywords of ``load_job`` and ``with_job``, and the keys of a job's file: each may be left out.
 
-    A type and no more; values that are given go into a Job, which checks them.
+    The class checks nothing: values that are given become fields of a Job, which checks them.
     """
 
     model: Annotated[
@@ -188,7 +188,7 @@ class Job(JobOptions):
 
     @cached_property
     def activation_bytes(self) -> float:
-        """What one micro-batch ships across one stage boundary, forward; its gradient is as large."""
+        """Bytes that one micro-batch sends across one stage boundary, forward; its gradient is as large."""
         return compressed_bytes(self.activation_elements, self.dtype, self.compression)
 
     @property
@@ -198,7 +198,7 @@ class Job(JobOptions):
 
     @cached_property
     def stage_gradient_bytes(self) -> tuple[float, ...]:
-        """Per stage, what its gradient takes in messages, whole."""
+        """Per stage, bytes of its whole gradient in messages."""
         how = self.gradients_as
         return tuple(compressed_bytes(n, self.dtype, how) for n in self.stage_parameters)
 
@@ -240,7 +240,7 @@ class Job(JobOptions):
         return self.layers_of(self.n_stages)
 
     def layers_of(self, n_stages: int) -> tuple[tuple[Layer, ...], ...]:
-        """The model cut into so many stages, as ``cut`` says."""
+        """Per stage, its layers, with the model cut into so many stages by ``cut``."""
         counts = self.cut(n_stages)
         model = self.modelled()
         ends = list(accumulate(counts))
@@ -311,7 +311,7 @@ class Job(JobOptions):
         return self.model
 
     def with_fields(self, **fields: Any) -> Job:
-        """The job with these fields instead; its own cut does not outlive another number of stages or of blocks."""
+        """The job with these fields instead; without ``blocks_per_stage`` where it no longer fits."""
         blocks, model = self.blocks_per_stage, fields.get("model", self.model)
         if blocks is not None and (
             fields.get("n_stages", self.n_stages) != self.n_stages or model is None or model.n_blocks != sum(blocks)
@@ -342,7 +342,7 @@ class Job(JobOptions):
 
 
 def compressed_bytes(n_elements: int, dtype: str, compression: str) -> float:
-    """What so many numbers take in a message: as they are, or compressed where that is smaller."""
+    """Bytes that so many numbers take in a message: as they are, or compressed where that is smaller."""
     plain_bytes = n_elements * BYTES_PER_ELEMENT[dtype]
     coded_bytes = {
         "none": plain_bytes,

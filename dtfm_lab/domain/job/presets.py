@@ -67,7 +67,7 @@ _MODELS = (
 )
 
 MODELS: dict[str, ModelSpec] = {model.name: model for model in _MODELS}
-"""Each with the sequence length it was trained on; ``with_seq_len`` gives another."""
+"""Models by name, each with the sequence length it was trained on; ``ModelSpec.with_seq_len`` changes that."""
 
 DTFM_GRADIENT_BYTES = 1.3 * 4 * 3 / 24 * GB
 """1.3 billion parameters of 4 bytes, 3 of 24 layers a stage, in the public code's "GB"."""
@@ -117,4 +117,4 @@ JOBS: Registry[Job] = Registry(
 )
 """``dtfm-gpt3-xl`` is priced with the constants of DT-FM's public code, whatever its shape, and simulated
 as GPT3-XL; ``gpt3-xl`` follows its own sizes throughout; ``tiny`` and ``small`` are for real runs on one machine.
-The others are the models people know, cut for 8 or 64 devices, with batches of 0.5 to 4 million tokens."""
+The others are well-known models, cut for 8 or 64 devices, with batches of 0.5 to 4 million tokens."""

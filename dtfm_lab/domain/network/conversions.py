@@ -1,9 +1,8 @@
 """Convert frames, graphs and labelled matrices to devices and (N, N) arrays; errors name the link.
 
-Measured times of messages of several sizes, which a network may have beyond latency and bandwidth.
-
-Between two measured sizes the time is linear; a smaller message takes as long as the smallest, a larger one continues
-the line through the last two. A pair that was not measured has NaN, and its latency and bandwidth count.
+A network may have measured times of messages of several sizes beyond latency and bandwidth. Between two measured
+sizes the time is linear; a smaller message takes as long as the smallest, a larger one continues the line through the
+last two. A pair that was not measured has NaN, and its times follow from latency and bandwidth.
 """
 
 from __future__ import annotations

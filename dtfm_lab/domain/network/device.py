@@ -85,7 +85,7 @@ Prices are what was listed, per GPU; they move by the month and between sellers,
 
 
 def hardware_fields(gpu: object) -> dict[str, float]:
-    """The peak and memory of a Device whose GPU the table knows; empty for another."""
+    """The peak and memory of a GPU in the table, as fields of a Device; empty for a GPU that is not in it."""
     known = HARDWARE.get(gpu) if isinstance(gpu, str) else None
     return {} if known is None else {"peak_flop_per_s": known.peak_flop_per_s, "memory_bytes": known.memory_bytes}
 

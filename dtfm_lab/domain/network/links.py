@@ -109,8 +109,8 @@ class OutgoingLinks:
         """Send ``n_bytes`` to device ``to``, not before ``ready_s``.
 
         Call it in the order in which messages become ready. A message sent ``in_turn`` also waits until the previous
-        one sent so has arrived. How long that waits for the receiver's card is not known here, so where there are
-        cards, ``ready_s`` must not be before its last byte came in.
+        one sent so has arrived. The wait for the receiver's card is not computed here, so where there are cards,
+        ``ready_s`` must not be before the last byte of that previous message came in.
         """
         queue = 0 if self._one_card else to
         start_s = max(ready_s, self._free_s[queue], self._turn_s if in_turn else 0.0)

@@ -4,14 +4,13 @@ Latitudes and longitudes in degrees, rounded to 0.1, from the GeoNames gazetteer
 cities that share a name, the largest. Codes and names of regions as Amazon's documentation lists them; where
 those name a state or a country, the point is a city in it, which need not be where the machines are.
 
-Latency and bandwidth of a link, estimated from nothing but the distance of its ends.
-
-A rule with four constants, fitted to the 45 pairs of AWS regions in DT-FM's config.py (2022) by least squares
+Latency and bandwidth of a link are estimated from nothing but the distance of its ends, by a rule with four
+constants, fitted to the 45 pairs of AWS regions in DT-FM's config.py (2022) by least squares
 of logarithms. Latencies are one way, as that code charges them to each message.
 
 - latency = 5.6 ms + 3.0 x great circle / (200,000 km/s, light in fibre). The factor is cables' detours, and, by
   its size, that these latencies look like round trips.
-- bandwidth = 78 Mbit / latency, at most 1.05 Gbit/s: what one stream carries whose window is 9.75 MB.
+- bandwidth = 78 Mbit / latency, at most 1.05 Gbit/s: the rate of one stream whose window is 9.75 MB.
 
 Over the 45 pairs the rule's latency is off by 15 % at the median and by 43 % at most (Seoul to Europe takes a
 long way round), its bandwidth by 12 % and 66 %.
@@ -64,7 +63,7 @@ def find_place(region: str) -> Place | None:
 
 
 def place_names() -> list[str]:
-    """The cities that ``find_place`` knows, without their other names."""
+    """The cities that ``find_place`` can find, without their other names."""
     return [name for name, _ in _cities()]
 
 

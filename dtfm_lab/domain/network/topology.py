@@ -37,8 +37,8 @@ LARGEST = 1e30
 class Topology:
     """The paper's communication graph: N devices and two N x N link matrices.
 
-    Entry ``[i, j]`` describes the link from device i to device j. The diagonal is a device talking
-    to itself: latency 0, bandwidth infinite.
+    Entry ``[i, j]`` describes the link from device i to device j. The diagonal is the link of a
+    device to itself: latency 0, bandwidth infinite.
 
     Links need not be symmetric, but every exchange of training goes both ways: a gradient shard
     leaves over i -> j and comes back, averaged, over j -> i; activations cross a stage boundary one

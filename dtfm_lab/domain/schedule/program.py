@@ -195,7 +195,7 @@ def _tail(
 def _on_the_same_device(
     schedule: Schedule, at: dict[tuple[int, Kind, int | None], int], action: Action, source: int
 ) -> int:
-    """Position of the pass whose result a pipeline of one device hands to its next stage."""
+    """Position of the pass whose result a pipeline of one device passes to its next stage."""
     kinds = (Kind.FORWARD,) if action.kind is Kind.FORWARD else (Kind.BACKWARD, Kind.BACKWARD_INPUT)
     for kind in kinds:
         if (source, kind, action.microbatch) in at:

@@ -30,7 +30,7 @@ Where replicas update themselves independently for some iterations (``Job.synchr
 averages and comes before PACK; a last REDUCE of a round of its own, when all averages are there, writes them into the
 parameters.
 On the real clock a send lasts while the transport takes its bytes, and a receive from the send's start
-until they are there, which may be before the transport lets the sender go.
+until they are there, which may be before the sender's call returns.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Kind(StrEnum):
 
 
 class Lane(StrEnum):
-    """What a device does at the same time: it computes, sends and receives."""
+    """Where an action takes place on its device: computations, sends and receives run side by side."""
 
     COMPUTE = "compute"
     SEND = "send"
@@ -189,7 +189,9 @@ class Schedule:
             if stage % self.n_devices != position or not 0 <= stage < self.n_stages:
                 held = ", ".join(map(str, self.stages_of(position)))
                 raise ScheduleError(f"{where}: {action} is out of place; it holds stage {held}")
-            if (stage, kind, m) in done or (kind is not Kind.BACKWARD_WEIGHT and self._backed(done, stage, kind, m)):
+            if (stage, kind, m) in done or (
+                kind is not Kind.BACKWARD_WEIGHT and self._done_in_other_form(done, stage, kind, m)
+            ):
                 raise ScheduleError(f"{where}: {action} is there twice; wanted each F and B (or I and W) once")
             before = {Kind.FORWARD: None, Kind.BACKWARD_WEIGHT: Kind.BACKWARD_INPUT}.get(kind, Kind.FORWARD)
             if before is not None and (stage, before, m) not in done:
@@ -205,8 +207,8 @@ class Schedule:
                     raise ScheduleError(f"{where}: {Action(stage, first, m)} is missing; wanted each F and B once")
 
     @staticmethod
-    def _backed(done: set[tuple[int, Kind, int | None]], stage: int, kind: Kind, m: int) -> bool:
-        """Whether the other form of this backward, whole or split, is done already."""
+    def _done_in_other_form(done: set[tuple[int, Kind, int | None]], stage: int, kind: Kind, m: int) -> bool:
+        """Whether this backward was done already in its other form, whole or split."""
         other = {Kind.BACKWARD: Kind.BACKWARD_INPUT, Kind.BACKWARD_INPUT: Kind.BACKWARD}.get(kind)
         return other is not None and (stage, other, m) in done
 

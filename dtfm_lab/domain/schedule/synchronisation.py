@@ -86,8 +86,8 @@ def ring(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
 def hierarchical(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
     """Average inside each region first, then across regions.
 
-    Each region's first replica gathers, the gathering replicas exchange shards, and each hands out the average in its
-    region. A device without a region counts as a region of its own.
+    Each region's first replica gathers, the gathering replicas exchange shards, and each sends the average to the
+    others of its region. A device without a region counts as a region of its own.
     """
     n = len(regions)
     members_of: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Programs as arrays: a node for every action of every device, an edge for every dependency that no clock decides.
+"""Programs as arrays: a node for every action of every device, an edge for every dependency that the programs fix.
 
 Edges lead to an action from those it needs, from the message before it where messages go in turn, and to each
 computation from the one before it on its device. The order of messages on a link is found by the event loop.

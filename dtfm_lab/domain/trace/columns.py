@@ -1,4 +1,4 @@
-"""The rows of a trace as arrays, checked once, and what follows from them without asking what waited for what."""
+"""The rows of a trace as arrays, checked once, and what follows from them without the column ``after``."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

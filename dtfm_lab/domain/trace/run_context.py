@@ -1,4 +1,4 @@
-"""What a trace's numbers mean: what ran, on which devices, by which clock, and what went wrong meanwhile."""
+"""What a trace's numbers mean: what ran, on which devices, by which clock, and which faults occurred."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Fault(NamedTuple):
     state_from: str
     """Where parameters and optimiser states were restored from: a device, or a checkpoint."""
     lost_s: float
-    """Wall seconds from noticing the loss to going on."""
+    """Wall seconds from the detection of the loss until the run continued."""
 
 
 class Subplan(NamedTuple):

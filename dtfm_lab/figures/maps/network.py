@@ -133,7 +133,7 @@ def network_map(topology: Topology) -> go.Figure:
     """Regions at their places on Earth, joined by curves like flight paths; wide lines are fast links.
 
     Devices stand around their region's place, or beside it where clusters would cover each other. Regions
-    without a known place stand below the map. Where no region has one, this is the abstract picture, and says so.
+    without a known place stand below the map. Where no region has one, this is the abstract picture, with a note.
     """
     where = atlas(topology)
     if where is None:
@@ -169,7 +169,7 @@ def plan_map(plan: Plan, *, pipeline: int | None = None, group: int | None = Non
         Stage whose data-parallel group to emphasise: lines join all of its members.
 
     Raises PlanError for a pipeline or a group that the plan does not have. Where no region has a known place,
-    the picture is the abstract one, and says so.
+    the picture is the abstract one, with a note.
     """
     _require("pipeline", pipeline, plan.job.n_replicas)
     _require("group", group, plan.job.n_stages)

@@ -176,7 +176,7 @@ def convergence(
     diversity
         Whether a second panel shows the diversity of each population, from 0, all alike, to 1, nothing in common.
 
-    Raises PlanError where a search has no step, or none of them a diversity that is asked for; UnknownName for
+    Raises PlanError where a search has no step, or ``diversity`` is set and no planner has one; UnknownName for
     another axis.
     """
     if against not in AXES:

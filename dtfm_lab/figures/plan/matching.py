@@ -129,7 +129,7 @@ def _matched(plan: Plan, left: IntArray, right: IntArray, pairs_s: FloatArray) -
                 line={"width": width if n <= FEW_PAIRS else width / 2, "color": color},
                 text=[t for label in labels for t in (WORDLESS, label, WORDLESS, WORDLESS)],
                 textposition="top center",
-                # unseen, it keeps the words off the line
+                # an invisible marker keeps the text off the line
                 marker={"size": 2 * width, "color": "rgba(0, 0, 0, 0)"},
                 textfont={"size": 12 if n <= FEW_PAIRS else 10, **({"color": color} if rows is slowest else {})},
             )

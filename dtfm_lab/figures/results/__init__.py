@@ -1,1 +1,1 @@
-"""What predictions and runs amount to: comparisons, errors by cause, refits, sweeps, sensitivities and losses."""
+"""Results of predictions and runs: comparisons, errors by cause, refits, sweeps, sensitivities and losses."""

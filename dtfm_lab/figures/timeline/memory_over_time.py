@@ -131,12 +131,12 @@ def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = No
 
 def _chosen(report: MemoryReport, devices: Sequence[str] | None) -> list[tuple[int, int]]:
     """(position, replica) of the devices to draw, in stage order."""
-    everyone = list(np.ndindex(report.limit_bytes.shape))
+    all_positions = list(np.ndindex(report.limit_bytes.shape))
     if devices is None:
         spare = (report.limit_bytes - report.peak_bytes).astype(float)
-        tightest = sorted(everyone, key=lambda at: (spare[at], at))[:MOST_DEVICES]
+        tightest = sorted(all_positions, key=lambda at: (spare[at], at))[:MOST_DEVICES]
         return sorted(tightest)
-    names = {report.devices[position][replica]: (position, replica) for position, replica in everyone}
+    names = {report.devices[position][replica]: (position, replica) for position, replica in all_positions}
     wanted = [devices] if isinstance(devices, str) else list(devices)
     for name in wanted:
         if name not in names:

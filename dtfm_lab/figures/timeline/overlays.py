@@ -116,7 +116,7 @@ def critical_path(
             strip = rows.strip(action, replica, side) if shown else rows.first(action.stage, replica, side)
             if shown:
                 bars.append((trace.start_s[row], trace.end_s[row], strip.middle, strip.height))
-            # a receive's own stretch is the way from the send's end to here
+            # a receive's segment is drawn as the line from the end of its send
             points += [] if action.kind in RECEIVES else [(start_s, strip.middle)]
             # no line through a computation, where its number stands
             points += [GAP] if shown and action.kind in COMPUTE else []

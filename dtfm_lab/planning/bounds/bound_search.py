@@ -191,10 +191,11 @@ MOST_EFFORT = 0.04
 
 
 class IncrementalBound:
-    """The lower bound of one search in seconds; a planner that proves bounds itself replaces its turns.
+    """The lower bound of one search in seconds, tightened in short turns between the generations of the search.
 
-    A timed search spends at most ``SHARE`` of its time on it. One that counts steps gives the k-th turn after its
-    generation k x k, counted from 1, so that equal steps prove equal bounds. One that is not ``enabled`` spends none.
+    A timed search spends at most ``SHARE`` of its time on turns. A search that is limited by steps has the k-th turn
+    after its generation k x k, counted from 1, so that equal steps prove equal bounds. There are no turns where
+    ``enabled`` is False, nor after a generation whose planner proved a bound itself.
     """
 
     def __init__(self, problem: Problem, timed: bool, enabled: bool = True) -> None:

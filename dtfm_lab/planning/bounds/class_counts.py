@@ -148,8 +148,8 @@ def _model(
     slowest = model.new_int_var(low, high, "")
     for t in classes:
         placed = sum(counts[s][t] for s in stages)
-        everyone = sum(sizes) == n_stages * n_replicas
-        model.add(placed == sizes[t] if everyone else placed <= sizes[t])
+        uses_all = sum(sizes) == n_stages * n_replicas
+        model.add(placed == sizes[t] if uses_all else placed <= sizes[t])
     for s in stages:
         model.add(sum(counts[s]) == n_replicas)
         for t in classes:

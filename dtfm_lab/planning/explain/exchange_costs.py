@@ -39,7 +39,7 @@ class SwapCosts:
         self._position[grid.ravel()] = np.arange(grid.size)
         self._group_s = group_costs(grid, pair.group_s)
         self._hop_s = np.array([self._matching_s(a, b) for a, b in pairwise(grid)])
-        self._known: dict[tuple[int, int], float] = {}
+        self._priced: dict[tuple[int, int], float] = {}
 
     @property
     def repaired_s(self) -> float:
@@ -84,14 +84,14 @@ class SwapCosts:
     def price(self, device: int, partner: int) -> float:
         """Seconds after the swap of the two, the pipelines paired anew."""
         key = (min(device, partner), max(device, partner))
-        if key not in self._known:
+        if key not in self._priced:
             grid = self.exchanged(device, partner)
             hop_s = self._hop_s.copy()
             touched = {stage for d in key if (stage := self.stage_of(d)) is not None}
             for hop in {hop for stage in touched for hop in (stage - 1, stage) if 0 <= hop < len(hop_s)}:
                 hop_s[hop] = self._matching_s(grid[hop], grid[hop + 1])
-            self._known[key] = float(group_costs(grid, self._pair.group_s).max() + hop_s.sum())
-        return self._known[key]
+            self._priced[key] = float(group_costs(grid, self._pair.group_s).max() + hop_s.sum())
+        return self._priced[key]
 
     def exchanged(self, device: int, partner: int) -> IntArray:
         """(S, D) grid after the swap of the two, the pipelines not paired anew."""

@@ -1,4 +1,4 @@
-"""Which devices are eligible under a budget, compiled; ``bounds.budget`` says what that means and why it holds."""
+"""Which devices are eligible under a budget, compiled; ``bounds.budget`` defines that and proves it."""
 
 import numpy as np
 import numpy.typing as npt

@@ -26,7 +26,7 @@ from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 GROUP_WEIGHT, LINK_WEIGHT = 0.3, 1.0
 """Weights of the mean group and of the mean links."""
 TAILS = 0.2
-"""Share of moves that exchanged_sums tails."""
+"""Share of moves that exchange the tails of two pipelines."""
 REMATCH_EVERY = 256
 """Moves per device between two exact matchings of all hops."""
 

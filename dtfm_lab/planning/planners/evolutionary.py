@@ -74,9 +74,9 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
     population: list[Individual] = []
     n_initial = 0
     for birth_number in count():
-        founder = next(initial, None)
-        n_initial += founder is not None
-        offspring = founder or reproduction.offspring(population)
+        from_initial = next(initial, None)
+        n_initial += from_initial is not None
+        offspring = from_initial or reproduction.offspring(population)
         improved = Individual(offspring.row, np.inf, birth_number)
         for row, cost_s, moves in reproduction.local_search(offspring, best.cost_s, birth_number - n_initial):
             evaluations += moves
@@ -88,7 +88,7 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
         improved = min(improved, _individual(problem, improved.row, birth_number), key=cost_of)
         best = min(best, improved, key=cost_of)
         parents = tuple(population[i].birth_number for i in offspring.parents)
-        _select_survivors(population, improved, offspring.parents, founder is not None)
+        _select_survivors(population, improved, offspring.parents, from_initial is not None)
         yield Generation(
             best=problem.grid(best.row),
             best_s=best.cost_s,
@@ -136,13 +136,13 @@ class _Reproduction:
         Each parent is the better of two individuals drawn at random.
         """
         rng = self._rng
-        lot = rng.random()
-        if lot < P_NEW / 2:
+        sample = rng.random()
+        if sample < P_NEW / 2:
             return Offspring("chance", (), rng.permutation(self._problem.n_devices), RANDOM_HOT)
-        if lot < P_NEW:
+        if sample < P_NEW:
             return self._flipped()
         recipient, donor = (self._tournament(population) for _ in range(2))
-        if lot < P_NEW + P_RECOMBINED and recipient != donor:
+        if sample < P_NEW + P_RECOMBINED and recipient != donor:
             rows = population[recipient].row, population[donor].row
             row = recombined(self._problem, *rows, self._clustered.leaf_order, rng)
             return Offspring("recombination", (recipient, donor), row, _log_uniform(rng, *RECOMBINED_HOT))

@@ -2,7 +2,7 @@
 
 Few groups: every chain of them is tried. Few classes of interchangeable devices: a constraint solver works on counts
 (``class_counts``). Otherwise the evolutionary search runs, alternating with the bound of ``bound_search``; that proves
-less, and the gap says how much less.
+less, and leaves a gap.
 
 Whatever may take long runs as a background task, and a search yields every tenth of a second, so that it can be
 watched, paused and stopped. A question that the solver is working on at that moment is only interrupted when

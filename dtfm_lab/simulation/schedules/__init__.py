@@ -1,4 +1,4 @@
-"""Pipeline schedules: builders by name, and ``build``, which gives a builder what it asks for of a plan.
+"""Pipeline schedules: builders by name, and ``build``, which calls one with what its signature names of a plan.
 
 A schedule is a function of the numbers of devices and micro-batches, registered in any module of this folder or by an
 entry point of the group ``dtfm_lab.schedules``.

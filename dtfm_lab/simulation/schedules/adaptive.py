@@ -3,7 +3,7 @@
 With enough of them, the gradients of a micro-batch are back when their turn comes, however long the round trip; more
 cost memory and may cost time, where messages queue. A closed form gives the depths that a steady pipeline needs;
 filling and draining need more, for which we have no formula. So multiples of the steady depths are simulated, and
-forwards that turn out to save no time are taken back.
+forwards that turn out to save no time are removed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,11 +25,11 @@ from dtfm_lab.simulation.schedules.registry import schedules
 ALIKE = 1e-9
 """Relative difference below which makespans count as equal."""
 FACTORS = 1.1 ** np.arange(24)
-"""Multiples of the steady depths to try; beyond 9 no network that we saw gained."""
+"""Multiples of the steady depths to try; beyond a factor of 9 no network that we tried gained."""
 PATIENCE = 5
 """Factors in a row without a gain that end the search."""
 MOST_SIMULATIONS = 60
-"""Simulations after which taking forwards back is not repeated."""
+"""Simulations after which the removal of forwards is not repeated."""
 OFFSETS = np.arange(8) / 8
 """Offsets for rounding depths that were scaled down to a limit; they decide which devices lose a forward."""
 
@@ -147,8 +147,8 @@ def _deepest(n_devices: int, n_microbatches: int, most_activations: int | Sequen
 def _scaled_down(depths: IntArray, deepest: IntArray) -> FloatArray:
     """(devices,) depths scaled to the limits.
 
-    Where a device may not go as deep as it should, all after it give up the same share, so that what it may hold is
-    spread over them and none waits for the whole rest of the pipeline.
+    Where a device's limit is below its depth, the depths of all devices after it are reduced by the same share, so that
+    none of them waits for the whole rest of the pipeline.
     """
     shares: FloatArray = np.minimum.accumulate(np.minimum(deepest / np.maximum(depths, 1), 1.0))
     return depths * shares

@@ -1,4 +1,4 @@
-"""The one door from a plan to its schedule."""
+"""Build the schedule that a plan is simulated or run under."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -27,10 +27,10 @@ def build(
 ) -> Schedule:
     """The schedule of this name for a plan, or the schedule itself where it is one that fits.
 
-    A schedule that asks for them by its signature is given the plan, the seconds of passes, the links and the
-    activations that each device may hold at most. Without a profile passes take FLOP over peak x ``efficiency``,
-    without links those of the plan's network are meant, without a limit what fits into the memory of the smallest
-    device of each position.
+    A builder whose signature names them is given the plan, the seconds of passes, the links and the most activations
+    that each device may hold. Without a profile, passes take FLOP over peak x ``efficiency``; without links, those of
+    the plan's network are used; without a limit, devices hold what fits into the memory of the smallest device of each
+    position.
 
     Raises
     ------

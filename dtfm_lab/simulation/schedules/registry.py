@@ -43,7 +43,7 @@ def choices_of(name: str) -> dict[str, bool]:
 
 
 def build_named(name: str, n_stages: int, n_microbatches: int, choices: Mapping[str, Callable[[], object]]) -> Schedule:
-    """A schedule by name, with those of the choices that its signature names; only these are worked out.
+    """A schedule by name, with those of the choices that its signature names; only these are computed.
 
     Raises UnknownName, or ScheduleError where it needs a choice that is not there, such as the plan.
     """
@@ -55,7 +55,7 @@ def build_named(name: str, n_stages: int, n_microbatches: int, choices: Mapping[
 
 
 def counts(name: str, n_stages: int, n_microbatches: int, stages_per_device: int = 1) -> tuple[int, int]:
-    """``n_stages`` and ``n_microbatches`` of a schedule that can be built, or a ScheduleError."""
+    """``n_stages`` and ``n_microbatches`` as ints; raises ScheduleError where they are no counts or too many."""
     named = {"n_stages": n_stages, "n_microbatches": n_microbatches, "stages_per_device": stages_per_device}
     for what, value in named.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:

@@ -40,7 +40,7 @@ class Layer:
     """Numbers passed to the next layer, which cross a stage boundary after this layer."""
     held_elements: int = 0
     """Numbers kept from forward to backward, the layer's input included; a mask of a byte counts as half a number.
-    ``families`` says how the builders count."""
+    ``families`` documents how the builders count."""
 
     def __post_init__(self) -> None:
         thing = f"layer of kind {self.kind}"
@@ -57,8 +57,8 @@ class Layer:
 class ModelSpec:
     """A model as the planner and the simulator see it.
 
-    At most one embedding, first; blocks; at most one head, last. Every layer but the head hands on
-    seq_len x d_model numbers. Raises JobError where that, or a count, is otherwise.
+    At most one embedding, first; blocks; at most one head, last. Every layer but the head passes on
+    seq_len x d_model numbers. Raises JobError where layers or counts are otherwise.
     """
 
     name: str
