@@ -15,7 +15,7 @@ from dtfm_lab.domain.errors import LabError, RunError
 
 
 def main() -> NoReturn:
-    """Entry point: every mistake of a user is one line."""
+    """Entry point of the console script: errors become one line on standard error and an exit status."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without é in its encoding still gets its line
@@ -28,21 +28,21 @@ def main() -> NoReturn:
         click.echo(wanted.ctx.get_help())
         status = 0
     except click.ClickException as error:
-        status = _complain(error.format_message(), 2)
+        status = _print_error(error.format_message(), 2)
     except RunError as error:
-        status = _complain(str(error), 1)
+        status = _print_error(str(error), 1)
     except LabError as error:
-        status = _complain(str(error), 2)
+        status = _print_error(str(error), 2)
     except (click.Abort, KeyboardInterrupt):
-        status = _complain("stopped", 130)
+        status = _print_error("stopped", 130)
     except BrokenPipeError:
         sys.stderr.close()
         status = 0
     except OSError as error:
-        status = _complain(f"output cannot be written: {error.strerror or error}", 1)
+        status = _print_error(f"output cannot be written: {error.strerror or error}", 1)
     sys.exit(status)
 
 
-def _complain(message: str, status: int) -> int:
+def _print_error(message: str, status: int) -> int:
     click.echo(f"dtfm-lab: {' '.join(message.split())}", err=True)
     return status

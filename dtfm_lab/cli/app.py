@@ -1,4 +1,4 @@
-"""The Lab alone as a page, without a notebook around it: Voila serves it, and starts a kernel for each visitor."""
+"""Serves the Lab as a web page without a notebook around it, with Voila, which starts a kernel for each visitor."""
 
 import json
 import os
@@ -23,16 +23,17 @@ EXTENSIONS = (
 )
 """Extensions of JupyterLab that the page loads; others need parts of JupyterLab that Voila does not have."""
 IDLE_S, LOOK_EVERY_S = 600, 60
-"""A kernel without messages from a page is ended after IDLE_S; a page that is closed ends its own at once."""
+"""Seconds after which a kernel without messages from its page is ended, and seconds between two checks for such
+kernels. The kernel of a closed page is ended at once."""
 
 
 def serve(network: str | None, *, ip: str, port: int, listening: Callable[[str], None]) -> None:
-    """Serve the Lab on this network, a blank canvas if None, until interrupted; kernels end with it.
+    """Serve the Lab on this network, or on a blank canvas if None, until interrupted; the kernels end with the server.
 
-    ``listening`` is called once, with the address to open, which holds the token that lets a visitor in.
-    Where the port is taken, one near it is. Raises a LabError where ``ip`` is no address of this machine.
+    ``listening`` is called once, with the address to open; it contains the token that the server requires. If the
+    port is taken, a nearby one is used. Raises LabError if ``ip`` is no address of this machine.
     """
-    _refuse_unusable(ip)
+    _check_address(ip)
     with tempfile.TemporaryDirectory(prefix="dtfm-lab-") as folder:
         notebook = Path(folder) / f"{TITLE}.ipynb"
         notebook.write_text(json.dumps(notebook_of(network)))
@@ -52,7 +53,7 @@ def serve(network: str | None, *, ip: str, port: int, listening: Callable[[str],
         page.start()
 
 
-def _refuse_unusable(ip: str) -> None:
+def _check_address(ip: str) -> None:
     try:
         probes = bind_sockets(0, ip)
     except (OSError, UnicodeError) as error:
@@ -63,9 +64,11 @@ def _refuse_unusable(ip: str) -> None:
 
 
 def notebook_of(network: str | None) -> dict[str, object]:
-    """One cell. Kernels begin in the notebook's folder, but a visitor's files belong where the server was started.
+    """The notebook that is served, with one cell, as JSON.
 
-    Nothing is saved unasked: visitors share that folder, and one would be offered what another drew.
+    A kernel begins in the notebook's temporary folder, so the cell changes to the folder of the server.
+
+    Autosave is off: all visitors share one folder, so that one would be offered the drawing of another.
     """
     source = f"import os\nos.chdir({os.getcwd()!r})\nimport dtfm_lab as lab\nlab.Lab({network!r}, autosave=False)"
     code: dict[str, object] = {"cell_type": "code", "id": "lab", "metadata": {}, "execution_count": None, "outputs": []}
@@ -79,7 +82,7 @@ def notebook_of(network: str | None) -> dict[str, object]:
 
 
 class LabPage(Voila):  # type: ignore[misc]  # voila has no types
-    """Voila under a template of ours: its own asks other machines for fonts."""
+    """Voila with this package's template, because Voila's own loads fonts from other machines."""
 
     def __init__(self, listening: Callable[[str], None]) -> None:
         super().__init__()
@@ -91,10 +94,10 @@ class LabPage(Voila):  # type: ignore[misc]  # voila has no types
         self.voila_configuration.prelaunch_hook = _give_cookie
 
     def launch_browser(self) -> None:
-        """Voila would first open a file that asks for fonts, without the token."""
+        """Report the address; Voila's method would open a file that loads fonts and lacks the token."""
         self._listening(self.display_url)
 
 
 def _give_cookie(visit: RequestHandler, **_: object) -> None:
-    """Without this cookie a page that is closed may not end its kernel; tornado sends it when asked what it is."""
-    visit.xsrf_token  # noqa: B018  asking for it is what sends it
+    """Set the XSRF cookie, without which a closing page may not end its kernel."""
+    visit.xsrf_token  # noqa: B018  tornado sets the cookie when this property is read

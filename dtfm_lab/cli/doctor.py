@@ -1,4 +1,4 @@
-"""What this machine can do, found out without loading torch or CuPy here or touching a GPU."""
+"""Facts about this machine for ``dtfm-lab doctor``, gathered without loading torch or CuPy in this process."""
 
 import dataclasses
 import importlib.metadata
@@ -18,11 +18,11 @@ from dtfm_lab.runtime.client.gpu_inventory import PATIENCE_S, NoGpu, driver_gpus
 
 CUPY = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
 PROBE_S = 90.0
-"""Time limit of a process that loads torch and CuPy, from a cold disk too."""
+"""Time limit of the process that loads torch and CuPy, long enough for a cold disk."""
 
 
 def doctor_facts() -> dict[str, Any]:
-    """All that is known of the machine, and what to do about it; its keys stay, also where a value is None."""
+    """Facts about the machine and advice on what to change. All keys are always there; a value may be None."""
     memory = psutil.virtual_memory()
     facts: dict[str, Any] = {
         "dtfm_lab": importlib.metadata.version("dtfm_lab"),
@@ -42,7 +42,7 @@ def doctor_facts() -> dict[str, Any]:
 
 
 def described(facts: dict[str, Any]) -> dict[str, str]:
-    """The facts for people: one line each by what it is about, the advice last."""
+    """The facts as text for people, by subject, with the advice last."""
     free, total = (format_bytes(facts[which]) for which in ("free_memory_bytes", "memory_bytes"))
     lines = {
         "dtfm_lab": facts["dtfm_lab"],
@@ -82,7 +82,7 @@ def _describe_library(seen: dict[str, Any] | None) -> str:
 
 
 def driver_facts() -> dict[str, Any]:
-    """The GPUs that the driver lists, or why there are none, and the newest CUDA that it runs."""
+    """``gpus`` that the driver lists, ``no_gpu`` (why there are none) and ``driver_cuda``, the newest CUDA it runs."""
     try:
         gpus = driver_gpus()
     except NoGpu as why:
@@ -91,7 +91,7 @@ def driver_facts() -> dict[str, Any]:
 
 
 def _cuda_of_driver() -> str | None:
-    """The newest CUDA that the driver runs; nvidia-smi prints it in its table's head alone."""
+    """The newest CUDA that the driver runs, which nvidia-smi prints only in the head of its table."""
     try:
         head = subprocess.run(["nvidia-smi"], capture_output=True, text=True, timeout=PATIENCE_S).stdout
     except (subprocess.SubprocessError, OSError):
@@ -101,7 +101,7 @@ def _cuda_of_driver() -> str | None:
 
 
 def probed_libraries() -> dict[str, Any]:
-    """What torch and CuPy report of themselves, in a process that loads them."""
+    """What ``gpu_probe`` reports of ``torch`` and ``cupy``, by running it in a process of its own."""
     command = [sys.executable, "-m", "dtfm_lab.runtime.gpu.gpu_probe"]
     try:
         probe = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S)

@@ -1,14 +1,15 @@
-"""What to do about a machine, from the facts that ``doctor`` has gathered: pure, so that every case can be invented.
+"""What to change on a machine, from the facts that ``doctor`` has gathered: pure functions, so that tests can pass
+invented facts.
 
-Which driver runs which CUDA: NVIDIA's "CUDA Compatibility". Which GPUs CUDA 13 leaves behind (Maxwell, Pascal, Volta):
-its release notes. Which CUDA torch is built for: its RELEASE.md (torch 2.13: 12.6, 13.0 and 13.2).
+Which driver runs which CUDA: NVIDIA's "CUDA Compatibility". Which GPUs CUDA 13 no longer supports (Maxwell, Pascal,
+Volta): its release notes. Which CUDA torch is built for: its RELEASE.md (torch 2.13: 12.6, 13.0 and 13.2).
 """
 
 from typing import Any
 
 LAB = ("jupyterlab", "ipywidgets", "anywidget", "plotly")
 OLDEST_DRIVER = {13: 580, 12: 525}
-"""Oldest driver that runs it, by CUDA's major version."""
+"""Oldest driver that runs a CUDA version, by its major number."""
 OLDEST_OF_CUDA_13 = (7, 5)
 """Oldest compute capability that CUDA 13 supports."""
 TORCH = {13: "cu130", 12: "cu126"}
@@ -22,12 +23,13 @@ Facts = dict[str, Any]
 
 
 def advice(facts: Facts) -> list[str]:
-    """One line each, what matters most first; a line that can be acted on ends in the command."""
-    return [*_of_torch(facts), *_of_cupy(facts), *_of_lab(facts), *_of_machine(facts), *_of_gpus(facts)]
+    """Lines of advice, the most important first; a line ends in the command to run, if there is one."""
+    parts = (_torch_advice, _cupy_advice, _lab_advice, _machine_advice, _gpu_advice)
+    return [line for part in parts for line in part(facts)]
 
 
 def fitting_cuda(facts: Facts) -> int | None:
-    """Major version of the newest CUDA that this driver and all these GPUs run; None where neither 13 nor 12 is."""
+    """Major version of the newest CUDA that this driver and all these GPUs run; None if they run neither 13 nor 12."""
     if facts["driver_cuda"]:
         newest = min(_major(facts["driver_cuda"]), max(TORCH))
     else:
@@ -38,14 +40,14 @@ def fitting_cuda(facts: Facts) -> int | None:
     return newest if newest in TORCH else None
 
 
-def _of_torch(facts: Facts) -> list[str]:
+def _torch_advice(facts: Facts) -> list[str]:
     torch, gpus = facts["torch"], facts["gpus"]
     fits = fitting_cuda(facts) if gpus else None
     if torch is None:
-        line = f"pip install torch {_index(fits)}" if fits else "pip install 'dtfm_lab[train]'"
+        line = f"pip install torch {_index_option(fits)}" if fits else "pip install 'dtfm_lab[train]'"
         return [f"torch is not installed, and real runs need it: {line}"]
     if "error" in torch:
-        return [f"torch does not load ({torch['error']}): {_new_torch(fits)}"]
+        return [f"torch does not load ({torch['error']}): {_reinstall(fits)}"]
     if not gpus:
         return []
     if fits is None:
@@ -54,18 +56,18 @@ def _of_torch(facts: Facts) -> list[str]:
             f"{OLDEST_DRIVER[13]} for CUDA 13; until then runs are on the CPU"
         ]
     if torch["cuda"] is None:
-        return [f"torch {torch['version']} is built without CUDA, so runs are on the CPU: {_new_torch(fits)}"]
+        return [f"torch {torch['version']} is built without CUDA, so runs are on the CPU: {_reinstall(fits)}"]
     if _major(torch["cuda"]) > fits:
-        return [f"torch {torch['version']} is built for CUDA {torch['cuda']}, {_why_not_13(facts)}: {_new_torch(fits)}"]
+        return [f"torch {torch['version']} is built for CUDA {torch['cuda']}, {_why_not_13(facts)}: {_reinstall(fits)}"]
     if not torch["gpus"]:
-        return [_unseen(facts)]
+        return [_hidden_gpu_advice(facts)]
     return []
 
 
-def _of_cupy(facts: Facts) -> list[str]:
+def _cupy_advice(facts: Facts) -> list[str]:
     torch, cupy, several = facts["torch"], facts["cupy"], facts["cupy_distributions"]
     if not facts["gpus"] or not torch or not torch.get("cuda"):
-        return []  # of no use without a GPU, and which one to take is settled by torch's build
+        return []  # CuPy is of no use without a GPU, and its build must fit torch's
     # where torch's own build is to be changed, CuPy's must fit the new one
     fits = min(_major(torch["cuda"]), fitting_cuda(facts) or 0)
     if fits not in TORCH:
@@ -88,12 +90,12 @@ def _of_cupy(facts: Facts) -> list[str]:
     return missing
 
 
-def _of_lab(facts: Facts) -> list[str]:
+def _lab_advice(facts: Facts) -> list[str]:
     missing = [name for name in LAB if not facts["packages"].get(name)]
     return [f"the lab lacks {', '.join(missing)}: pip install 'dtfm_lab[lab]'"] if missing else []
 
 
-def _of_machine(facts: Facts) -> list[str]:
+def _machine_advice(facts: Facts) -> list[str]:
     found = []
     if facts["cores"] < USUAL_WORKERS:
         found.append(
@@ -110,8 +112,8 @@ def _of_machine(facts: Facts) -> list[str]:
     return found
 
 
-def _of_gpus(facts: Facts) -> list[str]:
-    """Of a machine whose workers can be on its GPUs."""
+def _gpu_advice(facts: Facts) -> list[str]:
+    """How runs use the GPUs; empty if torch finds none."""
     torch = facts["torch"]
     if not facts["gpus"] or not torch or not torch.get("gpus"):
         return []
@@ -122,7 +124,7 @@ def _of_gpus(facts: Facts) -> list[str]:
     ]
 
 
-def _unseen(facts: Facts) -> str:
+def _hidden_gpu_advice(facts: Facts) -> str:
     hidden = facts["cuda_visible_devices"]
     if hidden is not None:
         return f"torch sees no GPU, because CUDA_VISIBLE_DEVICES is {hidden!r}: unset CUDA_VISIBLE_DEVICES"
@@ -146,15 +148,15 @@ def _too_old_for_13(facts: Facts) -> str | None:
     return None
 
 
-def _new_torch(cuda: int | None) -> str:
-    return "pip install --force-reinstall torch" + (f" {_index(cuda)}" if cuda else "")
+def _reinstall(cuda: int | None) -> str:
+    return "pip install --force-reinstall torch" + (f" {_index_option(cuda)}" if cuda else "")
 
 
-def _index(cuda: int) -> str:
+def _index_option(cuda: int) -> str:
     return f"--index-url https://download.pytorch.org/whl/{TORCH[cuda]}"
 
 
 def _major(version: str) -> int:
-    """13 of 13.2, 580 of 580.65.06; 0 of what is no version."""
+    """The major number: 13 of ``13.2``, 580 of ``580.65.06``; 0 if the text is no version."""
     head = version.partition(".")[0]
     return int(head) if head.isdigit() else 0

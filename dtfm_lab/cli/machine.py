@@ -52,7 +52,7 @@ def serve_app(network: str | None, ip: str, port: int, browser: bool) -> None:
     if importlib.util.find_spec("voila") is None:
         raise MissingExtra("the page needs voila, which is not installed: pip install 'dtfm_lab[app]'")
     if network is not None:
-        lab.load_topology(network)  # a mistake is reported here, not to every visitor
+        lab.load_topology(network)  # so that a mistake is reported here and not on the page
     from dtfm_lab.cli import app
 
     def listening(address: str) -> None:

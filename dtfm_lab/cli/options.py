@@ -1,4 +1,4 @@
-"""The group of commands, and their options: made from the fields that hold them, or shared by several commands."""
+"""The group of commands, and their options: made from fields of dataclasses, or shared by several commands."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -28,8 +28,8 @@ def cli() -> None:
     """Plan, predict, run and compare decentralised training of foundation models."""
 
 
-def _on_command_line(kind: Any, *without: str) -> tuple[Option, ...]:
-    """The options of a dataclass that are numbers, truths or text, or may be given as text."""
+def _command_line_options(kind: Any, *without: str) -> tuple[Option, ...]:
+    """The options of a dataclass that are numbers, booleans or text, or may be given as text."""
     simple = (int, float, bool, str)
     return tuple(
         option
@@ -38,15 +38,15 @@ def _on_command_line(kind: Any, *without: str) -> tuple[Option, ...]:
     )
 
 
-JOB = _on_command_line(JobChanges, "name")
+JOB = _command_line_options(JobChanges, "name")
 KEEPING_THE_PLAN = tuple(option for option in JOB if option.name in OF_THE_JOB)
-SEARCH = _on_command_line(SearchBudget)
-SIMULATION = _on_command_line(SimulationOptions)
-RUN = _on_command_line(RunOptions)
+SEARCH = _command_line_options(SearchBudget)
+SIMULATION = _command_line_options(SimulationOptions)
+RUN = _command_line_options(RunOptions)
 
 
 class _ListingOption(click.Option):
-    """An option whose help lists its choices: read when help is asked for, for that may load plug-ins."""
+    """An option whose help lists its choices, read only when help is printed because that may load plug-ins."""
 
     def __init__(self, *names: Any, listed: Iterable[str] | None = None, **attributes: Any) -> None:
         super().__init__(*names, **attributes)
@@ -60,7 +60,7 @@ class _ListingOption(click.Option):
 
 
 def click_option(option: Option, default: object = None) -> Decorator:
-    """A field's option; its value is None where it is not given."""
+    """The command-line option of a field; its value is None if it is not given."""
     flag = (option.flag or option.name).replace("_", "-")
     shown = option.default if default is None else default
     return click.option(
@@ -76,9 +76,9 @@ def click_option(option: Option, default: object = None) -> Decorator:
 
 
 def gathered(options: Iterable[Option], into: str, **defaults: object) -> Decorator:
-    """Decorator: those of the options that are given come as one dictionary, the keyword ``into``.
+    """Decorator that passes the options that are given as one dictionary, in the keyword argument ``into``.
 
-    ``defaults`` are the command's own, in place of the fields'.
+    ``defaults`` are values of this command for options that are not given, in place of the fields' defaults.
     """
     options = tuple(options)
 
@@ -102,7 +102,8 @@ plan_argument = click.argument("plan_file", metavar="PLAN")
 
 
 def job_options(command: Command) -> Command:
-    """--job and its overrides, handed on as one Job for the TOPOLOGY argument; a --start brings its own job."""
+    """Decorator: TOPOLOGY, --job and the job's fields, passed as a Topology and a Job. Without --job the job is that of
+    the --start plan, or else the network's default job."""
 
     @click.argument("topology")
     @click.option("--job", "job_name", help="A job by name or a file. Without it: one that fits the network.")
@@ -120,7 +121,7 @@ def job_options(command: Command) -> Command:
 
 
 def file_option(*names: str, help: str) -> Decorator:
-    """A file to write, refused at once where it cannot be, before any time is spent on what it would hold."""
+    """An option for a file to write. It is checked before the command runs, so that no result is computed in vain."""
 
     def writable(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
         if path == "":
@@ -143,7 +144,8 @@ schedule_option = click.option(
 
 
 def simulation_options(command: Command) -> Command:
-    """PLAN, its job's fields overridden, handed on as a Plan; and how it is simulated, as keywords of ``simulate``."""
+    """Decorator: PLAN with its job's fields overridden, passed as a Plan, --schedule, and a dictionary of keywords of
+    ``lab.simulate``."""
 
     @plan_argument
     @schedule_option
@@ -170,7 +172,7 @@ def simulation_options(command: Command) -> Command:
 
 
 def start_option(command: Command) -> Command:
-    """--start, handed on as a Plan."""
+    """Decorator: --start, passed as a Plan."""
 
     def loaded(_context: click.Context, _option: click.Parameter, path: str | None) -> Plan | None:
         return None if path is None else files.load_plan(path)

@@ -1,4 +1,4 @@
-"""Commands that simulate: once, under every combination of settings, with each link and device better; schedules."""
+"""Commands that simulate: one iteration, a sweep of settings, the sensitivity to links and devices; and schedules."""
 
 from contextlib import suppress
 from typing import Any
@@ -51,7 +51,7 @@ def simulate(
         save_chrome_trace(trace, chrome)
     held, advice = lab.memory(plan, trace=trace), lab.advice(plan, trace.context.recorded_schedule)
     if as_json:
-        return print_json(trace_summary(trace) | {"memory": _memory(held) | {"advice": advice}})
+        return print_json(trace_summary(trace) | {"memory": _memory_summary(held) | {"advice": advice}})
     if not held.fits:
         out.print(f"out of memory: {advice or held.sentence}")
     print_trace(trace)
@@ -77,8 +77,8 @@ def sweep(plan_file: str, varied: tuple[str, ...], workers: int | None, csv: str
     settings = _settings(varied)
 
     def described(point: SweepPoint) -> str:
-        came = format_s(point.outcome.iteration_s) if point.outcome is not None else "cannot be"
-        return f"{', '.join(f'{what} {value}' for what, value in point.named.items())}: {came}"
+        duration = format_s(point.outcome.iteration_s) if point.outcome is not None else "cannot be"
+        return f"{', '.join(f'{what} {value}' for what, value in point.named.items())}: {duration}"
 
     with row_progress("sweep", "points", described) as show:
         table = lab.sweep(plan_file, workers=workers, progress=show, **settings)
@@ -186,7 +186,7 @@ def _settings(varied: tuple[str, ...]) -> dict[str, list[str | int | float | boo
 
 
 def _value(text: str) -> str | int | float | bool:
-    """A number, a truth value or a word, as it reads."""
+    """The text as a number or a boolean if it is one, else the text itself."""
     text = text.strip()
     for number in (int, float):
         with suppress(ValueError):
@@ -194,7 +194,7 @@ def _value(text: str) -> str | int | float | bool:
     return TRUTHS.get(text.lower(), text)
 
 
-def _memory(held: MemoryReport) -> dict[str, Any]:
+def _memory_summary(held: MemoryReport) -> dict[str, Any]:
     at = held.worst
     return {
         "fits": held.fits,

@@ -1,4 +1,4 @@
-"""What a terminal shows while a search, a table or a run goes on: it disappears when that is done."""
+"""Progress of a search, a table or a run in a terminal; it disappears at the end."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,11 +28,11 @@ STYLES = {"lost": "bold red", "back": "green", "paused": "yellow"}
 
 @contextmanager
 def search_progress(budget: SearchBudget) -> Iterator[Callable[[PlanStep], None]]:
-    """The planner, how much of its budget is spent, and its best plan so far: call it with every step."""
+    """Yield a function to call with every step; it shows the planner, the spent budget and the best plan so far."""
     steps, seconds = budget.steps, budget.seconds
     if steps is None and seconds is None:
         seconds = DEFAULT_SECONDS
-    with _line(budget.planner, seconds if steps is None else steps) as update:
+    with _progress_line(budget.planner, seconds if steps is None else steps) as update:
 
         def show(step: PlanStep) -> None:
             limit = f" of {seconds:g}" if seconds is not None else ""
@@ -50,12 +50,12 @@ def search_progress(budget: SearchBudget) -> Iterator[Callable[[PlanStep], None]
 def row_progress(
     name: str, noun: str, described: Callable[[Any], str], total: int | None = None
 ) -> Iterator[Callable[[Any], None]]:
-    """How many rows of a table are done, and the last of them: call it with every row.
+    """Yield a function to call with every row of a table; it shows how many rows are done, and the last one.
 
-    A line reports an interrupt afterwards, where not all rows came. Without ``total`` each row has the total.
+    If rows are missing at the end, a line says that the command was stopped. Without ``total`` each row has one.
     """
     done = 0
-    with _line(name, total) as update:
+    with _progress_line(name, total) as update:
 
         def show(row: Any) -> None:
             nonlocal done, total
@@ -68,8 +68,8 @@ def row_progress(
 
 
 @contextmanager
-def _line(name: str, total: float | None) -> Iterator[Callable[..., None]]:
-    """One line that disappears when it is done; in a pipe or a log there is none. Call it with what has changed."""
+def _progress_line(name: str, total: float | None) -> Iterator[Callable[..., None]]:
+    """Yield a function that updates one line of progress, shown only in a terminal, with the values that changed."""
     title, status = (TextColumn(f"{{task.{what}}}", markup=False) for what in ("description", "fields[status]"))
     options: dict[str, Any] = {"transient": True, "refresh_per_second": FRAMES_PER_S, "disable": not err.is_interactive}
     with Progress(title, BarColumn(bar_width=12), status, console=err, **options) as progress:
@@ -79,22 +79,22 @@ def _line(name: str, total: float | None) -> Iterator[Callable[..., None]]:
 
 @contextmanager
 def run_progress(run: Record, quiet: bool = False) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """The workers of a run with their conditions, or plain lines elsewhere: call it with every event."""
+    """Yield a function to call with every event; it shows a table of the workers in a terminal, and lines elsewhere."""
     if quiet:
         yield lambda event: None
     elif not err.is_interactive:
-        _say(run_report.describe_reductions(run.spec))
-        yield lambda event: _say(run_line(run, event))
+        _print_line(run_report.describe_reductions(run.spec))
+        yield lambda event: _print_line(run_line(run, event))
     else:
-        _say(run_report.describe_reductions(run.spec))
+        _print_line(run_report.describe_reductions(run.spec))
         with Live(
             get_renderable=lambda: run_picture(run), console=err, refresh_per_second=FRAMES_PER_S, transient=True
         ):
-            yield lambda event: _say(remark(run, event))
+            yield lambda event: _print_line(remark(run, event))
 
 
 def run_line(run: Record, event: dict[str, Any]) -> str:
-    """The line of an event where there is no terminal; empty for most."""
+    """The line that is printed for an event if there is no terminal; empty for most events."""
     match event["event"]:
         case "starting":
             return run_report.describe_progress(run)
@@ -108,7 +108,7 @@ def run_line(run: Record, event: dict[str, Any]) -> str:
 
 
 def remark(run: Record, event: dict[str, Any]) -> str:
-    """The line of an event that stays on the screen; empty for most."""
+    """The line that is printed for an event and stays on the screen; empty for most events."""
     match event["event"]:
         case "lost":
             return f"{event['device']} {event['how']} in iteration {event['iteration']}"
@@ -146,6 +146,6 @@ def run_picture(run: Record) -> RenderableType:
     return Group(head, Text(summary, no_wrap=False, overflow="fold"), table)
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     if text:
         err.print(text)

@@ -1,4 +1,4 @@
-"""Commands that run: a plan for real, what it is measured against, the comparison, and the trained model."""
+"""Commands of real runs: run a plan, run baselines, compare traces, and generate text with a trained model."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Disturbance:
 
 
 def disturb(run: Run, faults: list[Disturbance], event: dict[str, Any]) -> None:
-    """Apply the faults that are due: one of iteration i when i - 1 is whole, or when the first begins."""
+    """Apply the faults that are due: one at iteration i is due when iteration i - 1 is done, or when the run begins."""
     begins = {"profile": run.spec.first_iteration, "iteration": event.get("iteration", 0) + 1}.get(event["event"])
     for fault in faults:
         if fault.iteration == begins and not fault.done and run.running:
@@ -101,7 +101,7 @@ workers_option = click.option(
     "--workers", callback=_workers, help="Run a part of PLAN on so many, or on 4x2: stages x pipelines."
 )
 OF_TRAINING = ("parameters_folder", "checkpoint_folder", "checkpoint_every", "resume_from", "evaluate_every")
-"""Options of a run that the runs of ``baselines``, one of which trains on, do not have."""
+"""Options of a run that ``baselines`` does not have, because none of its runs keeps what it has trained."""
 
 
 @cli.command()

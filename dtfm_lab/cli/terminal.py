@@ -23,7 +23,7 @@ class _Console(Console):
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, soft_wrap=True, markup=False, **options)
 
-    @property  # type: ignore[misc]  # of rich it can be set, too, which nothing here does
+    @property  # type: ignore[misc]  # rich also allows to set it, which is not needed here
     def size(self) -> ConsoleDimensions:
         found = super().size
         return found if self.is_terminal or "COLUMNS" in os.environ else found._replace(width=PIPE_WIDTH)
@@ -62,7 +62,7 @@ def _finite(value: Any) -> Any:
 
 
 def print_table(frame: DataFrame) -> None:
-    """Print a table with units as a person reads them and a dash for what is missing."""
+    """Print a table, numbers with their units and missing values as a dash."""
     table = Table(box=None)
     for column in frame.columns:
         bare = column if column.endswith("_per_s") else column.removesuffix("_s").removesuffix("_bytes")

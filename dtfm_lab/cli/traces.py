@@ -55,19 +55,19 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
         "rehearsed": None if context.rehearsed is None else context.rehearsed._asdict(),
     }
     if trace.after is not None:
-        summary["bubble"] = {"busy_s": float(trace.bubble["busy_s"].mean()), **_idle(trace)}
+        summary["bubble"] = {"busy_s": float(trace.bubble["busy_s"].mean()), **_idle_seconds(trace)}
         summary["critical_path"] = plain_rows(trace.critical_summary())
     return summary
 
 
-def _idle(trace: Trace) -> dict[str, float]:
-    """Seconds by cause, mean over devices."""
+def _idle_seconds(trace: Trace) -> dict[str, float]:
+    """Idle seconds by cause, as means over devices."""
     columns = [f"{cause}_s" for cause in CAUSES]
     return {column: float(trace.bubble[column].mean()) for column in columns}
 
 
 def print_trace(trace: Trace) -> None:
-    """An iteration in a few lines: how long, how fast, why so long, and of a real run its losses."""
+    """Print a trace in a few lines: duration, throughput, idle time, critical path, and the losses of a real run."""
     context = trace.context
     out.print(
         f"{context.source} {context.schedule}, {context.clock} clock, links {context.links}: iteration "
@@ -78,7 +78,7 @@ def print_trace(trace: Trace) -> None:
     if known:
         out.print(", ".join(known))
     if trace.after is not None and trace.iteration_s > 0:
-        idle = {cause.removesuffix("_s"): s for cause, s in _idle(trace).items() if s > 0}
+        idle = {cause.removesuffix("_s"): s for cause, s in _idle_seconds(trace).items() if s > 0}
         whole_s = float(trace.bubble["iteration_s"].mean())
         parts = [f"{cause} {s / whole_s:.1%}" for cause, s in sorted(idle.items(), key=lambda item: -item[1])]
         out.print(f"idle {sum(idle.values()) / whole_s:.1%}" + (": " if parts else "") + ", ".join(parts))
@@ -94,7 +94,7 @@ def print_trace(trace: Trace) -> None:
 
 
 def report_comparison(comparison: Comparison, refitted: Refit | None, as_json: bool) -> None:
-    """Who is to blame and since when, then errors by iteration, kind, stage and link, then what is fitted."""
+    """Print suspects and drift, then errors by iteration, kind, stage and link, then the refitted values."""
     if as_json:
         fitted = {} if refitted is None else {"refit": refitted.summary()}
         return print_json(comparison.summary() | fitted)

@@ -1,4 +1,4 @@
-"""The only file I/O: topologies, jobs, plans and traces; versioned, validated."""
+"""Reading and writing of topologies, jobs, models, schedules, plans, traces and workspaces: versioned, validated."""
 
 from dtfm_lab.files.jobs import job_names, load_job, override, save_job
 from dtfm_lab.files.models import load_model, model_names

@@ -114,7 +114,7 @@ def _processes(trace: Trace) -> IntArray:
 def _threads(
     trace: Trace, process: IntArray, start_ns: IntArray, end_ns: IntArray
 ) -> tuple[IntArray, list[tuple[int, int, str]]]:
-    """The thread of each row, and number, process and name of each thread.
+    """The thread of each row, and for each thread its number, process and name.
 
     Threads are numbered after the processes, because viewers take a thread with its process's number for the main
     thread.
@@ -135,7 +135,7 @@ def _threads(
 
 
 def _sublanes(start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """The row of each interval: the first that is free at its start. Intervals come sorted by start."""
+    """The sublane of each interval: the first that is free at its start. Intervals are sorted by start."""
     if (start_ns[1:] >= end_ns[:-1]).all():
         return np.zeros(len(start_ns), dtype=np.int64)
     sublane: list[int] = []

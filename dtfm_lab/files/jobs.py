@@ -25,7 +25,7 @@ class JobHead(Section):
 
     dtfm_job: int
     base: str | None = None
-    """Preset whose fields hold where the file is silent."""
+    """Preset that gives the fields that the file does not."""
     model: str | dict[str, Any] | None = None
     """A preset's name, a path to a config.json from this file's folder, or the fields of a model."""
 
@@ -59,8 +59,8 @@ def override(job: Job, **values: Any) -> Job:
     ``model`` may be a ModelSpec, a preset's name, or a path to a Hugging Face config.json or a folder that
     holds one; ``seq_len`` puts the model on sequences of another length; ``gradient_bytes`` and
     ``activation_bytes`` set the message sizes of the communication cost. Sizes that were given for one
-    model do not outlive it: with another model or seq_len the job follows its own. Nor does ``blocks_per_stage``
-    outlive another number of stages or blocks.
+    model are dropped with another model or seq_len, and follow from that model instead. ``blocks_per_stage`` is dropped
+    with another number of stages or blocks.
     """
     refuse_unknown(values, [option.name for option in options_of(JobChanges)], "job field")
     values = {BYTE_FIELDS.get(key, key): value for key, value in values.items()}
@@ -83,7 +83,7 @@ def job_from_mapping(
     with located(where):
         if isinstance(file.model, str):
             given["model"] = load_model(file.model, folder=folder)
-        return load_job(file.base, **given) if file.base is not None else _from_scratch(given)
+        return load_job(file.base, **given) if file.base is not None else _job_without_base(given)
 
 
 def save_job(job: Job, path: str | os.PathLike[str]) -> Path:
@@ -98,7 +98,7 @@ def save_job(job: Job, path: str | os.PathLike[str]) -> Path:
 
 
 def _model(model: object, seq_len: int | None) -> ModelSpec | None:
-    """Where a file or a caller names a model, that model, on sequences of ``seq_len`` tokens if given."""
+    """The model itself, or the one of this name or path, on sequences of ``seq_len`` tokens if given."""
     if isinstance(model, str | os.PathLike):
         return load_model(model, seq_len=seq_len)
     if model is not None and not isinstance(model, ModelSpec):
@@ -108,7 +108,7 @@ def _model(model: object, seq_len: int | None) -> ModelSpec | None:
     return model if model is None or seq_len is None else model.with_seq_len(seq_len)
 
 
-def _from_scratch(given: dict[str, Any]) -> Job:
+def _job_without_base(given: dict[str, Any]) -> Job:
     if "model" not in given:
         shape: dict[str, Any] = {
             k: given.get(k) for k in ("n_stages", "n_replicas", "gradient_bytes", "activation_bytes")

@@ -1,4 +1,4 @@
-"""Plans as versioned JSON: whole, so that a plan file can be simulated or run by itself."""
+"""Plans as versioned JSON. A plan file holds its network and job, so that it can be simulated or run by itself."""
 
 import json
 import os
@@ -127,7 +127,7 @@ def save_plan(plan: Plan, path: str | os.PathLike[str]) -> Path:
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
-    """The plan of a file; raises FileError in one line for what is none."""
+    """The plan of a file. Raises FileError, in one line, if the file holds none."""
     path = Path(path)
     return plan_from_mapping(read_mapping(path), where=path.name)
 

@@ -1,4 +1,4 @@
-"""Reading and writing of YAML and JSON, with every mistake as one line: the file, the place, found, wanted."""
+"""Reading and writing of YAML and JSON. An error is one line: the file, the place, the value found and wanted."""
 
 import contextlib
 import difflib
@@ -34,21 +34,21 @@ class Section(BaseModel):
     @classmethod
     def _known_keys(cls, data: Any) -> Any:
         if isinstance(data, dict):
-            truths = _truths(cls)
+            takes_boolean = _keys_with_booleans(cls)
             for key, value in data.items():
-                if key not in truths:
+                if key not in takes_boolean:
                     known = {field.alias or name for name, field in cls.model_fields.items()}
                     near = difflib.get_close_matches(str(key), sorted(known), n=1)
                     hint = f"did you mean {near[0]!r}? " if near else ""
                     raise ValueError(f"unknown key {shortened(key)}; {hint}known: {', '.join(sorted(known))}")
-                if (value is True or value is False) and not truths[key]:
+                if (value is True or value is False) and not takes_boolean[key]:
                     raise ValueError(f"{key} is {value}; wanted no truth value (in YAML, yes as text needs quotes)")
         return data
 
 
 @cache  # a network may have tens of thousands of sections
-def _truths(kind: type[Section]) -> dict[str, bool]:
-    """Every key that a section may have, by name and by alias, and whether it may hold a truth value."""
+def _keys_with_booleans(kind: type[Section]) -> dict[str, bool]:
+    """Every key that a section may have, by name and by alias -> whether its value may be a boolean."""
     named = [(name, field) for name, field in kind.model_fields.items()]
     named += [(field.alias, field) for field in kind.model_fields.values() if field.alias]
     return {name: bool in (field.annotation, *get_args(field.annotation)) for name, field in named}
@@ -68,7 +68,7 @@ class _Loader(yaml.SafeLoader):
         before = self._nodes
         node: yaml.Node | None = super().compose_node(parent, index)
         if is_alias:
-            self._copies += (size := self._size.get(id(node), MOST_COPIES + 1))  # absent: an alias of what it is in
+            self._copies += (size := self._size.get(id(node), MOST_COPIES + 1))  # absent: an alias in its own anchor
             self._nodes += size
             if self._copies > MOST_COPIES:
                 problem = f"aliases repeat more than {MOST_COPIES} values; wanted them written out"
@@ -129,7 +129,7 @@ def read_text(path: Path) -> str:
 
 
 def title_of(path: Path) -> str:
-    """A file's name without its suffix, for a noun that has no name of its own."""
+    """A file's name without its suffix, as the name of a topology or schedule that the file does not name."""
     return "".join(c if is_plain(c) else "?" for c in path.stem[:LONGEST_NAME])
 
 
@@ -182,7 +182,7 @@ def parse(kind: type[T], data: Any, where: str) -> T:
         found = "" if first["type"] in ("value_error", "missing") else f"; found {shortened(first['input'])}"
         place = place if len(place) <= 100 else place[:97] + "..."  # keys are the file's own
         raise FileError(f"{where}: {place + ': ' if place else ''}{message[0].lower()}{message[1:]}{found}") from None
-    except LabError as error:  # of a noun inside that checks itself
+    except LabError as error:  # raised by a dataclass inside, which checks its own fields
         raise FileError(f"{where}: {error}") from None
 
 

@@ -35,7 +35,7 @@ def save_schedule(schedule: Schedule, path: str | os.PathLike[str]) -> Path:
 def load_schedule(path: str | os.PathLike[str]) -> Schedule:
     """A schedule from a ``.txt`` or ``.csv`` file.
 
-    Raises FileError, with its place, where a pass is none, and where the whole is no schedule.
+    Raises FileError, with the place in the file, for a word that is no pass, and if the passes make no valid schedule.
     """
     path = Path(path)
     if _ending(path) == ".csv":

@@ -27,17 +27,17 @@ from dtfm_lab.files.reading import reason_of
 
 
 class TopologyFormat(Protocol):
-    """A way to keep topologies in files: a module, or an object, with these three names."""
+    """A file format for topologies: a module, or an object, with these three names."""
 
     @property
     def suffixes(self) -> tuple[str, ...]:
         """What the names of its files end in, in lower case, with the leading dot."""
 
     def read(self, path: Path, /) -> Topology:
-        """The topology of a file; raises LabError, with the file's name, for what is none."""
+        """The topology of a file. Raises LabError, with the file's name, if the file holds none."""
 
     def write(self, topology: Topology, path: Path, /) -> Path:
-        """Write the topology and return the path; raises FileError where that cannot be."""
+        """Write the topology and return the path. Raises FileError if it cannot be written."""
 
 
 def _is_format(entry: object) -> bool:
@@ -58,7 +58,7 @@ def _own_formats() -> dict[str, Any]:
 FORMATS: Registry[TopologyFormat] = Registry(
     "topology format", group="dtfm_lab.topology_formats", entries=_own_formats(), fits=_is_format
 )
-"""Every known format. Where the suffixes of two fit a file's name, the longer suffix decides."""
+"""Every known format. If a file's name ends in the suffixes of two formats, the longer suffix decides."""
 
 NETWORKS: Registry[Callable[[], Topology]] = Registry("network", group="dtfm_lab.networks")
 """Networks of plug-ins: functions that make a Topology."""
@@ -66,7 +66,7 @@ NETWORKS: Registry[Callable[[], Topology]] = Registry("network", group="dtfm_lab
 
 def topology_names() -> list[str]:
     """Names of the networks that come with the lab, or with a plug-in."""
-    return sorted({*(path.stem for path in _shipped().glob("*.yaml")), *NETWORKS})
+    return sorted({*(path.stem for path in _shipped_folder().glob("*.yaml")), *NETWORKS})
 
 
 def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
@@ -77,13 +77,13 @@ def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
     """
     name = os.fspath(name_or_path)
     if name in topology_names():
-        shipped = _shipped() / f"{name}.yaml"
-        return topology_yaml.read(shipped) if shipped.exists() else _made(name)
+        shipped = _shipped_folder() / f"{name}.yaml"
+        return topology_yaml.read(shipped) if shipped.exists() else _plug_in_network(name)
     path = Path(name)
     if (found := _format_of(path)) is not None:
         return found.read(path)
     if os.path.exists(path) and name:
-        raise FileError(f"{path}: {_no_format(path)}")
+        raise FileError(f"{path}: {_why_no_format(path)}")
     raise unknown("topology", shortened(name) if len(name) > 60 else name, topology_names())
 
 
@@ -92,7 +92,7 @@ def save_topology(topology: Topology, path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if (found := _format_of(path)) is not None:
         return found.write(topology, path)
-    raise FileError(f"{path}: {_no_format(path)}")
+    raise FileError(f"{path}: {_why_no_format(path)}")
 
 
 def topology_suffixes() -> list[str]:
@@ -100,11 +100,11 @@ def topology_suffixes() -> list[str]:
     return sorted(suffix for each in FORMATS.values() for suffix in each.suffixes)
 
 
-def _made(name: str) -> Topology:
+def _plug_in_network(name: str) -> Topology:
     """The network of a plug-in; raises TopologyError where it cannot be made."""
     try:
         made = NETWORKS[name]()
-    except Exception as error:  # whatever a package of somebody else's raises
+    except Exception as error:  # a plug-in may raise anything
         raise TopologyError(f"network {name} cannot be made: {reason_of(error)}") from error
     if not isinstance(made, Topology):
         raise TopologyError(f"network {name} is {shortened(made)}; wanted a Topology")
@@ -122,12 +122,12 @@ def _format_of(path: Path) -> TopologyFormat | None:
     return fitting[max(fitting, key=len)] if fitting else None
 
 
-def _shipped() -> Path:
-    """The folder of networks: inside an installed package, beside the package in a checkout."""
+def _shipped_folder() -> Path:
+    """The folder of networks: inside an installed package, next to the package in a checkout."""
     package = Path(__file__).parent.parent
     return package / "topologies" if (package / "topologies").is_dir() else package.parent / "topologies"
 
 
-def _no_format(path: Path) -> str:
+def _why_no_format(path: Path) -> str:
     found = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
     return f"{found}; wanted a topology file that ends in {', '.join(topology_suffixes())}"

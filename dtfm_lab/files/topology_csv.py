@@ -1,4 +1,4 @@
-"""Topologies as CSV: one row a directed link, or two matrices; names and links only.
+"""Topologies as CSV, names and links only: a list with one row for each directed link, or two matrices.
 
 A list of links has a first row with ``source``, ``target``, ``latency_ms`` and ``bandwidth_gbps``, in
 any order among any others, as ``Topology.to_frame`` has them. Matrices are a pair of files,

@@ -20,7 +20,7 @@ suffixes = (".nodelink.json",)
 
 
 class NodeLinkFile(BaseModel):
-    """The outline that networkx takes for granted."""
+    """The keys that networkx relies on."""
 
     nodes: list[dict[str, Any]]
     edges: list[dict[str, Any]] = Field(default_factory=list)

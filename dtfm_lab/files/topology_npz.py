@@ -1,4 +1,4 @@
-"""Topologies as NumPy archives (.npz): everything, dense and quick, never pickled.
+"""Topologies as NumPy archives (.npz), which hold everything as dense arrays, never pickled, and are read quickest.
 
 An archive must hold ``latency_ms`` and ``bandwidth_gbps``, (N, N), from row to column. It may hold ``names`` and
 the devices' fields ``region``, ``gpu``, ``peak_flop_per_s``, ``memory_bytes`` and ``price_per_hour``, (N,), and
@@ -106,7 +106,7 @@ def _unpack(path: Path) -> dict[str, Any]:
                 return {what: _array(what, archive.read(info)) for what, info in _members(archive).items()}
         except LabError:
             raise
-        except Exception as error:  # zipfile and numpy raise a dozen kinds for what is no archive of arrays
+        except Exception as error:  # zipfile and numpy raise a dozen kinds of errors for a broken archive
             raise FileError(f"broken archive: {reason_of(error)}") from None
 
 
@@ -128,7 +128,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _array(what: str, data: bytes) -> Any:
-    """The array of one entry; raises FileError where its header contradicts its size or its dtype is of no use."""
+    """The array of one entry; raises FileError if its header contradicts its size or its dtype is not allowed."""
     stream = io.BytesIO(data)
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0)):

@@ -128,10 +128,10 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
     for section in sections:
         if section.region and section.region not in regions:
             raise unknown("region", section.region, regions)
-    whose = [(section, regions.get(section.region or "")) for section in sections]
-    devices = [_device(section, region, file.typical_prices) for section, region in whose]
+    paired = [(section, regions.get(section.region or "")) for section in sections]
+    devices = [_device(section, region, file.typical_prices) for section, region in paired]
     latency_ms, gbps = _region_speeds(file, regions, devices)
-    up, down = (np.array([_own(what, *both) or np.inf for both in whose]) for what in ("uplink_gbps", "downlink_gbps"))
+    up, down = (np.array([_value(what, *p) or np.inf for p in paired]) for what in ("uplink_gbps", "downlink_gbps"))
     gbps = np.minimum(gbps, np.minimum(up[:, None], down[None, :]))
     at = {device.name: i for i, device in enumerate(devices)}
     one_way_last = sorted(file.links, key=lambda link: link.between is None)
@@ -159,11 +159,11 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
         bytes_per_s,
         name=file.name or name,
         description=file.description,
-        **_times(file.measured, at),
+        **_message_times(file.measured, at),
     )
 
 
-def _times(measured: MeasuredSection | None, at: dict[str, int]) -> dict[str, Any]:
+def _message_times(measured: MeasuredSection | None, at: dict[str, int]) -> dict[str, Any]:
     """The fields of a Topology for times by message size, with NaN for pairs that have none."""
     if measured is None:
         return {}
@@ -224,15 +224,15 @@ def _region_sections(region: RegionSection) -> list[DeviceSection]:
     return counted + [section.model_copy(update={"region": region.name}) for section in region.devices]
 
 
-def _own(what: str, section: DeviceSection, region: RegionSection | None) -> Any:
-    """The device's own value of a field, else its region's."""
+def _value(what: str, section: DeviceSection, region: RegionSection | None) -> Any:
+    """The device's own value of a field, or if it has none its region's."""
     value = getattr(section, what)
     return value if value is not None or region is None else getattr(region, what)
 
 
 def _device(section: DeviceSection, region: RegionSection | None, typical_prices: bool) -> Device:
     gpu, tflops, gib, price = (
-        _own(what, section, region) for what in ("gpu", "peak_tflops", "memory_gib", "price_per_hour")
+        _value(what, section, region) for what in ("gpu", "peak_tflops", "memory_gib", "price_per_hour")
     )
     if price is None and typical_prices and gpu in HARDWARE:
         price = HARDWARE[gpu].price_per_hour

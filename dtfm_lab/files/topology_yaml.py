@@ -1,7 +1,7 @@
 """Topologies in YAML and JSON, which hold everything: written with the commonest speeds as defaults and the rest as
-exceptions, for people to read. ``topology_reading`` says what the keys mean.
+exceptions, for people to read. ``topology_reading`` describes the keys.
 
-Node-link graphs of other tools end in .json, too, so a JSON file is read by what it holds.
+Node-link graphs of other tools end in .json, too, so the keys of a JSON file decide how it is read.
 """
 
 import json
@@ -49,10 +49,10 @@ def topology_to_mapping(topology: Topology, *, short: bool = False) -> dict[str,
     """
     latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
     devices = [_device_mapping(d) for d in topology.devices]
-    lines = _lines(topology, latency_ms, gbps, one_way=short)
+    lines = _entries(topology, latency_ms, gbps, one_way=short)
     if short and len(lines["links"]) > len(topology):
         up, down = _cards(gbps)
-        capped = _lines(topology, latency_ms, gbps, one_way=True, cap_gbps=np.minimum(up[:, None], down[None, :]))
+        capped = _entries(topology, latency_ms, gbps, one_way=True, cap_gbps=np.minimum(up[:, None], down[None, :]))
         if len(capped["links"]) + len(topology) < len(lines["links"]):
             lines = capped
             for device, device_up, device_down in zip(devices, up, down, strict=True):
@@ -94,7 +94,7 @@ def _uncapped(region_of: list[str], gbps: FloatArray, cap_gbps: FloatArray) -> F
     return lines
 
 
-def _lines(
+def _entries(
     topology: Topology,
     latency_ms: FloatArray,
     gbps: FloatArray,
@@ -102,7 +102,7 @@ def _lines(
     one_way: bool,
     cap_gbps: FloatArray | None = None,
 ) -> dict[str, Any]:
-    """Default, regions and region pairs, whose bandwidths cards may cap, and the links that differ from these."""
+    """The file's ``default``, ``regions`` and ``between``, whose bandwidths cards may cap, and its ``links``."""
     n = len(topology)
     region_of = [d.region for d in topology.devices]
     if cap_gbps is None:

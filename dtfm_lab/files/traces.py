@@ -17,7 +17,7 @@ COLUMNS = ("iteration", "replica", "action", "start_s", "end_s")
 
 
 class TraceFile(Section):
-    """What a trace file holds; ``Trace`` says what the columns mean."""
+    """The keys of a trace file; ``Trace`` describes the columns."""
 
     dtfm_trace: int
     iteration_s: float = 0.0
@@ -46,7 +46,7 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
 
 
 def load_trace(path: str | os.PathLike[str]) -> Trace:
-    """The trace of a file; raises FileError in one line for what is none."""
+    """The trace of a file. Raises FileError, in one line, if the file holds none."""
     path = Path(path)
     data = read_mapping(path)
     require_version(data, "dtfm_trace", path.name)

@@ -1,4 +1,4 @@
-"""All that is on the screen of the lab as one versioned JSON file: its nouns, and what its controls were set to."""
+"""The state of the lab as one versioned JSON file: network, job, plan, traces, and the settings of its controls."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class WorkspaceState(Section):
     schedule: str = "gpipe"
     queueing: str = "pairs"
     choices: dict[str, Any] = Field(default_factory=dict)
-    """Values that are tried out for fields of the plan's job."""
+    """Field of the plan's job -> value that the what-if panel has in its place."""
     predicted: KeptTrace = None
     measured: KeptTrace = None
     settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -173,7 +173,7 @@ def workspace_to_mapping(state: WorkspaceState) -> dict[str, Any]:
 
 
 def workspace_from_mapping(data: dict[str, Any], *, where: str = "workspace") -> WorkspaceState:
-    """Raises FileError in one line for another kind of file, another version, and anything damaged."""
+    """The state from a file's keys. Raises FileError, in one line, for another kind or version or damaged values."""
     require_version(data, "dtfm_workspace", where)
     same = data.get("topology") == SAME
     for_people = ("dtfm_workspace", "left_out", *(["topology"] if same else []))
@@ -203,7 +203,7 @@ def save_workspace(state: WorkspaceState, path: str | os.PathLike[str]) -> Path:
 
 
 def load_workspace(path: str | os.PathLike[str]) -> WorkspaceState:
-    """Raises FileError in one line for what is no workspace, of a newer version, or damaged."""
+    """The state of a workspace file. Raises FileError, in one line, as ``workspace_from_mapping`` does."""
     path = Path(path)
     return workspace_from_mapping(read_mapping(path), where=path.name)
 

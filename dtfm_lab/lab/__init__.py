@@ -1,4 +1,4 @@
-"""The whole story in a handful of functions: what notebooks, widgets and the command line call."""
+"""The functions that notebooks, widgets and the command line call, from loading a network to comparing traces."""
 
 from dtfm_lab.lab.arguments import AnySchedule
 from dtfm_lab.lab.plans import (

@@ -1,4 +1,4 @@
-"""Arguments that functions of the lab share: nouns by name or file, and keywords, each listed once.
+"""Arguments that functions of the lab share: plans and schedules by name or file, and keywords, each defined once.
 
 A function with keywords takes ``**options`` at run time and is decorated with the dataclass that holds them. For a
 type checker the keywords are the dataclass's own (PEP 612); the signature lists them, and a misspelt one is refused.
@@ -32,7 +32,7 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 AnySchedule = str | os.PathLike[str] | Schedule
-"""A name, a file's path (.txt, or torch's .csv), or the noun itself."""
+"""A schedule by name, as the path of a file (.txt, or torch's .csv), or as a Schedule."""
 Progress = Callable[[Any], None]
 
 
@@ -123,25 +123,29 @@ class OfSchedule(Protocol[P, R_co]):
 
 
 def of_name(options: Callable[P, object]) -> Callable[[Callable[..., T]], OfName[P, T]]:
+    """Decorator for a function of a name or a path with the options of a dataclass; others keep their values."""
     return cast("Callable[[Callable[..., T]], OfName[P, T]]", takes_options(options, noun="job field", left_as_is=True))
 
 
 def of_network(options: Callable[P, object]) -> Callable[[Callable[..., T]], OfNetwork[P, T]]:
+    """Decorator for a function of a network and a job with the options of a dataclass."""
     return cast("Callable[[Callable[..., T]], OfNetwork[P, T]]", takes_options(options))
 
 
 def of_plan(
     options: Callable[P, object], *, noun: str = "option", left_as_is: bool = False
 ) -> Callable[[Callable[..., T]], OfPlan[P, T]]:
+    """Decorator for a function of a plan with the options of a dataclass, as ``takes_options``."""
     return cast("Callable[[Callable[..., T]], OfPlan[P, T]]", takes_options(options, noun=noun, left_as_is=left_as_is))
 
 
 def of_schedule(options: Callable[P, object]) -> Callable[[Callable[..., T]], OfSchedule[P, T]]:
+    """Decorator for a function of a plan and a schedule with the options of a dataclass."""
     return cast("Callable[[Callable[..., T]], OfSchedule[P, T]]", takes_options(options))
 
 
 def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
-    """Raises PlanError for what is neither a plan nor a path."""
+    """The plan itself, or the plan of a file. Raises PlanError if it is neither a Plan nor a path."""
     if isinstance(plan, Plan):
         return plan
     if not isinstance(plan, str | os.PathLike):
@@ -150,21 +154,21 @@ def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
 
 
 def as_schedule(schedule: AnySchedule | None) -> str | Schedule | None:
-    """A file's schedule; anything else as it is."""
+    """The schedule of a file; any other value unchanged."""
     if isinstance(schedule, os.PathLike) or (isinstance(schedule, str) and schedule.lower().endswith(ENDINGS)):
         return load_schedule(schedule)
     return schedule
 
 
 def table_of(rows: Iterator[T], table: Callable[[Iterable[T]], DataFrame], progress: Progress | None) -> DataFrame:
-    """The table of all rows, ``progress`` called with each as it comes; Ctrl-C keeps the rows so far."""
-    come: list[T] = []
+    """The table of all rows; ``progress`` is called with each as it arrives. Ctrl-C gives the rows so far."""
+    received: list[T] = []
     try:
         for row in rows:
-            come.append(row)
+            received.append(row)
             if progress is not None:
                 progress(row)
     except KeyboardInterrupt:
-        if not come:
+        if not received:
             raise
-    return table(come)
+    return table(received)

@@ -1,4 +1,4 @@
-"""From a network and a job to a plan, and what can be asked of one."""
+"""From a network and a job to a plan, and functions that explain, compare and price plans."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -39,15 +39,15 @@ def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
 
 
 def default_job(topology: Topology) -> Job:
-    """The job where none is named: small on a small network, else the paper's, cut to use every device."""
+    """The job if none is named: ``small`` on a small network, else the paper's, cut to use every device."""
     job = load_job("small" if len(topology) <= SMALL_NETWORK else "dtfm-gpt3-xl")
     return fitted(job, len(topology))
 
 
 def fitted(job: Job, n_devices: int) -> Job:
-    """The job cut to use all devices: its own shape if that does, else the most square that its batch allows.
+    """The job cut to use all devices: in its own shape if that does, else in the most square that its batch allows.
 
-    Where no shape uses all of them, as many as one can use.
+    If no shape uses all devices, the one that uses most.
     """
     if job.n_tasklets == n_devices:
         return job
@@ -92,7 +92,7 @@ def explain(plan: Plan | str) -> Explanation:
 
 
 def diff(before: Plan | str, after: Plan | str) -> Difference:
-    """What moved from one plan to another, what it cost, and what of that the network changed by itself."""
+    """What moved from one plan to another, what that cost, and how much of it is due to a changed network."""
     return planning.diff(as_plan(before), as_plan(after))
 
 

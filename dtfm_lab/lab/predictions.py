@@ -1,4 +1,4 @@
-"""What would happen: schedules, simulated iterations, memory, and what else one might try."""
+"""Predictions: schedules, simulated iterations, memory, sensitivity and sweeps."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -48,33 +48,26 @@ def build_schedule(
 
 @of_schedule(SimulationOptions)
 def simulate(plan: Plan | str, schedule: AnySchedule | None = None, **options: Any) -> Trace:
-    """Predict one iteration in virtual time; ``like`` a measured Trace: what ran, with the profile taken before, and
-    where only a part of the plan ran, that part.
+    """Predict one iteration in virtual time.
 
-    Parameters
-    ----------
-    schedule
-        A name, a Schedule, or a schedule's file (.txt, or torch's .csv); the job's own where None.
-    queueing
-        ``pairs`` (every directed pair of devices a link of its own) or ``cards`` (one network card a device).
-    profile
-        Seconds of computations (stage, replica, kind, seconds), instead of FLOP over peak x efficiency.
-    efficiency
-        Share of its peak that a device reaches.
+    ``schedule`` is a name, a Schedule, or a schedule's file (.txt, or torch's .csv); None for the job's own. ``like`` a
+    measured Trace, what ran is predicted from the profile taken before the run; if only a part of the plan ran, that
+    part. A ``profile`` has rows (stage, replica, kind, seconds).
     """
     return simulation.simulate(as_plan(plan), as_schedule(schedule), **options)
 
 
 def memory(plan: Plan | str, schedule: AnySchedule | None = None, *, trace: Trace | None = None) -> MemoryReport:
-    """What every device holds at most, and whether it has that much: ``.sentence``, ``.fits``, ``.to_frame()``.
+    """The peak memory of every device, and whether it fits: ``.sentence``, ``.fits``, ``.to_frame()``.
 
-    From the order of passes alone, before anything runs; over a ``trace`` of this plan with ``.timeline(device)``.
+    It follows from the order of passes alone, before anything runs; with a ``trace`` of this plan there is also
+    ``.timeline(device)``.
     """
     return memory_of(as_plan(plan), as_schedule(schedule), trace=trace)
 
 
 def advice(plan: Plan | str, schedule: AnySchedule | None = None) -> str:
-    """Who lacks memory, how much, and what would fit, in one line; empty where all devices have enough."""
+    """Which devices lack memory, how much, and what would fit, in one line; empty if all devices have enough."""
     return memory_advice.advice(as_plan(plan), as_schedule(schedule))
 
 
@@ -95,20 +88,20 @@ def sensitivity(
 def sweep(
     plan: Plan | str, *, progress: Progress | None = None, workers: int | None = None, **settings: object
 ) -> DataFrame:
-    """The plan simulated under every combination of some settings: one row each, ``lab.figures.sweep`` draws them.
+    """The plan simulated under every combination of some settings, one row each; ``lab.figures.sweep`` draws them.
 
     ``lab.sweep(plan, schedule=["gpipe", "1f1b"], bandwidth=[0.5, 1, 2])``. A setting is a list of values, or one
     value: schedule, queueing, efficiency; fields of the job that keep its placement, such as microbatch, compression
-    or recompute; bandwidth and latency, as factors on all links. What cannot be is a row with an ``error``.
+    or recompute; bandwidth and latency, as factors on all links. An impossible combination is a row with an ``error``.
     ``progress`` is called with every point; Ctrl-C keeps the rows so far. Long sweeps use one process a core, or
     ``workers``.
     """
-    points = what_if.sweeps(as_plan(plan), workers=workers, **_loaded(settings))
+    points = what_if.sweeps(as_plan(plan), workers=workers, **_read_schedules(settings))
     return table_of(points, what_if.sweep_table, progress)
 
 
-def _loaded(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a sweep, schedules read where they are files."""
+def _read_schedules(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a sweep, with schedule files replaced by the schedules that they hold."""
     if "schedule" not in settings:
         return settings
     given = settings["schedule"]

@@ -1,4 +1,4 @@
-"""What does happen: real runs, what they are measured against, and what is left to explain."""
+"""Real runs, baselines, the comparison of prediction and measurement, and text by a trained model."""
 
 import os
 from typing import Any
@@ -24,7 +24,7 @@ def warm_up() -> None:
 
 @of_schedule(RunOptions)
 def start(plan: Plan | str, schedule: AnySchedule | None = None, **options: Any) -> Run:
-    """Start real workers on this machine and return at once: a live handle, whose ``wait`` gives what was measured.
+    """Start real workers on this machine and return a handle at once; its ``wait`` returns the measured Trace.
 
     ``dtfm_lab.runtime.protocol.run_options.RunOptions`` describes each option, ``launch.start`` lists what is refused.
     """
@@ -35,7 +35,7 @@ def start(plan: Plan | str, schedule: AnySchedule | None = None, **options: Any)
 def run(
     plan: Plan | str, schedule: AnySchedule | None = None, *, progress: Progress | None = None, **options: Any
 ) -> Trace:
-    """Run a plan for real on this machine and return what was measured; ``progress`` is called with every event.
+    """Run a plan for real on this machine and return the measured Trace; ``progress`` is called with every event.
 
     Options are those of ``start``.
     """
@@ -64,7 +64,8 @@ def write(
     seed: int = 0,
     temperature: float = 0.8,
 ) -> str:
-    """What the model of a checkpoint writes after a prompt; of a folder of several, that of most iterations."""
+    """Text that the model of a checkpoint generates after a prompt. Of a folder of several checkpoints the one of most
+    iterations is used."""
     return generation_client.write(checkpoint, prompt, n_bytes, seed=seed, temperature=temperature)
 
 

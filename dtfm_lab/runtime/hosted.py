@@ -1,4 +1,4 @@
-"""A run on several hosts, started by torchrun: every process becomes a worker, the coordinator runs beside the first.
+"""A run on several hosts, started by torchrun: every process is a worker, and the first also starts the coordinator.
 
 ``torchrun ... -m dtfm_lab.runtime.hosted RUN_FOLDER`` on every host, as ``dtfm-lab export`` writes it. The first
 process writes the coordinator's events to standard output and the measured trace into the run folder. A lost worker is
@@ -32,9 +32,9 @@ LEAVE_S = 10.0
 
 
 def rank_of(folder: RunFolder, environment: Mapping[str, str]) -> int:
-    """Return which worker this process is.
+    """Return the rank of the worker that this process is.
 
-    Raises LabError where torchrun did not start it, or started another number of processes than the folder says.
+    Raises LabError if torchrun did not start it, or started another number of processes than the folder has workers.
     """
     try:
         rank, size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
@@ -49,7 +49,7 @@ def rank_of(folder: RunFolder, environment: Mapping[str, str]) -> int:
 
 
 def run_worker(folder: RunFolder, rank: int, local_rank: int) -> NoReturn:
-    """Be a worker until the coordinator orders the exit; ``local_rank`` counts the workers of this host."""
+    """Be a worker until the coordinator orders the exit. ``local_rank`` is the worker's number on this host."""
     from dtfm_lab.runtime.worker import worker  # imports torch, which the first process does without
 
     where = f"the coordinator at {folder.crew_address} port {folder.crew_port}"

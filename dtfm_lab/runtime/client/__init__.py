@@ -1,4 +1,4 @@
-"""A run as the process that starts it sees it: options are checked, processes started, events recorded.
+"""The side of a run in the process that starts it: options are checked, processes started, events recorded.
 
 ``launch.start`` returns a ``run.Run``; nothing here imports torch. All options of a run are in ``RunOptions``.
 """

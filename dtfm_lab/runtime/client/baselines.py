@@ -1,4 +1,4 @@
-"""A plan beside simple placements of the same job on the same links, each predicted, run and measured."""
+"""A plan and simple placements of the same job on the same links, each predicted, run and measured."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace

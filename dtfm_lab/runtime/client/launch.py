@@ -1,4 +1,4 @@
-"""Starts a real run from a process that never loads torch; what cannot run is refused before anything starts."""
+"""Starts a real run from a process without torch. A run that is impossible is refused before any process starts."""
 
 import importlib.util
 import os
@@ -26,7 +26,8 @@ from dtfm_lab.runtime.protocol.run_options import RunOptions, RunSettings
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 DEFAULT_ITERATIONS = {"virtual": 20, "paced": 5, "real": 20}
-"""By clock; enough for ``small`` to learn more than how frequent each byte is."""
+"""Iterations that are run if none are given, by clock: enough for the job ``small`` to get below the unigram entropy
+on the virtual and the real clock."""
 MOST_WORKERS = 32
 DEFAULT_WORKERS = 8
 """Workers that run a part of a plan of more than MOST_WORKERS devices."""
@@ -76,7 +77,7 @@ def prepare(plan: Plan, schedule: str | Schedule | None, options: RunOptions) ->
     spec = checked_spec(running, schedule, subplan=part, **settings)
     if reason := why_too_large(spec.trained):
         raise JobError(f"job {spec.trained.name}: {reason}")
-    spec = _with_files(spec)
+    spec = _check_files(spec)
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra("real runs need torch, which is not installed: pip install 'dtfm_lab[train]'")
     return spec
@@ -109,7 +110,7 @@ def _stand_in(plan: Plan, wanted: str | os.PathLike[str] | ModelSpec | None) -> 
     return as_tied(model, plan.job)
 
 
-def _with_files(spec: RunSpec) -> RunSpec:
+def _check_files(spec: RunSpec) -> RunSpec:
     """Check all files of the run; return the spec with the newest checkpoint of the folder that it resumes from."""
     corpus = Corpus.of(spec.text, spec.trained.modelled().seq_len)
     if spec.parameters_folder is not None:

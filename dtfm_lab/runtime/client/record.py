@@ -163,7 +163,7 @@ class Record:
                 self.status = event["event"]
 
     def _go_back(self, event: Event) -> None:
-        """Forget this iteration and all after it, which will be repeated."""
+        """Remove this iteration and all later ones, which will be repeated."""
         again = event["iteration"]
         self.conditions[event["device"]] = slower(self.slowdowns.get(event["device"], 1.0)) or "back"
         self.faults += (Fault(again, event["device"], event["how"], event["state_from"], event["lost_s"]),)

@@ -1,4 +1,4 @@
-"""A run that is going on, as the process that started it sees it: its events, its faults, its end and its Trace."""
+"""The handle of a run in the process that started it: its events, commands to its workers, its end and its Trace."""
 
 import asyncio
 import contextlib
@@ -89,7 +89,7 @@ class Run(Record):
                         progress(event)
                     if event["event"] in LAST_EVENTS:
                         return self.trace()
-        except BaseException:  # Ctrl-C, or an error of progress: this may be the only reference to the run
+        except BaseException:  # Ctrl-C, or an error in progress: the caller may have no other reference to the run
             self.stop()
             raise
 

@@ -20,10 +20,10 @@ STRAGGLERS_S = 2.0
 
 
 class ProcessSource(Protocol):
-    """What will make the process sooner or later: the fork server."""
+    """What makes the process, now or later: the fork server."""
 
     def withdraw(self, run: RunProcess) -> None:
-        """Make no process, if it is not too late for that."""
+        """Make no process for this run, if it has not been ordered yet."""
 
     def kill(self) -> None:
         """End the source itself, because it does not answer."""
@@ -50,7 +50,7 @@ class RunProcess:
         self._has_pid, self._end_known, self._all_gone = threading.Event(), threading.Event(), threading.Event()
         self._stopping = False
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        threading.Thread(target=self._feed, args=(own,), daemon=True).start()
+        threading.Thread(target=self._write_input, args=(own,), daemon=True).start()
 
     def send(self, line: str) -> None:
         """Write to its standard input, without waiting until it reads."""
@@ -135,7 +135,7 @@ class RunProcess:
         for end in ends:
             os.close(end)
 
-    def _feed(self, own: int) -> None:
+    def _write_input(self, own: int) -> None:
         with contextlib.suppress(OSError):  # where the process has died, its output ends, too
             while (line := self._lines.get()) is not None:
                 text = line.encode()

@@ -76,7 +76,7 @@ def describe_checkpoint(run: Record) -> str:
 
 
 def describe_losses(run: Record) -> str:
-    """Return the last losses beside what a model without context can reach; empty before the first."""
+    """Return the last losses and the unigram entropy, the least loss without context; empty before the first."""
     parts = [f"loss {run.losses[-1]:.4f}"] if run.losses else []
     if run.held_out:
         parts.append(f"held-out loss {run.held_out[-1][1]:.4f}")

@@ -57,7 +57,7 @@ def lead(commands: CommandReader, read_spec: Callable[[], RunSpec], starter: Cal
 
 
 class Coordinator:
-    """One run; ``run`` is the whole of it, and ``end`` leaves no process behind."""
+    """One run: ``run`` carries it out, and ``end`` leaves no process behind."""
 
     def __init__(self, spec: RunSpec, commands: CommandReader, start_worker: StartWorker) -> None:
         self._spec = spec

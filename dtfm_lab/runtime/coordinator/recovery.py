@@ -27,7 +27,7 @@ class Recovery:
 def find_recovery(
     spec: RunSpec, lost: Collection[int], done: int, checkpoint: tuple[int, str] | None
 ) -> Recovery | None:
-    """Return how to go on after ``done`` iterations without the memory of the lost ranks; None where nothing has it.
+    """Return how to go on after ``done`` iterations without the memory of the lost ranks; None if it is lost.
 
     ``checkpoint`` is (iterations, folder) of the newest. With local updates each replica has an optimiser state, and
     between two averages parameters, that no other replica has: only a checkpoint brings the same losses.
@@ -35,7 +35,7 @@ def find_recovery(
     if done == spec.first_iteration:
         return Recovery(done)  # every worker makes the first state by itself, from the seed or the resumed checkpoint
     if spec.plan.job.synchronise_every == 1:
-        donors = {rank: _peer(spec, rank, lost) for rank in lost}
+        donors = {rank: _living_peer(spec, rank, lost) for rank in lost}
         if all(donor is not None for donor in donors.values()):
             return Recovery(done, {rank: donor for rank, donor in donors.items() if donor is not None})
     return None if checkpoint is None else Recovery(checkpoint[0], checkpoint=checkpoint[1])
@@ -55,7 +55,7 @@ def describe_stages(spec: RunSpec, rank: int) -> str:
     return f"stage{'s' if len(held) > 1 else ''} {', '.join(map(str, held))}"
 
 
-def _peer(spec: RunSpec, rank: int, lost: Collection[int]) -> int | None:
+def _living_peer(spec: RunSpec, rank: int, lost: Collection[int]) -> int | None:
     """Return the next living replica of the same stages."""
     position, replica = spec.workers[rank]
     n_replicas = spec.plan.job.n_replicas

@@ -1,4 +1,4 @@
-"""Replay of an iteration of the virtual clock, on links whose order of messages no worker can know while it computes.
+"""Replay of an iteration of the virtual clock, on links whose order of messages is unknown while workers compute.
 
 Where messages queue at the receiver's network card, the arrival of one depends on all others that are sent to it. On
 the virtual clock all times follow from the CPU seconds of the computations. So the workers measure these, without

@@ -54,11 +54,11 @@ class WorkerPool:
         replaceable: Callable[[Collection[int]], bool],
         on_spans: Callable[[list[Any]], None],
     ) -> None:
-        """Start all workers; ``replaceable`` says whether the run can go on without the memory of these ranks."""
+        """Start all workers. ``replaceable`` returns whether the run can go on without the memory of these ranks."""
         self._spec, self._commands, self._start_worker = spec, commands, start_worker
         self._replaceable, self._on_spans = replaceable, on_spans
         self.phase = "while starting"
-        """What the run is doing, as error messages say it."""
+        """What the run is doing, as a phrase for error messages: ``in iteration 3``."""
         self.connection_error = ""
         """The last message of a worker about broken connections that no lost worker explains."""
         self.epoch = 0
@@ -122,7 +122,7 @@ class WorkerPool:
         return back
 
     def send_slowdowns_again(self, ranks: Collection[int]) -> None:
-        """A new worker on a slowed device must be as slow as the one before."""
+        """Order the slowdowns of these ranks again, because a replacement must be as slow as the worker before it."""
         self._unsent_slowdowns |= set(ranks) & self._slowdowns.keys()
         self._send_slowdowns()
 

@@ -1,4 +1,4 @@
-"""What torch and CuPy find of the GPUs, as one line of JSON: ``python -m dtfm_lab.runtime.gpu.gpu_probe``.
+"""Versions of torch and CuPy, and their GPUs, as JSON: ``python -m dtfm_lab.runtime.gpu.gpu_probe``.
 
 It is a process of its own because the kernel loads neither library, and because a library that crashes or waits for a
 broken driver must not stop the kernel. As in a worker, torch is loaded first.

@@ -6,7 +6,7 @@
     hosts:
     - name: desk
       address: 10.0.0.1
-      interface: eth0          # whose traffic is shaped; by default that of the route to the other hosts
+      interface: eth0          # the interface to shape; by default that of the route to the other hosts
       devices: [ada, barbara]
 
 Devices that the plan leaves idle may be listed or not.

@@ -21,9 +21,9 @@ def torchrun_line(hosts: Sequence[Host], node_rank: int, master_port: int, folde
 def readme(spec: RunSpec, hosts: Sequence[Host], master_port: int) -> str:
     """The instructions, step by step."""
     plan, first = spec.plan, hosts[0]
-    apart = f"; {said}" if (said := describe_reductions(spec)) else ""
+    suffix = f"; {reductions}" if (reductions := describe_reductions(spec)) else ""
     shaped = spec.clock == "real"
-    table = [f"| {host.name} | {host.address} | {_held(spec, host).replace('|', '/')} |" for host in hosts]
+    table = [f"| {host.name} | {host.address} | {_describe_workers(spec, host).replace('|', '/')} |" for host in hosts]
     links = (
         "shape.sh makes the real links as slow as the drawn ones. Delays are one way, of what a host sends: the way "
         "back is the other host's, ping shows the sum of both, and all of it comes on top of what the real network "
@@ -51,7 +51,7 @@ def readme(spec: RunSpec, hosts: Sequence[Host], master_port: int) -> str:
         [
             f"# {plan.job.name} on {plan.topology.name}: {len(spec.workers)} workers on {len(hosts)} hosts",
             "",
-            f"{spec.iterations} iterations under {spec.schedule}, {spec.clock} clock{apart}. Exported by dtfm_lab.",
+            f"{spec.iterations} iterations under {spec.schedule}, {spec.clock} clock{suffix}. Exported by dtfm_lab.",
             "",
             "| host | address | runs |",
             "| --- | --- | --- |",
@@ -76,7 +76,7 @@ def run_script(spec: RunSpec, hosts: Sequence[Host], node_rank: int, master_port
     return "\n".join(
         [
             "#!/bin/sh",
-            f"# Host {hosts[node_rank].name}: {_held(spec, hosts[node_rank])}",
+            f"# Host {hosts[node_rank].name}: {_describe_workers(spec, hosts[node_rank])}",
             "set -eu",
             'cd "$(dirname "$0")/../.."',
             "export OMP_NUM_THREADS=1",
@@ -102,7 +102,7 @@ def ranks_table(spec: RunSpec, hosts: Sequence[Host]) -> str:
     return lines.getvalue()
 
 
-def _held(spec: RunSpec, host: Host) -> str:
+def _describe_workers(spec: RunSpec, host: Host) -> str:
     """``ada (stage 0, replica 0), barbara (stages 1 and 3, replica 0)``."""
     workers = []
     for worker in host.workers:

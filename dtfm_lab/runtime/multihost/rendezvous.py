@@ -28,11 +28,11 @@ class Rendezvous:
     """The coordinator's end: ``all_workers`` returns their connections once all are there."""
 
     def __init__(self, address: str, port: int, secret: str, n_workers: int) -> None:
-        """Raises LabError if the port is taken."""
+        """Listen on the port. Raises LabError if it is taken."""
         self._n_workers = n_workers
         self._joined: dict[int, tuple[Connection, dict[str, Any]]] = {}
         self._changed = threading.Condition()
-        any_address = "::" if ":" in address else "0.0.0.0"  # the address by which others know this host may be a NAT's
+        any_address = "::" if ":" in address else "0.0.0.0"  # the address that others use may be a NAT's
         self._listener = Listener(address if is_loopback(address) else any_address, port, secret, self._admit)
 
     def all_workers(self, poll: Callable[[], None], wait_s: float = START_S) -> dict[int, Connection]:
@@ -92,7 +92,7 @@ class CoordinatorClock:
         threading.Thread(target=self._ask_forever, daemon=True).start()
 
     def ask(self) -> None:
-        """Raises OSError or EOFError if the coordinator does not answer."""
+        """Measure the difference anew. Raises OSError or EOFError if the coordinator does not answer."""
         answers = []
         for _ in range(N_REQUESTS):
             asked_s = time.monotonic()
@@ -119,7 +119,7 @@ def join_run(
     """A connection to the coordinator, the address of this host that other hosts reach, and the coordinator's clock.
 
     Waits until all workers have connected. Raises ConnectionLost if the coordinator cannot be reached for ``wait_s``
-    or does not know the secret, Refused if it belongs to another run, and EOFError or OSError if it gives up before.
+    or does not hold the secret, Refused if it belongs to another run, and EOFError or OSError if it gives up before.
     """
     clock_channel = _authenticated(address, port, secret, wait_s)
     clock_channel.send(purpose="clock")

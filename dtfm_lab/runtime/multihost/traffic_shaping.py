@@ -71,7 +71,7 @@ def shape_script(source: Host, directions: Sequence[ShapedDirection]) -> str:
         'tc qdisc add dev "$interface" root handle 1: htb',
     ]
     for number, direction in enumerate(directions, start=FIRST_CLASS):
-        lines += ["", *_class(number, direction)]
+        lines += ["", *_class_lines(number, direction)]
     return _script(lines)
 
 
@@ -103,7 +103,7 @@ def _interface(source: Host, target: Host) -> list[str]:
     ]
 
 
-def _class(number: int, direction: ShapedDirection) -> Iterator[str]:
+def _class_lines(number: int, direction: ShapedDirection) -> Iterator[str]:
     rate_bit = max(round(8 * direction.bandwidth_bytes_per_s), 8)
     delay_us = round(direction.latency_s * 1e6)
     which = "" if direction.alike else f", the slowest of {direction.n_links} drawn links"

@@ -1,6 +1,6 @@
 """Authenticated TCP connections between the processes of a run or of a probe.
 
-Both ends prove that they know a shared secret without sending it: each answers the other's random nonce with an HMAC.
+Both ends prove that they hold a shared secret without sending it: each answers the other's random nonce with an HMAC.
 ``multiprocessing.connection.Listener`` does that too, but authenticates within ``accept`` and without a deadline, so
 that one silent connection keeps all others out, and it gives no reason for a refusal. Here every connection is
 authenticated on a thread of its own and within ``HANDSHAKE_S``. Messages are JSON, never pickles. What follows the
@@ -55,7 +55,7 @@ class Channel:
         """The IP address of this end."""
 
     def send(self, **values: Any) -> None:
-        """Raises ConnectionLost."""
+        """Send one line. Raises ConnectionLost."""
         try:
             self.socket.settimeout(HANDSHAKE_S)
             self.socket.sendall(json.dumps(values).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""What computations cost on this machine, measured in calibration iterations before a run.
+"""Durations of computations on this machine, measured in calibration iterations before a run.
 
 A calibration iteration runs the same program, with the same messages, on a copy of each stage. Timed alone in a loop,
 the same computations come out 5 to 10 % cheaper: caches stay warm and cores idle.

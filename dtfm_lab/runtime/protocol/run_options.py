@@ -1,4 +1,4 @@
-"""The options of a run, each said once: the keywords of ``lab.start`` and ``lab.run``, the command line's, the Lab's.
+"""The options of a run, each defined once for ``lab.start`` and ``lab.run``, the command line and the Lab.
 
 A field that is added to ``RunSettings`` is in all of them, and in the ``RunSpec`` that every process of a run gets.
 """

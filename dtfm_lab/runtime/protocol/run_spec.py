@@ -92,7 +92,7 @@ class RunSpec(RunSettings):
 
     @property
     def replays(self) -> bool:
-        """Whether the order on the links cannot be known to workers, so that the coordinator replays their spans."""
+        """Whether the coordinator replays the spans, because workers cannot determine the order of messages."""
         return self.queueing != "pairs"
 
     @cached_property

@@ -42,14 +42,14 @@ class AllReduce:
         for step in self._steps:
             summed = [need for need in step.needs if self._steps[need].action.kind is Kind.REDUCE]
             if step.action.kind is Kind.SEND_G and at in step.needs and summed in ([], [at]):
-                self._encoded[step.action] = self._codec.encode(self._of(self._shards[step.action]))
+                self._encoded[step.action] = self._codec.encode(self._elements_of(self._shards[step.action]))
 
     def reduce(self, at: int) -> None:
         """Sum what this step needs; the last sum of a shard is averaged and encoded for sending."""
         needed = [self._steps[need].action for need in self._steps[at].needs]
         received = [action for action in needed if action.kind is Kind.RECV_G]
         shard = self._shards[received[0]]
-        own = self._of(shard)
+        own = self._elements_of(shard)
         parts = {self._replica: own.clone()}
         for action in received:
             sender = action.other_end(self._replica, self._n_replicas)[1]
@@ -70,7 +70,7 @@ class AllReduce:
         shard = self._shards[action]
         if action.kind is Kind.SEND_G:
             encoded = self._encoded.pop(action, None)
-            return self._codec.encode(self._of(shard)) if encoded is None else encoded
+            return self._codec.encode(self._elements_of(shard)) if encoded is None else encoded
         if shard == WHOLE and WHOLE not in self._averaged:
             return torch.cat([raw for _, raw in sorted(self._averaged.items())])
         return self._averaged[shard]
@@ -81,5 +81,5 @@ class AllReduce:
             if action.kind is Kind.RECV_P:
                 vector[self._shards[action].bounds(vector.numel())] = self._codec.decode(raw)
 
-    def _of(self, shard: Shard) -> torch.Tensor:
+    def _elements_of(self, shard: Shard) -> torch.Tensor:
         return self._vector[shard.bounds(self._vector.numel())]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 LONGEST_SLEEP_S = 0.2
-"""Longest sleep between two checks whether to go on."""
+"""Longest sleep between two calls of ``check``."""
 
 
 class Clock:

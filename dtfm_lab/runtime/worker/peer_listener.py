@@ -22,7 +22,7 @@ class PeerListener:
         self._accepted: dict[tuple[int, int], socket.socket] = {}
         self._changed = threading.Condition()
         self._oldest_epoch = 0
-        self.address: Address = Listener(host, 0, secret, self._keep).address
+        self.address: Address = Listener(host, 0, secret, self._store_connection).address
 
     def wait_for(self, epoch: int, rank: int) -> socket.socket | None:
         """The connection from this rank, once it is there; None if the epoch has been abandoned."""
@@ -38,7 +38,7 @@ class PeerListener:
                 self._accepted.pop(key).close()
             self._changed.notify_all()
 
-    def _keep(self, channel: Channel) -> None:
+    def _store_connection(self, channel: Channel) -> None:
         hello = channel.receive(HANDSHAKE_S)
         epoch, rank = int(hello["epoch"]), int(hello["rank"])
         with self._changed:

@@ -86,12 +86,12 @@ def build_stages(job: Job, n_stages: int, held: Iterable[int], seed: int) -> dic
         first = sum(len(layers) for layers in stages[:stage])
         modules[stage] = nn.Sequential()
         for index, layer in enumerate(stages[stage], start=first):
-            modules[stage].add_module(str(index), _built(job, layer.kind, index, seed))
+            modules[stage].add_module(str(index), _build_layer(job, layer.kind, index, seed))
     if job.modelled().tied and n_stages - 1 in modules:
         head = cast(Head, modules[n_stages - 1][-1]).logits
         if job.ties_stages:
             with torch.no_grad():
-                head.weight.copy_(cast(Embedding, _built(job, LayerKind.EMBEDDING, 0, seed)).token.weight)
+                head.weight.copy_(cast(Embedding, _build_layer(job, LayerKind.EMBEDDING, 0, seed)).token.weight)
         else:
             head.weight = cast(Embedding, modules[0][0]).token.weight
     return modules
@@ -113,7 +113,7 @@ def next_token_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def _built(job: Job, kind: LayerKind, index: int, seed: int) -> nn.Module:
+def _build_layer(job: Job, kind: LayerKind, index: int, seed: int) -> nn.Module:
     layer = LAYERS[kind](job.modelled()).to(DTYPES[job.dtype])
     _initialise(layer, job.modelled(), torch.Generator().manual_seed(seed * 100_003 + index))
     return layer

@@ -229,7 +229,7 @@ class Worker:
 
     def _iterate(self, order: Order) -> Answer:
         """Train one iteration."""
-        math, clock = self._built.math, self._built.clock
+        math, clock = self._current_executor.math, self._current_executor.clock
         late_before, overruns_before = clock.late_messages, clock.overruns
         loss = self._run_iteration(order)
         math.state.version = order["iteration"] + 1
@@ -241,17 +241,17 @@ class Worker:
 
     def _evaluate(self, order: Order) -> Answer:
         """The loss on the held-out text."""
-        job, executor = self._spec.trained, self._built
+        job, executor = self._spec.trained, self._current_executor
         batch = self._batches.held_out(self._replica, job.n_replicas, job.n_microbatches)
         loss = executor.evaluate(order["number"], self._on_device(batch))
         return {"loss": loss if executor.math.holds_last else None, "unigram_entropy": self._batches.unigram_entropy}
 
     def _checkpoint(self, order: Order) -> Answer:
-        """Write this worker's tensors; replicas that are equal leave it to the first."""
+        """Write this worker's tensors; of equal replicas only the first writes."""
         from dtfm_lab.runtime.worker.checkpoint_tensors import write  # safetensors is loaded where it is used
 
         if self._replica == 0 or self._spec.plan.job.synchronise_every > 1:
-            math = self._built.math
+            math = self._current_executor.math
             write(Path(order["folder"]), math.modules, math.state, self._replica)
         return {}
 
@@ -268,7 +268,7 @@ class Worker:
     def _leave(self, order: Order) -> Answer:
         """The digest of the trained parameters, which the first replica saves if the run asks for them."""
         digest = hashlib.sha256()
-        for stage, module in self._built.math.modules.items():
+        for stage, module in self._current_executor.math.modules.items():
             arrays = {name: p.detach().cpu().numpy() for name, p in module.named_parameters()}
             for array in arrays.values():
                 digest.update(array.tobytes())
@@ -305,7 +305,7 @@ class Worker:
         self._executor.slowdown = self._slowdown
 
     @property
-    def _built(self) -> Executor:
+    def _current_executor(self) -> Executor:
         """The executor, which an order to calibrate or to train has built."""
         assert self._executor is not None
         return self._executor
@@ -313,7 +313,7 @@ class Worker:
     def _run_iteration(self, order: Order) -> float:
         job, iteration = self._spec.trained, order["iteration"]
         batch = self._batches.share(max(iteration, 0), self._replica, job.n_replicas, job.n_microbatches)
-        return self._built.iteration(iteration, self._on_device(batch), order["began_monotonic_s"])
+        return self._current_executor.iteration(iteration, self._on_device(batch), order["began_monotonic_s"])
 
     def _new_clock(self, time_scale: float) -> Clock:
         match self._spec.clock:
@@ -337,7 +337,7 @@ class Worker:
     def _read_checkpoint(self, folder: str, version: int) -> None:
         from dtfm_lab.runtime.worker.checkpoint_tensors import read
 
-        math = self._built.math
+        math = self._current_executor.math
         read(Path(folder), math.modules, math.state, self._replica)
         math.state.gradients.zero_()
         math.state.version = version
