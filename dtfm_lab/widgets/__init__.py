@@ -1,4 +1,4 @@
-"""What a person touches and watches. Each view works alone in a cell; ``Lab`` joins them."""
+"""The interactive lab: views, each of which works alone in a notebook cell, and ``Lab``, which joins them."""
 
 from dtfm_lab.widgets.views.candidates import CandidatesView
 from dtfm_lab.widgets.views.convergence import ConvergenceView

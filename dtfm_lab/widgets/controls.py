@@ -1,6 +1,6 @@
 """Controls that the panels share: made by hand or from an option, and their values as plain data.
 
-Type, bounds, choices and help of an option are said once, where it is declared; its control comes from there.
+Type, bounds, choices and help of an option are stated once, where it is declared; ``control_for`` reads them there.
 """
 
 import math
@@ -29,7 +29,7 @@ LABELS = {
     "checkpoint_every": "every (iterations)",
     "resume_from": "Go on from",
 }
-"""Labels of options whose name would not do on the screen."""
+"""Labels of options whose name is not clear enough on the screen."""
 NOT_TRIED = frozenset({"dtype", "gradient_compression", "codec_bytes_per_s", "stages_per_device"})
 """Job options that may vary on a plan, but are left to the job's file."""
 

@@ -12,7 +12,7 @@ from dtfm_lab.domain.trace import Trace
 
 
 class Guard:
-    """True inside ``with``: tells an observer that the program itself changes a control, not a person."""
+    """True inside ``with``, so that an observer can distinguish a change by the program from one by a person."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -30,7 +30,7 @@ class Guard:
 class LabState(traitlets.HasTraits):
     """Panels read it, set it, and observe it. A noun is None until it has been made.
 
-    Traits tagged ``result`` decide how far a step has come; the others only say what is looked at.
+    Traits tagged ``result`` decide how far a step has come; the others concern only what is shown.
     """
 
     topology = traitlets.Instance(Topology, allow_none=True).tag(result=True)
@@ -51,7 +51,7 @@ class LabState(traitlets.HasTraits):
     step = traitlets.Unicode("network")
     """Name of the step where the last error happened."""
     selected = traitlets.Tuple()
-    """Names of the devices that are selected, in whichever view."""
+    """Names of the selected devices; all views share them."""
     selected_link = traitlets.Tuple()
     """(source, target) names of the selected link; empty for none."""
     shown_stages = traitlets.Dict()

@@ -16,7 +16,7 @@ def heading(number: int, title: str, hint: str) -> str:
 
 
 def line(text: str, kind: str = "note") -> str:
-    """Return one line of HTML: a ``note``, a ``warning`` or a ``figure`` that matters; empty for no text."""
+    """Return one line of HTML, a ``note``, ``warning``, ``figure`` or ``stale``; empty for no text."""
     return f'<div class="dtfm-line dtfm-{kind}" role="status">{text}</div>' if text else ""
 
 

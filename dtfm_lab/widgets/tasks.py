@@ -26,7 +26,7 @@ def begin(work: Coroutine[Any, Any, None], report_error: Callable[[str], None]) 
             await work
         except LabError as error:
             report_error(str(error))
-        except Exception as error:  # a bug: one line where the person looks, the traceback in the log
+        except Exception as error:  # a bug: one line on the screen, the traceback in the log
             logger.exception("work that a button started has failed")
             report_error(f"this should not have happened: {type(error).__name__}: {error}")
 

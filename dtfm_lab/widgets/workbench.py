@@ -81,7 +81,7 @@ class Lab(w.VBox):
         self.add_class("dtfm-lab")
 
     def _steps(self, network: Topology | None, job: Job | None) -> list[Step]:
-        """The steps in order; a new one needs no more than an entry here."""
+        """Return the steps in order. The lab needs no more than an entry here to show, save and restore a new one."""
         lab_state = self.lab_state
         self.network_panel = NetworkPanel(lab_state, network)
         self.plan_panel = PlanPanel(lab_state, job)
@@ -146,7 +146,7 @@ class Lab(w.VBox):
     def _show_states(self) -> None:
         """Show the state of every step, in its frame and in the bar."""
         busy = self.lab_state.busy
-        can_redo = True  # a step that rests on something out of date cannot be redone before that is
+        can_redo = True  # a step cannot be redone while an earlier one is out of date
         bar = []
         for frame in self.frames:
             step, state = frame.step, frame.step.state(self.lab_state)
@@ -157,7 +157,7 @@ class Lab(w.VBox):
         self.shell_bar.steps = bar
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any] | None:
-        """For readers without widgets, such as a saved notebook's: the network, and one line on what was here."""
+        """Add the network as SVG and one line of text, for readers without widgets, as of a saved notebook."""
         bundle: dict[str, Any] | None = super()._repr_mimebundle_(**options)
         if bundle is not None:
             network, job = self.topology, self.job

@@ -122,7 +122,7 @@ class ComparePanel(Panel):
             self.select(of, row)
 
     def _mark(self) -> None:
-        """Mark the rows of what is selected, in whichever view."""
+        """Mark the rows of the devices or the link that are selected in the lab's state."""
         chosen, link = self._lab_state.selected, self._lab_state.selected_link
         match self.residuals.table:
             case "links" | "messages":

@@ -34,7 +34,7 @@ class Refitting:
     """A button that fits the network to a comparison, a table of the result, and a button that draws that network."""
 
     def __init__(self, lab_state: LabState, plan_again: Callable[[], None] | None = None) -> None:
-        """``plan_again`` starts a search on the lab's network; without it a line says where to start one."""
+        """``plan_again`` starts a search on the lab's network; without it a line points to the step Plan."""
         self._lab_state, self._plan_again = lab_state, plan_again
         self._comparison: Comparison | None = None
         self._plan: Plan | None = None

@@ -14,7 +14,7 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button
 
 MOST_SUSPECTS = 6
-"""Suspects with a line of their own."""
+"""Most suspects that get a line of their own; the rest are counted."""
 
 
 class Suspect(NamedTuple):
@@ -27,7 +27,7 @@ class Suspect(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What the panel says of a comparison besides its tables."""
+    """A comparison in sentences: its suspects, its verdict and its drift."""
 
     suspects: tuple[Suspect, ...]
     verdict: str

@@ -53,7 +53,7 @@ def offers(explanation: Explanation, device: str) -> dict[str, Any]:
 def exchanged(plan: Plan, device: str, partner: str) -> Plan:
     """Return the plan with two devices exchanged; pipelines are paired again in the same stage order.
 
-    The bound before holds for it, too, as network and job are the same, so the larger bound is kept.
+    Network and job are the same, so the bound of either plan holds for both, and the larger one is kept.
 
     Raises PlanError where the two have the same group, UnknownName for a device that is not there.
     """

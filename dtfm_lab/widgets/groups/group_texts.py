@@ -149,7 +149,7 @@ def _range(values: FloatArray, unit: str) -> str:
 
 
 class Subject(NamedTuple):
-    """What is asked about: a device by name, a group by stage, a hop by its earlier stage; none asks about the plan."""
+    """What an explanation is about: a device by name, a group by stage, a hop by its earlier stage; else the plan."""
 
     device: str = ""
     group: int = -1
@@ -164,7 +164,7 @@ class Why(NamedTuple):
 
 
 def why(explanation: Explanation, subject: Subject) -> Why:
-    """Return the explanation; of the whole plan where it does not have the subject."""
+    """Return why the subject is as it is; why the whole plan is, where it does not have the subject."""
     plan = explanation.plan
     if subject.device in plan.topology.names:
         return Why(f"Why here? {subject.device}", tuple(explanation.why(subject.device).splitlines()))

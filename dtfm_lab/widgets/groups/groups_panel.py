@@ -1,4 +1,4 @@
-"""The step Groups: from network to plan in the paper's five steps, why it is so, and devices moved by hand."""
+"""The step Groups: from network to plan in the paper's five steps, why the plan is so, and devices moved by hand."""
 
 import asyncio
 from html import escape
@@ -42,9 +42,11 @@ class GroupsPanel(Panel):
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._explaining: tuple[Plan, asyncio.Task[Explanation]] | None = None
-        self._asked = 0
+        self._n_requested = 0
+        """Number of the newest request for an explanation; the results of earlier ones are dropped."""
         self._is_following = Guard()
         self._wanted_edge = NO_EDGE
+        """A saved hop that is selected as soon as the plan has it."""
         self.groups = GroupsView(height=HEIGHT, hint=NO_PLAN, can_move=True)
         self.stepper = Stepper(self.groups.step, self._report_error)
         self.step = self.stepper.step
@@ -160,21 +162,21 @@ class GroupsPanel(Panel):
 
     def _ask(self) -> None:
         """Explain and price the selection soon; without an event loop, nothing is computed."""
-        self._asked += 1
+        self._n_requested += 1
         if self._lab_state.plan is None:
             self.why.value = ""
             return
         if has_event_loop():
-            begin(self._answer(self._asked), self._report_error)
+            begin(self._show_why(self._n_requested), self._report_error)
 
-    async def _answer(self, asked: int) -> None:
+    async def _show_why(self, request: int) -> None:
         await asyncio.sleep(SETTLED_S)
         plan = self._lab_state.plan
-        if asked != self._asked or plan is None:
+        if request != self._n_requested or plan is None:
             return
         explanation = await self._explained(plan)
         answer = await asyncio.to_thread(why, explanation, self._subject)
-        if asked != self._asked or self._lab_state.plan is not plan:
+        if request != self._n_requested or self._lab_state.plan is not plan:
             return
         lines = "".join(f"<p>{escape(line)}</p>" for line in answer.lines)
         self.why.value = f'<div class="dtfm-why" role="status"><b>{escape(answer.title)}</b>{lines}</div>'

@@ -20,7 +20,7 @@ from dtfm_lab.widgets.views.groups import GroupsView
 
 
 class HandMoves:
-    """Carries out drags in the view; ``view`` has a menu that does the same, ``note`` says what was done."""
+    """Exchanges devices that are dragged in the groups view; ``view`` is a menu for the same, ``note`` a report."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "between": ((), ("latency_ms", "bandwidth_gbps")),
     "links": (("source", "target"), ("latency_ms", "bandwidth_gbps")),
 }
-"""{part: (texts, numbers)} without which a part cannot be drawn."""
+"""{part: (texts, numbers)}: the keys that every entry of a part must have."""
 OWN_NUMBERS = {
     "price_per_hour": "price per hour",
     "uplink_gbps": "uplink (Gbit/s)",

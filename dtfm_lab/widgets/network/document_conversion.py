@@ -183,7 +183,10 @@ def canvas_positions(topology: Topology) -> list[tuple[float, float]]:
 
 
 def _shelves(sides: dict[str, int]) -> dict[str, tuple[int, int]]:
-    """Return the corner of each region's block, counted in devices: rows that fill a canvas wider than high."""
+    """Return the corner of each region's block, in units of ``SPACING``.
+
+    Blocks are placed in rows (shelf packing) on a canvas that is ``WIDER_THAN_HIGH``.
+    """
     width = WIDER_THAN_HIGH * sqrt(sum((side + 1) ** 2 for side in sides.values()))
     corners, left, top, height = {}, 0, 0, 0
     for region, side in sides.items():

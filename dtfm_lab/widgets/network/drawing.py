@@ -36,7 +36,8 @@ class Drawing(traitlets.HasTraits):
         super().__init__(document=copy.deepcopy(EMPTY_DOCUMENT) if document is None else document)
         self._past: list[Document] = []
         self._future: list[Document] = []
-        self._is_travelling = Guard()
+        self._is_undoing = Guard()
+        """True while the document changes without a new entry in the history."""
         self.observe(self._record, "document")
 
     @traitlets.validate("document")
@@ -51,14 +52,14 @@ class Drawing(traitlets.HasTraits):
         return list(self._past)
 
     def undo(self) -> None:
-        self._travel(self._past, self._future)
+        self._restore_last(self._past, self._future)
 
     def redo(self) -> None:
-        self._travel(self._future, self._past)
+        self._restore_last(self._future, self._past)
 
     def begin(self, document: Document) -> None:
         """Take another document and forget the history."""
-        with self._is_travelling:
+        with self._is_undoing:
             self.document = document
         self._past.clear()
         self._future.clear()
@@ -66,16 +67,17 @@ class Drawing(traitlets.HasTraits):
         self.selected, self.selected_link = [], []
 
     def _record(self, change: dict[str, Any]) -> None:
-        if not self._is_travelling:
+        if not self._is_undoing:
             self._past = [*self._past[-MOST_KEPT + 1 :], change["old"]]
             self._future = []
             self._update_history_traits()
 
-    def _travel(self, source: list[Document], target: list[Document]) -> None:
+    def _restore_last(self, source: list[Document], target: list[Document]) -> None:
+        """Take the last document of ``source``, the past or the future, and append the current one to ``target``."""
         if not source:
             return
         target.append(self.document)
-        with self._is_travelling:
+        with self._is_undoing:
             self.document = source.pop()
         self._update_history_traits()
 

@@ -70,7 +70,7 @@ class MatrixEditor:
         self.scope.observe(lambda _: self._show_selected(), "value")
         self.latency_ms.observe(lambda change: self._typed("latency_ms", change["new"]), "value")
         self.bandwidth_gbps.observe(lambda change: self._typed("bandwidth_gbps", change["new"]), "value")
-        self.canvas.on_msg(self._asked)
+        self.canvas.on_msg(self._on_message)
         self._show_selected()
 
     def show(self, topology: Topology | None) -> None:
@@ -81,7 +81,8 @@ class MatrixEditor:
     def _field(name: str, tooltip: str) -> w.Text:
         return labelled(w.Text, name, "178px", "74px", tooltip=f"{name} {tooltip}", continuous_update=False)
 
-    def _asked(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        """Focus the field of the shown quantity after Enter or a double click on the matrix."""
         if content.get("kind") == "edit":
             field = self.latency_ms if self.canvas.shows == LATENCY else self.bandwidth_gbps
             field.focus()

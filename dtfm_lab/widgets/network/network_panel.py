@@ -40,8 +40,10 @@ class NetworkPanel(Panel):
     def __init__(self, lab_state: LabState, topology: Topology | None) -> None:
         self.lab_state = lab_state
         self._timed: Topology | None = None
+        """The network as it was opened, with its measured message times if it has any."""
         self._gpus: list[str] = []
         self._accepted: tuple[Document, Topology] | None = None
+        """The last valid document and its network."""
         self._problem, self._summary = "", ""
         self._is_linking = Guard()
         self.drawing = Drawing(empty_document())
@@ -129,7 +131,7 @@ class NetworkPanel(Panel):
         self._accept()
 
     def _follow(self, topology: Topology | None) -> None:
-        """Draw a network that another panel has set, such as a fitted one; this can be undone."""
+        """Draw a network that another panel has set, such as a fitted one. The change can be undone."""
         drawn = None if self._accepted is None else self._accepted[1]
         if topology is None or (drawn is not None and drawn.fingerprint == topology.fingerprint):
             return

@@ -74,6 +74,7 @@ class NetworkFilesRow:
         self.upload.observe(self._uploaded, "value")
 
     def take(self, files: Sequence[NamedBytes]) -> None:
+        """Open the network of uploaded or dropped files."""
         size = sum(len(data) for _, data in files)
         self._guarded(lambda: self._open_from(lambda: topology_from_bytes(files), files[0][0], size))
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dtfm_lab.planning import PlanStep
 
 PACE_CHECK_S = 0.05
-"""Seconds after which a search that waits notices another pace."""
+"""Seconds between two looks at ``pace`` while a search waits, as it may have been changed."""
 
 
 class Pace(NamedTuple):
@@ -74,17 +74,17 @@ class BackgroundSearch:
         self._go.set()
 
     def step(self) -> None:
-        """Let it go on for one generation, then pause."""
+        """Run the search for one generation, then pause it."""
         self._single_step.set()
         self._go.set()
 
     def stop(self) -> None:
-        """Have it end after the current step; does not wait for that."""
+        """End the search after the current step; return at once."""
         self._stopped.set()
         self._go.set()
 
     def drain(self) -> list[PlanStep]:
-        """Return the steps since the last call that improved best or bound, and the newest, in order.
+        """Return the steps since the last call that improved best or bound, and each planner's newest, in order.
 
         Raises what the search raised, once all steps have been returned.
         """

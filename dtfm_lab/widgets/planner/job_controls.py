@@ -85,7 +85,7 @@ class JobControls:
         self._set_job()
 
     def _sized(self, job: Job) -> Job:
-        """Return the job with the batch of the controls in a single pipeline, which has any shape."""
+        """Return the job with the batch of the controls, of one stage and one replica, to try every shape on."""
         if job.model is None:
             return job
         try:

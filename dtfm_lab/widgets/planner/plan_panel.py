@@ -47,6 +47,7 @@ class PlanPanel(Panel):
     def __init__(self, lab_state: LabState, job: Job | None) -> None:
         self.lab_state = lab_state
         self._last: PlanStep | None = None
+        """The newest step of the last search."""
         self.job_controls = JobControls(lab_state, job)
         self.job, self.shape = self.job_controls.job, self.job_controls.shape
         self.batch, self.microbatch = self.job_controls.batch, self.job_controls.microbatch

@@ -1,4 +1,4 @@
-"""Several planners side by side: their curves, a table of who leads, and a button that takes a plan over."""
+"""Several planners side by side: their curves, a table of their standings, and buttons that take over a plan."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -109,7 +109,7 @@ class RacePanel:
         self._changed()
 
     def update_buttons(self, *, free: bool = True) -> None:
-        """Enable the buttons that can be used; ``free`` says that no single search runs."""
+        """Enable the buttons that can be used; ``free`` is False while a single search runs."""
         ready = self._lab_state.topology is not None and self._lab_state.job is not None and len(self.chosen) > 0
         self.start.disabled = self.search is not None or not free or not ready
         self.controls.update()
@@ -138,15 +138,15 @@ class RacePanel:
             self._changed()
 
     def _describe(self, search: BackgroundSearch) -> str:
-        """Return in words how far the race has come and who leads."""
+        """Return in words how far the race has come and which planners lead."""
         if not self.standings.newest:
             return ""
         leader, bound_s = self.standings.leader, self.standings.bound_s
         used_s = max(step.seconds for step in self.standings.newest.values())
         state = "paused after" if search.paused else "after" if search.running else "over after"
         ties = [s.planner for s in self.standings.newest.values() if s.best_s <= leader.best_s * (1 + PROVEN)]
-        who = f"{_listed(ties)} lead{'s' if len(ties) == 1 else ''}"
-        return f"{state} {used_s:.1f} CPU s each at most: {who} with {format_s(leader.best_s)}, " + gap_words(
+        leaders = f"{_listed(ties)} lead{'s' if len(ties) == 1 else ''}"
+        return f"{state} {used_s:.1f} CPU s each at most: {leaders} with {format_s(leader.best_s)}, " + gap_words(
             leader.best_s, bound_s
         )
 

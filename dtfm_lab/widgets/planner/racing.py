@@ -23,10 +23,10 @@ def race(topology: Topology, job: Job, planners: Sequence[str], *, seed: int, cp
 
     The planner that has used the least CPU time has the next turn, so that at any moment all have used the same but
     for a turn, however busy the machine is. CPU time is that of the thread that runs the turns, read around each step,
-    and of the threads that a planner starts, such as a solver's. These go on between its turns, so that a planner may
-    be ahead and then waits for the others. Its initial placements and its bound count as its time; compiling kernels,
-    which happens once a machine, counts for no planner. A planner ends when it has used ``cpu_s`` or has proved its
-    best.
+    and of the threads that a planner starts, such as a solver's. These threads go on between turns, so that a planner
+    may be ahead and then waits for the others. Its initial placements and its bound count as its time; compiling
+    kernels, which happens once a machine, counts for no planner. A planner ends when it has used ``cpu_s`` or has
+    proved its best.
 
     Of a turn, the steps that improved best or bound are yielded, and the newest; of a planner that ends, the last step
     again, with all the time that it has used.

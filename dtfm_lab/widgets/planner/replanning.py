@@ -1,4 +1,4 @@
-"""A new plan after every edit, searched from the current plan while one goes on drawing."""
+"""A new plan after every edit: a short search on a thread that begins with the current plan."""
 
 import asyncio
 import threading
@@ -33,7 +33,7 @@ WORTH_MOVING = 5e-4
 
 
 NAMED = 4
-"""Most devices that are named."""
+"""Most devices that are named in the line; the rest are counted."""
 SAME = 5e-4
 """Share of the cost below which a change is not mentioned."""
 
@@ -57,7 +57,7 @@ class Replanned(NamedTuple):
 class Replanning(Panel):
     """Sets ``lab_state.plan`` soon after ``lab_state.topology`` or ``lab_state.job`` changed, where there was a plan.
 
-    The search begins with the old placement, see ``planning.evaluate``. An edit during a search ends it, and only
+    The search begins with the old placement, see ``planning.adapt_plan``. An edit during a search ends it, and only
     the newest network is planned for.
     """
 
@@ -206,7 +206,7 @@ def _same(one: Request, other: Request) -> bool:
 
 
 def describe_change(difference: Difference) -> str:
-    """Return the cost before and after, the network's own part in the difference, and which devices moved where."""
+    """Return the cost before and after, the part of the difference that the network itself makes, and the moves."""
     return f"{_cost(difference)}; {_devices(difference)}"
 
 

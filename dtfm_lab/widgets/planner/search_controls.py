@@ -19,7 +19,7 @@ AXES = ("evaluations", "seconds")
 
 
 LEAST_SLEEP_S = 0.01
-"""Seconds that the event loop has for everything else, however late the display is."""
+"""Fewest seconds that are left to the rest of the event loop between two updates of the display."""
 SHOWN_S = 0.25
 """Seconds between two placements shown, as each redraws whole networks."""
 
@@ -139,7 +139,7 @@ class SearchClock:
         self._step_s, self._at = seconds, time.monotonic()
 
     def hold(self) -> None:
-        """Let no time pass, as while the search is paused."""
+        """Stop the clock until the next call, as while the search is paused."""
         self._at = time.monotonic()
 
     def read(self, pace: Pace) -> float:
@@ -166,5 +166,5 @@ class PlacementPreview:
         }
 
     def end(self) -> None:
-        """Have the views show the plan again."""
+        """End the preview: views show the plan again."""
         self._lab_state.shown_stages = {}

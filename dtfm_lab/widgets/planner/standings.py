@@ -18,7 +18,7 @@ HEAD = ("", "planner", "best", "gap", "what that means", "CPU", "evaluations", "
 
 
 class Standings:
-    """Holds the ``newest`` step of each planner, and knows the ``leader`` and the ``bound_s`` that holds for all."""
+    """The table of a race, the ``newest`` step of each planner, the ``leader``, and the ``bound_s`` of all."""
 
     def __init__(self, take: Callable[[str], None]) -> None:
         self._take = take
@@ -26,7 +26,7 @@ class Standings:
         self._due = 0.0
         self.newest: dict[str, PlanStep] = {}
         self.takes: dict[str, w.Button] = {}
-        """Buttons by planner."""
+        """The button of each planner that takes over its plan."""
         self._rows: dict[str, w.HTML] = {}
         self.view = w.VBox([])
         self.view.add_class("dtfm-race-table")

@@ -8,7 +8,7 @@ from dtfm_lab.widgets import markup
 
 
 class ClockWords(NamedTuple):
-    """What the table of clocks says of one."""
+    """The texts about one clock: a sentence, and its row in the table."""
 
     sentence: str
     measures: str

@@ -36,11 +36,12 @@ class DeviceActivity:
 
 @dataclass
 class _Place:
-    """How far one worker is in its program."""
+    """How far one worker is in its program: the position and replica of its device, and its next action."""
 
     position: int
     replica: int
     at: int = 0
+    """Index of the first action that has no span yet."""
     does: tuple[str, str] = ("", "")
     since_s: float = 0.0
 
@@ -57,9 +58,12 @@ class ActivityMonitor:
         self._stand_still: set[str] = set()
         """Devices that were paused and not resumed, though another worker may have replaced theirs since."""
         self._conditions: dict[str, tuple[str, float]] = {}
+        """The condition of each device, and since when it has had it."""
         self._busy: tuple[int, dict[str, float]] = (-1, {})
+        """An iteration, and the busy share of each device in the iteration before it."""
         self._done: dict[str, set[Action]] = {}
         self._seen: tuple[int, int] = (-1, -1)
+        """The iteration, and the number of faults, that ``_done`` is of."""
         self._n_spans = 0
 
     def disturbed(self, device: str, what: str) -> None:
@@ -90,7 +94,7 @@ class ActivityMonitor:
             busy = self._busy[1].get(name)
             found[name] = DeviceActivity(
                 condition=condition,
-                said=self._said(name, condition, now_s if running else None),
+                said=self._describe_condition(name, condition, now_s if running else None),
                 does=does,
                 waits_for=waits_for,
                 iteration=min(iteration, last) if run.status not in ("starting", "profiling") else -1,
@@ -112,7 +116,7 @@ class ActivityMonitor:
         self._n_spans = len(spans)
 
     def _does(self, name: str, place: _Place, now_s: float) -> tuple[str, str]:
-        """Return what the worker does, and whom it waits for.
+        """Return what the worker does, and the device that it waits for.
 
         A worker runs computations and receives in order, so it is at the first one that has no span yet.
         """
@@ -146,18 +150,18 @@ class ActivityMonitor:
         return self._ordered[name, synchronises]
 
     def _condition(self, name: str, *, running: bool) -> str:
-        said = dict(self._run.conditions).get(name, "")
+        reported = dict(self._run.conditions).get(name, "")
         if name in self._killed:
-            if running and said != "lost" and len(self._faults_of(name)) == self._killed[name]:
+            if running and reported != "lost" and len(self._faults_of(name)) == self._killed[name]:
                 return "killed"
             del self._killed[name]
-        if said in ("lost", "paused"):
-            return said
-        if said == "back":
+        if reported in ("lost", "paused"):
+            return reported
+        if reported == "back":
             return "recovered"
-        return "slow" if said else ""
+        return "slow" if reported else ""
 
-    def _said(self, name: str, condition: str, now_s: float | None) -> str:
+    def _describe_condition(self, name: str, condition: str, now_s: float | None) -> str:
         """Return the condition in words; ``now_s`` is None once the run is over, when durations are left out."""
         before, since_s = self._conditions.get(name, ("", 0.0))
         if now_s is not None and before != condition:
@@ -172,8 +176,8 @@ class ActivityMonitor:
             case "recovered":
                 return "".join(map(run_report.describe_recovery, faults[-1:])) or condition  # the fault may come later
             case "slow":
-                said = slower(self._run.slowdowns.get(name, 1.0))
-                return "; ".join([said, *map(run_report.describe_recovery, faults[-1:])])
+                how_slow = slower(self._run.slowdowns.get(name, 1.0))
+                return "; ".join([how_slow, *map(run_report.describe_recovery, faults[-1:])])
         return ""
 
     def _may(self, name: str, condition: str) -> tuple[str, ...]:

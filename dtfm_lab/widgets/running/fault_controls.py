@@ -84,7 +84,7 @@ class FaultControls:
         self.devices.running = running
         self.devices.hint = IS_GONE if running else IS_OVER
         self.devices.caption = "click a device, or press Enter on it, to kill, pause or slow it" if running else ""
-        self.devices.show({name: asdict(doing) for name, doing in self._monitor.look().items()})
+        self.devices.show({name: asdict(activity) for name, activity in self._monitor.look().items()})
         lines = [run_report.describe_fault(fault) for fault in self._run.faults]
         more = [f"{len(lines) - LINES_SHOWN} more before"] if len(lines) > LINES_SHOWN else []
         self.log.value = "".join(markup.line(escape(line)) for line in [*more, *lines[-LINES_SHOWN:]])

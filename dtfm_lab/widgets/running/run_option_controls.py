@@ -9,7 +9,7 @@ from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.widgets.controls import control_for, restore_values, value_of, values_of
 
 ROWS = (("text", "evaluate_every", "sample_bytes"), ("checkpoint_folder", "checkpoint_every", "resume_from"))
-"""Rows of the controls; an option that a run gains comes in a row below."""
+"""Rows of the controls. Options that are not listed here, such as newly added ones, share a row below."""
 NOT_OFFERED = frozenset(
     {
         "clock",

@@ -39,13 +39,14 @@ from dtfm_lab.widgets.views.losses import LossView
 class RunPanel(Panel):
     """Runs ``lab_state.plan``, then sets ``lab_state.measured``, ``lab_state.predicted`` and ``lab_state.comparison``.
 
-    A kernel has one run at a time, as two would disturb each other's times: starting a run stops that of a panel
-    whose cell was run again.
+    A kernel has one run at a time, as two would disturb each other's times: starting a run stops the one that an
+    earlier panel, whose cell was run again, has started.
     """
 
     hint = "real torch workers on this machine, links as slow as drawn"
 
     newest: ClassVar[Run | None] = None
+    """The last run that any panel of this kernel has started."""
 
     def __init__(self, lab_state: LabState, schedule: SchedulePanel) -> None:
         self._lab_state, self._schedule = lab_state, schedule
@@ -54,6 +55,7 @@ class RunPanel(Panel):
         self._plan: Plan | None = None
         """The plan that ``run`` runs, or runs a part of."""
         self._expected_s = 0.0
+        """Predicted wall seconds of an iteration of ``run``; 0 before its profile has been taken."""
         self.clock = w.Dropdown(options=list(RUN_CLOCKS), description="Clock", layout=w.Layout(width="190px"))
         self.iterations = w.BoundedIntText(
             8, min=1, max=10_000, description="Iterations", layout=w.Layout(width="160px")
@@ -141,7 +143,7 @@ class RunPanel(Panel):
         predicted = False
         rows = ChartRows(run.context())
         while True:
-            running = run.running  # before looking, so that nothing is missed at the end
+            running = run.running  # read before the spans, so that none is missed at the end
             if run.profile and not predicted:
                 expected = await asyncio.to_thread(_predicted, run, run.context(), " from the profile just taken")
                 self._schedule.show(expected)

@@ -13,7 +13,7 @@ from dtfm_lab.runtime.client.record import Record
 from dtfm_lab.widgets import markup
 
 LOOKS = 40
-"""Last changes of the count, from which the pace is computed."""
+"""Number of the last changes of the count from which the pace is computed."""
 FEWEST_ITERATIONS = 2
 """Iterations that must be done before the time left is shown."""
 
@@ -39,7 +39,7 @@ class RunProgress:
         done, total = len(run.losses), run.spec.iterations
         if not self._changes or self._changes[-1][1] != done:
             if self._changes and self._changes[-1][1] > done:
-                self._changes.clear()  # a fault took the run back
+                self._changes.clear()  # after a fault iterations are repeated
             self._changes.append((self._now_s(), done))
         self.bar.value = done
         if not run.running:
@@ -48,7 +48,7 @@ class RunProgress:
         self._write(run_report.describe_progress(run) + ("" if left_s is None else f", some {_rounded(left_s)} left"))
 
     def stopping(self) -> None:
-        """Show that the run has been told to stop."""
+        """Show that the run is being stopped."""
         self._write("stopping")
 
     def left_s(self, total: int) -> float | None:

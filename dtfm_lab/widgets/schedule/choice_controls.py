@@ -29,7 +29,7 @@ def queueing_control(width: str, label_width: str) -> w.Dropdown:
 
 
 class ChoiceControls:
-    """Sets ``lab_state.choices`` and ``lab_state.queueing``, and follows them. Begins with what the job says.
+    """Sets ``lab_state.choices`` and ``lab_state.queueing``, and follows them. Begins with the job's options.
 
     ``lab_state.choices`` may hold fields without a control here, such as the batch of a what-if; they stay.
     """
@@ -59,7 +59,7 @@ class ChoiceControls:
         self._follow()
 
     def _take_job(self) -> None:
-        """Take over the job's options where they differ from the job before; a new shape or batch changes nothing."""
+        """Take over the job's options where they differ from the previous job's; a new shape or batch changes none."""
         plan = self._lab_state.plan
         job = self._lab_state.job or (None if plan is None else plan.job)
         if job is None:
@@ -82,7 +82,7 @@ class ChoiceControls:
         with self._is_following:
             for name, control in self.by_option.items():
                 if name in choices:
-                    with suppress(TraitError):  # the job refuses what no control can show
+                    with suppress(TraitError):  # the job reports a value that is not possible
                         control.value = choices[name]
             if self._lab_state.queueing in QUEUES.values():
                 self.queueing.value = self._lab_state.queueing

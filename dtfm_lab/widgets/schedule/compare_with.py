@@ -108,7 +108,7 @@ class CompareWith:
 def _simulated(current: Prediction, schedule: str) -> SecondPrediction:
     """Simulate another schedule with the durations and links of the current prediction."""
     context = current.trace.context
-    # a prediction after a run uses the run's profile, so what it is compared with must, too
+    # a prediction after a run uses the run's profile, so the second one must use it, too
     like = None if context.clock == "model" else context
     trace = simulate(current.plan, schedule, like=like, queueing=context.queueing)
     return SecondPrediction(schedule, Prediction.of(current.plan, trace))

@@ -10,7 +10,7 @@ from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.views.gantt import NOTHING_HELD, GanttView, Held
 
 FULLEST, NONE = "", " "
-"""Choices of the menu beside the devices' names."""
+"""Choices of the menu in addition to the devices' names."""
 MOST_POINTS = 4_000
 """Points of a curve; a longer one keeps the highest of each time slot."""
 

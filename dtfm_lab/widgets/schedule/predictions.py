@@ -29,7 +29,7 @@ class Prediction:
 
     @classmethod
     def of(cls, plan: Plan, trace: Trace, note: str = "") -> Prediction:
-        """Read the trace; ``note`` says in the caption what it was predicted from."""
+        """Read the trace; ``note`` comes into the caption and names what the trace was predicted from."""
         rows = ChartRows(trace.context)
         report = memory(plan, trace=trace)
         return cls(plan, trace, rows.chart(trace), rows, describe(trace, note), report, _lacking(plan, trace, report))
@@ -72,7 +72,7 @@ def bubble_of(trace: Trace) -> tuple[float, str, float]:
 def _lacking(plan: Plan, trace: Trace, report: MemoryReport) -> str:
     if report.fits:
         return ""
-    # the advice knows the order alone; where that fits, messages that wait may still not fit
+    # advice counts the schedule's order alone; with messages that wait, a schedule may lack memory all the same
     return advice(plan, _schedule(trace)) or report.sentence
 
 

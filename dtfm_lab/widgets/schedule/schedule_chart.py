@@ -61,7 +61,7 @@ class ScheduleChart:
         self.view.observe(lambda _: self._selected(), "selected")
 
     def draw(self, prediction: Prediction, second: SecondPrediction | None) -> None:
-        """Draw a prediction in the upper halves, and below it the second one, or else what is measured."""
+        """Draw a prediction in the upper halves, in the lower ones the second prediction, or else the measurement."""
         self._shown = prediction
         context, chart, rows = prediction.trace.context, prediction.chart, prediction.rows
         contexts = [context] if second is None else [context, second.prediction.trace.context]

@@ -41,7 +41,8 @@ class SchedulePanel(Panel):
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
-        self._asked = self._answered = 0
+        self._n_requested = self._n_begun = 0
+        """Numbers of the newest request for a prediction, and of the newest that was begun."""
         self._is_predicting = self._is_comparing = self._is_stopped = False
         self._shown: Prediction | None = None
         self.second: SecondPrediction | None = None
@@ -124,8 +125,8 @@ class SchedulePanel(Panel):
         predicted = self._lab_state.predicted
         known = self._shown is not None and self._shown.trace is predicted
         if self._lab_state.plan is not None and predicted is not None and not known:
-            self._asked += 1
-            self._answered = self._asked  # so nothing is left to predict
+            self._n_requested += 1
+            self._n_begun = self._n_requested  # so that no prediction is pending
             begin(self._show_trace(predicted), self._report_error)
 
     async def _show_trace(self, trace: Trace) -> None:
@@ -157,7 +158,7 @@ class SchedulePanel(Panel):
 
     def _begin(self) -> None:
         """Predict what is chosen; while another prediction is computed, right after it."""
-        self._asked += 1
+        self._n_requested += 1
         if self._is_predicting:
             return
         self._update_button()
@@ -167,28 +168,28 @@ class SchedulePanel(Panel):
 
     async def _predict(self) -> None:
         try:
-            while self._answered < self._asked and self._lab_state.plan is not None:
-                self._answered = self._asked
+            while self._n_begun < self._n_requested and self._lab_state.plan is not None:
+                self._n_begun = self._n_requested
                 await self._predict_chosen()
         finally:
             self._is_predicting = False
             self._update_button()
 
     async def _predict_chosen(self) -> None:
-        number = self._answered
+        number = self._n_begun
         try:
             plan = self._lab_state.chosen_plan
             if plan is None:
                 return
             schedule = self._lab_state.schedule
             work = partial(_predicted, plan, schedule, self._lab_state.queueing)
-            prediction = await self._run_slowly(schedule, work)
+            prediction = await self._run_stoppable(schedule, work)
         except LabError as error:
-            if number == self._asked:
+            if number == self._n_requested:
                 self._clear(REFUSED)
                 self._report_error(str(error))
             return
-        if number != self._asked:
+        if number != self._n_requested:
             return
         if prediction is None:
             self._clear(STOPPED)
@@ -206,9 +207,9 @@ class SchedulePanel(Panel):
             begin(self._compute_second(), self._report_error)
 
     async def _compute_second(self) -> None:
-        """Compute the second prediction for the first one; of many choices in a row, the last one counts."""
+        """Compute and draw the second prediction; of several choices in quick succession, the last one is computed."""
         if self._is_comparing:
-            return  # the call that runs looks again at the choice
+            return  # the call in progress reads the choice again
         self._is_comparing = True
         try:
             while not await self._compute_chosen():
@@ -229,7 +230,7 @@ class SchedulePanel(Panel):
             return self._shown is not shown or self.against.chosen == MEASURED
 
         try:
-            second = await self._run_slowly(chosen.partition(": ")[2], work, meanwhile=self._draw, outdated=outdated)
+            second = await self._run_stoppable(chosen.partition(": ")[2], work, meanwhile=self._draw, outdated=outdated)
         except LabError as error:
             if not outdated() and self.against.chosen == chosen:
                 self._report_error(f"cannot compare: {error}")
@@ -240,7 +241,7 @@ class SchedulePanel(Panel):
         self.second = second
         return True
 
-    async def _run_slowly(
+    async def _run_stoppable(
         self,
         what: str,
         work: Callable[[], Result],
@@ -249,7 +250,7 @@ class SchedulePanel(Panel):
     ) -> Result | None:
         """Return what ``work`` returns; None where a person stops it, or once it is ``outdated``.
 
-        Where it takes long, the chart says so and ``meanwhile`` is called.
+        Where it takes long, the chart shows that it is busy, and ``meanwhile`` is called.
         """
         self._is_stopped = False
 

@@ -40,7 +40,7 @@ def cells(
     run
         Keywords of ``lab.run`` that the measured trace does not hold; None and empty ones are left out.
     search_s
-        Seconds in which the plan's own search may show that it finds the plan again; 0 writes the placement.
+        Seconds for repeating the plan's search, to see whether it finds the plan again; 0 writes the placement.
     """
     plan, drawn = lab_state.plan, lab_state.topology
     topology, job = (drawn, lab_state.job) if plan is None else (plan.topology, plan.job)

@@ -1,4 +1,4 @@
-"""What is on the screen is saved as it changes, and offered again after a restart."""
+"""The lab is saved as it changes, and the saved file is offered after a restart."""
 
 import asyncio
 import hashlib
@@ -27,9 +27,11 @@ def autosave_path() -> Path:
 
 
 class Autosave:
-    """Saves ``DELAY_S`` after ``changed()``. The file of an earlier lab stays until it is restored or forgotten.
+    """Saves ``DELAY_S`` after ``changed()``.
 
-    ``write`` and ``read`` take a path; ``write`` is called on the loop and returns the work that a thread can do,
+    The file of an earlier lab is kept beside the new one until it is forgotten or the next lab replaces it.
+
+    ``write`` and ``read`` take a path; ``write`` is called on the event loop and returns a function for a thread,
     ``read`` is a coroutine and may raise a LabError. Nothing is written before the first change, so that opening a
     lab and only looking at it keeps what was saved before.
     """
@@ -62,7 +64,7 @@ class Autosave:
         begin(self._save_until_done(), self._report_error)
 
     async def _save_until_done(self) -> None:
-        """Save, one time after the other, until nothing has changed since."""
+        """Save, and save again as long as something has changed meanwhile."""
         try:
             while self._is_due:
                 await asyncio.sleep(DELAY_S)

@@ -1,4 +1,4 @@
-"""The steps of the lab: what a heading says, what its panel has come to, and when that is out of date."""
+"""The steps of the lab: the heading of each, its result in a few words, and why that is out of date."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

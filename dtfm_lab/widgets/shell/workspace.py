@@ -63,9 +63,9 @@ def restore_state(state: WorkspaceState, lab_state: LabState, panels: Mapping[st
 
 
 def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str, Panel]) -> None:
-    """First a panel's settings, then the noun that the panel made of them, then what is made of that.
+    """Restore in the order in which nouns depend on each other: network, job, plan, then everything made of the plan.
 
-    The saved noun replaces the panel's where the two differ in a bit.
+    A panel's settings come before its noun. Where the panel makes another noun of them, the saved one replaces it.
     """
     lab_state.plan = None  # else replanning would search for the old plan on the new network
     lab_state.predicted = lab_state.measured = lab_state.comparison = lab_state.ran = None
@@ -106,12 +106,12 @@ def _restore_panel(name: str, state: WorkspaceState, panels: Mapping[str, Panel]
         return
     try:
         panels[name].restore(dict(state.settings[name]))
-    except Exception:  # the nouns matter more than the controls: they are restored all the same
+    except Exception:  # controls are not essential: the nouns are restored all the same
         logger.warning("settings of %s could not be restored", name, exc_info=True)
 
 
 class Workspace:
-    """The row with a file's name, Save, Restore and an upload, and a line on what came of it."""
+    """The row with a file's name, Save, Restore and an upload, and a line that reports the result."""
 
     def __init__(self, lab_state: LabState, panels: Mapping[str, Panel]) -> None:
         self._lab_state, self._panels = lab_state, panels
@@ -180,7 +180,7 @@ class Workspace:
             try:
                 await asyncio.to_thread(write_bytes, path, bytes(file["content"]))
                 await self._load(path)
-            except LabError as error:  # the temporary folder would say nothing to a person
+            except LabError as error:  # without the name of the temporary folder
                 raise FileError(str(error).replace(f"{folder}{os.sep}", "")) from None
             finally:
                 self.upload.value = ()

@@ -13,9 +13,9 @@ from dtfm_lab.widgets.tasks import begin
 
 
 class AsFigure:
-    """``button`` draws what ``make`` returns into ``output``, and puts it away again; ``figure`` is the last one.
+    """``button`` draws what ``make`` returns into ``output``, and hides it again; ``figure`` is the last one.
 
-    ``make`` runs on a thread and returns None where there is nothing to show yet; a LabError is told by
+    ``make`` runs on a thread and returns None where there is nothing to show yet; a LabError that it raises goes to
     ``report_error``.
     """
 
@@ -49,16 +49,16 @@ class AsFigure:
             self._report_error("there is nothing to draw as a figure yet")
             return
         self.figure = figures.theme(made, dark=self._lab_state is not None and self._lab_state.dark)
-        # not ``display`` inside the output: what a task displays is not captured, the cell is long over
+        # not by ``display``: an output does not capture what a task displays after its cell has ended
         data = pio.renderers["plotly_mimetype"].to_mimebundle(self.figure.to_dict())
         words = figures.alt_text(self.figure)
         self.output.outputs = ({"output_type": "display_data", "data": {**data, "text/plain": words}, "metadata": {}},)
-        self._name()
+        self._update_button()
 
     def put_away(self) -> None:
         """Hide the figure, where one is shown."""
         self.output.outputs = ()
-        self._name()
+        self._update_button()
 
-    def _name(self) -> None:
+    def _update_button(self) -> None:
         self.button.description = "Hide figure" if self.output.outputs else "As figure"

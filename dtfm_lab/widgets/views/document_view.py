@@ -19,12 +19,12 @@ SHARED = ("document", "selected", "selected_link", "can_undo", "can_redo")
 class DocumentView(View):
     """A view of a drawing; every gesture sets ``document`` once, ``undo`` and ``redo`` come as messages.
 
-    The document is in screen units (ms, Gbit/s). What it means, and whether it is valid, is for
-    whoever observes the drawing to say, in ``problem`` and ``summary``. A view that is not shown should not
-    ``follow``: its traits would travel to the page at every edit.
+    The document is in screen units (ms, Gbit/s). The view does not check it: the panel that owns the drawing sets
+    ``problem`` and ``summary``. A hidden view should ``leave`` the drawing, as its traits would otherwise be sent to
+    the page at every edit.
     """
 
-    document = traitlets.Dict().tag(sync=True, echo_update=False)  # a page need not hear again what it drew
+    document = traitlets.Dict().tag(sync=True, echo_update=False)  # a page is not sent its own edits again
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """Names of the selected devices."""
     selected_link = traitlets.List(traitlets.Unicode()).tag(sync=True)
@@ -45,13 +45,13 @@ class DocumentView(View):
     height = traitlets.Int(420).tag(sync=True)
 
     def __init__(self, drawing: Drawing | None = None, *, document: Document | None = None, **traits: Any) -> None:
-        """Shows ``drawing``, or one of its own that begins with ``document``."""
+        """Show ``drawing``, or else a drawing of the view's own that begins with ``document``."""
         self.drawing = Drawing(document) if drawing is None else drawing
         self.plan: Plan | None = None
         """The plan whose stages the still picture shows."""
         super().__init__(**traits, **{name: getattr(self.drawing, name) for name in SHARED})
         self._links: list[traitlets.link] = []
-        self.on_msg(self._answer)
+        self.on_msg(self._on_message)
         self.follow()
 
     def network_figure(
@@ -75,16 +75,16 @@ class DocumentView(View):
         return bool(self._links)
 
     def follow(self) -> None:
-        """Show the drawing as it is, and from now on as it becomes."""
+        """Show the drawing and follow its changes from now on."""
         if not self._links:
             self._links = [traitlets.link((self.drawing, name), (self, name)) for name in SHARED]
 
     def leave(self) -> None:
-        """Stay as it is, whatever becomes of the drawing."""
+        """Stop following the drawing."""
         for link in self._links:
             link.unlink()
         self._links = []
 
-    def _answer(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         if content.get("kind") in ("undo", "redo"):
             getattr(self.drawing, content["kind"])()

@@ -1,4 +1,4 @@
-"""The base class of the lab's views: finds the built page, and adds a still picture for readers without widgets."""
+"""The base class of the lab's views: a built page, and a still picture for readers without widgets."""
 
 from collections.abc import Mapping
 from pathlib import Path

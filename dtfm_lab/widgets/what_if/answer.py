@@ -1,4 +1,4 @@
-"""What one iteration of a plan comes to under a setting, and answers computed once. It contains no widget."""
+"""What one iteration of a plan comes to under a setting, and a cache of such answers. It contains no widget."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dtfm_lab.widgets.schedule.predictions import bubble_of
 from dtfm_lab.widgets.what_if.setting import FACTORS, LEAST_FACTOR, MOST_FACTOR, Setting, rounded
 
 MOST_KEPT = 1000
+"""Answers that are kept; the oldest are dropped."""
 SWEPT = {"bandwidth": (0.1, 0.18, 0.32, 0.56, 1.0, 1.8, 3.2, 5.6, 10.0), "latency": (0.1, 1.0, 10.0)}
 """Factors that the figure shows."""
 N_POINTS = 9
@@ -38,9 +39,9 @@ class Answer:
     communication_s: float
     """The paper's cost of the placement."""
     peak_bytes: float
-    """Of the device that lacks most memory, or has least to spare."""
+    """Peak memory of the device that lacks most, or has least to spare."""
     limit_bytes: float
-    """What that device has."""
+    """Memory of that device."""
     worst: str
     """Name of that device."""
     n_over: int
@@ -85,7 +86,7 @@ class Answer:
 
 
 def _factors() -> tuple[float, ...]:
-    """Return the middle and both ends first, so that the curve's shape is soon seen."""
+    """Return the factors of a curve: both ends and 1 first, so that its shape is soon seen."""
     ladder = [rounded(LEAST_FACTOR * (MOST_FACTOR / LEAST_FACTOR) ** (i / (N_POINTS - 1))) for i in range(N_POINTS)]
     return tuple(sorted(ladder, key=lambda factor: (factor not in (LEAST_FACTOR, 1.0, MOST_FACTOR), factor)))
 
@@ -94,7 +95,7 @@ CURVE_FACTORS = _factors()
 
 
 class AnswerCache:
-    """Answers about one plan, each computed once, as sliders ask for the same again; any thread may ask."""
+    """Answers about one plan. They are kept, as sliders return to the same settings. Any thread may call it."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -103,7 +104,7 @@ class AnswerCache:
         """Seconds of an iteration; None where the setting is not possible."""
 
     def clear(self) -> None:
-        """Compute every answer again when it is asked for next."""
+        """Drop every answer."""
         self._answers.clear()
         self._seconds.clear()
 

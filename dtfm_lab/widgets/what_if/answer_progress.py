@@ -15,7 +15,7 @@ AT_ONCE_S = 0.1
 SECONDS_PER_ACTION = 3e-6
 """Pace of the first estimate; later ones take what the last work took."""
 LEAST_ACTIONS = 5_000
-"""Actions from which on the pace of a work is trusted."""
+"""Actions above which the pace of finished work is used for later estimates."""
 
 Result = TypeVar("Result")
 

@@ -40,7 +40,7 @@ class Measure(NamedTuple):
         return percent(now / then - 1) if then else ""
 
     def best(self, answers: list[Answer]) -> float | None:
-        """Return the best value among the answers that fit in memory, or all if none does; None where all are equal."""
+        """Return the best value of the answers that fit in memory, or of all if none does; None where all are equal."""
         fitting = [answer for answer in answers if answer.fits] or answers
         values = [value for answer in fitting if (value := self.of(answer)) is not None]
         if len(answers) < 2 or not values or (len(values) > 1 and max(values) - min(values) <= 1e-9 * abs(max(values))):
@@ -86,7 +86,8 @@ def describe(answer: Answer, base: Answer) -> str:
 def answer(now: Answer, base: Answer | None, changed: str, number: int) -> str:
     """Return the iteration in large, then every measure with its difference from the base.
 
-    ``base`` is None where the base is not possible, ``changed`` says what differs from it, ``number`` counts answers.
+    ``base`` is None where the base is not possible; ``changed`` is what differs from it, in words; ``number`` counts
+    answers.
     """
     tone, rest = "", "what the lab is turned to cannot be"
     head = format_s(now.iteration_s)
@@ -143,7 +144,7 @@ def busy(text: str, share: float) -> str:
 def curve(name: str, points: Sequence[Point], here: Point | None, note: str = "", most_s: float = 0.0) -> str:
     """Return an SVG of the iteration over a factor, on a logarithmic axis, with a mark at ``here``.
 
-    The other axis goes from 0 to ``most_s`` seconds.
+    The other axis goes from 0 to ``most_s`` seconds, or to the longest iteration where that is longer.
     """
     width, height = 224.0, 144.0
     left, right, top, bottom = 50.0, width - 8.0, 22.0, height - 26.0

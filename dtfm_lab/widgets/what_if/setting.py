@@ -38,7 +38,7 @@ def job_options() -> dict[str, Option]:
 class Setting:
     """A network scaled by two factors, job options, a schedule and how messages queue.
 
-    Making one raises nothing; ``on`` finds out whether a plan allows it.
+    Values are not checked when one is made; ``on`` raises where a plan does not allow them.
     """
 
     bandwidth: float = 1.0

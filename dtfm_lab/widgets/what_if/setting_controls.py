@@ -28,7 +28,7 @@ MOVED = "dtfm-moved"
 """CSS class of a control that differs from the plan."""
 LABEL_WIDTH, SLIDER_WIDTH, MENU_WIDTH = "98px", "390px", "310px"
 SLIDERS = (*BATCH_OPTIONS, "synchronise_every")
-"""Job options that are sliders over the values that the plan allows; the others are as their option says."""
+"""Job options that are sliders over the values that the plan allows; others get the control of their type."""
 
 
 class SettingControls:
@@ -76,7 +76,7 @@ class SettingControls:
         return self.base.with_values(**values | {name: rounded(values[name]) for name in FACTORS})
 
     def set_base(self, job: Job | None, base: Setting | None) -> None:
-        """From now on show differences from ``base``; a control that was not turned follows it."""
+        """Show differences from ``base`` from now on; controls that were not turned are set to it."""
         before, shown = self.base, self.setting
         self._job, self.base = job, base
         if base is not None:

@@ -45,14 +45,18 @@ class WhatIfPanel(Panel):
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self.last: Answer | None = None
-        self._asked = self._answered = self._number = self._looked = 0
+        self._n_requested = self._n_begun = 0
+        """Numbers of the newest request for an answer, and of the newest that was begun."""
+        self._number = self._n_follow_ups = 0
+        """Number of the answers shown, and of the calls of ``_compute_rest``."""
         self._is_working = self._is_stopped = False
         self._plan: Plan | None = None
         self.answers: AnswerCache | None = None
         """The answers about the plan; None while there is no plan."""
         self._saved: Mapping[str, Any] | None = None
-        """Settings that wait for a plan."""
+        """Saved settings that are restored as soon as there is a plan."""
         self._scaled_to = ""
+        """Fingerprint of the network that Scale has set; empty once a plan of it has come."""
         self.controls = SettingControls(self._ask)
         self.bandwidth, self.latency = self.controls.bandwidth, self.controls.latency
         self.pins = Pins(self._load, self._compute_rest)
@@ -109,7 +113,7 @@ class WhatIfPanel(Panel):
         }
 
     def restore(self, settings: dict[str, Any]) -> None:
-        """Turn to what ``settings`` returned: now, or as soon as there is a plan."""
+        """Set the controls and pins to what ``settings`` returned, as soon as there is a plan."""
         self._saved = dict(settings)
         self._restore_saved()
 
@@ -171,7 +175,7 @@ class WhatIfPanel(Panel):
 
     def _ask(self) -> None:
         """Compute the answer to the setting; while another is computed, right after it."""
-        self._asked += 1
+        self._n_requested += 1
         self._is_stopped = False
         self._update_buttons()
         if self.setting is not None and not self._is_working:
@@ -180,8 +184,8 @@ class WhatIfPanel(Panel):
 
     async def _work(self) -> None:
         try:
-            while self._answered < self._asked and self.setting is not None and not self._is_stopped:
-                self._answered = self._asked
+            while self._n_begun < self._n_requested and self.setting is not None and not self._is_stopped:
+                self._n_begun = self._n_requested
                 await self._answer_newest()
         finally:
             self._is_working = False
@@ -233,13 +237,14 @@ class WhatIfPanel(Panel):
         self._update_buttons()
         if self._is_working or self.answers is None or self.base is None:
             return
-        self._looked += 1
-        begin(self._compute_quietly(self.answers, (self._asked, self._looked)), self._report_error)
+        self._n_follow_ups += 1
+        begin(self._compute_quietly(self.answers, (self._n_requested, self._n_follow_ups)), self._report_error)
 
-    async def _compute_quietly(self, answers: AnswerCache, moment: tuple[int, int]) -> None:
+    async def _compute_quietly(self, answers: AnswerCache, request: tuple[int, int]) -> None:
+        """Compute pins and curves one by one until a newer request comes."""
         await asyncio.sleep(QUIET_S)
         for pin in self.pins.pins:
-            if moment != (self._asked, self._looked):
+            if request != (self._n_requested, self._n_follow_ups):
                 return
             if not pin.is_computed:
                 try:
@@ -253,7 +258,7 @@ class WhatIfPanel(Panel):
             return
         for axis in FACTORS:
             while (factor := answers.next_factor(setting, axis)) is not None:
-                if moment != (self._asked, self._looked):
+                if request != (self._n_requested, self._n_follow_ups):
                     return
                 await asyncio.to_thread(answers.add_point, setting, axis, factor)
                 self._draw_curves()

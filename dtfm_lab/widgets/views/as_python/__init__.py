@@ -15,20 +15,20 @@ BETWEEN_CELLS = "\n\n# %%\n"
 
 
 class AsPythonView(View):
-    """Asks ``make`` for cells when it is pressed, on a thread; the page copies ``code`` where it may.
+    """Calls ``make`` on a thread when it is pressed; the page copies ``code`` where the browser allows it.
 
-    ``make`` returns a list of cells, and may raise a LabError, which is told in place.
+    ``make`` returns a list of cells, and may raise a LabError, which is shown as ``problem``.
     """
 
     code = traitlets.Unicode("").tag(sync=True)
-    """The code that is shown; empty before it was asked for and after it was put away."""
+    """The code that is shown; empty before the button is pressed and after the box is closed."""
     busy = traitlets.Bool(False).tag(sync=True)
     problem = traitlets.Unicode("").tag(sync=True)
 
     def __init__(self, make: Callable[[], list[str]] = list, **traits: Any) -> None:
         super().__init__(**traits)
         self._make = make
-        self.on_msg(self._asked)
+        self.on_msg(self._on_message)
 
     def press(self) -> None:
         """Write the code anew."""
@@ -45,7 +45,7 @@ class AsPythonView(View):
         finally:
             self.busy = False
 
-    def _asked(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         if content.get("kind") == "make":
             self.press()
 

@@ -14,7 +14,7 @@ from dtfm_lab.widgets.views.view import Figure, View
 class CandidatesView(View):
     """Draws rows {"name", "iteration_s", "bubble", "memory", "fits", "problem"}; a click sets ``chosen``.
 
-    A row that is not computed yet has a name only; one that cannot be has ``problem``, a line that says why.
+    A row that is not computed yet has a name only; one that cannot be computed has ``problem``, the reason as one line.
     """
 
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -43,16 +43,16 @@ class CandidatesView(View):
         }
 
     def alt_text(self) -> str:
-        told = [
+        computed = [
             f"{row['name']} {format_s(row['iteration_s'])}" + ("" if row["fits"] else ", which does not fit")
             for row in self.rows
             if "iteration_s" in row
         ]
-        return f"{self.title}: {'; '.join(told) or 'none computed yet'}"
+        return f"{self.title}: {'; '.join(computed) or 'none computed yet'}"
 
 
 def _row_words(row: Mapping[str, Any]) -> str:
-    """Return what stands beside a schedule's bar."""
+    """Return the text beside a schedule's bar."""
     if "iteration_s" not in row:
         return str(row.get("problem", "…"))
     fits = "" if row["fits"] else " · does not fit"

@@ -17,13 +17,15 @@ N_COLUMNS = 5
 """Columns of a row: evaluations, seconds of search, best cost in s, lower bound in s, median cost in s."""
 BEST, BOUND, MEDIAN = 2, 3, 4
 FEW = 100
-"""Evaluations. A search this short is read on a linear axis."""
+"""Evaluations up to which their axis is linear; it is logarithmic for longer searches."""
 LEVELS = slice(2, N_COLUMNS)
+"""Columns of best, bound and median."""
 MOST_ROWS = 1500
 """Most rows that are kept of one series; more are thinned."""
 UNSEEN = 1 / 1000
 """Share of the height of the curves below which a change cannot be seen."""
 COARSER = 2.0
+"""Factor between two attempts to thin a series."""
 TIMES = 10
 """Multiple of the bound from which a gap is given as a multiple instead of a percentage."""
 
@@ -31,8 +33,8 @@ TIMES = 10
 class ConvergenceView(View):
     """Draws named series of rows, see ``N_COLUMNS``.
 
-    Only new rows travel, one message for whatever came since the last. A page that opens late says hello and
-    is sent everything. Of a search of any length no more is kept than can be seen: see ``thinned``.
+    Only new rows are sent, one message for all that came since the last. A page that opens late sends ``hello`` and
+    is sent everything. However long the search, no more is kept than can be seen, see ``thinned``.
     """
 
     title = traitlets.Unicode("Convergence").tag(sync=True)
@@ -47,9 +49,9 @@ class ConvergenceView(View):
     def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
         self.points: dict[str, np.ndarray] = {}
-        """By name of a series, (n, 5) rows: those that can be told apart, and the newest."""
+        """(n, 5) rows by name of a series: those that differ visibly, and the newest."""
         self._sending = False
-        self.on_msg(self._answer)
+        self.on_msg(self._on_message)
 
     def extend(self, rows: np.ndarray, series: str = "best") -> None:
         """Add (n, 5) rows, in order of evaluations. A missing bound is NaN, and so is a missing median."""
@@ -68,7 +70,7 @@ class ConvergenceView(View):
         self._send_rows(parts)
 
     def reset(self) -> None:
-        """Forget every series."""
+        """Remove every series."""
         self.points = {}
         self.send({"kind": "reset"})
 
@@ -118,12 +120,12 @@ class ConvergenceView(View):
         return f"{self.title}: {leader} {format_s(best_s)}{others}; {leader} is {gap_words(best_s, bound_s)}"
 
     def _add(self, name: str, new: np.ndarray) -> tuple[int, np.ndarray]:
-        """How many of the newest rows that the page has are out of date, and the rows that it needs."""
+        """Add rows; return how many of the page's newest rows are out of date, and the rows to send instead."""
         held = self.points.get(name, np.empty((0, N_COLUMNS)))
         _fill_medians(new, held[-1, MEDIAN] if len(held) else np.nan)
         unseen_s = _height(held, new) * UNSEEN
         before, newest = held[-2:, LEVELS].tolist() if len(held) > 1 else ([], [])
-        drop = int(len(held) > 1 and not _differ(before, newest, (unseen_s,) * 3))  # there for being the newest only
+        drop = int(len(held) > 1 and not _differ(before, newest, (unseen_s,) * 3))  # it was kept only as the newest
         kept = held[: len(held) - drop]
         added = thinned(np.concatenate([kept[-1:], new]), unseen_s)[len(kept[-1:]) :]
         self.points[name] = np.concatenate([kept, added])
@@ -142,7 +144,7 @@ class ConvergenceView(View):
         if not self._sending:
             self._send_rows([])
 
-    def _answer(self, _widget: object, content: dict[str, object], _buffers: object) -> None:
+    def _on_message(self, _widget: object, content: dict[str, object], _buffers: object) -> None:
         if content.get("kind") == "hello":
             self.send({"kind": "reset"})
             self._send_rows([(name, 0, rows) for name, rows in self.points.items()])
@@ -165,8 +167,11 @@ def percent(share: float) -> str:
 
 
 def thinned(rows: np.ndarray, unseen_s: float, unseen_median_s: float | None = None) -> np.ndarray:
-    """The first row, every row whose best, bound or median is ``unseen_s`` or more from the kept row's before it (any
-    change where that is 0), and the newest."""
+    """Return the first row, the newest, and every row that differs visibly from the kept row before it.
+
+    A row does where its best or bound differs by ``unseen_s`` or more, or its median by ``unseen_median_s`` or more,
+    which is ``unseen_s`` where not given. Where these are 0, any change counts.
+    """
     if len(rows) < 3:
         return rows
     unseen = (unseen_s, unseen_s, unseen_s if unseen_median_s is None else unseen_median_s)
@@ -179,7 +184,7 @@ def thinned(rows: np.ndarray, unseen_s: float, unseen_median_s: float | None = N
 
 
 def _differ(levels_s: list[float], others_s: list[float], unseen_s: tuple[float, ...]) -> bool:
-    """Whether best, bound or median do; what is missing in one of them only, does."""
+    """Whether best, bound or median differ by the least difference given; one missing on one side only does."""
     for one_s, other_s, least_s in zip(levels_s, others_s, unseen_s, strict=True):
         if math.isnan(one_s) != math.isnan(other_s):
             return True
@@ -189,7 +194,7 @@ def _differ(levels_s: list[float], others_s: list[float], unseen_s: tuple[float,
 
 
 def few(rows: np.ndarray) -> np.ndarray:
-    """No more than half of ``MOST_ROWS``, thinned as little as that takes: what happens to the median first."""
+    """Return at most half of ``MOST_ROWS`` rows, thinned no more than needed, by their medians first."""
     unseen_s = unseen_median_s = _height(rows) * UNSEEN
     while len(rows) > MOST_ROWS // 2:
         if unseen_median_s < _height(rows):
@@ -201,7 +206,7 @@ def few(rows: np.ndarray) -> np.ndarray:
 
 
 def _height(*parts: np.ndarray) -> float:
-    """Seconds between the highest and the lowest level of all rows."""
+    """Return the seconds between the highest and the lowest level of all rows."""
     levels = np.concatenate([part[:, LEVELS].ravel() for part in parts])
     levels = levels[np.isfinite(levels)]
     return float(np.ptp(levels)) if len(levels) else 0.0

@@ -1,4 +1,4 @@
-"""The devices that run, a row a pipeline: what each does now, and a menu at each to disturb it."""
+"""The devices of a run, a row for each pipeline: what each does now, and a menu to kill, pause or slow it."""
 
 import textwrap
 from collections.abc import Callable, Mapping
@@ -18,9 +18,9 @@ LETTERS = 17
 
 
 class DevicesView(View):
-    """A tile a device. A click on one selects it and opens its menu; with Shift it is selected as well.
+    """Draws a tile for each device. A click selects a device and opens its menu; with Shift, others stay selected.
 
-    States stream as messages, of changed devices only; a view that is opened late says hello and is sent all.
+    States are sent as messages, of changed devices only; a page that opens late sends ``hello`` and is sent all.
     """
 
     devices = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -41,17 +41,17 @@ class DevicesView(View):
         self._act = act
         self.states: dict[str, State] = {}
         """By device: condition, said, does, waits_for, iteration, busy and may, as in ``DeviceActivity``."""
-        self.on_msg(self._answer)
+        self.on_msg(self._on_message)
 
     def show(self, states: Mapping[str, State]) -> None:
-        """Take over states; what did not change is not sent again."""
+        """Set the states of devices; only those that changed are sent."""
         changed = {name: state for name, state in states.items() if self.states.get(name) != state}
         if changed:
             self.states |= changed
             self.send({"kind": "states", "states": changed})
 
     def forget(self) -> None:
-        """All devices are as if nothing had ever run."""
+        """Remove all states, as before any run."""
         self.states = {}
         self._send_all()
 
@@ -101,15 +101,15 @@ class DevicesView(View):
     def alt_text(self) -> str:
         if not self.devices:
             return "Devices: no plan yet"
-        told = [f"{name} {state['said']}" for name, state in self.states.items() if state.get("said")]
+        conditions = [f"{name} {state['said']}" for name, state in self.states.items() if state.get("said")]
         pipelines = len({device["pipeline"] for device in self.devices})
         shape = f"{count(len(self.devices), 'device')}, {len(self.devices) // pipelines} a pipeline"
-        return "; ".join(filter(None, [f"{self.title}: {shape}", self.caption, *told]))
+        return "; ".join(filter(None, [f"{self.title}: {shape}", self.caption, *conditions]))
 
     def _send_all(self) -> None:
         self.send({"kind": "states", "all": True, "states": self.states})
 
-    def _answer(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         match content:
             case {"kind": "hello"}:
                 self._send_all()

@@ -16,15 +16,15 @@ from dtfm_lab.widgets.views.view import Figure
 class TopologyEditor(DocumentView):
     """Draws and edits a topology document on a canvas; a file that is dropped on it is opened.
 
-    Between page and kernel the document travels in two traits, so that a device that moves in a network of thousands
-    of links does not take them all along.
+    The document is sent as two traits, ``outline`` and ``links``, so that moving a device does not send thousands of
+    links again.
     """
 
     document = traitlets.Dict()
     outline = traitlets.Dict().tag(sync=True, echo_update=False)
     """The document without its links."""
     links = traitlets.List(traitlets.Any()).tag(sync=True, echo_update=False)
-    _parting = False
+    _is_splitting = False
 
     def __init__(self, *arguments: Any, **traits: Any) -> None:
         super().__init__(*arguments, **traits)
@@ -40,30 +40,31 @@ class TopologyEditor(DocumentView):
         return f"network {self.document.get('name') or 'drawn'}: {counts} of their own"
 
     def download(self, name: str, text: str) -> None:
-        """The page that shows it saves the text as a file."""
+        """Have the page save the text as a file."""
         self.send({"kind": "download", "name": name, "text": text})
 
     @traitlets.observe("document")
-    def _part(self, _change: object) -> None:
-        self._parting = True
+    def _split(self, _change: object) -> None:
+        """Set ``outline`` and ``links`` to the parts of the document."""
+        self._is_splitting = True
         try:
             with self.hold_sync():
                 self.outline = {key: value for key, value in self.document.items() if key != "links"}
                 self.links = self.document.get("links", [])
         finally:
-            self._parting = False
+            self._is_splitting = False
 
     @traitlets.observe("outline", "links")
     def _join(self, _change: object) -> None:
-        """Where a gesture changes both, both are there before either is told."""
-        if not self._parting:
+        """Set the document to its parts. A gesture that changes both sets both before this is called for either."""
+        if not self._is_splitting:
             self.document = {**self.outline, "links": self.links}
 
-    def _answer(self, widget: object, content: dict[str, Any], buffers: Any) -> None:
+    def _on_message(self, widget: object, content: dict[str, Any], buffers: Any) -> None:
         if content.get("kind") == "files":
             self.take_files(list(zip(content["names"], map(bytes, buffers), strict=True)))
         else:
-            super()._answer(widget, content, buffers)
+            super()._on_message(widget, content, buffers)
 
     def _open_files(self, files: Sequence[NamedBytes]) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Who does what when: predicted bars, and below them measured ones as they come in, or a second prediction's."""
+"""The Gantt chart: predicted bars, and below them measured ones as they come in, or those of a second prediction."""
 
 import gzip
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ from dtfm_lab.widgets.views.gantt.columns import (
 from dtfm_lab.widgets.views.view import Figure, View
 
 MOST_NUMBERS = 3_000
-"""Bars of a chart whose still picture carries micro-batch numbers."""
+"""Most bars of a chart whose still picture has micro-batch numbers."""
 MOST_SHADES = 64
 """Shades of one kind of bar."""
 CAPTION_LETTERS = 150
@@ -38,7 +38,7 @@ ROW_PX = {16: 22, 32: 17, 64: 12, 10**9: 7}
 
 
 class Held(NamedTuple):
-    """What one device holds: bytes from each time (seconds) on, until the next."""
+    """The memory of one device: the bytes that it holds from each time (seconds) until the next."""
 
     time: npt.ArrayLike
     n_bytes: npt.ArrayLike
@@ -50,8 +50,8 @@ NOTHING_HELD = Held((), ())
 class GanttView(View):
     """Draws bars on rows over time; times in seconds.
 
-    Upper bars are traits. The lower ones stream as messages, each with how much later it ends than the upper bar of
-    the same action: a view appends what is new, and one that is opened late says hello and is sent everything.
+    Upper bars are traits. Lower bars are sent as messages, each with how much later it ends than the upper bar of the
+    same action: the page appends new ones, and a page that opens late sends ``hello`` and is sent everything.
     """
 
     start = traitlets.Bytes(b"").tag(sync=True)
@@ -119,7 +119,7 @@ class GanttView(View):
         self._measured: list[Bars] = []
         self._second: Bars | None = None
         self._upper = NO_BARS
-        self.on_msg(self._answer)
+        self.on_msg(self._on_message)
 
     @property
     def predicted(self) -> Bars:
@@ -133,7 +133,7 @@ class GanttView(View):
 
     @property
     def lower(self) -> Bars:
-        """What is in the lower halves."""
+        """The bars in the lower halves."""
         return self.measured if self._second is None else self._second
 
     def set_predicted(
@@ -158,7 +158,7 @@ class GanttView(View):
         given = Bars.of(start, end, row, kind, microbatch, stage)
         bars, order = given.ordered()
         place = np.empty(len(order) + 1, dtype="<i4")
-        place[order], place[-1] = np.arange(len(order)), NO_BAR  # NO_BAR stays what it is
+        place[order], place[-1] = np.arange(len(order)), NO_BAR  # index NO_BAR gives NO_BAR
         waited = np.full(len(order), NO_BAR) if after is None else np.asarray(after)[order]
         self._upper = bars
         with self.hold_sync():
@@ -175,7 +175,7 @@ class GanttView(View):
             self._send_lower(self.lower, reset=True)
 
     def clear(self) -> None:
-        """No bars, upper or lower."""
+        """Remove all bars, the memory strip and the caption."""
         self.set_predicted(*NO_BARS, rows=[], kinds=[])
         self.caption = ""
         self.order, self.groups = [], []
@@ -209,13 +209,13 @@ class GanttView(View):
             self._send_lower(bars, reset=False)
 
     def set_second(self, bars: Bars | None, name: str = "") -> None:
-        """Bars of another prediction in the lower halves; None gives these back to the measured ones."""
+        """Show the bars of another prediction in the lower halves; None shows the measured ones there again."""
         self._second = None if bars is None else bars.ordered()[0]
         self.lower_name = name if bars is not None else "measured"
         self._send_lower(self.lower, reset=True)
 
     def set_memory(self, held: Held, limit_bytes: float = 0.0, device: str = "", other: Held = NOTHING_HELD) -> None:
-        """What one device holds, under its limit; and what it holds in the lower trace. Nothing: no strip."""
+        """Show the memory of a device, its limit, and its memory in the lower trace; NOTHING_HELD removes the strip."""
         with self.hold_sync():
             self.memory_limit, self.memory_device = float(limit_bytes), device
             for prefix, of in (("memory", held), ("memory_other", other)):
@@ -223,11 +223,11 @@ class GanttView(View):
                 setattr(self, f"{prefix}_held", np.asarray(of.n_bytes, dtype="<f4").tobytes())
 
     def ask_png(self, name: str) -> None:
-        """Every open view offers what it shows as a file, on white and twice as sharp."""
+        """Have every open page download what it shows as a PNG, on white and twice as sharp."""
         self.send({"kind": "png", "name": name})
 
     def offer(self, name: str, content_type: str, data: bytes) -> None:
-        """Every open view offers these bytes as a file."""
+        """Have every open page download these bytes as a file."""
         self.send({"kind": "file", "name": name, "type": content_type}, buffers=[gzip.compress(data, 6)])
 
     def figure(self) -> Figure | None:
@@ -276,7 +276,7 @@ class GanttView(View):
     def _traces(
         self, bars: Bars, slot: FloatArray, per_second: float, offset: float, width: float
     ) -> Iterator[dict[str, Any]]:
-        """Bars of one kind and shade each."""
+        """Yield a bar trace for each kind and shade."""
         n = self.devices_per_pipeline
         shade = bars.stage // n if n else np.zeros_like(bars.stage)
         for code in np.unique(bars.kind.astype(int) * MOST_SHADES + np.minimum(shade, MOST_SHADES - 1)).tolist():
@@ -307,7 +307,7 @@ class GanttView(View):
         return CriticalPath(*(np.frombuffer(c, d) for c, d in zip(columns, ("<u2", "<f4", "<f4", "<i4"), strict=True)))
 
     def _send_lower(self, bars: Bars, *, reset: bool) -> None:
-        """These lower bars, the last of all that are known; ``reset`` says that they are all."""
+        """Send lower bars: the newest of all, to be appended, or with ``reset`` all of them."""
         whole = self.lower
         late_s = lateness_s(self._upper, whole)[len(whole.start) - len(bars.start) :]
         what = "measured" if self._second is None else "second"
@@ -315,7 +315,7 @@ class GanttView(View):
         self._mark_ends(whole)
 
     def _mark_ends(self, lower: Bars) -> None:
-        """Once the lower iteration is whole."""
+        """Mark the ends of both iterations once the lower one is complete."""
         upper = self._upper
         if not len(lower.start) or (self._second is None and len(lower.start) < len(upper.start)):
             self.ends = []
@@ -328,6 +328,6 @@ class GanttView(View):
         marks = zip(ends_s, texts[-len(ends_s) :], (False, True), strict=False)
         self.ends = [{"at": at, "text": text, "dashed": dashed} for at, text, dashed in marks]
 
-    def _answer(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         if content.get("kind") == "hello" and len(self.lower.start):
             self._send_lower(self.lower, reset=True)

@@ -41,7 +41,7 @@ class Chart(NamedTuple):
 
 
 def legend(stages_per_device: int) -> list[dict[str, Any]]:
-    """Of each kind its name, its colour (of passes for each of a device's stages) and its edge on a light page."""
+    """Return the name, colour, shades (of passes, one for each of a device's stages) and edge of each kind."""
     steps = max(1, stages_per_device - 1)
     shares = [PALEST * chunk / steps for chunk in range(stages_per_device)]
     return [
@@ -57,7 +57,7 @@ def legend(stages_per_device: int) -> list[dict[str, Any]]:
 
 
 class ChartRows:
-    """Which row of the chart a device's lane is on, and where its bars go."""
+    """The rows of a chart, one or two for each device, and the bars of actions on them."""
 
     def __init__(self, context: RunContext) -> None:
         self._devices, self._stages_per_device = context.devices, context.stages_per_device
@@ -68,13 +68,13 @@ class ChartRows:
 
     @property
     def labels(self) -> list[str]:
-        """A device's first row has its stages and its name."""
+        """The label of each row: the device's stages and name on its first row, ``network`` on its second."""
         network = ["network"] if self._with_network else []
         return [label for name in self.names for label in (name, *network)]
 
     @property
     def devices(self) -> list[str]:
-        """Of each row."""
+        """The device of each row."""
         return [name for group in self._devices for name in group for _ in range(self.rows_per_device)]
 
     @property
@@ -84,7 +84,7 @@ class ChartRows:
 
     @property
     def names(self) -> list[str]:
-        """By device, ``S1 · ada``; ``S1, S5 · ada`` where it holds two stages."""
+        """The name of each device with its stages: ``S1 · ada``, or ``S1, S5 · ada`` where it holds two."""
         return [f"{self._stages(position)} · {name}" for position, row in enumerate(self._devices) for name in row]
 
     @property
@@ -92,7 +92,7 @@ class ChartRows:
         return 2 if self._with_network else 1
 
     def bars(self, spans: Iterable[Span]) -> Bars:
-        """The spans that have a row, as they come in from a run."""
+        """Return the bars of those spans that have a row, as they come in from a run."""
         drawn = [span for span in spans if self._is_drawn(span.action)]
         actions = [span.action for span in drawn]
         replica = np.array([span.replica for span in drawn], dtype=np.int64)
@@ -104,7 +104,7 @@ class ChartRows:
         )
 
     def chart(self, trace: Trace) -> Chart:
-        """The typical iteration, with its messages and its critical path where the trace knows what waited for what."""
+        """Return the typical iteration; where the trace has ``after``, with its messages and its critical path."""
         iteration = trace.typical_iteration
         rows = np.flatnonzero(trace.iteration == iteration)
         drawn = rows[np.array([self._is_drawn(action) for action in trace.actions])[trace.action[rows]]]
@@ -125,7 +125,7 @@ class ChartRows:
         after = np.where(message_of[waited] >= 0, FIRST_MESSAGE - message_of[waited], bar_of[waited])
         path = trace.critical_path(iteration)
         passed = path["row"].to_numpy()
-        arrives = path["kind"].isin([*RECEIVES]).to_numpy()  # on its way it is between two rows
+        arrives = path["kind"].isin([*RECEIVES]).to_numpy()  # a message in transit is between two rows
         return Chart(
             bars,
             after=np.where(waited < 0, NO_BAR, after),
@@ -149,7 +149,7 @@ class ChartRows:
         return action.kind in KIND_INDEX and (self._with_network or action.kind not in SENDS)
 
     def _row(self, actions: Sequence[Action], action: IntArray, replica: IntArray) -> IntArray:
-        """Of each (action, replica) its row; receives end where the computation that they are for begins."""
+        """Return the row of each (action, replica); a receive is on the row of the computation that waits for it."""
         position = np.array([a.stage % self._n_positions for a in actions], dtype=np.int64)
         below = np.array([self._with_network and LANE[a.kind] is Lane.SEND for a in actions], dtype=np.int64)
         device = position[action] * self._n_replicas + replica
@@ -166,9 +166,10 @@ class ChartRows:
 def arranged(
     rows: ChartRows, by: str, regions: Mapping[str, str], *, network: bool
 ) -> tuple[list[int], list[dict[str, Any]]]:
-    """The rows to draw, from top to bottom, and how many of them each group has.
+    """Return the rows to draw, from top to bottom, and how many of them each group has.
 
-    ``by`` is one of ROWS_BY; without ``network`` the rows of messages are left out. ``regions`` maps devices.
+    ``by`` is one of ROWS_BY; without ``network`` the rows of messages are left out. ``regions`` maps each
+    device to its region.
     """
     n_positions, n_replicas = rows.shape
     device = rows.devices[:: rows.rows_per_device]
@@ -187,7 +188,7 @@ def arranged(
     each = range(rows.rows_per_device if network else 1)
     drawn = [index * rows.rows_per_device + below for index in order for below in each]
     members = [(name, len(list(same)) * len(each)) for name, same in groupby(order, group)]
-    if by == "stage":  # its rows say so themselves; a line parts them where a stage has several
+    if by == "stage":  # labels name the stage already; a line separates stages of several rows
         return drawn, [{"label": "", "count": n} for _, n in members] if n_replicas > 1 else []
     return drawn, [{"label": name, "count": n} for name, n in members]
 
@@ -203,7 +204,7 @@ def _kind_microbatch_stage(actions: Sequence[Action], action: IntArray) -> tuple
 
 
 def _pairs(trace: Trace, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """The sends among these rows of one iteration that have a receive, and those receives; by when they leave."""
+    """Return the sends among these rows of one iteration that have a receive, and those receives, by time sent."""
     n_replicas, at = len(trace.context.devices[0]), {action: i for i, action in enumerate(trace.actions)}
     receive, away = np.full(len(at), -1), np.zeros(len(at), dtype=np.int64)
     for action, i in at.items():

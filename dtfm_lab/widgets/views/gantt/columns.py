@@ -16,7 +16,7 @@ FIRST_MESSAGE = -2
 
 
 class Bars(NamedTuple):
-    """Columns of a chart, one entry a bar; the dtypes are what the view reads."""
+    """Columns of a chart, one entry for each bar, of the dtypes that the page reads."""
 
     start: np.ndarray
     end: np.ndarray
@@ -44,7 +44,7 @@ class Bars(NamedTuple):
         return cls(*(np.concatenate(column) for column in zip(*parts, strict=True))) if parts else NO_BARS
 
     def ordered(self) -> tuple[Bars, np.ndarray]:
-        """Sorted by row, then start, as the view's binary searches need it; and where each bar came from."""
+        """Return the bars by row, then start, as the page's binary searches need them, and each one's index before."""
         order = np.lexsort((self.start, self.row))
         return Bars(*(column[order] for column in self)), order
 
@@ -53,12 +53,12 @@ class Bars(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """One entry a message, in the order in which they leave."""
+    """Columns of messages, one entry for each, in the order in which they leave."""
 
     source: np.ndarray
-    """Rows."""
+    """Rows of the senders."""
     target: np.ndarray
-    """Rows."""
+    """Rows of the receivers."""
     leaves: np.ndarray
     arrives: np.ndarray
     kind: np.ndarray
@@ -107,9 +107,10 @@ class Difference(NamedTuple):
 
 
 def lateness_s(upper: Bars, lower: Bars) -> npt.NDArray[np.float32]:
-    """(lower bars,) seconds by which each ends after the upper bar of the same action; NaN where there is none.
+    """Return (lower bars,) seconds by which each ends after the upper bar of its action; NaN where there is none.
 
-    The same action is the same row, kind, stage and micro-batch; of several, the first goes with the first.
+    Bars are of the same action where row, kind, stage and micro-batch are equal; of several, the first belongs to the
+    first, the second to the second.
     """
     late_s = np.full(len(lower.start), np.nan, dtype="<f4")
     _, above, below = np.intersect1d(*_keys(upper, lower), assume_unique=True, return_indices=True)
@@ -118,7 +119,7 @@ def lateness_s(upper: Bars, lower: Bars) -> npt.NDArray[np.float32]:
 
 
 def difference(upper: Bars, lower: Bars) -> Difference:
-    """Of two charts that begin together; neither may be empty."""
+    """Return how two charts that begin together differ; neither may be empty."""
     late_s = lateness_s(upper, lower)
     longer_s = float(lower.end.max()) - float(upper.end.max())
     if np.isnan(late_s).all():
@@ -128,17 +129,17 @@ def difference(upper: Bars, lower: Bars) -> Difference:
 
 
 def signed_s(seconds: float) -> str:
-    """``+0.4 s``, ``−12 ms``"""
+    """Return ``+0.4 s``, ``−12 ms``."""
     return ("\u2212" if seconds < 0 else "+") + format_s(abs(seconds))
 
 
 def signed_share(share: float) -> str:
-    """``+1.2%``, ``−14.6%``"""
+    """Return ``+1.2%``, ``−14.6%``."""
     return ("\u2212" if share < 0 else "+") + f"{abs(share):.1%}"
 
 
 def _keys(upper: Bars, lower: Bars) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """A number for each bar of either chart: none twice in one of them, the same in both for the same action."""
+    """Return a number for each bar: unique within its chart, and equal in both charts for bars of the same action."""
     action, start = (
         np.concatenate(pair) for pair in zip(*((_actions(b), b.start) for b in (upper, lower)), strict=True)
     )
@@ -153,7 +154,7 @@ def _keys(upper: Bars, lower: Bars) -> tuple[npt.NDArray[np.int64], npt.NDArray[
 
 
 def _actions(bars: Bars) -> npt.NDArray[np.int64]:
-    """A number for each row, kind, stage and micro-batch."""
+    """Return a number for each bar that is equal where row, kind, stage and micro-batch are."""
     row, kind, stage, microbatch = (
         column.astype(np.int64) for column in (bars.row, bars.kind, bars.stage, bars.microbatch)
     )

@@ -17,12 +17,12 @@ class GroupsView(View):
 
     Clicking a device, a group or an edge selects it; the edge from stage ``s`` to ``s + 1`` is ``selected_edge`` ``s``
     and opens its matching, any other is ``other_edge``. Dragging a device sends ``{"kind": "lift", "device"}`` when
-    it begins, and ``{"kind": "drop", "device", "partner"}`` or ``{..., "stage"}`` when it ends; whoever shows the plan
-    answers a lift with ``offers`` and a drop with another plan. Control-Z sends ``undo``, with Shift ``redo``.
+    it begins, and ``{"kind": "drop", "device", "partner"}`` or ``{..., "stage"}`` when it ends; the panel
+    then sets ``offers`` or shows another plan. Control-Z sends ``undo``, with Shift ``redo``.
     """
 
     groups = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """One {"stage", "devices", "cost_s"} a stage, in stage order; cost_s is its synchronisation in s. Optional
+    """{"stage", "devices", "cost_s"} of each stage, in stage order; cost_s is its synchronisation in s. Optional
     are "letter", "layers" and "device_s", the seconds that each device spends on it."""
     weights = traitlets.List(traitlets.List()).tag(sync=True)
     """(S, S) seconds between any two groups, symmetric."""
@@ -31,9 +31,8 @@ class GroupsView(View):
     idle = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """Names of the devices that the plan leaves out."""
     network = traitlets.Dict().tag(sync=True)
-    """Places of the devices and the links that are drawn, as ``network_of`` returns them. Where empty, devices stand
-    on a
-    circle."""
+    """Places of the devices and the links that are drawn, as ``network_of`` returns them. Where empty, devices are
+    drawn on a circle."""
     step = traitlets.Enum(list("abcde"), "e").tag(sync=True)
     title = traitlets.Unicode("Groups").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
@@ -48,7 +47,7 @@ class GroupsView(View):
     other_matching = traitlets.List(traitlets.List()).tag(sync=True)
     """The matching of ``other_edge``, as in ``matchings``."""
     offers = traitlets.Dict().tag(sync=True)
-    """The cost of every other place of one device, as ``moving.offers`` returns them."""
+    """The cost of every other place of one device, as ``exchanges.offers`` returns it."""
     can_move = traitlets.Bool(False).tag(sync=True)
     """Whether a dragged device may be dropped elsewhere."""
     height = traitlets.Int(360).tag(sync=True)
@@ -57,7 +56,7 @@ class GroupsView(View):
     """The topology that ``network`` was made from."""
 
     def show(self, plan: Plan | None) -> None:
-        """Draw a plan; None empties the view. The step stays, what is selected stays where it still is there."""
+        """Draw a plan; None empties the view. The step stays, and so does the selection where the plan has it."""
         with self.hold_sync():
             self._plan = plan
             self.offers, self.other_edge, self.other_matching = {}, [], []

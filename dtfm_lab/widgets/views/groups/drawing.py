@@ -1,4 +1,4 @@
-"""What the groups' view is given of a plan: plain lists, positions and names, every number from the planner."""
+"""A plan as plain data for the groups view: names, positions and the planner's own costs."""
 
 from itertools import accumulate, combinations
 from typing import Any
@@ -19,6 +19,7 @@ BUNDLED_UP_TO = 24
 FEW_REGIONS = 8
 """Most regions of which every two are joined; of more, each is joined to its fastest."""
 FASTEST = 4
+"""Links drawn of each device or region where not all are drawn."""
 WHOLE_REGION_UP_TO = 12
 """Most devices of a region that are all joined; in a larger one the fastest links of each device are drawn."""
 
@@ -26,8 +27,10 @@ Pair = tuple[int, int]
 
 
 def groups_of(plan: Plan) -> list[dict[str, Any]]:
-    """One a stage: {"stage", "letter", "devices", "cost_s", "device_s", "layers"}; device_s is what each of the
-    devices, in the order of their pipelines, spends on synchronising."""
+    """Return {"stage", "letter", "devices", "cost_s", "device_s", "layers"} of each stage.
+
+    device_s are the seconds that each device, in the order of pipelines, spends on synchronising.
+    """
     names, grid, letters = plan.topology.names, plan.placement.devices, lettered(plan)
     group_s = pair_costs(plan.topology, plan.job).group_s
     own_s = group_s[grid[:, :, None], grid[:, None, :]].sum(axis=2)
@@ -46,9 +49,10 @@ def groups_of(plan: Plan) -> list[dict[str, Any]]:
 
 
 def matching_of(plan: Plan, a: int, b: int) -> list[list[Any]]:
-    """[device of a, device of b, seconds, seconds there, seconds back] of each pair of two stages, slowest first.
+    """Return [device of a, device of b, seconds, seconds there, seconds back] of each pair of stages, slowest first.
 
-    Neighbours are paired as the plan's pipelines are, other stages by their bottleneck matching; there is from a to b.
+    Neighbours are paired as the plan's pipelines are, other stages by their bottleneck matching.
+    *There* is from a to b, *back* from b to a.
     """
     topology, here, there = plan.topology, plan.placement.devices[a], plan.placement.devices[b]
     if abs(a - b) != 1:
@@ -67,14 +71,15 @@ def matching_of(plan: Plan, a: int, b: int) -> list[list[Any]]:
 
 
 def network_of(topology: Topology) -> dict[str, Any]:
-    """Where devices stand before any plan, and which links are drawn.
+    """Return the positions of devices in the network, without a plan, and the links that are drawn.
 
     {"devices": [{"name", "region", "x", "y"}], "regions": [{"name", "x", "y", "half", "round"}], "links", "bundles"};
-    y downwards, 1 the smallest distance of two devices. A link is [i, j, strength, ms, Gbit/s, ms back, Gbit/s back] of
-    two devices, a bundle the same of two regions, by medians; strength from 0 to 1 by the slower bandwidth.
+    y grows downwards, and the smallest distance of two devices is 1. A link is [i, j, strength, ms, Gbit/s, ms
+    back, Gbit/s back] of two devices, a bundle is the same of two regions, by medians; strength goes from 0 to 1 with
+    the slower bandwidth.
     """
     places = device_places(topology) * (1, -1)
-    # where no device has a region, there is no ground to stand on
+    # no region is drawn where no device has one
     regions = topology.regions if len(topology.regions) > 1 or topology.regions[0] else ()
     margin = 1.1 if len(topology) <= EVERY_LINK_UP_TO and not is_drawn(topology) else 0.65
     patches = region_patches(topology, places, margin=margin)
@@ -101,7 +106,7 @@ def network_of(topology: Topology) -> dict[str, Any]:
 
 
 def _drawn(topology: Topology, members: dict[str, IntArray]) -> tuple[list[Pair], list[Pair]]:
-    """Pairs of devices, and pairs of regions, that get a line."""
+    """Return the pairs of devices, and the pairs of regions, that get a line."""
     n = len(topology)
     speed = np.minimum(topology.bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s.T)
     if n <= EVERY_LINK_UP_TO:
@@ -110,19 +115,19 @@ def _drawn(topology: Topology, members: dict[str, IntArray]) -> tuple[list[Pair]
         return _fastest(speed, np.arange(n)), []
     links = [
         pair
-        for of_it in members.values()
-        for pair in (combinations(of_it.tolist(), 2) if len(of_it) <= WHOLE_REGION_UP_TO else _fastest(speed, of_it))
+        for inside in members.values()
+        for pair in (combinations(inside.tolist(), 2) if len(inside) <= WHOLE_REGION_UP_TO else _fastest(speed, inside))
     ]
     between = list(combinations(range(len(members)), 2))
     if len(members) > FEW_REGIONS:
-        grounds = list(members.values())
-        medians = np.array([[np.median(speed[np.ix_(a, b)]) for b in grounds] for a in grounds])
-        between = _fastest(medians, np.arange(len(grounds)))
+        of_regions = list(members.values())
+        medians = np.array([[np.median(speed[np.ix_(a, b)]) for b in of_regions] for a in of_regions])
+        between = _fastest(medians, np.arange(len(of_regions)))
     return links, between
 
 
 def _fastest(speed: FloatArray, some: IntArray) -> list[Pair]:
-    """Each of some with those that it is joined with fastest."""
+    """Return the pairs of each of these devices or regions with the ``FASTEST`` that it has the fastest links to."""
     within = speed[np.ix_(some, some)]
     np.fill_diagonal(within, -1.0)
     nearest = np.argsort(-within, axis=1, kind="stable")[:, : min(FASTEST, len(some) - 1)]
@@ -131,7 +136,7 @@ def _fastest(speed: FloatArray, some: IntArray) -> list[Pair]:
 
 
 def _between(topology: Topology, pairs: list[Pair], ends: list[IntArray] | None = None) -> list[list[float]]:
-    """The pairs with their numbers; of regions, whose devices are ``ends``, by medians."""
+    """Return the pairs with their numbers; with ``ends``, the devices of each region, medians over devices."""
     if not pairs:
         return []
     a, b = np.array(pairs).T
@@ -151,7 +156,7 @@ def _between(topology: Topology, pairs: list[Pair], ends: list[IntArray] | None 
 
 
 def _layers(plan: Plan) -> list[str]:
-    """``layers 4 to 6`` of each stage; empty where the job has no model."""
+    """Return ``layers 4 to 6`` of each stage; empty texts where the job has no model."""
     counts = plan.layers
     if counts is None:
         return [""] * plan.job.n_stages

@@ -1,4 +1,4 @@
-"""The losses of a run as they come: training, held-out text, and what could be had without context."""
+"""The losses of a run as they come in: of training, of held-out text, and that text's unigram entropy for reference."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -12,12 +12,12 @@ from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets.views.view import Figure, View
 
 Points = list[tuple[float, float]]
-"""Iterations done, and the loss then."""
+"""(iterations done, loss after them)"""
 
 
 class LossView(View):
-    """Draws losses in nats per token over the iterations done. Only new points travel; a view that is opened late
-    says hello and is sent everything."""
+    """Draws losses in nats per token over the iterations done. Only new points are sent; a page that opens late
+    sends ``hello`` and is sent everything."""
 
     title = traitlets.Unicode("Loss").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
@@ -33,10 +33,10 @@ class LossView(View):
         super().__init__(**traits)
         self.training: list[float] = []
         self.held_out: list[tuple[float, float]] = []
-        self.on_msg(self._answer)
+        self.on_msg(self._on_message)
 
     def reset(self, first: int = 0, total: int = 0) -> None:
-        """Nothing yet, of so many iterations from this one on."""
+        """Remove all losses and prepare for ``total`` iterations after the ``first`` ones."""
         with self.hold_sync():
             self.first, self.total, self.reference = first, total, None
         self.training, self.held_out = [], []
@@ -45,7 +45,7 @@ class LossView(View):
     def follow(
         self, training: Sequence[float], held_out: Sequence[tuple[float, float]] = (), reference: float | None = None
     ) -> None:
-        """Show these; the beginning is most often what is shown already, but a lost worker takes some back."""
+        """Show these losses. Only what follows the common beginning is sent; after a lost worker, some are repeated."""
         training, held_out = list(training), list(held_out)
         self.reference = reference
         if training == self.training and held_out == self.held_out:
@@ -100,6 +100,6 @@ class LossView(View):
             message["held_out"] = [[at, loss] for at, loss in self.held_out if np.isfinite(loss)]
         self.send(message, buffers=[np.asarray(self.training[since:], dtype="<f8").tobytes()])
 
-    def _answer(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         if content.get("kind") == "hello":
             self._send_since(0, held_out=True)

@@ -16,7 +16,7 @@ from dtfm_lab.widgets.views.view import Figure
 class MapView(DocumentView):
     """Draws and edits a topology document on a map of the world.
 
-    A device is in a city by its region's name; one whose region is no known place stands in a tray below.
+    The name of a device's region is its city; devices whose region is no known place are drawn in a tray below.
     """
 
     land = traitlets.Bytes().tag(sync=True)
@@ -50,11 +50,11 @@ class MapView(DocumentView):
         cities = len({device["region"] for device in on_map})
         lost = len(devices) - len(on_map)
         where = f"{len(on_map)} device{'s' * (len(on_map) != 1)} in {cities} {'city' if cities == 1 else 'cities'}"
-        told = f"World map of {self.document.get('name') or 'a network'}: {where}"
-        return f"{told}, {lost} in no known place" if lost else told
+        words = f"World map of {self.document.get('name') or 'a network'}: {where}"
+        return f"{words}, {lost} in no known place" if lost else words
 
 
 def land_tenths() -> npt.NDArray[np.int16]:
-    """The outline as one row of whole tenths of degrees: for each ring its length, then its points."""
+    """Return the outlines as one row of whole tenths of degrees: of each ring its length, then its points."""
     parts = [np.concatenate([[len(ring)], np.rint(ring * 10).ravel()]) for ring in land_rings()]
     return np.concatenate(parts).astype("<i2")

@@ -23,7 +23,7 @@ Rectangle = tuple[int, int, int, int]
 class MatrixView(DocumentView):
     """Latency or bandwidth of all ordered pairs of devices, those of a region side by side; ``show`` fills it.
 
-    The page gets what the network means, not the document, which may hold tens of thousands of lines.
+    The page is sent the matrices, not the document, which may hold tens of thousands of lines.
     """
 
     document = traitlets.Dict()
@@ -49,19 +49,19 @@ class MatrixView(DocumentView):
 
     @property
     def topology(self) -> Topology | None:
-        """What is shown, or will be once the view follows its drawing."""
+        """The network that is shown, or will be once the view follows its drawing."""
         return self._topology
 
     @property
     def rectangle(self) -> Rectangle | None:
-        """The selected cells, in order."""
+        """The selected cells; None for none."""
         if len(self.picked) != 4 or max(self.picked) >= len(self.names) or min(self.picked) < 0:
             return None
         row, column, to_row, to_column = self.picked
         return min(row, to_row), min(column, to_column), max(row, to_row), max(column, to_column)
 
     def picked_links(self) -> list[tuple[str, str]]:
-        """(source, target) of each selected link."""
+        """Return (source, target) of each selected link."""
         if (cells := self.rectangle) is None:
             return []
         top, left, bottom, right = cells
@@ -69,7 +69,7 @@ class MatrixView(DocumentView):
         return [(source, target) for source in rows for target in columns if source != target]
 
     def show(self, topology: Topology | None) -> None:
-        """What the document means; None where it means nothing yet. Waits while the view does not follow."""
+        """Show the drawing's network, None where it is not valid, as soon as the view follows its drawing."""
         self._stale = self._stale or topology is not self._topology
         self._topology = topology
         if self.following and self._stale:
@@ -92,18 +92,18 @@ class MatrixView(DocumentView):
         grid = np.ix_(order, order)
         latency_ms, gbps = to_ms(self._topology.latency_s[grid]), to_gbps(self._topology.bandwidth_bytes_per_s[grid])
         np.fill_diagonal(gbps, 0.0)
-        said = drawn_links(self.drawing.document, names)  # ours may follow later than the topology does
-        capped = (said.origin != Origin.NOWHERE) & (gbps < said.bandwidth_gbps * (1 - 1e-9))
+        links = drawn_links(self.drawing.document, names)  # self.document may lag behind the topology
+        capped = (links.origin != Origin.NOWHERE) & (gbps < links.bandwidth_gbps * (1 - 1e-9))
         with self.hold_sync(), self.hold_trait_notifications():
             if names != self.names:
                 self.picked = []
             self.names, self.blocks = names, blocks
             self.latency_ms = latency_ms.astype("<f4").tobytes()
             self.bandwidth_gbps = gbps.astype("<f4").tobytes()
-            self.origin = (said.origin + np.where(capped, CAPPED, 0)).astype("u1").tobytes()
+            self.origin = (links.origin + np.where(capped, CAPPED, 0)).astype("u1").tobytes()
 
     def _mark_link(self) -> None:
-        """A link that was selected elsewhere is selected here."""
+        """Select the cell of a link that was selected elsewhere."""
         if len(self.selected_link) != 2 or not set(self.selected_link) <= set(self.names):
             return
         row, column = (self.names.index(name) for name in self.selected_link)
@@ -112,7 +112,7 @@ class MatrixView(DocumentView):
             self.picked = [row, column, row, column]
 
     def values(self) -> FloatArray:
-        """(N, N) of what is shown, ms or Gbit/s, from row to column."""
+        """Return the shown (N, N) matrix, ms or Gbit/s, from row to column."""
         sent = self.latency_ms if self.shows == LATENCY else self.bandwidth_gbps
         n = len(self.names)
         return np.frombuffer(sent, "<f4").reshape(n, n).astype(float)
@@ -130,7 +130,7 @@ class MatrixView(DocumentView):
 
 
 def _order(topology: Topology) -> tuple[list[int], list[list[Any]]]:
-    """Indices of the devices, region by region, and [region, how many]."""
+    """Return the indices of the devices, region by region, and [region, number of devices] of each."""
     members: dict[str, list[int]] = {region: [] for region in topology.regions}
     for i, device in enumerate(topology.devices):
         members[device.region].append(i)

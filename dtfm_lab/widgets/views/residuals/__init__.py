@@ -12,7 +12,7 @@ from dtfm_lab.widgets.views.gantt.columns import signed_s
 from dtfm_lab.widgets.views.view import Figure, View
 
 MOST_ROWS = 24
-"""Rows of the still picture."""
+"""Most rows of the still picture."""
 
 
 class ResidualsView(View):
@@ -33,7 +33,7 @@ class ResidualsView(View):
     def __init__(self, choose: Callable[[str], None] | None = None, **traits: Any) -> None:
         super().__init__(**traits)
         self._choose = choose
-        self.on_msg(self._answer)
+        self.on_msg(self._on_message)
 
     @property
     def shown(self) -> dict[str, Any] | None:
@@ -48,13 +48,20 @@ class ResidualsView(View):
         rows = table["rows"][:MOST_ROWS]
         more = f", largest {len(rows)} of {table['count']}" if len(rows) < table["count"] else ""
         errors = [row["error_s"] for row in rows]
-        told = [
+        texts = [
             signed_s(row["error_s"]) + ("" if row["relative"] is None else f" ({row['relative']:+.1%})") for row in rows
         ]
-        room = 0.35 * (max(0.0, *errors) - min(0.0, *errors))
-        bars = {"type": "bar", "orientation": "h", "x": errors, "y": list(range(len(rows))), "text": told, "width": 0.6}
+        margin = 0.35 * (max(0.0, *errors) - min(0.0, *errors))
+        bars = {
+            "type": "bar",
+            "orientation": "h",
+            "x": errors,
+            "y": list(range(len(rows))),
+            "text": texts,
+            "width": 0.6,
+        }
         labels = {"tickvals": bars["y"], "ticktext": short(row["label"] for row in rows), "autorange": "reversed"}
-        reach = [min(0.0, *errors) - room * (min(errors) < 0), max(0.0, *errors) + room * (max(errors) > 0)]
+        reach = [min(0.0, *errors) - margin * (min(errors) < 0), max(0.0, *errors) + margin * (max(errors) > 0)]
         return {
             "data": [
                 bars | {"textposition": "outside", "marker": {"color": [ORANGE if e < 0 else BLUE for e in errors]}}
@@ -75,7 +82,7 @@ class ResidualsView(View):
         worst = table["rows"][0]
         return f"{self.title}, {table['name']}: largest {worst['label']}, {relative(worst)} of the measured"
 
-    def _answer(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         match content:
             case {"kind": "choose", "id": str(chosen)} if self._choose is not None:
                 self._choose(chosen)

@@ -1,4 +1,4 @@
-"""The bar over the lab: a step each with its state, to jump to; and what only the page knows, its theme."""
+"""The bar above the lab: a button for each step with its state; it also reports the page's theme."""
 
 import traitlets
 
@@ -6,10 +6,10 @@ from dtfm_lab.widgets.views.view import View
 
 
 class ShellBar(View):
-    """Draws ``steps`` as buttons that scroll to their sections; tells in ``dark`` how the page looks.
+    """Draws ``steps`` as buttons that scroll to their sections; the page sets ``dark`` where it has a dark theme.
 
-    Alt and a step's number jump to it from anywhere in the lab. The page's sections get their names for
-    screen readers from here, too.
+    Alt and a step's number jump to it from anywhere in the lab. The sections get their names for screen
+    readers from ``steps``, too.
     """
 
     steps = traitlets.List(traitlets.Dict()).tag(sync=True)

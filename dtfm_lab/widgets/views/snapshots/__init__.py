@@ -1,4 +1,4 @@
-"""A plotly figure as standalone SVG: what a reader without widgets sees, and the SVG export of a chart."""
+"""A plotly figure as standalone SVG: the still picture for readers without widgets, and the SVG export of a chart."""
 
 from dtfm_lab.widgets.views.snapshots.drawing import MOST_BARS, svg
 

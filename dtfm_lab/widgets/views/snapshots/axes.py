@@ -19,7 +19,7 @@ TICK_PX = 90
 
 @dataclass
 class Axis:
-    """One axis of one panel. Its units are numbers, logarithms to base 10, or places of names."""
+    """One axis of one panel. Its units are numbers, logarithms to base 10, or indices of names."""
 
     look: Part
     across: bool
@@ -58,7 +58,7 @@ class Axis:
         return self.start_px + (unit - self.low) * self.unit_px
 
     def ticks(self, length_px: float = 0.0) -> list[tuple[float, str]]:
-        """Places in axis units and their labels, so few that none covers another."""
+        """Return positions in axis units and their labels, so few that none covers another."""
         low, high = sorted((self.low, self.high))
         length = length_px or abs(self.end_px - self.start_px)
         if self.look.get("tickvals") is not None:
@@ -81,7 +81,7 @@ class Axis:
         return inside[:: max(1, math.ceil(needed * len(inside) / (length + needed)))]
 
     def drawn(self, other: Axis) -> str:
-        """Grid, labels and title; ``other`` is the axis across this one."""
+        """Return grid, labels and title as SVG; ``other`` is the axis perpendicular to this one."""
         a, b = other.start_px, other.end_px
         parts = []
         ticks = [(self.at(unit), label) for unit, label in self.ticks()]
@@ -109,13 +109,13 @@ class Axis:
 
 
 def nice_step(rough: float) -> float:
-    """The next of 1, 2 and 5 times a power of ten."""
+    """Return ``rough`` rounded up to 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(rough)) if rough > 0 else 1.0
     return power * next(lead for lead in (1, 2, 5, 10) if lead >= rough / power - 1e-9)
 
 
 def axis_of(key: str, layout: Part, traces: Sequence[Part]) -> Axis:
-    """The axis with this key of the layout, ranged as it states or by all that stands on it."""
+    """Return the axis with this key of the layout, with the range stated there, or else one that fits its contents."""
     name, letter = key[0] + key[5:], key[0]
     axis = Axis(layout.get(key) or {}, letter == "x")
     mine = [trace for trace in traces if trace.get(f"{letter}axis", letter) == name]
@@ -137,14 +137,14 @@ def axis_of(key: str, layout: Part, traces: Sequence[Part]) -> Axis:
     values = values[np.isfinite(values)]
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     tight = any(trace.get("type") in ("bar", "heatmap") for trace in mine)
-    room = 0.0 if tight else 0.06 * (high - low)
-    low, high = (low - room, high + room) if high > low else (low - 0.5, high + 0.5)
+    margin = 0.0 if tight else 0.06 * (high - low)
+    low, high = (low - margin, high + margin) if high > low else (low - 0.5, high + 0.5)
     axis.low, axis.high = (high, low) if axis.look.get("autorange") == "reversed" else (low, high)
     return axis
 
 
 def _extents(axis: Axis, trace: Part, letter: str) -> Iterator[FloatArray]:
-    """What a bar or a heatmap covers beyond its values."""
+    """Yield values that a bar or a heatmap covers beyond its own."""
     match trace.get("type"):
         case "bar" if axis.across:
             base = numbers(trace.get("base", 0.0))

@@ -34,13 +34,13 @@ from dtfm_lab.widgets.views.snapshots.shapes import (
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 MOST_BARS = 3_500
-"""Rectangles of the picture in a saved notebook, some 45 KB."""
+"""Most rectangles of the picture in a saved notebook, some 45 KB."""
 MERGE_PX = (0.05, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 1e9)
-"""Gaps between bars of one row that are drawn as one, coarser until there are few enough."""
+"""Gaps between bars that are drawn as one, tried in this order until few enough rectangles are left."""
 MOST_TEXTS = 600
-"""Texts inside of bars."""
+"""Most bars of a picture in which texts are drawn."""
 LONG_PX = 400.0
-"""Length of an axis that has no place yet, to find its labels."""
+"""Assumed length of an axis that is not placed yet, to find its labels."""
 LEVELS = 4
 """Opacities of bars that stand for several."""
 ANCHORS = {"left": "start", "center": "middle", "right": "end"}
@@ -53,7 +53,7 @@ def svg(figure: Any, words: str = "", *, most_bars: int = MOST_BARS) -> str:
 
 
 class _Runs(NamedTuple):
-    """What is drawn of one bar trace, in pixels; neighbours too narrow to see are one."""
+    """The rectangles of one bar trace, in pixels; neighbours too narrow to see are merged."""
 
     left: FloatArray
     right: FloatArray
@@ -65,6 +65,8 @@ class _Runs(NamedTuple):
 
 
 class _Drawing:
+    """A figure's traces and layout, with the pixels of its axes."""
+
     def __init__(self, traces: Iterable[Part], layout: Part, most_bars: int) -> None:
         self.traces = [trace for trace in traces if trace.get("visible", True) is True]
         self.layout, self.most_bars = layout, most_bars
@@ -125,7 +127,7 @@ class _Drawing:
         )
 
     def _on(self, part: Part, kind: str = "ref") -> tuple[Axis, Axis]:
-        """The axes of a trace, a shape or an annotation; the paper itself is one, and so is the length of an axis."""
+        """Return the axes of a trace, a shape or an annotation, which may refer to ``paper`` or ``x domain``."""
         return self._axis(str(part.get(f"x{kind}") or "x"), True), self._axis(str(part.get(f"y{kind}") or "y"), False)
 
     def _axis(self, name: str, across: bool) -> Axis:
@@ -164,7 +166,7 @@ class _Drawing:
         )
 
     def _clipped(self, drawn: str, x_axis: Axis, y_axis: Axis) -> str:
-        """What is drawn, cut at the edges of a panel that shows a stated part of the plane."""
+        """Return what is drawn, cut at the edges of the panel where both axes have a stated range."""
         if not (drawn and "range" in x_axis.look and "range" in y_axis.look):
             return drawn
         left, right = sorted((x_axis.start_px, x_axis.end_px))
@@ -188,7 +190,7 @@ class _Drawing:
         return "".join(parts)
 
     def _runs(self, trace: Part, closest: float) -> _Runs:
-        """Neighbours of a row at most ``closest`` pixels apart are one where both are narrow; from 8 pixels on, any."""
+        """Merge neighbours of a row at most ``closest`` pixels apart where both are narrow; from 8 pixels on, any."""
         x_axis, y_axis = self._on(trace, "axis")
         base, row = numbers(trace.get("base", np.zeros(len(trace["x"])))), y_axis.px(trace["y"])
         ends = np.sort(x_axis.px(np.stack([base, base + numbers(trace["x"])])), axis=0)
@@ -207,7 +209,7 @@ class _Drawing:
         return _Runs(left, right, row[begins], busy, order[begins], np.diff(np.append(begins, len(row))))
 
     def _bars(self, trace: Part, color: str, runs: _Runs, *, with_text: bool) -> str:
-        """A path for all bars of one colour and opacity: one thick line with gaps."""
+        """Return a path for all bars of each colour and opacity: one thick line with gaps."""
         rows, marker, n = self._on(trace, "axis")[1], trace.get("marker") or {}, len(trace["x"])
         thick = abs(rows.unit_px) * float(trace.get("width") or 0.8)
         middle = (runs.row + rows.unit_px * float(trace.get("offset") or 0.0)).tolist()
@@ -286,7 +288,7 @@ class _Drawing:
         return text(x, y, words, color, size=size, anchor=anchor, most=MOST_LETTERS)
 
     def _legend_rows(self) -> list[list[tuple[float, str, str, float]]]:
-        """Place, name, colour and line width, 11 for areas, of each entry, as many to a row as fit."""
+        """Return x, name, colour and line width (11 for areas) of each entry, as many in a row as fit."""
         entries: dict[str, tuple[str, float]] = {}
         alone = sum(trace.get("showlegend", True) is not False for trace in self.traces) < 2
         for number, trace in enumerate(self.traces):
@@ -308,7 +310,7 @@ class _Drawing:
         return rows
 
     def _legend(self) -> list[str]:
-        """A line in its width, or a square, before each name."""
+        """Return the names, each after a line of its curve's width or a square."""
         parts = []
         for row, entries in enumerate(self._legend_rows()):
             y = self.legend_y + 20 * row

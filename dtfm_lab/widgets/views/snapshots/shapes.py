@@ -38,7 +38,7 @@ def text(
     line_px: float = LINE_PX,
     most: int = 200,
 ) -> str:
-    """Words in the small HTML of plotly: ``<br>`` ends a line, ``<b>`` makes it bold. ``most`` letters of a line."""
+    """Return words in plotly's HTML as SVG: ``<br>`` ends a line, ``<b>`` makes it bold; ``most`` letters a line."""
     parts = []
     for at, line in enumerate(str(words).split("<br>")):
         plain = html.unescape(re.sub(r"</?\w+[^>]*>", "", line))
@@ -53,12 +53,12 @@ def text(
 
 
 def path(d: str, color: str, width: float, more: str = "") -> str:
-    """A stroke without a fill."""
+    """Return a stroke without a fill."""
     return f'<path d="{d}" fill="none" stroke="{color}" stroke-width="{width:.3g}"{more}/>' if d else ""
 
 
 def look_of(line: Mapping[str, Any], opacity: float = 1.0) -> str:
-    """The attributes for dashes and opacity."""
+    """Return the attributes for dashes and opacity."""
     dash = DASHES.get(str(line.get("dash")))
     return (f' stroke-dasharray="{dash}" stroke-linecap="round"' if dash else "") + (
         f' opacity="{opacity:.2g}"' if opacity < 1 else ""
@@ -66,7 +66,7 @@ def look_of(line: Mapping[str, Any], opacity: float = 1.0) -> str:
 
 
 def polylines(x: FloatArray, y: FloatArray, *, steps: bool = False, closed: bool = False) -> str:
-    """Lines through pixels, parted where one is missing; points that fall together are drawn once."""
+    """Return lines through points in pixels, interrupted where one is missing; equal points are drawn once."""
     there = np.isfinite(x) & np.isfinite(y)
     parts = [part[there[part]] for part in np.split(np.arange(len(x)), np.flatnonzero(~there))]
     parts = [part for part in parts if len(part) > 1]
@@ -83,7 +83,7 @@ def polylines(x: FloatArray, y: FloatArray, *, steps: bool = False, closed: bool
 
 
 def _corners(points: FloatArray) -> FloatArray:
-    """The ends of a straight line; of any other all points, those that fall together once."""
+    """Return the ends of a straight line; of any other all points, without repetitions."""
     (x, y), (dx, dy) = points[0], points[-1] - points[0]
     aside = np.abs((points[:, 0] - x) * dy - (points[:, 1] - y) * dx)
     if (aside <= 0.6 * np.hypot(dx, dy)).all() and np.hypot(dx, dy) > 0:
@@ -92,7 +92,7 @@ def _corners(points: FloatArray) -> FloatArray:
 
 
 def markers(x: FloatArray, y: FloatArray, marker: Mapping[str, Any], color: str) -> str:
-    """Discs or diamonds, a path for all of one look: a disc is a line of no length with round ends."""
+    """Return discs or diamonds, one path for all of one look; a disc is a line of length 0 with round ends."""
     n, line = len(x), marker.get("line") or {}
     columns = (spread(marker.get("color", color), n), spread(marker.get("size", 6), n), spread(line.get("width", 0), n))
     edges, angular = spread(line.get("color", INK), n), str(marker.get("symbol", "circle")).startswith(("dia", "squ"))
@@ -117,7 +117,7 @@ def markers(x: FloatArray, y: FloatArray, marker: Mapping[str, Any], color: str)
 
 
 def image(cells: FloatArray, colors: Sequence[Sequence[Any]], low: float, high: float, box: Sequence[float]) -> str:
-    """Cells by colour, the first row on top; a missing value shows the paper. ``box``: left, top, right, bottom."""
+    """Return cells as colours, the first row on top, missing ones light grey. ``box``: left, top, right, bottom."""
     every = -(-max(cells.shape) // MOST_CELLS)
     cells = cells[::every, ::every]
     share = np.clip((cells - low) / ((high - low) or 1.0), 0.0, 1.0)
@@ -136,7 +136,7 @@ def image(cells: FloatArray, colors: Sequence[Sequence[Any]], low: float, high: 
 
 
 def _png(shade: npt.NDArray[np.uint8], palette: npt.NDArray[np.uint8]) -> bytes:
-    """An image of one palette colour a cell."""
+    """Return a PNG in which each pixel is an index of the palette."""
     height, width = shade.shape
     rows = np.column_stack([np.zeros(height, np.uint8), shade])  # each row begins with its filter: none
     parts = [
@@ -152,7 +152,7 @@ def _png(shade: npt.NDArray[np.uint8], palette: npt.NDArray[np.uint8]) -> bytes:
 
 
 def spread(value: Any, n: int) -> list[Any]:
-    """A value for each of ``n`` points, from one for all or one for each."""
+    """Return a value for each of ``n`` points, from one for all or one for each."""
     found = decoded(value)
     if isinstance(found, str) or np.ndim(found) == 0:
         return [found] * n
@@ -160,7 +160,7 @@ def spread(value: Any, n: int) -> list[Any]:
 
 
 def decoded(value: Any) -> Any:
-    """A column of a figure, whether plotly has packed it or not."""
+    """Return a column of a figure, whether plotly has packed it or not."""
     if not isinstance(value, Mapping):
         return value
     flat = np.frombuffer(base64.b64decode(value["bdata"]), value["dtype"])
@@ -168,7 +168,7 @@ def decoded(value: Any) -> Any:
 
 
 def numbers(values: Any, names: Mapping[str, int] | None = None) -> FloatArray:
-    """Values as numbers, NaN for missing ones; names of a category axis become their places."""
+    """Return values as numbers, NaN for missing ones; names of a category axis become their indices."""
     found = decoded(values)
     if not isinstance(found, np.ndarray) or found.dtype == object:
         found = [_number(value, names or {}) for value in (found if isinstance(found, Iterable) else [found])]
