@@ -114,6 +114,6 @@ class MoveHistory:
         return self._future.pop()
 
     def clear(self) -> None:
-        """Forget all moves, as after a plan that was not made by hand."""
+        """Remove all moves, as after a plan that was not made by hand."""
         self._past.clear()
         self._future.clear()

@@ -122,7 +122,7 @@ def _drawn_devices(topology: Topology, sections: list[dict[str, Any]]) -> list[d
 
 
 def _is_usual(device: Device) -> bool:
-    """Whether its hardware is what the table of GPUs says."""
+    """Whether the device has the hardware that the table of GPUs gives for its GPU."""
     numbers = {"peak_flop_per_s": device.peak_flop_per_s, "memory_bytes": device.memory_bytes}
     return hardware_fields(device.gpu) == numbers
 

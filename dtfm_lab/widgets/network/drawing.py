@@ -58,7 +58,7 @@ class Drawing(traitlets.HasTraits):
         self._restore_last(self._future, self._past)
 
     def begin(self, document: Document) -> None:
-        """Take another document and forget the history."""
+        """Take another document and clear the history."""
         with self._is_undoing:
             self.document = document
         self._past.clear()

@@ -40,7 +40,7 @@ class NetworkPanel(Panel):
     def __init__(self, lab_state: LabState, topology: Topology | None) -> None:
         self.lab_state = lab_state
         self._timed: Topology | None = None
-        """The network as it was opened, with its measured message times if it has any."""
+        """The network that was opened last. Links that are not edited keep its measured message times, if any."""
         self._gpus: list[str] = []
         self._accepted: tuple[Document, Topology] | None = None
         """The last valid document and its network."""

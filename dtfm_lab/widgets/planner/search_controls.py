@@ -143,7 +143,7 @@ class SearchClock:
         self._at = time.monotonic()
 
     def read(self, pace: Pace) -> float:
-        """Return the seconds. The clock stands still at a slow pace, as waiting costs no budget."""
+        """Return the seconds. The clock stops at a slow pace, as waiting costs no budget."""
         return self._step_s + (0.0 if any(pace) else time.monotonic() - self._at)
 
 

@@ -1,4 +1,4 @@
-"""What each device of a run is doing, and its faults, read from the run's events. It contains no widget."""
+"""The activity of each device of a run, and its faults, from the run's events. It contains no widget."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The button under every view that shows the same as a plotly figure, which stands alone."""
+"""The button under every view that shows the same as a plotly figure, independent of the lab."""
 
 import asyncio
 from collections.abc import Callable

@@ -40,7 +40,10 @@ class Measure(NamedTuple):
         return percent(now / then - 1) if then else ""
 
     def best(self, answers: list[Answer]) -> float | None:
-        """Return the best value of the answers that fit in memory, or of all if none does; None where all are equal."""
+        """Return the best value of the answers that fit in memory, or of all if none does.
+
+        None for fewer than two answers, or where all are equal.
+        """
         fitting = [answer for answer in answers if answer.fits] or answers
         values = [value for answer in fitting if (value := self.of(answer)) is not None]
         if len(answers) < 2 or not values or (len(values) > 1 and max(values) - min(values) <= 1e-9 * abs(max(values))):
@@ -129,7 +132,7 @@ def _memory(now: Answer) -> str:
 
 
 def empty(text: str) -> str:
-    """Return what stands in the place of an answer while there is none."""
+    """Return a text that is shown while there is no answer."""
     return f'<div class="dtfm-what-if-empty">{escape(text)}</div>'
 
 

@@ -42,7 +42,7 @@ MOST_TEXTS = 600
 LONG_PX = 400.0
 """Assumed length of an axis that is not placed yet, to find its labels."""
 LEVELS = 4
-"""Opacities of bars that stand for several."""
+"""Number of opacities of rectangles that several bars are merged into."""
 ANCHORS = {"left": "start", "center": "middle", "right": "end"}
 
 
