@@ -114,8 +114,8 @@ def _messages(plan: Plan, measured: Trace) -> dict[tuple[str, str], Messages]:
     sent = np.flatnonzero(received.ravel()[at] >= 0)
     wanted = measured.iteration[sent] * (n_replicas * n_actions) + received.ravel()[at[sent]]
     arrived = by_key[np.minimum(np.searchsorted(key[by_key], wanted), len(key) - 1)]
-    there_too = key[arrived] == wanted
-    sent, arrived = sent[there_too], arrived[there_too]
+    both_traced = key[arrived] == wanted
+    sent, arrived = sent[both_traced], arrived[both_traced]
     by_link = np.argsort(link.ravel()[at[sent]], kind="stable")
     sent, arrived = sent[by_link], arrived[by_link]
     bounds = np.searchsorted(link.ravel()[at[sent]], np.arange(len(links) + 1))

@@ -43,9 +43,9 @@ def spaced(line: FloatArray, length: FloatArray | float) -> FloatArray:
         pieces = np.split(line, lifted)
         kept = [spaced(piece[min(at, 1) :], length) for at, piece in enumerate(pieces)]
         return np.vstack([part for piece in kept for part in (piece, LIFTED)][:-1])
-    gone = np.linalg.norm(np.diff(line, axis=0) / length, axis=1).cumsum()
-    n = max(2, int(np.ceil(gone[-1]))) if gone.size else 1
-    at: Any = np.searchsorted(gone, np.linspace(0, gone[-1], n + 1)[1:-1]) + 1 if gone.size else []
+    travelled = np.linalg.norm(np.diff(line, axis=0) / length, axis=1).cumsum()
+    n = max(2, int(np.ceil(travelled[-1]))) if travelled.size else 1
+    at: Any = np.searchsorted(travelled, np.linspace(0, travelled[-1], n + 1)[1:-1]) + 1 if travelled.size else []
     kept_points: FloatArray = line[np.unique([0, *at, len(line) - 1])]
     return kept_points
 

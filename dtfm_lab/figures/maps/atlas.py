@@ -100,9 +100,9 @@ def atlas(topology: Topology, order: Sequence[int] | None = None) -> Atlas | Non
     view = world = view_of(np.array(list(homes.values())))
     for _ in range(VIEW_ROUNDS):  # the view must hold all clusters, whose sizes in degrees depend on the view
         centres, margin = _centres(regions, homes, radii_px, view, world.south)
-        housed = [region in homes for region in regions]
+        on_map = [region in homes for region in regions]
         low, high = centres - margin, centres + margin
-        world = view_of(np.array(list(homes.values()))).with_points(np.vstack([low[housed], high[housed]]))
+        world = view_of(np.array(list(homes.values()))).with_points(np.vstack([low[on_map], high[on_map]]))
         view = world.with_points(np.vstack([low, high]))
     per_degree = PLOT_PX / (view.east - view.west)
     places = np.empty((len(topology), 2))

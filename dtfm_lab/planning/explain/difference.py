@@ -131,7 +131,7 @@ class Difference:
         Rows: data parallel; each hop between two groups, named by the stages of the earlier plan (``new`` for
         a stage without a match); pipeline; total. A hop that a plan does not have is missing there.
         """
-        ours = {frozenset((str(s), str(s + 1))): float(hop_s) for s, hop_s in enumerate(self.before.cost.hop_s)}
+        earlier_hops = {frozenset((str(s), str(s + 1))): float(hop_s) for s, hop_s in enumerate(self.before.cost.hop_s)}
         carried = None if self.carried is None else self.carried.hop_s
         rows: dict[str, tuple[float | None, float | None, float | None]] = {}
         rows["data parallel"] = self._row("data_parallel_s")
@@ -142,7 +142,7 @@ class Difference:
             moved_s = None if carried is None else float(carried[s])
             rows[f"hop {s} - {s + 1}"] = (float(hop_s), moved_s, later.get(key))
         for s, hop_s in enumerate(self.after.cost.hop_s):
-            if frozenset((names[s], names[s + 1])) not in ours:
+            if frozenset((names[s], names[s + 1])) not in earlier_hops:
                 rows[f"hop {names[s]} - {names[s + 1]}"] = (None, None, float(hop_s))
         rows["pipeline"] = self._row("pipeline_s")
         rows["total"] = self._row("total_s")

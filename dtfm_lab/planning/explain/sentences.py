@@ -128,10 +128,10 @@ def _partners(analysis: CostAnalysis, device: int) -> list[str]:
             f"It spends {format_s(own_s)} on its {len(members)} partners, most on {dearest} "
             f"({format_s(float(costs.max()))})"
         )
-    leads = group.stage == analysis.binding_group.stage
+    is_binding = group.stage == analysis.binding_group.stage
     if same(own_s, group.cost_s):
-        so = ", which sets the data-parallel cost" if leads else ""
-        return [f"{spends}; no other device of the group takes longer{so}."]
+        added = ", which sets the data-parallel cost" if is_binding else ""
+        return [f"{spends}; no other device of the group takes longer{added}."]
     return [f"{spends}; the group waits for {group.device}, {format_s(group.cost_s)}."]
 
 
@@ -143,10 +143,10 @@ def _own_hops(analysis: CostAnalysis, device: int) -> list[str]:
     for other, own_s in ((stage - 1, row["hop_before_s"]), (stage + 1, row["hop_after_s"])):
         if not 0 <= other < plan.job.n_stages:
             continue
-        mate = plan.topology.names[plan.placement.devices[other, replica]]
+        neighbour = plan.topology.names[plan.placement.devices[other, replica]]
         hop_s = analysis.hops[min(stage, other)].cost_s
         waits = "which sets that hop" if same(own_s, hop_s) else f"of the {format_s(hop_s)} that the hop costs"
-        lines.append(f"{format_s(own_s)} with {mate} of stage {other}, {waits}")
+        lines.append(f"{format_s(own_s)} with {neighbour} of stage {other}, {waits}")
     return [f"Its hops: {'; '.join(lines)}."] if lines else []
 
 

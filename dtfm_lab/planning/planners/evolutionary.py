@@ -154,13 +154,16 @@ class _Reproduction:
     def _tournament(self, population: list[Individual]) -> int:
         return min(map(int, self._rng.integers(len(population), size=2)), key=lambda i: population[i].cost_s)
 
-    def local_search(self, offspring: Offspring, best_s: float, age: int) -> Iterator[tuple[IntArray, float, int]]:
-        """Anneal the offspring in slices; after each, its best row, the row's cost and the moves of the slice."""
+    def local_search(self, offspring: Offspring, best_s: float, n_before: int) -> Iterator[tuple[IntArray, float, int]]:
+        """Anneal the offspring in slices; after each, its best row, the row's cost and the moves of the slice.
+
+        It takes longer with ``n_before``, the number of offspring before this one; -1 in the initial population.
+        """
         from dtfm_lab.planning.annealing import SearchSpace
 
         unit_s = best_s * 8 / max(self._problem.n_stages, 2)
         move_cost = max(1.0, self._problem.n_replicas / 8)
-        work_us = ANNEALING_US * self._problem.n_devices * move_cost * (1 + GROWTH * age)
+        work_us = ANNEALING_US * self._problem.n_devices * move_cost * (1 + GROWTH * n_before)
         cooling = offspring.row, offspring.hot * unit_s, COLD * unit_s, work_us
         if self._rng.random() >= P_GRID:
             yield from self._annealer.anneal(SearchSpace.GROUPS, *cooling)

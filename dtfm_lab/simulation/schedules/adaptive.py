@@ -111,17 +111,17 @@ def _shrunk(depths: IntArray, makespan_s: Makespans, limit_s: float) -> IntArray
     below = 0  # no device may go deeper than the one before
     for device in reversed(range(len(depths))):
         least, most = below, int(depths[device])
-        look = most - 1  # most often not even one fewer is possible
+        tried_depth = most - 1  # most often not even one fewer is possible
         while least < most:
             tried = depths.copy()
-            tried[device] = look
+            tried[device] = tried_depth
             if makespan_s(tried) <= limit_s:
-                depths, most = tried, look
-            elif look == most - 1:
+                depths, most = tried, tried_depth
+            elif tried_depth == most - 1:
                 break
             else:
-                least = look + 1
-            look = (least + most) // 2
+                least = tried_depth + 1
+            tried_depth = (least + most) // 2
         below = int(depths[device])
     return depths
 
