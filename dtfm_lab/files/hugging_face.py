@@ -1,8 +1,7 @@
 """The config.json of a Hugging Face checkpoint as a ModelSpec: gpt2, llama, mistral and qwen2.
 
-Keys, and what holds where one is absent or null, are those of the configuration classes of
-``transformers``; the model is the one with a language-modelling head. A size that decides the model
-must be there, though transformers has defaults for it.
+Keys, and the defaults of absent or null ones, are those of the configuration classes of ``transformers``; the model is
+the one with a language-modelling head. Sizes of the model are required here, although transformers has defaults.
 """
 
 from typing import Any
@@ -16,7 +15,7 @@ from dtfm_lab.files.reading import located, parse
 
 
 def _size(key: str, most: int = 10**9) -> Any:
-    """A size that must be there, under the key of config.json."""
+    """A required size, under this key of config.json."""
     return Field(alias=key, ge=1, le=most)
 
 

@@ -32,7 +32,7 @@ class LayersSection(Section):
 
 
 class WholeSection(Section):
-    """A model layer by layer, the form in which all but presets are written."""
+    """A model layer by layer, the form in which all models but presets are written."""
 
     name: str
     family: str = "gpt"
@@ -50,7 +50,7 @@ NUMBERS_OF_A_LAYER = ("parameters", "forward_flop", "output_elements", "held_ele
 FAMILIES: Registry[Callable[..., ModelSpec]] = Registry(
     "model family", group="dtfm_lab.models", entries={"gpt": gpt, "llama": llama}
 )
-"""Functions that make the models of a family; a file's section of the family has the keywords as its keys."""
+"""Functions that make the models of a family; the keys of a file's section are the function's keywords."""
 
 
 @cache

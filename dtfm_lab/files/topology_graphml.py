@@ -1,6 +1,6 @@
 """Topologies as GraphML, for and from other graph tools.
 
-Nodes and edges carry what ``topology_node_link`` gives them, too. GraphML has no pairs, so a node's position is kept
+Nodes and edges have the attributes of ``topology_node_link``. GraphML has no pairs, so a node's position is kept
 as ``x`` and ``y``. Documents that declare entities are refused, because a few lines of those can expand to gigabytes.
 """
 

@@ -1,7 +1,7 @@
 """Topologies as node-link JSON, the form that networkx, d3 and other graph tools exchange.
 
-Nodes and edges carry what ``Topology.to_networkx`` gives them: a Device's fields, and ``latency_s`` and
-``bandwidth_bytes_per_s``. Times by message size are left out, because other tools have no place for them.
+Nodes and edges have the attributes of ``Topology.to_networkx``: a Device's fields, and ``latency_s`` and
+``bandwidth_bytes_per_s``. Times by message size are left out, because other tools do not read them.
 An undirected edge counts in both directions.
 """
 

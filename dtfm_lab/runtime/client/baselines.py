@@ -83,7 +83,7 @@ def baseline_table(rows: Iterable[BaselineRun]) -> pd.DataFrame:
 def baseline_runs(plan: Plan, schedule: str | Schedule | None = None, **options: Any) -> Iterator[BaselineRun]:
     """Run the plan itself, then each of ``BASELINES``, one after the other, with the same ``options`` (RunOptions).
 
-    ``seed`` is also that of the random placement. Where one placement needs a model to stand in, all train it.
+    ``seed`` is also that of the random placement. If one placement needs a proxy model, all train it.
     Raises what ``launch.start`` raises for the plan itself; for the others that is their ``reason``.
     """
     how = RunOptions(**options)

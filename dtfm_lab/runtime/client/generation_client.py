@@ -1,4 +1,4 @@
-"""Lets a process with torch generate text, so that this one loads none."""
+"""Generates text in a new process, because this one never loads torch."""
 
 import importlib.util
 import json
@@ -19,7 +19,7 @@ TEMPERATURE = Option(name="temperature", help="0 takes the likeliest byte.", typ
 def write(
     checkpoint: str | os.PathLike[str], prompt: str = "", n_bytes: int = 200, *, seed: int = 0, temperature: float = 0.8
 ) -> str:
-    """Return what the model of a checkpoint writes after a prompt; of a folder of several, that of most iterations.
+    """Return text that a checkpoint's model generates after a prompt; of several checkpoints, that of most iterations.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from dtfm_lab.domain.errors import JobError, LabError
 from dtfm_lab.domain.units import GiB
 
 PATIENCE_S = 20.0
-"""Longest wait for the driver's answer; without persistence mode the driver first wakes every GPU."""
+"""Longest wait for the driver's answer; without persistence mode the driver first initialises every GPU."""
 QUERY = "name,uuid,memory.total,driver_version,compute_cap"
 
 
@@ -50,7 +50,7 @@ def driver_gpus() -> list[Gpu]:
 
 
 def parse_query(answer: str) -> list[Gpu]:
-    """Return one GPU per line of ``QUERY`` fields; a field that the driver does not know is in brackets."""
+    """Return one GPU per line of ``QUERY`` fields; a field without a value is in brackets."""
     rows = [[field.strip() for field in line.split(",")] for line in answer.splitlines()]
     return [
         Gpu(name, uuid, int(memory) * GiB // 1024 if memory.isdigit() else None, driver, capability)

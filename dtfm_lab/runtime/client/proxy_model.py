@@ -1,4 +1,4 @@
-"""The proxy model (``stand_in``) that workers train where they cannot train a job's own.
+"""The proxy model (``stand_in``) that workers train if they cannot train the job's own model.
 
 The sizes of messages, and on the paced clock the durations of computations, remain those of the job's model.
 """

@@ -1,4 +1,4 @@
-"""The process of a run as its client holds it: its streams, its process id and its end."""
+"""The client's handle of a run's process: its streams, its process id and its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ProcessSource(Protocol):
 
 
 class RunProcess:
-    """Begins without a process, which ``preload`` gives it; all methods may be called from any thread."""
+    """A handle whose process ``preload`` starts later. All methods may be called from any thread."""
 
     def __init__(self) -> None:
         self.number = next(_numbers)
@@ -38,7 +38,7 @@ class RunProcess:
         with _lock:
             _inputs[self.number] = own
         self.child_ends = [stdin, stdout, stderr]
-        """The process's ends of the pipes, until it has them itself."""
+        """The process's ends of the pipes; they are closed here once the process has them."""
         self.errors: TextIO = os.fdopen(errors, encoding="utf-8", errors="replace")
         """What the process and its workers write to standard error."""
         self._events: TextIO = os.fdopen(events, encoding="utf-8", errors="replace")

@@ -27,7 +27,7 @@ from dtfm_lab.runtime.protocol.run_spec import RunSpec
 HEAD_START_S = 0.02
 """Time between the order to begin an iteration and its moment 0."""
 PROMPT = "It is a truth "
-"""What a model that was trained on the lab's own text continues."""
+"""The text that a model trained on the lab's own text is asked to continue."""
 MOST_LOSSES = 3
 """The run fails when one device is lost more often than this in one iteration."""
 FIRST_CALIBRATION, FIRST_EVALUATION = -(10**4), -(10**6)

@@ -23,7 +23,7 @@ STUCK_TIMEOUT_S = 30.0
 HEARTBEAT_S = 2.0
 """A suspended worker whose last heartbeat is not older than this runs again."""
 STOOD_STILL = "stood still"
-"""How a worker was lost that was stopped or silent, in ``Fault.how``."""
+"""``Fault.how`` of a worker that was stopped or silent."""
 
 Answer = dict[str, Any]
 
@@ -90,7 +90,7 @@ class WorkerPool:
         self.workers[rank] = self._start_worker(rank)
 
     def take_resumed(self) -> dict[int, WorkerHandle]:
-        """Return the suspended workers that run again, and forget them."""
+        """Return the suspended workers that run again; they no longer count as suspended."""
         resumed = {}
         for rank, worker in list(self._suspended.items()):
             if worker.why_gone() is not None or not worker.is_open:

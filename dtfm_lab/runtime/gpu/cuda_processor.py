@@ -1,7 +1,7 @@
 """A GPU as a worker's processor: streams for receiving, computing and sending, and events between them.
 
 The three streams are those of DT-FM, section 5. Not yet run on a GPU; tests check the order of copies, waits and the
-release of memory with streams that only record what is asked of them.
+release of memory with streams that only record their calls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes and reads a run folder: all that real hosts need to run a plan. No torch in here.
+"""Writes and reads a run folder: all that real hosts need to run a plan. It imports no torch.
 
 ::
 

@@ -1,7 +1,8 @@
 """Latency and bandwidth between the user's own hosts, measured over plain TCP: a Topology with times by message size.
 
-One process listens and every host joins it. The listener has one pair of hosts timed after the other, and asks each
-host for its hardware. All connections are authenticated by the listener's token; none is encrypted.
+One process listens and every host joins it. The listener requests each host's hardware and orders the pairs of hosts,
+one after the other, to time their messages. All connections are authenticated by the listener's token; none is
+encrypted.
 """
 
 from dtfm_lab.runtime.probe.joining import host_and_port, join

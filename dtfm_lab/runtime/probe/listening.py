@@ -133,8 +133,8 @@ class ProbeListener:
             try:
                 arrival = self._arrivals.get(timeout=max(deadline_s - time.monotonic(), 1e-3))
             except queue.Empty:
-                came = ", ".join(host.name for host in self._hosts) or "nobody"
-                raise RunError(f"{len(self._hosts)} of {n_hosts} hosts came within {wait_s:g} s: {came}") from None
+                joined = ", ".join(host.name for host in self._hosts) or "nobody"
+                raise RunError(f"{len(self._hosts)} of {n_hosts} hosts came within {wait_s:g} s: {joined}") from None
             if isinstance(arrival, str):
                 report(arrival)
                 continue

@@ -24,7 +24,7 @@ from dtfm_lab.runtime.protocol.corpus import Corpus
 META = "checkpoint.json"
 TENSORS = "stage-*.safetensors"
 KEPT = 2
-"""How many checkpoints of a run are kept: the newest, and the one before in case that the newest is broken."""
+"""Checkpoints of a run that are kept: the newest, and the one before it in case the newest is broken."""
 _FOLDER = re.compile(r"iteration-(\d{6,})")
 
 
@@ -145,8 +145,8 @@ def check_free(parent: str | os.PathLike[str], first_iteration: int) -> None:
 def resumable(checkpoint: Checkpoint, job: Job, *, seed: int, learning_rate: float, corpus: Corpus) -> tuple[str, ...]:
     """Return what differs from the run that wrote the checkpoint, one sentence each; empty where nothing does.
 
-    Another text, seed, batch, precision or rate is allowed, as people continue with a text of their own; another model
-    is not, and raises LabError. The cut, placement and schedule are free, because tensors are named by the whole
+    Another text, seed, batch, precision or rate is allowed, so that users can continue with their own text; another
+    model is not, and raises LabError. The cut, placement and schedule are free, because tensors are named by the whole
     model's layers. Only under the same cut and schedule, which order the sums, is the continuation equal to the bit.
     """
     found, wanted = checkpoint.model, job.modelled()

@@ -1,8 +1,8 @@
 """One device's part in averaging a vector with the other replicas, step by step as its program says.
 
-Sums have a fixed order: by replica, or along a ring that of the ring. Every shard is averaged by one replica and
-travels as that replica encoded it, so all replicas hold the same bits afterwards; with compression the averaging
-replica takes the rounded average, too.
+Sums have a fixed order: that of the replicas, or in a ring that in which the shard passes them. Every shard is averaged
+by one replica and sent on as that replica encoded it, so all replicas hold the same bits afterwards; with compression
+the averaging replica uses the rounded average, too.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Forwards and backwards of one stage, as operations on tensors; no time and no messages in here.
+"""Forwards and backwards of one stage, as operations on tensors, without times and messages.
 
 A split backward first computes the gradient of the stage's inputs and saves, for each layer with weights, the gradient
 of its output; the second half computes the weights' gradients from those. Autograd computes only the requested

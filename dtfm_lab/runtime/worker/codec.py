@@ -1,6 +1,6 @@
 """Encodes numbers as the bytes of messages: unchanged, in half precision, or as int8 in blocks with a scale each.
 
-Sizes are those that ``domain.job`` charges. Encoding a whole vector equals encoding its parts, cut at multiples of a
+Sizes are those that ``domain.job`` computes. Encoding a whole vector equals encoding its parts, cut at multiples of a
 block, and joining the bytes. On a GPU with CuPy one kernel computes the same bits as torch's several steps here. An
 infinity or NaN makes its whole int8 block NaN.
 """
