@@ -86,7 +86,7 @@ def _stages(topology: Topology, plan: Plan) -> list[Block]:
 
 
 def _category(name: str) -> str:
-    """A device's name as an axis needs it: plotly would take a name that is a number for a position."""
+    """A device's name for an axis; a name that is a number gets a prefix, else plotly would take it for a position."""
     try:
         float(name)
     except ValueError:

@@ -75,7 +75,7 @@ def partition(plan: Plan, room: Room) -> Panel:
 
 
 def _scene(topology: Topology, room: Room) -> Scene:
-    """The layout of the abstract picture, with markers that suit this room."""
+    """The layout of the abstract picture, with markers sized for a panel of this size."""
     drawn = scene(topology)
     _, _, unit_px = _extent(drawn, room)
     return drawn._replace(marker_px=float(np.clip(0.92 * unit_px, 4, 22)))

@@ -26,7 +26,7 @@ CAUSES = {
 def bubble(trace: Trace) -> go.Figure:
     """One bar for each device, first stage on top: seconds of an iteration busy, and idle by cause.
 
-    All bars are as long as the iteration. Raises TraceError for a trace that does not hold what waited for what.
+    All bars are as long as the iteration. Raises TraceError for a trace without its column ``after``.
     """
     frame, context = trace.bubble, trace.context
     iteration_s = float(frame["iteration_s"].max())

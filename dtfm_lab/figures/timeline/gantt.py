@@ -43,7 +43,7 @@ def gantt(
         A second trace of the same placement, hatched, below the first in each row.
     critical
         Whether the bars that the iteration's length is made of are outlined and joined by a line, for each trace
-        that holds what waited for what.
+        that has its column ``after``.
     messages
         Whether up to 600 arrows run from sender to receiver. They begin when the last byte leaves, or, where sends
         and receives have no lane, when the first does.

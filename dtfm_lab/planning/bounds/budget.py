@@ -1,10 +1,10 @@
 """Relaxation: the devices and pairs that groups can have when no group costs more than a budget.
 
-A device needs D - 1 partners within the budget; two devices can be partners only if both can afford each other and
-D - 2 more that both are allowed with. Hops below a level restrict devices further. In a segment, a run of l or more
-stages with such hops, each member of a group has l devices of its own within l - 1 hops: the device and its nearest
-partners in its group are at most an l-th part of all devices that near to any of these. A device that exceeds the
-budget under that cap is not eligible for l stages, and a segment of l stages has eligible devices only.
+A device needs D - 1 partners within the budget; two devices can be partners only if both stay within it with each
+other and D - 2 more devices that can be partners of both. Hops below a level restrict devices further. In a segment, a
+run of l or more stages with such hops, each member of a group has l devices of its own within l - 1 hops: the device
+and its nearest partners in its group are at most an l-th part of all devices that near to any of these. A device that
+exceeds the budget under that cap is not eligible for l stages, and a segment of l stages has eligible devices only.
 """
 
 from collections.abc import Sequence

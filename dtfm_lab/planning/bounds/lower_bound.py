@@ -3,17 +3,17 @@
 Two relaxations, both valid for any symmetric pair costs and also where devices may stay idle; the larger bound
 counts. n = S x D devices are used of N.
 
-**Order statistics.** A device pays at least its D - 1 cheapest partners, whichever it has, and the
+**Order statistics.** A device costs at least its D - 1 cheapest partners, whichever it has, and the
 slowest of the n used devices is no faster than the n-th fastest of all. A hop costs at least what any
-of its 2 D devices pays for its cheapest link at all; every other hop has devices of its own, so h such
+of its 2 D devices has as its cheapest link; every other hop has devices of its own, so h such
 hops cost at least the 2D-th, 4D-th, ... smallest of the cheapest links.
 
-**Clusters.** Order statistics treat the two parts apart; on real networks they compete: short hops want
-pipelines within a region, cheap synchronisation wants groups within a region. Take a level t, and call
+**Clusters.** Order statistics treat the two parts apart; on real networks they compete: hops are
+cheapest with pipelines within a region, synchronisation with groups within a region. Take a level t, and call
 the components of the graph of all links cheaper than t clusters. Hops below t stay within clusters, so
 the hops of t or more cut the stages into segments within which each pipeline stays in one cluster. In a
 segment of l stages a cluster of size c holds at most c // l of the D pipelines, hence at most as many
-members of any group there; that caps how many cheap partners a device finds, so it pays at least
+members of any group there; that limits how many cheap partners a device has, so it costs at least
 ``partners(device, l)``, growing with l. If the data-parallel cost is x at most, only devices with
 ``partners(device, l) <= x`` in clusters of l or more may serve in segments of l or longer: enough for
 ``u(l)`` whole stages. The fewest segments that cover S stages within these allowances (longest first:
