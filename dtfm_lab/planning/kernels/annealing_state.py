@@ -6,7 +6,6 @@ import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 
 SIMILAR_SHARE = 0.3
 """Share of swaps with one of the devices that are most similar in the network."""
@@ -52,17 +51,6 @@ def annealing_state(
     sums = np.zeros((s, d)), np.zeros(s), np.zeros((n_hops, d)), np.zeros(n_hops)
     scratch = np.zeros((d + 4, d)), np.zeros((4, d), dtype=np.int64)
     return AnnealingState(s, d, group_s, hop_s, classes, similar, row, row.copy(), *sums, *scratch)
-
-
-@compiled
-def draw_swap(state: AnnealingState, random: RandomState) -> tuple[int, int]:
-    """Two random positions, the smaller first; often those of similar devices."""
-    p = below(random, len(state.row))
-    if uniform(random) < SIMILAR_SHARE:
-        q = state.place[state.similar[state.row[p], below(random, state.similar.shape[1])]]
-    else:
-        q = below(random, len(state.row))
-    return min(p, q), max(p, q)
 
 
 @compiled
