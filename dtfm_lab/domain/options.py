@@ -73,7 +73,7 @@ class Option:
         plain, wanted = value, ""
         if self.type is str and not isinstance(value, str):
             wanted = "text"
-        if self.type is bool and not isinstance(value, bool):
+        elif self.type is bool and not isinstance(value, bool):
             wanted = "true or false"
         elif self.type is int:
             least, most = int(self.least or 0), int(self.most or MOST_COUNT)

@@ -3,7 +3,7 @@
 Type, bounds, choices and help of an option are stated once, where it is declared; ``control_for`` reads them there.
 """
 
-import math
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -121,7 +121,8 @@ def control_for(option: Option, *, width: str = "", label_width: str = "", place
         return w.BoundedIntText(option.default or least, min=least, max=int(option.most or MOST_COUNT), step=1, **given)
     if option.type is float and not option.may_be_none:
         low, high = option.least if option.least is not None else option.above, option.most
-        bounds = {"min": -math.inf if low is None else low, "max": math.inf if high is None else high}
+        largest = sys.float_info.max  # the page's JSON has no infinity
+        bounds = {"min": -largest if low is None else low, "max": largest if high is None else high}
         return w.BoundedFloatText(option.default or 0.0, **bounds, **given)
     given["layout"] = w.Layout(width=width or "330px")
     return w.Text("" if option.default is None else str(option.default), placeholder=placeholder, **given)
