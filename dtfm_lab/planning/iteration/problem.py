@@ -1,0 +1,217 @@
+"""A network and a job as arrays: what decides the seconds, the dollars and the memory of an iteration.
+
+Everything is in SI units: seconds, bytes, FLOP. N devices, L blocks. A *sequence* is one sample of the batch; passes
+move micro-batches of several.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Job, LayerKind, ModelSpec
+from dtfm_lab.domain.job.job import compressed_bytes
+from dtfm_lab.domain.network import Links, Topology
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.simulation.durations import EFFICIENCY, peak_of
+from dtfm_lab.simulation.memory_intervals import OPTIMIZER_BYTES
+
+
+@dataclass(frozen=True, eq=False)
+class Passes:
+    """What the micro-batches of one size cost. Made by ``IterationProblem.passes``."""
+
+    microbatch: int
+    """Sequences of a micro-batch."""
+    n_microbatches: int
+    """Micro-batches of the whole batch, over all pipelines."""
+    recompute: bool
+    """Whether a backward repeats its forward."""
+    hop_bytes: float
+    """Bytes of a micro-batch over one stage boundary, as compressed; its gradient is as large."""
+    hop_s: FloatArray
+    """(N, N) seconds for which such a message occupies the link from row to column, without the latency."""
+    coding_s: float
+    """Seconds that a device takes to code or decode one such message; 0 where nothing is compressed.
+
+    A forward and a backward of a stage each code one for each neighbour."""
+    backward_per_forward: float
+    """FLOP of a backward in forwards: 2, or 3 where it repeats the forward."""
+    block_flop: FloatArray
+    """(L + 1,) prefix sums over blocks: FLOP of a forward of one micro-batch. Over a device's FLOP/s, seconds."""
+    first_flop: float
+    """FLOP of a forward of one micro-batch that the first stage does in addition: the embedding."""
+    last_flop: float
+    """FLOP of a forward of one micro-batch that the last stage does in addition: the head."""
+    kept_bytes: FloatArray
+    """(L + 1,) prefix sums over blocks: activations of one micro-batch, from its forward to its backward's end.
+
+    Where activations are recomputed, these are held only during the backward, beside ``input_bytes`` of each
+    micro-batch from forward to backward."""
+    first_kept_bytes: float
+    last_kept_bytes: float
+    input_bytes: float
+    """A stage's input, of one micro-batch; what is left of it with recomputation, where that is less than all."""
+    first_input_bytes: float
+    """The first stage's."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class IterationProblem:
+    """Cut a job into S stages of R replicas on some of N devices, so that an iteration takes least time, or money.
+
+    A plan is a grid (S, R) of devices, the blocks of each stage (S,), the micro-batches of each pipeline (R,), and the
+    order of passes. The first stage also has the embedding, the last the head.
+    """
+
+    topology: Topology
+    job: Job
+    queueing: str
+    links: Links
+    """``links.moving_s(i, j, n_bytes)`` are the seconds for which a message occupies a link; then comes the latency."""
+    flop_per_s: FloatArray
+    """(N,) FLOP/s that each device reaches in the job's precision."""
+    latency_s: FloatArray
+    """(N, N) seconds, one way, from row to column."""
+    memory_bytes: FloatArray
+    """(N,) whole bytes."""
+    price_per_hour: FloatArray
+    """(N,) US dollars; 0 where unknown."""
+    block_flop: FloatArray
+    """(L + 1,) prefix sums over blocks: FLOP of a forward of one sequence."""
+    block_parameters: FloatArray
+    """(L + 1,) prefix sums over blocks: parameters."""
+    block_held: FloatArray
+    """(L + 1,) prefix sums over blocks: numbers held from forward to backward for one sequence."""
+    first_extra: FloatArray
+    """(3,) FLOP, parameters and held numbers of the embedding; zeros where there is none."""
+    last_extra: FloatArray
+    """(3,) FLOP, parameters and held numbers of the head; zeros where there is none."""
+    tied_parameters: float
+    """Parameters of the copy of the embedding that the last stage holds, where it is not the first; else 0."""
+    bytes_per_element: int
+    static_bytes_per_parameter: float
+    """Parameter, gradient and optimiser's state."""
+    codec_bytes_per_s: float
+    """Uncompressed bytes that a device codes in a second."""
+    codes_gradients: bool
+    """Whether gradients are compressed."""
+    microbatches: tuple[int, ...]
+    """Sequences that a micro-batch may have: the job's, or the powers of two that divide the batch."""
+
+    @classmethod
+    def of(cls, topology: Topology, job: Job, queueing: str = "pairs", *, efficiency: float = EFFICIENCY) -> Self:
+        """The problem of a job on a network.
+
+        Raises PlanError for a job without a model, UnknownName for another queueing.
+        """
+        model = job.model
+        if model is None:
+            raise PlanError(f"job {job.name} has no model; wanted one, or the objective communication")
+        blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
+        first, last = (_extra(model, kind) for kind in (LayerKind.EMBEDDING, LayerKind.HEAD))
+        n_parameters = sum(layer.parameters for layer in blocks[:1]) + 1
+        each, how = BYTES_PER_ELEMENT[job.dtype], job.gradients_as
+        given = job.microbatch
+        return cls(
+            topology=topology,
+            job=job,
+            queueing=queueing,
+            links=Links.of(topology, queueing),
+            flop_per_s=np.array([peak_of(device, job.dtype) * efficiency for device in topology.devices]),
+            latency_s=topology.latency_s,
+            memory_bytes=np.floor(np.minimum([device.memory_bytes for device in topology.devices], 2.0**62)),
+            price_per_hour=np.array([device.price_per_hour for device in topology.devices]),
+            block_flop=_prefix(layer.forward_flop for layer in blocks),
+            block_parameters=_prefix(layer.parameters for layer in blocks),
+            block_held=_prefix(layer.held_elements for layer in blocks),
+            first_extra=first,
+            last_extra=last,
+            tied_parameters=float(model.vocab_size * model.d_model) if model.tied else 0.0,
+            bytes_per_element=each,
+            static_bytes_per_parameter=float(2 * each + OPTIMIZER_BYTES[job.dtype]),
+            codec_bytes_per_s=job.codec_bytes_per_s,
+            codes_gradients=compressed_bytes(n_parameters, job.dtype, how)
+            < compressed_bytes(n_parameters, job.dtype, "none"),
+            microbatches=_powers_of_two(job.global_batch) if given is None else (given,),
+        )
+
+    @property
+    def n_devices(self) -> int:
+        return len(self.flop_per_s)
+
+    @property
+    def n_blocks(self) -> int:
+        return len(self.block_flop) - 1
+
+    @property
+    def embedding_bytes(self) -> float:
+        """What the first and the last stage of a pipeline send each other where they tie their embeddings; else 0."""
+        return self.tied_parameters * self.bytes_per_element
+
+    def gradient_bytes(self, n_parameters: float) -> float:
+        """Bytes in messages of the gradient of so many parameters, as compressed."""
+        return compressed_bytes(int(n_parameters), self.job.dtype, self.job.gradients_as)
+
+    def stage_parameters(self, blocks: IntArray) -> FloatArray:
+        """(S,) parameters of each stage's devices, for (S,) blocks."""
+        counts = _by_stage(self.block_parameters, blocks)
+        counts[0] += self.first_extra[1]
+        counts[-1] += self.last_extra[1] + (self.tied_parameters if len(blocks) > 1 else 0.0)
+        return counts
+
+    def stage_flop(self, blocks: IntArray) -> FloatArray:
+        """(S,) FLOP of a forward of one sequence, for (S,) blocks."""
+        flop = _by_stage(self.block_flop, blocks)
+        flop[0] += self.first_extra[0]
+        flop[-1] += self.last_extra[0]
+        return flop
+
+    def passes(self, microbatch: int, recompute: bool = False) -> Passes:
+        """What micro-batches of so many sequences cost."""
+        job, model = self.job, self.job.model
+        assert model is not None
+        elements = microbatch * model.boundary_elements
+        embeds = model.layers[0].kind is LayerKind.EMBEDDING
+        plain_bytes = compressed_bytes(elements, job.dtype, "none")
+        hop_bytes = compressed_bytes(elements, job.dtype, job.compression)
+        devices = np.arange(self.n_devices)
+        hop_s = np.array(self.links.moving_s(devices[:, None], devices[None, :], hop_bytes), dtype=float)
+        np.fill_diagonal(hop_s, 0.0)
+        each = float(microbatch * self.bytes_per_element)
+        return Passes(
+            microbatch=microbatch,
+            n_microbatches=job.global_batch // microbatch,
+            recompute=recompute,
+            hop_bytes=hop_bytes,
+            hop_s=hop_s,
+            coding_s=plain_bytes / job.codec_bytes_per_s if hop_bytes < plain_bytes else 0.0,
+            backward_per_forward=BACKWARD_PER_FORWARD + recompute,
+            block_flop=microbatch * self.block_flop,
+            first_flop=microbatch * float(self.first_extra[0]),
+            last_flop=microbatch * float(self.last_extra[0]),
+            kept_bytes=each * self.block_held,
+            first_kept_bytes=each * float(self.first_extra[2]),
+            last_kept_bytes=each * float(self.last_extra[2]),
+            input_bytes=each * model.boundary_elements,
+            first_input_bytes=each * (float(self.first_extra[2]) if embeds else model.boundary_elements),
+        )
+
+
+def _prefix(numbers: Iterable[float]) -> FloatArray:
+    return np.concatenate([[0.0], np.cumsum(np.fromiter(numbers, dtype=float))])
+
+
+def _extra(model: ModelSpec, kind: LayerKind) -> FloatArray:
+    rows = [(x.forward_flop, x.parameters, x.held_elements) for x in model.layers if x.kind is kind]
+    return np.array(rows or [(0, 0, 0)], dtype=float)[0]
+
+
+def _by_stage(prefix: FloatArray, blocks: IntArray) -> FloatArray:
+    return np.diff(prefix[np.concatenate([[0], np.cumsum(blocks)])])
+
+
+def _powers_of_two(batch: int) -> tuple[int, ...]:
+    return tuple(2**i for i in range(batch.bit_length()) if batch % 2**i == 0)
