@@ -117,8 +117,8 @@ def _job_without_base(given: dict[str, Any]) -> Job:
             raise JobError(f"no {missing[0]!r}; wanted a base, a model, or the four of {', '.join(shape)}")
         job = Job.from_bytes(**shape, name=given["name"])
         return override(job, **{key: value for key, value in given.items() if key not in shape})
-    if missing := [k for k in ("n_stages", "n_replicas", "global_batch", "microbatch") if k not in given]:
-        raise JobError(f"no {missing[0]!r}; wanted a base, or all of n_stages, n_replicas, global_batch, microbatch")
+    if "global_batch" not in given:
+        raise JobError("no 'global_batch'; wanted a base, or a model and global_batch")
     values = given | {"model": _model(given["model"], given.get("seq_len"))}
     values.pop("seq_len", None)
     return Job(**{BYTE_FIELDS.get(key, key): value for key, value in values.items()})

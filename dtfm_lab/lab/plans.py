@@ -49,11 +49,9 @@ def fitted(job: Job, n_devices: int) -> Job:
 
     If no shape uses all devices, the one that uses most.
     """
-    if job.n_tasklets == n_devices:
+    if job.shaped and job.n_tasklets == n_devices:
         return job
-    shapes = next(shapes for n in range(n_devices, 0, -1) if (shapes := job.shapes(n)))
-    n_stages, n_replicas = min(shapes, key=lambda shape: (abs(shape[0] - shape[1]), -shape[0]))
-    return files.override(job, n_stages=n_stages, n_replicas=n_replicas)
+    return job.with_fields(n_stages=None, n_replicas=None).fitted(n_devices)
 
 
 @of_network(SearchOptions)

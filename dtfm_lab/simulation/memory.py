@@ -198,7 +198,7 @@ def least_memory_schedule(job: Job, schedule: str | Schedule | None, plan: Plan 
     The plan is given to a schedule that requires one. Raises UnknownName, or ScheduleError where a schedule is
     for other sizes or needs a plan that is not there.
     """
-    chosen = job.schedule if schedule is None else schedule
+    chosen = job.schedule_name if schedule is None else schedule
     if not isinstance(chosen, str):
         return made_for(job, chosen)
     if plan is not None and choices_of(chosen).get("plan"):

@@ -69,7 +69,7 @@ def remedies(plan: Plan, schedule: str | Schedule | None = None) -> tuple[Remedy
     report = memory(plan, schedule)
     if report.fits:
         return ()
-    search = _RemedySearch(plan, plan.job.schedule if schedule is None else schedule, report.worst)
+    search = _RemedySearch(plan, plan.job.schedule_name if schedule is None else schedule, report.worst)
     options = search.options()
     tried: list[Remedy] = []
     for n_changes in range(1, len(options) + 1):

@@ -74,7 +74,7 @@ def simulate(
     job = plan.job
     links = _links(plan, ran, queueing)
     given = _rows(profile) if profile is not None else None if ran is None else ran.profile
-    named = schedule if schedule is not None else ran.schedule if ran is not None else job.schedule
+    named = schedule if schedule is not None else ran.schedule if ran is not None else job.schedule_name
     if ran is not None and ran.orders and named == ran.schedule:
         named = ran.recorded_schedule  # with the warm-ups that were chosen for the run
     built = build(plan, named, given, links, efficiency=efficiency)

@@ -113,10 +113,10 @@ def test_any_field_may_be_overridden(tmp_path):
 
 
 def test_another_sequence_length_resizes_the_model():
-    job = load_job("llama-3-8b", seq_len=2048)
+    job, whole = (load_job("llama-3-8b", n_stages=8, n_replicas=8, **changes) for changes in ({"seq_len": 2048}, {}))
     assert job.model == MODELS["llama-3-8b"].with_seq_len(2048)
-    assert job.activation_bytes == JOBS["llama-3-8b"].activation_bytes / 4
-    assert job.gradient_bytes == JOBS["llama-3-8b"].gradient_bytes
+    assert job.activation_bytes == whole.activation_bytes / 4
+    assert job.gradient_bytes == whole.gradient_bytes
 
 
 def test_sizes_given_for_one_model_do_not_outlive_it():
@@ -141,9 +141,9 @@ WRONG = {
     "no batch": (
         {"model": "tiny", "n_stages": 2, "n_replicas": 1},
         JobError,
-        "no 'global_batch'; wanted a base, or all of",
+        "no 'global_batch'; wanted a base, or a model and",
     ),
-    "what does not divide": ({"base": "tiny", "global_batch": 18}, JobError, "2 replicas x 2 sequences leave 2 over"),
+    "what does not divide": ({"base": "tiny", "global_batch": 17}, JobError, "those of 2 sequences leave 1 over"),
     "too many stages": ({"base": "tiny", "n_stages": 9}, JobError, "8 blocks, too few for 9 stages"),
     "an unknown base": ({"base": "tinny"}, UnknownName, "no job named 'tinny'; did you mean 'tiny'"),
     "an unknown model": (
@@ -202,8 +202,8 @@ def test_an_unknown_job_or_field_is_refused_with_the_nearest_one():
 
 
 def test_an_override_is_checked_with_the_rest():
-    with pytest.raises(LabError, match="leave 4 over"):
-        load_job("gpt3-xl", global_batch=516, n_stages=4)
+    with pytest.raises(LabError, match="leave 1 over"):
+        load_job("gpt3-xl", global_batch=517, n_stages=4, microbatch=4)
 
 
 def test_a_mapping_needs_no_file():

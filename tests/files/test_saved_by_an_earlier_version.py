@@ -67,7 +67,7 @@ def test_a_plan() -> None:
     assert plan.topology.fingerprint == lab.load_topology("lecture-hall").fingerprint == "fd226e68407a"
     assert (plan.cost.total_s, plan.lower_bound_s) == (COST_S, COST_S)
     assert plan.placement.devices.tolist() == STAGES
-    assert plan.job == lab.load_job("tiny")
+    assert plan.job == lab.load_job("tiny", schedule="gpipe")
     assert (plan.planner, plan.seed) == ("evolutionary", 0)
 
 
@@ -113,7 +113,7 @@ def test_a_schedule(ending: str) -> None:
 def test_a_workspace() -> None:
     state = load_workspace(SAVED / "workspace.json")
     assert state.topology.fingerprint == state.plan.topology.fingerprint == "fd226e68407a"
-    assert state.job == lab.load_job("tiny")
+    assert state.job == lab.load_job("tiny", schedule="gpipe")
     assert (state.plan.cost.total_s, state.predicted.iteration_s, state.measured.iteration_s) == (
         COST_S,
         PREDICTED_S,
@@ -132,7 +132,7 @@ def test_a_checkpoint(tmp_path: Path) -> None:
             tensors.truncate(n_bytes)  # a sparse file in the place of tensors, which are not read here
     checkpoint = describe(tmp_path)
     assert (checkpoint.iteration, checkpoint.seed, checkpoint.losses) == (2, 3, LOSSES)
-    assert (checkpoint.job, checkpoint.folder) == (lab.load_job("tiny"), folder)
+    assert (checkpoint.job, checkpoint.folder) == (lab.load_job("tiny", schedule="gpipe"), folder)
 
 
 def test_an_exported_run() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pandas as pd
 
@@ -18,7 +18,14 @@ from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import Option, check_options, plain, whole
 from dtfm_lab.domain.schedule import synchronisations
 
+if TYPE_CHECKING:
+    Count = int | Any  # None where a planner chooses; code that has checked ``shaped`` uses it as a number
+else:
+    Count = int | None
+
 COMPRESSIONS = ("none", "fp16", "int8")
+PAPERS_SCHEDULE = "gpipe"
+"""What DT-FM runs."""
 INT8_BLOCK = 256
 """Numbers that share one scale of 4 bytes (block-wise quantisation, Dettmers et al. 2022)."""
 
@@ -34,7 +41,18 @@ class JobOptions:
     dtype: Annotated[str, Option(help="Precision of numbers: fp16, bf16, fp32 or fp64.", choices=BYTES_PER_ELEMENT)] = (
         "fp16"
     )
-    schedule: Annotated[str, Option(help="Pipeline schedule, looked up when used.", varies=False)] = "gpipe"
+    schedule: Annotated[
+        str | None,
+        Option(help="Pipeline schedule, looked up when used; chosen by the planner where not given.", varies=False),
+    ] = None
+    """Where neither the job nor a planner names one, ``schedule_name`` is that of the paper."""
+    warmups: Annotated[
+        tuple[int, ...] | None,
+        Option(
+            help="Forwards that each stage runs ahead with adaptive-1f1b; chosen for the network where not given.",
+            varies=False,
+        ),
+    ] = None
     synchronisation: Annotated[str, Option(help="How replicas average their gradients.", choices=synchronisations)] = (
         "sharded"
     )
@@ -65,15 +83,32 @@ class JobOptions:
         tuple[int, ...] | None,
         Option(help="Blocks of each stage, first stage first; even where not given.", varies=False),
     ] = None
-    """Schedules that interleave cut the model into more stages, always evenly, and are refused where this is given."""
+    """Schedules that interleave cut the model into more stages, always evenly, and are refused where this is given and
+    is not the even cut."""
+    microbatches_per_replica: Annotated[
+        tuple[int, ...] | None,
+        Option(help="Micro-batches of each pipeline; as even as they divide where not given.", varies=False),
+    ] = None
 
 
+_COUNTS = ("blocks_per_stage", "warmups", "microbatches_per_replica")
+"""Fields with a count for each stage or replica."""
 _STAGES = Option(
-    help="Pipeline stages: the pipeline-parallel degree, the paper's D_PP.", least=1, flag="stages", varies=False
+    help="Pipeline stages: the pipeline-parallel degree, the paper's D_PP; chosen by the planner where not given.",
+    least=1,
+    flag="stages",
+    varies=False,
 )
-_REPLICAS = Option(help="Data-parallel replicas: the paper's D_DP.", least=1, flag="replicas", varies=False)
+_REPLICAS = Option(
+    help="Data-parallel replicas: the paper's D_DP; chosen by the planner where not given.",
+    least=1,
+    flag="replicas",
+    varies=False,
+)
 _BATCH = Option(help="Sequences per iteration, over all replicas.", unit="sequences", least=1, flag="batch")
-_MICROBATCH = Option(help="Sequences per pipeline step.", unit="sequences", least=1)
+_MICROBATCH = Option(
+    help="Sequences per pipeline step; chosen by the planner where not given.", unit="sequences", least=1
+)
 _GRADIENT = Option(
     help="One stage's gradient, as the communication cost counts it.",
     unit="bytes",
@@ -114,20 +149,23 @@ class JobChanges(JobOptions):
 class Job(JobOptions):
     """One training iteration of a model, cut into stages, replicas and micro-batches.
 
+    Stages, replicas and the micro-batch may be left open: a planner chooses them, and the job of its plan has them.
+
     Raises
     ------
     JobError
-        A count below 1, a batch that does not divide, more stages than blocks, a cut that is none of the model.
+        A count below 1, a batch that is no whole number of micro-batches or has fewer than replicas, more stages than
+        blocks, a cut that is none of the model, micro-batches per replica that are not those of the batch.
     UnknownName
         An unknown dtype, synchronisation or compression. (Schedules are looked up when used.)
     """
 
     model: ModelSpec | None
     """None for a job that is only priced."""
-    n_stages: Annotated[int, _STAGES]
-    n_replicas: Annotated[int, _REPLICAS]
+    n_stages: Annotated[Count, _STAGES] = None
+    n_replicas: Annotated[Count, _REPLICAS] = None
     global_batch: Annotated[int, _BATCH]
-    microbatch: Annotated[int, _MICROBATCH]
+    microbatch: Annotated[Count, _MICROBATCH] = None
     given_gradient_bytes: Annotated[float | None, _GRADIENT] = None
     """Size of one stage's gradient for the communication cost, instead of the model's."""
     given_hop_bytes: Annotated[float | None, _HOP] = None
@@ -135,13 +173,17 @@ class Job(JobOptions):
 
     def __post_init__(self) -> None:
         plain("job", self.name)
-        plain(f"job {self.name}: its schedule", self.schedule)
+        if self.schedule is not None:
+            plain(f"job {self.name}: its schedule", self.schedule)
         check_options(self, thing=f"job {self.name}", error=JobError)
-        if self.blocks_per_stage is not None:
-            object.__setattr__(self, "blocks_per_stage", self._checked_cut(self.blocks_per_stage))
+        for what in _COUNTS:
+            if (counts := getattr(self, what)) is not None:
+                object.__setattr__(self, what, self._checked_counts(what, counts))
         if self.model is None:
             if self.given_gradient_bytes is None or self.given_hop_bytes is None:
                 raise JobError(f"job {self.name} has no model; wanted one, or gradient_bytes and activation_bytes")
+            if self.blocks_per_stage is not None:
+                raise JobError(f"job {self.name} has no model to cut; wanted one, or no blocks_per_stage")
             return
         if self.given_gradient_bytes is None or self.given_hop_bytes is None:
             self.modelled()
@@ -167,14 +209,45 @@ class Job(JobOptions):
         )
 
     @property
+    def shaped(self) -> bool:
+        """Whether stages, replicas and micro-batch are all given."""
+        return None not in (self.n_stages, self.n_replicas, self.microbatch)
+
+    def require_shape(self) -> None:
+        """Raises JobError where stages, replicas or the micro-batch are left to a planner."""
+        for what in ("n_stages", "n_replicas", "microbatch"):
+            if getattr(self, what) is None:
+                raise JobError(f"job {self.name}: {what} is not given; wanted a number, or a plan, which chooses one")
+
+    @property
+    def schedule_name(self) -> str:
+        """The job's pipeline schedule; that of the paper where it names none."""
+        return PAPERS_SCHEDULE if self.schedule is None else self.schedule
+
+    @property
     def n_tasklets(self) -> int:
         """Devices needed: one a stage and replica."""
-        return self.n_stages * self.n_replicas
+        self.require_shape()
+        return int(self.n_stages * self.n_replicas)
 
     @property
     def n_microbatches(self) -> int:
-        """Per replica and iteration."""
-        return self.global_batch // (self.n_replicas * self.microbatch)
+        """Micro-batches of an iteration in one pipeline, in the longest where they differ."""
+        return max(self.microbatch_counts)
+
+    @cached_property
+    def microbatch_counts(self) -> tuple[int, ...]:
+        """(R,) micro-batches of each pipeline in an iteration."""
+        if self.microbatches_per_replica is not None:
+            return self.microbatches_per_replica
+        self.require_shape()
+        each, spare = divmod(self.global_batch // self.microbatch, self.n_replicas)
+        return tuple(each + (replica < spare) for replica in range(self.n_replicas))
+
+    @property
+    def mean_microbatches(self) -> float:
+        """Micro-batches of an iteration over pipelines, by which each micro-batch's loss is divided."""
+        return sum(self.microbatch_counts) / len(self.microbatch_counts)
 
     @property
     def gradient_bytes(self) -> float:
@@ -194,7 +267,8 @@ class Job(JobOptions):
     @property
     def activation_elements(self) -> int:
         """Numbers of one micro-batch that cross a stage boundary."""
-        return self.microbatch * self.modelled().boundary_elements
+        self.require_shape()
+        return int(self.microbatch * self.modelled().boundary_elements)
 
     @cached_property
     def stage_gradient_bytes(self) -> tuple[float, ...]:
@@ -210,6 +284,7 @@ class Job(JobOptions):
     @cached_property
     def stage_parameters(self) -> tuple[int, ...]:
         """Per stage, the parameters that its devices hold."""
+        self.require_shape()
         return self.parameters_of(self.n_stages)
 
     @property
@@ -232,11 +307,13 @@ class Job(JobOptions):
     @property
     def ties_stages(self) -> bool:
         """Whether the first and the last stage, on different devices, hold one embedding."""
-        return self.modelled().tied and self.n_stages > 1
+        self.require_shape()
+        return bool(self.modelled().tied and self.n_stages > 1)
 
     @cached_property
     def stage_layers(self) -> tuple[tuple[Layer, ...], ...]:
         """Per stage, its layers, first stage first."""
+        self.require_shape()
         return self.layers_of(self.n_stages)
 
     def layers_of(self, n_stages: int) -> tuple[tuple[Layer, ...], ...]:
@@ -252,6 +329,12 @@ class Job(JobOptions):
         Raises JobError where ``blocks_per_stage`` is of another number of stages.
         """
         blocks = self.blocks_per_stage
+        if (
+            blocks is not None
+            and n_stages != self.n_stages
+            and self.modelled().cut(self.n_stages, blocks) == (self.modelled().cut(self.n_stages))
+        ):
+            blocks = None  # the even cut, spelled out
         if blocks is not None and n_stages != self.n_stages:
             raise JobError(
                 f"job {self.name}: blocks_per_stage cuts the model into {self.n_stages} stages, a schedule that "
@@ -279,7 +362,8 @@ class Job(JobOptions):
     def to_frame(self) -> pd.DataFrame:
         """One row a stage: layers, parameters, flop, gradient_bytes and activation_bytes.
 
-        ``flop`` is forward and backward of one replica's whole mini-batch; ``activation_bytes`` one
+        ``flop`` is forward and backward of the whole mini-batch of one replica, of the one with most micro-batches
+        where they differ; ``activation_bytes`` one
         micro-batch over the boundary after the stage, 0 after the last.
         """
         flop_per_forward = (1 + BACKWARD_PER_FORWARD) * self.n_microbatches * self.microbatch
@@ -299,46 +383,103 @@ class Job(JobOptions):
         """
         if self.model is None:
             raise JobError(f"job {self.name} holds message sizes only; simulating or running it needs a model")
-        self.model.cut(self.n_stages, self.blocks_per_stage)
-        at_once = self.n_replicas * self.microbatch
-        if over := self.global_batch % at_once:
-            wanted = " or ".join(str(n) for n in (self.global_batch - over, self.global_batch - over + at_once) if n)
-            raise JobError(
-                f"job {self.name}: global batch of {self.global_batch} sequences is not a whole number of "
-                f"micro-batches: {self.n_replicas} replicas x {self.microbatch} sequences leave {over} over; "
-                f"wanted a multiple of {at_once}, such as {wanted}"
-            )
+        if self.n_stages is not None:
+            self.model.cut(self.n_stages, self.blocks_per_stage)
+        if self.microbatch is not None:
+            self._check_batch()
         return self.model
 
-    def with_fields(self, **fields: Any) -> Job:
-        """The job with these fields instead; without ``blocks_per_stage`` where it no longer fits."""
-        blocks, model = self.blocks_per_stage, fields.get("model", self.model)
-        if blocks is not None and (
-            fields.get("n_stages", self.n_stages) != self.n_stages or model is None or model.n_blocks != sum(blocks)
-        ):
-            fields = {"blocks_per_stage": None} | fields
-        return replace(self, **fields)
-
-    def _checked_cut(self, blocks: object) -> tuple[int, ...]:
-        if not isinstance(blocks, Iterable) or isinstance(blocks, str | bytes | Mapping):
-            raise JobError(f"job {self.name}: blocks_per_stage is {shortened(blocks)}; wanted a count for each stage")
-        counts = tuple(whole(f"job {self.name}", "blocks_per_stage", count) for count in blocks)
-        if len(counts) != self.n_stages:
-            raise JobError(
-                f"job {self.name}: blocks_per_stage is {shortened(list(counts))}, for {len(counts)} stages; wanted a "
-                f"count for each of {self.n_stages}"
+    def _check_batch(self) -> None:
+        """Raises JobError where the batch is no whole number of micro-batches, or has fewer than replicas."""
+        n_microbatches, over = divmod(self.global_batch, self.microbatch)
+        replicas = 1 if self.n_replicas is None else self.n_replicas
+        if over:
+            wanted = " or ".join(
+                str(n) for n in (self.global_batch - over, self.global_batch - over + self.microbatch) if n
             )
-        if self.model is None:
-            raise JobError(f"job {self.name} has no model to cut; wanted one, or no blocks_per_stage")
-        self.model.cut(self.n_stages, counts)
+            raise JobError(
+                f"job {self.name}: global batch of {self.global_batch} sequences is not a whole number of "
+                f"micro-batches: those of {self.microbatch} sequences leave {over} over; wanted a multiple of "
+                f"{self.microbatch}, such as {wanted}"
+            )
+        if n_microbatches < replicas:
+            raise JobError(
+                f"job {self.name}: global batch of {self.global_batch} sequences has {n_microbatches} micro-batches of "
+                f"{self.microbatch}, too few for {replicas} replicas; wanted {replicas * self.microbatch} or more"
+            )
+        counts = self.microbatches_per_replica
+        if counts is not None and (len(counts), sum(counts)) != (replicas, n_microbatches):
+            raise JobError(
+                f"job {self.name}: microbatches_per_replica is {shortened(list(counts))}, {sum(counts)} in all; wanted "
+                f"a count for each of {replicas} replicas, {n_microbatches} in all"
+            )
+
+    def with_fields(self, **fields: Any) -> Job:
+        """The job with these fields instead.
+
+        ``blocks_per_stage``, ``microbatches_per_replica`` and ``warmups`` are dropped with a change of what they were
+        chosen for: another number of stages or blocks, of replicas or micro-batches, another schedule or memory.
+        """
+        changed = {what for what, value in fields.items() if what in _COUNTS or value != getattr(self, what)}
+        blocks, model = self.blocks_per_stage, fields.get("model", self.model)
+        dropped: dict[str, Any] = {}
+        if blocks is not None and ("n_stages" in changed or model is None or model.n_blocks != sum(blocks)):
+            dropped["blocks_per_stage"] = None
+        if changed & {"n_replicas", "microbatch", "global_batch"}:
+            dropped["microbatches_per_replica"] = None
+        if changed & {"n_stages", "microbatch", "global_batch", "schedule", "recompute", "model", "blocks_per_stage"}:
+            dropped["warmups"] = None
+        return replace(self, **dropped | fields)
+
+    def _checked_counts(self, what: str, given: object) -> tuple[int, ...]:
+        """The counts of a field with one for each stage or replica; raises JobError where they are none of this job."""
+        per, n, least = (
+            ("replica", self.n_replicas, 1)
+            if what == "microbatches_per_replica"
+            else ("stage", self.n_stages, int(what == "blocks_per_stage"))
+        )
+        if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
+            raise JobError(f"job {self.name}: {what} is {shortened(given)}; wanted a count for each {per}")
+        counts = tuple(whole(f"job {self.name}", what, count, least=least) for count in given)
+        if n is None:
+            raise JobError(f"job {self.name}: {what} is given without n_{per}s; wanted both, or neither")
+        if len(counts) != n:
+            raise JobError(
+                f"job {self.name}: {what} is {shortened(list(counts))}, for {len(counts)} {per}s; wanted a count for "
+                f"each of {n}"
+            )
+        if what == "blocks_per_stage" and self.model is not None:
+            self.model.cut(n, counts)
         return counts
 
     def shapes(self, n_devices: int) -> list[tuple[int, int]]:
-        """(stages, replicas) that use all of ``n_devices`` and that this job's model and batch allow."""
+        """(stages, replicas) that use all of ``n_devices`` and that this job's model and batch allow, with equal shares
+        for all replicas, whatever its own shape is."""
         shapes = [(n_stages, n_devices // n_stages) for n_stages in range(1, n_devices + 1) if not n_devices % n_stages]
         if self.model is None:
             return shapes
-        return [(s, r) for s, r in shapes if s <= self.model.n_blocks and not self.global_batch % (r * self.microbatch)]
+        microbatch = self.microbatch or 1
+        return [(s, r) for s, r in shapes if s <= self.model.n_blocks and not self.global_batch % (r * microbatch)]
+
+    def fitted(self, n_devices: int) -> Job:
+        """The job in the most square shape that uses all devices and that its batch allows, or else most of them.
+
+        Numbers of stages and replicas that are given are kept, and a micro-batch that is not given becomes one
+        sequence. Raises JobError where no shape is left.
+        """
+        own = self.n_stages, self.n_replicas
+        shapes: list[tuple[int, int]] = []
+        for n in range(n_devices, 0, -1):
+            shapes = [shape for shape in self.shapes(n) if all(a in (None, b) for a, b in zip(own, shape, strict=True))]
+            if shapes:
+                break
+        if not shapes:
+            raise JobError(
+                f"job {self.name}: {self.n_stages or 'any'} stages x {self.n_replicas or 'any'} replicas do not fit "
+                f"{n_devices} devices and a batch of {self.global_batch} sequences; wanted fewer"
+            )
+        n_stages, n_replicas = min(shapes, key=lambda shape: (abs(shape[0] - shape[1]), -shape[0]))
+        return self.with_fields(n_stages=n_stages, n_replicas=n_replicas, microbatch=self.microbatch or 1)
 
 
 def compressed_bytes(n_elements: int, dtype: str, compression: str) -> float:

@@ -77,16 +77,9 @@ DTFM_HOP_BYTES = 2024 * 2048 * 2 * (1.25e5 / 2048) / GiB * GB
 kept as it is, because published costs rest on it."""
 
 
-def _job(name: str, n_stages: int, n_replicas: int, global_batch: int, microbatch: int = 1) -> Job:
-    return Job(
-        name=name,
-        model=MODELS[name],
-        n_stages=n_stages,
-        n_replicas=n_replicas,
-        global_batch=global_batch,
-        microbatch=microbatch,
-        dtype="bf16",
-    )
+def _job(name: str, global_batch: int, microbatch: int = 1) -> Job:
+    """A job whose stages and replicas the planner chooses."""
+    return Job(name=name, model=MODELS[name], global_batch=global_batch, microbatch=microbatch, dtype="bf16")
 
 
 _JOBS = (
@@ -100,16 +93,16 @@ _JOBS = (
         given_gradient_bytes=DTFM_GRADIENT_BYTES,
         given_hop_bytes=DTFM_HOP_BYTES,
     ),
-    Job(name="gpt3-xl", model=GPT3_XL, n_stages=8, n_replicas=8, global_batch=1024, microbatch=1),
+    Job(name="gpt3-xl", model=GPT3_XL, global_batch=1024, microbatch=1),
     Job(name="tiny", model=TINY, n_stages=4, n_replicas=2, global_batch=16, microbatch=2, dtype="fp32"),
     Job(name="small", model=SMALL, n_stages=4, n_replicas=2, global_batch=16, microbatch=2, dtype="fp32"),
-    _job("gpt2-small", 4, 2, global_batch=512, microbatch=4),  # Radford et al. 2019: 512 sequences
-    _job("gpt2-xl", 8, 8, global_batch=512),
-    _job("qwen2-0.5b", 4, 2, global_batch=512),
-    _job("llama-2-7b", 8, 8, global_batch=1024),  # Touvron et al. 2023: 4 million tokens
-    _job("llama-2-70b", 16, 4, global_batch=1024),
-    _job("llama-3-8b", 8, 8, global_batch=512),
-    _job("mistral-7b", 8, 8, global_batch=512),
+    _job("gpt2-small", global_batch=512, microbatch=4),  # Radford et al. 2019: 512 sequences
+    _job("gpt2-xl", global_batch=512),
+    _job("qwen2-0.5b", global_batch=512),
+    _job("llama-2-7b", global_batch=1024),  # Touvron et al. 2023: 4 million tokens
+    _job("llama-2-70b", global_batch=1024),
+    _job("llama-3-8b", global_batch=512),
+    _job("mistral-7b", global_batch=512),
 )
 
 JOBS: Registry[Job] = Registry(
@@ -117,4 +110,5 @@ JOBS: Registry[Job] = Registry(
 )
 """``dtfm-gpt3-xl`` is priced with the constants of DT-FM's public code, whatever its shape, and simulated
 as GPT3-XL; ``gpt3-xl`` follows its own sizes throughout; ``tiny`` and ``small`` are for real runs on one machine.
-The others are well-known models, cut for 8 or 64 devices, with batches of 0.5 to 4 million tokens."""
+The others are well-known models with batches of 0.5 to 4 million tokens. ``gpt3-xl`` and the well-known
+models leave stages and replicas to the planner."""

@@ -6,6 +6,7 @@ stays whole. The last kept stage gets the head, so that there is a loss.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from dtfm_lab.domain.errors import PlanError, TraceError
 from dtfm_lab.domain.job import Job, LayerKind
@@ -102,17 +103,19 @@ def check_same_plan(plan: Plan, ran: RunContext, *fields: str) -> None:
 
 def _part_of_job(job: Job, n_stages: int, n_pipelines: int) -> Job:
     model = job.modelled()
-    global_batch = job.global_batch // job.n_replicas * n_pipelines
+    counts, warmups = job.microbatch_counts[:n_pipelines], job.warmups
+    batch: dict[str, Any] = {"n_replicas": n_pipelines, "global_batch": sum(counts) * job.microbatch}
+    batch["microbatches_per_replica"] = None if len(set(counts)) == 1 else counts
     if n_stages == job.n_stages:
-        return replace(job, n_replicas=n_pipelines, global_batch=global_batch)
+        return replace(job, **batch)
     n_layers = sum(job.cut(job.n_stages)[:n_stages])
     head = tuple(layer for layer in model.layers[-1:] if layer.kind is LayerKind.HEAD)
     blocks = None if job.blocks_per_stage is None else job.blocks_per_stage[:n_stages]
     return replace(
         job,
+        **batch,
         n_stages=n_stages,
-        n_replicas=n_pipelines,
-        global_batch=global_batch,
+        warmups=None if warmups is None else warmups[:n_stages],
         model=replace(model, layers=model.layers[:n_layers] + head),
         blocks_per_stage=blocks,
     )

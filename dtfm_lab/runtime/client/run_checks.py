@@ -77,7 +77,7 @@ def checked_spec(plan: Plan, schedule: str | Schedule | None, *, queueing: str =
     Raises JobError where workers cannot compute the job, ScheduleError where the schedule would deadlock them.
     """
     links = Links.free(len(plan.topology)) if settings["clock"] == "real" else Links.of(plan.topology, queueing)
-    built = build(plan, plan.job.schedule if schedule is None else schedule, links=links)
+    built = build(plan, plan.job.schedule_name if schedule is None else schedule, links=links)
     spec = RunSpec(plan=plan, schedule=built.name, orders=built.orders, queueing=queueing, **settings)
     check_job(spec)
     simulate_iteration(plan, built, analytic(plan, spec.programs(synchronise=True)), spec.links)
