@@ -56,8 +56,9 @@ def test_targets_are_the_next_bytes_and_batches_are_the_seeds() -> None:
 def test_replicas_share_a_batch_without_rest_or_repetition() -> None:
     batches = TextBatches(None, SEQ, 12, seed=0)
     for whole, share in (
-        (batches.batch(2), lambda r: batches.share(2, r, 3, 2)),
-        (batches.held_out_batch(), lambda r: batches.held_out(r, 3, 2)),
+        (batches.batch(2), lambda r: batches.share(2, r, (2, 2, 2))),
+        (batches.batch(2), lambda r: batches.share(2, r, (1, 3, 2))),
+        (batches.held_out_batch(), lambda r: batches.held_out(r, (4, 1, 1))),
     ):
         pairs = [pair for replica in range(3) for pair in share(replica)]
         assert all(

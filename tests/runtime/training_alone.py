@@ -27,16 +27,17 @@ def train_alone(job: Job, steps: int, seed: int = 0) -> tuple[list[float], dict[
 def train_locally(job: Job, steps: int, seed: int = 0) -> tuple[list[float], list[nn.Module]]:
     """Every replica a model of its own that takes its steps alone; all models are averaged after each H-th.
 
-    Losses are means over the replicas.
+    Losses and averages count each replica by its share of the batch.
     """
     torch.set_num_threads(1)  # as the workers do; more of them fight over a crowded machine's cores
     whole = override(job, n_stages=1)
     models = [build_stages(whole, 1, [0], seed)[0] for _ in range(job.n_replicas)]
     optimizers = [torch.optim.AdamW(model.parameters()) for model in models]
     batches = TextBatches(None, whole.modelled().seq_len, whole.global_batch, seed)
+    sizes = [count * job.microbatch for count in job.microbatch_counts]
     losses = []
     for step in range(steps):
-        inputs, targets = (part.chunk(job.n_replicas) for part in batches.batch(step))
+        inputs, targets = (part.split(sizes) for part in batches.batch(step))
         found = []
         for replica, (model, optimizer) in enumerate(zip(models, optimizers, strict=True)):
             optimizer.param_groups[0]["lr"] = learning_rate_at(LEARNING_RATE, step)
@@ -45,9 +46,9 @@ def train_locally(job: Job, steps: int, seed: int = 0) -> tuple[list[float], lis
             loss.backward()
             optimizer.step()
             found.append(loss.item())
-        losses.append(float(np.mean(found)))
+        losses.append(float(np.average(found, weights=sizes)))
         if (step + 1) % job.synchronise_every == 0:
-            _average(models)
+            _average(models, sizes)
     return losses, models
 
 
@@ -56,9 +57,9 @@ def parameters_of(modules: Iterable[nn.Module]) -> dict[str, np.ndarray]:
     return {name: p.detach().numpy() for name, p in next(iter(modules)).named_parameters()}
 
 
-def _average(models: list[nn.Module]) -> None:
+def _average(models: list[nn.Module], sizes: list[int]) -> None:
     with torch.no_grad():
         for copies in zip(*(model.parameters() for model in models), strict=True):
-            mean = torch.stack(list(copies)).mean(dim=0)
+            mean = sum(size * copy for size, copy in zip(sizes, copies, strict=True)) / sum(sizes)
             for parameter in copies:
                 parameter.copy_(mean)

@@ -115,7 +115,7 @@ def train(plan: Plan, schedule: str | Schedule, steps: int) -> Trained:
     def work(position: int, replica: int) -> list[float]:
         math, mail = maths[position, replica], InMemory(post, spec.rank(position, replica))
         executor = Executor(spec, position, replica, math, mail, VirtualClock(), {}, spans.append, ComputeLog())
-        shares = (batches.share(i, replica, job.n_replicas, job.n_microbatches) for i in range(steps))
+        shares = (batches.share(i, replica, job.microbatch_counts) for i in range(steps))
         return [executor.iteration(i, batch, 0.0) for i, batch in enumerate(shares)]
 
     with ThreadPoolExecutor(len(spec.workers)) as pool:

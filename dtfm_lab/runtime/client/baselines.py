@@ -134,15 +134,15 @@ def _in_file_order(plan: Plan, seed: int) -> Plan:
 
 
 def _data_parallel(plan: Plan, seed: int) -> Plan:
-    """Put the whole model on as many of the plan's devices as its batch can be shared out to."""
+    """Put the whole model on as many of the plan's devices as there are micro-batches for."""
     job = plan.job
     used = np.sort(plan.placement.devices, axis=None).tolist()
-    n_shares = job.global_batch // job.microbatch
-    n_replicas = max((n for n in range(1, len(used) + 1) if n_shares % n == 0), default=1)
+    n_shares = sum(job.microbatch_counts)
+    n_replicas = min(len(used), n_shares)
     if n_replicas == 1:
         raise LabError(
-            f"job {job.name}: its micro-batches, {n_shares} in all, cannot be shared out evenly to 2 of {len(used)} "
-            f"devices or more; wanted another batch"
+            f"job {job.name}: its micro-batches, {n_shares} in all, cannot be shared out to 2 of {len(used)} devices "
+            f"or more; wanted 2 or more of both"
         )
     whole = job.with_fields(n_stages=1, n_replicas=n_replicas)
     if job.given_gradient_bytes is not None:

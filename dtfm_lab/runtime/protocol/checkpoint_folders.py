@@ -165,6 +165,8 @@ def resumable(checkpoint: Checkpoint, job: Job, *, seed: int, learning_rate: flo
     }
     if was.synchronise_every > 1:
         compared["n_replicas"] = (was.n_replicas, job.n_replicas)
+        if was.n_replicas == job.n_replicas:  # averages are weighted by the shares
+            compared["sequences per replica"] = _shares(was), _shares(job)
     notes += [f"{what} {before}, now {now}" for what, (before, now) in compared.items() if before != now]
     return tuple(f"checkpoint {checkpoint.folder} was trained with {note}" for note in notes)
 
@@ -198,6 +200,10 @@ def _read(folder: Path) -> Checkpoint:
             found = f"has {there.stat().st_size} bytes" if there.is_file() else "is not there"
             raise FileError(f"checkpoint {folder}: {name} {found}; wanted {size} bytes")
     return Checkpoint(folder=folder, **{name: getattr(file, name) for name in _FIELDS})
+
+
+def _shares(job: Job) -> list[int]:
+    return [count * (job.microbatch or 1) for count in job.microbatch_counts]
 
 
 def _sizes(model: ModelSpec) -> str:

@@ -48,20 +48,21 @@ class AutogradStage:
         self,
         module: nn.Module,
         shape: tuple[int, ...],
-        n_microbatches: int,
+        loss_divisor: float,
         *,
         is_last: bool,
         split_backward: bool,
         recompute: bool,
     ) -> None:
-        """``shape``: of one micro-batch's activations; ``split_backward``: whether backwards may have two halves."""
-        self._module, self._shape, self._n_microbatches = module, shape, n_microbatches
+        """``shape``: of one micro-batch's activations; ``loss_divisor``: what each micro-batch's loss is divided by;
+        ``split_backward``: whether backwards may have two halves."""
+        self._module, self._shape, self._loss_divisor = module, shape, loss_divisor
         self._is_last, self._recompute = is_last, recompute
         self._saved: dict[int, SavedForward] = {}
         self._weight_work: dict[int, list[WeightWork]] = {}
         self._layer_outputs: list[tuple[nn.Module, torch.Tensor]] = []
         self.losses: dict[int, float] = {}
-        """The loss of each micro-batch, divided by their number; filled on the last stage."""
+        """The loss of each micro-batch, divided by ``loss_divisor``; filled on the last stage."""
         layers = list(module.modules()) if split_backward else []
         holders = Counter(p for layer in layers for p in layer.parameters(recurse=False))
         self._shared = [p for p, count in holders.items() if count > 1]
@@ -129,7 +130,7 @@ class AutogradStage:
     def _run(self, microbatch: int, inputs: torch.Tensor, batch: Batch) -> torch.Tensor:
         outputs: torch.Tensor = self._module(inputs)
         if self._is_last:
-            outputs = next_token_loss(outputs, batch[microbatch][1]) / self._n_microbatches
+            outputs = next_token_loss(outputs, batch[microbatch][1]) / self._loss_divisor
         return outputs
 
     def _restore(self, microbatch: int, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, list[Any]]:

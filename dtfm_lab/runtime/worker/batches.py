@@ -1,5 +1,6 @@
 """Batches of byte tokens from a corpus. Every worker draws the same batches and takes its share."""
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -24,17 +25,17 @@ class TextBatches:
         starts = torch.randint(0, n_starts, (self._global_batch,), generator=generator)
         return _pair(self.corpus.windows(self.corpus.training, starts.numpy()))
 
-    def share(self, step: int, replica: int, n_replicas: int, n_microbatches: int) -> Batch:
-        """One replica's micro-batches of ``batch``."""
-        return _cut(self.batch(step), replica, n_replicas, n_microbatches)
+    def share(self, step: int, replica: int, counts: Sequence[int]) -> Batch:
+        """One replica's micro-batches of ``batch``, which is cut into ``counts`` micro-batches for each replica."""
+        return _cut(self.batch(step), replica, counts)
 
     def held_out_batch(self) -> tuple[torch.Tensor, torch.Tensor]:
         """(inputs, targets) of sequences spread over the held-out text, each (global_batch, seq_len)."""
         return _pair(self.corpus.windows(self.corpus.held_out, self.corpus.held_out_starts(self._global_batch)))
 
-    def held_out(self, replica: int, n_replicas: int, n_microbatches: int) -> Batch:
-        """One replica's micro-batches of ``held_out_batch``: the mean of the replicas' mean losses is that of all."""
-        return _cut(self.held_out_batch(), replica, n_replicas, n_microbatches)
+    def held_out(self, replica: int, counts: Sequence[int]) -> Batch:
+        """One replica's micro-batches of ``held_out_batch``, cut as ``share`` cuts."""
+        return _cut(self.held_out_batch(), replica, counts)
 
     @cached_property
     def unigram_entropy(self) -> float:
@@ -47,6 +48,9 @@ def _pair(windows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
     return tokens[:, :-1], tokens[:, 1:]
 
 
-def _cut(batch: tuple[torch.Tensor, torch.Tensor], replica: int, n_replicas: int, n_microbatches: int) -> Batch:
-    own = (part.chunk(n_replicas)[replica].chunk(n_microbatches) for part in batch)
-    return list(zip(*own, strict=True))
+def _cut(batch: tuple[torch.Tensor, torch.Tensor], replica: int, counts: Sequence[int]) -> Batch:
+    """Replica after replica takes its number of micro-batches, in the order of the batch."""
+    before, own = sum(counts[:replica]), counts[replica]
+    microbatch = len(batch[0]) // sum(counts)
+    inputs, targets = (part.split(microbatch)[before : before + own] for part in batch)
+    return list(zip(inputs, targets, strict=True))

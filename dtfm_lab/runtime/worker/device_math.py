@@ -32,11 +32,16 @@ class DeviceMath:
         self.holds_last = last in self.modules
         shape = (job.microbatch, model.seq_len, model.d_model)
         split = {action.stage for action in schedule.programs[position] if action.kind is Kind.BACKWARD_INPUT}
+        self._local_updates = local_updates = planned.synchronise_every > 1
+        # What replicas average is the mean over all micro-batches, also where some replicas have more of them: either
+        # each loss counts as much as any, or each replica steps on its own mean and its change is weighted.
+        own, mean = job.microbatch_counts[replica], job.mean_microbatches
+        self._weight = own / mean if local_updates else 1.0
         self._stages = {
             stage: AutogradStage(
                 module,
                 shape,
-                job.n_microbatches,
+                own if local_updates else mean,
                 is_last=stage == last,
                 split_backward=stage in split,
                 recompute=job.recompute,
@@ -44,7 +49,6 @@ class DeviceMath:
             for stage, module in self.modules.items()
         }
         self._learning_rate = spec.learning_rate
-        self._local_updates = local_updates = planned.synchronise_every > 1
         self.state = TrainingState(self.modules.values(), local_updates=local_updates, version=spec.first_iteration)
         steps = spec.programs(synchronise=True).of(position, replica)
         codec = Codec(planned.gradients_as if planned.codes_gradients else "none", dtype)
@@ -67,8 +71,10 @@ class DeviceMath:
 
     @property
     def loss(self) -> float:
-        """The mean loss of this replica's micro-batches; 0 on devices without the last stage."""
-        return sum(loss for stage in self._stages.values() for _, loss in sorted(stage.losses.items()))
+        """The losses of this replica's micro-batches over the mean number of micro-batches of a replica, so that the
+        mean over replicas is the mean loss; 0 on devices without the last stage."""
+        own = sum(loss for stage in self._stages.values() for _, loss in sorted(stage.losses.items()))
+        return own * self._weight
 
     def run(self, action: Action, received: torch.Tensor | None, batch: Batch) -> torch.Tensor | None:
         """Run a forward or backward on what another stage sent; return what to send to the next."""
@@ -123,5 +129,5 @@ class DeviceMath:
         self.state.step(learning_rate_at(self._learning_rate, self.state.steps))
         if self._synchronises and self._local_updates:
             assert self.state.synchronised is not None
-            self._change = self.state.parameters - self.state.synchronised
+            self._change = (self.state.parameters - self.state.synchronised).mul_(self._weight)
             self.all_reduce.begin(self._change)

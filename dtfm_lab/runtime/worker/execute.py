@@ -53,7 +53,7 @@ class Executor:
         self._codec = Codec(job.compression if job.codes_activations else "none", DTYPES[spec.trained.dtype])
 
     def iteration(self, iteration: int, batch: Batch, began_monotonic_s: float) -> float:
-        """Execute one iteration; return this replica's mean loss, or 0 on devices without the last stage."""
+        """Execute one iteration; return ``DeviceMath.loss``."""
         synchronises = self._spec.synchronises(iteration)
         self._iteration, self._batch = iteration, batch
         self._program = self._programs[synchronises]
@@ -78,7 +78,7 @@ class Executor:
         self._transport = transport
 
     def evaluate(self, number: int, batch: Batch) -> float:
-        """Execute the forwards alone, without spans; return the mean loss as ``iteration`` does.
+        """Execute the forwards alone, without spans; return the loss as ``iteration`` does.
 
         ``number`` takes the place of the iteration's number in messages.
         """

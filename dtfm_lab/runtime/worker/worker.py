@@ -242,7 +242,7 @@ class Worker:
     def _evaluate(self, order: Order) -> Answer:
         """The loss on the held-out text."""
         job, executor = self._spec.trained, self._current_executor
-        batch = self._batches.held_out(self._replica, job.n_replicas, job.n_microbatches)
+        batch = self._batches.held_out(self._replica, job.microbatch_counts)
         loss = executor.evaluate(order["number"], self._on_device(batch))
         return {"loss": loss if executor.math.holds_last else None, "unigram_entropy": self._batches.unigram_entropy}
 
@@ -312,7 +312,7 @@ class Worker:
 
     def _run_iteration(self, order: Order) -> float:
         job, iteration = self._spec.trained, order["iteration"]
-        batch = self._batches.share(max(iteration, 0), self._replica, job.n_replicas, job.n_microbatches)
+        batch = self._batches.share(max(iteration, 0), self._replica, job.microbatch_counts)
         return self._current_executor.iteration(iteration, self._on_device(batch), order["began_monotonic_s"])
 
     def _new_clock(self, time_scale: float) -> Clock:
