@@ -9,7 +9,7 @@ Another package adds to a registry by an entry point of the registry's group, in
 import difflib
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
@@ -23,11 +23,18 @@ log = logging.getLogger(__name__)
 def unknown(noun: str, name: object, known: Iterable[str]) -> UnknownName:
     """The error for a name that is not among the known ones; names the nearest."""
     names, name = sorted(known), str(name)
-    near = difflib.get_close_matches(name[:NAME_SHOWN], names, n=1)
+    near = nearest(name, names)
     hint = f"did you mean {near[0]!r}? " if near else ""
     listed = ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:12])} and {len(names) - 12} more"
     shown = name if len(name) <= NAME_SHOWN else name[: NAME_SHOWN - 3] + "..."
     return UnknownName(f"no {noun} named {shown!r}; {hint}known: {listed or 'none'}")
+
+
+def nearest(name: str, known: Collection[str], n: int = 1) -> list[str]:
+    """At most ``n`` of the known names that are most like this one, the most alike first; case counts only in doubt."""
+    name, spellings = name[:NAME_SHOWN], {each.casefold(): each for each in known}
+    near = difflib.get_close_matches(name, known, n=n) or difflib.get_close_matches(name.casefold(), spellings, n=n)
+    return [spellings.get(each, each) for each in near]
 
 
 class Registry(Mapping[str, T]):

@@ -2,14 +2,16 @@
 
 A list of links has a first row with ``source``, ``target``, ``latency_ms`` and ``bandwidth_gbps``, in
 any order among any others, as ``Topology.to_frame`` has them. Matrices are a pair of files,
-``NAME.latency_ms.csv`` and ``NAME.bandwidth_gbps.csv``, rows sending to columns: square and bare, or
-with names in the first row and column and no number in their corner. Diagonals are not read.
+``NAME.latency_ms.csv`` and ``NAME.bandwidth_gbps.csv``. ``latency_s`` and ``bandwidth_bytes_per_s`` are read in both
+forms, too, and never written. Rows of matrices send to columns: square and bare, or with names in the first row and
+column and no number in their corner. Diagonals are not read.
 CSV holds no GPUs, regions, prices or times by message size: devices are read as V100s in no region.
 """
 
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -18,6 +20,7 @@ from dtfm_lab.domain.network import Topology, check_count, shortened
 from dtfm_lab.files.reading import located, read_text, title_of, write_text
 
 MATRICES = ("latency_ms", "bandwidth_gbps")
+IN_SI = ("latency_s", "bandwidth_bytes_per_s")
 suffixes = (".csv",)
 
 
@@ -36,7 +39,9 @@ def write(topology: Topology, path: Path) -> Path:
     for name in topology.names:
         if name != name.strip():
             raise FileError(f"{path}: cannot hold the device name {name!r}; wanted no blanks around it")
-    if _matrix_of(path) is None:
+    if (named := _matrix_of(path)) in IN_SI:
+        raise FileError(f"{path}: matrices are written as {MATRICES[IN_SI.index(named)]}; wanted that name")
+    if named is None:
         if len(topology) == 1:
             raise FileError(f"{path}: a list of links cannot hold a single device; wanted another format")
         return write_text(path, topology.to_frame().to_csv(index=False, lineterminator="\n"))
@@ -46,8 +51,8 @@ def write(topology: Topology, path: Path) -> Path:
 
 
 def _matrix_of(path: Path) -> str | None:
-    """Which of the two matrices a path names, if any."""
-    return next((what for what in MATRICES if path.stem.lower().endswith(f".{what}")), None)
+    """Which matrix a path names, and in which unit, if any."""
+    return next((what for what in MATRICES + IN_SI if path.stem.lower().endswith(f".{what}")), None)
 
 
 def _companion(path: Path, what: str) -> Path:
@@ -56,10 +61,17 @@ def _companion(path: Path, what: str) -> Path:
 
 
 def _read_matrices(path: Path) -> Topology:
-    latency, bandwidth = (_read_matrix(_companion(path, what)) for what in MATRICES)
+    matrices: dict[str, Any] = {}
+    for names in zip(MATRICES, IN_SI, strict=True):
+        there = [name for name in names if _companion(path, name).exists()]
+        if len(there) > 1:
+            both = " and ".join(_companion(path, name).name for name in there)
+            raise FileError(f"{path.name}: {both} are both there; wanted one of them")
+        name = there[0] if there else names[0]
+        matrices[name] = _read_matrix(_companion(path, name))
     with located(path.name):
-        name = title_of(path).removesuffix(f".{_matrix_of(path)}")
-        return Topology.from_matrices(latency, bandwidth, name=name)
+        title = title_of(path).removesuffix(f".{_matrix_of(path)}")
+        return Topology.from_matrices(name=title, **matrices)
 
 
 def _read_matrix(path: Path) -> pd.DataFrame:

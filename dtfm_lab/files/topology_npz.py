@@ -3,7 +3,9 @@
 An archive must hold ``latency_ms`` and ``bandwidth_gbps``, (N, N), from row to column. It may hold ``names`` and
 the devices' fields ``region``, ``gpu``, ``peak_flop_per_s``, ``memory_bytes`` and ``price_per_hour``, (N,), and
 ``position``, (N, 2) with NaN for none; single texts ``name`` and ``description``; and, of a measured network,
-``message_bytes``, (K,), and ``message_ms``, (N, N, K), NaN where a pair was not measured. Sizes are checked in the
+``message_bytes``, (K,), and ``message_ms``, (N, N, K), NaN where a pair was not measured. Arrays may also be named,
+and counted, in SI (``latency_s``, ``bandwidth_bytes_per_s``, ``message_s``) and a device's numbers as ``peak_tflops``
+and ``memory_gib``. Sizes are checked in the
 archive's directory and in each array's header before anything of that size is allocated.
 """
 
@@ -16,16 +18,17 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab.domain.errors import FileError, LabError, TopologyError
-from dtfm_lab.domain.network import MOST_DEVICES, MOST_TIMES, Device, Topology, check_count, hardware_fields
+from dtfm_lab.domain.network import MOST_DEVICES, MOST_TIMES, Device, Topology, check_count
+from dtfm_lab.domain.network.either_unit import LINKS, OTHER_UNIT, either, fields_in_si
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import from_gbps, from_ms, to_gbps, to_ms
+from dtfm_lab.domain.units import to_gbps, to_ms
 from dtfm_lab.files.reading import located, read_bytes, reason_of, title_of, write_bytes
 
-MATRICES = ("latency_ms", "bandwidth_gbps")
+MATRICES = ("latency_ms", "bandwidth_gbps", "latency_s", "bandwidth_bytes_per_s")
 TEXTS = ("names", "region", "gpu")
-NUMBERS = ("peak_flop_per_s", "memory_bytes", "price_per_hour", "position")
+NUMBERS = ("peak_flop_per_s", "peak_tflops", "memory_bytes", "memory_gib", "price_per_hour", "position")
 SINGLE = ("name", "description")
-MEASURED = ("message_bytes", "message_ms")
+MEASURED = ("message_bytes", "message_ms", "message_s")
 LARGEST_BYTES = {
     **dict.fromkeys(MATRICES, 16 * MOST_DEVICES**2 + 4096),
     **dict.fromkeys(TEXTS + NUMBERS, 2**25),
@@ -40,16 +43,20 @@ def read(path: Path) -> Topology:
     """The topology of an archive; raises FileError or TopologyError."""
     arrays = _unpack(path)
     with located(path.name):
-        for what in MATRICES:
-            if what not in arrays:
-                raise FileError(f"no array {what!r}; found {', '.join(arrays) or 'none'}")
-        n = len(arrays["latency_ms"]) if arrays["latency_ms"].ndim else 0
+        for what in LINKS:
+            if not {what, OTHER_UNIT[what][0]} & set(arrays):
+                raise FileError(f"no array {OTHER_UNIT[what][0]!r} or {what!r}; found {', '.join(arrays) or 'none'}")
+        latency, bandwidth = (either(what, arrays) for what in LINKS)
+        n = len(latency.value) if latency.value.ndim else 0
         check_count(n)
-        for what in MEASURED:
-            if what not in arrays and (other := next((w for w in MEASURED if w in arrays), None)):
-                raise FileError(f"array {other!r} comes without {what!r}; wanted both, or neither")
+        timed = {"message_ms", "message_s"} & set(arrays)
+        if timed and "message_bytes" not in arrays:
+            raise FileError(f"array {min(timed)!r} comes without 'message_bytes'; wanted both, or neither")
+        if "message_bytes" in arrays and not timed:
+            raise FileError("array 'message_bytes' comes without 'message_ms'; wanted both, or neither")
+        times = either("message_s", arrays) if timed else None
         k = arrays["message_bytes"].size if "message_bytes" in arrays else 0
-        shapes = {"position": (n, 2), "message_bytes": (k,), "message_ms": (n, n, k)}
+        shapes = {"position": (n, 2), "message_bytes": (k,), "message_ms": (n, n, k), "message_s": (n, n, k)}
         for what, array in arrays.items():
             wanted = () if what in SINGLE else shapes.get(what, (n, n) if what in MATRICES else (n,))
             if array.shape != wanted:
@@ -57,12 +64,12 @@ def read(path: Path) -> Topology:
         with np.errstate(over="ignore"):  # an overflow is refused as a link without end
             return Topology(
                 tuple(_device(arrays, i) for i in range(n)),
-                from_ms(arrays["latency_ms"].astype(float)),
-                from_gbps(arrays["bandwidth_gbps"].astype(float)),
+                latency.in_si(latency.value.astype(float)),
+                bandwidth.in_si(bandwidth.value.astype(float)),
                 name=str(arrays.get("name", title_of(path))),
                 description=str(arrays.get("description", "")),
                 message_bytes=arrays.get("message_bytes"),
-                message_s=from_ms(arrays["message_ms"].astype(float)) if "message_ms" in arrays else None,
+                message_s=None if times is None else times.in_si(times.value.astype(float)),
             )
 
 
@@ -93,9 +100,8 @@ def _device(arrays: dict[str, Any], i: int) -> Device:
     fields: dict[str, Any] = {what: arrays[what][i] for what in TEXTS[1:] + NUMBERS if what in arrays}
     if "position" in fields and np.isnan(fields["position"]).all():
         del fields["position"]
-    gpu = str(fields["gpu"]) if "gpu" in fields else None
     name = arrays["names"][i] if "names" in arrays else f"device-{i}"
-    return Device(name=name, **hardware_fields(gpu) | fields)
+    return Device(name=name, **fields_in_si(fields, Device.__dataclass_fields__, f"device {name}"))
 
 
 def _unpack(path: Path) -> dict[str, Any]:

@@ -5,6 +5,8 @@ entry between its two regions (in one direction if that has ``from`` and ``to``)
 by ``uplink_gbps`` and ``downlink_gbps`` of a device or a region, cap the bandwidth that a region or the default
 gives, never that of a link: the bandwidth of i -> j is the least of the entry's, i's uplink and j's downlink. Peak
 and memory come from the GPU's name where the table of hardware has it; with ``typical_prices: true`` so do prices.
+Numbers may also be given in SI, under names that say so: ``latency_s``, ``bandwidth_bytes_per_s``,
+``peak_flop_per_s``, ``memory_bytes``, ``uplink_bytes_per_s``, ``downlink_bytes_per_s`` and ``message_s``.
 For a measured network, ``measured`` holds the times of messages of several sizes over each link, one way.
 """
 
@@ -12,20 +14,23 @@ from collections import Counter
 from typing import Annotated, Any, NoReturn
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network import (
-    HARDWARE,
     LONGEST_NAME,
     MOST_DEVICES,
+    PAPERS_GPU,
     Device,
     Topology,
+    as_number,
     check_count,
     check_sizes,
     check_text,
-    hardware_fields,
+    shortened,
+    typical_price,
 )
+from dtfm_lab.domain.network.either_unit import OTHER_UNIT
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, from_gbps, from_ms
 from dtfm_lab.files.reading import Section, located, parse, require_version
@@ -33,12 +38,48 @@ from dtfm_lab.files.reading import Section, located, parse, require_version
 Name = Annotated[str, Field(max_length=LONGEST_NAME)]
 
 
-class Speed(Section):
+UNITS = {what: other for what, (other, _) in OTHER_UNIT.items()} | {
+    "uplink_bytes_per_s": "uplink_gbps",
+    "downlink_bytes_per_s": "downlink_gbps",
+}
+"""Keys in SI -> the keys of the sections below, in the units that people write."""
+
+
+class UnitSection(Section):
+    """A section whose numbers may also be given in SI, under names that say so."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_written_units(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or not (given := UNITS.keys() & data.keys()):
+            return data
+        converted = dict(data)
+        for what in sorted(given):
+            if (other := UNITS[what]) not in cls.model_fields:
+                continue
+            value = converted.pop(what)
+            if other in converted:
+                raise ValueError(f"both {other} and {what} are given; wanted one of them")
+            converted[other] = _written(what, value)
+        return converted
+
+
+def _written(what: str, value: Any) -> Any:
+    """A number, or a list of numbers, in SI in the unit that people write; raises ValueError for anything else."""
+    if what == "message_s" and isinstance(value, list):
+        return [_written("latency_s", each) for each in value]
+    if (number := as_number(value)) is None:
+        raise ValueError(f"{what} is {shortened(value)}; wanted a number")
+    _, from_written = OTHER_UNIT[what.replace("uplink", "bandwidth").replace("downlink", "bandwidth")]
+    return number / from_written(1.0) if number else number
+
+
+class Speed(UnitSection):
     latency_ms: float = Field(ge=0, allow_inf_nan=False)
     bandwidth_gbps: float = Field(gt=0, allow_inf_nan=False)
 
 
-class HardwareSection(Section):
+class HardwareSection(UnitSection):
     gpu: Name | None = None
     peak_tflops: float | None = Field(default=None, gt=0)
     memory_gib: float | None = Field(default=None, gt=0)
@@ -55,7 +96,7 @@ class DeviceSection(HardwareSection):
 
 class RegionSection(HardwareSection):
     name: Name
-    count: int = Field(default=0, ge=0, le=MOST_DEVICES)
+    count: int | None = Field(default=None, ge=1, le=MOST_DEVICES)
     devices: list[DeviceSection] = Field(default_factory=list)
     latency_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     bandwidth_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -83,7 +124,7 @@ class LinkSection(OneWaySection):
     between: tuple[Name, Name] | None = None
 
 
-class MeasuredLinkSection(Section):
+class MeasuredLinkSection(UnitSection):
     source: Name = Field(alias="from")
     target: Name = Field(alias="to")
     message_ms: list[float]
@@ -108,12 +149,20 @@ class TopologyFile(Section):
     measured: MeasuredSection | None = None
 
 
-def topology_from_mapping(data: dict[str, Any], *, where: str = "topology", name: str = "drawn") -> Topology:
-    """A topology from what a YAML file holds; ``where`` begins every error message."""
+def topology_from_mapping(
+    data: dict[str, Any], *, where: str = "topology", name: str = "drawn", empty_regions: bool = False
+) -> Topology:
+    """A topology from what a YAML file holds; ``where`` begins every error message.
+
+    A region without devices is refused unless ``empty_regions``, because more often than not its count is missing.
+    """
     require_version(data, "dtfm_topology", where)
     file = parse(TopologyFile, data, where)
     with located(where):
-        return _assemble(file, name)
+        topology = _assemble(file, name)
+        if not empty_regions:
+            _refuse_empty_regions(file, topology)
+        return topology
 
 
 def _assemble(file: TopologyFile, name: str) -> Topology:
@@ -123,7 +172,7 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
         raise TopologyError(f"region {twice!r} is given twice; names must be unique")
     for region_name in regions:
         check_text("region", region_name)
-    check_count(sum(region.count + len(region.devices) for region in file.regions) + len(file.devices))
+    check_count(sum((region.count or 0) + len(region.devices) for region in file.regions) + len(file.devices))
     sections = [section for region in file.regions for section in _region_sections(region)] + file.devices
     for section in sections:
         if section.region and section.region not in regions:
@@ -161,6 +210,12 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
         description=file.description,
         **_message_times(file.measured, at),
     )
+
+
+def _refuse_empty_regions(file: TopologyFile, topology: Topology) -> None:
+    for region in file.regions:
+        if region.name not in topology.regions:
+            raise TopologyError(f"region {region.name} has no devices; wanted a count, or devices")
 
 
 def _message_times(measured: MeasuredSection | None, at: dict[str, int]) -> dict[str, Any]:
@@ -220,7 +275,7 @@ def _region_sections(region: RegionSection) -> list[DeviceSection]:
     for section in region.devices:
         if section.region not in (None, region.name):
             raise TopologyError(f"device {section.name} stands under region {region.name} but says {section.region}")
-    counted = [DeviceSection(name=f"{region.name}-{i}", region=region.name) for i in range(region.count)]
+    counted = [DeviceSection(name=f"{region.name}-{i}", region=region.name) for i in range(region.count or 0)]
     return counted + [section.model_copy(update={"region": region.name}) for section in region.devices]
 
 
@@ -234,10 +289,9 @@ def _device(section: DeviceSection, region: RegionSection | None, typical_prices
     gpu, tflops, gib, price = (
         _value(what, section, region) for what in ("gpu", "peak_tflops", "memory_gib", "price_per_hour")
     )
-    if price is None and typical_prices and gpu in HARDWARE:
-        price = HARDWARE[gpu].price_per_hour
-    fields: dict[str, Any] = hardware_fields(gpu)
-    fields |= {} if tflops is None else {"peak_flop_per_s": tflops * TERA}
+    if price is None and typical_prices:
+        price = typical_price(gpu or PAPERS_GPU)
+    fields: dict[str, Any] = {} if tflops is None else {"peak_flop_per_s": tflops * TERA}
     fields |= {} if gib is None else {"memory_bytes": gib * GiB}
     fields |= {} if gpu is None else {"gpu": gpu}
     fields |= {} if price is None else {"price_per_hour": price}

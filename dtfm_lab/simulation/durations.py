@@ -6,7 +6,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import JobError, TraceError
 from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, device_gradient_elements
-from dtfm_lab.domain.network import HARDWARE, Device, as_number, shortened
+from dtfm_lab.domain.network import Device, as_number, hardware_of, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind, Programs
 from dtfm_lab.domain.trace import ComputeTime
@@ -57,7 +57,7 @@ def peak_of(device: Device, dtype: str) -> float:
     A dtype without a figure in the table counts as fp32; fp64 as half of that, as on the GPUs of data centres, while
     others reach less.
     """
-    known = HARDWARE.get(device.gpu)
+    known = hardware_of(device.gpu)
     if known is None or device.peak_flop_per_s != known.peak_flop_per_s:
         return device.peak_flop_per_s
     if dtype in known.peak:

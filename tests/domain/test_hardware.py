@@ -1,9 +1,10 @@
 """The table of devices: consistent with itself, and the same half-precision peaks as before it had rows by dtype."""
 
+import numpy as np
 import pytest
 
 from dtfm_lab.domain.errors import UnknownName
-from dtfm_lab.domain.network import HARDWARE, Device, hardware_fields
+from dtfm_lab.domain.network import HARDWARE, Device, Topology, hardware_fields
 
 GPUS = sorted(set(HARDWARE) - {"laptop", "Raspberry Pi"})
 
@@ -48,3 +49,59 @@ def test_a_dtype_that_a_gpu_has_no_units_for_is_refused():
 
 def test_a_gpu_that_the_table_does_not_know_brings_no_numbers():
     assert hardware_fields("abacus") == hardware_fields(None) == hardware_fields(["T4"]) == {}
+
+
+@pytest.mark.parametrize("gpu", sorted(HARDWARE))
+def test_a_device_has_the_numbers_of_the_gpu_it_names(gpu):
+    device = Device(name="a", gpu=gpu)
+    assert (device.peak_flop_per_s, device.memory_bytes) == (HARDWARE[gpu].peak_flop_per_s, HARDWARE[gpu].memory_bytes)
+    own = Device(name="a", gpu=gpu, memory_bytes=7.0)
+    assert (own.peak_flop_per_s, own.memory_bytes) == (HARDWARE[gpu].peak_flop_per_s, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("typed", "gpu"),
+    [("a100", "A100"), ("RTX4090", "RTX 4090"), ("rtx-4090", "RTX 4090"), ("NVIDIA T4", "T4"), ("LAPTOP", "laptop")],
+)
+def test_a_gpu_in_another_spelling_is_the_one_of_the_table(typed, gpu):
+    assert Device(name="a", gpu=typed) == Device(name="a", gpu=gpu)
+
+
+def test_a_gpu_with_its_own_memory_in_its_name_is_the_plain_one_and_keeps_its_name():
+    device = Device(name="a", gpu="v100-16gb")
+    assert device == Device(name="a", gpu="V100 16GB")
+    assert hardware_fields(device.gpu) == hardware_fields("V100")
+    assert Device(name="a", gpu="V100 32GB").memory_bytes == 2 * device.memory_bytes
+
+
+def test_a_gpu_of_one_s_own_comes_with_both_its_numbers_and_keeps_its_name():
+    device = Device(name="a", gpu="a100", peak_flop_per_s=1e12, memory_bytes=8e9)
+    assert (device.gpu, device.peak_flop_per_s, device.memory_bytes) == ("a100", 1e12, 8e9)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "says"),
+    [
+        ("A1000", "device a: no GPU named 'A1000'; did you mean 'A100' or 'A10'"),
+        ("rtx 3080", "no GPU named 'rtx 3080'; did you mean 'RTX 3090'"),
+        ("4090", "did you mean 'RTX 4090'"),
+        ("abacus", "known: A10, A100, .*; a GPU that is not in the table needs peak_flop_per_s and memory_bytes"),
+        ("", "no GPU named ''"),
+        (None, "no GPU named 'None'"),
+    ],
+)
+def test_an_unknown_gpu_is_refused_with_the_nearest_known_ones(gpu, says):
+    with pytest.raises(UnknownName, match=says) as refused:
+        Device(name="a", gpu=gpu)
+    assert len(str(refused.value)) < 300
+    with pytest.raises(UnknownName, match="no GPU named"):
+        Device(name="a", gpu=gpu, peak_flop_per_s=1e12)
+
+
+def test_typical_prices_are_those_of_the_table_where_a_device_has_none():
+    network = Topology.from_matrices(
+        np.ones((3, 3)), np.ones((3, 3)), gpu=["A100", "T4", "laptop"], price_per_hour=[5.0, 0.0, 0.0]
+    )
+    priced = network.with_typical_prices()
+    assert [device.price_per_hour for device in priced.devices] == [5.0, HARDWARE["T4"].price_per_hour, 0.0]
+    assert [device.price_per_hour for device in network.devices] == [5.0, 0.0, 0.0]

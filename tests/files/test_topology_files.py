@@ -156,6 +156,9 @@ milliseconds = st.integers(0, 300_000).map(lambda x: x / 1000)
 gigabits = st.integers(1, 100_000).map(lambda x: x / 1000)
 
 
+OWN = {"peak_flop_per_s": 1e12, "memory_bytes": 2.0**30}
+
+
 @st.composite
 def drawn_topologies(draw):
     """As a person draws them: in ms and Gbit/s, some devices in no region, few or many speeds, asymmetric or not."""
@@ -171,7 +174,7 @@ def drawn_topologies(draw):
         Device(
             name=draw(st.sampled_from(["", "é ", "- ", "#", "null "])) + str(i),
             region=region,
-            gpu=draw(st.sampled_from(["V100", "~", "true"])),
+            **draw(st.sampled_from([{"gpu": "V100"}, OWN | {"gpu": "~"}, OWN | {"gpu": "true"}])),
             price_per_hour=draw(st.sampled_from([0.0, 1.25])),
             position=draw(st.none() | st.tuples(st.floats(-9, 9), st.floats(-9, 9))),
         )
@@ -226,7 +229,7 @@ def test_a_price_comes_from_the_table_only_where_the_file_asks():
     devices = [
         {"name": "x", "gpu": "A100"},
         {"name": "y", "gpu": "A100", "price_per_hour": 5},
-        {"name": "z", "gpu": "?"},
+        {"name": "z", "gpu": "?", "peak_tflops": 1, "memory_gib": 1},
     ]
     topology = topology_from_mapping(two_regions(devices=devices, typical_prices=True))
     assert [d.price_per_hour for d in topology.devices[-3:]] == [HARDWARE["A100"].price_per_hour, 5, 0]

@@ -119,7 +119,7 @@ def test_a_device_without_units_for_a_dtype_computes_it_as_fp32():
 
 def test_a_device_that_is_not_as_the_table_has_it_keeps_its_own_figure():
     assert peak_of(Device(name="a", gpu="A100", peak_flop_per_s=1e12), "fp64") == 1e12
-    assert peak_of(Device(name="a", gpu="no such thing", peak_flop_per_s=1e12), "fp32") == 1e12
+    assert peak_of(Device(name="a", gpu="no such thing", peak_flop_per_s=1e12, memory_bytes=1e9), "fp32") == 1e12
 
 
 def test_fp32_takes_as_much_longer_as_the_table_says():

@@ -35,7 +35,8 @@ def plan_of(n_stages: int, n_microbatches: int, n_replicas: int, seed: int = 0, 
     )
     latency_ms, gbps = 1e3 * rng.random((n, n)), 8e-9 * rng.uniform(2, 20, (n, n))
     regions = [f"r{d % 2}" for d in range(n)]
-    topology = Topology.from_matrices(latency_ms, gbps, regions=regions, peak_flop_per_s=1e3, gpu="slow")
+    hardware = {"gpu": "slow", "peak_flop_per_s": 1e3, "memory_bytes": 2**34}
+    topology = Topology.from_matrices(latency_ms, gbps, regions=regions, **hardware)
     return evaluate(topology, job, stages=rng.permutation(n).reshape(n_stages, n_replicas).tolist())
 
 

@@ -8,13 +8,16 @@ from dtfm_lab.domain.network.device import (
     HARDWARE,
     LONGEST_NAME,
     MOST_DEVICES,
+    PAPERS_GPU,
     Device,
     as_number,
     check_count,
     check_text,
     hardware_fields,
+    hardware_of,
     is_plain,
     shortened,
+    typical_price,
 )
 from dtfm_lab.domain.network.links import QUEUEING, Links, Passage
 from dtfm_lab.domain.network.places import (
@@ -31,6 +34,7 @@ __all__ = [
     "LONGEST_NAME",
     "MOST_DEVICES",
     "MOST_TIMES",
+    "PAPERS_GPU",
     "QUEUEING",
     "Device",
     "Links",
@@ -43,9 +47,11 @@ __all__ = [
     "check_text",
     "find_place",
     "hardware_fields",
+    "hardware_of",
     "is_plain",
     "link_between",
     "place_names",
     "segment_of",
     "shortened",
+    "typical_price",
 ]

@@ -7,7 +7,7 @@ last two. A pair that was not measured has NaN, and its times follow from latenc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import networkx as nx
@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.domain.network.device import Device, as_number, check_count, check_text, hardware_fields, shortened
+from dtfm_lab.domain.network.device import Device, as_number, check_count, check_text, shortened
+from dtfm_lab.domain.network.either_unit import LINKS, OTHER_UNIT, Given, either, fields_in_si
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 MOST_SIZES = 64
@@ -24,7 +25,7 @@ MOST_TIMES = 2**26
 """Most times, over pairs and sizes: half a gigabyte."""
 LARGEST = 1e30
 """Most bytes and seconds of a measured message."""
-DEVICE_ATTRIBUTES = frozenset(Device.__dataclass_fields__) - {"name"}
+DEVICE_ATTRIBUTES = dict.fromkeys(field for field in Device.__dataclass_fields__ if field != "name")
 
 
 def matrix_of(what: str, given: Any) -> FloatArray:
@@ -37,10 +38,10 @@ def matrix_of(what: str, given: Any) -> FloatArray:
     raise TopologyError(f"{what} is no matrix of numbers; wanted one row a device, all of one length")
 
 
-def labels_of_matrices(latency_ms: Any, bandwidth_gbps: Any) -> list[str] | None:
+def labels_of_matrices(matrices: Iterable[Given]) -> list[str] | None:
     """Device names of labelled matrices: their index, unless that is a mere range."""
     names: list[str] | None = None
-    for what, given in (("latency_ms", latency_ms), ("bandwidth_gbps", bandwidth_gbps)):
+    for what, given, _ in matrices:
         if isinstance(given, pd.DataFrame) and not isinstance(given.index, pd.RangeIndex):
             names = list(given.index) if names is None else names
             if list(given.index) != names or list(given.columns) != names:
@@ -49,13 +50,22 @@ def labels_of_matrices(latency_ms: Any, bandwidth_gbps: Any) -> list[str] | None
 
 
 def links_of_frame(links: pd.DataFrame) -> tuple[list[str], FloatArray, FloatArray]:
-    """Names in the order of their first row, latency_ms and bandwidth_gbps, NaN for pairs without a row."""
+    """Names in the order of their first row, latency_s and bandwidth_bytes_per_s, NaN for pairs without a row."""
     if not isinstance(links, pd.DataFrame):
         raise TopologyError(f"links are {shortened(links)}; wanted a DataFrame")
-    for column in ("source", "target", "latency_ms", "bandwidth_gbps"):
-        if (count := list(links.columns).count(column)) != 1:
-            found = shortened(", ".join(map(str, links.columns)))
-            raise TopologyError(f"{count or 'no'} column {column!r} among {found}; wanted one")
+    columns = list(links.columns)
+    among = shortened(", ".join(map(str, columns)))
+    for column in ("source", "target"):
+        if (count := columns.count(column)) != 1:
+            raise TopologyError(f"{count or 'no'} column {column!r} among {among}; wanted one")
+    speeds = []
+    for what in LINKS:
+        other, _ = OTHER_UNIT[what]
+        found = [column for column in columns if column in (what, other)]
+        if len(found) != 1:
+            there = f"columns {found[0]!r} and {found[1]!r}" if found else f"no column {other!r} or {what!r}"
+            raise TopologyError(f"{there} among {among}; wanted one")
+        speeds.append(either(what, {found[0]: links[found[0]]}))
     ends = pd.concat([links["source"], links["target"]], ignore_index=True)
     if ends.isna().any():
         raise TopologyError(f"row {int(ends.isna().argmax()) % len(links)} names no device; wanted source and target")
@@ -64,15 +74,16 @@ def links_of_frame(links: pd.DataFrame) -> tuple[list[str], FloatArray, FloatArr
     check_count(n)
     for name in names:
         check_text("device", name)
-    rows, columns = codes[: len(links)], codes[len(links) :]
-    twice = pd.Series(rows * n + columns).duplicated().to_numpy() & (rows != columns)
+    rows, targets = codes[: len(links)], codes[len(links) :]
+    twice = pd.Series(rows * n + targets).duplicated().to_numpy() & (rows != targets)
     if twice.any():
-        i, j = rows[twice.argmax()], columns[twice.argmax()]
+        i, j = rows[twice.argmax()], targets[twice.argmax()]
         raise TopologyError(f"link {names[i]} -> {names[j]} stands twice; wanted one row a directed link")
-    latency_ms, gbps = np.full((n, n), np.nan), np.full((n, n), np.nan)
-    latency_ms[rows, columns] = _column(links, "latency_ms")
-    gbps[rows, columns] = _column(links, "bandwidth_gbps")
-    return names, latency_ms, gbps
+    latency_s, bandwidth = np.full((n, n), np.nan), np.full((n, n), np.nan)
+    for matrix, speed in ((latency_s, speeds[0]), (bandwidth, speeds[1])):
+        with np.errstate(over="ignore"):  # an overflow is refused as an infinite bandwidth
+            matrix[rows, targets] = speed.in_si(_column(links, speed.name))
+    return names, latency_s, bandwidth
 
 
 def links_of_graph(graph: nx.Graph[Any]) -> tuple[tuple[Device, ...], FloatArray, FloatArray]:
@@ -82,7 +93,7 @@ def links_of_graph(graph: nx.Graph[Any]) -> tuple[tuple[Device, ...], FloatArray
     n = len(graph)
     check_count(n)
     devices = tuple(
-        Device(name=node, **hardware_fields(data.get("gpu")) | {k: data[k] for k in DEVICE_ATTRIBUTES & set(data)})
+        Device(name=node, **fields_in_si(data, DEVICE_ATTRIBUTES, f"node {shortened(node)}"))
         for node, data in graph.nodes(data=True)
     )
     at = {node: i for i, node in enumerate(graph.nodes)}
@@ -120,11 +131,10 @@ def _column(links: pd.DataFrame, what: str) -> FloatArray:
 
 
 def _attribute(edge: str, data: dict[str, Any], what: str) -> float:
-    if what not in data:
-        raise TopologyError(f"{edge} has no {what}; wanted a number")
-    if (number := as_number(data[what])) is None:
-        raise TopologyError(f"{edge}: {what} is {shortened(data[what])}; wanted a number")
-    return number
+    name, value, in_si = either(what, data, edge)
+    if (number := as_number(value)) is None:
+        raise TopologyError(f"{edge}: {name} is {shortened(value)}; wanted a number")
+    return float(in_si(number))
 
 
 def segment_of(message_bytes: FloatArray, n_bytes: float | FloatArray) -> tuple[IntArray, FloatArray]:

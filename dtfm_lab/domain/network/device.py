@@ -1,15 +1,16 @@
 """One accelerator, its peak, memory and price, and the table of common ones; links belong to the topology."""
 
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.errors import TopologyError, UnknownName
+from dtfm_lab.domain.registry import nearest, unknown
 from dtfm_lab.domain.units import TERA, GiB
 
 
@@ -84,13 +85,48 @@ HARDWARE: dict[str, Hardware] = {
 Prices are what was listed, per GPU; they move by the month and between sellers, often by a factor of two."""
 
 
+OTHER_NAMES = {"V100 16GB": "V100", "A100 80GB": "A100", "H100 80GB": "H100", "H100 SXM": "H100"}
+"""Further names of rows of the table."""
+
+
+def _bare(gpu: str) -> str:
+    """The letters and digits of a GPU's name in lower case, without the makers' words before it."""
+    words = re.findall(r"[^\W_]+", gpu.casefold())
+    while len(words) > 1 and words[0] in ("nvidia", "tesla", "geforce"):
+        words.pop(0)
+    return "".join(words)
+
+
+_SPELLINGS = {_bare(gpu): gpu for gpu in (*HARDWARE, *OTHER_NAMES)}
+
+
+def spelling_of(gpu: str) -> str | None:
+    """The name of the table that differs from this one at most in case, blanks and hyphens, or in NVIDIA's brand
+    before it (``a100``, ``RTX4090``, ``NVIDIA T4``); None for a GPU that is not in the table."""
+    return _SPELLINGS.get(_bare(gpu))
+
+
+def hardware_of(gpu: str) -> Hardware | None:
+    """The table's row of a GPU, by any spelling of ``spelling_of``; None for one that is not in the table."""
+    name = spelling_of(gpu)
+    return None if name is None else HARDWARE[OTHER_NAMES.get(name, name)]
+
+
+def typical_price(gpu: str) -> float:
+    """US dollars an hour that the table has for a GPU; 0 where it has none, or the GPU by another name only."""
+    row = HARDWARE.get(spelling_of(gpu) or "")
+    return 0.0 if row is None else row.price_per_hour
+
+
 def hardware_fields(gpu: object) -> dict[str, float]:
     """The peak and memory of a GPU in the table, as fields of a Device; empty for a GPU that is not in it."""
-    known = HARDWARE.get(gpu) if isinstance(gpu, str) else None
+    known = hardware_of(gpu) if isinstance(gpu, str) else None
     return {} if known is None else {"peak_flop_per_s": known.peak_flop_per_s, "memory_bytes": known.memory_bytes}
 
 
 PAPERS_GPU = "V100"
+OF_THE_GPU = cast(float, None)
+"""Default of a number that a device then takes from the table of hardware."""
 
 LONGEST_NAME = 200
 """Most characters of the name of a device, region, GPU or topology."""
@@ -100,13 +136,25 @@ MOST_DEVICES = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """One accelerator that can hold one pipeline stage."""
+    """One accelerator that can hold one pipeline stage.
+
+    Raises
+    ------
+    TopologyError
+        An empty or unprintable name, a number that is none or out of range.
+    UnknownName
+        A GPU that is not in the table, without peak or memory of its own.
+    """
 
     name: str
     region: str = ""
     gpu: str = PAPERS_GPU
-    peak_flop_per_s: float = HARDWARE[PAPERS_GPU].peak_flop_per_s
-    memory_bytes: float = HARDWARE[PAPERS_GPU].memory_bytes
+    """A GPU of the table of hardware, in any case, which gives the numbers below that are left out; or a name of one's
+    own, with both numbers."""
+    peak_flop_per_s: float = OF_THE_GPU
+    """FLOP/s in half precision, by default those of the table."""
+    memory_bytes: float = OF_THE_GPU
+    """Bytes, by default those of the table."""
     price_per_hour: float = 0.0
     """US dollars for an hour; 0 where unknown."""
     position: tuple[float, float] | None = None
@@ -118,6 +166,7 @@ class Device:
             object.__setattr__(self, what, self._text(what, getattr(self, what)))
         if not self.name:
             raise TopologyError("a device has an empty name; every device needs one of its own")
+        self._fill_in()
         for what in ("peak_flop_per_s", "memory_bytes"):
             if not (number := self._number(what, getattr(self, what), "a number above 0")) > 0:
                 raise TopologyError(f"device {self.name}: {what} is {number:g}; wanted a number above 0")
@@ -131,6 +180,25 @@ class Device:
                 raise TopologyError(f"device {self.name}: position is {shortened(self.position)}; wanted two numbers")
             x, y = (self._number("position", part, "two numbers") for part in parts)
             object.__setattr__(self, "position", (x, y))
+
+    def _fill_in(self) -> None:
+        """Take a number that is not given from the table, and the GPU's name as the table spells it."""
+        missing = [what for what in ("peak_flop_per_s", "memory_bytes") if getattr(self, what) is OF_THE_GPU]
+        if not missing:
+            return
+        name = spelling_of(self.gpu)
+        if name is None:
+            near = nearest(self.gpu, HARDWARE, n=3)
+            known = f"known: {', '.join(sorted(HARDWARE))};"
+            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else known
+            raise UnknownName(
+                f"device {self.name}: no GPU named {shortened(self.gpu)}; {hint} a GPU that is not in the table needs "
+                f"peak_flop_per_s and memory_bytes (or peak_tflops and memory_gib) of its own"
+            )
+        object.__setattr__(self, "gpu", name)
+        for what, number in hardware_fields(name).items():
+            if what in missing:
+                object.__setattr__(self, what, number)
 
     def _text(self, what: str, value: Any) -> str:
         try:

@@ -23,9 +23,10 @@ from dtfm_lab.domain.network.conversions import (
     matrix_of,
     segment_of,
 )
-from dtfm_lab.domain.network.device import Device, check_text, is_plain, shortened
+from dtfm_lab.domain.network.device import Device, check_text, is_plain, shortened, typical_price
+from dtfm_lab.domain.network.either_unit import LINKS, changes_in_si, either, fields_in_si, is_column
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import FloatArray, from_gbps, from_ms, to_gbps, to_ms
+from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 
 __all__ = ["Device", "Topology"]
 
@@ -118,36 +119,51 @@ class Topology:
     @classmethod
     def from_matrices(
         cls,
-        latency_ms: npt.ArrayLike,
-        bandwidth_gbps: npt.ArrayLike,
+        latency_ms: npt.ArrayLike | None = None,
+        bandwidth_gbps: npt.ArrayLike | None = None,
         *,
+        latency_s: npt.ArrayLike | None = None,
+        bandwidth_bytes_per_s: npt.ArrayLike | None = None,
         names: Sequence[str] | None = None,
         regions: Sequence[str] | None = None,
         name: str = "matrices",
         **device: Any,
     ) -> Topology:
-        """Topology from (N, N) milliseconds and Gbit/s, from row to column; the diagonals are not read.
+        """Topology from (N, N) latencies and bandwidths, from row to column; the diagonals are not read.
 
-        DataFrames as ``to_matrices`` makes them name the devices by their index. ``device`` sets
-        further fields of every Device.
+        Latencies are given in milliseconds or, by name, in seconds, bandwidths in Gbit/s or bytes/s. DataFrames as
+        ``to_matrices`` makes them name the devices by their index. ``device`` sets further fields of every Device,
+        such as ``gpu="A100"``, or with a list one for each: ``gpu=["A100", "T4"]``.
         """
-        names = labels_of_matrices(latency_ms, bandwidth_gbps) if names is None else names
-        latency, bandwidth = matrix_of("latency_ms", latency_ms), matrix_of("bandwidth_gbps", bandwidth_gbps)
+        given = {
+            "latency_ms": latency_ms,
+            "latency_s": latency_s,
+            "bandwidth_gbps": bandwidth_gbps,
+            "bandwidth_bytes_per_s": bandwidth_bytes_per_s,
+        }
+        speeds = [either(what, given, wanted="an (N, N) matrix") for what in LINKS]
+        names = labels_of_matrices(speeds) if names is None else names
+        latency, bandwidth = (matrix_of(speed.name, speed.value) for speed in speeds)
         n = len(latency) if latency.ndim else 0
         names = [f"device-{i}" for i in range(n)] if names is None else names
         regions = [""] * n if regions is None else regions
-        for what, given in (("names", names), ("regions", regions)):
-            if isinstance(given, str) or not isinstance(given, Iterable):
-                raise TopologyError(f"{what} are {shortened(given)}; wanted a list, one for each of {n} devices")
-        names, regions = list(names), list(regions)
-        for what, given in (("names", names), ("regions", regions)):
-            if len(given) != n:
-                raise TopologyError(f"{len(given)} {what} for {n} devices; wanted one each")
-        if stray := set(device) - set(Device.__dataclass_fields__):
+        if stray := set(device) - {*Device.__dataclass_fields__, "peak_tflops", "memory_gib"}:
             raise unknown("device field", min(stray), set(Device.__dataclass_fields__) - {"name", "region"})
-        devices = tuple(Device(name=d, region=r, **device) for d, r in zip(names, regions, strict=True))
+        device = fields_in_si(device, Device.__dataclass_fields__)
+        lists = {what: value for what, value in device.items() if what != "position" and is_column(value)}
+        columns = {"names": names, "regions": regions} | lists
+        for what, column in columns.items():
+            if isinstance(column, str) or not isinstance(column, Iterable):
+                raise TopologyError(f"{what} are {shortened(column)}; wanted a list, one for each of {n} devices")
+        own = {what: list(column) for what, column in columns.items()}
+        for what, values in own.items():
+            if len(values) != n:
+                raise TopologyError(f"{len(values)} {what} for {n} devices; wanted one each")
+        own = {"name": own.pop("names"), "region": own.pop("regions"), **own}
+        devices = tuple(Device(**device | {what: values[i] for what, values in own.items()}) for i in range(n))
         with np.errstate(over="ignore"):  # an overflow is refused as an infinite bandwidth
-            return cls(devices, from_ms(latency), from_gbps(bandwidth), name=name)
+            in_si = speeds[0].in_si(latency), speeds[1].in_si(bandwidth)
+        return cls(devices, *in_si, name=name)
 
     def to_matrices(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """(N, N) milliseconds and Gbit/s, from row to column, both labelled with the devices' names."""
@@ -226,6 +242,11 @@ class Topology:
             self, latency_s=latency_s, bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * bandwidth, message_s=message_s
         )
 
+    def with_typical_prices(self) -> Topology:
+        """A copy in which every device without a price has the typical one of its GPU, 0 where the table has none."""
+        priced = (replace(d, price_per_hour=d.price_per_hour or typical_price(d.gpu)) for d in self.devices)
+        return replace(self, devices=tuple(priced))
+
     def subset(self, devices: Iterable[int | str]) -> Topology:
         """A copy with only these devices (indices or names), in this order."""
         keep = [self.at(device) for device in devices]
@@ -246,22 +267,30 @@ class Topology:
         *,
         latency_s: float | None = None,
         bandwidth_bytes_per_s: float | None = None,
+        latency_ms: float | None = None,
+        bandwidth_gbps: float | None = None,
         one_way: bool = False,
     ) -> Topology:
-        """A copy with one pair changed: both directions unless ``one_way``.
+        """A copy with one pair changed, in either unit: both directions unless ``one_way``.
 
         Measured times of a link that changes are dropped: they no longer apply.
         """
         i, j = self.at(source), self.at(target)
         if i == j:
             raise TopologyError(f"link {self.names[i]} -> {self.names[j]}: a device has no link to itself")
+        given = {
+            "latency_s": latency_s,
+            "latency_ms": latency_ms,
+            "bandwidth_bytes_per_s": bandwidth_bytes_per_s,
+            "bandwidth_gbps": bandwidth_gbps,
+        }
+        changed = changes_in_si(given, f"link {self.names[i]} -> {self.names[j]}")
         latency, bandwidth = self.latency_s.copy(), self.bandwidth_bytes_per_s.copy()
         message_s = None if self.message_s is None else self.message_s.copy()
         for a, b in [(i, j)] if one_way else [(i, j), (j, i)]:
-            if latency_s is not None:
-                latency[a, b] = latency_s
-            if bandwidth_bytes_per_s is not None:
-                bandwidth[a, b] = bandwidth_bytes_per_s
+            for what, matrix in (("latency_s", latency), ("bandwidth_bytes_per_s", bandwidth)):
+                if changed[what] is not None:
+                    matrix[a, b] = changed[what]
             if message_s is not None:
                 message_s[a, b] = np.nan
         return replace(self, latency_s=latency, bandwidth_bytes_per_s=bandwidth, message_s=message_s)
@@ -296,10 +325,11 @@ class Topology:
     def from_frame(cls, links: pd.DataFrame, name: str = "frame", **device: Any) -> Topology:
         """Topology from one row a directed link, with the columns of ``to_frame``; every pair must occur once.
 
-        Devices stand in the order in which they first appear; ``device`` sets further fields of each.
+        ``latency_s`` may stand for ``latency_ms`` and ``bandwidth_bytes_per_s`` for ``bandwidth_gbps``. Devices stand
+        in the order in which they first appear; ``device`` sets further fields of each.
         """
-        names, latency_ms, gbps = links_of_frame(links)
-        return cls.from_matrices(latency_ms, gbps, names=names, name=name, **device)
+        names, latency_s, bandwidth = links_of_frame(links)
+        return cls.from_matrices(latency_s=latency_s, bandwidth_bytes_per_s=bandwidth, names=names, name=name, **device)
 
     def to_networkx(self) -> nx.DiGraph[str]:
         """Graph whose nodes carry the Device's fields, edges latency_s and bandwidth_bytes_per_s; no measured times."""
@@ -321,8 +351,9 @@ class Topology:
     def from_networkx(cls, graph: nx.Graph[Any], name: str | None = None) -> Topology:
         """Topology from a graph as ``to_networkx`` makes it; an undirected edge counts both ways.
 
-        Every pair needs exactly one edge each way. A node that names a GPU of the table takes its
-        peak and memory where it has none of its own; other attributes are ignored.
+        Every pair needs exactly one edge each way. ``latency_ms`` may stand for ``latency_s``, ``bandwidth_gbps`` for
+        ``bandwidth_bytes_per_s``, and ``peak_tflops`` and ``memory_gib`` for a node's numbers in SI. A node that names
+        a GPU of the table takes its peak and memory where it has none of its own; other attributes are ignored.
         """
         devices, latency_s, bandwidth = links_of_graph(graph)
         attributes = {what: str(graph.graph.get(what) or "") for what in ("name", "description")}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from dtfm_lab.domain.network import HARDWARE, LONGEST_NAME, Device, hardware_fields
+from dtfm_lab.domain.network import HARDWARE, LONGEST_NAME, Device
 from dtfm_lab.domain.units import format_bytes
 
 WIDTH = 1024
@@ -44,8 +44,7 @@ def device_of(name: str, region: str, facts: dict[str, Any]) -> Device:
     """The host's first GPU in the hardware table with the table's numbers; else its processor as measured."""
     known = next((key for gpu in facts["gpus"] if (key := known_gpu(gpu)) is not None), None)
     if known is not None:
-        numbers = hardware_fields(known)
-        return Device(name=name, region=region, gpu=known, **numbers)  # type: ignore[arg-type]  # its numbers only
+        return Device(name=name, region=region, gpu=known)
     return Device(
         name=name,
         region=region,

@@ -95,7 +95,7 @@ def topology_of(document: Document, known: Topology | None = None) -> Topology:
         "links": [_link(link) for link in document["links"]],
     }
     try:
-        topology = topology_from_mapping(mapping, where=mapping["name"])
+        topology = topology_from_mapping(mapping, where=mapping["name"], empty_regions=True)
     except LabError as error:
         raise TopologyError(first_mistake(document) or str(error)) from None
     return topology if known is None else with_times(topology, known, document)
