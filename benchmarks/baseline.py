@@ -30,7 +30,8 @@ from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.kernels import cyclic, partition, random_numbers
 from dtfm_lab.planning.planners.dtfm import GENES, POPULATION
-from dtfm_lab.planning.search import PlanStep, search
+from dtfm_lab.planning.search import search
+from dtfm_lab.planning.step import PlanStep
 
 CASES = ("datacenter", "spot", "universities", "regional", "worldwide")
 PUBLIC = Path(__file__).parents[1] / "tests" / "data" / "public_search.json"

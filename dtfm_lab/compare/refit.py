@@ -146,7 +146,7 @@ def _predicted(
 ) -> Trace:
     ran = measured.context
     # the plan keeps the cost of the drawn network, on which a simulation does not depend
-    return simulate(replace(plan, topology=topology), ran.recorded_schedule, queueing=ran.queueing, profile=profile)
+    return simulate(plan.changed(topology=topology), ran.recorded_schedule, queueing=ran.queueing, profile=profile)
 
 
 def _checked(plan: Plan, measured: Trace, simulate: Callable[..., Trace]) -> float | None:

@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from dtfm_lab.figures.palette import CATEGORIES, EDGES
-from dtfm_lab.planning.search import PROVEN
+from dtfm_lab.planning.step import PROVEN
 
 SUBTITLE_LETTERS = 130
 """Letters of a subtitle that fit into the width of a notebook cell."""

@@ -45,6 +45,10 @@ class PlanFile(Section):
     cost: CostSection
     lower_bound_s: float
     planner: str
+    objective: str = "communication"
+    iteration_s: float | None = None
+    iteration_lower_bound_s: float | None = None
+    queueing: str = "pairs"
     seed: int | None = None
     generation: int = 0
     evaluations: int = 0
@@ -55,7 +59,18 @@ class PlanFile(Section):
     """What ``plan --json`` holds, for people and scripts; it is not read back."""
 
 
-PROVENANCE = ("lower_bound_s", "planner", "seed", "generation", "evaluations", "seconds")
+PROVENANCE = (
+    "lower_bound_s",
+    "planner",
+    "objective",
+    "iteration_s",
+    "iteration_lower_bound_s",
+    "queueing",
+    "seed",
+    "generation",
+    "evaluations",
+    "seconds",
+)
 """Fields of a plan that are written as they are."""
 
 

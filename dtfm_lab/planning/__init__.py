@@ -4,6 +4,7 @@ The root has the cost, the problem given to a planner and the search that runs o
 ``bounds`` lower bounds, ``explain`` what a plan's cost comes from, ``kernels`` the compiled loops.
 """
 
+from dtfm_lab.planning import communication_search as _objective  # noqa: F401
 from dtfm_lab.planning import planners as _registered  # noqa: F401
 from dtfm_lab.planning.bounds import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
@@ -17,22 +18,27 @@ from dtfm_lab.planning.explain import (
     stream_worth,
     worth_table,
 )
+from dtfm_lab.planning.objectives import Objective, default_objective, objectives
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
-from dtfm_lab.planning.search import PlanStep, plan, search
+from dtfm_lab.planning.search import plan, search
+from dtfm_lab.planning.step import PlanStep
 
 __all__ = [
     "DeviceWorth",
     "Difference",
     "Explanation",
     "Generation",
+    "Objective",
     "PlanStep",
     "Planner",
     "Problem",
     "adapt_plan",
+    "default_objective",
     "diff",
     "evaluate",
     "explain",
     "lower_bound_s",
+    "objectives",
     "plan",
     "planners",
     "price_placement",

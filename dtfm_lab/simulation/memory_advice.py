@@ -1,7 +1,7 @@
 """Changes to a job that need less memory, each alone and then together, until one fits."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -154,7 +154,7 @@ class _RemedySearch:
 
     def _in_place(self, job: Job, schedule: str | Schedule) -> tuple[str, int, int]:
         """The device to report, what it needs, and what the worst device lacks."""
-        report = memory(replace(self.plan, job=job), schedule)
+        report = memory(self.plan.changed(job=job), schedule)
         at = self.worst if report.fits else report.worst
         return report.devices[at[0]][at[1]], int(report.peak_bytes[at]), int(report.over_bytes.max())
 

@@ -47,7 +47,7 @@ def simulate(
         run used real ones. Where only a subplan ran, that is predicted.
     queueing
         ``pairs`` (every directed pair a link of its own, as in the paper) or ``cards`` (one network card a
-        device, in and out).
+        device, in and out); by default that of ``like``, or else of the plan.
     profile
         Seconds of computations, by stage, replica and kind, instead of FLOP over peak x efficiency.
     efficiency
@@ -125,7 +125,7 @@ def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:
 
 
 def _links(plan: Plan, ran: RunContext | None, queueing: str | None) -> Links:
-    chosen = queueing if queueing is not None else ran.queueing if ran is not None else "pairs"
+    chosen = queueing if queueing is not None else ran.queueing if ran is not None else plan.queueing
     if ran is not None and ran.links == "real":
         Links.of(plan.topology, chosen)  # raises UnknownName for an unknown queueing
         return Links.free(len(plan.topology))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from itertools import product
 from numbers import Integral
 from typing import Any
@@ -161,13 +161,13 @@ def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> Outcome | str:
 
 def _changed(plan: Plan, settings: Mapping[str, Any]) -> Plan:
     """The placement with another job on another network; its cost is not computed anew, as a simulation needs none."""
-    job = replace(plan.job, **{what: settings[what] for what in OF_THE_JOB if what in settings})
+    job = plan.job.with_fields(**{what: settings[what] for what in OF_THE_JOB if what in settings})
     topology = plan.topology
     latency, bandwidth = (float(settings.get(what, 1.0)) for what in ("latency", "bandwidth"))
     if (latency, bandwidth) != (1.0, 1.0):
         with np.errstate(over="ignore"):  # infinite results are refused by Topology
             topology = topology.scaled(latency, bandwidth)
-    return replace(plan, job=job, topology=topology)
+    return plan.changed(job=job, topology=topology)
 
 
 def _values(what: str, given: Any) -> list[Any]:

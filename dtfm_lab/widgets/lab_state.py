@@ -1,7 +1,5 @@
 """The one state of the lab: what is drawn, planned, predicted and measured. It contains no widget."""
 
-from dataclasses import replace
-
 import traitlets
 
 from dtfm_lab.compare import Comparison
@@ -73,7 +71,7 @@ class LabState(traitlets.HasTraits):
     @property
     def chosen_plan(self) -> Plan | None:
         """The plan with ``choices`` in its job. Raises a LabError where the job does not allow them."""
-        return None if self.plan is None else replace(self.plan, job=replace(self.plan.job, **self.choices))
+        return None if self.plan is None else self.plan.changed(job=self.plan.job.with_fields(**self.choices))
 
     @property
     def plan_is_stale(self) -> bool:

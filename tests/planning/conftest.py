@@ -14,5 +14,6 @@ from dtfm_lab.planning import Planner, planners
 def registered_planners(monkeypatch: pytest.MonkeyPatch) -> Registry[Planner]:
     """A registry that a test may add planners to, which searches use until the test is over."""
     own = Registry("planner", entries=dict(planners))
-    monkeypatch.setattr(import_module("dtfm_lab.planning.search"), "planners", own)
+    for module in ("search", "communication_search"):
+        monkeypatch.setattr(import_module(f"dtfm_lab.planning.{module}"), "planners", own)
     return own

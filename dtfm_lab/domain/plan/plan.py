@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
 from dtfm_lab.domain.errors import PlanError
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.job import Job, LayerKind
+from dtfm_lab.domain.network import QUEUEING, Topology
+from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 
@@ -65,15 +66,28 @@ class CostBreakdown:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """A placement of a job on a topology, with its cost and a bound on how much better any other can be."""
+    """A placement of a job on a topology, with its costs and bounds on how much better any other can be.
+
+    Two costs, two bounds: the communication cost of the paper, which ranks placements of one shape, and the seconds of
+    a simulated iteration, which compare any two plans.
+    """
 
     topology: Topology
     job: Job
     placement: Placement
     cost: CostBreakdown
     lower_bound_s: float
-    """No placement of this job on this topology costs less."""
+    """No placement of this job, in its shape, has a lower communication cost on this topology."""
     planner: str
+    objective: str = "communication"
+    """Name of what the search made least."""
+    iteration_s: float | None = None
+    """Seconds of the simulated iteration, as ``lab.simulate`` gives it; None where it was not simulated."""
+    iteration_lower_bound_s: float | None = None
+    """No plan is faster: whatever shape, cut, devices and shares the job leaves open. None where no bound was asked
+    for."""
+    queueing: str = "pairs"
+    """Which messages wait for each other when it is simulated: those of a pair of devices or of a network card."""
     seed: int | None = None
     generation: int = 0
     evaluations: int = 0
@@ -95,20 +109,68 @@ class Plan:
         for what in ("generation", "evaluations", "seconds"):
             if not 0 <= getattr(self, what) < np.inf:
                 raise PlanError(f"{what} of the search is {getattr(self, what)}; wanted 0 or more")
+        if self.queueing not in QUEUEING:
+            raise unknown("queueing", self.queueing, QUEUEING)
+        iteration_s, bound_s = self.iteration_s, self.iteration_lower_bound_s
+        if iteration_s is not None and not 0 <= iteration_s < np.inf:
+            raise PlanError(f"iteration of {iteration_s} s; wanted 0 or more")
+        if bound_s is not None and not 0 <= bound_s <= (np.inf if iteration_s is None else iteration_s * (1 + 1e-9)):
+            raise PlanError(
+                f"lower bound of the iteration is {bound_s} s; wanted 0 to the iteration of {iteration_s} s"
+            )
         if not 0 <= self.lower_bound_s <= self.cost.total_s * (1 + 1e-9):
             raise PlanError(f"lower bound is {self.lower_bound_s} s; wanted 0 to the cost of {self.cost.total_s} s")
 
     def __repr__(self) -> str:
-        return (
-            f"<Plan {self.job.name} on {self.topology.name}: {self.job.n_stages} x {self.job.n_replicas}, "
-            f"{self.cost.total_s:.6g} s, gap {self.gap:.1%}, by {self.planner}>"
-        )
+        parts = [f"{self.job.n_stages} x {self.job.n_replicas}"]
+        if self.iteration_s is not None:
+            bound_s = self.iteration_lower_bound_s
+            most = f" (at most {self.speed_up_left:.2f} times faster with any plan)" if bound_s else ""
+            parts.append(f"iteration {self.iteration_s:.6g} s{most}")
+        parts.append(f"communication cost {self.cost.total_s:.6g} s, gap {self.gap:.1%}")
+        return f"<Plan {self.job.name} on {self.topology.name}: {', '.join(parts)}, by {self.planner}>"
+
+    def changed(self, **fields: Any) -> Self:
+        """The plan with other fields, such as another job or topology; without the seconds that held for the old."""
+        return replace(self, **{"iteration_s": None, "iteration_lower_bound_s": None} | fields)
 
     @property
     def gap(self) -> float:
-        """Optimality gap, (cost - bound) / cost: 0 is proven optimal, 0.3 means at most 30 % could be saved."""
+        """Gap of the communication cost, (cost - bound) / cost: 0 is proven optimal for this shape, 0.3 means that at
+        most 30 % of it could be saved. It says nothing about the seconds of an iteration."""
         total = self.cost.total_s
         return max(0.0, (total - self.lower_bound_s) / total) if total > 0 else 0.0
+
+    @property
+    def speed_up_left(self) -> float | None:
+        """The iteration over its lower bound: no plan is more than so many times faster. None where either is not
+        known, infinite where the bound is 0."""
+        if self.iteration_s is None or self.iteration_lower_bound_s is None:
+            return None
+        if self.iteration_lower_bound_s == 0:
+            return np.inf if self.iteration_s > 0 else 1.0
+        return max(1.0, self.iteration_s / self.iteration_lower_bound_s)
+
+    @property
+    def price_per_hour(self) -> float:
+        """US dollars for an hour of all devices that serve; devices without a price count as 0."""
+        return float(sum(self.topology.devices[int(d)].price_per_hour for d in self.placement.devices.flat))
+
+    @property
+    def price_per_billion_tokens(self) -> float | None:
+        """US dollars to train on a billion tokens; None where the iteration was not simulated."""
+        if self.iteration_s is None:
+            return None
+        return self.price_per_hour / 3600 * self.iteration_s / self.job.tokens * 1e9
+
+    @property
+    def blocks_per_stage(self) -> tuple[int, ...] | None:
+        """Blocks of each stage, first stage first; None where the job has no model."""
+        if self.job.model is None:
+            return None
+        return tuple(
+            sum(layer.kind is LayerKind.BLOCK for layer in layers) for layers in self.job.layers_of(self.job.n_stages)
+        )
 
     @property
     def layers(self) -> tuple[int, ...] | None:
@@ -175,6 +237,18 @@ class Plan:
             "pipeline_s": self.cost.pipeline_s,
             "lower_bound_s": self.lower_bound_s,
             "gap": self.gap,
+            "objective": self.objective,
+            "iteration_s": self.iteration_s,
+            "iteration_lower_bound_s": self.iteration_lower_bound_s,
+            "price_per_hour": self.price_per_hour,
+            "price_per_billion_tokens": self.price_per_billion_tokens,
+            "microbatch": self.job.microbatch,
+            "blocks_per_stage": self.blocks_per_stage,
+            "microbatches_per_replica": self.job.microbatch_counts,
+            "schedule": self.job.schedule_name,
+            "warmups": self.job.warmups,
+            "recompute": self.job.recompute,
+            "queueing": self.queueing,
             "stages": self.stages,
             "pipelines": self.pipelines,
             "rank_map": self.rank_map,

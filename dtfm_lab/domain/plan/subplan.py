@@ -78,8 +78,7 @@ def cut_subplan(plan: Plan, kept: Subplan | None) -> Plan:
         hop_s=plan.cost.hop_s[: n_stages - 1],
         weights_s=plan.cost.weights_s[:n_stages, :n_stages],
     )
-    return replace(
-        plan,
+    return plan.changed(
         job=_part_of_job(plan.job, n_stages, n_pipelines),
         placement=Placement(plan.placement.devices[:n_stages, :n_pipelines]),
         cost=cost,

@@ -7,7 +7,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import BLUE, LINE_GREY, SKY, VERMILLION
 from dtfm_lab.figures.theme import LEGEND_BELOW, percent, quality, titled
-from dtfm_lab.planning.search import PROVEN
+from dtfm_lab.planning.step import PROVEN
 
 BOUND = "lower bound: no placement costs less"
 OUTLINE = {"width": 1, "color": "#ffffff"}

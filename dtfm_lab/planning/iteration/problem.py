@@ -210,7 +210,8 @@ def _extra(model: ModelSpec, kind: LayerKind) -> FloatArray:
 
 
 def _by_stage(prefix: FloatArray, blocks: IntArray) -> FloatArray:
-    return np.diff(prefix[np.concatenate([[0], np.cumsum(blocks)])])
+    sums: FloatArray = np.diff(prefix[np.concatenate([[0], np.cumsum(blocks)])])
+    return sums
 
 
 def _powers_of_two(batch: int) -> tuple[int, ...]:

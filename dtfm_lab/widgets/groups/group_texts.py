@@ -10,7 +10,7 @@ from dtfm_lab.figures.plan.graph_steps import Lettered, lettered
 from dtfm_lab.figures.theme import count
 from dtfm_lab.planning import Explanation
 from dtfm_lab.planning.path import EXACT_UP_TO, path_cost, shortest_path
-from dtfm_lab.planning.search import PROVEN
+from dtfm_lab.planning.step import PROVEN
 
 STEPS = {"a": "graph", "b": "groups", "c": "nodes", "d": "weights", "e": "path"}
 """{letter: word} of each step, as on its button."""

@@ -10,7 +10,7 @@ from dtfm_lab import figures
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import PlanStep, planners
-from dtfm_lab.planning.search import PROVEN
+from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, labelled, restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState

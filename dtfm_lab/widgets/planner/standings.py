@@ -8,7 +8,7 @@ import ipywidgets as w
 
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import PlanStep
-from dtfm_lab.planning.search import PROVEN
+from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets.controls import button
 from dtfm_lab.widgets.views.convergence import percent
 

@@ -75,12 +75,12 @@ class Setting:
 
         Raises a LabError where the job does not allow it.
         """
-        job = replace(plan.job, **self.job_changes)
+        job = plan.job.with_fields(**self.job_changes)
         job.modelled()
         topology = plan.topology
         if (self.latency, self.bandwidth) != (1.0, 1.0):
             topology = topology.scaled(latency=self.latency, bandwidth=self.bandwidth)
-        return replace(plan, job=job, topology=topology)
+        return plan.changed(job=job, topology=topology)
 
     def changes_from(self, base: Setting) -> dict[str, Any]:
         """Return the values that differ from another setting's."""

@@ -10,7 +10,7 @@ import traitlets
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CATEGORIES, LINE_GREY
 from dtfm_lab.figures.theme import literal
-from dtfm_lab.planning.search import PROVEN
+from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets.views.view import Figure, View
 
 N_COLUMNS = 5

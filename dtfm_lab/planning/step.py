@@ -1,0 +1,63 @@
+"""A step of a search: the best plan so far, and what is known about it."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Placement, Plan
+from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning.cost import price_placement
+from dtfm_lab.planning.problem import Generation
+
+PROVEN = 1e-9
+"""Relative gap between a plan's cost and its lower bound at which the plan counts as proven best."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlanStep(Generation):
+    """A generation of a search, with device indices of the topology: ``best`` is the incumbent.
+
+    ``best_s`` and ``bound_s`` are in the unit of the objective: seconds, or dollars for a billion tokens.
+    """
+
+    topology: Topology = field(repr=False)
+    job: Job = field(repr=False)
+    """The job of the incumbent, with the shape that was chosen for it."""
+    planner: str
+    seed: int
+    generation: int
+    """Number of complete generations before this step."""
+    seconds: float
+    """Seconds since the search began, less those that the caller took between steps."""
+    bound_s: float
+    """Lower bound: no plan costs less. It may rise from step to step."""
+    objective: str = "communication"
+    """Name of what the search makes least."""
+
+    @property
+    def devices(self) -> IntArray:
+        """(S, D) device indices of the incumbent."""
+        return self.best
+
+    @property
+    def gap(self) -> float:
+        """(incumbent - bound) / incumbent; at 0 the incumbent is proven best, by the objective."""
+        return max(0.0, (self.best_s - self.bound_s) / self.best_s) if self.best_s > 0 else 0.0
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The incumbent as a plan, constructed and priced in full on first use."""
+        return Plan(
+            topology=self.topology,
+            job=self.job,
+            placement=Placement(self.devices),
+            cost=price_placement(self.topology, self.job, self.devices),
+            lower_bound_s=self.bound_s,
+            planner=self.planner,
+            objective=self.objective,
+            seed=self.seed,
+            generation=self.generation,
+            evaluations=self.evaluations,
+            seconds=self.seconds,
+        )
