@@ -193,6 +193,11 @@ def compare(predicted: Trace, measured: Trace) -> Comparison:
     ours, theirs = predicted.context.schedule, measured.context.schedule
     if ours != theirs:
         raise TraceError(f"predicted ran {ours}, measured {theirs}; wanted two of one schedule")
+    if predicted.context.microbatches_per_replica != measured.context.microbatches_per_replica:
+        raise TraceError(
+            f"predicted ran {predicted.context.microbatches} micro-batches a pipeline, measured "
+            f"{measured.context.microbatches}; wanted as many in each pipeline"
+        )
     left, right = predicted.to_frame(), measured.to_frame()
     number = np.searchsorted(np.unique(measured.iteration), measured.iteration)
     right["predicted_by"] = predicted_by(predicted, measured)[number]

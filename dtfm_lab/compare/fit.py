@@ -139,7 +139,7 @@ def _sizes(plan: Plan, measured: Trace) -> dict[tuple[int, Action], float]:
     sizes = {}
     for synchronise in kinds.tolist():
         programs = programs_of(measured, synchronise=synchronise)
-        for position in range(len(programs.pipeline)):
+        for position in range(programs.n_positions):
             for replica in range(programs.n_replicas):
                 for step in programs.of(position, replica):
                     if step.action.kind in SENDS:

@@ -46,6 +46,7 @@ def programs_in(
         compressed=job.codes_gradients,
         synchronise=synchronise,
         locally=job.synchronise_every > 1,
+        microbatch_counts=job.microbatch_counts,
     )
 
 

@@ -24,7 +24,7 @@ from dtfm_lab.simulation.memory_intervals import (
     memory_limits,
     static_memory,
 )
-from dtfm_lab.simulation.schedules import build, build_named, choices_of, made_for
+from dtfm_lab.simulation.schedules import build, build_named, choices_in, choices_of, made_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +203,7 @@ def least_memory_schedule(job: Job, schedule: str | Schedule | None, plan: Plan 
         return made_for(job, chosen)
     if plan is not None and choices_of(chosen).get("plan"):
         return build(plan, chosen)
-    return build_named(chosen, job.n_stages, job.n_microbatches, {"stages_per_device": lambda: job.stages_per_device})
+    return build_named(chosen, job.n_stages, job.n_microbatches, choices_in(job))
 
 
 def least_peak_bytes(job: Job, programs: Programs) -> IntArray:

@@ -19,6 +19,8 @@ from dtfm_lab.simulation.durations import EFFICIENCY, analytic, peak_of
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of
 from dtfm_lab.simulation.schedules import build
 
+BATCH = "n_microbatches", "microbatch_counts"
+"""Fields of a job and of a context that tell how many micro-batches each pipeline has."""
 Profile = Iterable[ComputeTime] | pd.DataFrame
 """Compute times as rows or as a table of stage, replica, kind and seconds, like ``Trace.profile_frame``."""
 
@@ -70,7 +72,7 @@ def simulate(
         if not isinstance(ran, RunContext):
             raise TraceError(f"like is {shortened(ran)}; wanted a Trace of this plan")
         plan = cut_subplan(plan, ran.rehearsed)
-        check_same_plan(plan, ran, "synchronisation", "synchronise_every", "n_microbatches", "tokens", "flop")
+        check_same_plan(plan, ran, "synchronisation", "synchronise_every", *BATCH, "tokens", "flop")
     job = plan.job
     links = _links(plan, ran, queueing)
     given = _rows(profile) if profile is not None else None if ran is None else ran.profile
@@ -113,6 +115,7 @@ def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:
         "topology_fingerprint": topology.fingerprint,
         "job": job.name,
         "n_microbatches": job.n_microbatches,
+        "microbatches_per_replica": job.microbatch_counts if len(set(job.microbatch_counts)) > 1 else (),
         "stages_per_device": schedule.stages_per_device,
         "orders": schedule.orders,
         "synchronisation": job.synchronisation,

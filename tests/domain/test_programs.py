@@ -27,10 +27,11 @@ TIED = {Kind.SEND_E, Kind.RECV_E}
 
 @st.composite
 def lowered(draw) -> Programs:
-    """Programs of any order of passes, on up to five devices of up to six replicas."""
-    n_devices, n_replicas = draw(st.integers(1, 5)), draw(st.integers(1, 6))
+    """Programs of any order of passes, on up to five devices of up to six replicas, of any counts of micro-batches."""
+    n_devices, n_replicas, n_microbatches = draw(st.integers(1, 5)), draw(st.integers(1, 6)), draw(st.integers(1, 5))
     per_device = 1 if n_devices == 1 else draw(st.integers(1, 3))
-    schedule = shuffled(n_devices, draw(st.integers(1, 5)), draw(st.integers(0, 999)), per_device, draw(st.booleans()))
+    schedule = shuffled(n_devices, n_microbatches, draw(st.integers(0, 999)), per_device, draw(st.booleans()))
+    counts = st.none() | st.tuples(*[st.integers(1, n_microbatches)] * n_replicas)
     region = st.sampled_from(REGIONS)
     row = st.tuples(*[region] * n_replicas)
     return lower(
@@ -41,17 +42,18 @@ def lowered(draw) -> Programs:
         tied=draw(st.booleans()),
         compressed=draw(st.booleans()),
         synchronise=draw(st.booleans()),
+        microbatch_counts=draw(counts),
     )
 
 
 def devices_of(programs: Programs) -> list[tuple[int, int]]:
-    return [(p, r) for p in range(len(programs.pipeline)) for r in range(programs.n_replicas)]
+    return [(p, r) for p in range(programs.n_positions) for r in range(programs.n_replicas)]
 
 
 @given(lowered())
 @settings(max_examples=60, deadline=None)
 def test_each_send_has_exactly_one_receive_at_its_other_end(programs):
-    n_replicas, n_devices = programs.n_replicas, len(programs.pipeline)
+    n_replicas, n_devices = programs.n_replicas, programs.n_positions
     sent, received = Counter(), Counter()
     for position, replica in devices_of(programs):
         for step in programs.of(position, replica):
@@ -74,7 +76,9 @@ def test_each_send_has_exactly_one_receive_at_its_other_end(programs):
 def test_passes_keep_their_order_and_the_step_comes_last(programs):
     for position, replica in devices_of(programs):
         actions = [step.action for step in programs.of(position, replica)]
-        assert tuple(a for a in actions if a.kind in PASSES) == programs.schedule.programs[position]
+        n_microbatches = programs.microbatch_counts[replica]
+        ordered = [a for a in programs.schedule.programs[position] if a.microbatch < n_microbatches]
+        assert [a for a in actions if a.kind in PASSES] == ordered
         assert len(set(actions)) == len(actions)
         assert [a for a in actions if a.kind is Kind.STEP] == [actions[-1]]
 
@@ -108,9 +112,9 @@ def test_no_work_is_done_that_nobody_needs(programs):
 @given(lowered())
 @settings(max_examples=60, deadline=None)
 def test_each_pass_waits_for_its_message_and_each_message_for_its_pass(programs):
-    schedule, n_devices = programs.schedule, len(programs.pipeline)
+    schedule, n_devices = programs.schedule, programs.n_positions
     last = schedule.n_stages - 1
-    for steps in programs.pipeline:
+    for steps in (steps for pipeline in programs.pipelines for steps in pipeline):
         for step in steps:
             stage, kind, m, _ = step.action
             needs = {steps[need].action for need in step.needs}
@@ -132,20 +136,31 @@ def test_each_pass_waits_for_its_message_and_each_message_for_its_pass(programs)
 @settings(max_examples=40, deadline=None)
 def test_messages_along_the_pipeline_are_as_many_as_boundaries_ask_for(programs):
     schedule = programs.schedule
-    n_boundaries = schedule.n_stages - 1 if len(programs.pipeline) > 1 else 0
-    found = Counter(step.action.kind for steps in programs.pipeline for step in steps)
-    for kind in (Kind.SEND_F, Kind.SEND_B, Kind.RECV_F, Kind.RECV_B):
-        assert found[kind] == n_boundaries * schedule.n_microbatches
+    n_boundaries = schedule.n_stages - 1 if programs.n_positions > 1 else 0
+    for replica, n_microbatches in enumerate(programs.microbatch_counts):
+        steps = (step for position in range(programs.n_positions) for step in programs.of(position, replica))
+        found = Counter(step.action.kind for step in steps)
+        for kind in (Kind.SEND_F, Kind.SEND_B, Kind.RECV_F, Kind.RECV_B):
+            assert found[kind] == n_boundaries * n_microbatches
 
 
 @given(lowered())
 @settings(max_examples=40, deadline=None)
-def test_all_replicas_run_one_pipeline_and_only_their_tails_differ(programs):
-    for position, replica in devices_of(programs):
-        steps = programs.of(position, replica)
-        head = steps[: len(programs.pipeline[position])]
-        assert head == programs.pipeline[position]
-        assert not {step.action.kind for step in steps[len(head) :]} & {*PASSES, Kind.SEND_F, Kind.SEND_B}
+def test_replicas_of_as_many_microbatches_share_one_pipeline_and_only_their_tails_differ(programs):
+    assert sorted(replica for replicas in programs.replicas for replica in replicas) == [*range(programs.n_replicas)]
+    assert len(programs.pipelines) == len(programs.replicas) == len(set(programs.microbatch_counts))
+    for pipeline, replicas in zip(programs.pipelines, programs.replicas, strict=True):
+        for position, replica in ((p, r) for p in range(programs.n_positions) for r in replicas):
+            steps = programs.of(position, replica)
+            assert programs.pipeline(position, replica) is pipeline[position]
+            assert steps[: len(pipeline[position])] == pipeline[position]
+            assert not {step.action.kind for step in steps[len(pipeline[position]) :]} & {*PASSES, Kind.SEND_F}
+
+
+@pytest.mark.parametrize("counts", [(2, 2), (2, 2, 0), (3, 2, 2), (2, 2, 2, 2)])
+def test_counts_that_are_none_of_the_schedules_are_refused(counts):
+    with pytest.raises(ScheduleError, match=r"one count for each of 3 replicas, from 1 to the schedule's 2"):
+        lower(shuffled(2, 2, 0), 3, microbatch_counts=counts)
 
 
 def tail_kinds(**options) -> list[Counter]:

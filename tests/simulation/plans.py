@@ -27,16 +27,21 @@ def plan_of(
     n_layers: int | None = None,
     tied: bool = False,
     d_model: int = 1,
+    counts: tuple[int, ...] | None = None,
     **fields: object,
 ) -> Plan:
-    """Device index = stage x replicas + replica, the rest idle; with d_model 1, a micro-batch is 2 bytes a hop."""
+    """Device index = stage x replicas + replica, the rest idle; with d_model 1, a micro-batch is 2 bytes a hop.
+
+    ``counts`` are micro-batches of each pipeline, where they differ.
+    """
     model = gpt(n_layers=n_layers or n_stages, d_model=d_model, n_heads=1, seq_len=1, vocab_size=1, tied=tied)
     job = Job(
         model=model,
         n_stages=n_stages,
         n_replicas=n_replicas,
-        global_batch=n_replicas * n_microbatches,
+        global_batch=sum(counts or (n_microbatches,) * n_replicas),
         microbatch=1,
+        microbatches_per_replica=counts,
         **fields,
     )
     n = n_stages * n_replicas
@@ -78,7 +83,10 @@ def schedule_of(name: str, n_stages: int, n_microbatches: int, seed: int = 0) ->
 
 @dataclass(frozen=True)
 class Case:
-    """A plan, a schedule and a network drawn at random, every number different."""
+    """A plan, a schedule and a network drawn at random, every number different.
+
+    Of odd seeds, pipelines have different numbers of micro-batches.
+    """
 
     name: str
     n_stages: int
@@ -105,6 +113,17 @@ class Case:
         return schedule_of(self.name, self.n_stages, self.n_microbatches, self.seed)
 
     @property
+    def counts(self) -> tuple[int, ...]:
+        """(replicas,) micro-batches of each pipeline, the schedule's in one of them at least."""
+        n_microbatches = self.schedule.n_microbatches
+        if self.seed % 2 == 0:
+            return (n_microbatches,) * self.n_replicas
+        rng = np.random.default_rng(self.seed)
+        drawn = rng.integers(1, n_microbatches, self.n_replicas, endpoint=True)
+        drawn[rng.integers(self.n_replicas)] = n_microbatches
+        return tuple(drawn.tolist())
+
+    @property
     def plan(self) -> Plan:
         schedule, topology = self.schedule, self.topology
         plan = plan_of(
@@ -118,6 +137,7 @@ class Case:
             dtype="fp32",
             synchronisation=self.synchronisation,
             compression=self.compression,
+            counts=self.counts,
         )
         somewhere = np.random.default_rng(self.seed).permutation(len(topology))[: self.n_stages * self.n_replicas]
         return replace(plan, placement=replace(plan.placement, devices=somewhere.reshape(plan.placement.devices.shape)))
@@ -151,10 +171,8 @@ def node_of(tasks: PlacedTasks) -> dict[tuple[int, Action], int]:
     return {(int(graph.replica[i]), graph.actions[graph.action[i]]): i for i in range(len(graph))}
 
 
-def passes_of(schedule: Schedule) -> set[Action]:
+def passes_of(schedule: Schedule, n_microbatches: int) -> set[Action]:
     """What the passes of such a schedule must be: each stage's micro-batches, forward once and backward once."""
     split = any(action.kind is Kind.BACKWARD_WEIGHT for action in schedule)
     kinds = [kind for kind in PASSES if kind is Kind.FORWARD or (kind is not Kind.BACKWARD) == split]
-    return {
-        Action(s, kind, m) for s in range(schedule.n_stages) for kind in kinds for m in range(schedule.n_microbatches)
-    }
+    return {Action(s, kind, m) for s in range(schedule.n_stages) for kind in kinds for m in range(n_microbatches)}

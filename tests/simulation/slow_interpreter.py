@@ -33,7 +33,7 @@ class _Interpreter:
         self, plan: Plan, programs: Programs, links: Links, seconds: Mapping[tuple[int, Action], float]
     ) -> None:
         self.plan, self.programs, self.seconds = plan, programs, seconds
-        devices = [(p, r) for p in range(len(programs.pipeline)) for r in range(programs.n_replicas)]
+        devices = [(p, r) for p in range(programs.n_positions) for r in range(programs.n_replicas)]
         self.steps: dict[Node, Step] = {(p, r, i): s for p, r in devices for i, s in enumerate(programs.of(p, r))}
         self.node = {(r, step.action): (p, r, i) for (p, r, i), step in self.steps.items()}
         self.outgoing = {device: links.outgoing(self.index(*device)) for device in devices}

@@ -1,5 +1,6 @@
 """The builders: valid at every size, what each holds in memory, what each is good for."""
 
+import random
 from itertools import pairwise
 
 import pytest
@@ -29,7 +30,7 @@ def test_a_builder_makes_each_pass_of_each_microbatch_once(size, name, seed):
     actions = list(schedule)
     assert (schedule.name, schedule.n_devices) == (name, size[0])
     assert len(actions) == len(set(actions))
-    assert set(actions) == passes_of(schedule)
+    assert set(actions) == passes_of(schedule, schedule.n_microbatches)
 
 
 @given(sizes, st.sampled_from(NAMES), seeds)
@@ -41,6 +42,36 @@ def test_microbatches_pass_every_stage_in_order(size, name, seed):
             for kind in PASSES:
                 found = [a.microbatch for a in program if (a.stage, a.kind) == (stage, kind)]
                 assert found in ([], list(range(schedule.n_microbatches)))
+
+
+ORDERS_OF_ANY_COUNT = ["1f1b", "adaptive-1f1b", "gpipe", "zb-h1"]
+
+
+@given(sizes, st.integers(1, 12), st.sampled_from(ORDERS_OF_ANY_COUNT), seeds)
+@settings(max_examples=100, deadline=None)
+def test_without_the_last_microbatches_a_schedule_is_the_same_schedule_of_fewer(size, fewer, name, seed):
+    """Of 1F1B it is exactly 1F1B, whatever the warm-ups."""
+    n_stages, n_microbatches = size
+    warmups = sorted(random.Random(seed).choices(range(n_microbatches + 2), k=n_stages), reverse=True)
+    built, wanted = (
+        schedules[name](n_stages, m, warmups=warmups) for m in (n_microbatches, min(fewer, n_microbatches))
+    )
+    assert built.restricted(fewer) == wanted
+
+
+@given(sizes, st.integers(1, 12), st.sampled_from(NAMES), seeds)
+@settings(max_examples=60, deadline=None)
+def test_without_the_last_microbatches_no_device_holds_more(size, fewer, name, seed):
+    schedule = schedule_of(name, *size, seed)
+    fewer = min(fewer, schedule.n_microbatches)
+    held, held_before = peak_activations(schedule.restricted(fewer)), peak_activations(schedule)
+    most = fewer * schedule.stages_per_device
+    assert all(now <= min(before, most) for now, before in zip(held, held_before, strict=True))
+
+
+def test_an_order_of_no_microbatch_is_refused():
+    with pytest.raises(ScheduleError, match="has 0 micro-batches; wanted 1 or more"):
+        schedules["1f1b"](2, 3).restricted(0)
 
 
 @given(sizes, st.sampled_from(NAMES))

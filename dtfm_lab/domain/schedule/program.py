@@ -6,10 +6,11 @@ needs. Every receive stands right before its consumer and every send right after
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from dtfm_lab.domain.errors import ScheduleError
+from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.schedule.schedule import PASSES, SENDS, Action, Kind, Schedule
 from dtfm_lab.domain.schedule.synchronisation import synchronisations
 
@@ -33,18 +34,53 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Programs:
-    """The steps of every device of every replica in one iteration."""
+    """The steps of every device of every replica in one iteration.
+
+    A pipeline with fewer micro-batches than the schedule runs its order without those that it has not.
+    """
 
     schedule: Schedule
-    n_replicas: int
-    pipeline: tuple[tuple[Step, ...], ...]
-    """By position in the pipeline: passes and their messages, the same in every replica."""
+    """The order of the largest number of micro-batches."""
+    microbatch_counts: tuple[int, ...]
+    """(replicas,) micro-batches of each pipeline."""
+    pipelines: tuple[tuple[tuple[Step, ...], ...], ...]
+    """By distinct number of micro-batches, the largest first, and by position in the pipeline: passes and their
+    messages. Replicas of as many micro-batches share them."""
     tails: tuple[tuple[tuple[Step, ...], ...], ...]
     """By position and replica: the steps after the passes, whose needs count from the beginning of the program."""
 
+    @property
+    def n_replicas(self) -> int:
+        return len(self.microbatch_counts)
+
+    @property
+    def n_positions(self) -> int:
+        """Number of devices of one pipeline."""
+        return len(self.tails)
+
+    @cached_property
+    def replicas(self) -> tuple[tuple[int, ...], ...]:
+        """Of each of ``pipelines``, the replicas that run it."""
+        distinct = _distinct(self.microbatch_counts)
+        return tuple(tuple(r for r, n in enumerate(self.microbatch_counts) if n == count) for count in distinct)
+
+    @cached_property
+    def number(self) -> tuple[int, ...]:
+        """(replicas,) which of ``pipelines`` each runs."""
+        distinct = _distinct(self.microbatch_counts)
+        return tuple(distinct.index(count) for count in self.microbatch_counts)
+
+    def pipeline(self, position: int, replica: int) -> tuple[Step, ...]:
+        """Passes and their messages of one device, in order."""
+        return self.pipelines[self.number[replica]][position]
+
     def of(self, position: int, replica: int) -> tuple[Step, ...]:
         """All steps of one device, in order."""
-        return self.pipeline[position] + self.tails[position][replica]
+        return self.pipeline(position, replica) + self.tails[position][replica]
+
+
+def _distinct(counts: tuple[int, ...]) -> list[int]:
+    return sorted(set(counts), reverse=True)
 
 
 @lru_cache(maxsize=8)
@@ -58,6 +94,7 @@ def lower(
     compressed: bool = False,
     synchronise: bool = True,
     locally: bool = False,
+    microbatch_counts: tuple[int, ...] | None = None,
 ) -> Programs:
     """Programs of one iteration.
 
@@ -74,31 +111,48 @@ def lower(
     locally
         Replicas update themselves first and then average their parameters, rather than their gradients before the
         step; a last REDUCE, in a round of its own, writes the averages into the parameters.
+    microbatch_counts
+        (replicas,) micro-batches of each pipeline, those of the schedule where None. One with fewer runs the order of
+        the schedule without the last ones.
 
-    Raises ScheduleError for more than MOST_STEPS steps, or where a single device orders a pass before one it needs.
+    Raises ScheduleError for more than MOST_STEPS steps, where a single device orders a pass before one it needs, or
+    for counts that are not one of 1 to the schedule's for each replica.
     """
-    _check_size(schedule, n_replicas, synchronisation if synchronise else None, regions)
-    pipeline = tuple(_with_messages(schedule, program) for program in schedule.programs)
+    counts = (schedule.n_microbatches,) * n_replicas if microbatch_counts is None else microbatch_counts
+    if len(counts) != n_replicas or not all(1 <= count <= schedule.n_microbatches for count in counts):
+        raise ScheduleError(
+            f"schedule {schedule.name}: micro-batches of the pipelines are {shortened(list(counts))}; wanted one count "
+            f"for each of {n_replicas} replicas, from 1 to the schedule's {schedule.n_microbatches}"
+        )
+    _check_size(schedule, counts, synchronisation if synchronise else None, regions)
+    pipelines = {
+        count: tuple(_with_messages(schedule, program) for program in schedule.restricted(count).programs)
+        for count in _distinct(counts)
+    }
     last = schedule.n_devices - 1
     tails = []
-    for position, steps in enumerate(pipeline):
+    for position in range(schedule.n_devices):
         in_group = ("",) * n_replicas if regions is None else regions[position]
         partner = {0: last, last: 0}.get(position) if tied and last > 0 else None
         groups = [(replica, in_group) if synchronise else (0, ("",)) for replica in range(n_replicas)]
         tails.append(
             tuple(
-                _tail(position, steps, *group, synchronisation, partner, schedule, compressed, locally)
-                for group in groups
+                _tail(position, pipelines[n][position], *group, synchronisation, partner, schedule, compressed, locally)
+                for n, group in zip(counts, groups, strict=True)
             )
         )
-    return Programs(schedule, n_replicas, pipeline, tuple(tails))
+    return Programs(schedule, counts, tuple(pipelines.values()), tuple(tails))
 
 
 def _check_size(
-    schedule: Schedule, n_replicas: int, synchronisation: str | None, regions: tuple[tuple[str, ...], ...] | None
+    schedule: Schedule,
+    counts: tuple[int, ...],
+    synchronisation: str | None,
+    regions: tuple[tuple[str, ...], ...] | None,
 ) -> None:
     """Count before anything is made: two messages a pass, and the parts of a group's first and last replica."""
-    n_passes = n_replicas * sum(len(program) for program in schedule.programs)
+    n_replicas = len(counts)
+    n_passes = sum(len(program) for program in schedule.programs) * sum(counts) // schedule.n_microbatches
     n_steps = n_passes if schedule.n_devices == 1 else 3 * n_passes
     for in_group in (("",) * n_replicas,) * schedule.n_devices if regions is None else regions:
         for replica, times in ((0, 1), (n_replicas - 1, n_replicas - 1)):

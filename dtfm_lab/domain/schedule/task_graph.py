@@ -66,12 +66,18 @@ def task_graph(programs: Programs) -> TaskGraph:
 
 
 class _Builder:
-    """Lays out pipelines for all replicas at once, as they are alike; adds the tails, which differ, one by one."""
+    """Lays out the pipelines of all replicas with as many micro-batches at once, as they are alike; adds the tails,
+    which differ, one by one."""
 
     def __init__(self, programs: Programs) -> None:
         self.programs = programs
-        blocks = zip(programs.pipeline, programs.tails, strict=True)
-        lengths = np.array([[len(steps) + len(tail) for tail in tails] for steps, tails in blocks], dtype=np.int64)
+        lengths = np.array(
+            [
+                [len(programs.pipeline(position, replica)) + len(tail) for replica, tail in enumerate(tails)]
+                for position, tails in enumerate(programs.tails)
+            ],
+            dtype=np.int64,
+        )
         self.first = (np.cumsum(lengths.ravel()) - lengths.ravel()).reshape(lengths.shape)
         """(positions, replicas) number of each device's first node."""
         n = int(lengths.sum())
@@ -86,9 +92,10 @@ class _Builder:
         self.targets: list[IntArray] = []
 
     def built(self) -> TaskGraph:
-        local = [{step.action: i for i, step in enumerate(steps)} for steps in self.programs.pipeline]
-        for position in range(len(local)):
-            self._lay_out_pipeline(position, local)
+        for pipeline, replicas in zip(self.programs.pipelines, self.programs.replicas, strict=True):
+            local = [{step.action: i for i, step in enumerate(steps)} for steps in pipeline]
+            for position, steps in enumerate(pipeline):
+                self._lay_out_pipeline(position, steps, replicas, local)
         self._read_tails()
         source, target = np.concatenate(self.sources), np.concatenate(self.targets)
         n = len(self.action)
@@ -109,22 +116,24 @@ class _Builder:
             successors=target[np.argsort(source, kind="stable")],
         )
 
-    def _lay_out_pipeline(self, position: int, local: list[dict[Action, int]]) -> None:
-        steps, first = self.programs.pipeline[position], self.first[position]
-        nodes = first[:, None] + np.arange(len(steps))
+    def _lay_out_pipeline(
+        self, position: int, steps: tuple[Step, ...], replicas: tuple[int, ...], local: list[dict[Action, int]]
+    ) -> None:
+        first = self.first[:, replicas]
+        nodes = first[position][:, None] + np.arange(len(steps))
         self.action[nodes] = [self.actions.setdefault(step.action, len(self.actions)) for step in steps]
         self.role[nodes] = [ROLES[step.action.kind] for step in steps]
         computed = [i for i, step in enumerate(steps) if step.action.kind in COMPUTE]
-        for replica in range(self.programs.n_replicas):
-            self.computation[nodes[replica, computed]] = [self._computation(steps[i].action, replica) for i in computed]
+        for row, replica in enumerate(replicas):
+            self.computation[nodes[row, computed]] = [self._computation(steps[i].action, replica) for i in computed]
         for i, step in enumerate(steps):
             if step.action.kind in SENDS:
                 there = step.action.counterpart()
                 other = there.stage % len(local)
-                self._pair(nodes[:, i], self.first[other] + local[other][there])
+                self._pair(nodes[:, i], first[other] + local[other][there])
         edges = [(need, i) for i, step in enumerate(steps) for need in step.needs]
         edges += itertools.pairwise(computed)
-        source, target = (first[:, None] + np.array(ends) for ends in zip(*edges, strict=True))
+        source, target = (first[position][:, None] + np.array(ends) for ends in zip(*edges, strict=True))
         self._connect(source.ravel(), target.ravel())
 
     def _read_tails(self) -> None:
@@ -133,11 +142,14 @@ class _Builder:
         sends: list[tuple[int, int, Step, int]] = []
         edges: list[tuple[int, int]] = []
         for position, tails in enumerate(self.programs.tails):
-            steps = self.programs.pipeline[position]
-            last_computed = max(i for i, step in enumerate(steps) if step.action.kind in COMPUTE)
+            last_computed = [
+                max(i for i, step in enumerate(pipeline[position]) if step.action.kind in COMPUTE)
+                for pipeline in self.programs.pipelines
+            ]
             for replica, tail in enumerate(tails):
                 first = int(self.first[position, replica])
-                lane = first + last_computed
+                steps = self.programs.pipeline(position, replica)
+                lane = first + last_computed[self.programs.number[replica]]
                 for node, step in enumerate(tail, start=first + len(steps)):
                     action, role = step.action, ROLES[step.action.kind]
                     self.action[node] = self.actions.setdefault(action, len(self.actions))

@@ -85,6 +85,12 @@ class TraceColumns:
                 raise TraceError(
                     f"{what} of the trace is {shortened(count)}; wanted a whole number from 1 to {MOST_COUNT}"
                 )
+        counts, n_replicas = context.microbatches_per_replica, len(context.devices[0]) if context.devices else 0
+        if counts and (len(counts) != n_replicas or min(counts) < 1 or max(counts) != context.n_microbatches):
+            raise TraceError(
+                f"microbatches_per_replica of the trace is {shortened(list(counts))}; wanted a count for each of "
+                f"{n_replicas} replicas, from 1 to {context.n_microbatches}, the largest"
+            )
 
     def _check_actions(self) -> int:
         """Number of replicas, once every action belongs to a stage and every transfer has another end."""

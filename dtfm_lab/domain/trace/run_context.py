@@ -69,6 +69,9 @@ class RunContext:
     topology_fingerprint: str = ""
     job: str = ""
     n_microbatches: int = 1
+    """Micro-batches of each pipeline in an iteration; of the longest where they differ."""
+    microbatches_per_replica: tuple[int, ...] = ()
+    """(replicas,) micro-batches of each pipeline where they differ; empty where all have as many."""
     stages_per_device: int = 1
     orders: tuple[str, ...] = ()
     """The schedule itself: per device of a pipeline its passes in order, as ``Schedule.orders`` writes them."""
@@ -111,6 +114,17 @@ class RunContext:
     unigram_entropy: float | None = None
     """Nats a byte of that text, each byte drawn by its frequency alone: what a model without context can reach."""
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def microbatch_counts(self) -> tuple[int, ...]:
+        """(replicas,) micro-batches of each pipeline in an iteration."""
+        return self.microbatches_per_replica or (self.n_microbatches,) * len(self.devices[0])
+
+    @property
+    def microbatches(self) -> str:
+        """Micro-batches of a pipeline as text: ``8``, or ``2 to 8`` where they differ."""
+        least, most = min(self.microbatch_counts), max(self.microbatch_counts)
+        return str(most) if least == most else f"{least} to {most}"
 
     @property
     def recorded_schedule(self) -> Schedule:

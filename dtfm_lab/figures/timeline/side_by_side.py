@@ -128,7 +128,7 @@ def _names(contexts: Sequence[RunContext]) -> list[str]:
     settings: dict[str, list[Any]] = {
         "{}": [context.source for context in contexts],
         "{} clock": [context.clock for context in contexts],
-        "{} micro-batches": [context.n_microbatches for context in contexts],
+        "{} micro-batches": [context.microbatches for context in contexts],
         "queueing {}": [context.queueing for context in contexts],
         "synchronisation {}": [context.synchronisation for context in contexts],
         "synchronising every {}": [context.synchronise_every for context in contexts],

@@ -8,11 +8,20 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from dtfm_lab.simulation.schedules.adaptive import choose_warmups
-from dtfm_lab.simulation.schedules.building import build, made_for
+from dtfm_lab.simulation.schedules.building import build, choices_in, made_for
 from dtfm_lab.simulation.schedules.builtin import peak_activations
 from dtfm_lab.simulation.schedules.registry import build_named, choices_of, schedules
 
-__all__ = ["build", "build_named", "choices_of", "choose_warmups", "made_for", "peak_activations", "schedules"]
+__all__ = [
+    "build",
+    "build_named",
+    "choices_in",
+    "choices_of",
+    "choose_warmups",
+    "made_for",
+    "peak_activations",
+    "schedules",
+]
 
 for module in iter_modules(__path__):
     import_module(f"{__name__}.{module.name}")  # registers its schedules

@@ -13,7 +13,7 @@ from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.simulation.durations import EFFICIENCY, analytic
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.memory_intervals import activation_budget
-from dtfm_lab.simulation.schedules.registry import build_named, schedules
+from dtfm_lab.simulation.schedules.registry import build_named, choices_of, schedules
 
 
 def build(
@@ -27,10 +27,10 @@ def build(
 ) -> Schedule:
     """The schedule of this name for a plan, or the schedule itself where it is one that fits.
 
-    A builder whose signature names them is given the plan, the seconds of passes, the links and the most activations
-    that each device may hold. Without a profile, passes take FLOP over peak x ``efficiency``; without links, those of
-    the plan's network are used; without a limit, devices hold what fits into the memory of the smallest device of each
-    position.
+    A builder whose signature names them is given the job's stages per device and its warm-ups; where the job has no
+    warm-ups, also the plan, the seconds of passes, the links and the most activations that each device may hold.
+    Without a profile, passes take FLOP over peak x ``efficiency``; without links, those of the plan's network are used;
+    without a limit, devices hold what fits into the memory of the smallest device of each position.
 
     Raises
     ------
@@ -44,13 +44,14 @@ def build(
     job = plan.job
     job.modelled()
     if isinstance(schedule, str):
-        choices: dict[str, Callable[[], object]] = {
-            "stages_per_device": lambda: job.stages_per_device,
-            "plan": lambda: plan,
-            "profile": lambda: _analytic(plan, efficiency) if profile is None else profile,
-            "links": lambda: links or Links.of(plan.topology),
-            "most_activations": lambda: _most_held(plan) if most_activations is None else most_activations,
-        }
+        choices, wanted = choices_in(job), choices_of(schedule)
+        if wanted.get("plan") or not ("warmups" in wanted and "warmups" in choices):  # else nothing is left to choose
+            choices |= {
+                "plan": lambda: plan,
+                "profile": lambda: _analytic(plan, efficiency) if profile is None else profile,
+                "links": lambda: links or Links.of(plan.topology),
+                "most_activations": lambda: _most_held(plan) if most_activations is None else most_activations,
+            }
         built = build_named(schedule, job.n_stages, job.n_microbatches, choices)
     else:
         built = made_for(job, schedule)
@@ -63,9 +64,20 @@ def _analytic(plan: Plan, efficiency: float) -> Iterable[ComputeTime]:
     return analytic(plan, programs_of(plan, plain), efficiency)
 
 
+def choices_in(job: Job) -> dict[str, Callable[[], object]]:
+    """The choices of schedules that a job has made."""
+    choices: dict[str, Callable[[], object]] = {"stages_per_device": lambda: job.stages_per_device}
+    return choices if job.warmups is None else choices | {"warmups": lambda: job.warmups}
+
+
 def _most_held(plan: Plan) -> list[int]:
-    """Per device of a pipeline, the micro-batches that fit into the memory of the smallest of its position."""
-    held: list[int] = np.maximum(activation_budget(plan).min(axis=1), 1).tolist()
+    """Per device of a pipeline, the micro-batches that fit into the memory of the smallest of its position.
+
+    A device that can hold all micro-batches of its pipeline limits no other.
+    """
+    budget = activation_budget(plan)
+    at_all = np.where(budget >= plan.job.microbatch_counts, np.maximum(budget, plan.job.n_microbatches), budget)
+    held: list[int] = np.maximum(at_all.min(axis=1), 1).tolist()
     return held
 
 

@@ -53,17 +53,20 @@ class Makespans:
         return replace(tasks, graph=_without_lanes(tasks.graph))
 
     @cached_property
-    def _passes(self) -> IntArray:
-        job = self._plan.job
-        return _passes_of(self._unordered.graph, job.n_stages, job.n_replicas, job.n_microbatches)
+    def _passes(self) -> tuple[IntArray, ...]:
+        return _passes_of(self._unordered.graph)
 
     def _lanes(self, warmups: Warmups) -> tuple[IntArray, IntArray]:
         """Edges from each pass to the one after it on its device."""
-        m = self._plan.job.n_microbatches
-        forwards, backwards = range(m), range(m, 2 * m)
-        turns = np.array([taking_turns(forwards, backwards, min(warmup, m)) for warmup in warmups])
-        lanes = np.take_along_axis(self._passes, turns[:, None, :], axis=2)
-        return lanes[:, :, :-1].ravel(), lanes[:, :, 1:].ravel()
+        before, after = [], []
+        for passes in self._passes:
+            m = passes.shape[2] // 2
+            forwards, backwards = range(m), range(m, 2 * m)
+            turns = np.array([taking_turns(forwards, backwards, min(warmup, m)) for warmup in warmups])
+            lanes = np.take_along_axis(passes, turns[:, None, :], axis=2)
+            before.append(lanes[:, :, :-1].ravel())
+            after.append(lanes[:, :, 1:].ravel())
+        return np.concatenate(before), np.concatenate(after)
 
 
 @lru_cache(maxsize=2)  # the same graph serves for other links
@@ -91,14 +94,19 @@ def _without_lanes(graph: TaskGraph) -> TaskGraph:
 
 
 @lru_cache(maxsize=2)
-def _passes_of(graph: TaskGraph, n_stages: int, n_replicas: int, n_microbatches: int) -> IntArray:
-    """(devices, replicas, 2 M) nodes of all forwards, then of all backwards, by micro-batch."""
+def _passes_of(graph: TaskGraph) -> tuple[IntArray, ...]:
+    """Of all pipelines with M micro-batches, for each such M: (devices, replicas, 2 M) nodes of all forwards, then of
+    all backwards, by micro-batch."""
+    programs = graph.programs
+    most = programs.schedule.n_microbatches
     column = np.full(len(graph.actions), -1)
     for i, action in enumerate(graph.actions):
         if action.kind in (Kind.FORWARD, Kind.BACKWARD) and action.microbatch is not None:
-            column[i] = action.microbatch + (action.kind is Kind.BACKWARD) * n_microbatches
-    nodes = np.empty((n_stages, n_replicas, 2 * n_microbatches), dtype=np.int64)
+            column[i] = action.microbatch + (action.kind is Kind.BACKWARD) * most
+    nodes = np.empty((programs.n_positions, programs.n_replicas, 2 * most), dtype=np.int64)
     passing = np.flatnonzero(column[graph.action] >= 0)
     at = column[graph.action[passing]]
     nodes[graph.position[passing], graph.replica[passing], at] = passing
-    return nodes
+    counts = (programs.microbatch_counts[replicas[0]] for replicas in programs.replicas)
+    columns = (np.concatenate([np.arange(m), np.arange(most, most + m)]) for m in counts)
+    return tuple(nodes[:, replicas][:, :, which] for replicas, which in zip(programs.replicas, columns, strict=True))

@@ -153,7 +153,7 @@ def trace_staleness(lab_state: LabState, trace: Trace | None) -> str:
         return "the network of the plan has changed since"
     if context.job != plan.job.name or context.devices != plan.device_names:
         return "the plan has changed since"
-    if (context.n_microbatches, context.tokens) != (plan.job.n_microbatches, plan.job.tokens):
+    if (context.microbatch_counts, context.tokens) != (plan.job.microbatch_counts, plan.job.tokens):
         return "the batch has changed since"
     if context.schedule != lab_state.schedule:
         return f"it is of {context.schedule}, {lab_state.schedule} is chosen"

@@ -172,8 +172,8 @@ def _divisors(n: int) -> set[int]:
 def n_actions(plan: Plan) -> int:
     """Return about how many actions one iteration has."""
     job = plan.job
-    averaging = 4 * job.n_replicas
-    return job.n_tasklets * (PASSES_AND_MESSAGES * job.n_microbatches + averaging) * min(job.synchronise_every, 2)
+    averaging, n_passed = 4 * job.n_replicas * job.n_tasklets, job.n_stages * sum(job.microbatch_counts)
+    return (PASSES_AND_MESSAGES * n_passed + averaging) * min(job.synchronise_every, 2)
 
 
 def _most_microbatches(job: Job) -> int:
