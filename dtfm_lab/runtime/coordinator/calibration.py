@@ -9,13 +9,17 @@ from dtfm_lab.domain.schedule import PASSES, Kind
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.runtime.protocol.profile import Measured
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
-from dtfm_lab.simulation.durations import analytic
+from dtfm_lab.simulation.durations import analytic, peak_of
+from dtfm_lab.simulation.engine import simulate_iteration
 
 PADDING = 5.0
 """Paced clock: least ratio of a computation's padded time to the wall time that nine of ten calibration runs took."""
 LARGEST_SCALE = 40.0
-"""Paced clock: most wall seconds per second of the run. Where devices are so much faster than this machine that this
-scale is too small, their computations are stretched to what the machine can keep, and the profile reports how many."""
+"""Paced clock: most wall seconds per second of the run, on a network of equal devices. Where they are so much faster
+than this machine that this scale is too small, their computations are stretched to what the machine can keep, and the
+profile reports how many."""
+LONGEST_S = 10.0
+"""Paced clock, on a network of unequal devices: most wall seconds of an iteration in which these keep their ratio."""
 UNEQUAL = (Kind.PACK, Kind.REDUCE, Kind.STEP)
 """Computations of which replicas of one stage may have different amounts."""
 
@@ -41,15 +45,39 @@ def calibrate(spec: RunSpec, measured: Mapping[Work, Measured]) -> Calibration:
     for key, figures in measured.items():
         alike[group[key]].append(figures.wall_s if spec.clock == "real" else figures.cpu_s)
     seconds = {key: statistics.fmean(alike[group[key]]) for key in measured}
-    scale, stretched = 1.0, 0
-    if spec.clock == "paced":
-        seconds = _device_seconds(spec, seconds)
-        needed_s = {key: PADDING * figures.crowded_wall_s for key, figures in measured.items()}
-        scale = spec.time_scale or min(LARGEST_SCALE, max(1.0, *(needed_s[key] / seconds[key] for key in seconds)))
-        if spec.time_scale is None:
-            stretched = sum(seconds[key] * scale < needed_s[key] for key in seconds)
-            seconds = {key: max(each_s, needed_s[key] / scale) for key, each_s in seconds.items()}
-    return Calibration([ComputeTime(*key, each_s) for key, each_s in sorted(seconds.items())], scale, stretched)
+    if spec.clock != "paced":
+        return Calibration(_rows(seconds), 1.0, 0)
+    seconds = _device_seconds(spec, seconds)
+    if spec.time_scale is not None:
+        return Calibration(_rows(seconds), spec.time_scale, 0)
+    needed_s = {key: PADDING * figures.crowded_wall_s for key, figures in measured.items()}
+    enough = max(1.0, *(needed_s[key] / seconds[key] for key in seconds))
+    if enough > LARGEST_SCALE and (in_proportion := _in_proportion(spec, seconds, enough)):
+        return in_proportion
+    scale = min(LARGEST_SCALE, enough)
+    stretched = sum(seconds[key] * scale < needed_s[key] for key in seconds)
+    seconds = {key: max(each_s, needed_s[key] / scale) for key, each_s in seconds.items()}
+    return Calibration(_rows(seconds), scale, stretched)
+
+
+def _in_proportion(spec: RunSpec, seconds: Mapping[Work, float], enough: float) -> Calibration | None:
+    """Return the calibration in which unequal devices keep the ratio of their speeds, at a scale above the largest.
+
+    Links are slowed down with them if an iteration is short enough. If it is not, all computations are stretched alike,
+    so that a shorter time for links remains. None where both take too long, or where all devices are equal.
+    """
+    devices, dtype = spec.plan.topology.devices, spec.plan.job.dtype
+    if len({peak_of(device, dtype) for device in devices}) == 1:
+        return None
+    for scale in (enough, LARGEST_SCALE):
+        rows = _rows({key: each_s * enough / scale for key, each_s in seconds.items()})
+        if scale * simulate_iteration(spec.plan, spec.built, rows, spec.links).makespan_s <= LONGEST_S:
+            return Calibration(rows, scale, 0 if scale == enough else len(rows))
+    return None
+
+
+def _rows(seconds: Mapping[Work, float]) -> list[ComputeTime]:
+    return [ComputeTime(*key, each_s) for key, each_s in sorted(seconds.items())]
 
 
 def _device_seconds(spec: RunSpec, cpu_s: Mapping[Work, float]) -> dict[Work, float]:

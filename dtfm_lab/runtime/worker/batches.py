@@ -51,6 +51,5 @@ def _pair(windows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
 def _cut(batch: tuple[torch.Tensor, torch.Tensor], replica: int, counts: Sequence[int]) -> Batch:
     """Replica after replica takes its number of micro-batches, in the order of the batch."""
     before, own = sum(counts[:replica]), counts[replica]
-    microbatch = len(batch[0]) // sum(counts)
-    inputs, targets = (part.split(microbatch)[before : before + own] for part in batch)
+    inputs, targets = (part.chunk(sum(counts))[before : before + own] for part in batch)
     return list(zip(inputs, targets, strict=True))

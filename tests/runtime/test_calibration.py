@@ -1,0 +1,110 @@
+"""The paced clock's scale, from what computations took here: unequal devices keep their ratio where time allows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dtfm_lab as lab
+from dtfm_lab.domain.network import HARDWARE, Topology
+from dtfm_lab.domain.schedule import COMPUTE, PASSES, Kind
+from dtfm_lab.domain.trace import ComputeTime
+from dtfm_lab.runtime.coordinator.calibration import LARGEST_SCALE, LONGEST_S, PADDING, Calibration, Work, calibrate
+from dtfm_lab.runtime.protocol.profile import Measured
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.simulation import build
+from dtfm_lab.simulation.durations import analytic, peak_of
+
+HERE_S = 0.002
+
+
+def spec_of(*gpus: str, latency_ms: float = 0.01, **options: object) -> RunSpec:
+    """``tiny``, with a stage on each of these GPUs."""
+    n = len(gpus)
+    devices = tuple(lab.Device(name=f"{gpu} {i}", gpu=gpu) for i, gpu in enumerate(gpus))
+    links = Topology.from_matrices(np.full((n, n), latency_ms), np.full((n, n), 100.0))
+    topology = replace(links, devices=devices)
+    job = lab.load_job("tiny", n_stages=n, n_replicas=1, global_batch=8)
+    plan = lab.evaluate(topology, job, stages=[[i] for i in range(n)])
+    built = build(plan, "1f1b")
+    return RunSpec(plan=plan, schedule=built.name, orders=built.orders, iterations=1, clock="paced", **options)
+
+
+def measured_of(spec: RunSpec) -> dict[Work, Measured]:
+    """Every computation takes as long on this machine, but a backward twice as long."""
+    programs = spec.programs(synchronise=True)
+    work = {
+        (step.action.stage, replica, step.action.kind)
+        for position, replica in spec.workers
+        for step in programs.of(position, replica)
+        if step.action.kind in COMPUTE
+    }
+    return {key: Measured(*[took_s(key[2])] * 3) for key in work}
+
+
+def took_s(kind: Kind) -> float:
+    return HERE_S * (2 if kind is Kind.BACKWARD else 1)
+
+
+def passes(rows: list[ComputeTime]) -> dict[Work, float]:
+    return {(row.stage, row.replica, row.kind): row.seconds for row in rows if row.kind in PASSES}
+
+
+def ratios(spec: RunSpec, found: Calibration) -> list[float]:
+    """By pass, how many times longer it takes than on the drawn device."""
+    drawn = passes(list(analytic(spec.plan, spec.programs(synchronise=True))))
+    return [seconds / drawn[work] for work, seconds in passes(found.profile).items()]
+
+
+def test_unequal_devices_and_their_links_are_slowed_down_together_as_far_as_this_machine_needs():
+    spec = spec_of("A100", "T4")
+    found = calibrate(spec, measured_of(spec))
+    assert found.time_scale > LARGEST_SCALE
+    assert found.stretched == 0
+    assert ratios(spec, found) == pytest.approx([1.0] * 4)
+    assert min(row.seconds * found.time_scale / took_s(row.kind) for row in found.profile) == pytest.approx(PADDING)
+
+
+def test_where_slow_links_would_take_too_long_with_them_unequal_devices_still_keep_their_ratio():
+    spec = spec_of("A100", "T4", latency_ms=20)
+    found = calibrate(spec, measured_of(spec))
+    assert found.time_scale == LARGEST_SCALE
+    assert found.stretched == len(found.profile)
+    longer = ratios(spec, found)
+    assert longer == pytest.approx([longer[0]] * 4)
+    assert longer[0] > 1
+
+
+def test_equal_devices_that_outrun_this_machine_are_paced_as_fast_as_it_can():
+    spec = spec_of("A100", "A100")
+    found = calibrate(spec, measured_of(spec))
+    assert found.time_scale == LARGEST_SCALE
+    assert {row.seconds for row in found.profile if row.kind is Kind.FORWARD} == {PADDING * HERE_S / LARGEST_SCALE}
+
+
+@given(st.lists(st.sampled_from(sorted(HARDWARE)), min_size=2, max_size=4), st.floats(0.001, 50.0))
+@settings(deadline=None, max_examples=30)
+def test_all_computations_fit_at_the_chosen_scale_and_none_is_shorter_than_drawn(gpus, latency_ms):
+    spec = spec_of(*gpus, latency_ms=latency_ms)
+    measured = measured_of(spec)
+    found = calibrate(spec, measured)
+    for row in found.profile:
+        needed_s = PADDING * measured[row.stage, row.replica, row.kind].crowded_wall_s
+        assert row.seconds * found.time_scale >= needed_s * (1 - 1e-9)
+    assert min(ratios(spec, found)) >= 1 - 1e-9
+    equal = len({peak_of(device, "fp32") for device in spec.plan.topology.devices}) == 1
+    assert found.time_scale <= LARGEST_SCALE or not equal
+    if found.time_scale > LARGEST_SCALE:
+        predicted = lab.simulate(spec.plan, "1f1b", profile=found.profile)
+        assert predicted.iteration_s * found.time_scale <= LONGEST_S * (1 + 1e-9)
+
+
+def test_a_scale_that_is_given_stretches_nothing():
+    spec = spec_of("A100", "T4", latency_ms=20, time_scale=3.0)
+    found = calibrate(spec, measured_of(spec))
+    assert (found.time_scale, found.stretched) == (3.0, 0)
+    assert ratios(spec, found) == pytest.approx([1.0] * 4)

@@ -1,0 +1,146 @@
+"""Pipelines with different numbers of micro-batches train what one process trains on the whole batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from run_helpers import small_plan
+from test_recovery import after_iteration, assert_as_undisturbed, run_with
+from training_alone import parameters_of, train_alone, train_locally
+from workers_as_threads import Trained, train
+
+import dtfm_lab as lab
+from dtfm_lab.domain.job import gpt
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.files import override
+from dtfm_lab.runtime.client.baselines import baseline_runs
+from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
+from dtfm_lab.runtime.worker.batches import TextBatches
+from dtfm_lab.runtime.worker.stages import next_token_loss
+
+STEPS = 3
+COUNTS = (5, 1, 2)
+SCHEDULES = ("1f1b", "gpipe", "adaptive-1f1b", "zb-h1")
+AVERAGES = sorted(SHARD_RULES)
+MODELS = {
+    tied: gpt(name="smallest", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256, tied=tied)
+    for tied in (False, True)
+}
+
+
+def plan_of(counts: tuple[int, ...] = COUNTS, *, tied: bool = False, **fields: object) -> Plan:
+    sizes = {"global_batch": 2 * sum(counts), "microbatch": 2, "microbatches_per_replica": counts}
+    return small_plan(2, len(counts), model=MODELS[tied], **(sizes | fields))
+
+
+@cache
+def alone(tied: bool) -> tuple[list[float], dict[str, np.ndarray]]:
+    return train_alone(plan_of(tied=tied).job, STEPS)
+
+
+def assert_equal(trained: Trained, losses: list[float], parameters: dict[str, np.ndarray], replica: int = 0) -> None:
+    assert trained.losses == pytest.approx(losses, abs=1e-9)
+    found = trained.parameters(replica)
+    for name, wanted in parameters.items():
+        np.testing.assert_allclose(found[name], wanted, atol=1e-9, rtol=0, err_msg=name)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(
+    ("schedule", "synchronisation"),
+    [
+        *zip(cycle(SCHEDULES), AVERAGES, strict=False),
+        *((schedule, "sharded") for schedule in SCHEDULES),
+    ],
+)
+def test_unequal_pipelines_train_what_one_process_trains(schedule, synchronisation, tied):
+    warmups = (3, 1) if schedule == "adaptive-1f1b" else None
+    plan = plan_of(tied=tied, synchronisation=synchronisation, schedule=schedule, warmups=warmups)
+    trained = train(plan, schedule, STEPS)
+    assert_equal(trained, *alone(tied))
+    assert trained.replicas_are_equal()
+    passes = Counter(span.replica for span in trained.spans if (span.iteration, span.action.kind) == (0, "F"))
+    assert passes == {replica: 2 * count for replica, count in enumerate(COUNTS)}
+
+
+@pytest.mark.parametrize("synchronisation", AVERAGES)
+def test_local_updates_step_on_the_mean_of_a_replica_and_average_by_its_share(synchronisation):
+    plan = plan_of(synchronisation=synchronisation, synchronise_every=2)
+    losses, models = train_locally(plan.job, 4)
+    trained = train(plan, "1f1b", 4)
+    assert_equal(trained, losses, parameters_of(models))
+    assert trained.replicas_are_equal()
+    losses, models = train_locally(plan.job, 3)
+    trained = train(plan, "zb-h1", 3)
+    for replica, model in enumerate(models):
+        assert_equal(trained, losses, parameters_of([model]), replica)
+
+
+def test_a_batch_that_does_not_divide_is_shared_out():
+    plan = small_plan(1, 4, model=MODELS[False], global_batch=10)
+    assert plan.job.microbatch_counts == (3, 3, 2, 2)
+    assert_equal(train(plan, "1f1b", STEPS), *train_alone(plan.job, STEPS))
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_workers_do_what_the_simulator_plays(every):
+    plan = plan_of(synchronisation="hierarchical", synchronise_every=every, compression="int8", tied=every == 1)
+    done = Counter((s.iteration, s.replica, s.action) for s in train(plan, "zb-h1", every).spans)
+    assert done == Counter((s.iteration, s.replica, s.action) for s in lab.simulate(plan, "zb-h1").spans())
+
+
+def test_compression_and_recomputation_change_little():
+    plain = train(plan_of(), "1f1b", STEPS)
+    assert train(plan_of(recompute=True), "1f1b", STEPS).losses == plain.losses
+    coded = train(plan_of(compression="int8"), "1f1b", STEPS)
+    assert coded.losses == pytest.approx(plain.losses, abs=0.01)
+    assert coded.replicas_are_equal()
+
+
+def test_processes_do_so_too_and_evaluate_on_all_that_is_held_out(tmp_path: Path) -> None:
+    plan = plan_of((3, 1), tied=True)
+    losses, modules = train_locally(override(plan.job, n_replicas=1), STEPS)
+    run = run_with(plan, iterations=STEPS, parameters_folder=tmp_path)
+    assert run.losses == pytest.approx(losses, abs=1e-9)
+    found = {name: array for file in tmp_path.glob("stage-*.npz") for name, array in np.load(file).items()}
+    for name, wanted in parameters_of(modules).items():
+        np.testing.assert_allclose(found[name], wanted, atol=1e-9, rtol=0, err_msg=name)
+    inputs, targets = TextBatches(None, 8, plan.job.global_batch, 0).held_out_batch()
+    with torch.no_grad():
+        held_out = next_token_loss(modules[0](inputs), targets)
+    assert run.held_out[-1][1] == pytest.approx(float(held_out), abs=1e-9)
+    predicted = lab.simulate(plan, like=run.trace())
+    assert len(lab.compare(predicted, run.trace()).rows) == len(run.trace())
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_lost_worker_of_unequal_pipelines_changes_no_loss(every: int, tmp_path: Path) -> None:
+    plan = plan_of((3, 1), synchronise_every=every)
+    kill = after_iteration(3, lambda run: run.kill("device-1"))
+    run = run_with(plan, kill, iterations=12, checkpoint_folder=tmp_path, checkpoint_every=2)
+    assert run.faults
+    assert_as_undisturbed(run, run_with(plan, iterations=12))
+
+
+def test_network_cards_baselines_and_parts_of_unequal_pipelines_run() -> None:
+    plan = plan_of((3, 1), schedule="adaptive-1f1b", warmups=(2, 1))
+    rows = list(baseline_runs(plan, iterations=1, queueing="cards"))
+    assert [row.plan.job.microbatch_counts for row in rows] == [(3, 1), (3, 1), (3, 1), (1, 1, 1, 1)]
+    for row in rows:
+        assert row.reason == ""
+        assert row.measured.context.losses == pytest.approx(rows[0].measured.context.losses, abs=1e-9)
+    part = lab.run(plan, iterations=1, workers=(2, 1))
+    assert part.to_frame().query("kind == 'F' and stage == 0").shape[0] == 3
+
+
+def test_a_run_resumes_on_pipelines_of_other_shares(tmp_path: Path) -> None:
+    before, after = plan_of((3, 1)), plan_of((1, 3))
+    start = run_with(before, iterations=3, checkpoint_folder=tmp_path)
+    resumed = run_with(after, iterations=3, resume_from=tmp_path)
+    assert [*start.losses, *resumed.losses] == pytest.approx(train_alone(before.job, 6)[0], abs=1e-9)
