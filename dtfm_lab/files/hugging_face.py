@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dtfm_lab.domain.errors import FileError, UnknownName
 from dtfm_lab.domain.job import ModelSpec, gpt, llama
+from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.files.reading import located, parse
 
@@ -128,3 +129,21 @@ def model_from_config(data: dict[str, Any], *, where: str = "config.json", name:
         raise FileError(f"{where}: {keys[divisor]} is {found}; wanted a divisor of {keys[dividend]}, which is {wanted}")
     with located(where):
         return config.spec(name)
+
+
+DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
+
+
+def dtype_from_config(data: dict[str, Any], *, where: str = "config.json") -> str | None:
+    """The dtype of a job that a config.json states under ``torch_dtype``, or ``dtype``; None where it states none.
+
+    Raises FileError for a dtype in which no job computes.
+    """
+    key = "torch_dtype" if data.get("torch_dtype") is not None else "dtype"
+    stated = data.get(key)
+    if stated is None or stated == "auto":
+        return None
+    name = stated.removeprefix("torch.") if isinstance(stated, str) else stated
+    if not isinstance(name, str) or name not in DTYPES:
+        raise FileError(f"{where}: {key} is {shortened(stated)}; wanted {', '.join(DTYPES)}, or a job's own dtype")
+    return DTYPES[name]

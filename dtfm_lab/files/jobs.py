@@ -13,7 +13,7 @@ from dtfm_lab.domain.job import JOBS, Job, JobChanges, ModelSpec
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import options_of, refuse_unknown
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.files.models import load_model, model_from_section, model_to_section
+from dtfm_lab.files.models import dtype_of_model, load_model, model_from_section, model_to_section
 from dtfm_lab.files.reading import Section, located, parse, read_mapping, require_version, write_text
 
 BYTE_FIELDS = {option.name: option.field for option in options_of(Job) if option.name != option.field}
@@ -58,15 +58,22 @@ def override(job: Job, **values: Any) -> Job:
 
     ``model`` may be a ModelSpec, a preset's name, or a path to a Hugging Face config.json or a folder that
     holds one; ``seq_len`` puts the model on sequences of another length; ``gradient_bytes`` and
-    ``activation_bytes`` set the message sizes of the communication cost. Sizes that were given for one
-    model are dropped with another model or seq_len, and follow from that model instead. ``blocks_per_stage`` is dropped
-    with another number of stages or blocks.
+    ``activation_bytes`` set the message sizes of the communication cost. What was given for another shape, batch or
+    model (message sizes, ``blocks_per_stage``...) is dropped with it, as ``Job.with_fields`` says. Another ``model``
+    names the job unless a ``name`` is given, and the dtype of its config.json is the job's unless a ``dtype`` is given.
+
+    Raises JobError where a job without a model is cut into other stages and their gradient's size is not given.
     """
     refuse_unknown(values, [option.name for option in options_of(JobChanges)], "job field")
     values = {BYTE_FIELDS.get(key, key): value for key, value in values.items()}
     model = _model(values.get("model", job.model), values.pop("seq_len", None))
-    if job.model is not None and model is not None and model != job.model:
-        values = dict.fromkeys(BYTE_FIELDS.values()) | values
+    if model is None and values.get("n_stages", job.n_stages) != job.n_stages and "given_gradient_bytes" not in values:
+        raise JobError(
+            f"job {job.name} has no model, only the message sizes of {job.n_stages} stages; wanted gradient_bytes of "
+            f"{values['n_stages']} stages, too"
+        )
+    if model is not None and "model" in values:
+        values = _of_model(values, model, job) | values
     return job.with_fields(**values | {"model": model})
 
 
@@ -83,6 +90,8 @@ def job_from_mapping(
     with located(where):
         if isinstance(file.model, str):
             given["model"] = load_model(file.model, folder=folder)
+            if "dtype" not in given and (dtype := dtype_of_model(file.model, folder=folder)) is not None:
+                given["dtype"] = dtype
         return load_job(file.base, **given) if file.base is not None else _job_without_base(given)
 
 
@@ -95,6 +104,18 @@ def save_job(job: Job, path: str | os.PathLike[str]) -> Path:
             key = next((k for k, v in BYTE_FIELDS.items() if v == field.name), field.name)
             data[key] = model_to_section(value) if isinstance(value, ModelSpec) else value
     return write_text(path, yaml.safe_dump(data, sort_keys=False))
+
+
+def _of_model(given: dict[str, Any], model: ModelSpec, job: Job) -> dict[str, Any]:
+    """The fields that a job takes from a given model: the name of another one, and the dtype that a config.json
+    states."""
+    fields: dict[str, Any] = {}
+    if job.model is None or model.name != job.model.name:
+        fields["name"] = model.name
+    if "dtype" not in given and isinstance(given["model"], str | os.PathLike):
+        dtype = dtype_of_model(given["model"])
+        fields |= {} if dtype is None else {"dtype": dtype}
+    return fields
 
 
 def _model(model: object, seq_len: int | None) -> ModelSpec | None:

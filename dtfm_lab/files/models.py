@@ -14,7 +14,7 @@ from pydantic import Field, create_model
 from dtfm_lab.domain.errors import FileError, UnknownName
 from dtfm_lab.domain.job import MODELS, Layer, LayerKind, ModelSpec, estimated_held, gpt, llama
 from dtfm_lab.domain.registry import Registry, unknown
-from dtfm_lab.files.hugging_face import model_from_config
+from dtfm_lab.files.hugging_face import dtype_from_config, model_from_config
 from dtfm_lab.files.reading import Section, located, parse, read_mapping
 
 CONFIG_NAME = "config.json"
@@ -88,6 +88,18 @@ def load_model(
     return model if seq_len is None else model.with_seq_len(seq_len)
 
 
+def dtype_of_model(name_or_path: str | os.PathLike[str], *, folder: str | os.PathLike[str] = "") -> str | None:
+    """The dtype that the config.json of ``load_model`` states; None for a preset, and where it states none.
+
+    Raises FileError for a dtype in which no job computes.
+    """
+    name = os.fspath(name_or_path)
+    if name in MODELS:
+        return None
+    path = _config_path(name, Path(folder, name))
+    return dtype_from_config(read_mapping(path), where=str(path))
+
+
 def model_from_section(data: dict[str, Any], where: str) -> ModelSpec:
     """A model from its fields: those of ``gpt``, of ``llama`` (with ``family: llama``), or layer by layer."""
     if "layers" in data:
@@ -125,11 +137,17 @@ def _layer(row: LayersSection) -> Layer:
 
 
 def _from_path(name: str, path: Path) -> ModelSpec:
+    path = _config_path(name, path)
+    title = path.resolve().parent.name if path.name == CONFIG_NAME else path.stem
+    return model_from_config(read_mapping(path), where=str(path), name=title or path.stem)
+
+
+def _config_path(name: str, path: Path) -> Path:
+    """The config.json that a path names, or that its folder holds; raises FileError or UnknownName if there is none."""
     if name and os.path.isdir(path):
         path /= CONFIG_NAME
     elif path.suffix != ".json" and not os.path.isfile(path):
         raise unknown("model", name, MODELS)
     if not os.path.isfile(path):
         raise FileError(f"{path}: no such file; wanted a preset's name, a {CONFIG_NAME} or a folder that holds one")
-    title = path.resolve().parent.name if path.name == CONFIG_NAME else path.stem
-    return model_from_config(read_mapping(path), where=str(path), name=title or path.stem)
+    return path

@@ -51,7 +51,8 @@ def fitted(job: Job, n_devices: int) -> Job:
     """
     if job.shaped and job.n_tasklets == n_devices:
         return job
-    return job.with_fields(n_stages=None, n_replicas=None).fitted(n_devices)
+    fitting = job.with_fields(n_stages=None, n_replicas=None).fitted(n_devices)
+    return job if job.shaped and (job.n_stages, job.n_replicas) == (fitting.n_stages, fitting.n_replicas) else fitting
 
 
 @of_network(SearchOptions)

@@ -244,7 +244,7 @@ BROKEN = {
         (["plan", "lecture-hall", "--planner", "evolution"], "no planner named 'evolution'; did you mean"),
         (["plan", "lecture-hall", "--seconds", "-1"], "seconds is -1.0; wanted a number above 0"),
         (["plan", "lecture-hall", "--stages", "many"], "'many' is not a valid integer"),
-        (["plan", "lecture-hall", "--microbatch", "3"], "leave 4 over"),
+        (["plan", "lecture-hall", "--microbatch", "3"], "leave 1 over"),
         (["plan", "lecture-hall", "--planer", "random"], "No such option '--planer'"),
         (["plan"], "Missing argument 'TOPOLOGY'"),
         (["plon"], "No such command 'plon'"),
@@ -327,12 +327,12 @@ def test_a_plan_whose_network_was_edited_by_hand_is_refused(shell: Shell) -> Non
     assert "but the plan was priced for" in err
 
 
-def test_the_papers_job_is_priced_in_shapes_that_its_batch_does_not_divide_into(shell: Shell) -> None:
+def test_the_papers_job_is_planned_and_simulated_in_shapes_that_its_batch_does_not_divide_into(shell: Shell) -> None:
     arguments = ("--job", "dtfm-gpt3-xl", "--stages", "4", "--replicas", "6", "--steps", "1")
     status, out, _ = shell("plan", "worldwide", *arguments, "-o", "plan.json", "--json")
     assert (status, len(json.loads(out)["idle_devices"])) == (0, 40)
-    status, _, err = shell("simulate", "plan.json")
-    assert (status, "wanted a multiple of 6, such as 510 or 516" in err) == (2, True)
+    status, out, _ = shell("simulate", "plan.json", "--json")
+    assert (status, json.loads(out)["iteration_s"] > 0) == (0, True)
 
 
 @pytest.fixture
@@ -478,7 +478,7 @@ def test_schedules_are_printed_saved_and_simulated(shell: Shell, plan_file: str)
         (["simulate", "plan.json", "--queueing", "pears"], "no queueing named 'pears'"),
         (["simulate", "plan.json", "--efficiency", "2"], "efficiency is 2.0; wanted more than 0 and at most 1"),
         (["simulate", "plan.json", "--synchronisation", "rin"], "no synchronisation named 'rin'; did you mean 'ring'?"),
-        (["simulate", "plan.json", "--microbatch", "3"], "leave 4 over"),
+        (["simulate", "plan.json", "--microbatch", "3"], "leave 1 over"),
         (["simulate", "plan.json", "--chrome", "no/trace.json"], "no is no folder to write to"),
         (["simulate", "plan.json", "--like", "t.json", "--recompute"], "wanted it without recompute"),
         (["sensitivity", "plan.json", "--factor", "1"], "factor of the sensitivity is 1.0; wanted more than 1"),

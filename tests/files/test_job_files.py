@@ -1,5 +1,6 @@
 """Jobs by name, by file, with fields overridden."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -131,6 +132,58 @@ def test_sizes_given_for_one_model_do_not_outlive_it():
     assert shorter.hop_bytes == shorter.n_microbatches * shorter.activation_bytes
     attached = override(Job.from_bytes(2, 2, 5, 6), model="tiny")
     assert (attached.gradient_bytes, attached.hop_bytes, attached.model) == (5, 6, TINY)
+
+
+@pytest.mark.parametrize("shape", [{"n_stages": 4}, {"n_replicas": 4}, {"global_batch": 256}, {"seq_len": 32}])
+def test_sizes_given_for_one_shape_do_not_outlive_it(shape, tmp_path):
+    given = load_job("tiny", n_stages=2, n_replicas=2, global_batch=512, gradient_bytes=3.0, activation_bytes=4.0)
+    for job in (JOBS["dtfm-gpt3-xl"], given, load_job(save_job(given, tmp_path / "given.yaml"))):
+        other = override(job, **shape)
+        assert (other.given_gradient_bytes, other.given_hop_bytes) == (None, None)
+        assert other.gradient_bytes == max(other.stage_gradient_bytes)
+        assert override(job, **shape, gradient_bytes=7.0).gradient_bytes == 7
+        kept = override(job, microbatch=2, dtype="fp32", n_stages=job.n_stages, schedule="1f1b")
+        assert (kept.gradient_bytes, kept.hop_bytes) == (job.gradient_bytes, job.hop_bytes)
+
+
+def test_sizes_alone_are_not_cut_into_other_stages():
+    job = Job.from_bytes(4, 2, 5, 6)
+    with pytest.raises(JobError, match="job bytes has no model, only the message sizes of 4 stages; wanted grad"):
+        override(job, n_stages=2)
+    assert override(job, n_stages=2, gradient_bytes=10).gradient_bytes == 10
+    assert override(job, n_replicas=3, global_batch=3).hop_bytes == 6
+
+
+@pytest.mark.parametrize("key", ["torch_dtype", "dtype"])
+@pytest.mark.parametrize(("stated", "dtype"), [("float16", "fp16"), ("bfloat16", "bf16"), ("torch.float32", "fp32")])
+def test_a_config_gives_the_job_its_dtype_unless_one_is_named(tmp_path, key, stated, dtype):
+    config = json.loads((CONFIGS / "Qwen2-0.5B.json").read_text()) | {key: stated}
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text(json.dumps(config))
+    assert load_job("tiny", model=tmp_path / "mine").dtype == dtype
+    assert load_job("tiny", model=tmp_path / "mine", dtype="fp64").dtype == "fp64"
+    assert load_job(written(tmp_path, base="tiny", model="mine")).dtype == dtype
+    assert load_job(written(tmp_path, model="mine", **SHAPE)).dtype == dtype
+    assert load_job(written(tmp_path, base="tiny", model="mine", dtype="fp64")).dtype == "fp64"
+
+
+def test_a_config_without_a_dtype_or_with_one_in_which_no_job_computes(tmp_path):
+    config = json.loads((CONFIGS / "Qwen2-0.5B.json").read_text())
+    for stated in (None, "auto"):
+        (tmp_path / "own.json").write_text(json.dumps(config | {"torch_dtype": stated}))
+        assert load_job("tiny", model=tmp_path / "own.json").dtype == "fp32"
+    (tmp_path / "own.json").write_text(json.dumps(config | {"torch_dtype": "float8_e4m3fn"}))
+    with pytest.raises(FileError, match=r"own\.json: torch_dtype is 'float8_e4m3fn'; wanted float16, bfloat16"):
+        load_job("tiny", model=tmp_path / "own.json")
+    assert load_job("tiny", model=tmp_path / "own.json", dtype="bf16").dtype == "bf16"
+
+
+def test_another_model_names_the_job_unless_a_name_is_given(tmp_path):
+    assert load_job("dtfm-gpt3-xl", model="llama-2-7b").name == "llama-2-7b"
+    assert load_job("tiny", model=CONFIGS / "Mistral-7B-v0.1.json").name == "Mistral-7B-v0.1"
+    assert load_job("tiny", model="gpt2-small", name="mine").name == "mine"
+    assert load_job("dtfm-gpt3-xl", model="gpt3-xl").name == "dtfm-gpt3-xl"
+    assert load_job(written(tmp_path, base="tiny", model="gpt2-small")).name == "mine"
 
 
 WRONG = {

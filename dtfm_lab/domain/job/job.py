@@ -93,6 +93,9 @@ class JobOptions:
 
 _COUNTS = ("blocks_per_stage", "warmups", "microbatches_per_replica")
 """Fields with a count for each stage or replica."""
+_SIZES = ("given_gradient_bytes", "given_hop_bytes")
+_SIZED_BY = {"model", "n_stages", "n_replicas", "global_batch"}
+"""Fields on which message sizes depend, which are those of a stage's gradient and of a replica's mini-batch."""
 _STAGES = Option(
     help="Pipeline stages: the pipeline-parallel degree, the paper's D_PP; chosen by the planner where not given.",
     least=1,
@@ -419,6 +422,9 @@ class Job(JobOptions):
 
         ``blocks_per_stage``, ``microbatches_per_replica`` and ``warmups`` are dropped with a change of what they were
         chosen for: another number of stages or blocks, of replicas or micro-batches, another schedule or memory.
+
+        Message sizes that were given for another model, shape or batch are dropped, too, and follow from the model; a
+        job without one keeps them, as those of one stage and of one replica.
         """
         changed = {what for what, value in fields.items() if what in _COUNTS or value != getattr(self, what)}
         blocks, model = self.blocks_per_stage, fields.get("model", self.model)
@@ -429,6 +435,8 @@ class Job(JobOptions):
             dropped["microbatches_per_replica"] = None
         if changed & {"n_stages", "microbatch", "global_batch", "schedule", "recompute", "model", "blocks_per_stage"}:
             dropped["warmups"] = None
+        if model is not None and any(getattr(self, what) is not None for what in changed & _SIZED_BY):
+            dropped |= dict.fromkeys(_SIZES)
         return replace(self, **dropped | fields)
 
     def _checked_counts(self, what: str, given: object) -> tuple[int, ...]:

@@ -108,7 +108,7 @@ _JOBS = (
 JOBS: Registry[Job] = Registry(
     "job", group="dtfm_lab.jobs", entries={job.name: job for job in _JOBS}, fits=lambda entry: isinstance(entry, Job)
 )
-"""``dtfm-gpt3-xl`` is priced with the constants of DT-FM's public code, whatever its shape, and simulated
-as GPT3-XL; ``gpt3-xl`` follows its own sizes throughout; ``tiny`` and ``small`` are for real runs on one machine.
-The others are well-known models with batches of 0.5 to 4 million tokens. ``gpt3-xl`` and the well-known
-models leave stages and replicas to the planner."""
+"""``dtfm-gpt3-xl`` is priced with the constants of DT-FM's public code, which are for its shape and batch, and
+simulated as GPT3-XL, whose sizes it has in other shapes and batches. ``gpt3-xl`` follows its own sizes throughout;
+``tiny`` and ``small`` are for real runs on one machine. The others are well-known models with batches of 0.5 to 4
+million tokens. ``gpt3-xl`` and the well-known models leave stages and replicas to the planner."""

@@ -78,6 +78,7 @@ class RunSpec(RunSettings):
             return job
         return override(
             job,
+            name=job.name,
             model=self.stand_in,
             dtype="fp32",
             compression=job.compression if job.codes_activations else "none",
