@@ -6,6 +6,7 @@ move micro-batches of several.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -150,6 +151,35 @@ class IterationProblem:
     def embedding_bytes(self) -> float:
         """What the first and the last stage of a pipeline send each other where they tie their embeddings; else 0."""
         return self.tied_parameters * self.bytes_per_element
+
+    @cached_property
+    def alike(self) -> IntArray:
+        """(N,) class of each device, the number of its first: exchanging two of a class changes no plan's seconds,
+        dollars or memory."""
+        names = [device.region for device in self.topology.devices]
+        region = np.unique(names, return_inverse=True)[1]
+        own = np.stack([self.flop_per_s, self.memory_bytes, self.price_per_hour, region])
+        links = [self.latency_s, 1 / (self.links.bandwidth_bytes_per_s + 0.0)]
+        links += [] if self.links.charged_bytes is None else list(np.moveaxis(self.links.charged_bytes, 2, 0))
+        both = [one for matrix in links for one in (matrix, matrix.T)]
+        rows = np.hstack([own.T, *(np.sort(matrix, axis=1) for matrix in both)])
+        profile = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+        classes = np.arange(self.n_devices)
+        for value in np.flatnonzero(np.bincount(profile) > 1):
+            left = np.flatnonzero(profile == value)
+            while len(left):
+                same = np.ones(len(left), dtype=bool)
+                first = left[0]
+                for matrix in both:
+                    differs = ~np.isclose(matrix[left], matrix[first], rtol=0, atol=0, equal_nan=True)
+                    differs[:, first] = False
+                    differs[np.arange(len(left)), left] = False
+                    same &= ~differs.any(axis=1)
+                    back = np.isclose(matrix[left, first], matrix[first, left], rtol=0, atol=0, equal_nan=True)
+                    same &= back | (left == first)
+                classes[left[same]] = first
+                left = left[~same]
+        return classes
 
     def gradient_bytes(self, n_parameters: float) -> float:
         """Bytes in messages of the gradient of so many parameters, as compressed."""

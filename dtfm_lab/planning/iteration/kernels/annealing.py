@@ -1,0 +1,295 @@
+"""Simulated annealing of whole plans: devices, pairing, order, cut, micro-batches and forwards ahead."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.planning.iteration.kernels.state import (
+    LACKING,
+    SMOOTHING,
+    State,
+    copy_pipeline,
+    copy_state,
+    lacking,
+    objective,
+    refresh,
+    refresh_group,
+    refresh_pipeline,
+    refresh_pipelines,
+    seconds_of,
+    take_shares,
+)
+from dtfm_lab.planning.iteration.kernels.tables import CENTRAL, HIERARCHICAL, RING, Tables
+from dtfm_lab.planning.iteration.kernels.warming import falling, limit_ahead, warm_up
+from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
+
+SWAP, IDLE, TAILS, BLOCK, STAGES, AHEAD, SHARES = range(7)
+"""Kinds of moves: two placed devices; one with an idle one; the tails of two pipelines; a block to another stage; two
+whole stages; forwards ahead; micro-batches to another pipeline."""
+ALIKE_TRIES = 4
+
+
+class Freedom(NamedTuple):
+    """What a search may change."""
+
+    fixed_shares: bool
+    fixed_blocks: bool
+    fixed_ahead: bool
+    """The schedule, or the job, says how many forwards each stage runs ahead."""
+
+
+@compiled
+def assess(tables: Tables, state: State, freedom: Freedom, factor: float, exact: bool) -> tuple[float, float]:
+    """Objective of a state, all computed anew, and what it lacks; forwards ahead are ``factor`` times the steady ones.
+
+    A factor of 0 keeps the forwards ahead. Micro-batches are shared out unless they are fixed or ``exact``.
+    """
+    refresh(tables, state, exact)
+    if factor > 0.0 and not freedom.fixed_ahead:
+        warm_up(tables, state, factor)
+        refresh(tables, state, exact)
+    if not exact:
+        seconds_of(tables, state, exact, freedom.fixed_shares)
+        take_shares(tables, state)
+        if factor > 0.0 and not freedom.fixed_ahead:
+            limit_ahead(tables, state)
+        refresh(tables, state, exact)
+        seconds, _ = seconds_of(tables, state, exact, True)
+    else:
+        seconds, _ = seconds_of(tables, state, exact, True)
+    return objective(tables, state, seconds), lacking(tables, state, seconds)
+
+
+@compiled
+def anneal(
+    tables: Tables,
+    trial: State,
+    now: State,
+    best: State,
+    freedom: Freedom,
+    exact: bool,
+    hot: float,
+    cold: float,
+    n_moves: int,
+    random: RandomState,
+) -> tuple[float, float]:
+    """Metropolis steps, ``n_moves`` of them, from ``trial``; temperatures are shares of the objective.
+
+    ``best`` becomes the best plan seen that lacks nothing, if any, else the one that lacks least by the penalised
+    objective. Returned are its objective, as estimated or replayed, and what it lacks.
+    """
+    n, r = trial.grid.shape
+    n_devices = len(trial.row)
+    refresh(tables, trial, exact)
+    seconds, mean_s = seconds_of(tables, trial, exact, freedom.fixed_shares)
+    if not exact and not freedom.fixed_shares:
+        take_shares(tables, trial)
+    copy_state(trial, now)
+    copy_state(trial, best)
+    lacks = lacking(tables, trial, seconds)
+    best_value, best_lacks = objective(tables, trial, seconds), lacks
+    best_price = best_value * (1.0 + LACKING * best_lacks)
+    value = objective(tables, trial, (seconds + SMOOTHING * mean_s) / (1 + SMOOTHING)) * (1.0 + LACKING * lacks)
+    temperature, cooling = hot, (cold / hot) ** (1.0 / max(n_moves, 1))
+    ordered = (
+        tables.synchronisation == RING or tables.synchronisation == HIERARCHICAL or tables.synchronisation == CENTRAL
+    )
+    differs = ordered and tables.synchronisation != RING
+    for _ in range(n_moves):
+        temperature *= cooling
+        limit = value * (1.0 - temperature * np.log(1.0 - uniform(random)))
+        kind = _draw_kind(random, n, r, n_devices, freedom, exact)
+        whole, p, q, r1, r2, g1, g2 = False, -1, -1, -1, -1, -1, -1
+        if kind <= IDLE:
+            p = _draw_position(random, now, n, r, exact)
+            for _try in range(ALIKE_TRIES):
+                q = below(random, n * r) if kind == SWAP else n * r + below(random, n_devices - n * r)
+                if tables.alike[trial.row[p]] != tables.alike[trial.row[q]]:
+                    break
+            if p == q or tables.alike[trial.row[p]] == tables.alike[trial.row[q]]:
+                continue
+            trial.row[p], trial.row[q] = trial.row[q], trial.row[p]
+            r1, g1 = p % r, p // r
+            if kind == SWAP:
+                r2, g2 = q % r, q // r
+                if r1 == r2:
+                    r2 = -1
+                if g1 == g2:
+                    g2 = -1
+                    g1 = g1 if ordered else -1
+        elif kind == TAILS:
+            r1, r2 = below(random, r), below(random, r - 1)
+            r2 += r2 >= r1
+            p, q = 1 + below(random, n - 1), n
+            if uniform(random) < 0.3:
+                q = min(n, p + 1 + below(random, n - p))
+            _swap_tails(trial, r1, r2, p, q)
+            whole = ordered
+        elif kind == SHARES:
+            r1, r2 = below(random, r), below(random, r - 1)
+            r2 += r2 >= r1
+            if trial.shares[r1] < 2:
+                continue
+            many = 1 + below(random, max(1, min(trial.shares[r1] - 1, 1 + tables.n_microbatches // (8 * r))))
+            many = 1 if uniform(random) < 0.6 else many
+            trial.shares[r1] -= many
+            trial.shares[r2] += many
+        else:
+            whole = True
+            if kind == BLOCK:
+                p, q = below(random, n), below(random, n - 1)
+                q += q >= p
+                if trial.blocks[p] < 2:
+                    continue
+                trial.blocks[p] -= 1
+                trial.blocks[q] += 1
+            elif kind == STAGES:
+                _move_stages(trial, random, freedom.fixed_blocks)
+            else:
+                _change_ahead(tables, trial, random)
+
+        if whole or differs:
+            whole = True
+            refresh_pipelines(tables, trial, exact)
+            if not exact:
+                for s in range(n if ordered or kind == STAGES else 0):
+                    refresh_group(tables, trial, s)
+                if kind == BLOCK and not ordered:
+                    refresh_group(tables, trial, p)
+                    refresh_group(tables, trial, q)
+        else:
+            if r1 >= 0:
+                refresh_pipeline(tables, trial, r1, exact)
+            if r2 >= 0:
+                refresh_pipeline(tables, trial, r2, exact)
+            if not exact:
+                if g1 >= 0:
+                    refresh_group(tables, trial, g1)
+                if g2 >= 0:
+                    refresh_group(tables, trial, g2)
+        seconds, mean_s = seconds_of(tables, trial, exact, freedom.fixed_shares)
+        lacks = lacking(tables, trial, seconds)
+        smooth = objective(tables, trial, (seconds + SMOOTHING * mean_s) / (1 + SMOOTHING))
+        new_value = smooth * (1.0 + LACKING * lacks)
+        if new_value <= limit:
+            value = new_value
+            if not exact and not freedom.fixed_shares:
+                if take_shares(tables, trial):
+                    lacks = lacking(tables, trial, seconds)
+                    value = smooth * (1.0 + LACKING * lacks)
+                for i in range(r):
+                    now.shares[i] = trial.shares[i]
+                    now.line[i] = trial.line[i]
+                    now.ready[i] = trial.ready[i]
+                    now.over[i] = trial.over[i]
+            if whole:
+                copy_state(trial, now)
+            else:
+                _copy_parts(trial, now, r1, r2, g1, g2)
+            pure = objective(tables, trial, seconds)
+            price = pure * (1.0 + LACKING * lacks)
+            if (lacks == 0.0 and (best_lacks > 0.0 or pure < best_value)) or (
+                lacks > 0.0 and best_lacks > 0.0 and price < best_price
+            ):
+                best_value, best_lacks, best_price = pure, lacks, price
+                copy_state(trial, best)
+        elif whole:
+            copy_state(now, trial)
+        else:
+            _copy_parts(now, trial, r1, r2, g1, g2)
+    return best_value, best_lacks
+
+
+@compiled
+def _draw_kind(random: RandomState, n: int, r: int, n_devices: int, freedom: Freedom, exact: bool) -> int:
+    """A kind of move that this shape has."""
+    while True:
+        u = uniform(random)
+        if u < 0.42:
+            if n * r > 1:
+                return SWAP
+        elif u < 0.57:
+            if n_devices > n * r:
+                return IDLE
+        elif u < 0.66:
+            if n > 1 and r > 1:
+                return TAILS
+        elif u < 0.78:
+            if n > 1 and not freedom.fixed_blocks:
+                return BLOCK
+        elif u < 0.86:
+            if n > 1:
+                return STAGES
+        elif u < 0.92:
+            if not freedom.fixed_ahead and n > 1:
+                return AHEAD
+        elif r > 1 and exact and not freedom.fixed_shares:
+            return SHARES
+        if n_devices == 1 or (n * r == 1 and n_devices == 1):
+            return SWAP
+
+
+@compiled
+def _draw_position(random: RandomState, state: State, n: int, r: int, exact: bool) -> int:
+    """A placed device; every other time one of the dearest cycle of its pipeline."""
+    i = below(random, r)
+    if not exact and uniform(random) < 0.4:
+        return state.critical[i] * r + i
+    return below(random, n) * r + i
+
+
+@compiled
+def _swap_tails(state: State, i: int, j: int, first: int, last: int) -> None:
+    for s in range(first, last):
+        state.grid[s, i], state.grid[s, j] = state.grid[s, j], state.grid[s, i]
+
+
+@compiled
+def _move_stages(state: State, random: RandomState, fixed_blocks: bool) -> None:
+    """Exchange two stages, with their blocks or without, or move one to another place."""
+    n = state.grid.shape[0]
+    p, q = below(random, n), below(random, n - 1)
+    q += q >= p
+    together = not fixed_blocks and uniform(random) < 0.5
+    if uniform(random) < 0.5:
+        _swap_stages(state, p, q, together)
+        return
+    step = 1 if q > p else -1
+    for s in range(p, q, step):
+        _swap_stages(state, s, s + step, together)
+
+
+@compiled
+def _swap_stages(state: State, p: int, q: int, together: bool) -> None:
+    for i in range(state.grid.shape[1]):
+        state.grid[p, i], state.grid[q, i] = state.grid[q, i], state.grid[p, i]
+    if together:
+        state.blocks[p], state.blocks[q] = state.blocks[q], state.blocks[p]
+
+
+@compiled
+def _change_ahead(tables: Tables, state: State, random: RandomState) -> None:
+    """Forwards ahead of all stages as a multiple of the steady ones, or a few more or fewer of one stage."""
+    if uniform(random) < 0.5:
+        warm_up(tables, state, np.exp(uniform(random) * 2.2 - 0.5))
+        return
+    s = below(random, len(state.ahead))
+    change = 1 + below(random, 1 + state.ahead[s] // 3)
+    falling(state.ahead, s, state.ahead[s] + (change if uniform(random) < 0.5 else -change))
+    if uniform(random) < 0.8:
+        limit_ahead(tables, state)
+
+
+@compiled
+def _copy_parts(source: State, target: State, r1: int, r2: int, g1: int, g2: int) -> None:
+    for i in range(len(source.row)):
+        target.row[i] = source.row[i]
+    if r1 >= 0:
+        copy_pipeline(source, target, r1)
+    if r2 >= 0:
+        copy_pipeline(source, target, r2)
+    if g1 >= 0:
+        target.group_s[g1] = source.group_s[g1]
+    if g2 >= 0:
+        target.group_s[g2] = source.group_s[g2]

@@ -1,0 +1,157 @@
+"""One pipeline's passes: exactly, as a recurrence over micro-batches and stages, and as a closed form.
+
+With a link of its own for every directed pair, no two pipelines share a link and messages of one link keep their order,
+so the event loop is a plain recurrence. 1F1B, GPipe and all orders between them differ in the numbers of forwards that
+each stage runs ahead: w forwards, then a forward and a backward in turn, then what is left. A pipeline of M
+micro-batches runs at most M - 1 ahead.
+"""
+
+import numpy as np
+
+from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.iteration.kernels.tables import Tables
+
+
+@compiled
+def pass_seconds(tables: Tables, flop: float, device: int, n_neighbours: int) -> tuple[float, float]:
+    """Seconds of a stage's forward and backward of one micro-batch, coding included."""
+    forward_s = flop / tables.flop_per_s[device]
+    coding_s = tables.coding_s * n_neighbours
+    return forward_s + coding_s, tables.backward_per_forward * forward_s + coding_s
+
+
+@compiled
+def play(tables: Tables, grid: IntArray, r: int, flop: FloatArray, m: int, ahead: IntArray, ready: FloatArray) -> float:
+    """Fill ``ready`` (S,) with the seconds at which each stage of pipeline r ends its last backward.
+
+    ``flop`` (S,) is a stage's of one micro-batch's forward, ``ahead`` (S,) falls along the pipeline. Returned is when
+    the link from the second stage to the first is free again.
+    """
+    n = grid.shape[0]
+    depth = np.empty(n, np.int64)
+    forward_s, backward_s = np.empty(n), np.empty(n)
+    down_s, up_s, down_late_s, up_late_s = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+    for s in range(n):
+        d = grid[s, r]
+        depth[s] = min(ahead[s], m - 1)
+        forward_s[s], backward_s[s] = pass_seconds(tables, flop[s], d, (s > 0) + (s < n - 1))
+        if s < n - 1:
+            e = grid[s + 1, r]
+            down_s[s], down_late_s[s] = tables.hop_s[d, e], tables.latency_s[d, e]
+            up_s[s + 1], up_late_s[s + 1] = tables.hop_s[e, d], tables.latency_s[e, d]
+    down_free_s, up_free_s, came_s = np.zeros(n), np.zeros(n), np.zeros(n)
+    width = depth[0] + 1  # of the micro-batches that may be on their way back
+    back_s = np.zeros((n, width))
+    ready[:] = 0.0
+    for turn in range(m + depth[0]):
+        if turn < m:
+            for s in range(n):
+                t = max(ready[s], came_s[s]) + forward_s[s]
+                ready[s] = t
+                if s < n - 1:
+                    down_free_s[s] = max(t, down_free_s[s]) + down_s[s]
+                    came_s[s + 1] = down_free_s[s] + down_late_s[s]
+        for s in range(n - 1, -1, -1):
+            j = turn - depth[s]
+            if 0 <= j < m:
+                t = ready[s]
+                if s < n - 1:
+                    t = max(t, back_s[s, j % width])
+                t += backward_s[s]
+                ready[s] = t
+                if s:
+                    up_free_s[s] = max(t, up_free_s[s]) + up_s[s]
+                    back_s[s - 1, j % width] = up_free_s[s] + up_late_s[s]
+    return up_free_s[1] if n > 1 else 0.0
+
+
+@compiled
+def estimate(
+    tables: Tables,
+    grid: IntArray,
+    r: int,
+    flop: FloatArray,
+    m: int,
+    ahead: IntArray,
+    ready: FloatArray,
+    line: FloatArray,
+    scratch: FloatArray,
+) -> int:
+    """The same in O(S^2): the first micro-batch's way there and back, and the dearest cycle of the event graph.
+
+    A cycle goes down from stage s to t and back, and gains ahead[s] - ahead[t] + 1 micro-batches. ``line`` becomes the
+    seconds of the pipeline at m micro-batches, and those that each more takes. Returned is the stage at which the
+    dearest cycle begins.
+    """
+    n = grid.shape[0]
+    work_s, backward_s, hops_s, busy_s, up_s = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    flop_per_s, hop_s, latency_s, cards = tables.flop_per_s, tables.hop_s, tables.latency_s, tables.cards
+    coding_s, backward_per_forward = tables.coding_s, tables.backward_per_forward
+    whole_s = 0.0
+    for s in range(n):
+        d = grid[s, r]
+        f = flop[s] / flop_per_s[d]
+        b = backward_per_forward * f + coding_s * ((s > 0) + (s < n - 1))
+        f += coding_s * ((s > 0) + (s < n - 1))
+        work_s[s], backward_s[s] = f + b, b
+        whole_s += f + b
+        if s < n - 1:
+            e = grid[s + 1, r]
+            there_s, back_s = hop_s[d, e], hop_s[e, d]
+            up_s[s] = back_s + latency_s[e, d]
+            hops_s[s] = there_s + latency_s[d, e] + up_s[s]
+            busy_s[s] = there_s + back_s if cards else max(there_s, back_s)
+            if cards and s > 0:
+                busy_s[s] = max(busy_s[s], there_s + up_s[s - 1], back_s + hops_s[s - 1] - up_s[s - 1])
+            whole_s += hops_s[s]
+    # the slowest of what a stage's first forwards, and its last backwards, pass one after the other
+    fill_s, drain_s, first_s, last_s = scratch[5], scratch[6], scratch[7], scratch[8]
+    filling_s, draining_s, loop_s = 0.0, 0.0, 0.0
+    for s in range(n):
+        if s:
+            d, e = grid[s - 1, r], grid[s, r]
+            filling_s, draining_s = max(filling_s, hop_s[d, e]), max(draining_s, hop_s[e, d])
+            loop_s += hops_s[s - 1]
+        filling_s, draining_s = max(filling_s, work_s[s] - backward_s[s]), max(draining_s, backward_s[s])
+        loop_s += work_s[s]
+        w = min(ahead[s], m - 1)
+        fill_s[s], drain_s[s] = w * filling_s, w * draining_s
+        first_s[s], last_s[s] = loop_s + fill_s[s], loop_s + drain_s[s]
+    worst_s, each_s, at = whole_s, 0.0, 0
+    for s in range(n - 2, -1, -1):
+        first_s[s], last_s[s] = max(first_s[s], first_s[s + 1]), max(last_s[s], last_s[s + 1])
+        linked_s = (m - 1) * busy_s[s] + max(first_s[s + 1], last_s[s + 1])
+        if linked_s > worst_s:
+            worst_s, each_s, at = linked_s, busy_s[s], s
+    above_s = 0.0
+    for s in range(n):
+        deep = min(ahead[s], m - 1)
+        loop_s, slowest_s = 0.0, 0.0
+        returned_s = first_s[s] + last_s[s] - above_s
+        for t in range(s, n):
+            loop_s += work_s[t]
+            slowest_s = max(slowest_s, work_s[t])
+            shallow = min(ahead[t], m - 1)
+            gain = deep - shallow + 1
+            turns = (m - 1 - shallow) // gain
+            left = m - 1 - shallow - turns * gain
+            turned_s = fill_s[t] + turns * loop_s + left * (slowest_s if turns else work_s[t]) + last_s[t]
+            if turned_s > worst_s:
+                worst_s, each_s, at = turned_s, loop_s / gain, s
+            if m - 1 > deep:
+                turns = (m - 2 - deep) // gain
+                left = m - 2 - deep - turns * gain
+                turned_s = returned_s + turns * loop_s + left * (slowest_s if turns else work_s[s])
+                if turned_s > worst_s:
+                    worst_s, each_s, at = turned_s, loop_s / gain, s
+            loop_s += hops_s[t] if t < n - 1 else 0.0
+        above_s += work_s[s] + (hops_s[s] if s < n - 1 else 0.0)
+    for s in range(n):
+        each_s = max(each_s, work_s[s])
+    line[0], line[1] = worst_s, each_s
+    t = worst_s
+    for s in range(n):
+        ready[s] = t
+        t -= backward_s[s] + (up_s[s] if s < n - 1 else 0.0)
+    return at

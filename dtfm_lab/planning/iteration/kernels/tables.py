@@ -1,0 +1,94 @@
+"""What the kernels know of a network and a job, as arrays and numbers; units as in ``IterationProblem``."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.domain.units import FloatArray, IntArray
+
+SHARDED, AT_ONCE, CENTRAL, RING, HIERARCHICAL = range(5)
+"""Synchronisations that are replayed."""
+UNCOMPRESSED, HALVES, INT8 = range(3)
+"""How gradients are compressed."""
+INT8_BLOCK = 256
+SECONDS, DOLLARS = range(2)
+"""What is minimised."""
+
+
+class Tables(NamedTuple):
+    """One network, one job, one size of micro-batches, one objective."""
+
+    flop_per_s: FloatArray
+    latency_s: FloatArray
+    hop_s: FloatArray
+    """(N, N) seconds for which one micro-batch's message occupies the link."""
+    s_per_byte: FloatArray
+    """(N, N) seconds for which a byte occupies the link, where it was not measured."""
+    message_bytes: FloatArray
+    """(K,) sizes of measured messages; none where K is 0."""
+    charged_bytes: FloatArray
+    """(N, N, K) bytes that a measured message counts as; NaN where it was not measured."""
+    memory_bytes: FloatArray
+    price_per_s: FloatArray
+    region: IntArray
+    """(N,) number of the region; devices without one have one each."""
+    alike: IntArray
+    """(N,) class of each device: exchanging two of a class changes nothing."""
+    block_flop: FloatArray
+    """(L + 1,) prefix sums, as are the next two."""
+    block_parameters: FloatArray
+    block_kept_bytes: FloatArray
+    first_flop: float
+    last_flop: float
+    first_parameters: float
+    last_parameters: float
+    tied_parameters: float
+    first_kept_bytes: float
+    last_kept_bytes: float
+    input_bytes: float
+    first_input_bytes: float
+    hop_bytes: float
+    """Whole bytes of a message along the pipeline, as memory counts it."""
+    coding_s: float
+    backward_per_forward: float
+    recompute: bool
+    n_microbatches: int
+    bytes_per_element: float
+    static_bytes: float
+    """Bytes a parameter: itself, its gradient, the optimiser's state."""
+    codes_gradients: bool
+    gradients_as: int
+    codec_bytes_per_s: float
+    synchronisation: int
+    synchronise_every: int
+    cards: bool
+    """Whether all messages of a device share one network card; only the estimate regards it."""
+    objective: int
+    most_dollars_per_s: float
+    most_s: float
+
+
+@compiled
+def moving_s(tables: Tables, sender: int, receiver: int, n_bytes: float) -> float:
+    """Seconds for which a message occupies its link."""
+    sizes = tables.message_bytes
+    if len(sizes) == 0:
+        return n_bytes * tables.s_per_byte[sender, receiver]
+    upper = min(max(np.searchsorted(sizes, n_bytes), 1), len(sizes) - 1)
+    low = tables.charged_bytes[sender, receiver, upper - 1]
+    high = tables.charged_bytes[sender, receiver, upper]
+    share = max((n_bytes - sizes[upper - 1]) / (sizes[upper] - sizes[upper - 1]), 0.0)
+    charged = low + share * (high - low)
+    return (n_bytes if np.isnan(charged) else charged) * tables.s_per_byte[sender, receiver]
+
+
+@compiled
+def gradient_bytes(tables: Tables, n_parameters: float) -> float:
+    """Bytes in messages of the gradient of so many parameters."""
+    plain = n_parameters * tables.bytes_per_element
+    if tables.gradients_as == HALVES:
+        return min(plain, n_parameters * 2.0)
+    if tables.gradients_as == INT8:
+        return min(plain, n_parameters + 4.0 * np.ceil(n_parameters / INT8_BLOCK))
+    return plain

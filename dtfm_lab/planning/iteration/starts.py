@@ -1,0 +1,76 @@
+"""Placements to begin with: by speed, by nearness, by both, and by chance; and the cut that goes with one."""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
+
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.iteration.problem import IterationProblem
+
+
+class Starts:
+    """Rows of devices, (N,), of which the first S x R are a grid of S stages and the others idle."""
+
+    def __init__(self, problem: IterationProblem) -> None:
+        self._problem = problem
+        passes = problem.passes(problem.microbatches[0])
+        late_s = passes.hop_s + problem.latency_s
+        self._distance_s = late_s + late_s.T
+        self._block_flop = float(np.diff(problem.block_flop).mean())
+
+    @cached_property
+    def by_nearness(self) -> IntArray:
+        """(N,) devices in the order of a tree that joins the nearest first."""
+        n = self._problem.n_devices
+        if n < 3:
+            return np.arange(n)
+        joined = linkage(squareform(self._distance_s, checks=False), method="average", optimal_ordering=n <= 256)
+        return np.array(leaves_list(joined), dtype=np.int64)
+
+    @cached_property
+    def by_speed(self) -> IntArray:
+        """(N,) devices, the fastest first, equal ones by nearness."""
+        near = self.by_nearness
+        return near[np.argsort(-self._problem.flop_per_s[near], kind="stable")]
+
+    def rows(self, n_stages: int, n_replicas: int) -> Iterator[tuple[str, IntArray]]:
+        """Named rows for one shape, the most promising first."""
+        n = n_stages * n_replicas
+        near, fast = self.by_nearness, self.by_speed
+        keep = np.zeros(len(near), dtype=bool)
+        keep[fast[:n]] = True
+        fastest_near = near[keep[near]]
+        orders = [("fastest, near", fastest_near), ("fastest", fast[:n])]
+        if n < len(near):
+            speeds = np.cumsum(np.concatenate([[0.0], self._problem.flop_per_s[near]]))
+            at = int(np.argmax(speeds[n:] - speeds[:-n]))
+            orders.append(("region", near[at : at + n]))
+        for name, order in orders:
+            yield f"{name}, pipelines", self._row(order.reshape(n_replicas, n_stages).T)
+            yield f"{name}, groups", self._row(order.reshape(n_stages, n_replicas))
+
+    def random(self, rng: np.random.Generator) -> IntArray:
+        return rng.permutation(self._problem.n_devices)
+
+    def _row(self, grid: IntArray) -> IntArray:
+        flat = grid.ravel()
+        return np.concatenate([flat, np.setdiff1d(self.by_nearness, flat)]).astype(np.int64)
+
+    def cut(self, grid: IntArray) -> IntArray:
+        """(S,) blocks so that the slowest stage is fastest, stages as fast as their devices in the mean."""
+        problem, n_stages = self._problem, len(grid)
+        speed: FloatArray = problem.flop_per_s[grid].mean(axis=1)
+        extra = np.zeros(n_stages)
+        extra[0] += problem.first_extra[0]
+        extra[-1] += problem.last_extra[0]
+        blocks = np.ones(n_stages, dtype=np.int64)
+        takes = (extra + 2 * self._block_flop) / speed
+        each = self._block_flop / speed
+        for _ in range(problem.n_blocks - n_stages):
+            s = int(takes.argmin())
+            blocks[s] += 1
+            takes[s] += each[s]
+        return blocks

@@ -1,0 +1,81 @@
+"""The kernels' tables of a problem."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtfm_lab.planning.iteration.problem import IterationProblem
+
+if TYPE_CHECKING:
+    from dtfm_lab.planning.iteration.kernels.tables import Tables
+
+REPLAYED = ("sharded", "sharded-at-once", "central", "ring", "hierarchical")
+"""Synchronisations that the kernels replay, in the order of their numbers."""
+COMPRESSIONS = ("none", "fp16", "int8")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aim:
+    """What is minimised: seconds or dollars of an iteration, under limits."""
+
+    dollars: bool = False
+    max_price_per_hour: float = math.inf
+    """US dollars an hour of all devices that compute."""
+    max_iteration_s: float = math.inf
+
+
+def tables_of(problem: IterationProblem, microbatch: int, recompute: bool, aim: Aim) -> Tables:
+    """The tables of one size of micro-batches and one objective. Imports numba."""
+    from dtfm_lab.planning.iteration.kernels.tables import Tables
+
+    job, links, passes = problem.job, problem.links, problem.passes(microbatch, recompute)
+    with np.errstate(divide="ignore"):
+        s_per_byte = 1.0 / links.bandwidth_bytes_per_s
+    np.fill_diagonal(s_per_byte, 0.0)
+    measured = links.message_bytes is not None and links.charged_bytes is not None
+    regions: dict[str, int] = {}
+    region = [regions.setdefault(d.region or f" {i}", len(regions)) for i, d in enumerate(problem.topology.devices)]
+    return Tables(
+        flop_per_s=problem.flop_per_s,
+        latency_s=np.ascontiguousarray(problem.latency_s),
+        hop_s=passes.hop_s,
+        s_per_byte=s_per_byte,
+        message_bytes=np.array(links.message_bytes) if measured else np.empty(0),
+        charged_bytes=np.array(links.charged_bytes) if measured else np.empty((1, 1, 0)),
+        memory_bytes=problem.memory_bytes,
+        price_per_s=problem.price_per_hour / 3600.0,
+        region=np.array(region, dtype=np.int64),
+        alike=problem.alike,
+        block_flop=passes.block_flop,
+        block_parameters=problem.block_parameters,
+        block_kept_bytes=passes.kept_bytes,
+        first_flop=passes.first_flop,
+        last_flop=passes.last_flop,
+        first_parameters=float(problem.first_extra[1]),
+        last_parameters=float(problem.last_extra[1]),
+        tied_parameters=problem.tied_parameters,
+        first_kept_bytes=passes.first_kept_bytes,
+        last_kept_bytes=passes.last_kept_bytes,
+        input_bytes=passes.input_bytes,
+        first_input_bytes=passes.first_input_bytes,
+        hop_bytes=float(math.ceil(passes.hop_bytes)),
+        coding_s=passes.coding_s,
+        backward_per_forward=float(passes.backward_per_forward),
+        recompute=recompute,
+        n_microbatches=passes.n_microbatches,
+        bytes_per_element=float(problem.bytes_per_element),
+        static_bytes=problem.static_bytes_per_parameter,
+        codes_gradients=problem.codes_gradients,
+        gradients_as=COMPRESSIONS.index(job.gradients_as),
+        codec_bytes_per_s=float(problem.codec_bytes_per_s),
+        synchronisation=REPLAYED.index(job.synchronisation) if job.synchronisation in REPLAYED else 0,
+        synchronise_every=job.synchronise_every,
+        cards=problem.queueing == "cards",
+        objective=int(aim.dollars),
+        most_dollars_per_s=aim.max_price_per_hour / 3600.0,
+        most_s=aim.max_iteration_s,
+    )
