@@ -28,6 +28,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.lab.arguments import SearchBudget
+from dtfm_lab.lab.memory_warnings import held_memory, memory_line, memory_summary
 from dtfm_lab.planning.explain.sentences import counted
 
 
@@ -89,7 +90,7 @@ def evaluate(topology: Topology, job: Job, placement: str, output: str | None, a
     keys = [key for key in ("stages", "rank_map", "groups") if key in data]
     if not keys:
         raise FileError(f"{placement}: no placement; wanted one of the keys stages, rank_map, groups")
-    report_plan(lab.evaluate(topology, job, **{keys[0]: data[keys[0]]}), output, as_json)
+    report_plan(planning.evaluate(topology, job, **{keys[0]: data[keys[0]]}), output, as_json)
 
 
 @cli.command()
@@ -155,7 +156,9 @@ def worth(plan_file: str, budget: dict[str, Any], as_json: bool) -> None:
     with row_progress("worth", "devices", described, total=len(plan.topology)) as show_row:
         table = lab.worth(plan, progress=show_row, **budget)
     if as_json:
-        return print_json({"devices": plain_rows(table)})
+        return print_json({"devices": plain_rows(table), "note": table.attrs["note"]})
+    if note := table.attrs["note"]:
+        out.print(note)
     n_stages, n_replicas = table["n_stages"].iloc[0], table["n_replicas"].iloc[0]
     out.print(
         f"{counted(n_stages, 'stage')} x {counted(n_replicas, 'replica')}: "
@@ -168,7 +171,9 @@ def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
     if output is not None:
         files.save_plan(plan, output)
     if as_json:
-        return print_json(plan.summary())
+        held = held_memory(plan)
+        memory = None if held is None else memory_summary(held) | {"advice": "" if held.fits else lab.advice(plan)}
+        return print_json(plan.summary() | {"memory": memory})
     cost = plan.cost
     out.print(
         f"{plan.job.name} on {plan.topology.name}, {plan.job.n_stages} stages x {plan.job.n_replicas} replicas: "
@@ -182,6 +187,8 @@ def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
     out.print(table)
     if plan.idle_devices:
         out.print("idle: " + " ".join(plan.topology.names[i] for i in plan.idle_devices))
+    if line := memory_line(plan):
+        out.print(line)
 
 
 def report_topology(topology: Topology, as_json: bool) -> None:

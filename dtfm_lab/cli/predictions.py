@@ -23,8 +23,8 @@ from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.files.chrome import save_chrome_trace
 from dtfm_lab.files.reading import write_text
 from dtfm_lab.files.schedules import ENDINGS, load_schedule, save_schedule
+from dtfm_lab.lab.memory_warnings import memory_summary
 from dtfm_lab.planning.explain.sentences import counted
-from dtfm_lab.simulation.memory import MemoryReport
 from dtfm_lab.simulation.schedules import choices_of, peak_activations
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, WHAT, Gain
 from dtfm_lab.simulation.sweeps import SETTINGS, SweepPoint
@@ -51,7 +51,7 @@ def simulate(
         save_chrome_trace(trace, chrome)
     held, advice = lab.memory(plan, trace=trace), lab.advice(plan, trace.context.recorded_schedule)
     if as_json:
-        return print_json(trace_summary(trace) | {"memory": _memory_summary(held) | {"advice": advice}})
+        return print_json(trace_summary(trace) | {"memory": memory_summary(held) | {"advice": advice}})
     if not held.fits:
         out.print(f"out of memory: {advice or held.sentence}")
     print_trace(trace)
@@ -192,16 +192,3 @@ def _value(text: str) -> str | int | float | bool:
         with suppress(ValueError):
             return number(text)
     return TRUTHS.get(text.lower(), text)
-
-
-def _memory_summary(held: MemoryReport) -> dict[str, Any]:
-    at = held.worst
-    return {
-        "fits": held.fits,
-        "devices_over": int((held.over_bytes > 0).sum()),
-        "worst_device": held.devices[at[0]][at[1]],
-        "peak_bytes": int(held.peak_bytes[at]),
-        "limit_bytes": int(held.limit_bytes[at]),
-        "over_bytes": int(held.over_bytes[at]),
-        "sentence": held.sentence,
-    }

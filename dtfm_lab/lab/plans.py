@@ -21,6 +21,7 @@ from dtfm_lab.lab.arguments import (
     of_plan,
     table_of,
 )
+from dtfm_lab.lab.memory_warnings import warned
 from dtfm_lab.planning import Difference, Explanation, PlanStep
 
 SMALL_NETWORK = 16
@@ -59,9 +60,10 @@ def fitted(job: Job, n_devices: int) -> Job:
 def plan(topology: Topology | str, job: Job | str | None = None, **options: Any) -> Plan:
     """The best placement that a planner finds in so many ``seconds`` (or ``steps``; 2 s without either).
 
-    Ctrl-C keeps the best so far. With ``steps`` the same seed gives the same plan.
+    Ctrl-C keeps the best so far. With ``steps`` the same seed gives the same plan. Where its devices lack memory, a
+    warning in the log says so.
     """
-    return planning.plan(*_nouns(topology, job), **options)
+    return warned(planning.plan(*_nouns(topology, job), **options))
 
 
 @of_network(SearchOptions)
@@ -78,8 +80,11 @@ def evaluate(
     rank_map: Sequence[int | None] | None = None,
     groups: Sequence[Sequence[int | str]] | None = None,
 ) -> Plan:
-    """A placement of one's own, priced: groups in stage order, a rank map, or groups in any order."""
-    return planning.evaluate(*_nouns(topology, job), stages=stages, rank_map=rank_map, groups=groups)
+    """A placement of one's own, priced: groups in stage order, a rank map, or groups in any order.
+
+    Where its devices lack memory, a warning in the log says so.
+    """
+    return warned(planning.evaluate(*_nouns(topology, job), stages=stages, rank_map=rank_map, groups=groups))
 
 
 def explain(plan: Plan | str) -> Explanation:
@@ -100,7 +105,8 @@ def worth(plan: Plan | str, *, progress: Progress | None = None, **budget: Any) 
     """What each device is worth: the cost of doing without it less the cost with it serving, as a table.
 
     Every search takes 4 steps without ``steps`` and ``seconds``. ``progress`` is called with every row, which has the
-    plans with and without the device; Ctrl-C keeps the rows so far.
+    plans with and without the device; Ctrl-C keeps the rows so far. Worths are for the plan's shape; where every device
+    serves in it, they are for a smaller one, as the table's ``attrs["note"]`` and a warning in the log say.
     """
     return table_of(planning.stream_worth(as_plan(plan), **budget), planning.worth_table, progress)
 

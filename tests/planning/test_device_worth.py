@@ -35,9 +35,12 @@ def test_a_terrible_device_stays_idle_and_is_named_harmful():
     assert (table.loc[table["stage"].notna(), "verdict"] == "helps").all()
 
 
-def test_where_every_device_serves_the_question_is_asked_of_one_replica_fewer():
+def test_where_every_device_serves_the_question_is_asked_of_one_replica_fewer_and_that_is_said(caplog):
     topology, job = terrible32(8)
-    table = worth(plan(topology, job, steps=2), steps=1)
+    with caplog.at_level("WARNING"):
+        table = worth(plan(topology, job, steps=2), steps=1)
+    assert table.attrs["note"] == "all 32 devices serve in 4 x 8, which cannot do without one: worths are for 4 x 7"
+    assert table.attrs["note"] in caplog.text
     assert set(zip(table["n_stages"], table["n_replicas"], strict=True)) == {(4, 7)}
     assert table["device"].iloc[-1] == topology.names[TERRIBLE]
     assert table["worth_s"].iloc[-1] < -100
@@ -89,6 +92,8 @@ def test_where_all_links_are_alike_nobody_makes_a_difference():
 def test_the_same_seed_and_steps_give_the_same_table():
     topology, job = network("jittered", 9, 2), Job.from_bytes(2, 4, 1e8, 2e8)
     first = plan(topology, job, steps=2)
+    assert worth(first, steps=1).attrs["note"] == ""
+    assert set(worth(first, steps=1)["n_replicas"]) == {first.job.n_replicas}
     assert worth(first, steps=2, seed=3).equals(worth(first, steps=2, seed=3))
 
 

@@ -6,6 +6,7 @@ from planning_networks import network
 
 from dtfm_lab.domain.errors import PlanError, TopologyError, UnknownName
 from dtfm_lab.domain.job import JOBS, Job
+from dtfm_lab.files import load_job, load_topology
 from dtfm_lab.planning import evaluate
 
 TOPOLOGY = network("jittered", 6, 1)
@@ -81,3 +82,28 @@ def test_what_cannot_be_priced_is_refused_in_one_line(given, error, says):
 
 def test_numpy_numbers_are_devices_too():
     assert evaluate(TOPOLOGY, JOB, stages=np.arange(6).reshape(2, 3)).planner == "given"
+
+
+def test_a_plan_as_a_table_has_a_row_for_each_device_with_the_work_it_does():
+    topology, job = load_topology("raspberry-pi"), load_job("tiny", n_stages=3, n_replicas=2, global_batch=14)
+    placed = evaluate(topology, job, stages=[[0, 7], [1, 2], [3, 4]])
+    table = placed.to_frame()
+    assert table["device"].tolist() == [*(name for group in placed.stages for name in group), "cluster-5", "cluster-6"]
+    assert table["blocks"].tolist()[:6] == [3, 3, 3, 3, 2, 2]
+    assert table["microbatches"].tolist() == [4, 3, 4, 3, 4, 3, 0, 0]
+    assert table["flop"].sum() == pytest.approx(placed.job.flop)
+    assert table["work_share"].sum() == pytest.approx(1)
+    assert table["stage"].isna().tolist() == [False] * 6 + [True] * 2
+    assert table["parameters"].tolist()[:6:2] == list(placed.job.stage_parameters)
+    for row in table.itertuples():
+        device = topology.devices[topology.index(row.device)]
+        found = row.region, row.gpu, row.peak_flop_per_s, row.memory_bytes, row.price_per_hour
+        wanted = device.region, device.gpu, device.peak_flop_per_s, device.memory_bytes, device.price_per_hour
+        assert found == wanted
+
+
+def test_a_plan_of_message_sizes_alone_as_a_table_has_no_blocks_and_no_flop():
+    topology, job = load_topology("lecture-hall"), Job.from_bytes(3, 2, 1, 1)
+    table = evaluate(topology, job, stages=[[0, 1], [2, 3], [4, 5]]).to_frame()
+    assert table[["blocks", "parameters", "flop", "work_share"]].isna().all(axis=None)
+    assert table["microbatches"].tolist() == [1] * 6 + [0] * 2

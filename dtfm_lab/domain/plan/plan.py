@@ -8,10 +8,12 @@ from typing import Any, Self
 import networkx as nx
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job, LayerKind
 from dtfm_lab.domain.network import QUEUEING, Topology
+from dtfm_lab.domain.plan.device_table import device_table
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, IntArray
 
@@ -204,6 +206,16 @@ class Plan:
         for (stage, replica), device in np.ndenumerate(self.placement.devices):
             ranks[int(device)] = replica * self.job.n_stages + stage
         return ranks
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a device, in the order of stages and replicas, idle ones last.
+
+        Columns: device; stage and replica (missing where idle); region and gpu; blocks and parameters of its stage
+        (missing where idle, or without a model); microbatches an iteration; flop, forward and backward of an iteration
+        without recomputation, and work_share, the share of it in that of all devices; peak_flop_per_s, memory_bytes
+        and price_per_hour (US dollars, 0 where unknown) of the device. For the seconds, see ``lab.simulate``.
+        """
+        return device_table(self)
 
     def coarse_graph(self) -> nx.Graph[int]:
         """The coarsened graph, with a node for each stage and an edge for each pair of groups.

@@ -11,13 +11,14 @@ gets the same number of steps from a start that is quick to find, and then the c
 is applied until none is cheaper. So a worth is an estimate, and a negative one for a device that serves means that a
 better plan without it was found: the given plan was not the best.
 
-Where every device serves, the job does not fit without one. Then it is cut to fewer replicas (the most
-that its batch allows), and the worth is that for the smaller job, with and without the device; the
-table has the shape that its figures are for.
+Where every device serves, the job does not fit without one, and the plan's shape cannot be kept. Then it is cut to
+fewer replicas (the most that its batch allows), and the worth is that for the smaller job, with and without the device.
+A warning in the log and the table's ``attrs["note"]`` say so, and the table has the shape that its figures are for.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -35,6 +36,7 @@ from dtfm_lab.planning.search import search
 
 STEPS = 4
 """Generations of each search, where the caller gives neither steps nor seconds."""
+log = logging.getLogger(__name__)
 NEGLIGIBLE = 1e-6
 """Share of the cost below which a worth counts as zero."""
 COLUMNS = ["device", "stage", "replica", "worth_s", "verdict", "without_s", "serving_s", "n_stages", "n_replicas"]
@@ -51,6 +53,8 @@ class DeviceWorth:
     """Its stage and replica in the best plan with all devices; None where it is idle there."""
     serving: Plan
     without: Plan
+    note: str = ""
+    """What a reader must know: that the worth is for a smaller shape than the given plan's. Empty where it is not."""
 
     @property
     def worth_s(self) -> float:
@@ -74,11 +78,15 @@ def worth_table(rows: Iterable[DeviceWorth]) -> pd.DataFrame:
     """One row for each device, the most needed first.
 
     Columns: device; stage and replica in the best plan with all devices (missing where idle); worth_s; verdict;
-    without_s and serving_s, the two costs; n_stages and n_replicas, the shape that these are for.
+    without_s and serving_s, the two costs; n_stages and n_replicas, the shape that these are for. ``attrs["note"]``
+    says so where that is not the shape of the plan that was given.
     """
+    rows = list(rows)
     table = pd.DataFrame([row.table_row() for row in rows], columns=COLUMNS)
     table = table.astype({"stage": "Int64", "replica": "Int64"})
-    return table.sort_values("worth_s", ascending=False, kind="stable", ignore_index=True)
+    table = table.sort_values("worth_s", ascending=False, kind="stable", ignore_index=True)
+    table.attrs["note"] = next((row.note for row in rows if row.note), "")
+    return table
 
 
 def stream_worth(
@@ -109,7 +117,14 @@ def stream_worth(
     if steps is None and seconds is None:
         steps = STEPS
     search(plan.topology, plan.job, planner, seed=seed, steps=steps, seconds=seconds)  # raises before the first row
-    start = plan if plan.idle_devices else _smaller(plan)
+    start, note = plan, ""
+    if not plan.idle_devices:
+        start = _smaller(plan)
+        note = (
+            f"all {len(plan.topology)} devices serve in {plan.job.n_stages} x {plan.job.n_replicas}, which cannot do "
+            f"without one: worths are for {start.job.n_stages} x {start.job.n_replicas}"
+        )
+        log.warning("worth of devices: %s", note)
 
     def improved(topology: Topology, begin: Plan) -> Plan:
         # not planning.plan: it returns its best on an interrupt, and the next device would follow
@@ -118,7 +133,7 @@ def stream_worth(
         local = _given(topology, begin.job, local_optimum(better.placement.devices, pair_costs(topology, begin.job)))
         return min(better, local, key=lambda one: one.cost.total_s)
 
-    return _worths(start, improved)
+    return (replace(row, note=note) for row in _worths(start, improved))
 
 
 Improve = Callable[[Topology, Plan], Plan]
