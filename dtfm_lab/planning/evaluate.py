@@ -28,6 +28,9 @@ def evaluate(
 ) -> Plan:
     """The plan of a given placement; its planner is named ``given``, its job takes the placement's shape.
 
+    In its own shape the job keeps its cut, its warm-ups and the micro-batches of each pipeline. Pipeline r is the one
+    that begins with the r-th device of the first stage. A job without a micro-batch gets one of one sequence.
+
     Parameters
     ----------
     stages
@@ -72,9 +75,9 @@ def evaluate(
 
 def reshaped(job: Job, n_stages: int, n_replicas: int) -> Job:
     """The job with these numbers of stages and replicas. Raises JobError where it does not divide."""
-    if (job.n_stages, job.n_replicas) == (n_stages, n_replicas):
+    if job.shaped and (job.n_stages, job.n_replicas) == (n_stages, n_replicas):
         return job
-    return job.with_fields(n_stages=n_stages, n_replicas=n_replicas)
+    return job.with_fields(n_stages=n_stages, n_replicas=n_replicas, microbatch=job.microbatch or 1)
 
 
 def _grid(topology: Topology, groups: Any) -> IntArray:
@@ -106,6 +109,8 @@ def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) ->
             raise PlanError(f"rank {rank} is given to devices {device_of[rank]} and {device}; wanted each rank once")
         device_of[int(rank)] = device
     n_ranks = len(device_of)
+    if job.n_stages is None:
+        raise PlanError(f"job {job.name} leaves its stages open, which a rank map does not tell; wanted n_stages")
     if not n_ranks or n_ranks % job.n_stages:
         raise PlanError(f"rank map of {n_ranks} ranks; wanted a multiple of the job's {job.n_stages} stages")
     if missing := set(range(n_ranks)) - set(device_of):
@@ -118,24 +123,47 @@ def adapt_plan(plan: Plan, topology: Topology, job: Job) -> Plan:
     """The placement of ``plan`` on another network, for another job; devices are found by name.
 
     In the same shape every device that still exists keeps its place, and a vacant place goes to the free device
-    that is nearest to its group and to its neighbours in the pipeline. In another shape the devices are listed
-    stage by stage, then those without a place, and the list is cut into the new stages.
+    that is nearest to its group and to its neighbours in the pipeline. Pipelines are paired anew for the communication
+    cost, or stay where the plan is for another objective, or its pipelines have different numbers of micro-batches.
+    In another shape the devices are listed stage by stage, then those without a place, and the list is cut into the new
+    stages. What the job leaves open is as the plan's job has it.
 
     Raises
     ------
     PlanError
         The job needs more devices than there are.
     """
+    job = _as_planned(job, plan.job)
     require_fit(topology, job)
     existing = set(topology.names)
     placed = [[name if name in existing else None for name in group] for group in plan.stages]
     taken = {name for group in placed for name in group if name is not None}
     free = [name for name in topology.names if name not in taken]
     if (len(placed), len(placed[0])) == (job.n_stages, job.n_replicas):
-        return evaluate(topology, job, stages=_filled(placed, free, topology, pair_costs(topology, job)))
+        grid = _filled(placed, free, topology, pair_costs(topology, job))
+        if plan.objective == "communication" and len(set(job.microbatch_counts)) == 1:
+            return evaluate(topology, job, stages=grid)
+        ranks: list[int | None] = [None] * len(topology)
+        for (stage, replica), device in np.ndenumerate(np.array(grid)):
+            ranks[device] = replica * job.n_stages + stage
+        return evaluate(topology, job, rank_map=ranks)
     row = [name for group in placed for name in group if name is not None] + free
     width = job.n_replicas
     return evaluate(topology, job, stages=[row[stage * width : (stage + 1) * width] for stage in range(job.n_stages)])
+
+
+def _as_planned(job: Job, planned: Job) -> Job:
+    """The job with what it leaves open as in a planned one: shape and micro-batch, and what was chosen for these."""
+    if job.shaped:
+        return job
+    shape = ("n_stages", "n_replicas", "microbatch")
+    taken = {name: getattr(planned, name) for name in shape if getattr(job, name) is None}
+    same = all(getattr(planned, name) == taken.get(name, getattr(job, name)) for name in shape)
+    if same and (job.model, job.global_batch) == (planned.model, planned.global_batch):
+        chosen = ("blocks_per_stage", "microbatches_per_replica", "schedule", "warmups")
+        taken |= {name: getattr(planned, name) for name in chosen if getattr(job, name) is None}
+        taken["recompute"] = job.recompute or planned.recompute
+    return job.with_fields(**taken)
 
 
 def _filled(placed: list[list[str | None]], free: list[str], topology: Topology, pair: PairCosts) -> list[list[int]]:

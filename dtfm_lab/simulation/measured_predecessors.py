@@ -42,7 +42,13 @@ def _row_of(graph: TaskGraph, trace: Trace, rows: IntArray) -> IntArray:
     key = trace.replica[rows] * len(known) + trace.action[rows]
     by_key = np.argsort(key)
     wanted = graph.replica * len(known) + np.array([known[action] for action in graph.actions])[graph.action]
-    found: IntArray = rows[by_key[np.searchsorted(key[by_key], wanted)]]
+    at = by_key[np.searchsorted(key[by_key], wanted) % len(rows)]
+    if (stray := np.flatnonzero(key[at] != wanted)).size:
+        action, replica = graph.actions[graph.action[stray[0]]], graph.replica[stray[0]]
+        raise TraceError(
+            f"an iteration of the trace holds no {action} of pipeline {replica}; wanted all of its schedule"
+        )
+    found: IntArray = rows[at]
     return found
 
 

@@ -180,8 +180,10 @@ def _without_messages(job: Job, schedule: Schedule) -> IntArray:
     """(positions, replicas) bytes that a schedule needs at least, found without laying out its messages."""
     of = activation_memory(job, schedule.n_stages)
     kept, recomputed = (each.reshape(-1, job.n_stages).min(axis=0) for each in of)
-    moving = np.maximum(np.array(peak_activations(schedule)) * kept, kept + recomputed)
-    return np.repeat((static_memory(job, schedule.n_stages).total + moving)[:, None], job.n_replicas, axis=1)
+    held = {count: np.array(peak_activations(schedule.restricted(count))) for count in set(job.microbatch_counts)}
+    moving = np.array([np.maximum(held[count] * kept, kept + recomputed) for count in job.microbatch_counts]).T
+    needs: IntArray = static_memory(job, schedule.n_stages).total[:, None] + moving
+    return needs
 
 
 def _claim(remedy: Remedy, report: MemoryReport) -> str:

@@ -46,6 +46,21 @@ def test_a_part_keeps_devices_network_layers_and_micro_batches(of, wanted, tied)
         assert cut_subplan(whole, kept).device_names == part.device_names
 
 
+@given(st.integers(1, 4), st.lists(st.integers(1, 9), min_size=1, max_size=5), sizes)
+@settings(max_examples=40, deadline=None)
+def test_a_part_keeps_the_micro_batches_of_each_of_its_pipelines(n_stages, shares, wanted):
+    whole = plan_of(n_stages, len(shares))
+    fields = {"microbatches_per_replica": shares, "global_batch": 2 * sum(shares), "warmups": range(n_stages, 0, -1)}
+    whole = lab.evaluate(whole.topology, whole.job.with_fields(**fields), rank_map=whole.rank_map)
+    part, _ = subplan_for(whole, wanted)
+    kept = tuple(shares[: wanted[1]])
+    assert part.job.microbatch_counts == kept
+    assert part.job.global_batch == 2 * sum(kept)
+    assert part.job.warmups == whole.job.warmups[: wanted[0]]
+    trace = lab.simulate(part, "1f1b")
+    assert trace.context.microbatch_counts == kept
+
+
 def test_a_cut_of_ones_own_is_kept_for_the_stages_that_are():
     part, _ = subplan_for(plan_of(4, 2, (1, 3, 2, 2)), (2, 2))
     assert part.job.blocks_per_stage == (1, 3)

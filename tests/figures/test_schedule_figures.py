@@ -187,3 +187,16 @@ def test_all_panels_are_as_wide_as_the_iteration_of_all_devices(small_plan, pred
     report = memory(small_plan, trace=predicted)
     ends = {figures.memory_over_time(report, devices=[name]).layout.xaxis.range[1] for name in ("ada", "john")}
     assert len(ends) == 1
+
+
+def test_side_by_side_says_how_many_micro_batches_each_pipeline_has_where_they_differ(small_plan):
+    counts = small_plan.job.microbatch_counts
+    uneven = replace(small_plan.job, microbatches_per_replica=(counts[0] + 1, counts[1] - 1, *counts[2:]))
+    both = [simulate(plan, "1f1b") for plan in (small_plan, replace(small_plan, job=uneven))]
+    figure = figures.side_by_side(both, replica=1)
+    names = [word.split("</b>")[0].removeprefix("<b>") for word in headings(figure)]
+    assert names == [f"1f1b, {counts[0]} micro-batches", f"1f1b, {counts[0] - 1} to {counts[0] + 1} micro-batches"]
+    assert f"pipeline 1, one of {len(counts)} · with {counts[0] - 1} or {counts[0]} micro-batches of its own" in (
+        figure.layout.title.subtitle.text or ""
+    )
+    figures.gantt(both[1])

@@ -14,7 +14,7 @@ from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import ComputeTime, Trace
-from dtfm_lab.files import load_job, load_plan, load_topology, load_trace, save_plan, save_trace
+from dtfm_lab.files import load_job, load_plan, load_topology, load_trace, save_job, save_plan, save_trace
 from dtfm_lab.files.plans import plan_from_mapping, plan_to_mapping
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.simulate import simulate
@@ -153,3 +153,28 @@ def test_a_trace_file_that_contradicts_itself_is_refused(tmp_path, change, says)
         load_trace(path)
     assert str(refused.value).startswith("mine.json: ")
     assert "\n" not in str(refused.value)
+
+
+def test_counts_of_micro_batches_cuts_and_warmups_survive_saving(tmp_path):
+    """In a plan's file, in a trace's and in a job's."""
+    fields = {"microbatches_per_replica": (6, 2), "blocks_per_stage": (1, 3, 2, 2), "warmups": (3, 2, 2, 0)}
+    job = load_job("tiny", **fields, schedule="adaptive-1f1b")
+    grid = [[0, 1], [3, 2], [4, 7], [6, 5]]
+    plan = evaluate(load_topology("lecture-hall"), job, stages=grid)
+    assert {name: getattr(plan.job, name) for name in fields} == fields
+    again = load_plan(save_plan(plan, tmp_path / "plan.json"))
+    assert_same_plan(again, plan)
+    assert load_job(save_job(job, tmp_path / "job.yaml")) == job
+    trace = simulate(plan)
+    assert trace.context.microbatches_per_replica == (6, 2)
+    loaded = load_trace(save_trace(trace, tmp_path / "trace.json"))
+    assert loaded.context == trace.context
+    assert simulate(again, like=loaded).start_s.tolist() == trace.start_s.tolist()
+
+
+def test_a_trace_that_does_not_tell_its_counts_has_as_many_in_each_pipeline(tmp_path):
+    path = save_trace(simulate(small_plan()), tmp_path / "trace.json")
+    data = json.loads(path.read_text())
+    assert data["context"].pop("microbatches_per_replica") == []
+    path.write_text(json.dumps(data))
+    assert load_trace(path).context.microbatch_counts == small_plan().job.microbatch_counts

@@ -53,6 +53,38 @@ def test_the_job_takes_the_shape_of_the_placement():
     assert evaluate(TOPOLOGY, JOBS["tiny"], stages=[[0, 1, 2], [3, 4, 5]]).job.microbatch_counts == (3, 3, 2)
 
 
+def test_in_its_own_shape_a_job_keeps_its_cut_its_warmups_and_the_shares_of_its_pipelines():
+    fields = {"blocks_per_stage": (3, 5), "warmups": (4, 1), "microbatches_per_replica": (5, 2, 1)}
+    job = JOBS["tiny"].with_fields(n_stages=2, n_replicas=3, schedule="adaptive-1f1b", **fields)
+    groups = [[2, 1, 4], [3, 5, 0]]
+    for given in ({"rank_map": [5, 2, 0, 1, 4, 3]}, {"stages": groups}, {"groups": groups}):
+        assert evaluate(TOPOLOGY, job, **given).job is job
+    assert evaluate(TOPOLOGY, job, stages=groups).placement.devices[0].tolist() == groups[0]
+    other = evaluate(TOPOLOGY, job, stages=[[2, 1], [3, 5]]).job
+    assert (other.microbatch_counts, other.blocks_per_stage, other.warmups) == ((4, 4), (3, 5), (4, 1))
+
+
+def test_a_placement_gives_an_open_job_its_shape():
+    free = JOBS["gpt3-xl"].with_fields(microbatch=None)
+    made = evaluate(TOPOLOGY, free, stages=[[0, 1], [2, 3]]).job
+    assert (made.n_stages, made.n_replicas, made.microbatch, made.microbatch_counts) == (2, 2, 1, (512, 512))
+    assert evaluate(TOPOLOGY, free.with_fields(n_stages=3), rank_map=[5, 2, 0, 1, 4, 3]).job.n_replicas == 2
+    with pytest.raises(PlanError, match="job gpt3-xl leaves its stages open, which a rank map does not tell; wanted"):
+        evaluate(TOPOLOGY, free, rank_map=[5, 2, 0, 1, 4, 3])
+
+
+def test_the_communication_cost_counts_the_pipeline_of_most_micro_batches():
+    """It has one size for all, as the paper has."""
+    job = JOBS["tiny"].with_fields(n_stages=2, n_replicas=3)
+    costs = {
+        shares: evaluate(TOPOLOGY, job.with_fields(microbatches_per_replica=shares), rank_map=[0, 1, 2, 3, 4, 5]).cost
+        for shares in ((4, 2, 2), (1, 4, 3), (6, 1, 1))
+    }
+    assert costs[4, 2, 2].hop_s.tolist() == costs[1, 4, 3].hop_s.tolist()
+    assert costs[6, 1, 1].hop_s > costs[4, 2, 2].hop_s
+    assert costs[6, 1, 1].group_s.tolist() == costs[4, 2, 2].group_s.tolist()
+
+
 @pytest.mark.parametrize(
     ("given", "error", "says"),
     [

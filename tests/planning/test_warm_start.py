@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from planning_networks import KINDS, network
 
 from dtfm_lab.domain.errors import PlanError
-from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import adapt_plan, evaluate, plan, search
 
@@ -61,6 +63,49 @@ def test_in_another_shape_the_row_is_cut_anew(n_stages, n_replicas):
     row = [name for group in before.stages for name in group]
     for stage, group in enumerate(after.stages):
         assert set(group) == set(row[stage * n_replicas : (stage + 1) * n_replicas])
+
+
+@pytest.mark.parametrize("objective", ["communication", "iteration"])
+@pytest.mark.parametrize("shares", [(12, 4), (8, 8)])
+def test_pipelines_stay_together_where_a_plan_was_made_for_them(objective, shares):
+    """Other pairs of devices would cost less to the communication cost, but a slow pipeline has few micro-batches."""
+    latency_ms = np.full((5, 5), 50.0)
+    for a, b in ((0, 3), (1, 2)):
+        latency_ms[a, b] = latency_ms[b, a] = 1.0
+    topology = Topology.from_matrices(latency_ms, np.full((5, 5), 1.0))
+    counts = None if len(set(shares)) == 1 else shares
+    job = JOBS["tiny"].with_fields(n_stages=2, n_replicas=2, microbatch=1, microbatches_per_replica=counts)
+    before = replace(evaluate(topology, job, rank_map=[0, 2, 1, 3, None]), objective=objective)
+    assert before.placement.devices.tolist() == [[0, 1], [2, 3]]
+    after = adapt_plan(before, topology, job)
+    kept = objective == "iteration" or shares != (8, 8)
+    assert after.placement.devices.tolist() == ([[0, 1], [2, 3]] if kept else [[0, 1], [3, 2]])
+    assert after.job.microbatch_counts == shares
+    smaller = topology.subset([*topology.names[:3], topology.names[4]])
+    assert adapt_plan(before, smaller, job).pipelines == (
+        [["device-0", "device-2"], ["device-1", "device-4"]]
+        if kept
+        else [["device-0", "device-4"], ["device-1", "device-2"]]
+    )
+
+
+def test_what_a_job_leaves_open_is_as_it_was_planned():
+    free = JOBS["tiny"].with_fields(n_stages=None, n_replicas=None, microbatch=None)
+    made = free.with_fields(
+        n_stages=2,
+        n_replicas=2,
+        microbatch=2,
+        blocks_per_stage=(3, 5),
+        microbatches_per_replica=(5, 3),
+        schedule="adaptive-1f1b",
+        warmups=(4, 1),
+        recompute=True,
+    )
+    before = evaluate(network("geometric", 5, 0), made, stages=[[0, 1], [2, 3]])
+    assert adapt_plan(before, before.topology, free).job == made
+    pinned = adapt_plan(before, before.topology, free.with_fields(n_replicas=1)).job
+    assert (pinned.n_stages, pinned.n_replicas, pinned.microbatch) == (2, 1, 2)
+    assert (pinned.blocks_per_stage, pinned.microbatch_counts, pinned.warmups) == (None, (8,), None)
 
 
 def test_too_few_devices_are_refused_in_words():

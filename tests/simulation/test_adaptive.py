@@ -27,11 +27,20 @@ def makespan_s(plan, profile, links, name, **choices):
 
 
 def drawn(size, seed, queueing="pairs"):
-    """A plan, its profile and its links, no two numbers alike; some synchronise every iteration, some every second."""
+    """A plan, its profile and its links, no two numbers alike; some synchronise every iteration, some every second, and
+    of some the second pipeline has fewer micro-batches."""
     n_stages, n_microbatches, n_replicas = size
-    topology = uneven(n_stages * n_replicas, seed)
-    plan = plan_of(n_stages, n_microbatches, n_replicas, topology, tied=seed % 3 == 0, synchronise_every=1 + seed % 2)
-    rng = np.random.default_rng(seed)
+    topology, rng = uneven(n_stages * n_replicas, seed), np.random.default_rng(seed)
+    fewer = int(rng.integers(1, n_microbatches, endpoint=True)) if seed % 5 > 2 else n_microbatches
+    plan = plan_of(
+        n_stages,
+        n_microbatches,
+        n_replicas,
+        topology,
+        tied=seed % 3 == 0,
+        counts=(n_microbatches, fewer)[:n_replicas],
+        synchronise_every=1 + seed % 2,
+    )
     profile = [row._replace(seconds=row.seconds * rng.uniform(0.5, 1.5)) for row in equal(plan, 1, 2)]
     return plan, profile, Links.of(topology, queueing)
 

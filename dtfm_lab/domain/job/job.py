@@ -259,7 +259,10 @@ class Job(JobOptions):
 
     @property
     def hop_bytes(self) -> float:
-        """A replica's whole mini-batch over one stage boundary, as the communication cost counts it."""
+        """A replica's whole mini-batch over one stage boundary, as the communication cost counts it.
+
+        Of the replica with most micro-batches where they differ, as the paper's cost has one size for all pipelines.
+        """
         return self.n_microbatches * self.activation_bytes if self.given_hop_bytes is None else self.given_hop_bytes
 
     @cached_property
@@ -422,6 +425,7 @@ class Job(JobOptions):
 
         ``blocks_per_stage``, ``microbatches_per_replica`` and ``warmups`` are dropped with a change of what they were
         chosen for: another number of stages or blocks, of replicas or micro-batches, another schedule or memory.
+        Micro-batches of another size keep the sequences of each replica where they divide them.
 
         Message sizes that were given for another model, shape or batch are dropped, too, and follow from the model; a
         job without one keeps them, as those of one stage and of one replica.
@@ -431,13 +435,22 @@ class Job(JobOptions):
         dropped: dict[str, Any] = {}
         if blocks is not None and ("n_stages" in changed or model is None or model.n_blocks != sum(blocks)):
             dropped["blocks_per_stage"] = None
+        resized = changed & {"n_replicas", "microbatch", "global_batch"} == {"microbatch"}
         if changed & {"n_replicas", "microbatch", "global_batch"}:
-            dropped["microbatches_per_replica"] = None
+            dropped["microbatches_per_replica"] = self._shares_of(fields["microbatch"]) if resized else None
         if changed & {"n_stages", "microbatch", "global_batch", "schedule", "recompute", "model", "blocks_per_stage"}:
             dropped["warmups"] = None
         if model is not None and any(getattr(self, what) is not None for what in changed & _SIZED_BY):
             dropped |= dict.fromkeys(_SIZES)
         return replace(self, **dropped | fields)
+
+    def _shares_of(self, microbatch: int | None) -> tuple[int, ...] | None:
+        """Micro-batches of each replica for as many sequences as it has, in micro-batches of another size."""
+        counts = self.microbatches_per_replica
+        if counts is None or self.microbatch is None or not isinstance(microbatch, int) or microbatch < 1:
+            return None
+        sequences = [count * self.microbatch for count in counts]
+        return None if any(n % microbatch for n in sequences) else tuple(n // microbatch for n in sequences)
 
     def _checked_counts(self, what: str, given: object) -> tuple[int, ...]:
         """The counts of a field with one for each stage or replica; raises JobError where they are none of this job."""

@@ -69,6 +69,9 @@ def side_by_side(traces: Sequence[Trace], *, replica: int | None = None) -> go.F
     context = traces[0].context
     n_replicas = len(context.devices[0])
     remarks = [f"computations of pipeline {replica}" + (f", one of {n_replicas}" if n_replicas > 1 else "")]
+    if any(trace.context.microbatches_per_replica for trace in traces):
+        counts = sorted({trace.context.microbatch_counts[replica] for trace in traces})
+        remarks.append(f"with {' or '.join(map(str, counts))} micro-batches of its own")
     remarks += ["paler: a device's later stages"] if any(c.stages_per_device > 1 for c, _ in shown) else []
     titled(
         figure,
@@ -104,7 +107,12 @@ def _checked(traces: Sequence[Trace], replica: int | None) -> int:
 
 def _of_one(trace: Trace, replica: int) -> tuple[RunContext, list[Span]]:
     """Context and computations of one pipeline, as if it were the only one."""
-    context = replace(trace.context, devices=tuple((group[replica],) for group in trace.context.devices))
+    context = replace(
+        trace.context,
+        devices=tuple((group[replica],) for group in trace.context.devices),
+        n_microbatches=trace.context.microbatch_counts[replica],
+        microbatches_per_replica=(),
+    )
     spans = spans_of(trace, trace.typical_iteration, (Lane.COMPUTE,))
     return context, [span._replace(replica=0) for span in spans if span.replica == replica]
 

@@ -144,8 +144,8 @@ def microbatches_of(job: Job, global_batch: int, also: int) -> list[int]:
     """Return the micro-batches, in sequences, that this batch allows, and ``also``, in ascending order."""
     a_replica, over = divmod(global_batch, job.n_replicas)
     most = _most_microbatches(job)
-    fitting = [] if over else [n for n in _divisors(a_replica) if a_replica // n <= most]
-    return sorted({*fitting, also})
+    shared = _divisors(global_batch if over else a_replica)  # where replicas differ, each has one at least
+    return sorted({*(n for n in shared if n <= a_replica and math.ceil(a_replica / n) <= most), also})
 
 
 def batches_of(job: Job, microbatch: int, base: int, also: int) -> list[int]:
