@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from rich.table import Table
 
 from dtfm_lab import files, lab, planning
 from dtfm_lab.cli.options import (
+    PLANNING,
     SEARCH,
     cli,
     gathered,
@@ -27,7 +29,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s, plain_rows
-from dtfm_lab.lab.arguments import SearchBudget
+from dtfm_lab.lab.arguments import PlanOptions
 from dtfm_lab.lab.memory_warnings import held_memory, memory_line, memory_summary
 from dtfm_lab.planning.explain.sentences import counted
 
@@ -52,7 +54,7 @@ def topologies(as_json: bool) -> None:
 
 @cli.command()
 @job_options
-@gathered(SEARCH, into="budget")
+@gathered(PLANNING, into="budget")
 @start_option
 @output_option
 @json_option
@@ -62,7 +64,7 @@ def plan(
     """Place a job on TOPOLOGY (a name or a file); 2 seconds of search unless told."""
     best: planning.PlanStep | None = None
     try:
-        with search_progress(SearchBudget(**budget)) as show_step:
+        with search_progress(PlanOptions(**budget)) as show_step:
             for best in lab.search(topology, job, start=start, **budget):
                 show_step(best)
     except KeyboardInterrupt:
@@ -70,7 +72,7 @@ def plan(
             raise
         err.print("stopped; the best so far is kept")
     assert best is not None, "a search yields at least one step"
-    report_plan(best.plan, output, as_json)
+    report_plan(planning.simulated(best.plan), output, as_json)
 
 
 @cli.command()
@@ -174,21 +176,44 @@ def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
         held = held_memory(plan)
         memory = None if held is None else memory_summary(held) | {"advice": "" if held.fits else lab.advice(plan)}
         return print_json(plan.summary() | {"memory": memory})
-    cost = plan.cost
-    out.print(
-        f"{plan.job.name} on {plan.topology.name}, {plan.job.n_stages} stages x {plan.job.n_replicas} replicas: "
-        f"{format_s(cost.total_s)} (data parallel {format_s(cost.data_parallel_s)} + pipeline "
-        f"{format_s(cost.pipeline_s)}), bound {format_s(plan.lower_bound_s)}, gap {plan.gap:.1%}, by {plan.planner}"
-    )
-    table = Table("stage", "devices", "synchronisation", "hop to the next", box=None)
+    for line in _headlines(plan):
+        out.print(line)
+    cost, blocks = plan.cost, plan.blocks_per_stage
+    table = Table("stage", *(["blocks"] if blocks else []), "devices", "synchronisation", "hop to the next", box=None)
     hops = [*(format_s(float(h)) for h in cost.hop_s), ""]
     for s, (names, hop) in enumerate(zip(plan.stages, hops, strict=True)):
-        table.add_row(str(s), " ".join(names), format_s(float(cost.group_s[s])), hop)
+        held = [str(blocks[s])] if blocks else []
+        table.add_row(str(s), *held, " ".join(names), format_s(float(cost.group_s[s])), hop)
     out.print(table)
     if plan.idle_devices:
         out.print("idle: " + " ".join(plan.topology.names[i] for i in plan.idle_devices))
     if line := memory_line(plan):
         out.print(line)
+
+
+def _headlines(plan: Plan) -> Iterator[str]:
+    """What the plan is, its seconds and dollars, and its communication cost."""
+    job, cost = plan.job, plan.cost
+    shape = (
+        f"{job.name} on {plan.topology.name}, {counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}"
+    )
+    if job.model is not None:
+        counts = sorted(set(job.microbatch_counts), reverse=True)
+        shares = str(counts[0]) if len(counts) == 1 else ", ".join(map(str, job.microbatch_counts))
+        ahead = "" if job.warmups is None else f" ({', '.join(map(str, job.warmups))} forwards ahead)"
+        shape += f", {job.schedule_name}{ahead}, micro-batches of {job.microbatch}: {shares} a pipeline"
+        shape += ", recomputed" if job.recompute else ""
+    yield f"{shape}; by {plan.planner}"
+    if plan.iteration_s is not None:
+        most = plan.speed_up_left
+        left = "" if most is None else f", at most {most:.2f} times faster with any plan"
+        price = plan.price_per_billion_tokens
+        dollars = f"; ${price:,.2f} a billion tokens" if price else ""
+        yield f"iteration {format_s(plan.iteration_s)}{left}{dollars}"
+    yield (
+        f"communication cost {format_s(cost.total_s)} (data parallel {format_s(cost.data_parallel_s)} + pipeline "
+        f"{format_s(cost.pipeline_s)}), bound in this shape {format_s(plan.lower_bound_s)}, gap {plan.gap:.1%}"
+    )
 
 
 def report_topology(topology: Topology, as_json: bool) -> None:

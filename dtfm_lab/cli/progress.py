@@ -39,11 +39,18 @@ def search_progress(budget: SearchBudget) -> Iterator[Callable[[PlanStep], None]
             generations = f"{step.generation + 1} of {steps}" if steps is not None else str(step.generation + 1)
             update(
                 completed=step.seconds if steps is None else step.generation + 1,
-                status=f"generation {generations}  cost {format_s(step.best_s)}  bound {format_s(step.bound_s)}  "
+                status=f"generation {generations}  {_objective_words(step)}  "
                 f"gap {step.gap:.1%}  {step.seconds:.1f}{limit} s",
             )
 
         yield show
+
+
+def _objective_words(step: PlanStep) -> str:
+    if step.objective == "price":
+        return f"${step.best_s:,.2f} a billion tokens  bound ${step.bound_s:,.2f}"
+    what = "iteration" if step.objective == "iteration" else "communication cost"
+    return f"{what} {format_s(step.best_s)}  bound {format_s(step.bound_s)}"
 
 
 @contextmanager

@@ -145,8 +145,8 @@ def alt_text(figure: go.Figure) -> str:
 
 
 def quality(gap: float) -> str:
-    """What a plan's gap to its lower bound proves."""
-    return "proven best" if gap < PROVEN else f"at most {percent(gap)} of it could be saved"
+    """What the gap of a communication cost to its lower bound proves."""
+    return "communication cost proven best" if gap < PROVEN else f"at most {percent(gap)} of it could be saved"
 
 
 def percent(gap: float) -> str:

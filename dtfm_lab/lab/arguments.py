@@ -20,7 +20,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files.schedules import ENDINGS, load_schedule
-from dtfm_lab.planning import planners
+from dtfm_lab.planning import objectives, planners
 from dtfm_lab.planning.search import DEFAULT_SECONDS
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.durations import EFFICIENCY
@@ -49,7 +49,29 @@ class SearchBudget:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions(SearchBudget):
+class PlanOptions(SearchBudget):
+    """What a planner makes least, under which limits, and how it searches."""
+
+    objective: Annotated[
+        str | None,
+        Option(
+            help="What is made least; iteration by default, communication for a job of given message sizes.",
+            choices=objectives,
+        ),
+    ] = None
+    max_price_per_hour: Annotated[
+        float | None, Option(help="Only plans whose devices cost at most so much an hour.", unit="$/h", above=0)
+    ] = None
+    max_iteration_s: Annotated[
+        float | None, Option(help="Only plans whose iteration takes at most so long.", unit="s", above=0)
+    ] = None
+    queueing: Annotated[
+        str, Option(help="Which messages wait for each other, those of a pair or of a card.", choices=QUEUEING)
+    ] = "pairs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(PlanOptions):
     """Keywords of ``plan`` and ``search``."""
 
     start: Annotated[Plan | None, Option(help="A plan to improve on, its devices found by name.")] = None

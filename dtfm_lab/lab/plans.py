@@ -58,18 +58,23 @@ def fitted(job: Job, n_devices: int) -> Job:
 
 @of_network(SearchOptions)
 def plan(topology: Topology | str, job: Job | str | None = None, **options: Any) -> Plan:
-    """The best placement that a planner finds in so many ``seconds`` (or ``steps``; 2 s without either).
+    """The best plan that a planner finds in so many ``seconds`` (or ``steps``; 2 s without either).
 
-    Ctrl-C keeps the best so far. With ``steps`` the same seed gives the same plan. Where its devices lack memory, a
+    For a job with a model it is the plan of the fastest iteration, over all that the job leaves open: stages and
+    replicas, devices that stay idle, blocks of each stage, micro-batches of each pipeline, the order of passes. Ctrl-C
+    keeps the best so far. With ``steps`` the same seed gives the same plan. Where its devices lack memory, a
     warning in the log says so.
     """
-    return warned(planning.plan(*_nouns(topology, job), **options))
+    network, job = _nouns(topology, job)
+    found = planning.plan(network, job, **_with_objective(job, options))
+    return warned(planning.simulated(found))
 
 
 @of_network(SearchOptions)
 def search(topology: Topology | str, job: Job | str | None = None, **options: Any) -> Iterator[PlanStep]:
     """The steps of ``plan`` as they come: each has best_s, bound_s, evaluations and ``plan``."""
-    return planning.search(*_nouns(topology, job), **options)
+    network, job = _nouns(topology, job)
+    return planning.search(network, job, **_with_objective(job, options))
 
 
 def evaluate(
@@ -84,7 +89,8 @@ def evaluate(
 
     Where its devices lack memory, a warning in the log says so.
     """
-    return warned(planning.evaluate(*_nouns(topology, job), stages=stages, rank_map=rank_map, groups=groups))
+    plan = planning.evaluate(*_nouns(topology, job), stages=stages, rank_map=rank_map, groups=groups)
+    return warned(planning.simulated(plan))
 
 
 def explain(plan: Plan | str) -> Explanation:
@@ -122,7 +128,12 @@ def with_job(plan: Plan | str, **overrides: Any) -> Plan:
             f"job {job.name} has {job.n_stages} stages x {job.n_replicas} replicas, the plan places "
             f"{plan.job.n_stages} x {plan.job.n_replicas}; wanted the same, or a new plan"
         )
-    return planning.evaluate(plan.topology, job, rank_map=plan.rank_map)
+    return planning.simulated(planning.evaluate(plan.topology, job, rank_map=plan.rank_map))
+
+
+def _with_objective(job: Job, options: dict[str, Any]) -> dict[str, Any]:
+    objective = options.get("objective")
+    return options | {"objective": planning.default_objective(job) if objective is None else objective}
 
 
 def _nouns(topology: Topology | str, job: Job | str | None) -> tuple[Topology, Job]:

@@ -8,7 +8,7 @@ from dtfm_lab.planning import communication_search as _objective  # noqa: F401
 from dtfm_lab.planning import planners as _registered  # noqa: F401
 from dtfm_lab.planning.bounds import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
-from dtfm_lab.planning.evaluate import adapt_plan, evaluate
+from dtfm_lab.planning.evaluate import adapt_plan, evaluate, simulated
 from dtfm_lab.planning.explain import (
     DeviceWorth,
     Difference,
@@ -43,6 +43,7 @@ __all__ = [
     "planners",
     "price_placement",
     "search",
+    "simulated",
     "stream_worth",
     "worth_table",
 ]

@@ -1,8 +1,7 @@
 """The search for placements of low communication cost, the paper's objective: runs a planner until its limits are
 reached or the best is proven."""
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -14,12 +13,11 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.bounds.bound_search import IncrementalBound
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import PairCosts, pair_costs
+from dtfm_lab.planning.limits import steps_within
 from dtfm_lab.planning.objectives import SearchRequest, objectives
-from dtfm_lab.planning.problem import Problem, canonical_order, planners
-from dtfm_lab.planning.step import PROVEN, PlanStep
+from dtfm_lab.planning.problem import Generation, Problem, canonical_order, planners
+from dtfm_lab.planning.step import PlanStep
 
-INITIAL_POPULATION_S = 1.0
-"""Seconds that a search may take beyond its limit to complete its first generation."""
 SHAPES_NAMED = 8
 
 
@@ -50,7 +48,6 @@ objectives.register("communication")(CommunicationCost())
 def _steps(request: SearchRequest, job: Job, start: IntArray | None) -> Iterator[PlanStep]:
     """Runs the planner on the devices in canonical order and translates its grids back."""
     topology, run = request.topology, planners[request.planner]
-    began = time.perf_counter()
     pair = pair_costs(topology, job)
     order = canonical_order(pair)
     square = np.ix_(order, order)
@@ -63,29 +60,20 @@ def _steps(request: SearchRequest, job: Job, start: IntArray | None) -> Iterator
         background_tasks=request.background_tasks,
     )
     bound = IncrementalBound(problem, timed=request.steps is None, enabled=request.improve_bound)
-    generation, compiling_s, paused_s = 0, 0.0, 0.0
-    for found in run(problem, np.random.default_rng(request.seed)):
-        bound_s = bound.update(found, generation, time.perf_counter() - began - paused_s)
-        in_topology = {"best": order[found.best], "bound_s": bound_s}
-        step = PlanStep(
+
+    def step_of(found: Generation, generation: int, spent_s: Callable[[], float]) -> PlanStep:
+        in_topology = {"best": order[found.best], "bound_s": bound.update(found, generation, spent_s())}
+        return PlanStep(
             **vars(found) | in_topology,
             topology=topology,
             job=job,
             planner=request.planner,
             seed=request.seed,
             generation=generation,
-            seconds=time.perf_counter() - began - paused_s,
+            seconds=spent_s(),
         )
-        yielded = time.perf_counter()
-        yield step
-        paused_s += time.perf_counter() - yielded  # the caller may show the step, pause or run in slow motion
-        generation += found.complete
-        if step.gap < PROVEN or generation == request.steps:
-            return
-        compiling_s = max(compiling_s, found.compiling_s)
-        over_s = time.perf_counter() - began - paused_s - compiling_s - request.limit_s
-        if over_s >= (0.0 if generation else INITIAL_POPULATION_S):
-            return
+
+    return steps_within(request, run(problem, np.random.default_rng(request.seed)), step_of)
 
 
 def require_fit(topology: Topology, job: Job) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
@@ -14,6 +14,7 @@ from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.communication_search import require_fit
 from dtfm_lab.planning.cost import PairCosts, align, coarsened_weights, pair_costs, price_placement
 from dtfm_lab.planning.path import shortest_path
+from dtfm_lab.simulation.simulate import simulate
 
 Groups = Sequence[Sequence[int | str]]
 
@@ -73,9 +74,23 @@ def evaluate(
     )
 
 
+def simulated(plan: Plan) -> Plan:
+    """The plan with the seconds of its iteration, where its job has a model that its shape and schedule allow."""
+    if plan.iteration_s is not None or plan.job.model is None:
+        return plan
+    try:
+        return plan.changed(iteration_s=simulate(plan).iteration_s)
+    except LabError:  # what the model or the schedule does not allow can still be priced
+        return plan
+
+
 def reshaped(job: Job, n_stages: int, n_replicas: int) -> Job:
     """The job with these numbers of stages and replicas. Raises JobError where it does not divide."""
+<<<<<<< HEAD
     if job.shaped and (job.n_stages, job.n_replicas) == (n_stages, n_replicas):
+=======
+    if (job.n_stages, job.n_replicas) == (n_stages, n_replicas) and job.shaped:
+>>>>>>> 094338d (The lab and the command line plan by an objective, and say the seconds of a plan beside its communication cost)
         return job
     return job.with_fields(n_stages=n_stages, n_replicas=n_replicas, microbatch=job.microbatch or 1)
 
@@ -110,7 +125,11 @@ def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) ->
         device_of[int(rank)] = device
     n_ranks = len(device_of)
     if job.n_stages is None:
+<<<<<<< HEAD
         raise PlanError(f"job {job.name} leaves its stages open, which a rank map does not tell; wanted n_stages")
+=======
+        raise PlanError(f"rank map for job {job.name}, whose n_stages is not given; wanted a job that names it")
+>>>>>>> 094338d (The lab and the command line plan by an objective, and say the seconds of a plan beside its communication cost)
     if not n_ranks or n_ranks % job.n_stages:
         raise PlanError(f"rank map of {n_ranks} ranks; wanted a multiple of the job's {job.n_stages} stages")
     if missing := set(range(n_ranks)) - set(device_of):

@@ -34,8 +34,10 @@ class SearchRequest:
 class Objective(Protocol):
     """What a search makes least. An instance is registered under a name: ``@objectives.register("name")``."""
 
-    unit: str
-    """Unit of its values, as it is shown behind a number."""
+    @property
+    def unit(self) -> str:
+        """Unit of its values, as it is shown behind a number."""
+        ...
 
     def value(self, plan: Plan) -> float:
         """What this plan costs, in the unit. Raises PlanError where the plan does not have it."""
@@ -57,4 +59,4 @@ def default_objective(job: Job) -> str:
     """``iteration`` for a job with a model; ``communication`` where message sizes are given, as in the paper's preset,
     or where there is no model to simulate."""
     given = job.given_gradient_bytes is not None or job.given_hop_bytes is not None
-    return "communication" if job.model is None or given else "iteration"
+    return "communication" if job.model is None or given or "iteration" not in objectives else "iteration"

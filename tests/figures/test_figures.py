@@ -252,7 +252,7 @@ def test_the_lower_bound_is_marked_above_and_below_the_bar(small_plan):
 
 def test_a_breakdown_says_every_gap_in_words(small_plan, large_plan):
     words = [a.text for a in figures.cost_breakdown(small_plan, large_plan).layout.annotations]
-    assert words == ["proven best", f"gap {large_plan.gap:.1%}"]
+    assert words == ["proven best communication cost", f"gap {large_plan.gap:.1%}"]
 
 
 def test_no_plan_no_breakdown():

@@ -244,7 +244,7 @@ def test_the_legend_says_the_gap_to_the_common_bound_in_words(steps):
     last = steps[-1]
     proven = [replace(last, bound_s=last.best_s)]
     names = [t.name for t in figures.convergence({"a": steps, "b": proven}).data]
-    assert names[0] == f"a: {format_s(last.best_s)}, proven best"
+    assert names[0] == f"a: {format_s(last.best_s)}, communication cost proven best"
 
 
 def test_searches_of_different_networks_have_a_bound_each(steps, population):

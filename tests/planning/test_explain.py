@@ -208,7 +208,7 @@ def test_an_idle_device_is_told_its_cheapest_way_in():
 def test_the_bound_is_told_as_what_it_is():
     even = plan(network("even", 6, 0), Job.from_bytes(3, 2, 1e8, 2e8), steps=1)
     assert even.gap < 1e-9
-    assert "It is proven best" in explain(even).text
+    assert "Its communication cost is proven best" in explain(even).text
     loose = any_plan("jittered", (9, 4, 2), 0)
     assert f"at most {loose.gap:.1%} could be saved" in explain(loose).text
 

@@ -122,7 +122,7 @@ def test_a_view_that_opens_late_is_sent_everything():
     ("best_s", "bound_s", "words"),
     [
         (13.13, 12.9, "1.8 % above the bound; the bound says nothing cheaper than 12.9 s exists"),
-        (12.9, 12.9, "proven best"),
+        (12.9, 12.9, "communication cost proven best"),
         (12.901, 12.9, "less than 0.1 % above the bound; the bound says nothing cheaper than 12.9 s exists"),
         (12.9, 0.0, "no bound yet"),
         (129.0, 1.0, "129 times the bound; the bound says nothing cheaper than 1 s exists"),

@@ -46,7 +46,7 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
     longest_s = max(plan.cost.total_s for plan in plans)
     figure.update_xaxes(title_text="communication cost (s)", range=[0, 1.16 * longest_s or 1.0], exponentformat="none")
     for row, plan in enumerate(plans):
-        gap = "proven best" if plan.gap < PROVEN else f"gap {percent(plan.gap)}"
+        gap = "proven best communication cost" if plan.gap < PROVEN else f"gap {percent(plan.gap)}"
         figure.add_annotation(
             x=plan.cost.total_s, y=row, text=gap, showarrow=False, xanchor="left", xshift=4,
             hovertext=f"cost {format_s(plan.cost.total_s)}, lower bound {format_s(plan.lower_bound_s)}",

@@ -104,11 +104,11 @@ def _swaps(analysis: CostAnalysis) -> str:
 def _bound(analysis: CostAnalysis) -> str:
     plan = analysis.plan
     if plan.gap <= ROUNDING:
-        return "It is proven best: no placement of this job on this network costs less."
+        return "Its communication cost is proven best: no placement of this job in this shape has a lower one."
     unknown = ", and whether any of it can is not known" if analysis.is_local_optimum else ""
     return (
-        f"No placement of this job on this network costs less than {format_s(plan.lower_bound_s)}: at most "
-        f"{plan.gap:.1%} could be saved{unknown}."
+        f"No placement of this job in this shape has a communication cost below {format_s(plan.lower_bound_s)}: "
+        f"at most {plan.gap:.1%} could be saved{unknown}."
     )
 
 

@@ -117,7 +117,8 @@ def _weights(plan: Plan, groups: Lettered) -> StepText:
 
 def _path(plan: Plan, groups: Lettered) -> StepText:
     cost, s = plan.cost, plan.job.n_stages
-    proof = "proven best" if plan.gap < PROVEN else f"at most {max(plan.gap, 0.001):.1%} of it could be saved"
+    left = f"at most {max(plan.gap, 0.001):.1%} of it could be saved"
+    proof = "a communication cost that is proven best" if plan.gap < PROVEN else left
     whole = f"{format_s(cost.total_s)}, {proof}."
     if s == 1:
         numbers = f"A single stage needs no path: the plan costs its synchronisation, {whole}"

@@ -96,7 +96,7 @@ def _meaning(own_s: float, best_s: float, bound_s: float) -> str:
     if own_s > best_s * (1 + PROVEN):
         return f"{percent(own_s / best_s - 1)} behind the leader"
     if bound_s > 0 and best_s - bound_s < PROVEN * best_s:
-        return "proven best"
+        return "communication cost proven best"
     return f"nothing below {format_s(bound_s)} exists" if bound_s > 0 else "no bound yet"
 
 

@@ -150,12 +150,12 @@ class ConvergenceView(View):
             self._send_rows([(name, 0, rows) for name, rows in self.points.items()])
 
 
-def gap_words(best_s: float, bound_s: float) -> str:
-    """Return how far a cost is from the bound, and what the bound proves."""
+def gap_words(best_s: float, bound_s: float, noun: str = "communication cost") -> str:
+    """Return how far a cost, or what the noun names, is from the bound, and what the bound proves."""
     if not bound_s > 0:
         return "no bound yet"
     if best_s - bound_s < PROVEN * best_s:
-        return "proven best"
+        return f"{noun} proven best"
     times = best_s / bound_s
     how = f"{times:.0f} times the bound" if times > TIMES else f"{percent(times - 1)} above the bound"
     return f"{how}; the bound says nothing cheaper than {format_s(bound_s)} exists"
