@@ -182,8 +182,8 @@ def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
     table = Table("stage", *(["blocks"] if blocks else []), "devices", "synchronisation", "hop to the next", box=None)
     hops = [*(format_s(float(h)) for h in cost.hop_s), ""]
     for s, (names, hop) in enumerate(zip(plan.stages, hops, strict=True)):
-        held = [str(blocks[s])] if blocks else []
-        table.add_row(str(s), *held, " ".join(names), format_s(float(cost.group_s[s])), hop)
+        of_blocks = [str(blocks[s])] if blocks else []
+        table.add_row(str(s), *of_blocks, " ".join(names), format_s(float(cost.group_s[s])), hop)
     out.print(table)
     if plan.idle_devices:
         out.print("idle: " + " ".join(plan.topology.names[i] for i in plan.idle_devices))

@@ -18,6 +18,7 @@ from dtfm_lab.planning.explain import (
     stream_worth,
     worth_table,
 )
+from dtfm_lab.planning.iteration import objective as _objectives  # noqa: F401
 from dtfm_lab.planning.objectives import Objective, default_objective, objectives
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
 from dtfm_lab.planning.search import plan, search

@@ -86,11 +86,7 @@ def simulated(plan: Plan) -> Plan:
 
 def reshaped(job: Job, n_stages: int, n_replicas: int) -> Job:
     """The job with these numbers of stages and replicas. Raises JobError where it does not divide."""
-<<<<<<< HEAD
     if job.shaped and (job.n_stages, job.n_replicas) == (n_stages, n_replicas):
-=======
-    if (job.n_stages, job.n_replicas) == (n_stages, n_replicas) and job.shaped:
->>>>>>> 094338d (The lab and the command line plan by an objective, and say the seconds of a plan beside its communication cost)
         return job
     return job.with_fields(n_stages=n_stages, n_replicas=n_replicas, microbatch=job.microbatch or 1)
 
@@ -125,11 +121,7 @@ def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) ->
         device_of[int(rank)] = device
     n_ranks = len(device_of)
     if job.n_stages is None:
-<<<<<<< HEAD
         raise PlanError(f"job {job.name} leaves its stages open, which a rank map does not tell; wanted n_stages")
-=======
-        raise PlanError(f"rank map for job {job.name}, whose n_stages is not given; wanted a job that names it")
->>>>>>> 094338d (The lab and the command line plan by an objective, and say the seconds of a plan beside its communication cost)
     if not n_ranks or n_ranks % job.n_stages:
         raise PlanError(f"rank map of {n_ranks} ranks; wanted a multiple of the job's {job.n_stages} stages")
     if missing := set(range(n_ranks)) - set(device_of):

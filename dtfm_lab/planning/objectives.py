@@ -59,4 +59,4 @@ def default_objective(job: Job) -> str:
     """``iteration`` for a job with a model; ``communication`` where message sizes are given, as in the paper's preset,
     or where there is no model to simulate."""
     given = job.given_gradient_bytes is not None or job.given_hop_bytes is not None
-    return "communication" if job.model is None or given or "iteration" not in objectives else "iteration"
+    return "communication" if job.model is None or given else "iteration"

@@ -1,0 +1,138 @@
+"""The objectives iteration and price: plans of least simulated seconds, or of fewest dollars for a billion tokens."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.plan import Placement, Plan
+from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
+from dtfm_lab.planning.cost import price_placement
+from dtfm_lab.planning.iteration.candidate import Candidate
+from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
+from dtfm_lab.planning.iteration.opponents import placements_by
+from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.search import search_iteration
+from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.limits import steps_within
+from dtfm_lab.planning.objectives import SearchRequest, objectives
+from dtfm_lab.planning.step import PlanStep
+from dtfm_lab.simulation.simulate import simulate
+
+OWN_PLANNER = "evolutionary"
+"""Name of the planner that stands for the search over everything."""
+TOKENS = 1e9
+"""Tokens whose price is minimised."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class IterationStep(PlanStep):
+    """A step of a search for seconds or dollars; ``best_s`` and ``bound_s`` are in the unit of the objective."""
+
+    candidate: Candidate = field(repr=False)
+    iteration_bound_s: float
+    """Seconds of an iteration that no plan is faster than."""
+    queueing: str = "pairs"
+
+    @property
+    def iteration_s(self) -> float:
+        """Seconds of the incumbent's iteration, by the search."""
+        return self.candidate.iteration_s
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The incumbent as a plan, its iteration simulated; constructed on first use."""
+        plan = Plan(
+            topology=self.topology,
+            job=self.job,
+            placement=Placement(self.devices),
+            cost=price_placement(self.topology, self.job, self.devices),
+            lower_bound_s=lower_bound_s(self.topology, self.job),
+            planner=self.planner,
+            objective=self.objective,
+            queueing=self.queueing,
+            seed=self.seed,
+            generation=self.generation,
+            evaluations=self.evaluations,
+            seconds=self.seconds,
+        )
+        iteration_s = simulate(plan).iteration_s
+        # bound and simulation may differ by rounding
+        bound_s = min(self.iteration_bound_s, iteration_s)
+        return plan.changed(iteration_s=iteration_s, iteration_lower_bound_s=bound_s)
+
+
+@dataclass(frozen=True)
+class SimulatedObjective:
+    """What the simulator says of a plan: seconds of its iteration, or what a billion tokens cost."""
+
+    name: str
+    unit: str
+    dollars: bool
+
+    def value(self, plan: Plan) -> float:
+        """Seconds, or dollars for a billion tokens."""
+        found = plan.price_per_billion_tokens if self.dollars else plan.iteration_s
+        if found is None:
+            raise PlanError(f"plan of {plan.job.name} was not simulated; wanted one with iteration_s")
+        return found
+
+    def search(self, request: SearchRequest) -> Iterator[PlanStep]:
+        """Plans of everything that the job leaves open: shape, devices, cut, shares, schedule, recomputation."""
+        topology, job = request.topology, request.job
+        job.modelled()
+        if self.dollars and not any(device.price_per_hour for device in topology.devices):
+            raise PlanError(f"no device of {topology.name} has a price; wanted price_per_hour, or another objective")
+        problem = IterationProblem.of(topology, job, request.queueing)
+        aim = Aim(
+            dollars=self.dollars,
+            max_price_per_hour=_or_infinite(request.max_price_per_hour),
+            max_iteration_s=_or_infinite(request.max_iteration_s),
+        )
+        rng = np.random.default_rng(request.seed)
+        if request.planner == OWN_PLANNER:
+            found = search_iteration(problem, rng, start=request.start, aim=aim)
+        else:
+            found = placements_by(request, aim, rng)
+        return self._steps(request, found, IncrementalBound(problem, aim, enabled=request.improve_bound))
+
+    def _steps(self, request: SearchRequest, found: Iterator[Candidate], bound: IncrementalBound) -> Iterator[PlanStep]:
+        tokens = request.job.tokens
+
+        def step_of(candidate: Candidate, generation: int, spent_s: Callable[[], float]) -> PlanStep:
+            bound.update(candidate, spent_s)
+            value, least = candidate.iteration_s, bound.iteration_s
+            if self.dollars:
+                value, least = (dollars / tokens * TOKENS for dollars in (candidate.value, bound.dollars))
+            return IterationStep(
+                best=candidate.grid,
+                best_s=value,
+                bound_s=min(least, value),
+                evaluations=candidate.evaluations,
+                operator=candidate.operator,
+                complete=candidate.complete,
+                compiling_s=candidate.compiling_s,
+                topology=request.topology,
+                job=candidate.job(request.job),
+                planner=request.planner,
+                seed=request.seed,
+                generation=generation,
+                seconds=spent_s(),
+                objective=self.name,
+                candidate=candidate,
+                iteration_bound_s=bound.iteration_s,
+                queueing=request.queueing,
+            )
+
+        return steps_within(request, found, step_of)
+
+
+def _or_infinite(limit: float | None) -> float:
+    return math.inf if limit is None else float(limit)
+
+
+objectives.register("iteration")(SimulatedObjective("iteration", "s", dollars=False))
+objectives.register("price")(SimulatedObjective("price", "$ a billion tokens", dollars=True))
