@@ -1,0 +1,205 @@
+"""How many micro-batches each class of devices can pass within T seconds, as a stage of each kind: the laws.
+
+For a device that passes n micro-batches in T seconds as part of any plan, whatever its order of passes:
+
+- Its first pass is a forward, and waits for the forwards of the stages before it and a message from each (``start``).
+- Its passes follow each other: start + n (F + I + W) + averaging <= T. F is a forward, I the backward to the inputs and
+  W that to the weights, with I the whole and W nothing where backwards are not split. Averaging follows the last pass.
+- After its last I, messages and backwards go all the way up: start + n (F + I) + up <= T.
+- A link carries n messages one after the other. Before the first of them come the passes that make it, after the last
+  the passes that use it up; what goes down has to come back up.
+- Between the F and the I of a micro-batch lies a round trip to the next stage. Where memory holds A micro-batches,
+  n round trips fit into A (T - start - averaging); and only A forwards precede the first I.
+- Averaging, with R - 1 peers that are not its neighbours, over the best links that it has, each peer on a link of its
+  own: sharded, every peer is sent a shard, waits for it, and twice (two sums of R - 1 messages); sharded at once, the
+  slowest peer's shard there and back; central, the whole gradient to the root and back, or as the root to the slowest
+  peer; in a ring, 2 (R - 1) shards follow each other; hierarchical, the least of what a member, and a leader, does.
+- The ends of a pipeline then exchange the gradient of a tied embedding.
+
+Links and neighbours are the best that the class has. One card for all of a device's messages makes them no faster, so
+all of this holds for it, too; there, messages to both neighbours add up.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.iteration.bounds.device_classes import DeviceClasses
+from dtfm_lab.planning.iteration.bounds.families import Family
+from dtfm_lab.planning.iteration.bounds.stage_kinds import FIRST, SOLE, StageKinds
+from dtfm_lab.planning.iteration.problem import IterationProblem, Passes
+
+MOST_NEIGHBOURS = 16
+"""Classes that are tried as neighbours one by one; all others count as one that is as near as the nearest of them."""
+HOW = ("sharded", "sharded-at-once", "central", "ring", "hierarchical", "none")
+"""Ways to average, by their number in the kernel."""
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """What passes of one micro-batch size cost on each class; (Q, C) seconds or counts."""
+
+    passes: Passes
+    fits: FloatArray
+    in_flight: FloatArray
+    forward_s: FloatArray
+    input_s: FloatArray
+    weight_s: FloatArray
+    chain_s: FloatArray
+    before_s: FloatArray
+    before_back_s: FloatArray
+    next_s: float
+    rest_s: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Capacities:
+    """Capacities of the classes of a problem for one micro-batch, one family of schedules and kinds of stages."""
+
+    classes: DeviceClasses
+    kinds: StageKinds
+    family: Family
+    microbatch: int
+    synchronises: bool = True
+    """False for an iteration in which each replica only updates itself."""
+    _shards: dict[int, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+
+    @property
+    def problem(self) -> IterationProblem:
+        return self.classes.problem
+
+    @cached_property
+    def n_microbatches(self) -> int:
+        return self.problem.job.global_batch // self.microbatch
+
+    @cached_property
+    def costs(self) -> tuple[Costs, ...]:
+        """With the job's recomputation, and with recomputation where that alone may fit."""
+        recompute = (True,) if self.problem.job.recompute else (False, True)
+        return tuple(self._costs(self.problem.passes(self.microbatch, one)) for one in recompute)
+
+    def _costs(self, passes: Passes) -> Costs:
+        kinds, classes, problem = self.kinds, self.classes, self.problem
+        n_messages = np.array([1, 2, 1, 0])[kinds.role]
+        each = float(self.microbatch * problem.bytes_per_element)
+        kept = each * kinds.held
+        static = kinds.parameters * problem.static_bytes_per_parameter
+        free = classes.memory_bytes[None, :] - static[:, None]
+        fits = free >= (kept + n_messages * passes.hop_bytes)[:, None]
+        inputs = np.where(kinds.role % SOLE == FIRST, passes.first_input_bytes, passes.input_bytes)
+        lasting = np.minimum(inputs, kept) if passes.recompute else kept
+        most = np.floor(np.maximum(free, 0) / np.maximum(lasting, 1)[:, None])
+        in_flight = np.where(fits & (lasting > 0)[:, None], np.maximum(most, 1), 0)
+        if self.family.stages_per_device > 1:
+            in_flight[:] = 0
+        flop_s = self.microbatch / classes.flop_per_s[None, :]
+        fastest_s = self.microbatch / classes.flop_per_s.max()
+        coding = n_messages * passes.coding_s
+        weight = 1.0 if self.family.splits else 0.0
+        inputs_per_forward = passes.backward_per_forward - weight
+        block = np.diff(problem.block_flop).min()
+        chain = (1 + inputs_per_forward) * kinds.chain_flop[:, None] * flop_s
+        whole = problem.block_flop[-1] + problem.first_extra[0] + problem.last_extra[0]
+        return Costs(
+            passes=passes,
+            fits=fits.astype(float),
+            in_flight=in_flight.astype(float),
+            forward_s=kinds.flop[:, None] * flop_s + coding[:, None],
+            input_s=inputs_per_forward * kinds.flop[:, None] * flop_s + coding[:, None],
+            weight_s=weight * kinds.flop[:, None] * flop_s,
+            chain_s=chain,
+            before_s=kinds.before_flop * fastest_s,
+            before_back_s=inputs_per_forward * kinds.before_flop * fastest_s,
+            next_s=(1 + inputs_per_forward) * block * fastest_s,
+            rest_s=(1 + inputs_per_forward) * np.maximum(whole - kinds.flop, 0) * fastest_s,
+        )
+
+    @cached_property
+    def hop_s(self) -> FloatArray:
+        """(C, C) seconds for which a message between stages occupies its link."""
+        return self.classes.moving_s(self.costs[0].passes.hop_bytes)
+
+    @cached_property
+    def least_hop_s(self) -> float:
+        return float((self.hop_s + self.classes.latency_s).min())
+
+    def neighbours(self, side: IntArray) -> tuple[IntArray, FloatArray]:
+        """(C, J) classes and (C, J, 5) links of the neighbours to be tried, as the kernel takes them."""
+        hop, latency, n = self.hop_s, self.classes.latency_s, len(self.classes.count)
+        links = np.stack([hop.T, hop, latency.T, latency], axis=2)
+        links[~np.isfinite(links).all(axis=2)] = np.inf
+        near = side[:, None] == side[None, :]
+        if n <= MOST_NEIGHBOURS:
+            return np.tile(np.arange(n), (n, 1)), np.concatenate([links, near[:, :, None]], axis=2)
+        total = links.sum(axis=2)
+        neighbours, of = np.full((n, MOST_NEIGHBOURS + 2), -1), np.full((n, MOST_NEIGHBOURS + 2, 5), np.inf)
+        for c in range(n):
+            order = np.argsort(total[c], kind="stable")
+            tried, others = order[:MOST_NEIGHBOURS], order[MOST_NEIGHBOURS:]
+            neighbours[c, :MOST_NEIGHBOURS] = tried
+            of[c, :MOST_NEIGHBOURS] = np.column_stack([links[c, tried], near[c, tried]])
+            for j, here in enumerate((others[near[c, others]], others[~near[c, others]])):
+                if len(here):
+                    of[c, MOST_NEIGHBOURS + j] = np.append(links[c, here].min(axis=0), 1 - j)
+        return neighbours, of
+
+    def crossing(self, side: IntArray, limit_s: float) -> float:
+        """Most micro-batches that a pipeline passes within ``limit_s`` where it has a message across the cut."""
+        apart = side[:, None] != side[None, :]
+        costs, latency = self.costs[0], self.classes.latency_s
+        least = self.problem.first_extra[0] + self.problem.block_flop[1]
+        before_s = self.microbatch * float(least) / self.classes.flop_per_s.max()
+        window = limit_s - (latency + latency.T)[apart] - costs.next_s - before_s
+        there, back = self.hop_s[apart], self.hop_s.T[apart]
+        most = np.minimum((window - back) / there, (window - there) / back)
+        return max(float(most.max(initial=0.0)), 0.0)
+
+    def of(self, limit_s: float, n_stages: int, n_replicas: int, side: IntArray, on_side: IntArray) -> FloatArray:
+        """(Q, I, 2, C) capacities, as ``fill_capacities`` gives them, for groups with (I,) devices on side 0."""
+        from dtfm_lab.planning.iteration.bounds.capacity_kernel import fill_capacities  # imports numba
+
+        once_s, floor_s = self._averaging(n_replicas)
+        capacity = np.zeros((len(self.kinds), len(on_side), 2, len(side)))
+        neighbours, links = self.neighbours(side)
+        apart = (side != side[0]).any()
+        crossing = self.crossing(side, limit_s) if apart else 0.0
+        averages = self.synchronises and n_replicas > 1
+        how = HOW.index(self.problem.job.synchronisation if averages else "none")
+        for costs in self.costs:
+            fill_capacities(
+                limit_s, n_stages, float(self.n_microbatches), how, self.problem.queueing == "cards", self.kinds.role,
+                costs.fits, costs.in_flight, costs.forward_s, costs.input_s, costs.weight_s, costs.chain_s,
+                costs.before_s, costs.before_back_s, self.kinds.before_hops, costs.next_s, self.least_hop_s,
+                costs.rest_s, self.classes.count, neighbours, links, once_s, floor_s, self._tied(side), side,
+                on_side, n_replicas, crossing, capacity,
+            )  # fmt: skip
+        return capacity
+
+    def _tied(self, side: IntArray) -> FloatArray:
+        """(C, 2) least seconds in which the ends of a pipeline exchange their embedding: on one side, and anywhere."""
+        if self.problem.tied_parameters == 0:
+            return np.zeros((len(side), 2))
+        message_s = self.classes.moving_s(self.problem.embedding_bytes) + self.classes.latency_s
+        near = np.where(side[:, None] == side[None, :], message_s, np.inf)
+        return np.stack([near.min(axis=1), message_s.min(axis=1)], axis=1)
+
+    def _averaging(self, n_replicas: int) -> tuple[FloatArray, FloatArray]:
+        """(Q, C, C) seconds of a message of averaging, and (Q, C) the least of what does not depend on peers."""
+        if n_replicas not in self._shards:
+            how = self.problem.job.synchronisation
+            share = 1.0 if how == "central" else 1.0 / n_replicas
+            sizes = [self.problem.gradient_bytes(n) for n in self.kinds.parameters]
+            latency = self.classes.latency_s
+            moving = np.array([self.classes.moving_s(size * share) for size in sizes])
+            once = moving + latency
+            floor = (once + np.swapaxes(once, 1, 2)).min(axis=2)
+            if how == "ring" and n_replicas > 1:
+                rounds = 2 * (n_replicas - 1)
+                floor = np.maximum((rounds * moving + latency).min(axis=2), rounds * once.min(axis=(1, 2))[:, None])
+            elif how == "hierarchical":
+                whole = np.array([self.classes.moving_s(size) for size in sizes]) + latency
+                floor = np.minimum(floor, whole.min(axis=2))
+            self._shards[n_replicas] = once, floor
+        return self._shards[n_replicas]

@@ -1,0 +1,41 @@
+"""No plan is faster than the bound."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dtfm_lab as lab
+from dtfm_lab.planning.iteration.bounds import iteration_bound_steps, work_bound_s
+from dtfm_lab.planning.iteration.problem import IterationProblem
+
+sys.path.insert(0, str(Path(__file__).parent))
+from every_plan import FAMILIES, drawn, every_plan
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("seed", range(8))
+def test_no_plan_of_a_small_network_is_faster_than_its_bound(seed, family):
+    case = drawn(seed, most_devices=3)
+    problem = IterationProblem.of(case.topology, case.job, case.queueing)
+    best_s = min((seconds for seconds, _ in every_plan(case, family, np.random.default_rng(0), 60)), default=None)
+    if best_s is not None:
+        *_, bound_s = iteration_bound_steps(problem, 1.01 * best_s, FAMILIES[family])
+        assert bound_s <= best_s
+
+
+def test_bounds_rise_from_the_work_of_all_devices_and_are_the_same_each_time():
+    problem = IterationProblem.of(lab.load_topology("campus"), lab.load_job("gpt3-xl", microbatch=1))
+    bounds = list(iteration_bound_steps(problem, 24.7, ["1f1b"]))
+    assert bounds[0] == work_bound_s(problem)
+    assert bounds == sorted(bounds)
+    assert bounds == list(iteration_bound_steps(problem, 24.7, ["1f1b"]))
+
+
+def test_one_device_alone_is_bounded_by_its_seconds():
+    one = lab.load_topology("volunteers").subset([0])
+    job = lab.load_job("tiny", n_stages=1, n_replicas=1)
+    *_, bound_s = iteration_bound_steps(IterationProblem.of(one, job), 1e9)
+    plan = lab.evaluate(one, job, stages=[[0]])
+    assert bound_s == pytest.approx(lab.simulate(plan).iteration_s, rel=1e-2)
