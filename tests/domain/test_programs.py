@@ -157,6 +157,14 @@ def test_replicas_of_as_many_microbatches_share_one_pipeline_and_only_their_tail
             assert not {step.action.kind for step in steps[len(pipeline[position]) :]} & {*PASSES, Kind.SEND_F}
 
 
+@given(lowered())
+@settings(max_examples=40, deadline=None)
+def test_a_pipeline_of_fewer_micro_batches_is_that_of_the_order_without_the_last_ones(programs):
+    for pipeline, replicas in zip(programs.pipelines, programs.replicas, strict=True):
+        fewer = programs.schedule.restricted(programs.microbatch_counts[replicas[0]])
+        assert pipeline == lower(fewer, 1, synchronise=False).pipelines[0]
+
+
 @pytest.mark.parametrize("counts", [(2, 2), (2, 2, 0), (3, 2, 2), (2, 2, 2, 2)])
 def test_counts_that_are_none_of_the_schedules_are_refused(counts):
     with pytest.raises(ScheduleError, match=r"one count for each of 3 replicas, from 1 to the schedule's 2"):

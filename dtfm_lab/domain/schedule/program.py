@@ -125,10 +125,8 @@ def lower(
             f"for each of {n_replicas} replicas, from 1 to the schedule's {schedule.n_microbatches}"
         )
     _check_size(schedule, counts, synchronisation if synchronise else None, regions)
-    pipelines = {
-        count: tuple(_with_messages(schedule, program) for program in schedule.restricted(count).programs)
-        for count in _distinct(counts)
-    }
+    whole = tuple(_with_messages(schedule, program) for program in schedule.programs)
+    pipelines = {count: tuple(_restricted(steps, count, schedule) for steps in whole) for count in _distinct(counts)}
     last = schedule.n_devices - 1
     tails = []
     for position in range(schedule.n_devices):
@@ -193,6 +191,19 @@ def _with_messages(schedule: Schedule, program: Sequence[Action]) -> tuple[Step,
         if 0 <= target <= last and not alone:
             add(Action(stage, Kind.SEND_F if forward else Kind.SEND_B, m), done)
     return tuple(steps)
+
+
+def _restricted(steps: tuple[Step, ...], n_microbatches: int, schedule: Schedule) -> tuple[Step, ...]:
+    """The steps of the first so many micro-batches of a pipeline, as those of ``schedule.restricted`` would be."""
+    if n_microbatches == schedule.n_microbatches:
+        return steps
+    place: dict[int, int] = {}
+    kept: list[Step] = []
+    for i, (action, needs, *_) in enumerate(steps):
+        if action.microbatch is not None and action.microbatch < n_microbatches:
+            place[i] = len(kept)
+            kept.append(Step(action, tuple([place[need] for need in needs])))
+    return tuple(kept)
 
 
 def _tail(
