@@ -12,7 +12,6 @@ from dtfm_lab.cli.options import (
     file_option,
     json_option,
     output_option,
-    plan_argument,
     simulation_options,
 )
 from dtfm_lab.cli.progress import row_progress
@@ -25,6 +24,7 @@ from dtfm_lab.files.reading import write_text
 from dtfm_lab.files.schedules import ENDINGS, load_schedule, save_schedule
 from dtfm_lab.lab.memory_warnings import memory_summary
 from dtfm_lab.planning.explain.sentences import counted
+from dtfm_lab.planning.plan_sweeps import PLANNING_SETTINGS
 from dtfm_lab.simulation.schedules import choices_of, peak_activations
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, WHAT, Gain
 from dtfm_lab.simulation.sweeps import SETTINGS, SweepPoint
@@ -60,38 +60,62 @@ def simulate(
 
 
 @cli.command()
-@plan_argument
+@click.argument("what", metavar="PLAN|TOPOLOGY")
+@click.option("--job", "job_name", help="A job by name or a file, for which every combination is planned anew.")
 @click.option(
     "--vary",
     "varied",
     multiple=True,
     metavar="SETTING=VALUE,VALUE...",
     help=f"Values to try, again for each setting. Settings: {', '.join(SETTINGS)}; bandwidth and latency are factors "
-    "on all links.",
+    f"on all links. With any of {', '.join(PLANNING_SETTINGS)} every combination is planned anew.",
 )
+@click.option("--repeats", type=int, help="Plan every combination so many times, with different seeds.")
+@click.option("--steps", type=int, help="Generations of each search.")
+@click.option("--seconds", type=float, help="Seconds of each search; 2 without --steps.")
 @click.option("--workers", type=int, help="Processes at most; 1: this one alone.")
 @csv_option
 @json_option
-def sweep(plan_file: str, varied: tuple[str, ...], workers: int | None, csv: str | None, as_json: bool) -> None:
-    """Predict an iteration of PLAN under every combination of some settings."""
+def sweep(
+    what: str,
+    job_name: str | None,
+    varied: tuple[str, ...],
+    repeats: int | None,
+    steps: int | None,
+    seconds: float | None,
+    workers: int | None,
+    csv: str | None,
+    as_json: bool,
+) -> None:
+    """Predict an iteration of a plan file under every combination of some settings; or plan every combination on a
+    TOPOLOGY, a name or a file, several times each, and say the mean and its interval of 95 % confidence."""
     settings = _settings(varied)
+    limits: dict[str, Any] = {"repeats": repeats, "steps": steps, "seconds": seconds}
 
     def described(point: SweepPoint) -> str:
         duration = format_s(point.outcome.iteration_s) if point.outcome is not None else "cannot be"
         return f"{', '.join(f'{what} {value}' for what, value in point.named.items())}: {duration}"
 
     with row_progress("sweep", "points", described) as show:
-        table = lab.sweep(plan_file, workers=workers, progress=show, **settings)
+        table = lab.sweep(what, job_name, workers=workers, progress=show, **limits, **settings)
+    names = table.attrs["settings"]
+    summary = lab.sweep_summary(table)
     if csv is not None:
         write_text(csv, table.to_csv(index=False))
     if as_json:
-        return print_json({"settings": list(settings), "points": plain_rows(table)})
+        repeated = {"summary": plain_rows(summary)} if "seed" in names else {}
+        return print_json({"settings": names, "points": plain_rows(table)} | repeated)
     possible = table[table["error"] == ""]
+    planned = ["plan_stages", "plan_replicas", "plan_devices"] if "plan_stages" in table else []
     priced = ["price_per_million_tokens"] if possible["price_per_million_tokens"].notna().any() else []
+    columns = ["iteration_s", "tokens_per_s", "mfu", "peak_memory_bytes", "fits", *planned, *priced]
     if len(possible):
-        print_table(possible[[*settings, "iteration_s", "tokens_per_s", "mfu", "peak_memory_bytes", "fits", *priced]])
+        print_table(possible[[*names, *columns]])
+    if "seed" in names and (summary["n"] > 1).any():
+        out.print("iteration in seconds, mean of the seeds and its interval of 95 % confidence:")
+        print_table(summary)
     for error, rows in table[table["error"] != ""].groupby("error", sort=False):
-        first = ", ".join(f"{what} {rows[what].iloc[0]}" for what in settings)
+        first = ", ".join(f"{name} {rows[name].iloc[0]}" for name in names)
         such = ", such as" if len(rows) > 1 else ":"
         out.print(f"{counted(len(rows), 'point')} cannot be{such} {first}: {error}")
 
@@ -173,7 +197,7 @@ def schedule(
         out.print(f"device {position}, at most {most} held: {order}")
 
 
-def _settings(varied: tuple[str, ...]) -> dict[str, list[str | int | float | bool]]:
+def _settings(varied: tuple[str, ...]) -> dict[str, Any]:
     settings: dict[str, list[str | int | float | bool]] = {}
     for text in varied:
         what, equals, values = text.partition("=")

@@ -15,7 +15,7 @@ from dtfm_lab.lab.plans import (
     with_job,
     worth,
 )
-from dtfm_lab.lab.predictions import advice, build_schedule, memory, sensitivity, simulate, sweep
+from dtfm_lab.lab.predictions import advice, build_schedule, memory, sensitivity, simulate, sweep, sweep_summary
 from dtfm_lab.lab.runs import baselines, compare, refit, run, start, warm_up, write
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "simulate",
     "start",
     "sweep",
+    "sweep_summary",
     "warm_up",
     "with_job",
     "worth",

@@ -7,6 +7,7 @@ type checker the keywords are the dataclass's own (PEP 612); the signature lists
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, cast
 
 from pandas import DataFrame
@@ -173,6 +174,17 @@ def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
     if not isinstance(plan, str | os.PathLike):
         raise PlanError(f"plan is {shortened(plan)}; wanted a Plan, or the path of a plan file")
     return files.load_plan(plan)
+
+
+def as_plan_or_network(given: Plan | Topology | str | os.PathLike[str]) -> Plan | Topology:
+    """A plan or a network itself, the plan of a file, or a network by name or file."""
+    if isinstance(given, Plan | Topology) or not isinstance(given, str | os.PathLike):
+        return given if isinstance(given, Topology) else as_plan(given)
+    path = Path(given)
+    if os.fspath(given) in files.topology_names() or path.suffix.lower() != ".json":
+        return files.load_topology(given)
+    is_network = path.is_file() and "dtfm_plan" not in files.read_mapping(path)
+    return files.load_topology(given) if is_network else as_plan(given)
 
 
 def as_schedule(schedule: AnySchedule | None) -> str | Schedule | None:

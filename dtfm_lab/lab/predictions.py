@@ -6,7 +6,9 @@ from typing import Any
 
 from pandas import DataFrame
 
-from dtfm_lab import simulation
+from dtfm_lab import files, simulation
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import lists_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
@@ -17,16 +19,20 @@ from dtfm_lab.lab.arguments import (
     SensitivityOptions,
     SimulationOptions,
     as_plan,
+    as_plan_or_network,
     as_schedule,
     of_schedule,
     table_of,
 )
+from dtfm_lab.lab.plans import default_job
+from dtfm_lab.planning.plan_sweeps import PLANNING_SETTINGS, SWEEP_OPTIONS, plan_sweeps
 from dtfm_lab.simulation import memory_advice
 from dtfm_lab.simulation import sensitivity as what_would_help
 from dtfm_lab.simulation import sweeps as what_if
 from dtfm_lab.simulation.memory import MemoryReport
 from dtfm_lab.simulation.memory import memory as memory_of
 from dtfm_lab.simulation.schedules import build_named
+from dtfm_lab.simulation.sweep_summary import sweep_summary as summary_of
 
 
 def build_schedule(
@@ -84,20 +90,66 @@ def sensitivity(
     return table_of(rows, what_would_help.sensitivity_table, progress)
 
 
-@lists_options(what_if.SETTING_OPTIONS, noun="setting of a sweep")
+@lists_options(SWEEP_OPTIONS, noun="setting of a sweep")
 def sweep(
-    plan: Plan | str, *, progress: Progress | None = None, workers: int | None = None, **settings: object
+    plan: Plan | Topology | str,
+    job: Job | str | None = None,
+    *,
+    repeats: int | None = None,
+    steps: int | None = None,
+    seconds: float | None = None,
+    progress: Progress | None = None,
+    workers: int | None = None,
+    **settings: Any,
 ) -> DataFrame:
-    """The plan simulated under every combination of some settings, one row each; ``lab.figures.sweep`` draws them.
+    """A plan simulated under every combination of some settings, one row each; ``lab.figures.sweep`` draws them.
 
     ``lab.sweep(plan, schedule=["gpipe", "1f1b"], bandwidth=[0.5, 1, 2])``. A setting is a list of values, or one
     value: schedule, queueing, efficiency; fields of the job that keep its placement, such as microbatch, compression
     or recompute; bandwidth and latency, as factors on all links. An impossible combination is a row with an ``error``.
     ``progress`` is called with every point; Ctrl-C keeps the rows so far. Long sweeps use one process a core, or
     ``workers``.
+
+    ``lab.sweep("worldwide", "gpt3-xl", planner=["evolutionary", "random"], shape=["8x8", "4x16"], repeats=5)`` plans
+    every combination anew. So it does for a network in place of a plan, for a job, ``repeats``, ``steps`` or
+    ``seconds`` (of each search), and for the settings network, shape (or n_stages and n_replicas), planner, objective
+    and seed. Repeats differ in their seed; ``lab.sweep_summary`` gives their mean and its interval.
     """
-    points = what_if.sweeps(as_plan(plan), workers=workers, **_read_schedules(settings))
+    given = as_plan_or_network(plan)
+    read = _read_schedules(settings)
+    plans = {"job": job, "repeats": repeats, "steps": steps, "seconds": seconds}
+    if isinstance(given, Plan) and settings.keys().isdisjoint(PLANNING_SETTINGS) and set(plans.values()) == {None}:
+        points = what_if.sweeps(given, workers=workers, **read)
+    else:
+        network = given.topology if isinstance(given, Plan) else given
+        own = given.job if isinstance(given, Plan) and job is None else job
+        limits: dict[str, Any] = {"repeats": repeats, "steps": steps, "seconds": seconds, "workers": workers}
+        points = plan_sweeps(network, lambda one: _job_for(own, one), **limits, **_read_networks(read))
     return table_of(points, what_if.sweep_table, progress)
+
+
+def sweep_summary(table: DataFrame, y: str = "iteration_s", *, confidence: float = 0.95) -> DataFrame:
+    """The mean of one result over the seeds of each combination of a sweep, and Student's interval of it.
+
+    Columns: the settings, n, failed, mean, low, high, least and most, in the unit of ``y``.
+    """
+    return summary_of(table, y, confidence=confidence)
+
+
+def _job_for(job: Job | str | None, network: Topology) -> Job:
+    if job is None:
+        return default_job(network)
+    return job if isinstance(job, Job) else files.load_job(job)
+
+
+def _read_networks(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a sweep, with names and files of networks replaced by the networks."""
+    if "network" not in settings:
+        return settings
+    given = settings["network"]
+    one = isinstance(given, str | os.PathLike | Topology) or not isinstance(given, Iterable)
+    networks = [files.load_topology(n) if isinstance(n, str | os.PathLike) else n for n in ([given] if one else given)]
+    return settings | {"network": networks}
 
 
 def _read_schedules(settings: dict[str, Any]) -> dict[str, Any]:

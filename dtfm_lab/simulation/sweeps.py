@@ -1,8 +1,8 @@
 """What-if tables: a plan simulated under every combination of some settings, with its placement kept."""
 
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from itertools import product
 from numbers import Integral
 from typing import Any
@@ -72,6 +72,8 @@ class SweepPoint:
     number: int
     """Position of this point among ``total``, from 1, for a progress bar."""
     total: int
+    planned: Mapping[str, Any] = field(default_factory=dict)
+    """What is known of the plan, where the sweep made one; further columns of the table."""
 
     @property
     def named(self) -> dict[str, Any]:
@@ -80,17 +82,25 @@ class SweepPoint:
 
 
 def sweep_table(points: Iterable[SweepPoint]) -> pd.DataFrame:
-    """One row a point: its settings, the fields of Outcome (missing where there is none), and error."""
-    rows = []
+    """One row a point: its settings, the fields of Outcome (missing where there is none), what is known of its plan
+    where the sweep made one, and error. ``attrs["settings"]`` has the names of the settings."""
+    rows, settings = [], []
     for point in points:
         outcome = {column: getattr(point.outcome, column, None) for column in OUTCOMES}
-        rows.append({**point.named, **outcome, "error": point.error})
+        rows.append({**point.named, **outcome, **point.planned, "error": point.error})
+        settings = list(point.settings)
     table = pd.DataFrame(rows, columns=[*rows[0]] if rows else [*OUTCOMES, "error"])
-    whole = {"fits": "boolean", "peak_activations": "Int64"}
-    return table.astype({column: whole.get(column, "float64") for column in OUTCOMES})
+    table = table.astype({column: TYPES.get(column, "float64") for column in OUTCOMES})
+    table = table.astype({column: kind for column, kind in TYPES.items() if column in table.columns})
+    table.attrs["settings"] = settings
+    return table
 
 
-OUTCOMES = tuple(field.name for field in fields(Outcome))
+TYPES = {"fits": "boolean"} | dict.fromkeys(
+    ("peak_activations", "plan_stages", "plan_replicas", "plan_devices", "evaluations"), "Int64"
+)
+"""Types of the columns that are no float."""
+OUTCOMES = tuple(each.name for each in fields(Outcome))
 
 
 def sweeps(plan: Plan, *, workers: int | None = None, **settings: Any) -> Iterator[SweepPoint]:
@@ -115,15 +125,13 @@ def sweeps(plan: Plan, *, workers: int | None = None, **settings: Any) -> Iterat
         Before anything runs: an unknown setting or name; a setting without values or with an impossible one; no
         settings.
     """
-    listed = {what: _values(what, values) for what, values in settings.items()}
+    listed = {what: values_of(what, values, SETTINGS) for what, values in settings.items()}
     if not listed:
         raise PlanError(f"a sweep of nothing; wanted values for one or more of {', '.join(SETTINGS)}")
     for what, values in listed.items():
         for value in values:
-            _check(plan, what, value)
-    counts = isinstance(workers, Integral) and not isinstance(workers, bool) and workers >= 1
-    if workers is not None and not counts:
-        raise PlanError(f"workers of a sweep are {shortened(workers)}; wanted a whole number from 1")
+            check_value(plan.job, what, value)
+    check_count("workers", workers)
     return _points(plan, listed, workers)
 
 
@@ -170,10 +178,17 @@ def _changed(plan: Plan, settings: Mapping[str, Any]) -> Plan:
     return plan.changed(job=job, topology=topology)
 
 
-def _values(what: str, given: Any) -> list[Any]:
+def check_count(what: str, given: Any) -> None:
+    """Raises PlanError unless a number of workers or repeats is a whole number from 1, or None."""
+    counts = isinstance(given, Integral) and not isinstance(given, bool) and int(given) >= 1
+    if given is not None and not counts:
+        raise PlanError(f"{what} of a sweep are {shortened(given)}; wanted a whole number from 1")
+
+
+def values_of(what: str, given: Any, known: Collection[str]) -> list[Any]:
     """The values of a setting as plain Python ones. Raises UnknownName, or PlanError where there are none."""
-    if what not in SETTINGS:
-        raise unknown("setting of a sweep", what, SETTINGS)
+    if what not in known:
+        raise unknown("setting of a sweep", what, known)
     given = given.tolist() if isinstance(given, np.ndarray) else given
     one = isinstance(given, str | bytes | Schedule) or not isinstance(given, Iterable)
     values = [given] if one else list(given)
@@ -182,7 +197,7 @@ def _values(what: str, given: Any) -> list[Any]:
     return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
-def _check(plan: Plan, what: str, value: Any) -> None:
+def check_value(job: Job, what: str, value: Any) -> None:
     """Raise for a value that is wrong in every combination; values that do not go together are found at each point."""
     if what == "schedule" and not (value is None or isinstance(value, Schedule) or _among(value, schedules)):
         raise unknown("pipeline schedule", value, schedules)
@@ -196,7 +211,7 @@ def _check(plan: Plan, what: str, value: Any) -> None:
     if what == "efficiency" and not ((share := as_number(value)) is not None and 0 < share <= 1):
         raise PlanError(f"efficiency of a sweep is {shortened(value)}; wanted more than 0 and at most 1")
     if what in OF_THE_JOB:  # without a model, which would check that batch and micro-batches go together
-        plan.job.with_fields(model=None, given_gradient_bytes=0.0, given_hop_bytes=0.0, **{what: value})
+        job.with_fields(model=None, given_gradient_bytes=0.0, given_hop_bytes=0.0, **{what: value})
 
 
 def _among(value: Any, names: Container[str]) -> bool:

@@ -103,6 +103,13 @@ def test_a_sweep_of_one_combination_is_one_bar(swept):
     assert len(bar.x) == 1
 
 
+def test_a_sweep_that_plans_is_drawn_by_its_settings():
+    limits = {"steps": 1, "objective": "communication"}
+    table = sweep("lecture-hall", "tiny", planner=["random", "dtfm"], n_stages=[2, 4], n_replicas=2, **limits)
+    figure = figures.sweep(table, "communication_cost_s")
+    assert {trace.name for trace in figure.data} == {"random", "dtfm"}
+
+
 def test_a_sweep_that_cannot_be_drawn_is_refused(swept):
     with pytest.raises(UnknownName, match="no result of a sweep named 'time'"):
         figures.sweep(swept, "time")

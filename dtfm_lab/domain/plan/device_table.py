@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.domain.job import BACKWARD_PER_FORWARD
-
-if TYPE_CHECKING:
-    from dtfm_lab.domain.plan.plan import Plan
+from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, Job
+from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.domain.units import IntArray
 
 COLUMNS = {
     "device": "object",
@@ -30,25 +30,26 @@ COLUMNS = {
 """Columns of the table and their types. ``Plan.to_frame`` says what they hold."""
 
 
-def device_table(plan: Plan) -> pd.DataFrame:
-    """The table of ``Plan.to_frame``."""
-    stages = _stages(plan)
+def device_table(topology: Topology, job: Job, grid: IntArray, blocks: Sequence[int] | None) -> pd.DataFrame:
+    """The table of ``Plan.to_frame``, of (stages, replicas) device indices and each stage's blocks."""
+    stages = _stages(job, blocks)
     rows = []
-    for (stage, replica), device in np.ndenumerate(plan.placement.devices):
-        count = plan.job.microbatch_counts[replica]
-        row = {"stage": stage, "replica": replica, "microbatches": count} | _hardware(plan, int(device)) | stages[stage]
-        rows.append(row | {"flop": count * row.get("flop", np.nan)})
-    rows += [_hardware(plan, device) | {"microbatches": 0, "flop": 0.0} for device in plan.idle_devices]
+    for (stage, replica), index in np.ndenumerate(grid):
+        count = job.microbatch_counts[replica]
+        row = {"stage": stage, "replica": replica, "microbatches": count} | stages[stage]
+        rows.append(row | {"flop": count * row.get("flop", np.nan)} | _hardware(topology.devices[int(index)]))
+    serving = set(grid.ravel().tolist())
+    idle = [device for index, device in enumerate(topology.devices) if index not in serving]
+    rows += [_hardware(device) | {"microbatches": 0, "flop": 0.0} for device in idle]
     table = pd.DataFrame(rows, columns=[*COLUMNS])
-    if plan.job.model is None:
+    if job.model is None:
         table["flop"] = np.nan
     table["work_share"] = table["flop"] / table["flop"].sum()
     return table.astype(COLUMNS)
 
 
-def _stages(plan: Plan) -> list[dict[str, Any]]:
+def _stages(job: Job, blocks: Sequence[int] | None) -> list[dict[str, Any]]:
     """Per stage its blocks, its parameters, and the FLOP of one micro-batch; nothing where there is no model."""
-    job, blocks = plan.job, plan.blocks_per_stage
     if blocks is None:
         return [{} for _ in range(job.n_stages)]
     per_forward = (1 + BACKWARD_PER_FORWARD) * job.microbatch
@@ -57,7 +58,6 @@ def _stages(plan: Plan) -> list[dict[str, Any]]:
     return [{"blocks": count, "parameters": parameters, "flop": each} for count, parameters, each in columns]
 
 
-def _hardware(plan: Plan, index: int) -> dict[str, Any]:
-    device = plan.topology.devices[index]
+def _hardware(device: Device) -> dict[str, Any]:
     same = ("region", "gpu", "peak_flop_per_s", "memory_bytes", "price_per_hour")
     return {"device": device.name} | {what: getattr(device, what) for what in same}

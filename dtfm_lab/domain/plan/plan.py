@@ -215,7 +215,7 @@ class Plan:
         without recomputation, and work_share, the share of it in that of all devices; peak_flop_per_s, memory_bytes
         and price_per_hour (US dollars, 0 where unknown) of the device. For the seconds, see ``lab.simulate``.
         """
-        return device_table(self)
+        return device_table(self.topology, self.job, self.placement.devices, self.blocks_per_stage)
 
     def coarse_graph(self) -> nx.Graph[int]:
         """The coarsened graph, with a node for each stage and an edge for each pair of groups.

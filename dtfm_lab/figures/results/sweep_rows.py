@@ -9,6 +9,8 @@ import pandas as pd
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.figures.theme import literal
+from dtfm_lab.planning.plan_sweeps import PLANNED
+from dtfm_lab.simulation.sweeps import OUTCOMES
 
 MOST_VARIED = 3
 
@@ -37,8 +39,12 @@ RESULTS = {
     "over_bytes": Result("memory lacking", "bytes"),
     "peak_activations": Result("activations held at most"),
     "price_per_million_tokens": Result("price of a million tokens"),
+    "communication_cost_s": Result("communication cost", "s"),
+    "iteration_lower_bound_s": Result("lower bound of the iteration", "s"),
+    "plan_devices": Result("devices that serve"),
+    "planning_s": Result("search", "s"),
 }
-NO_SETTING = (*RESULTS, "fits", "error")
+NO_SETTING = {*RESULTS, *OUTCOMES, *PLANNED, "error"}
 FACTORS = ("bandwidth", "latency")
 WORDS = {
     "microbatch": "micro-batch (sequences)",
