@@ -40,9 +40,12 @@ def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
 
 
 def default_job(topology: Topology) -> Job:
-    """The job if none is named: ``small`` on a small network, else the paper's, cut to use every device."""
-    job = load_job("small" if len(topology) <= SMALL_NETWORK else "dtfm-gpt3-xl")
-    return fitted(job, len(topology))
+    """The job if none is named: ``small``, cut to use every device of a small network; the paper's on a network of its
+    size; else ``gpt3-xl``, whose stages and replicas the planner chooses."""
+    if len(topology) <= SMALL_NETWORK:
+        return fitted(load_job("small"), len(topology))
+    papers = load_job("dtfm-gpt3-xl")
+    return papers if papers.n_tasklets == len(topology) else load_job("gpt3-xl")
 
 
 def fitted(job: Job, n_devices: int) -> Job:

@@ -30,15 +30,28 @@ def test_planning_on_real_networks_with_the_attached_model_simulates() -> None:
 
 
 def test_every_step_of_a_search_has_a_plan() -> None:
-    steps = list(lab.search("lecture-hall", "tiny", planner="random", seed=3, steps=4))
+    steps = list(lab.search("lecture-hall", "tiny", planner="random", objective="communication", seed=3, steps=4))
     assert steps[-1].plan.cost.total_s == pytest.approx(steps[-1].best_s)
     assert steps[-1].plan.planner == "random"
+    last = list(lab.search("lecture-hall", "tiny", planner="random", seed=3, steps=4))[-1]
+    assert last.plan.objective == "iteration"
+    assert last.plan.iteration_s == pytest.approx(last.best_s) == lab.simulate(last.plan).iteration_s
 
 
-def test_without_a_job_a_network_gets_one_that_uses_all_of_it() -> None:
+def test_without_a_job_a_network_gets_one_that_fits() -> None:
     for name in lab.topology_names():
         plan = lab.plan(name, steps=1)
-        assert plan.idle_devices == (), name
+        n_devices = len(plan.topology)
+        uses_all = n_devices <= 16 or n_devices == 64
+        assert (plan.job.name, plan.objective) == (
+            ("small", "iteration")
+            if n_devices <= 16
+            else ("dtfm-gpt3-xl", "communication")
+            if n_devices == 64
+            else ("gpt3-xl", "iteration")
+        ), name
+        assert not (uses_all and plan.idle_devices), name
+        assert plan.objective == "communication" or lab.memory(plan).fits, name
 
 
 def test_a_loaded_job_takes_overrides_of_any_field() -> None:

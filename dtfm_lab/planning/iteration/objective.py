@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
@@ -86,6 +87,8 @@ class SimulatedObjective:
         job.modelled()
         if self.dollars and not any(device.price_per_hour for device in topology.devices):
             raise PlanError(f"no device of {topology.name} has a price; wanted price_per_hour, or another objective")
+        if request.start is not None:
+            _check_start(job, request.start)
         problem = IterationProblem.of(topology, job, request.queueing)
         aim = Aim(
             dollars=self.dollars,
@@ -128,6 +131,15 @@ class SimulatedObjective:
             )
 
         return steps_within(request, found, step_of)
+
+
+def _check_start(job: Job, start: Plan) -> None:
+    """Raises PlanError where the job names stages or replicas and the start has others."""
+    shape = start.placement.devices.shape
+    wanted = job.n_stages, job.n_replicas
+    if any(asked not in (None, found) for asked, found in zip(wanted, shape, strict=True)):
+        asked = " x ".join("any" if n is None else str(n) for n in wanted)
+        raise PlanError(f"start is a placement of {shape[0]} x {shape[1]}; the job wants {asked}")
 
 
 def _or_infinite(limit: float | None) -> float:
