@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.units import IntArray
 
 if TYPE_CHECKING:
     from dtfm_lab.planning.iteration.kernels.annealing import Freedom
     from dtfm_lab.planning.iteration.kernels.state import State
     from dtfm_lab.planning.iteration.kernels.tables import Tables
+
+
+RandomState = npt.NDArray[np.uint64]
+NO_RANDOM: RandomState = np.zeros(1, dtype=np.uint64)
+"""For annealing without moves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,35 +47,23 @@ def new_state(n_stages: int, n_replicas: int, n_devices: int) -> State:
     """A state of this shape with everything still to be set."""
     from dtfm_lab.planning.iteration.kernels.state import State
 
-    row = np.zeros(n_devices, dtype=np.int64)
-
-    def whole(n: int) -> IntArray:
-        return np.ones(n, dtype=np.int64)
-
-    def real(*shape: int) -> FloatArray:
-        return np.zeros(shape)
-
+    n, r = n_stages, n_replicas
+    wholes, reals = np.zeros(n_devices + 2 * n + r, dtype=np.int64), np.zeros(5 * n + 5 * r + 3 * n * r)
+    row, blocks, shares, ahead = np.split(wholes, np.cumsum([n_devices, n, r]))
+    stage, pipe, cell = np.split(reals, np.cumsum([5 * n, 5 * r]))
     return State(
+        wholes=wholes,
+        reals=reals,
         row=row,
-        grid=row[: n_stages * n_replicas].reshape(n_stages, n_replicas),
-        blocks=whole(n_stages),
-        shares=whole(n_replicas),
-        ahead=whole(n_stages),
-        flop=real(n_stages),
-        parameters=real(n_stages),
-        kept=real(n_stages),
-        again=real(n_stages),
-        passing=real(n_stages),
-        averaging=real(n_stages, n_replicas),
-        ready=real(n_replicas, n_stages),
-        up_free_s=real(n_replicas),
-        line=real(n_replicas, 2),
-        critical=np.zeros(n_replicas, dtype=np.int64),
-        group_s=real(n_stages),
-        tied_s=real(n_replicas),
-        over=real(n_replicas, n_stages),
-        scratch=real(9, n_stages),
-        lots=real(3, n_replicas),
+        grid=row[: n * r].reshape(n, r),
+        blocks=blocks,
+        shares=shares,
+        ahead=ahead,
+        stage=stage.reshape(5, n),
+        pipe=pipe.reshape(5, r),
+        cell=cell.reshape(3, r, n),
+        scratch=np.zeros((9, n)),
+        lots=np.zeros((3, r)),
     )
 
 
@@ -90,6 +84,8 @@ class Arm:
         self.best: Found | None = None
         self.slices = 0
         """Annealings so far."""
+        self.work = 0.0
+        """Their lengths together, in nominal ones."""
         self._given_ahead = ahead(shape[0])
         self._states: list[State] = []
 
@@ -97,7 +93,7 @@ class Arm:
     def states(self) -> list[State]:
         """Three states of this shape, made when first used."""
         if not self._states:
-            self._states = [new_state(*self.shape, len(self.tables.flop_per_s)) for _ in range(3)]
+            self._states = [new_state(*self.shape, self.tables.device.shape[1]) for _ in range(3)]
         return self._states
 
     def even_shares(self) -> IntArray:
@@ -115,24 +111,36 @@ class Arm:
         exact: bool = False,
     ) -> Found:
         """A plan, priced; with a factor of 0 its forwards ahead stay as given."""
-        from dtfm_lab.planning.iteration.kernels.annealing import assess
+        begin = Found(
+            row,
+            blocks,
+            self.even_shares() if shares is None else shares,
+            self._first_ahead() if ahead is None else ahead,
+            np.inf,
+            np.inf,
+        )
+        return self.annealed(begin, 1.0, 1.0, 0, NO_RANDOM, exact=exact, factor=factor)
 
-        state = self.states[0]
-        state.row[:], state.blocks[:] = row, blocks
-        state.shares[:] = self.even_shares() if shares is None else shares
-        state.ahead[:] = self._first_ahead() if ahead is None else ahead
-        value, lacks = assess(self.tables, state, self.freedom, factor, exact)
-        return _taken(state, value, lacks, replayed=exact)
-
-    def annealed(self, found: Found, hot: float, cold: float, n_moves: int, random: Any, *, exact: bool) -> Found:
+    def annealed(
+        self,
+        found: Found,
+        hot: float,
+        cold: float,
+        n_moves: int,
+        random: RandomState,
+        *,
+        exact: bool,
+        factor: float = 0.0,
+    ) -> Found:
         """The best plan that annealing from this one finds."""
         from dtfm_lab.planning.iteration.kernels.annealing import anneal
 
         trial, now, best = self.states
         trial.row[:], trial.blocks[:] = found.row, found.blocks
         trial.shares[:], trial.ahead[:] = found.shares, found.ahead
-        value, lacks = anneal(self.tables, trial, now, best, self.freedom, exact, hot, cold, n_moves, random)
-        return _taken(best, value, lacks, replayed=exact)
+        settings = exact, factor, hot, cold, n_moves
+        value, lacks = anneal(self.tables, trial, now, best, self.freedom, *settings, random)
+        return _taken(best, float(value), float(lacks), replayed=exact)
 
     def keep(self, found: Found) -> bool:
         """Whether it is the arm's best, which it then becomes; a valid plan beats all others."""

@@ -29,12 +29,16 @@ if TYPE_CHECKING:
 
 STEADY = 1.5
 """Forwards ahead of new plans, as a multiple of those that a steady pipeline needs."""
-CURIOSITY = 0.06
-"""By how much each e-fold of annealings raises a shape's price."""
+FIRST_GROWTH = 0.15
+"""Length of every shape's first annealing, in nominal ones."""
+LONGEST = 16.0
+"""Length of the longest annealing; each of a shape's is twice as long as the one before."""
+CURIOSITY = 0.05
+"""By how much each e-fold of work raises a shape's price."""
 ESTIMATED_NS, REPLAYED_NS = 12e6, 8e6
 """Nominal nanoseconds of an arm's first annealing by the estimate and by the replay; they only set numbers of moves."""
 HOT, COLD = 0.03, 1e-4
-REHEATED = (0.002, 0.015)
+REHEATED = (0.002, 0.03)
 POLISH_HOT, POLISH_COLD = 0.002, 2e-5
 POLISH_WITHIN = 1.03
 """What is polished: plans estimated within this factor of their arm's best."""
@@ -59,16 +63,22 @@ class _Search:
         self.starts = Starts(problem)
         self.random = seeded(rng)
         self.evaluations = 0
+        self.operator = ""
         self.best: tuple[Arm, Found] | None = None
         self.arms = list(self._arms())
         self.begin = start
 
     def run(self) -> Iterator[Candidate]:
         yield from self._first_plans()
+        for arm in sorted(self.arms, key=self._priority):
+            self._improve(arm, FIRST_GROWTH)
+            if self._take(arm):
+                yield self._candidate(self.operator, complete=False)
+        yield self._candidate(self.operator)
         while True:
             arm = min(self.arms, key=self._priority)
-            operator = self._improve(arm)
-            yield self._candidate(operator)
+            self._improve(arm, min(2.0 ** (arm.slices - 1), LONGEST))
+            yield self._candidate(self.operator)
 
     def _first_plans(self) -> Iterator[Candidate]:
         """Structured placements of every shape, the shapes in an order that has all sizes early."""
@@ -111,21 +121,22 @@ class _Search:
 
     def _priority(self, arm: Arm) -> float:
         assert arm.best is not None
-        return math.log(max(arm.best.price, 1e-300)) + CURIOSITY * math.log1p(arm.slices)
+        return math.log(max(arm.best.price, 1e-300)) + CURIOSITY * math.log1p(arm.work)
 
-    def _improve(self, arm: Arm) -> str:
+    def _improve(self, arm: Arm, growth: float) -> None:
         """One annealing of an arm by the estimate, and of what it finds by the replay."""
         assert arm.best is not None
         s, r = arm.shape
-        begin, operator, hot = arm.best, "reheated", float(self.rng.uniform(*REHEATED))
+        begin, operator = arm.best, "reheated"
+        hot = float(np.exp(self.rng.uniform(*np.log(REHEATED))))
         if arm.slices == 0:
             operator, hot = "structure", HOT
-        elif self.rng.random() < 0.3:
+        elif self.rng.random() < 0.35:
             row = self.starts.random(self.rng)
             begin, operator, hot = arm.assessed(row, self._blocks(arm, row), STEADY), "chance", HOT
-        growth = min(2.0 ** (arm.slices / 4), 16.0)
         n_moves = int(ESTIMATED_NS * growth / (4000 + 12 * s * s + 25 * s * r + 30 * r + 6 * r * r)) + 20
         arm.slices += 1
+        arm.work += growth
         found = arm.annealed(begin, hot, COLD, n_moves, self.random, exact=False)
         self.evaluations += n_moves
         if found.lacks == 0 and (arm.best.lacks > 0 or found.value <= arm.best.value * POLISH_WITHIN):
@@ -137,7 +148,7 @@ class _Search:
             self._take(arm)
         elif found.lacks > 0:
             arm.keep(found)
-        return f"{operator}, {s} x {r}"
+        self.operator = f"{operator}, {s} x {r}"
 
     def _candidate(self, operator: str, *, complete: bool = True) -> Candidate:
         if self.best is None:

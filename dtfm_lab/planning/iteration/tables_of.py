@@ -37,22 +37,15 @@ def tables_of(problem: IterationProblem, microbatch: int, recompute: bool, aim: 
         s_per_byte = 1.0 / links.bandwidth_bytes_per_s
     np.fill_diagonal(s_per_byte, 0.0)
     measured = links.message_bytes is not None and links.charged_bytes is not None
+    price_per_s = problem.price_per_hour / 3600.0
     regions: dict[str, int] = {}
     region = [regions.setdefault(d.region or f" {i}", len(regions)) for i, d in enumerate(problem.topology.devices)]
     return Tables(
-        flop_per_s=problem.flop_per_s,
-        latency_s=np.ascontiguousarray(problem.latency_s),
-        hop_s=passes.hop_s,
-        s_per_byte=s_per_byte,
+        link=np.stack([problem.latency_s, passes.hop_s, s_per_byte]),
+        device=np.stack([problem.flop_per_s, problem.memory_bytes, price_per_s, region, problem.alike]),
+        layer=np.stack([passes.block_flop, problem.block_parameters, passes.kept_bytes]),
         message_bytes=np.array(links.message_bytes) if measured else np.empty(0),
         charged_bytes=np.array(links.charged_bytes) if measured else np.empty((1, 1, 0)),
-        memory_bytes=problem.memory_bytes,
-        price_per_s=problem.price_per_hour / 3600.0,
-        region=np.array(region, dtype=np.int64),
-        alike=problem.alike,
-        block_flop=passes.block_flop,
-        block_parameters=problem.block_parameters,
-        block_kept_bytes=passes.kept_bytes,
         first_flop=passes.first_flop,
         last_flop=passes.last_flop,
         first_parameters=float(problem.first_extra[1]),

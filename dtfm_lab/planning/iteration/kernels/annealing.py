@@ -5,22 +5,20 @@ from typing import NamedTuple
 import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.planning.iteration.kernels.pricing import PENALTY, lacking, objective, seconds_of, take_shares
 from dtfm_lab.planning.iteration.kernels.state import (
+    CRITICAL,
     LACKING,
-    SMOOTHING,
+    READY,
+    TOTAL,
     State,
-    copy_pipeline,
+    copy_parts,
     copy_state,
-    lacking,
-    objective,
     refresh,
     refresh_group,
     refresh_pipeline,
-    refresh_pipelines,
-    seconds_of,
-    take_shares,
 )
-from dtfm_lab.planning.iteration.kernels.tables import CENTRAL, HIERARCHICAL, RING, Tables
+from dtfm_lab.planning.iteration.kernels.tables import ALIKE, CENTRAL, HIERARCHICAL, RING, Tables
 from dtfm_lab.planning.iteration.kernels.warming import falling, limit_ahead, warm_up
 from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 
@@ -28,6 +26,8 @@ SWAP, IDLE, TAILS, BLOCK, STAGES, AHEAD, SHARES = range(7)
 """Kinds of moves: two placed devices; one with an idle one; the tails of two pipelines; a block to another stage; two
 whole stages; forwards ahead; micro-batches to another pipeline."""
 ALIKE_TRIES = 4
+SMOOTHING = 0.1
+"""Weight of what the mean pipeline takes beside the slowest, which gives a direction on plateaus."""
 
 
 class Freedom(NamedTuple):
@@ -40,28 +40,6 @@ class Freedom(NamedTuple):
 
 
 @compiled
-def assess(tables: Tables, state: State, freedom: Freedom, factor: float, exact: bool) -> tuple[float, float]:
-    """Objective of a state, all computed anew, and what it lacks; forwards ahead are ``factor`` times the steady ones.
-
-    A factor of 0 keeps the forwards ahead. Micro-batches are shared out unless they are fixed or ``exact``.
-    """
-    refresh(tables, state, exact)
-    if factor > 0.0 and not freedom.fixed_ahead:
-        warm_up(tables, state, factor)
-        refresh(tables, state, exact)
-    if not exact:
-        seconds_of(tables, state, exact, freedom.fixed_shares)
-        take_shares(tables, state)
-        if factor > 0.0 and not freedom.fixed_ahead:
-            limit_ahead(tables, state)
-        refresh(tables, state, exact)
-        seconds, _ = seconds_of(tables, state, exact, True)
-    else:
-        seconds, _ = seconds_of(tables, state, exact, True)
-    return objective(tables, state, seconds), lacking(tables, state, seconds)
-
-
-@compiled
 def anneal(
     tables: Tables,
     trial: State,
@@ -69,6 +47,7 @@ def anneal(
     best: State,
     freedom: Freedom,
     exact: bool,
+    factor: float,
     hot: float,
     cold: float,
     n_moves: int,
@@ -76,21 +55,34 @@ def anneal(
 ) -> tuple[float, float]:
     """Metropolis steps, ``n_moves`` of them, from ``trial``; temperatures are shares of the objective.
 
-    ``best`` becomes the best plan seen that lacks nothing, if any, else the one that lacks least by the penalised
-    objective. Returned are its objective, as estimated or replayed, and what it lacks.
+    Forwards ahead are first set to ``factor`` times the steady ones, unless it is 0. By the estimate, micro-batches are
+    shared out anew all the time; by the replay, exactly, they are moved. ``best`` becomes the best plan seen that lacks
+    nothing, if any, else the one that lacks least by the penalised objective. Returned are its objective, as estimated
+    or replayed, and what it lacks.
     """
     n, r = trial.grid.shape
     n_devices = len(trial.row)
-    refresh(tables, trial, exact)
-    seconds, mean_s = seconds_of(tables, trial, exact, freedom.fixed_shares)
-    if not exact and not freedom.fixed_shares:
-        take_shares(tables, trial)
+    seconds, mean_s = 0.0, 0.0
+    rounds = 3 if not exact or factor > 0.0 else 1
+    for i in range(rounds):
+        last = i == rounds - 1
+        refresh(tables, trial, exact)
+        for s in range(0 if exact else n):
+            refresh_group(tables, trial, s)
+        if not last and factor > 0.0 and not freedom.fixed_ahead:
+            if i == 0:
+                warm_up(tables, trial, factor)
+            else:
+                limit_ahead(tables, trial)
+        seconds, mean_s = seconds_of(tables, trial, exact, last or freedom.fixed_shares)
+        if not last and not exact and not freedom.fixed_shares:
+            take_shares(tables, trial)
     copy_state(trial, now)
     copy_state(trial, best)
     lacks = lacking(tables, trial, seconds)
     best_value, best_lacks = objective(tables, trial, seconds), lacks
-    best_price = best_value * (1.0 + LACKING * best_lacks)
-    value = objective(tables, trial, (seconds + SMOOTHING * mean_s) / (1 + SMOOTHING)) * (1.0 + LACKING * lacks)
+    best_price = best_value * (1.0 + PENALTY * best_lacks)
+    value = objective(tables, trial, (seconds + SMOOTHING * mean_s) / (1 + SMOOTHING)) * (1.0 + PENALTY * lacks)
     temperature, cooling = hot, (cold / hot) ** (1.0 / max(n_moves, 1))
     ordered = (
         tables.synchronisation == RING or tables.synchronisation == HIERARCHICAL or tables.synchronisation == CENTRAL
@@ -105,9 +97,9 @@ def anneal(
             p = _draw_position(random, now, n, r, exact)
             for _try in range(ALIKE_TRIES):
                 q = below(random, n * r) if kind == SWAP else n * r + below(random, n_devices - n * r)
-                if tables.alike[trial.row[p]] != tables.alike[trial.row[q]]:
+                if tables.device[ALIKE, trial.row[p]] != tables.device[ALIKE, trial.row[q]]:
                     break
-            if p == q or tables.alike[trial.row[p]] == tables.alike[trial.row[q]]:
+            if p == q or tables.device[ALIKE, trial.row[p]] == tables.device[ALIKE, trial.row[q]]:
                 continue
             trial.row[p], trial.row[q] = trial.row[q], trial.row[p]
             r1, g1 = p % r, p // r
@@ -125,6 +117,7 @@ def anneal(
             if uniform(random) < 0.3:
                 q = min(n, p + 1 + below(random, n - p))
             _swap_tails(trial, r1, r2, p, q)
+            p = -1
             whole = ordered
         elif kind == SHARES:
             r1, r2 = below(random, r), below(random, r - 1)
@@ -151,44 +144,41 @@ def anneal(
 
         if whole or differs:
             whole = True
-            refresh_pipelines(tables, trial, exact)
-            if not exact:
-                for s in range(n if ordered or kind == STAGES else 0):
-                    refresh_group(tables, trial, s)
-                if kind == BLOCK and not ordered:
-                    refresh_group(tables, trial, p)
-                    refresh_group(tables, trial, q)
+            first_group, last_group = 0, n if ordered or kind == STAGES else 0
+            if kind == BLOCK and not ordered:
+                first_group, last_group = min(p, q), max(p, q) + 1
+            refresh(tables, trial, exact)
+            for s in range(0 if exact else first_group, 0 if exact else last_group):
+                refresh_group(tables, trial, s)
         else:
-            if r1 >= 0:
-                refresh_pipeline(tables, trial, r1, exact)
-            if r2 >= 0:
-                refresh_pipeline(tables, trial, r2, exact)
-            if not exact:
-                if g1 >= 0:
-                    refresh_group(tables, trial, g1)
-                if g2 >= 0:
-                    refresh_group(tables, trial, g2)
+            for i in (r1, r2):
+                if i >= 0:
+                    refresh_pipeline(tables, trial, i, exact)
+            for i in (g1, g2):
+                if i >= 0 and not exact:
+                    refresh_group(tables, trial, i)
         seconds, mean_s = seconds_of(tables, trial, exact, freedom.fixed_shares)
         lacks = lacking(tables, trial, seconds)
         smooth = objective(tables, trial, (seconds + SMOOTHING * mean_s) / (1 + SMOOTHING))
-        new_value = smooth * (1.0 + LACKING * lacks)
+        new_value = smooth * (1.0 + PENALTY * lacks)
         if new_value <= limit:
             value = new_value
             if not exact and not freedom.fixed_shares:
                 if take_shares(tables, trial):
                     lacks = lacking(tables, trial, seconds)
-                    value = smooth * (1.0 + LACKING * lacks)
+                    value = smooth * (1.0 + PENALTY * lacks)
                 for i in range(r):
                     now.shares[i] = trial.shares[i]
-                    now.line[i] = trial.line[i]
-                    now.ready[i] = trial.ready[i]
-                    now.over[i] = trial.over[i]
+                    now.pipe[TOTAL, i] = trial.pipe[TOTAL, i]
+                    for s in range(n):
+                        now.cell[READY, i, s] = trial.cell[READY, i, s]
+                        now.cell[LACKING, i, s] = trial.cell[LACKING, i, s]
             if whole:
                 copy_state(trial, now)
             else:
-                _copy_parts(trial, now, r1, r2, g1, g2)
+                copy_parts(trial, now, p, q, r1, r2, g1, g2)
             pure = objective(tables, trial, seconds)
-            price = pure * (1.0 + LACKING * lacks)
+            price = pure * (1.0 + PENALTY * lacks)
             if (lacks == 0.0 and (best_lacks > 0.0 or pure < best_value)) or (
                 lacks > 0.0 and best_lacks > 0.0 and price < best_price
             ):
@@ -197,7 +187,7 @@ def anneal(
         elif whole:
             copy_state(now, trial)
         else:
-            _copy_parts(now, trial, r1, r2, g1, g2)
+            copy_parts(now, trial, p, q, r1, r2, g1, g2)
     return best_value, best_lacks
 
 
@@ -235,7 +225,7 @@ def _draw_position(random: RandomState, state: State, n: int, r: int, exact: boo
     """A placed device; every other time one of the dearest cycle of its pipeline."""
     i = below(random, r)
     if not exact and uniform(random) < 0.4:
-        return state.critical[i] * r + i
+        return int(state.pipe[CRITICAL, i]) * r + i
     return below(random, n) * r + i
 
 
@@ -279,17 +269,3 @@ def _change_ahead(tables: Tables, state: State, random: RandomState) -> None:
     falling(state.ahead, s, state.ahead[s] + (change if uniform(random) < 0.5 else -change))
     if uniform(random) < 0.8:
         limit_ahead(tables, state)
-
-
-@compiled
-def _copy_parts(source: State, target: State, r1: int, r2: int, g1: int, g2: int) -> None:
-    for i in range(len(source.row)):
-        target.row[i] = source.row[i]
-    if r1 >= 0:
-        copy_pipeline(source, target, r1)
-    if r2 >= 0:
-        copy_pipeline(source, target, r2)
-    if g1 >= 0:
-        target.group_s[g1] = source.group_s[g1]
-    if g2 >= 0:
-        target.group_s[g2] = source.group_s[g2]

@@ -10,13 +10,13 @@ import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.iteration.kernels.tables import Tables
+from dtfm_lab.planning.iteration.kernels.tables import HOP, LATENCY, SPEED, Tables
 
 
 @compiled
 def pass_seconds(tables: Tables, flop: float, device: int, n_neighbours: int) -> tuple[float, float]:
     """Seconds of a stage's forward and backward of one micro-batch, coding included."""
-    forward_s = flop / tables.flop_per_s[device]
+    forward_s = flop / tables.device[SPEED, device]
     coding_s = tables.coding_s * n_neighbours
     return forward_s + coding_s, tables.backward_per_forward * forward_s + coding_s
 
@@ -38,12 +38,13 @@ def play(tables: Tables, grid: IntArray, r: int, flop: FloatArray, m: int, ahead
         forward_s[s], backward_s[s] = pass_seconds(tables, flop[s], d, (s > 0) + (s < n - 1))
         if s < n - 1:
             e = grid[s + 1, r]
-            down_s[s], down_late_s[s] = tables.hop_s[d, e], tables.latency_s[d, e]
-            up_s[s + 1], up_late_s[s + 1] = tables.hop_s[e, d], tables.latency_s[e, d]
+            down_s[s], down_late_s[s] = tables.link[HOP, d, e], tables.link[LATENCY, d, e]
+            up_s[s + 1], up_late_s[s + 1] = tables.link[HOP, e, d], tables.link[LATENCY, e, d]
     down_free_s, up_free_s, came_s = np.zeros(n), np.zeros(n), np.zeros(n)
     width = depth[0] + 1  # of the micro-batches that may be on their way back
     back_s = np.zeros((n, width))
-    ready[:] = 0.0
+    for s in range(n):
+        ready[s] = 0.0
     for turn in range(m + depth[0]):
         if turn < m:
             for s in range(n):
@@ -75,32 +76,31 @@ def estimate(
     m: int,
     ahead: IntArray,
     ready: FloatArray,
-    line: FloatArray,
     scratch: FloatArray,
-) -> int:
+) -> tuple[float, float, int]:
     """The same in O(S^2): the first micro-batch's way there and back, and the dearest cycle of the event graph.
 
-    A cycle goes down from stage s to t and back, and gains ahead[s] - ahead[t] + 1 micro-batches. ``line`` becomes the
-    seconds of the pipeline at m micro-batches, and those that each more takes. Returned is the stage at which the
-    dearest cycle begins.
+    A cycle goes down from stage s to t and back, and gains ahead[s] - ahead[t] + 1 micro-batches. Returned are
+    the seconds of the pipeline, those that each further micro-batch takes, and the stage at which the dearest cycle
+    begins. ``ready`` is filled as by ``play``; ``scratch`` is (9, S).
     """
     n = grid.shape[0]
     work_s, backward_s, hops_s, busy_s, up_s = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
-    flop_per_s, hop_s, latency_s, cards = tables.flop_per_s, tables.hop_s, tables.latency_s, tables.cards
+    link, device, cards = tables.link, tables.device, tables.cards
     coding_s, backward_per_forward = tables.coding_s, tables.backward_per_forward
     whole_s = 0.0
     for s in range(n):
         d = grid[s, r]
-        f = flop[s] / flop_per_s[d]
+        f = flop[s] / device[SPEED, d]
         b = backward_per_forward * f + coding_s * ((s > 0) + (s < n - 1))
         f += coding_s * ((s > 0) + (s < n - 1))
         work_s[s], backward_s[s] = f + b, b
         whole_s += f + b
         if s < n - 1:
             e = grid[s + 1, r]
-            there_s, back_s = hop_s[d, e], hop_s[e, d]
-            up_s[s] = back_s + latency_s[e, d]
-            hops_s[s] = there_s + latency_s[d, e] + up_s[s]
+            there_s, back_s = link[HOP, d, e], link[HOP, e, d]
+            up_s[s] = back_s + link[LATENCY, e, d]
+            hops_s[s] = there_s + link[LATENCY, d, e] + up_s[s]
             busy_s[s] = there_s + back_s if cards else max(there_s, back_s)
             if cards and s > 0:
                 busy_s[s] = max(busy_s[s], there_s + up_s[s - 1], back_s + hops_s[s - 1] - up_s[s - 1])
@@ -111,7 +111,7 @@ def estimate(
     for s in range(n):
         if s:
             d, e = grid[s - 1, r], grid[s, r]
-            filling_s, draining_s = max(filling_s, hop_s[d, e]), max(draining_s, hop_s[e, d])
+            filling_s, draining_s = max(filling_s, link[HOP, d, e]), max(draining_s, link[HOP, e, d])
             loop_s += hops_s[s - 1]
         filling_s, draining_s = max(filling_s, work_s[s] - backward_s[s]), max(draining_s, backward_s[s])
         loop_s += work_s[s]
@@ -149,9 +149,8 @@ def estimate(
         above_s += work_s[s] + (hops_s[s] if s < n - 1 else 0.0)
     for s in range(n):
         each_s = max(each_s, work_s[s])
-    line[0], line[1] = worst_s, each_s
     t = worst_s
     for s in range(n):
         ready[s] = t
         t -= backward_s[s] + (up_s[s] if s < n - 1 else 0.0)
-    return at
+    return worst_s, each_s, at

@@ -5,75 +5,48 @@ import numpy as np
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.kernels.averaging import average
-from dtfm_lab.planning.iteration.kernels.passes import play
-from dtfm_lab.planning.iteration.kernels.stages import count_stages
-from dtfm_lab.planning.iteration.kernels.tables import Tables, moving_s
+from dtfm_lab.planning.iteration.kernels.tables import LATENCY, PARAMETERS, Tables, moving_s
 
 
 @compiled
-def replay(tables: Tables, grid: IntArray, blocks: IntArray, shares: IntArray, ahead: IntArray) -> float:
-    """Seconds of an iteration: (S, R) devices, (S,) blocks, (R,) micro-batches, (S,) forwards ahead."""
-    n, r = grid.shape
-    flop, parameters, kept, again = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    count_stages(tables, blocks, flop, parameters, kept, again)
-    ready, up_free_s = np.empty((r, n)), np.zeros(r)
-    for i in range(r):
-        up_free_s[i] = play(tables, grid, i, flop, shares[i], ahead, ready[i])
-    return finish(tables, grid, parameters, ready, up_free_s)
+def finish(tables: Tables, grid: IntArray, stage: FloatArray, ready: FloatArray, up_free_s: FloatArray) -> float:
+    """Seconds of an iteration whose passes end at ``ready`` (R, S), averaging and tied embeddings included.
 
-
-@compiled
-def finish(tables: Tables, grid: IntArray, parameters: FloatArray, ready: FloatArray, up_free_s: FloatArray) -> float:
-    """Seconds of an iteration whose passes end at ``ready`` (R, S), averaging and tied embeddings included."""
+    ``up_free_s`` (R,) is when the link from the second stage of each pipeline to the first is free.
+    """
     n, r = grid.shape
-    tied_bytes = tables.tied_parameters * tables.bytes_per_element if n > 1 else 0.0
-    if tables.synchronise_every == 1:
-        return _averaged(tables, grid, parameters, ready, up_free_s, tied_bytes)
-    stepped = ready.copy()
-    alone_s = 0.0
+    tied = n > 1 and tables.tied_parameters > 0.0
+    always = tables.synchronise_every == 1
+    done, last_s, then_s, decoding_s = np.empty((r, n)), np.empty((r, n)), np.empty(r), np.empty(r)
+    alone_s, together_s = 0.0, 0.0
     for i in range(r):
-        if tied_bytes > 0.0:
-            _exchange_embedding(tables, grid, i, tied_bytes, up_free_s[i], ready[i], stepped[i])
-        alone_s = max(alone_s, stepped[i].max())
-    together_s = _averaged(tables, grid, parameters, stepped, up_free_s, 0.0)
+        for s in range(n):
+            done[i, s] = ready[i, s]
+        if tied and not always:
+            _exchange_embedding(tables, grid, i, up_free_s[i], done[i])
+        for s in range(n):
+            alone_s = max(alone_s, done[i, s])
+    for s in range(n):
+        for i in range(r):
+            then_s[i] = done[i, s]
+        average(tables, grid[s], stage[PARAMETERS, s], then_s, decoding_s)
+        for i in range(r):
+            done[i, s], last_s[i, s] = then_s[i], decoding_s[i]
+    for i in range(r):
+        if tied and always:
+            _exchange_embedding(tables, grid, i, up_free_s[i], done[i])
+        for s in range(n):
+            together_s = max(together_s, done[i, s] + last_s[i, s])
     return ((tables.synchronise_every - 1) * alone_s + together_s) / tables.synchronise_every
 
 
 @compiled
-def _averaged(
-    tables: Tables,
-    grid: IntArray,
-    parameters: FloatArray,
-    ready: FloatArray,
-    up_free_s: FloatArray,
-    tied_bytes: float,
-) -> float:
-    n, r = grid.shape
-    done, last_s = np.empty((r, n)), np.empty((r, n))
-    here, then, decoding = np.empty(r), np.empty(r), np.empty(r)
-    for s in range(n):
-        here[:] = ready[:, s]
-        average(tables, grid[s], here, parameters[s], then, decoding)
-        done[:, s], last_s[:, s] = then, decoding
-    latest = 0.0
-    for i in range(r):
-        stepped = done[i].copy()
-        if tied_bytes > 0.0:
-            _exchange_embedding(tables, grid, i, tied_bytes, up_free_s[i], done[i], stepped)
-        for s in range(n):
-            latest = max(latest, stepped[s] + last_s[i, s])
-    return latest
-
-
-@compiled
-def _exchange_embedding(
-    tables: Tables, grid: IntArray, r: int, n_bytes: float, up_free_s: float, done: FloatArray, stepped: FloatArray
-) -> None:
+def _exchange_embedding(tables: Tables, grid: IntArray, r: int, up_free_s: float, done: FloatArray) -> None:
     """The two ends of pipeline r send each other the embedding's gradient; of two stages, behind the last passes'."""
     n = grid.shape[0]
-    first, last = grid[0, r], grid[n - 1, r]
+    first, last, n_bytes = grid[0, r], grid[n - 1, r], tables.tied_parameters * tables.bytes_per_element
     leaves = max(done[n - 1], up_free_s) if n == 2 else done[n - 1]
-    there_s = moving_s(tables, first, last, n_bytes) + tables.latency_s[first, last]
-    back_s = moving_s(tables, last, first, n_bytes) + tables.latency_s[last, first]
-    stepped[n - 1] = max(done[n - 1], done[0] + there_s)
-    stepped[0] = max(done[0], leaves + back_s)
+    there_s = moving_s(tables, first, last, n_bytes) + tables.link[LATENCY, first, last]
+    back_s = moving_s(tables, last, first, n_bytes) + tables.link[LATENCY, last, first]
+    done[n - 1] = max(done[n - 1], done[0] + there_s)
+    done[0] = max(done[0], leaves + back_s)

@@ -1,4 +1,4 @@
-"""What a stage does and holds: FLOP, parameters, activations, and whether it fits a device's memory."""
+"""What a stage does and holds: FLOP, parameters, activations and messages."""
 
 import numpy as np
 
@@ -6,7 +6,12 @@ from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.kernels.tables import (
     CENTRAL,
+    FLOP,
     HIERARCHICAL,
+    KEPT,
+    PARAMETERS,
+    PASSING,
+    REGION,
     RING,
     Tables,
     gradient_bytes,
@@ -14,75 +19,75 @@ from dtfm_lab.planning.iteration.kernels.tables import (
 
 
 @compiled
-def count_stages(
-    tables: Tables, blocks: IntArray, flop: FloatArray, parameters: FloatArray, kept: FloatArray, again: FloatArray
-) -> None:
-    """Fill (S,) FLOP of a forward of one micro-batch, parameters, and bytes of its activations.
+def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
+    """Fill rows of ``stage``, (5, S).
 
-    ``kept`` are held from forward to backward, ``again`` in addition during a backward that repeats its forward.
+    FLOP of one micro-batch's forward; PARAMETERS; KEPT bytes of one micro-batch's activations from its forward to its
+    backward; PASSING bytes that are held during the passes beside these.
     """
     n, at = len(blocks), 0
     for s in range(n):
         end = at + blocks[s]
-        flop[s] = tables.block_flop[end] - tables.block_flop[at]
-        parameters[s] = tables.block_parameters[end] - tables.block_parameters[at]
-        kept[s] = tables.block_kept_bytes[end] - tables.block_kept_bytes[at]
+        for i in range(3):
+            stage[i, s] = tables.layer[i, end] - tables.layer[i, at]
         at = end
-    flop[0] += tables.first_flop
-    parameters[0] += tables.first_parameters
-    kept[0] += tables.first_kept_bytes
-    flop[n - 1] += tables.last_flop
-    parameters[n - 1] += tables.last_parameters + (tables.tied_parameters if n > 1 else 0.0)
-    kept[n - 1] += tables.last_kept_bytes
-    again[:] = 0.0
-    if tables.recompute:
-        for s in range(n):
-            left = min(tables.input_bytes if s else tables.first_input_bytes, kept[s])
-            again[s] = kept[s] - left
-            kept[s] = left
+    stage[FLOP, 0] += tables.first_flop
+    stage[PARAMETERS, 0] += tables.first_parameters
+    stage[KEPT, 0] += tables.first_kept_bytes
+    stage[FLOP, n - 1] += tables.last_flop
+    stage[PARAMETERS, n - 1] += tables.last_parameters + (tables.tied_parameters if n > 1 else 0.0)
+    stage[KEPT, n - 1] += tables.last_kept_bytes
+    for s in range(n):
+        again = 0.0
+        if tables.recompute:  # a backward makes again what its forward did not keep
+            left = min(tables.input_bytes if s else tables.first_input_bytes, stage[KEPT, s])
+            again = stage[KEPT, s] - left
+            stage[KEPT, s] = left
+        messages = tables.hop_bytes * ((s > 0) + (s < n - 1))
+        stage[PASSING, s] = stage[PARAMETERS, s] * tables.static_bytes + again + messages
 
 
 @compiled
-def fixed_bytes(tables: Tables, s: int, n: int, parameters: float, again: float) -> float:
-    """Bytes of a stage during its passes, activations from forward to backward left out."""
-    return parameters * tables.static_bytes + again + tables.hop_bytes * ((s > 0) + (s < n - 1))
-
-
-@compiled
-def synchronising_bytes(tables: Tables, grid: IntArray, s: int, r: int, parameters: float) -> float:
-    """Most bytes of messages that a device holds while its group averages, beside what it holds always."""
+def averaging_bytes(tables: Tables, grid: IntArray, s: int, r: int, parameters: float) -> float:
+    """Most bytes that a device of stage s, replica r, holds while its group averages."""
     n_stages, n = grid.shape
-    tied = tables.tied_parameters * tables.bytes_per_element if n_stages > 1 and s in (0, n_stages - 1) else 0.0
-    tied = np.ceil(tied)
+    static = parameters * tables.static_bytes
+    tied = 0.0
+    if n_stages > 1 and (s == 0 or s == n_stages - 1):
+        tied = np.ceil(tables.tied_parameters * tables.bytes_per_element)
     if n == 1:
-        return tied
+        return static + tied
     whole = gradient_bytes(tables, parameters)
-    at_sum, averages, packs = (n - 1) * np.ceil(whole / n), (n - 1) * np.ceil(whole / n), True
+    at_sum = (n - 1) * np.ceil(whole / n)
+    averages, packed = at_sum, np.ceil(whole)
     if tables.synchronisation == RING:
         at_sum = np.ceil(whole / n)
     elif tables.synchronisation == CENTRAL:
-        at_sum, averages, packs = ((n - 1) * np.ceil(whole), 0.0, False) if r == 0 else (0.0, np.ceil(whole), True)
+        at_sum, averages = 0.0, np.ceil(whole)
+        if r == 0:
+            at_sum, averages, packed = (n - 1) * np.ceil(whole), 0.0, 0.0
     elif tables.synchronisation == HIERARCHICAL:
-        at_sum, averages, packs = _in_hierarchy(tables, grid[s], r, whole)
+        size, n_leaders, leads = _region_of(tables, grid[s], r)
+        shares = (n_leaders - 1) * np.ceil(whole / n_leaders)
+        at_sum, averages = 0.0, np.ceil(whole)
+        if leads:
+            at_sum, averages = max((size - 1) * np.ceil(whole), shares), shares
+            packed = packed if size == 1 else 0.0
     if not tables.codes_gradients:
-        return max(at_sum, tied)
-    packed = np.ceil(whole) if packs else 0.0
-    return max(packed + at_sum, packed + averages + tied)
+        return static + max(at_sum, tied)
+    return static + packed + max(at_sum, averages + tied)
 
 
 @compiled
-def _in_hierarchy(tables: Tables, row: IntArray, r: int, whole: float) -> tuple[float, float, bool]:
-    """Bytes at the fullest sum, bytes of received averages, and whether an own gradient is packed."""
-    n, n_leaders, size, leads = len(row), 0, 0, True
-    for i in range(n):
+def _region_of(tables: Tables, row: IntArray, r: int) -> tuple[int, int, bool]:
+    """Replicas of a group in the region of replica r, regions of the group, and whether r is its region's first."""
+    size, n_leaders, leads = 0, 0, True
+    for i in range(len(row)):
         first = True
         for j in range(i):
-            first = first and tables.region[row[j]] != tables.region[row[i]]
+            first = first and tables.device[REGION, row[j]] != tables.device[REGION, row[i]]
         n_leaders += first
-        if tables.region[row[i]] == tables.region[row[r]]:
+        if tables.device[REGION, row[i]] == tables.device[REGION, row[r]]:
             size += 1
             leads = leads and i >= r
-    if not leads:
-        return 0.0, np.ceil(whole), True
-    shares = (n_leaders - 1) * np.ceil(whole / n_leaders)
-    return max((size - 1) * np.ceil(whole), shares), shares, size == 1
+    return size, n_leaders, leads

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.units import FloatArray
 
 SHARDED, AT_ONCE, CENTRAL, RING, HIERARCHICAL = range(5)
 """Synchronisations that are replayed."""
@@ -14,31 +14,27 @@ UNCOMPRESSED, HALVES, INT8 = range(3)
 INT8_BLOCK = 256
 SECONDS, DOLLARS = range(2)
 """What is minimised."""
+LATENCY, HOP, PER_BYTE = range(3)
+SPEED, MEMORY, PRICE, REGION, ALIKE = range(5)
+FLOP, PARAMETERS, KEPT, PASSING, GROUP = range(5)
+"""Rows of ``Tables.link``, of ``Tables.device``, and of ``Tables.layer`` and ``State.stage``."""
 
 
 class Tables(NamedTuple):
     """One network, one job, one size of micro-batches, one objective."""
 
-    flop_per_s: FloatArray
-    latency_s: FloatArray
-    hop_s: FloatArray
-    """(N, N) seconds for which one micro-batch's message occupies the link."""
-    s_per_byte: FloatArray
-    """(N, N) seconds for which a byte occupies the link, where it was not measured."""
+    link: FloatArray
+    """(3, N, N) from row to column: LATENCY seconds, HOP seconds for which one micro-batch's message occupies the link,
+    PER_BYTE seconds for which a byte does where it was not measured."""
+    device: FloatArray
+    """(5, N): SPEED in FLOP/s, MEMORY in bytes, PRICE in dollars a second, REGION's number, and ALIKE, the number of
+    its class: exchanging two devices of a class changes nothing."""
+    layer: FloatArray
+    """(3, L + 1) prefix sums over blocks: FLOP of a micro-batch's forward, PARAMETERS, KEPT bytes of activations."""
     message_bytes: FloatArray
     """(K,) sizes of measured messages; none where K is 0."""
     charged_bytes: FloatArray
     """(N, N, K) bytes that a measured message counts as; NaN where it was not measured."""
-    memory_bytes: FloatArray
-    price_per_s: FloatArray
-    region: IntArray
-    """(N,) number of the region; devices without one have one each."""
-    alike: IntArray
-    """(N,) class of each device: exchanging two of a class changes nothing."""
-    block_flop: FloatArray
-    """(L + 1,) prefix sums, as are the next two."""
-    block_parameters: FloatArray
-    block_kept_bytes: FloatArray
     first_flop: float
     last_flop: float
     first_parameters: float
@@ -74,13 +70,13 @@ def moving_s(tables: Tables, sender: int, receiver: int, n_bytes: float) -> floa
     """Seconds for which a message occupies its link."""
     sizes = tables.message_bytes
     if len(sizes) == 0:
-        return n_bytes * tables.s_per_byte[sender, receiver]
+        return n_bytes * tables.link[PER_BYTE, sender, receiver]
     upper = min(max(np.searchsorted(sizes, n_bytes), 1), len(sizes) - 1)
     low = tables.charged_bytes[sender, receiver, upper - 1]
     high = tables.charged_bytes[sender, receiver, upper]
     share = max((n_bytes - sizes[upper - 1]) / (sizes[upper] - sizes[upper - 1]), 0.0)
     charged = low + share * (high - low)
-    return (n_bytes if np.isnan(charged) else charged) * tables.s_per_byte[sender, receiver]
+    return (n_bytes if np.isnan(charged) else charged) * tables.link[PER_BYTE, sender, receiver]
 
 
 @compiled

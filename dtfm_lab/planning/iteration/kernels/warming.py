@@ -5,9 +5,8 @@ import numpy as np
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.iteration.kernels.passes import pass_seconds
-from dtfm_lab.planning.iteration.kernels.stages import fixed_bytes
 from dtfm_lab.planning.iteration.kernels.state import State
-from dtfm_lab.planning.iteration.kernels.tables import Tables
+from dtfm_lab.planning.iteration.kernels.tables import FLOP, HOP, KEPT, LATENCY, MEMORY, PASSING, Tables
 
 
 @compiled
@@ -19,24 +18,26 @@ def warm_up(tables: Tables, state: State, factor: float) -> None:
     and as the one with the least memory can.
     """
     n, n_replicas = state.grid.shape
-    state.ahead[:] = 0
+    for s in range(n):
+        state.ahead[s] = 0
     for r in range(n_replicas):
         slowest_s = 0.0
         for s in range(n):
-            f, b = pass_seconds(tables, state.flop[s], state.grid[s, r], (s > 0) + (s < n - 1))
+            f, b = pass_seconds(tables, state.stage[FLOP, s], state.grid[s, r], (s > 0) + (s < n - 1))
             slowest_s = max(slowest_s, f + b)
             if s < n - 1:
                 d, e = state.grid[s, r], state.grid[s + 1, r]
-                slowest_s = max(slowest_s, tables.hop_s[d, e], tables.hop_s[e, d])
+                slowest_s = max(slowest_s, tables.link[HOP, d, e], tables.link[HOP, e, d])
         away_s = 0.0
         for s in range(n - 1, -1, -1):
-            f, b = pass_seconds(tables, state.flop[s], state.grid[s, r], (s > 0) + (s < n - 1))
+            f, b = pass_seconds(tables, state.stage[FLOP, s], state.grid[s, r], (s > 0) + (s < n - 1))
             away_s += f + b
             steady = factor * away_s / slowest_s if slowest_s > 0.0 else 1.0
             state.ahead[s] = max(state.ahead[s], int(min(np.ceil(steady - 1e-9), 1e6)) - 1, n - 1 - s)
             if s:
                 d, e = state.grid[s - 1, r], state.grid[s, r]
-                away_s += tables.hop_s[d, e] + tables.hop_s[e, d] + tables.latency_s[d, e] + tables.latency_s[e, d]
+                away_s += tables.link[HOP, d, e] + tables.link[LATENCY, d, e]
+                away_s += tables.link[HOP, e, d] + tables.link[LATENCY, e, d]
     limit_ahead(tables, state)
 
 
@@ -44,11 +45,12 @@ def warm_up(tables: Tables, state: State, factor: float) -> None:
 def limit_ahead(tables: Tables, state: State) -> None:
     """Lower the forwards ahead until they fall along the pipeline and fit every device's memory."""
     n, n_replicas = state.grid.shape
-    least = state.shares.max() - 1
+    least = np.max(state.shares) - 1
     for s in range(n):
-        fixed = fixed_bytes(tables, s, n, state.parameters[s], state.again[s])
         for r in range(n_replicas):
-            fit = int((tables.memory_bytes[state.grid[s, r]] - fixed) / max(state.kept[s], 1.0))
+            fit = int(
+                (tables.device[MEMORY, state.grid[s, r]] - state.stage[PASSING, s]) / max(state.stage[KEPT, s], 1.0)
+            )
             if fit < state.shares[r]:
                 least = min(least, max(fit - 1, 0))
         state.ahead[s] = min(state.ahead[s], least)
