@@ -100,13 +100,13 @@ class SimulatedObjective:
             found = search_iteration(problem, rng, start=request.start, aim=aim)
         else:
             found = placements_by(request, aim, rng)
-        return self._steps(request, found, IncrementalBound(problem, aim, enabled=request.improve_bound))
+        return self._steps(request, found, IncrementalBound(problem, aim, request))
 
     def _steps(self, request: SearchRequest, found: Iterator[Candidate], bound: IncrementalBound) -> Iterator[PlanStep]:
         tokens = request.job.tokens
 
         def step_of(candidate: Candidate, generation: int, spent_s: Callable[[], float]) -> PlanStep:
-            bound.update(candidate, spent_s)
+            bound.update(candidate, generation, spent_s)
             value, least = candidate.iteration_s, bound.iteration_s
             if self.dollars:
                 value, least = (dollars / tokens * TOKENS for dollars in (candidate.value, bound.dollars))
