@@ -313,6 +313,30 @@ def test_micro_batches_are_those_that_divide_the_batch(a_replica: int, replicas:
     assert microbatches_of(job, a_replica * replicas, 1) == [n for n in range(1, a_replica + 1) if a_replica % n == 0]
 
 
+@given(st.integers(2, 5000), st.integers(2, 16), st.data())
+def test_a_batch_that_replicas_share_unequally_offers_what_leaves_each_of_them_one(
+    a_replica: int, replicas: int, data: st.DataObject
+) -> None:
+    job = replace(
+        lab.load_job("tiny", n_stages=1, n_replicas=1), n_replicas=replicas, global_batch=replicas, microbatch=1
+    )
+    batch = a_replica * replicas + data.draw(st.integers(1, replicas - 1))
+    offered = microbatches_of(job, batch, 1)
+    assert offered == [n for n in range(1, a_replica + 1) if batch % n == 0]
+    for microbatch in offered:
+        assert min(job.with_fields(global_batch=batch, microbatch=microbatch).microbatch_counts) >= 1
+
+
+def test_an_answer_keeps_the_shares_of_the_pipelines_where_it_can() -> None:
+    plan = a_plan(global_batch=24, microbatch=2)
+    uneven = plan.changed(job=replace(plan.job, microbatches_per_replica=(9, 3)))
+    base = Setting.of(uneven, "1f1b", "pairs")
+    for changes, counts in (({}, (9, 3)), ({"microbatch": 1}, (18, 6)), ({"global_batch": 26}, (7, 6))):
+        setting = base.with_values(**changes)
+        assert setting.on(uneven).job.microbatch_counts == counts
+        assert Answer.of(uneven, setting).iteration_s == lab.simulate(setting.on(uneven), "1f1b").iteration_s
+
+
 @on_a_loop
 async def test_numbers_beyond_a_jobs_are_passed_over_at_once() -> None:
     panel = WhatIfPanel(a_lab_state(a_plan()))

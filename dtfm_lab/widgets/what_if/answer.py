@@ -48,7 +48,6 @@ class Answer:
     """Number of devices whose memory does not suffice."""
     price_per_million_tokens: float | None
     price_per_iteration: float | None
-    n_microbatches: int
 
     @property
     def fits(self) -> bool:
@@ -81,7 +80,6 @@ class Answer:
             n_over=int((held.over_bytes > 0).sum()),
             price_per_million_tokens=known["price_per_million_tokens"],
             price_per_iteration=known["price_per_iteration"],
-            n_microbatches=tried.job.n_microbatches,
         )
 
 
