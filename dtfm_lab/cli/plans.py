@@ -92,7 +92,8 @@ def evaluate(topology: Topology, job: Job, placement: str, output: str | None, a
     keys = [key for key in ("stages", "rank_map", "groups") if key in data]
     if not keys:
         raise FileError(f"{placement}: no placement; wanted one of the keys stages, rank_map, groups")
-    report_plan(planning.evaluate(topology, job, **{keys[0]: data[keys[0]]}), output, as_json)
+    placed = planning.evaluate(topology, job, **{keys[0]: data[keys[0]]})
+    report_plan(planning.simulated(placed), output, as_json)
 
 
 @cli.command()

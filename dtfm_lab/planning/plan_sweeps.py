@@ -10,7 +10,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology, shortened
+from dtfm_lab.domain.network import Topology, as_number, shortened
 from dtfm_lab.domain.options import Option, whole
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
@@ -38,11 +38,14 @@ PLANNING_OPTIONS = (
     Option(name="n_replicas", help="Data-parallel replicas.", type=int, least=1),
     Option(name="planner", help="Planner of the search.", choices=planners),
     Option(name="objective", help="What the search makes least.", choices=objectives),
+    Option(name="max_price_per_hour", help="Dollars an hour that a plan may cost.", type=float, above=0),
+    Option(name="max_iteration_s", help="Seconds that an iteration may take.", type=float, above=0),
     Option(name="seed", help="Seed of the search.", type=int, least=0),
 )
 PLANNING_SETTINGS = tuple(option.name for option in PLANNING_OPTIONS)
 """Settings of a sweep for which every point is planned anew."""
 ALL_SETTINGS = (*PLANNING_SETTINGS, *SETTINGS)
+LIMITS = ("max_price_per_hour", "max_iteration_s")
 OF_THE_SHAPE = ("n_stages", "n_replicas")
 
 
@@ -107,7 +110,7 @@ def plan_sweeps(
     settings
         Those of ``simulation.sweeps``, which the planner takes into account where it knows them (efficiency it does
         not), and ``network``, Topologies; ``shape``, pairs such as ``(8, 4)`` or texts such as ``8x4``, or ``n_stages``
-        and ``n_replicas``; ``planner``, ``objective`` and ``seed``.
+        and ``n_replicas``; ``planner``, ``objective``, ``max_price_per_hour``, ``max_iteration_s`` and ``seed``.
 
     Raises
     ------
@@ -151,10 +154,11 @@ def planned_outcome(topology: Topology, job: Job, settings: Mapping[str, Any], l
             topology,
             job := _job(job, settings),
             settings.get("planner", "evolutionary"),
-            objective=settings.get("objective") or _objective(job),
+            objective=settings.get("objective") or default_objective(job),
             seed=settings["seed"],
             queueing=settings.get("queueing") or "pairs",
             **limits,
+            **{what: settings[what] for what in LIMITS if what in settings},
         )
         simulated = {what: settings[what] for what in OF_THE_SIMULATION if what in settings}
         if not isinstance(simulated.get("schedule"), Schedule):
@@ -163,11 +167,6 @@ def planned_outcome(topology: Topology, job: Job, settings: Mapping[str, Any], l
     except LabError as error:
         return str(error)
     return outcome if isinstance(outcome, str) else (outcome, Planned.of(found))
-
-
-def _objective(job: Job) -> str:
-    name = default_objective(job)
-    return name if name in objectives else "communication"
 
 
 def _job(job: Job, settings: Mapping[str, Any]) -> Job:
@@ -204,6 +203,8 @@ def check_planning_value(job: Job, what: str, value: Any) -> None:
     """Raise for a value that is wrong in every combination."""
     if what == "network" and not isinstance(value, Topology):
         raise PlanError(f"network of a sweep is {shortened(value)}; wanted a Topology")
+    if what in LIMITS and value is not None and not ((number := as_number(value)) is not None and number > 0):
+        raise PlanError(f"{what} of a sweep is {shortened(value)}; wanted a number above 0")
     if what in OF_THE_SHAPE:
         whole("a sweep", what, value)
     for name, known in (("planner", planners), ("objective", objectives)):

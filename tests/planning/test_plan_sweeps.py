@@ -64,6 +64,17 @@ def test_a_plan_gives_its_network_and_its_job_and_repeats_are_seeds_in_a_row() -
     assert kept["iteration_s"].iloc[0] == lab.simulate(plan).iteration_s
 
 
+def test_a_job_that_leaves_its_shape_open_is_planned_for_seconds_and_under_a_limit() -> None:
+    job = lab.load_job("tiny", n_stages=None, n_replicas=None)
+    table = lab.sweep(HALL, job, max_iteration_s=[10.0, 1e-9], steps=1)
+    assert table["error"].eq("").tolist() == [True, False]
+    plan = planning.plan(HALL, job, objective="iteration", max_iteration_s=10.0, steps=1)
+    row = table.iloc[0]
+    assert (row["plan_stages"], row["plan_replicas"]) == (plan.job.n_stages, plan.job.n_replicas)
+    assert row["iteration_s"] == pytest.approx(lab.simulate(plan).iteration_s, rel=1e-12)
+    assert row["iteration_lower_bound_s"] <= row["iteration_s"]
+
+
 def test_what_cannot_be_planned_is_a_row_with_its_reason() -> None:
     table = lab.sweep(HALL, "tiny", shape=["4x2", "8x8", "9 x 1"], **LIMITS)
     assert table["error"].str.contains("need 64 devices|has 8 blocks").tolist() == [False, True, True]
@@ -120,6 +131,7 @@ def test_results_do_not_depend_on_the_processes() -> None:
         ({"shape": "8"}, "shape of a sweep is '8'; wanted stages x replicas, such as (8, 4) or 8x4"),
         ({"shape": [(0, 2)]}, "n_stages is 0; wanted a whole number from 1"),
         ({"shape": "2x2", "n_stages": 2}, "a sweep has shape and n_stages or n_replicas; wanted one of them"),
+        ({"max_price_per_hour": 0}, "max_price_per_hour of a sweep is 0; wanted a number above 0"),
         ({"network": "nowhere"}, "no topology named 'nowhere'"),
         ({"network": [3]}, "network of a sweep is 3; wanted a Topology"),
         ({"planner": []}, "planner of a sweep has no values"),
