@@ -10,6 +10,7 @@ from dtfm_lab.figures.plan.coarse_graph import coarse_graph
 from dtfm_lab.figures.plan.convergence import convergence
 from dtfm_lab.figures.plan.cost_breakdown import cost_breakdown
 from dtfm_lab.figures.plan.five_steps import five_steps, step
+from dtfm_lab.figures.plan.frontier import frontier
 from dtfm_lab.figures.plan.matching import matching
 from dtfm_lab.figures.results.alternatives import baselines, pinned
 from dtfm_lab.figures.results.blame import blame, drift
@@ -35,6 +36,7 @@ __all__ = [
     "cost_breakdown",
     "drift",
     "five_steps",
+    "frontier",
     "gantt",
     "link_matrix",
     "losses",

@@ -1,6 +1,7 @@
 """The functions that notebooks, widgets and the command line call, from loading a network to comparing traces."""
 
 from dtfm_lab.lab.arguments import AnySchedule
+from dtfm_lab.lab.frontiers import frontier, search_frontier
 from dtfm_lab.lab.plans import (
     SMALL_NETWORK,
     default_job,
@@ -30,6 +31,7 @@ __all__ = [
     "evaluate",
     "explain",
     "fitted",
+    "frontier",
     "load_job",
     "load_topology",
     "memory",
@@ -37,6 +39,7 @@ __all__ = [
     "refit",
     "run",
     "search",
+    "search_frontier",
     "sensitivity",
     "simulate",
     "start",

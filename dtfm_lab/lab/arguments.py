@@ -22,6 +22,8 @@ from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files.schedules import ENDINGS, load_schedule
 from dtfm_lab.planning import objectives, planners
+from dtfm_lab.planning.iteration.frontier_search import DEFAULT_SECONDS as FRONTIER_SECONDS
+from dtfm_lab.planning.iteration.frontier_search import SEARCHES as FRONTIER_SEARCHES
 from dtfm_lab.planning.search import DEFAULT_SECONDS
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.durations import EFFICIENCY
@@ -83,6 +85,39 @@ class WorthOptions(SearchBudget):
     """Keywords of ``worth``; each search takes 4 steps without ``steps`` and ``seconds``."""
 
     progress: Annotated[Progress | None, Option(help="Called with every row as it comes.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontierSettings(SearchBudget):
+    """How a frontier of seconds and dollars is searched."""
+
+    steps: Annotated[int | None, Option(help="Steps of every search: reproducible.", unit="steps")] = None
+    seconds: Annotated[
+        float | None,
+        Option(help=f"All searches together; {FRONTIER_SECONDS:g} s for each batch without --steps.", unit="s"),
+    ] = None
+    searches: Annotated[
+        int, Option(help="Searches of each batch: the fastest, the cheapest, and under limits of price.", least=2)
+    ] = FRONTIER_SEARCHES
+    queueing: Annotated[
+        str, Option(help="Which messages wait for each other, those of a pair or of a card.", choices=QUEUEING)
+    ] = "pairs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontierOptions(FrontierSettings):
+    """Keywords of ``frontier`` and ``search_frontier``."""
+
+    batches: Annotated[
+        Sequence[int] | None, Option(help="Global batches that have a frontier each; the job's own by default.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgressOfFrontier(FrontierOptions):
+    """Keywords of ``frontier``."""
+
+    progress: Annotated[Progress | None, Option(help="Called with every frontier as it comes.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,7 +68,7 @@ def plan(topology: Topology | str, job: Job | str | None = None, **options: Any)
     keeps the best so far. With ``steps`` the same seed gives the same plan. Where its devices lack memory, a
     warning in the log says so.
     """
-    network, job = _nouns(topology, job)
+    network, job = nouns(topology, job)
     found = planning.plan(network, job, **_with_objective(job, options))
     return warned(planning.simulated(found))
 
@@ -76,7 +76,7 @@ def plan(topology: Topology | str, job: Job | str | None = None, **options: Any)
 @of_network(SearchOptions)
 def search(topology: Topology | str, job: Job | str | None = None, **options: Any) -> Iterator[PlanStep]:
     """The steps of ``plan`` as they come: each has best_s, bound_s, evaluations and ``plan``."""
-    network, job = _nouns(topology, job)
+    network, job = nouns(topology, job)
     return planning.search(network, job, **_with_objective(job, options))
 
 
@@ -92,7 +92,7 @@ def evaluate(
 
     Where its devices lack memory, a warning in the log says so.
     """
-    plan = planning.evaluate(*_nouns(topology, job), stages=stages, rank_map=rank_map, groups=groups)
+    plan = planning.evaluate(*nouns(topology, job), stages=stages, rank_map=rank_map, groups=groups)
     return warned(planning.simulated(plan))
 
 
@@ -139,7 +139,8 @@ def _with_objective(job: Job, options: dict[str, Any]) -> dict[str, Any]:
     return options | {"objective": planning.default_objective(job) if objective is None else objective}
 
 
-def _nouns(topology: Topology | str, job: Job | str | None) -> tuple[Topology, Job]:
+def nouns(topology: Topology | str, job: Job | str | None) -> tuple[Topology, Job]:
+    """The network and the job, loaded where they are named; the network's default job where there is none."""
     network = topology if isinstance(topology, Topology) else load_topology(topology)
     if job is None:
         return network, default_job(network)

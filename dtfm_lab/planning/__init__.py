@@ -19,6 +19,8 @@ from dtfm_lab.planning.explain import (
     worth_table,
 )
 from dtfm_lab.planning.iteration import objective as _objectives  # noqa: F401
+from dtfm_lab.planning.iteration.frontier import Frontier
+from dtfm_lab.planning.iteration.frontier_search import stream_frontier
 from dtfm_lab.planning.objectives import Objective, default_objective, objectives
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
 from dtfm_lab.planning.search import plan, search
@@ -28,6 +30,7 @@ __all__ = [
     "DeviceWorth",
     "Difference",
     "Explanation",
+    "Frontier",
     "Generation",
     "Objective",
     "PlanStep",
@@ -45,6 +48,7 @@ __all__ = [
     "price_placement",
     "search",
     "simulated",
+    "stream_frontier",
     "stream_worth",
     "worth_table",
 ]

@@ -1,0 +1,248 @@
+"""The frontier of seconds and dollars: plans of which no other is both as fast and as cheap.
+
+A plan that no other is both as fast as and as cheap an hour as is on the *frontier by the hour*. Dollars a billion
+tokens are dollars an hour times seconds an iteration, so the plans that no other is both as fast as and as cheap a
+token as are some of these: the *frontier by the token*. Where a small budget is slow enough to make tokens dearer, a
+plan is on the first but not on the second.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import pandas as pd
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology, shortened
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_s, plain_rows
+from dtfm_lab.planning.iteration.price_bound import PriceBound
+
+SAME = 1e-9
+"""Relative difference up to which two prices count as equal: sums of the same prices in another order."""
+UNITS = {
+    "global_batch": "sequences an iteration",
+    "iteration_s": "seconds of the simulated iteration",
+    "price_per_hour": "US dollars an hour of all devices that serve",
+    "price_per_billion_tokens": "US dollars",
+    "tokens_per_s": "tokens a second",
+    "lower_bound_s": "seconds; no plan of at most this price an hour is faster",
+    "cheaper_by_token": "whether every faster plan is dearer by the token, too",
+    "n_stages": "stages",
+    "n_replicas": "pipelines",
+    "microbatch": "sequences of a micro-batch",
+    "devices": "devices that serve",
+    "idle": "devices that do not",
+    "without_price": "devices that serve and have no price, counted as free",
+    "gpus": "GPUs that serve",
+}
+"""Columns of the table and what they hold."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Frontier:
+    """Plans of one network, none of which is both slower and dearer than another of the same batch."""
+
+    topology: Topology
+    job: Job
+    """What was asked for; each plan's job also has all that was chosen for it."""
+    plans: tuple[Plan, ...]
+    """By global batch, the fastest first, so that dollars an hour fall. Every one fits the memory of its devices."""
+    lower_bounds_s: Mapping[int, float] = field(default_factory=dict)
+    """By global batch: seconds of an iteration that no plan of any price is faster than."""
+    searches: int = 0
+    """Searches done so far."""
+    n_searches: int = 0
+    """Searches wanted."""
+    latest: str = ""
+    """The newest search in words."""
+    evaluations: int = 0
+    """Plans priced so far."""
+    seconds: float = 0.0
+    """Seconds spent so far."""
+
+    def __repr__(self) -> str:
+        return f"<Frontier of {self.job.name} on {self.topology.name}: {self.sentence}>"
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    def __iter__(self) -> Iterator[Plan]:
+        return iter(self.plans)
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """The global batches that there are plans for, ascending."""
+        return tuple(sorted({plan.job.global_batch for plan in self.plans}))
+
+    def of_batch(self, global_batch: int) -> Self:
+        """The frontier of one global batch. Raises PlanError where there is none."""
+        if global_batch not in self.batches:
+            found = ", ".join(map(str, self.batches))
+            raise PlanError(f"frontier of a global batch of {shortened(global_batch)}; wanted one of {found}")
+        some = tuple(plan for plan in self.plans if plan.job.global_batch == global_batch)
+        return replace(self, plans=some, job=self.job.with_fields(global_batch=global_batch))
+
+    @property
+    def fastest(self) -> Plan:
+        """The plan of the least seconds an iteration; of several batches, of the most tokens a second."""
+        return min(self.plans, key=lambda plan: iteration_s(plan) / plan.job.tokens)
+
+    @property
+    def cheapest(self) -> Plan:
+        """The plan of the fewest dollars a billion tokens; of equally cheap ones the fastest."""
+        return min(self.plans, key=lambda plan: (price_of_tokens(plan), iteration_s(plan) / plan.job.tokens))
+
+    def at(self, price_per_hour: float, global_batch: int | None = None) -> Plan:
+        """The fastest plan of at most so many US dollars an hour.
+
+        Raises PlanError where every plan found is dearer, and where there are several batches and none is named.
+        """
+        some = self if global_batch is None else self.of_batch(global_batch)
+        if len(some.batches) > 1:
+            found = ", ".join(map(str, some.batches))
+            raise PlanError(f"frontier of global batches {found}; wanted one, global_batch=")
+        for plan in some.plans:
+            if plan.price_per_hour <= price_per_hour * (1 + SAME):
+                return plan
+        least = some.plans[-1].price_per_hour
+        raise PlanError(f"no plan for ${shortened(price_per_hour)} an hour; wanted at least ${least:,.2f}")
+
+    def by_token(self) -> Self:
+        """The frontier by the token: without plans that are slower and no cheaper a billion tokens than another."""
+        cheaper = [plan for plan, pays in zip(self.plans, _cheaper_by_token(self.plans), strict=True) if pays]
+        return replace(self, plans=tuple(cheaper))
+
+    def lower_bound_s(self, price_per_hour: float = math.inf, global_batch: int | None = None) -> float:
+        """Seconds of an iteration that no plan of at most so many dollars an hour is faster than."""
+        batch = self.job.global_batch if global_batch is None else global_batch
+        spent = self._price_bound.iteration_s(self.job.with_fields(global_batch=batch).flop, price_per_hour)
+        return max(self.lower_bounds_s.get(batch, 0.0), spent)
+
+    @property
+    def _price_bound(self) -> PriceBound:
+        return PriceBound.of(self.topology, self.job)
+
+    @property
+    def without_price(self) -> tuple[str, ...]:
+        """Names of the devices without a price, which count as free."""
+        return tuple(device.name for device in self.topology.devices if not device.price_per_hour)
+
+    @property
+    def note(self) -> str:
+        """That devices without a price count as free; empty where all have one."""
+        free = self.without_price
+        if not free:
+            return ""
+        named = ", ".join(free[:3]) + (f" and {len(free) - 3} more" if len(free) > 3 else "")
+        return f"{len(free)} of {len(self.topology)} devices have no price and count as free: {named}"
+
+    @property
+    def sentence(self) -> str:
+        """How many plans there are, and the fastest and the cheapest of them."""
+        if len(self.plans) == 1:
+            return f"one plan, the fastest and the cheapest: {described(self.fastest)}"
+        return f"{len(self.plans)} plans from {described(self.fastest)} to {described(self.cheapest)}"
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a plan, in the order of ``plans``; the columns and their units are in ``attrs["units"]``."""
+        bound = self._price_bound
+        pays = dict(zip(map(id, self.plans), _cheaper_by_token(self.plans), strict=True))
+        rows = []
+        for plan in self.plans:
+            job, used = plan.job, [self.topology.devices[int(d)] for d in plan.placement.devices.flat]
+            spent_s = bound.iteration_s(job.flop, plan.price_per_hour)
+            rows.append(
+                {
+                    "global_batch": job.global_batch,
+                    "iteration_s": iteration_s(plan),
+                    "price_per_hour": plan.price_per_hour,
+                    "price_per_billion_tokens": price_of_tokens(plan),
+                    "tokens_per_s": job.tokens / iteration_s(plan),
+                    "lower_bound_s": max(self.lower_bounds_s.get(job.global_batch, 0.0), spent_s),
+                    "cheaper_by_token": pays[id(plan)],
+                    "n_stages": job.n_stages,
+                    "n_replicas": job.n_replicas,
+                    "microbatch": job.microbatch,
+                    "devices": len(used),
+                    "idle": len(plan.idle_devices),
+                    "without_price": sum(not device.price_per_hour for device in used),
+                    "gpus": gpus(plan),
+                }
+            )
+        table = pd.DataFrame(rows, columns=[*UNITS])
+        table.attrs.update(units=dict(UNITS), note=self.note)
+        return table
+
+    def summary(self) -> dict[str, Any]:
+        """The fields of ``dtfm-lab frontier --json``: plain types, seconds and US dollars."""
+        rows = plain_rows(self.to_frame())
+        return {
+            "topology": self.topology.name,
+            "job": self.job.name,
+            "sentence": self.sentence,
+            "note": self.note,
+            "lower_bounds_s": {str(batch): bound_s for batch, bound_s in self.lower_bounds_s.items()},
+            "units": UNITS,
+            "points": [{**row, "plan": plan.summary()} for row, plan in zip(rows, self.plans, strict=True)],
+            "searches": self.searches,
+            "evaluations": self.evaluations,
+            "seconds": self.seconds,
+        }
+
+    def _repr_html_(self) -> str:
+        frame = self.to_frame()
+        return str(frame.to_html(index=False, float_format=lambda number: f"{number:.6g}"))
+
+
+def non_dominated(plans: Iterable[Plan]) -> tuple[Plan, ...]:
+    """The plans of the frontier by the hour, each batch on its own: the fastest first, every other one cheaper."""
+    order = sorted(plans, key=lambda plan: (plan.job.global_batch, iteration_s(plan), plan.price_per_hour))
+    kept: list[Plan] = []
+    for plan in order:
+        before = kept[-1] if kept and kept[-1].job.global_batch == plan.job.global_batch else None
+        if before is None or plan.price_per_hour < before.price_per_hour * (1 - SAME):
+            kept.append(plan)
+    return tuple(kept)
+
+
+def _cheaper_by_token(plans: Iterable[Plan]) -> list[bool]:
+    """For each plan of a frontier by the hour, whether it is on that by the token."""
+    least: dict[int, float] = {}
+    pays = []
+    for plan in plans:
+        batch, price = plan.job.global_batch, price_of_tokens(plan)
+        pays.append(batch not in least or price < least[batch] * (1 - SAME))
+        least[batch] = min(price, least.get(batch, math.inf))
+    return pays
+
+
+def iteration_s(plan: Plan) -> float:
+    """Seconds of a simulated plan."""
+    assert plan.iteration_s is not None, "plans of a frontier are simulated"
+    return plan.iteration_s
+
+
+def price_of_tokens(plan: Plan) -> float:
+    """US dollars a billion tokens of a simulated plan."""
+    assert plan.price_per_billion_tokens is not None, "plans of a frontier are simulated"
+    return plan.price_per_billion_tokens
+
+
+def described(plan: Plan) -> str:
+    """``16.7 s at $12.34 an hour ($5.60 a billion tokens)``."""
+    return (
+        f"{format_s(iteration_s(plan))} at ${plan.price_per_hour:,.2f} an hour "
+        f"(${price_of_tokens(plan):,.2f} a billion tokens)"
+    )
+
+
+def gpus(plan: Plan) -> str:
+    """The GPUs that serve in a plan: ``8 A100, 4 T4``."""
+    counts = Counter(plan.topology.devices[int(d)].gpu for d in plan.placement.devices.flat)
+    return ", ".join(f"{n} {gpu}" for gpu, n in counts.most_common())

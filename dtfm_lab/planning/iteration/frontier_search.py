@@ -1,0 +1,222 @@
+"""Finds a frontier: the fastest plan, the cheapest one, then the fastest under limits of price between them.
+
+Every search starts from the best plan known for its limit. The next limit halves the step of the frontier that hides
+most: between two limits whose prices and seconds differ by large factors a better plan may lie anywhere.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.planning.iteration.frontier import SAME, Frontier, iteration_s, non_dominated
+from dtfm_lab.planning.iteration.objective import IterationStep
+from dtfm_lab.planning.search import search
+from dtfm_lab.simulation.memory import memory
+
+SEARCHES = 12
+"""Searches of a frontier, where the caller names no number."""
+DEFAULT_SECONDS = 20.0
+"""Seconds of a frontier of one batch that is given neither steps nor seconds."""
+FIRST, SECOND = 0.25, 0.15
+"""Shares of the time for the fastest plan and for the cheapest one; the limits between share the rest."""
+LEAST_S = 0.1
+"""Seconds of the shortest search."""
+
+
+def stream_frontier(
+    topology: Topology,
+    job: Job,
+    planner: str = "evolutionary",
+    *,
+    seed: int = 0,
+    steps: int | None = None,
+    seconds: float | None = None,
+    batches: Any = None,
+    searches: int = SEARCHES,
+    queueing: str = "pairs",
+) -> Iterator[Frontier]:
+    """Ever better frontiers of seconds and dollars, one after each search; the last is the best.
+
+    Arguments are checked by the call itself, before the first search.
+
+    Parameters
+    ----------
+    steps, seconds
+        ``steps`` of every search, with which equal seeds give equal frontiers; or ``seconds`` of all of them together,
+        20 for each batch without either.
+    batches
+        Global batches that have a frontier each, in sequences; the job's own alone where None.
+    searches
+        Number of searches of each batch: the fastest, the cheapest, and those under a limit of dollars an hour.
+
+    Raises
+    ------
+    PlanError
+        No device has a price; no plan fits the devices; a number out of range.
+    JobError
+        A job without a model; a batch that its micro-batches do not divide.
+    """
+    if not any(device.price_per_hour for device in topology.devices):
+        raise PlanError(
+            f"no device of {topology.name} has a price; wanted price_per_hour, or topology.with_typical_prices()"
+        )
+    if isinstance(searches, bool) or not isinstance(searches, int) or searches < 2:
+        raise PlanError(f"searches is {searches!r}; wanted a whole number, 2 or more")
+    jobs = [job] if batches is None else [job.with_fields(global_batch=batch) for batch in sorted(set(batches))]
+    if not jobs:
+        raise PlanError("frontier of no batches; wanted one at least")
+    for one in jobs:
+        search(topology, one, planner, objective="iteration", seed=seed, steps=steps, seconds=seconds)
+    if steps is None and seconds is None:
+        seconds = DEFAULT_SECONDS * len(jobs)
+    budget = _Budget(steps=steps, seconds=None if seconds is None else seconds / len(jobs), searches=searches)
+    how = {"planner": planner, "seed": seed, "queueing": queueing}
+    return _frontiers(topology, job, jobs, budget, how)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Budget:
+    steps: int | None
+    seconds: float | None
+    """Of one batch."""
+    searches: int
+
+    def of(self, number: int, spent_s: float) -> dict[str, Any]:
+        """The limits of one search of a batch, of which ``number`` have been done in so many seconds."""
+        if self.seconds is None:
+            return {"steps": self.steps}
+        share = (FIRST, SECOND)[number] if number < 2 else 1 / (self.searches - number)
+        left_s = self.seconds * share if number < 2 else (self.seconds - spent_s) * share
+        return {"steps": self.steps, "seconds": max(left_s, LEAST_S)}
+
+
+def _frontiers(
+    topology: Topology, job: Job, jobs: list[Job], budget: _Budget, how: dict[str, Any]
+) -> Iterator[Frontier]:
+    began = time.perf_counter()
+    done: list[Plan] = []
+    bounds: dict[int, float] = {}
+    evaluations, number, paused_s = 0, 0, 0.0
+    for one in jobs:
+        begins = time.perf_counter() - paused_s
+        ladder = _Ladder(topology, one, how)
+        for i in range(budget.searches):
+            latest = ladder.climb(budget.of(i, time.perf_counter() - paused_s - begins))
+            number += 1 if latest is not None else budget.searches - i
+            if number == budget.searches * (jobs.index(one) + 1):
+                ladder.complete()
+            bounds[one.global_batch] = ladder.bound_s
+            yielded = time.perf_counter()
+            yield Frontier(
+                topology=topology,
+                job=job if len(jobs) > 1 else one,
+                plans=non_dominated([*done, *ladder.plans]),
+                lower_bounds_s=dict(bounds),
+                searches=number,
+                n_searches=budget.searches * len(jobs),
+                latest=_worded(latest, one if len(jobs) > 1 else None),
+                evaluations=evaluations + ladder.evaluations,
+                seconds=yielded - began - paused_s,
+            )
+            paused_s += time.perf_counter() - yielded
+            if latest is None:
+                break
+        evaluations += ladder.evaluations
+        done += ladder.plans
+
+
+def _worded(latest: str | None, job: Job | None) -> str:
+    of_batch = "" if job is None else f", global batch {job.global_batch}"
+    return f"{latest or 'no limit left that could show more'}{of_batch}"
+
+
+class _Ladder:
+    """The frontier of one batch, and the limits of price that it was searched under."""
+
+    def __init__(self, topology: Topology, job: Job, how: dict[str, Any]) -> None:
+        self.topology, self.job, self.how = topology, job, how
+        self.plans: tuple[Plan, ...] = ()
+        self.bound_s = 0.0
+        """Seconds that no plan is faster than."""
+        self.evaluations = 0
+        self.limits: list[float] = []
+        """US dollars an hour that were searched, ascending; below the first no plan was found."""
+        self.done = 0
+        self.passed: list[IterationStep] = []
+        """Plans that searches came by, which may be on the frontier; not simulated yet."""
+
+    def climb(self, limits: dict[str, Any]) -> str | None:
+        """Search once more. What was searched, in words; None where no limit is left that could show anything."""
+        self.done += 1
+        if self.done == 1:
+            self._search("iteration", limits)
+            self.limits = [self._least_price(), self.plans[0].price_per_hour]
+            return "fastest"
+        if self.done == 2:
+            self._search("price", limits)
+            return "cheapest a token"
+        limit = self._next_limit()
+        if limit is None:
+            return None
+        try:
+            self._search("iteration", limits, start=self._at(limit), max_price_per_hour=limit)
+        except PlanError:  # nothing so cheap fits
+            if self._at(limit) is None:
+                self.limits = [limit, *(one for one in self.limits if one > limit)]
+                return f"none under ${limit:,.2f} an hour"
+        self.limits = sorted({*self.limits, limit})
+        return f"fastest under ${limit:,.2f} an hour"
+
+    def _search(self, objective: str, limits: dict[str, Any], **options: Any) -> None:
+        how = {**self.how, **limits, **options, "objective": objective}
+        found: list[IterationStep] = []
+        for step in search(self.topology, self.job, improve_bound=not options, **how):
+            assert isinstance(step, IterationStep)
+            if not found or step.best_s < found[-1].best_s:
+                found.append(step)
+            last = step
+        self.evaluations += last.evaluations
+        if not options:  # with a limit of price the bound may be for cheaper plans alone
+            self.bound_s = max(self.bound_s, last.iteration_bound_s)
+        self.passed += found[:-1]
+        self._add(last.plan)
+
+    def complete(self) -> None:
+        """Add those plans that searches came by and that are on the frontier: faster than all that are as cheap."""
+        for step in sorted(self.passed, key=lambda step: step.iteration_s):
+            price = sum(self.topology.devices[int(d)].price_per_hour for d in step.devices.flat)
+            rival = self._at(price)
+            if rival is None or step.iteration_s < iteration_s(rival) * (1 - SAME):
+                self._add(step.plan)
+        self.passed = []
+
+    def _add(self, plan: Plan) -> None:
+        if memory(plan).fits:
+            self.plans = non_dominated([*self.plans, plan])
+
+    def _at(self, limit: float) -> Plan | None:
+        return next((plan for plan in self.plans if plan.price_per_hour <= limit * (1 + SAME)), None)
+
+    def _least_price(self) -> float:
+        """US dollars an hour of the cheapest device that has a price, below which there are free plans alone."""
+        return min(device.price_per_hour for device in self.topology.devices if device.price_per_hour)
+
+    def _next_limit(self) -> float | None:
+        """The geometric mean of the two neighbouring limits between which most is unknown."""
+        best, most = None, math.log(1.02) ** 2
+        for low, high in zip(self.limits, self.limits[1:], strict=False):
+            above, below = self._at(high), self._at(low)
+            if above is None:
+                continue
+            # seconds change at most as prices do where nothing is known, and count half as much: tokens get dearer
+            slower = high / low if below is None else iteration_s(below) / iteration_s(above)
+            unknown = math.log(high / low) * math.log(max(slower, 1.0)) * (0.5 if below is None else 1.0)
+            if unknown > most:
+                best, most = math.sqrt(low * high), unknown
+        return best
