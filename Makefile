@@ -39,6 +39,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python benchmarks/baseline.py
 	$(BIN)/python benchmarks/bounds.py
+	$(BIN)/python benchmarks/iteration.py
 	$(BIN)/python benchmarks/simulation.py
 	$(BIN)/python benchmarks/predictions.py
 	$(BIN)/python benchmarks/better_plans.py
