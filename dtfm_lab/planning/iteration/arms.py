@@ -82,6 +82,8 @@ class Arm:
         self.tables, self.shape, self.microbatch, self.recompute = tables, shape, microbatch, recompute
         self.freedom = freedom
         self.best: Found | None = None
+        self.rows: list[Found] | None = None
+        """Structured placements to begin with, those not used yet; None before they are made."""
         self.slices = 0
         """Annealings so far."""
         self.work = 0.0

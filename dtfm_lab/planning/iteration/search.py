@@ -19,6 +19,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.iteration.arms import Arm, Found
 from dtfm_lab.planning.iteration.candidate import Candidate
+from dtfm_lab.planning.iteration.nearness import Nearness
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.shapes import require_shapes, shapes_of
 from dtfm_lab.planning.iteration.starts import Starts
@@ -37,8 +38,8 @@ CURIOSITY = 0.05
 """By how much each e-fold of work raises a shape's price."""
 ESTIMATED_NS, REPLAYED_NS = 12e6, 8e6
 """Nominal nanoseconds of an arm's first annealing by the estimate and by the replay; they only set numbers of moves."""
-HOT, COLD = 0.03, 1e-4
-REHEATED = (0.002, 0.03)
+HOT, COLD = 0.01, 1e-4
+REHEATED = (0.001, 0.015)
 POLISH_HOT, POLISH_COLD = 0.002, 2e-5
 POLISH_WITHIN = 1.03
 """What is polished: plans estimated within this factor of their arm's best."""
@@ -60,7 +61,8 @@ class _Search:
         from dtfm_lab.planning.kernels.random_numbers import seeded
 
         self.problem, self.rng, self.aim = problem, rng, aim
-        self.starts = Starts(problem)
+        self.nearness = Nearness(problem)
+        self.starts = Starts(problem, self.nearness)
         self.random = seeded(rng)
         self.evaluations = 0
         self.operator = ""
@@ -127,13 +129,7 @@ class _Search:
         """One annealing of an arm by the estimate, and of what it finds by the replay."""
         assert arm.best is not None
         s, r = arm.shape
-        begin, operator = arm.best, "reheated"
-        hot = float(np.exp(self.rng.uniform(*np.log(REHEATED))))
-        if arm.slices == 0:
-            operator, hot = "structure", HOT
-        elif self.rng.random() < 0.35:
-            row = self.starts.random(self.rng)
-            begin, operator, hot = arm.assessed(row, self._blocks(arm, row), STEADY), "chance", HOT
+        begin, operator, hot = self._begin(arm)
         n_moves = int(ESTIMATED_NS * growth / (4000 + 12 * s * s + 25 * s * r + 30 * r + 6 * r * r)) + 20
         arm.slices += 1
         arm.work += growth
@@ -149,6 +145,21 @@ class _Search:
         elif found.lacks > 0:
             arm.keep(found)
         self.operator = f"{operator}, {s} x {r}"
+
+    def _begin(self, arm: Arm) -> tuple[Found, str, float]:
+        """What an annealing starts from, its name, and the first temperature."""
+        assert arm.best is not None
+        if arm.rows is None:
+            rows = [arm.assessed(row, self._blocks(arm, row), STEADY) for _, row in self.starts.rows(*arm.shape)]
+            self.evaluations += len(rows)
+            arm.rows = sorted(rows, key=lambda found: found.price)
+        if arm.rows and self.rng.random() < 0.6:
+            return arm.rows.pop(0), "structure", HOT
+        u = self.rng.random()
+        if u < 0.2:
+            row = self.starts.random(self.rng)
+            return arm.assessed(row, self._blocks(arm, row), STEADY), "chance", HOT
+        return arm.best, "reheated", float(np.exp(self.rng.uniform(*np.log(REHEATED))))
 
     def _candidate(self, operator: str, *, complete: bool = True) -> Candidate:
         if self.best is None:
@@ -175,7 +186,7 @@ class _Search:
     def _arms(self) -> Iterator[Arm]:
         job = self.problem.job
         for microbatch in self.problem.microbatches:
-            tables = tables_of(self.problem, microbatch, job.recompute, self.aim)
+            tables = tables_of(self.problem, microbatch, job.recompute, self.aim, self.nearness)
             for shape in shapes_of(self.problem, microbatch):
                 yield Arm(tables, shape, microbatch, job.recompute, self._freedom(), self._given_ahead)
 

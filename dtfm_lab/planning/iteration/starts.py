@@ -4,31 +4,21 @@ from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
-from scipy.cluster.hierarchy import leaves_list, linkage
-from scipy.spatial.distance import squareform
 
 from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.iteration.nearness import Nearness
 from dtfm_lab.planning.iteration.problem import IterationProblem
+
+MOST_WINDOWS = 6
+"""Most parts of the order by nearness that are tried for one shape."""
 
 
 class Starts:
     """Rows of devices, (N,), of which the first S x R are a grid of S stages and the others idle."""
 
-    def __init__(self, problem: IterationProblem) -> None:
-        self._problem = problem
-        passes = problem.passes(problem.microbatches[0])
-        late_s = passes.hop_s + problem.latency_s
-        self._distance_s = late_s + late_s.T
+    def __init__(self, problem: IterationProblem, nearness: Nearness) -> None:
+        self._problem, self.by_nearness = problem, nearness.order
         self._block_flop = float(np.diff(problem.block_flop).mean())
-
-    @cached_property
-    def by_nearness(self) -> IntArray:
-        """(N,) devices in the order of a tree that joins the nearest first."""
-        n = self._problem.n_devices
-        if n < 3:
-            return np.arange(n)
-        joined = linkage(squareform(self._distance_s, checks=False), method="average", optimal_ordering=n <= 256)
-        return np.array(leaves_list(joined), dtype=np.int64)
 
     @cached_property
     def by_speed(self) -> IntArray:
@@ -46,8 +36,13 @@ class Starts:
         orders = [("fastest, near", fastest_near), ("fastest", fast[:n])]
         if n < len(near):
             speeds = np.cumsum(np.concatenate([[0.0], self._problem.flop_per_s[near]]))
-            at = int(np.argmax(speeds[n:] - speeds[:-n]))
-            orders.append(("region", near[at : at + n]))
+            windows = np.argsort(-(speeds[n:] - speeds[:-n]), kind="stable")
+            apart = max(1, len(windows) // MOST_WINDOWS)
+            chosen: list[int] = []
+            for at in windows.tolist():
+                if all(abs(at - other) >= apart for other in chosen):
+                    chosen.append(at)
+            orders += [(f"region {at}", near[at : at + n]) for at in chosen[:MOST_WINDOWS]]
         for name, order in orders:
             yield f"{name}, pipelines", self._row(order.reshape(n_replicas, n_stages).T)
             yield f"{name}, groups", self._row(order.reshape(n_stages, n_replicas))

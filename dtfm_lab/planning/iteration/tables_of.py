@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dtfm_lab.planning.iteration.nearness import Nearness
 from dtfm_lab.planning.iteration.problem import IterationProblem
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Aim:
     max_iteration_s: float = math.inf
 
 
-def tables_of(problem: IterationProblem, microbatch: int, recompute: bool, aim: Aim) -> Tables:
+def tables_of(problem: IterationProblem, microbatch: int, recompute: bool, aim: Aim, near: Nearness) -> Tables:
     """The tables of one size of micro-batches and one objective. Imports numba."""
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
@@ -42,33 +43,34 @@ def tables_of(problem: IterationProblem, microbatch: int, recompute: bool, aim: 
     region = [regions.setdefault(d.region or f" {i}", len(regions)) for i, d in enumerate(problem.topology.devices)]
     return Tables(
         link=np.stack([problem.latency_s, passes.hop_s, s_per_byte]),
-        device=np.stack([problem.flop_per_s, problem.memory_bytes, price_per_s, region, problem.alike]),
+        device=np.stack([problem.flop_per_s, problem.memory_bytes, price_per_s, region, problem.alike, near.clusters]),
+        near=near.neighbours,
         layer=np.stack([passes.block_flop, problem.block_parameters, passes.kept_bytes]),
         message_bytes=np.array(links.message_bytes) if measured else np.empty(0),
         charged_bytes=np.array(links.charged_bytes) if measured else np.empty((1, 1, 0)),
-        first_flop=passes.first_flop,
-        last_flop=passes.last_flop,
+        first_flop=float(passes.first_flop),
+        last_flop=float(passes.last_flop),
         first_parameters=float(problem.first_extra[1]),
         last_parameters=float(problem.last_extra[1]),
-        tied_parameters=problem.tied_parameters,
-        first_kept_bytes=passes.first_kept_bytes,
-        last_kept_bytes=passes.last_kept_bytes,
-        input_bytes=passes.input_bytes,
-        first_input_bytes=passes.first_input_bytes,
+        tied_parameters=float(problem.tied_parameters),
+        first_kept_bytes=float(passes.first_kept_bytes),
+        last_kept_bytes=float(passes.last_kept_bytes),
+        input_bytes=float(passes.input_bytes),
+        first_input_bytes=float(passes.first_input_bytes),
         hop_bytes=float(math.ceil(passes.hop_bytes)),
-        coding_s=passes.coding_s,
+        coding_s=float(passes.coding_s),
         backward_per_forward=float(passes.backward_per_forward),
-        recompute=recompute,
-        n_microbatches=passes.n_microbatches,
+        recompute=bool(recompute),
+        n_microbatches=int(passes.n_microbatches),
         bytes_per_element=float(problem.bytes_per_element),
         static_bytes=problem.static_bytes_per_parameter,
-        codes_gradients=problem.codes_gradients,
+        codes_gradients=bool(problem.codes_gradients),
         gradients_as=COMPRESSIONS.index(job.gradients_as),
         codec_bytes_per_s=float(problem.codec_bytes_per_s),
         synchronisation=REPLAYED.index(job.synchronisation) if job.synchronisation in REPLAYED else 0,
-        synchronise_every=job.synchronise_every,
+        synchronise_every=int(job.synchronise_every),
         cards=problem.queueing == "cards",
         objective=int(aim.dollars),
-        most_dollars_per_s=aim.max_price_per_hour / 3600.0,
-        most_s=aim.max_iteration_s,
+        most_dollars_per_s=float(aim.max_price_per_hour) / 3600.0,
+        most_s=float(aim.max_iteration_s),
     )

@@ -18,13 +18,14 @@ from dtfm_lab.planning.iteration.kernels.state import (
     refresh_group,
     refresh_pipeline,
 )
-from dtfm_lab.planning.iteration.kernels.tables import ALIKE, CENTRAL, HIERARCHICAL, RING, Tables
+from dtfm_lab.planning.iteration.kernels.tables import ALIKE, CENTRAL, CLUSTER, HIERARCHICAL, RING, Tables
 from dtfm_lab.planning.iteration.kernels.warming import falling, limit_ahead, warm_up
 from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 
-SWAP, IDLE, TAILS, BLOCK, STAGES, AHEAD, SHARES = range(7)
-"""Kinds of moves: two placed devices; one with an idle one; the tails of two pipelines; a block to another stage; two
-whole stages; forwards ahead; micro-batches to another pipeline."""
+SWAP, IDLE, NEAR, TAILS, BLOCK, STAGES, CLUSTERS, AHEAD, SHARES = range(9)
+"""Kinds of moves: exchanges of two placed devices, of one with an idle one, of one with a device that is near to its
+neighbour in the plan; of the tails of two pipelines; a block to another stage; two whole stages; two clusters; forwards
+ahead; micro-batches to another pipeline."""
 ALIKE_TRIES = 4
 SMOOTHING = 0.1
 """Weight of what the mean pipeline takes beside the slowest, which gives a direction on plateaus."""
@@ -93,9 +94,11 @@ def anneal(
         limit = value * (1.0 - temperature * np.log(1.0 - uniform(random)))
         kind = _draw_kind(random, n, r, n_devices, freedom, exact)
         whole, p, q, r1, r2, g1, g2 = False, -1, -1, -1, -1, -1, -1
-        if kind <= IDLE:
+        if kind <= NEAR:
             p = _draw_position(random, now, n, r, exact)
-            for _try in range(ALIKE_TRIES):
+            if kind == NEAR:
+                q = _near_neighbour(tables, trial, random, p)
+            for _try in range(0 if kind == NEAR else ALIKE_TRIES):
                 q = below(random, n * r) if kind == SWAP else n * r + below(random, n_devices - n * r)
                 if tables.device[ALIKE, trial.row[p]] != tables.device[ALIKE, trial.row[q]]:
                     break
@@ -103,7 +106,7 @@ def anneal(
                 continue
             trial.row[p], trial.row[q] = trial.row[q], trial.row[p]
             r1, g1 = p % r, p // r
-            if kind == SWAP:
+            if q < n * r:
                 r2, g2 = q % r, q // r
                 if r1 == r2:
                     r2 = -1
@@ -139,12 +142,14 @@ def anneal(
                 trial.blocks[q] += 1
             elif kind == STAGES:
                 _move_stages(trial, random, freedom.fixed_blocks)
+            elif kind == CLUSTERS:
+                _swap_clusters(tables, trial, random)
             else:
                 _change_ahead(tables, trial, random)
 
         if whole or differs:
             whole = True
-            first_group, last_group = 0, n if ordered or kind == STAGES else 0
+            first_group, last_group = 0, n if ordered or kind in (STAGES, CLUSTERS) else 0
             if kind == BLOCK and not ordered:
                 first_group, last_group = min(p, q), max(p, q) + 1
             refresh(tables, trial, exact)
@@ -196,21 +201,27 @@ def _draw_kind(random: RandomState, n: int, r: int, n_devices: int, freedom: Fre
     """A kind of move that this shape has."""
     while True:
         u = uniform(random)
-        if u < 0.42:
+        if u < 0.24:
             if n * r > 1:
                 return SWAP
-        elif u < 0.57:
+        elif u < 0.36:
             if n_devices > n * r:
                 return IDLE
+        elif u < 0.58:
+            if n_devices > 2 and n * r > 1:
+                return NEAR
         elif u < 0.66:
             if n > 1 and r > 1:
                 return TAILS
         elif u < 0.78:
             if n > 1 and not freedom.fixed_blocks:
                 return BLOCK
-        elif u < 0.86:
+        elif u < 0.84:
             if n > 1:
                 return STAGES
+        elif u < 0.87:
+            if n_devices > 3:
+                return CLUSTERS
         elif u < 0.92:
             if not freedom.fixed_ahead and n > 1:
                 return AHEAD
@@ -227,6 +238,50 @@ def _draw_position(random: RandomState, state: State, n: int, r: int, exact: boo
     if not exact and uniform(random) < 0.4:
         return int(state.pipe[CRITICAL, i]) * r + i
     return below(random, n) * r + i
+
+
+@compiled
+def _near_neighbour(tables: Tables, state: State, random: RandomState, p: int) -> int:
+    """Position of a device that is near to one beside position p in the plan: in its group, before or behind it."""
+    n, r = state.grid.shape
+    s, i = p // r, p % r
+    u = uniform(random)
+    if n == 1 or (r > 1 and u < 0.4):
+        i = below(random, r)
+    elif s == 0 or (s < n - 1 and u < 0.7):
+        s += 1
+    else:
+        s -= 1
+    beside = state.grid[s, i]
+    most = tables.near.shape[1]
+    found = tables.near[beside, int(most * uniform(random) ** 2)]
+    for q in range(len(state.row)):
+        if state.row[q] == found:
+            return q
+    return p
+
+
+@compiled
+def _swap_clusters(tables: Tables, state: State, random: RandomState) -> None:
+    """Exchange the devices of two clusters, in the order in which the row has them; of the larger, as many as fit."""
+    size = len(state.row)
+    a = tables.device[CLUSTER, state.row[below(random, state.grid.size)]]
+    b = tables.device[CLUSTER, state.row[below(random, size)]]
+    if a == b:
+        return
+    of_a, of_b = np.empty(size, np.int64), np.empty(size, np.int64)
+    n_a, n_b = 0, 0
+    for i in range(size):
+        cluster = tables.device[CLUSTER, state.row[i]]
+        if cluster == a:
+            of_a[n_a] = i
+            n_a += 1
+        elif cluster == b:
+            of_b[n_b] = i
+            n_b += 1
+    for k in range(min(n_a, n_b)):
+        i, j = of_a[k], of_b[k]
+        state.row[i], state.row[j] = state.row[j], state.row[i]
 
 
 @compiled

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
-from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.domain.units import FloatArray, IntArray
 
 SHARDED, AT_ONCE, CENTRAL, RING, HIERARCHICAL = range(5)
 """Synchronisations that are replayed."""
@@ -15,7 +15,7 @@ INT8_BLOCK = 256
 SECONDS, DOLLARS = range(2)
 """What is minimised."""
 LATENCY, HOP, PER_BYTE = range(3)
-SPEED, MEMORY, PRICE, REGION, ALIKE = range(5)
+SPEED, MEMORY, PRICE, REGION, ALIKE, CLUSTER = range(6)
 FLOP, PARAMETERS, KEPT, PASSING, GROUP = range(5)
 """Rows of ``Tables.link``, of ``Tables.device``, and of ``Tables.layer`` and ``State.stage``."""
 
@@ -27,8 +27,10 @@ class Tables(NamedTuple):
     """(3, N, N) from row to column: LATENCY seconds, HOP seconds for which one micro-batch's message occupies the link,
     PER_BYTE seconds for which a byte does where it was not measured."""
     device: FloatArray
-    """(5, N): SPEED in FLOP/s, MEMORY in bytes, PRICE in dollars a second, REGION's number, and ALIKE, the number of
-    its class: exchanging two devices of a class changes nothing."""
+    """(6, N): SPEED in FLOP/s, MEMORY in bytes, PRICE in dollars a second, REGION's number, ALIKE, the number of its
+    class: exchanging two devices of a class changes nothing, and CLUSTER, the number of those near to each other."""
+    near: IntArray
+    """(N, K) the devices nearest to each, the nearest first."""
     layer: FloatArray
     """(3, L + 1) prefix sums over blocks: FLOP of a micro-batch's forward, PARAMETERS, KEPT bytes of activations."""
     message_bytes: FloatArray
