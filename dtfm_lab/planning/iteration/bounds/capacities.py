@@ -131,18 +131,17 @@ class Capacities:
         links = np.stack([hop.T, hop, latency.T, latency], axis=2)
         links[~np.isfinite(links).all(axis=2)] = np.inf
         near = side[:, None] == side[None, :]
-        if n <= MOST_NEIGHBOURS:
-            return np.tile(np.arange(n), (n, 1)), np.concatenate([links, near[:, :, None]], axis=2)
+        tried_most = min(n, MOST_NEIGHBOURS)
         total = links.sum(axis=2)
-        neighbours, of = np.full((n, MOST_NEIGHBOURS + 2), -1), np.full((n, MOST_NEIGHBOURS + 2, 5), np.inf)
+        neighbours, of = np.full((n, tried_most + 2), -1), np.full((n, tried_most + 2, 5), np.inf)
         for c in range(n):
             order = np.argsort(total[c], kind="stable")
-            tried, others = order[:MOST_NEIGHBOURS], order[MOST_NEIGHBOURS:]
-            neighbours[c, :MOST_NEIGHBOURS] = tried
-            of[c, :MOST_NEIGHBOURS] = np.column_stack([links[c, tried], near[c, tried]])
+            tried, others = order[:tried_most], order[tried_most:]
+            neighbours[c, :tried_most] = tried
+            of[c, :tried_most] = np.column_stack([links[c, tried], near[c, tried]])
             for j, here in enumerate((others[near[c, others]], others[~near[c, others]])):
                 if len(here):
-                    of[c, MOST_NEIGHBOURS + j] = np.append(links[c, here].min(axis=0), 1 - j)
+                    of[c, tried_most + j] = np.append(links[c, here].min(axis=0), 1 - j)
         return neighbours, of
 
     def crossing(self, side: IntArray, limit_s: float) -> float:
@@ -156,8 +155,19 @@ class Capacities:
         most = np.minimum((window - back) / there, (window - there) / back)
         return max(float(most.max(initial=0.0)), 0.0)
 
-    def of(self, limit_s: float, n_stages: int, n_replicas: int, side: IntArray, on_side: IntArray) -> FloatArray:
-        """(Q, I, 2, C) capacities, as ``fill_capacities`` gives them, for groups with (I,) devices on side 0."""
+    def of(
+        self,
+        limit_s: float,
+        n_stages: int,
+        n_replicas: int,
+        side: IntArray,
+        on_side: IntArray,
+        upper: FloatArray,
+    ) -> FloatArray:
+        """(Q, I, 2, C) capacities, as ``fill_capacities`` gives them, for groups with (I,) devices on side 0.
+
+        No device has more than its (Q, C) ``upper``; where that is 0, nothing is computed.
+        """
         from dtfm_lab.planning.iteration.bounds.capacity_kernel import fill_capacities  # imports numba
 
         once_s, floor_s = self._averaging(n_replicas)
@@ -167,14 +177,16 @@ class Capacities:
         crossing = self.crossing(side, limit_s) if apart else 0.0
         averages = self.synchronises and n_replicas > 1
         how = HOW.index(self.problem.job.synchronisation if averages else "none")
+        shares = self.problem.job.microbatches_per_replica or (1, self.n_microbatches)
         for costs in self.costs:
             fill_capacities(
-                limit_s, n_stages, float(self.n_microbatches), how, self.problem.queueing == "cards", self.kinds.role,
+                limit_s, n_stages, float(max(shares)), how, self.problem.queueing == "cards", self.kinds.role,
                 costs.fits, costs.in_flight, costs.forward_s, costs.input_s, costs.weight_s, costs.chain_s,
                 costs.before_s, costs.before_back_s, self.kinds.before_hops, costs.next_s, self.least_hop_s,
                 costs.rest_s, self.classes.count, neighbours, links, once_s, floor_s, self._tied(side), side,
-                on_side, n_replicas, crossing, capacity,
+                on_side, n_replicas, crossing, upper, capacity,
             )  # fmt: skip
+        capacity[capacity < min(shares)] = 0.0
         return capacity
 
     def _tied(self, side: IntArray) -> FloatArray:

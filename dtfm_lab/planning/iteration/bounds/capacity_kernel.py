@@ -12,43 +12,63 @@ IN_TURN, AT_ONCE, CENTRAL, RING, REGIONS, NOTHING = range(6)
 
 
 @compiled
+def line_up(
+    key_s: FloatArray, count: IntArray, near: IntArray, line: FloatArray, sums: FloatArray, at: IntArray
+) -> None:
+    """Line up all peers on either side by their seconds, nearest first.
+
+    Fills (2, N + 3) seconds of each and sums of all before it, far peers in row 0 and near ones in row 1, infinite
+    beyond the last; and (C,) the place of the first of each class.
+    """
+    line[:], sums[:] = np.inf, np.inf
+    sums[:, 0] = 0.0
+    n = np.zeros(2, dtype=np.int64)
+    for c in np.argsort(key_s):
+        row = near[c]
+        at[c] = n[row]
+        for _ in range(count[c]):
+            line[row, n[row]] = key_s[c]
+            sums[row, n[row] + 1] = sums[row, n[row]] + key_s[c]
+            n[row] += 1
+
+
+@compiled
 def averaging_s(
     how: int,
-    n_near: int,
-    n_far: int,
+    n_of_side: IntArray,
     a: int,
     b: int,
     near: IntArray,
-    count: IntArray,
-    once_s: FloatArray,
-    there_and_back_s: FloatArray,
-    order: IntArray,
-    order_back: IntArray,
+    line: FloatArray,
+    sums: FloatArray,
+    at: IntArray,
     floor_s: float,
 ) -> float:
-    """Least seconds from a device's last pass to the end of averaging with so many near and so many far peers.
+    """Least seconds from a device's last pass to the end of averaging with so many far and so many near peers.
 
-    (C,) seconds of messages to a device of each class; ``order`` sorts them, ``order_back`` the sums of both ways.
-    Neighbours of classes a and b (-1: none) are no peers.
+    ``line``, ``sums`` and ``at`` are those of ``line_up``. Neighbours of classes a and b (-1: none) are no peers.
     """
-    if how == NOTHING or n_near + n_far == 0:
+    if how == NOTHING or n_of_side[0] + n_of_side[1] == 0:
         return 0.0
     if how in (RING, REGIONS):
         return floor_s
-    left = np.array([n_far, n_near])
     total, worst = 0.0, 0.0
-    ranked = order_back if how == AT_ONCE else order
-    for j in range(len(ranked)):
-        c = ranked[j]
-        room = count[c] - (c == a) - (c == b)
-        taken = min(room, left[near[c]])
-        if taken > 0:
-            left[near[c]] -= taken
-            total += taken * once_s[c]
-            worst = max(worst, there_and_back_s[c] if how == AT_ONCE else once_s[c])
-        if left[0] + left[1] == 0:
-            break
-    if left[0] + left[1] > 0:
+    for row in range(2):
+        n = n_of_side[row]
+        if n == 0:
+            continue
+        worst = max(worst, line[row, n - 1])
+        takes_a, takes_b = False, False  # whether a neighbour stands among the nearest, and another peer in its place
+        for _ in range(2):
+            m = n + takes_a + takes_b
+            takes_a = a >= 0 and near[a] == row and at[a] < m
+            takes_b = b >= 0 and near[b] == row and at[b] + (a == b) < m
+        total += sums[row, n + takes_a + takes_b]
+        if takes_a:
+            total -= line[row, at[a]]
+        if takes_b:
+            total -= line[row, at[b]]
+    if worst == np.inf or total == np.inf or np.isnan(total):
         return np.inf
     if how == IN_TURN:
         return 2 * total
@@ -85,6 +105,7 @@ def fill_capacities(
     on_side: IntArray,
     n_replicas: int,
     crossing: float,
+    upper: FloatArray,
     capacity: FloatArray,
 ) -> None:
     """Fill (Q, I, 2, C) ``capacity``: whole micro-batches of a device of class c in a stage of kind q.
@@ -111,100 +132,91 @@ def fill_capacities(
     once_s, floor_s, tied_s
         (Q, C, C) a message of averaging, latency included; (Q, C) for ``averaging_s``; (C, 2) exchange of a tied
         embedding on the same side, and anywhere.
+    upper
+        (Q, C) micro-batches that a device cannot exceed in any case.
     """
     n_kinds, n_classes = fits.shape
+    line, sums = np.empty((2, count.sum() + 3)), np.empty((2, count.sum() + 4))
+    at, n_of_side = np.zeros(n_classes, dtype=np.int64), np.zeros(2, dtype=np.int64)
     for q in range(n_kinds):
         first, last = role[q] == 0 or role[q] == 3, role[q] >= 2
         hops = n_stages - 1 if before_hops[q] < 0 else before_hops[q]
         for c in range(n_classes):
-            if not fits[q, c]:
+            if not fits[q, c] or upper[q, c] < 1:
                 continue
             others = count.copy()
             others[c] -= 1
             near = (side == side[c]).astype(np.int64)
-            back_s = once_s[q, c] + once_s[q, :, c]
-            order, order_back = np.argsort(once_s[q, c]), np.argsort(back_s)
+            line_up(once_s[q, c] + once_s[q, :, c] if how == AT_ONCE else once_s[q, c], others, near, line, sums, at)
             f, i_s, w = forward_s[q, c], input_s[q, c], weight_s[q, c]
-            for x in range(len(on_side)):
-                n_near = (on_side[x] if side[c] == 0 else n_replicas - on_side[x]) - 1
-                if n_near < 0:
+            once = chain_s[q, c]
+            for j in range(neighbours.shape[1]):
+                if first and j > 0:
+                    break
+                a = -1 if first else neighbours[c, j]
+                from_a, to_a, wait_from_a, wait_to_a = of_neighbour[c, j, :4]
+                if not first and (from_a == np.inf or (a >= 0 and others[a] < 1)):
                     continue
-                n_far = n_replicas - 1 - n_near
-                for j in range(neighbours.shape[1]):
-                    if first and j > 0:
+                start, up = 0.0, 0.0
+                if not first:
+                    start = before_s[q] + from_a + wait_from_a + (hops - 1) * least_hop_s
+                    up = before_back_s[q] + to_a + wait_to_a + (hops - 1) * least_hop_s
+                for i in range(neighbours.shape[1]):
+                    if last and i > 0:
                         break
-                    a = -1 if first else neighbours[c, j]
-                    if not first and of_neighbour[c, j, 0] == np.inf:
+                    b = -1 if last else neighbours[c, i]
+                    from_b, to_b, wait_from_b, wait_to_b = of_neighbour[c, i, :4]
+                    if not last and (from_b == np.inf or (b >= 0 and others[b] < 1 + (a == b))):
                         continue
-                    for i in range(neighbours.shape[1]):
-                        if last and i > 0:
-                            break
-                        b = -1 if last else neighbours[c, i]
-                        if not last and of_neighbour[c, i, 0] == np.inf:
+                    trip, idle = 0.0, 0.0
+                    if not last:
+                        trip = to_b + wait_to_b + from_b + wait_from_b
+                        trip += max(next_s, rest_s[q] + 2 * (n_stages - 2) * least_hop_s if first else 0.0)
+                        if in_flight[q, c] > 0:
+                            idle = max(0.0, trip - (in_flight[q, c] - 1) * f)
+                    ahead = limit_s - start
+                    most_ever = min(n_microbatches, upper[q, c], (ahead - idle) / (f + i_s + w))
+                    most_ever = min(most_ever, (ahead - up - idle) / (f + i_s))
+                    if not last:
+                        free = ahead - once - up - next_s - wait_from_b - wait_to_b
+                        most_ever = min(most_ever, (free - from_b) / to_b, (free - to_b) / from_b)
+                    if not first:
+                        most_ever = min(most_ever, (ahead - once - up) / max(from_a, to_a) + 1)
+                    most_ever = np.floor(most_ever * (1 + 1e-12) + 1e-9)
+                    stays = (first or of_neighbour[c, j, 4] > 0) and (last or of_neighbour[c, i, 4] > 0)
+                    for x in range(len(on_side)):
+                        n_near = (on_side[x] if side[c] == 0 else n_replicas - on_side[x]) - 1
+                        if n_near < 0:
                             continue
-                        if a >= 0 and (others[a] < 1 or (a == b and others[a] < 2)):
+                        if capacity[q, x, 1, c] >= min(most_ever, crossing) and (
+                            not stays or capacity[q, x, 0, c] >= most_ever
+                        ):
                             continue
-                        if b >= 0 and others[b] < 1:
-                            continue
-                        tail = averaging_s(
-                            how,
-                            n_near,
-                            n_far,
-                            a,
-                            b,
-                            near,
-                            others,
-                            once_s[q, c],
-                            back_s,
-                            order,
-                            order_back,
-                            floor_s[q, c],
-                        )
+                        n_of_side[0], n_of_side[1] = n_replicas - 1 - n_near, n_near
+                        tail = averaging_s(how, n_of_side, a, b, near, line, sums, at, floor_s[q, c])
                         if tail > limit_s:
                             continue
-                        stays = (first or of_neighbour[c, j, 4] > 0) and (last or of_neighbour[c, i, 4] > 0)
-                        for crosses in range(2):
-                            if crosses == 0 and not stays:
-                                continue
+                        for crosses in range(0 if stays else 1, 2):
                             end = tail
                             if role[q] == 0 or role[q] == 2:
                                 end += tied_s[c, crosses]
-                            start, up = 0.0, 0.0
-                            if not first:
-                                start = before_s[q] + of_neighbour[c, j, 0] + of_neighbour[c, j, 2]
-                                up = before_back_s[q] + of_neighbour[c, j, 1] + of_neighbour[c, j, 3]
-                                start += (hops - 1) * least_hop_s
-                                up += (hops - 1) * least_hop_s
                             after = max(end + w, up)
-                            idle = 0.0
-                            most = n_microbatches
-                            once = chain_s[q, c]
-                            if not last:
-                                there = of_neighbour[c, i, 1] + of_neighbour[c, i, 3]
-                                back = of_neighbour[c, i, 0] + of_neighbour[c, i, 2]
-                                trip = there + back + next_s
-                                if first:
-                                    trip = max(trip, there + back + rest_s[q] + 2 * (n_stages - 2) * least_hop_s)
-                                window = limit_s - start - once - after
-                                free = window - next_s - of_neighbour[c, i, 2] - of_neighbour[c, i, 3]
-                                most = min(most, (free - of_neighbour[c, i, 0]) / of_neighbour[c, i, 1])
-                                most = min(most, (free - of_neighbour[c, i, 1]) / of_neighbour[c, i, 0])
-                                if in_flight[q, c] > 0:
-                                    round_trip = f + i_s + w + trip
-                                    most = min(most, in_flight[q, c] * (limit_s - start - end) / round_trip)
-                                    idle = max(0.0, trip - (in_flight[q, c] - 1) * f)
-                            if not first:
-                                window = limit_s - start - once
-                                most = min(most, (window - after) / of_neighbour[c, j, 0] + 1)
-                                most = min(most, (window - up) / of_neighbour[c, j, 1] + 1)
-                            if cards and not first and not last:
-                                window = limit_s - start + of_neighbour[c, j, 0]
-                                most = min(most, window / (of_neighbour[c, j, 0] + of_neighbour[c, i, 0]))
-                                most = min(most, window / (of_neighbour[c, j, 1] + of_neighbour[c, i, 1]))
-                            most = min(most, (limit_s - start - end - idle) / (f + i_s + w))
-                            most = min(most, (limit_s - start - up - idle) / (f + i_s))
+                            window = limit_s - start - once
+                            most = min(n_microbatches, upper[q, c])
                             if crosses == 1:
                                 most = min(most, crossing)
+                            if not last:
+                                free = window - after - next_s - wait_from_b - wait_to_b
+                                most = min(most, (free - from_b) / to_b, (free - to_b) / from_b)
+                                if in_flight[q, c] > 0:
+                                    most = min(most, in_flight[q, c] * (limit_s - start - end) / (f + i_s + w + trip))
+                            if not first:
+                                most = min(most, (window - after) / from_a + 1, (window - up) / to_a + 1)
+                            if cards and not first and not last:
+                                window = limit_s - start + from_a
+                                most = min(most, window / (from_a + from_b), window / (to_a + to_b))
+                            most = min(most, (limit_s - start - end - idle) / (f + i_s + w))
+                            most = min(most, (limit_s - start - up - idle) / (f + i_s))
                             whole = np.floor(most * (1 + 1e-12) + 1e-9)
                             if whole >= 1 and whole > capacity[q, x, crosses, c]:
                                 capacity[q, x, crosses, c] = whole

@@ -35,8 +35,8 @@ class Shape:
 
     n_stages: int
     n_replicas: int
-    staying: tuple[int, int]
-    """Pipelines that lie wholly on side 0, and on side 1; all others cross. Without a cut all are on side 0."""
+    staying: tuple[int, int] | None = None
+    """Pipelines that lie wholly on side 0, and on side 1; all others cross. None for any numbers."""
 
 
 def feasible(
@@ -54,28 +54,46 @@ def feasible(
 
     ``prices`` are those of an hour of each class, and the most that all used devices together may cost.
     """
-    n_side0 = on_side
-    allowed = (n_side0 >= shape.staying[0]) & (n_side0 <= shape.n_replicas - shape.staying[1])
-    n_crossing = shape.n_replicas - sum(shape.staying)
-    capacity = capacity * allowed[None, :, None, None]
-    for s in (0, 1):
-        if shape.staying[s] == 0:
-            capacity[:, :, 0, side == s] = 0.0
-    if n_crossing == 0:
-        capacity[:, :, 1] = 0.0
-    possible = _possible(capacity, n_side0, shape, side, count, n_microbatches)
-    possible &= (kinds.blocks <= n_blocks - (shape.n_stages - 1))[:, None]
-    possible &= ((kinds.role == SOLE) == (shape.n_stages == 1))[:, None]
-    if not _roles_possible(np.asarray(possible.any(axis=1)), kinds, shape.n_stages, n_blocks):
+    if shape.staying is None:
+        capacity = np.stack([capacity.max(axis=2), np.zeros_like(capacity[:, :, 0])], axis=2)
+    else:
+        allowed = (on_side >= shape.staying[0]) & (on_side <= shape.n_replicas - shape.staying[1])
+        capacity = capacity * allowed[None, :, None, None]
+        for s in (0, 1):
+            if shape.staying[s] == 0:
+                capacity[:, :, 0, side == s] = 0.0
+        if shape.n_replicas == sum(shape.staying):
+            capacity[:, :, 1] = 0.0
+    possible = possible_stages(capacity, on_side, shape, kinds, side, count, n_microbatches, n_blocks)
+    if not possible.any():
         return False
     q_u, i_u = np.nonzero(possible)
     number = np.full(possible.shape, -1)
     number[q_u, i_u] = np.arange(len(q_u))
     q, i, crosses, c = np.nonzero((capacity > 0) & possible[:, :, None, None])
     return _solve(
-        shape, kinds, q_u, n_side0[i_u], number[q, i], crosses, c, capacity[q, i, crosses, c], side, count,
+        shape, kinds, q_u, on_side[i_u], number[q, i], crosses, c, capacity[q, i, crosses, c], side, count,
         n_microbatches, n_blocks, prices,
     )  # fmt: skip
+
+
+def possible_stages(
+    capacity: FloatArray,
+    on_side: IntArray,
+    shape: Shape,
+    kinds: StageKinds,
+    side: IntArray,
+    count: IntArray,
+    n_microbatches: int,
+    n_blocks: int,
+) -> npt.NDArray[np.bool_]:
+    """(Q, I) configurations in which the best devices could pass all micro-batches; none where these are too few."""
+    possible = _possible(capacity, on_side, shape, side, count, n_microbatches)
+    possible &= (kinds.blocks <= n_blocks - (shape.n_stages - 1))[:, None]
+    possible &= ((kinds.role == SOLE) == (shape.n_stages == 1))[:, None]
+    if not _roles_possible(np.asarray(possible.any(axis=1)), kinds, shape.n_stages, n_blocks):
+        possible[:] = False
+    return possible
 
 
 def _possible(
@@ -154,7 +172,7 @@ def _solve(
         if len(here) or wanted.any():
             add(u_of_z[here], np.ones(len(here)), here, wanted.astype(float), 0.0)
         staying = here[crosses[here] == 0]
-        if shape.staying[s] > 0 and (side != 0).any():
+        if shape.staying is not None and shape.staying[s] > 0:
             add(u_of_z[staying], np.ones(len(staying)), staying, np.full(n_u, float(shape.staying[s])), 0.0)
     add(u_of_z, cap / n_microbatches, z, np.ones(n_u), np.inf)
     of_role = [(kinds.role[q_u] == role, n) for role, n in _wanted(shape.n_stages)]
