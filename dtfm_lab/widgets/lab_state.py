@@ -7,6 +7,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.widgets.requested import is_plan_of
 
 
 class Guard:
@@ -33,6 +34,7 @@ class LabState(traitlets.HasTraits):
 
     topology = traitlets.Instance(Topology, allow_none=True).tag(result=True)
     job = traitlets.Instance(Job, allow_none=True).tag(result=True)
+    """What is planned; its shape, micro-batch and schedule may be left to the planner."""
     plan = traitlets.Instance(Plan, allow_none=True).tag(result=True)
     schedule = traitlets.Unicode("gpipe").tag(result=True)
     queueing = traitlets.Unicode("pairs").tag(result=True)
@@ -78,7 +80,7 @@ class LabState(traitlets.HasTraits):
         """Whether the network or the job has changed since the plan was made."""
         if self.plan is None:
             return False
-        if self.topology is None or self.plan.job != self.job:
+        if self.topology is None or self.job is None or not is_plan_of(self.plan.job, self.job):
             return True
         return self.plan.topology.fingerprint != self.topology.fingerprint
 

@@ -97,13 +97,15 @@ def test_a_model_that_has_no_name_is_written_out() -> None:
     assert made(code.imports, code.text) == odd
 
 
-def test_a_search_that_finds_the_plan_again_is_written_as_a_search() -> None:
+@pytest.mark.parametrize("objective", ["communication", "iteration"])
+def test_a_search_that_finds_the_plan_again_is_written_as_a_search(objective: str) -> None:
     topology, job = lab.load_topology("lecture-hall"), lab.load_job("tiny")
-    plan = lab.plan(topology, job, seed=7, steps=4)
-    code = plan_code(plan, search_s=30)
-    assert code.startswith("lab.plan(topology, job, planner='evolutionary', seed=7, steps=")
+    plan = lab.plan(topology, job, objective=objective, seed=7, steps=4)
+    code = plan_code(plan, 30, job)
+    assert code.startswith(f"lab.plan(topology, job, objective='{objective}', planner='evolutionary', seed=7, steps=")
     again = made((), code, topology=topology, job=job)
     assert again.placement.devices.tolist() == plan.placement.devices.tolist()
+    assert (again.job, again.iteration_s) == (plan.job, plan.iteration_s)
 
 
 def test_a_plan_that_no_search_finds_is_written_as_its_placement() -> None:

@@ -21,13 +21,13 @@ from dtfm_lab.widgets.views.gantt.columns import FIRST_MESSAGE, NO_BAR
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     topology = lab.load_topology("lecture-hall")
-    return lab.plan(topology, lab.load_job("tiny", n_stages=4, n_replicas=2), steps=1)
+    return lab.plan(topology, lab.load_job("tiny", n_stages=4, n_replicas=2), objective="communication", steps=1)
 
 
 @pytest.fixture(scope="module")
 def crowd() -> Plan:
     topology = lab.load_topology("worldwide")
-    return lab.plan(topology, lab.load_job("dtfm-gpt3-xl", global_batch=64), steps=1)
+    return lab.plan(topology, lab.load_job("dtfm-gpt3-xl", global_batch=64), objective="communication", steps=1)
 
 
 def charted(plan, schedule, queueing="pairs"):

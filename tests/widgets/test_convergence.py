@@ -12,7 +12,8 @@ from loops import send
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.views.convergence import MOST_ROWS, N_COLUMNS, UNSEEN, ConvergenceView, gap_words, thinned
+from dtfm_lab.widgets.measures import MEASURES
+from dtfm_lab.widgets.views.convergence import MOST_ROWS, N_COLUMNS, UNSEEN, ConvergenceView, thinned
 
 BESTS_S, BOUNDS_S = (9, 9, 8, 8, 8, 8), (2, 2, 2, 3, 3, 3)
 
@@ -129,7 +130,28 @@ def test_a_view_that_opens_late_is_sent_everything():
     ],
 )
 def test_the_gap_is_told_in_words(best_s, bound_s, words):
-    assert gap_words(best_s, bound_s) == words
+    assert MEASURES["communication"].gap_words(best_s, bound_s) == words
+
+
+@pytest.mark.parametrize(
+    ("objective", "best", "bound", "words"),
+    [
+        ("iteration", 24.1, 20.1, "at most 1.20 times faster with any plan; no plan is faster than 20.1 s"),
+        ("iteration", 20.1, 20.1, "no plan is faster"),
+        ("iteration", 24.1, 0.0, "no bound yet"),
+        ("price", 1200.0, 100.0, "at most 12 times cheaper with any plan; no plan is cheaper than $100"),
+    ],
+)
+def test_what_no_plan_can_beat_is_told_in_the_unit_of_the_objective(objective, best, bound, words):
+    assert MEASURES[objective].gap_words(best, bound) == words
+
+
+def test_curves_of_dollars_are_labelled_in_dollars():
+    view = ConvergenceView(title="Price")
+    view.show_measure("price")
+    view.extend(falling(5))
+    assert (view.unit, view.bound_label) == ("$", "no plan is cheaper")
+    assert "$9.22" in view.alt_text()
 
 
 def test_a_reader_without_widgets_sees_the_curves_small():

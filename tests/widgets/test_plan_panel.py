@@ -124,7 +124,6 @@ async def test_the_same_is_drawn_as_a_figure():
 
 def test_settings_are_plain_and_come_back():
     _, panel = a_panel(planner="dtfm", seed=7, budget="generations", generations=9, batch=64)
-    panel.shape.value = (8, 2)
     panel.curve.against = "seconds"
     panel.mode.value = "Race"
     panel.race.seconds.value = 12
@@ -133,7 +132,7 @@ def test_settings_are_plain_and_come_back():
     _, other = a_panel()
     other.restore(kept)
     assert other.settings() == panel.settings()
-    assert other.shape.value == (8, 2)
+    assert other.shape.value == (4, 4)
     assert other.search is None
     assert other.race.search is None
 

@@ -27,7 +27,7 @@ async def shown(topology: str = "lecture-hall", **job) -> tuple[LabState, Schedu
     lab_state = LabState(topology=lab.load_topology(topology))
     panel = SchedulePanel(lab_state)
     job = {"n_stages": 4, "n_replicas": 2} | job
-    lab_state.plan = lab.plan(lab_state.topology, lab.load_job("tiny", **job), steps=1)
+    lab_state.plan = lab.plan(lab_state.topology, lab.load_job("tiny", **job), objective="communication", steps=1)
     await until(lambda: bool(panel.chart.start))
     return lab_state, panel
 

@@ -51,7 +51,7 @@ def test_moving_a_device_on_the_canvas_makes_nothing_stale(lab_state) -> None:
 
 
 def test_another_job_makes_the_plan_stale(lab_state) -> None:
-    lab_state.job = replace(lab_state.job, global_batch=lab_state.job.global_batch * 2)
+    lab_state.job = lab_state.job.with_fields(global_batch=lab_state.job.global_batch * 2)
     assert "job has changed" in stale(lab_state)["plan"]
 
 

@@ -1,5 +1,6 @@
-"""The job that is planned: its name, its shape and its batch."""
+"""The job that is planned: its name, its shape, its batch and its schedule, each pinned or left to the planner."""
 
+import math
 from typing import Any
 
 import ipywidgets as w
@@ -9,12 +10,19 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.files import job_names, override
+from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets.controls import control_for, labelled, restore_values, values_of
 from dtfm_lab.widgets.lab_state import Guard, LabState
 
+OPEN_SHAPE: tuple[int, ...] = ()
+OPEN_MICROBATCH = 0
+OPEN_SCHEDULE = ""
+"""Values of the menus where the planner chooses."""
+CHOOSES = "the planner chooses"
+
 
 class JobControls:
-    """Sets ``lab_state.job``, and offers the shapes that the drawn network allows."""
+    """Sets ``lab_state.job``, and offers the shapes that the drawn network allows, beside the planner's choice."""
 
     def __init__(self, lab_state: LabState, job: Job | None) -> None:
         self._lab_state, self._base = lab_state, job
@@ -28,16 +36,33 @@ class JobControls:
             value=job.name if job else "small",
             tooltip="What is trained: its model, precision and batch",
         )
-        self.shape = labelled(w.Dropdown, "Shape", "245px", "48px", tooltip="Pipeline stages x data-parallel replicas")
+        self.shape = labelled(w.Dropdown, "Shape", "265px", "48px", tooltip="Pipeline stages x data-parallel replicas")
         options = {option.name: option for option in options_of(Job)}
-        self.batch, self.microbatch = control_for(options["global_batch"]), control_for(options["microbatch"])
-        self.view = w.HBox([self.job, self.shape, self.batch, self.microbatch])
+        self.batch = control_for(options["global_batch"])
+        self.microbatch = labelled(
+            w.Dropdown,
+            "Micro-batch",
+            "230px",
+            "82px",
+            options=[(CHOOSES, OPEN_MICROBATCH)],
+            tooltip="Sequences per pipeline step",
+        )
+        self.schedule = labelled(
+            w.Dropdown,
+            "Schedule",
+            "225px",
+            "68px",
+            options=[(CHOOSES, OPEN_SCHEDULE), *((name, name) for name in schedules)],
+            tooltip="In which order devices pass micro-batches on; a search for the communication cost leaves it open",
+        )
+        self.view = w.HBox([self.job, self.shape, self.batch, self.microbatch, self.schedule])
         self._is_filling = Guard()
         self._take_job()
         self.job.observe(lambda _: self._take_job(), "value")
-        for control in (self.shape, self.batch, self.microbatch):
+        self.batch.observe(lambda _: self._offer_microbatches(), "value")
+        for control in (self.shape, self.batch, self.microbatch, self.schedule):
             control.observe(lambda _: self._set_job(), "value")
-        lab_state.observe(lambda _: self._offer_shapes(), "topology")
+        lab_state.observe(lambda _: self._offer_shapes(self.shape.value), "topology")
 
     def settings(self) -> dict[str, Any]:
         return values_of(self._controls) | {"shape": list(self.shape.value or ())}
@@ -51,59 +76,101 @@ class JobControls:
 
     @property
     def _controls(self) -> dict[str, w.ValueWidget]:
-        """Restored in this order, as the job sets the others."""
-        return {"job": self.job, "batch": self.batch, "microbatch": self.microbatch}
+        """Restored in this order, as the job sets the others, and the batch the micro-batches."""
+        return {"job": self.job, "batch": self.batch, "microbatch": self.microbatch, "schedule": self.schedule}
 
     def _take_job(self) -> None:
         """Fill the controls from the chosen job."""
         given = self._base is not None and self.job.value == self._base.name
-        self._chosen = self._base if given and self._base is not None else lab.load_job(self.job.value)
+        self._chosen = job = self._base if given and self._base is not None else lab.load_job(self.job.value)
         with self._is_filling:
-            self.batch.value, self.microbatch.value = self._chosen.global_batch, self._chosen.microbatch
-        self._offer_shapes()
+            self.batch.value = job.global_batch
+            self._offer_microbatches(also=job.microbatch or OPEN_MICROBATCH)
+            self.microbatch.value = job.microbatch or OPEN_MICROBATCH
+            names = [name for _, name in self.schedule.options]
+            if job.schedule is not None and job.schedule not in names:  # registered since, or by somebody else
+                self.schedule.options = [*self.schedule.options, (job.schedule, job.schedule)]
+            self.schedule.value = job.schedule or OPEN_SCHEDULE
+        is_open = None in (job.n_stages, job.n_replicas)
+        self._offer_shapes(OPEN_SHAPE if is_open else self.shape.value or None)
 
-    def _offer_shapes(self) -> None:
-        """Offer the shapes that use the most devices, and the plan's, or one near it, if that fits."""
+    def _offer_microbatches(self, also: int | None = None) -> None:
+        """Offer the micro-batches that divide the batch, and the one that is set."""
+        batch, kept = self.batch.value, self.microbatch.value if also is None else also
+        small = [n for n in range(1, math.isqrt(batch) + 1) if batch % n == 0]
+        sizes = sorted({*small, *(batch // n for n in small), kept} - {OPEN_MICROBATCH})
+        chooses = [] if self._chosen.model is None else [(CHOOSES, OPEN_MICROBATCH)]
+        with self._is_filling:
+            self.microbatch.options = [*chooses, *((f"{n:,}", n) for n in sizes)]
+            if kept in [size for _, size in self.microbatch.options]:
+                self.microbatch.value = kept
+
+    def _offer_shapes(self, wanted: tuple[int, ...] | None) -> None:
+        """Offer the planner's choice, the shapes that use the most devices, and the plan's, or one near it, if that
+        fits."""
         topology = self._lab_state.topology
         if topology is None:
             self._lab_state.job = None
             return
         job = self._sized(self._chosen)
-        usable = next((n for n in range(len(topology), 0, -1) if job.shapes(n)), 0)
-        shapes = job.shapes(usable) if usable else [(1, 1)]
-        wanted = self.shape.value or (self._chosen.n_stages, self._chosen.n_replicas)
+        shapes = self._shapes(job, len(topology))
+        if wanted is None:
+            is_open = None in (self._chosen.n_stages, self._chosen.n_replicas)
+            wanted = OPEN_SHAPE if is_open else (self._chosen.n_stages, self._chosen.n_replicas)
         plan = self._lab_state.plan
         if plan is not None and wanted == (plan.job.n_stages, plan.job.n_replicas):
-            near = nearest_shape(job, wanted, len(topology))
-            if near is not None:
+            near = nearest_shape(job, (plan.job.n_stages, plan.job.n_replicas), len(topology))
+            if near is not None and (job.model is not None or near[0] == job.n_stages):
                 wanted, shapes = near, sorted({*shapes, near})
-        fitted = lab.fitted(job, usable) if usable else job
-        fallback = (fitted.n_stages, fitted.n_replicas)
+        fallback = min(shapes, key=lambda shape: (abs(shape[0] - shape[1]), -shape[0]))
+        chooses = [] if self._chosen.model is None else [(self._open_words, OPEN_SHAPE)]
         with self._is_filling:
-            self.shape.options = [(shape_words(s, r, len(topology)), (s, r)) for s, r in shapes]
-            self.shape.value = wanted if wanted in shapes else fallback if fallback in shapes else shapes[0]
+            self.shape.options = [*chooses, *((shape_words(s, r, len(topology)), (s, r)) for s, r in shapes)]
+            offered = [shape for _, shape in self.shape.options]
+            self.shape.value = wanted if wanted in offered else fallback
         self._set_job()
+
+    def _shapes(self, job: Job, n_devices: int) -> list[tuple[int, ...]]:
+        """Return the shapes that use all devices, or most; a job of given sizes keeps its stages, as these are of one
+        stage."""
+        if job.model is None:
+            return [(job.n_stages, max(n_devices // job.n_stages, 1))]
+        usable = next((n for n in range(n_devices, 0, -1) if job.shapes(n)), 0)
+        return [*job.shapes(usable)] if usable else [(1, 1)]
+
+    @property
+    def _open_words(self) -> str:
+        """What the planner chooses where one of stages and replicas is the job's."""
+        job = self._chosen
+        if job.n_stages is not None and job.n_replicas is None:
+            return f"{_counted(job.n_stages, 'stage')}; {CHOOSES} replicas"
+        if job.n_replicas is not None and job.n_stages is None:
+            return f"{_counted(job.n_replicas, 'replica')}; {CHOOSES} stages"
+        return CHOOSES
 
     def _sized(self, job: Job) -> Job:
         """Return the job with the batch of the controls, of one stage and one replica, to try every shape on."""
         if job.model is None:
             return job
+        microbatch = self.microbatch.value or 1
         try:
-            return override(
-                job, n_stages=1, n_replicas=1, global_batch=self.batch.value, microbatch=self.microbatch.value
-            )
+            return override(job, n_stages=1, n_replicas=1, global_batch=self.batch.value, microbatch=microbatch)
         except LabError:
             return job
 
     def _set_job(self) -> None:
         if self._is_filling or self.shape.value is None:
             return
-        n_stages, n_replicas = self.shape.value
-        sizes = {}
-        if self._chosen.model is not None:
-            sizes = {"global_batch": self.batch.value, "microbatch": self.microbatch.value}
+        chosen = self._chosen
+        given: dict[str, Any] = {"schedule": self.schedule.value or None}
+        if self.shape.value:
+            given["n_stages"], given["n_replicas"] = self.shape.value
+        elif None not in (chosen.n_stages, chosen.n_replicas):
+            given["n_stages"] = given["n_replicas"] = None
+        if chosen.model is not None:
+            given |= {"global_batch": self.batch.value, "microbatch": self.microbatch.value or None}
         try:
-            self._lab_state.job = override(self._chosen, n_stages=n_stages, n_replicas=n_replicas, **sizes)
+            self._lab_state.job = override(chosen, **given)
             self._lab_state.message = ""
         except LabError as error:
             self._lab_state.job = None
@@ -126,8 +193,10 @@ def nearest_shape(job: Job, wanted: tuple[int, int], n_devices: int) -> tuple[in
 
 def shape_words(n_stages: int, n_replicas: int, n_devices: int) -> str:
     """Return ``4 stages x 2 replicas, 1 idle``."""
-    words = " x ".join(
-        f"{n} {what}{'' if n == 1 else 's'}" for n, what in ((n_stages, "stage"), (n_replicas, "replica"))
-    )
+    words = f"{_counted(n_stages, 'stage')} x {_counted(n_replicas, 'replica')}"
     idle = n_devices - n_stages * n_replicas
     return f"{words}, {idle} idle" if idle > 0 else words
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"

@@ -11,15 +11,21 @@ import plotly.graph_objects as go
 from dtfm_lab import figures, lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.lab.memory_warnings import held_memory
 from dtfm_lab.planning import PlanStep, planners
+from dtfm_lab.simulation.memory_advice import advice
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, labelled, restore_values, show, stylesheet, values_of
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.background_search import BackgroundSearch
 from dtfm_lab.widgets.planner.job_controls import JobControls
+from dtfm_lab.widgets.planner.objective_controls import ObjectiveControls
 from dtfm_lab.widgets.planner.race_panel import RacePanel
+from dtfm_lab.widgets.planner.result_words import headline, tables
 from dtfm_lab.widgets.planner.search_controls import (
     AXES,
     PlacementPreview,
@@ -29,9 +35,9 @@ from dtfm_lab.widgets.planner.search_controls import (
     rows,
     watch,
 )
-from dtfm_lab.widgets.tasks import begin
+from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.as_figure import AsFigure
-from dtfm_lab.widgets.views.convergence import ConvergenceView, gap_words
+from dtfm_lab.widgets.views.convergence import ConvergenceView
 
 MODES = ("Search", "Race")
 BUDGETS = ("seconds", "generations")
@@ -42,7 +48,7 @@ SHORT_S = 0.1
 class PlanPanel(Panel):
     """Sets ``lab_state.job`` from the controls and ``lab_state.plan`` from a search, or from the winner of a race."""
 
-    hint = "who holds which stage: watch the communication cost fall"
+    hint = "who holds which stage: watch the seconds, dollars or communication cost fall"
 
     def __init__(self, lab_state: LabState, job: Job | None) -> None:
         self.lab_state = lab_state
@@ -51,11 +57,14 @@ class PlanPanel(Panel):
         self.job_controls = JobControls(lab_state, job)
         self.job, self.shape = self.job_controls.job, self.job_controls.shape
         self.batch, self.microbatch = self.job_controls.batch, self.job_controls.microbatch
+        self.schedule = self.job_controls.schedule
         self.mode = w.ToggleButtons(
             options=list(MODES),
             tooltips=["One planner", "Several planners side by side"],
             style={"button_width": "90px"},
         )
+        self.objective_controls = ObjectiveControls(lab_state, self._show_objective)
+        self.objective = self.objective_controls.objective
         self.planner = labelled(
             w.Dropdown,
             "Planner",
@@ -82,12 +91,12 @@ class PlanPanel(Panel):
         self.generations = w.BoundedIntText(
             50, min=1, max=10_000_000, tooltip="Generations", layout=w.Layout(width="70px", display="none")
         )
-        self.plan = button("Plan", "search", "Search for the cheapest placement", style="primary")
+        self.plan = button("Plan", "search", "Search for the best plan", style="primary")
         self.step = button("Step", "step-forward", "Go on for one generation, then hold")
-        self.curve = ConvergenceView(title="Communication cost", height=240)
+        self.curve = ConvergenceView(height=240)
         self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
-        self.note = w.HTML()
-        self.race = RacePanel(lab_state, self._update_buttons)
+        self.note, self.details = w.HTML(), w.HTML()
+        self.race = RacePanel(lab_state, self._update_buttons, self.objective_controls.options)
         self._controls: dict[str, w.ValueWidget] = {
             "planner": self.planner,
             "seed": self.seed,
@@ -105,13 +114,17 @@ class PlanPanel(Panel):
             ]
         )
         style = stylesheet(Path(__file__).with_suffix(".css"))
-        self.view = w.VBox([style, self.job_controls.view, self.mode, self._search_box, self.race.view, self.note])
+        aims = self.objective_controls
+        head = w.HBox([self.mode, aims.objective, aims.more, aims.limits], layout=w.Layout(flex_flow="row wrap"))
+        parts = [style, self.job_controls.view, head, self._search_box, self.race.view, self.note, self.details]
+        self.view = w.VBox(parts)
         self.mode.observe(lambda _: self._show_mode(), "value")
         self.budget.observe(lambda _: self._show_budget(), "value")
         self.plan.on_click(lambda _: self.redo())
         self.step.on_click(lambda _: self._step())
         lab_state.observe(lambda _: self._describe_plan(), ["topology", "job", "plan"])
         self._show_mode()
+        self._show_objective()
         self._describe_plan()
 
     @property
@@ -123,6 +136,7 @@ class PlanPanel(Panel):
         return {
             "job": self.job_controls.settings(),
             "search": values_of(self._controls) | {"against": self.curve.against},
+            "objective": self.objective_controls.settings(),
             "race": self.race.settings(),
             "mode": self.mode.value,
         }
@@ -130,6 +144,7 @@ class PlanPanel(Panel):
     def restore(self, settings: dict[str, Any]) -> None:
         parts = {name: settings[name] for name in ("job", "search", "race") if isinstance(settings.get(name), dict)}
         self.job_controls.restore(parts.get("job", {}))
+        self.objective_controls.restore(settings.get("objective"))
         restore_values(self._controls, parts.get("search", {}))
         if parts.get("search", {}).get("against") in AXES:
             self.curve.against = parts["search"]["against"]
@@ -151,12 +166,14 @@ class PlanPanel(Panel):
                 seed=self.seed.value,
                 seconds=self.seconds.value if timed else None,
                 steps=None if timed else self.generations.value,
+                **self.objective_controls.options(),
             )
         except LabError as error:
             self._report_error(str(error))
             return
         self.mode.value = MODES[0]
         self.curve.reset()
+        self._show_objective(restart=True)
         begin(self._watch(self.controls.start(steps)), self._report_error)
         self._update_buttons()
 
@@ -219,14 +236,23 @@ class PlanPanel(Panel):
         show(self._search_box, not racing)
         show(self.race.view, racing)
 
+    def _show_objective(self, *, restart: bool = False) -> None:
+        """Write the curve in the chosen objective's words, unless it holds a search for another one."""
+        if restart or not self.curve.points:
+            measure = self.objective_controls.measure
+            self.curve.title = measure.title
+            self.curve.show_measure(measure.objective)
+
     def _show_budget(self) -> None:
         timed = self.budget.value == BUDGETS[0]
         show(self.seconds, timed)
         show(self.generations, not timed)
 
     def _describe_plan(self) -> None:
+        """Write both seconds of the plan, and its table; a thread looks whether its devices have the memory."""
         plan = self.lab_state.plan
         self._update_buttons()
+        self.details.value = ""
         if plan is None:
             self.note.value = ""
         elif self.lab_state.plan_is_stale:
@@ -234,21 +260,30 @@ class PlanPanel(Panel):
             then = "plan again" if drawn else "what follows is of the network before; draw or open one to plan again"
             self.note.value = markup.line(f"The network or the job has changed since this plan: {then}.", "warning")
         else:
-            cost = plan.cost
-            idle = f", {len(plan.idle_devices)} devices idle" if plan.idle_devices else ""
-            self.note.value = markup.line(
-                f"<b>{format_s(cost.total_s)}</b> = data parallel {format_s(cost.data_parallel_s)} + pipeline "
-                f"{format_s(cost.pipeline_s)}; lower bound {format_s(plan.lower_bound_s)}, gap {plan.gap:.1%}{idle}; "
-                f"by {plan.planner}",
-                "figure",
-            )
+            self.note.value = markup.line(headline(plan), "figure")
+            self.details.value = tables(plan)
+            if has_event_loop():
+                begin(self._add_details(plan), self._report_error)
+
+    async def _add_details(self, plan: Plan) -> None:
+        words = await asyncio.to_thread(_lacking, plan)
+        if words and self.lab_state.plan is plan and self.details.value:
+            self.details.value = markup.warning(words) + tables(plan)
+
+
+def _lacking(plan: Plan) -> str:
+    """Return which devices lack memory under the plan's schedule, and what would fit; empty where all have enough."""
+    report = held_memory(plan)
+    return "" if report is None or report.fits else advice(plan) or report.sentence
 
 
 def describe_progress(step: PlanStep, seconds: float) -> str:
     """Return in words how far a search has come after so many seconds."""
-    priced = f"{step.evaluations:,} placement{'s' * (step.evaluations != 1)} priced"
+    priced = f"{step.evaluations:,} plan{'s' * (step.evaluations != 1)} priced"
     spent = f"{seconds:.1f} s" if seconds >= SHORT_S else format_s(seconds)
+    measure = measure_of(step.objective)
+    shape = f" with {step.job.n_stages} x {step.job.n_replicas}" if step.objective != "communication" else ""
     return (
-        f"generation {step.generation}, {priced} in {spent}: {format_s(step.best_s)}, "
-        f"{gap_words(step.best_s, step.bound_s)}"
+        f"generation {step.generation}, {priced} in {spent}: {measure.noun} {measure.words(step.best_s)}{shape}, "
+        f"{measure.gap_words(step.best_s, step.bound_s)}"
     )

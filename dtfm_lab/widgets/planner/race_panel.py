@@ -8,19 +8,20 @@ import plotly.graph_objects as go
 
 from dtfm_lab import figures
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import PlanStep, planners
 from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, labelled, restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.planner.background_search import BackgroundSearch
+from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.racing import race
 from dtfm_lab.widgets.planner.search_controls import AXES, PlacementPreview, SearchControls, as_steps, rows, watch
 from dtfm_lab.widgets.planner.standings import Standings
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
-from dtfm_lab.widgets.views.convergence import ConvergenceView, gap_words
+from dtfm_lab.widgets.views.convergence import ConvergenceView
 
 RACED = ("evolutionary", "dtfm", "hybrid", "random")
 """Planners that are chosen at first, in the order of their colours."""
@@ -30,8 +31,10 @@ FAIR = "Same network, job and seed; equal CPU seconds for each, its solver's inc
 class RacePanel:
     """Sets ``lab_state.plan`` to the plan that is taken over; ``changed`` is called when a race begins or ends."""
 
-    def __init__(self, lab_state: LabState, changed: Callable[[], None]) -> None:
-        self._lab_state, self._changed = lab_state, changed
+    def __init__(
+        self, lab_state: LabState, changed: Callable[[], None], options: Callable[[], dict[str, Any]] = dict
+    ) -> None:
+        self._lab_state, self._changed, self._options = lab_state, changed, options
         self.planners = {
             name: w.Checkbox(
                 name in RACED, description=name, indent=False, layout=w.Layout(width="auto", margin="2px 14px 2px 0")
@@ -57,6 +60,7 @@ class RacePanel:
         self.start = button("Race", "flag-checkered", "Start all of them", style="primary")
         self.curve = ConvergenceView(title="Race", height=260, against="seconds", clock="CPU seconds of each planner")
         self.standings = Standings(self._take)
+        self._measure = self.standings.measure
         self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
         self._controls: dict[str, w.ValueWidget] = {"seed": self.seed, "seconds": self.seconds, "speed": self.speed}
         self.view = w.VBox(
@@ -103,8 +107,11 @@ class RacePanel:
             return
         self._lab_state.message = ""
         self.curve.reset()
+        options = self._options()
+        self._measure = self.standings.measure = measure_of(options.get("objective", COMMUNICATION))
+        self.curve.show_measure(self._measure.objective)
         self.standings.begin(self.chosen)
-        steps = race(topology, job, self.chosen, seed=self.seed.value, cpu_s=self.seconds.value)
+        steps = race(topology, job, self.chosen, seed=self.seed.value, cpu_s=self.seconds.value, **options)
         begin(self._watch(self.controls.start(steps)), self._report_error)
         self._changed()
 
@@ -146,9 +153,8 @@ class RacePanel:
         state = "paused after" if search.paused else "after" if search.running else "over after"
         ties = [s.planner for s in self.standings.newest.values() if s.best_s <= leader.best_s * (1 + PROVEN)]
         leaders = f"{_listed(ties)} lead{'s' if len(ties) == 1 else ''}"
-        return f"{state} {used_s:.1f} CPU s each at most: {leaders} with {format_s(leader.best_s)}, " + gap_words(
-            leader.best_s, bound_s
-        )
+        words = self._measure.gap_words(leader.best_s, bound_s)
+        return f"{state} {used_s:.1f} CPU s each at most: {leaders} with {self._measure.words(leader.best_s)}, {words}"
 
     def _take(self, planner: str) -> None:
         self._lab_state.plan = self.standings.newest[planner].plan

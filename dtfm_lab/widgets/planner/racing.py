@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -18,7 +19,9 @@ ENDLESS_S = 1e6
 """Seconds given to a search that is stopped from outside."""
 
 
-def race(topology: Topology, job: Job, planners: Sequence[str], *, seed: int, cpu_s: float) -> Iterator[PlanStep]:
+def race(
+    topology: Topology, job: Job, planners: Sequence[str], *, seed: int, cpu_s: float, **options: Any
+) -> Iterator[PlanStep]:
     """Yield steps of all the planners, mixed; ``seconds`` of a step is the CPU time that its planner has used.
 
     The planner that has used the least CPU time has the next turn, so that at any moment all have used the same but
@@ -31,9 +34,9 @@ def race(topology: Topology, job: Job, planners: Sequence[str], *, seed: int, cp
     Of a turn, the steps that improved best or bound are yielded, and the newest; of a planner that ends, the last step
     again, with all the time that it has used.
 
-    Raises what ``search`` raises.
+    ``options`` are further keywords of ``planning.search``, such as the objective. Raises what ``search`` raises.
     """
-    racers = [_Racer(topology, job, name, seed) for name in planners]
+    racers = [_Racer(topology, job, name, seed, options) for name in planners]
     try:
         while racers:
             yield from min(racers, key=lambda one: one.used_s).turn()
@@ -49,9 +52,11 @@ def race(topology: Topology, job: Job, planners: Sequence[str], *, seed: int, cp
 class _Racer:
     """One planner's search and the CPU time that it has used."""
 
-    def __init__(self, topology: Topology, job: Job, planner: str, seed: int) -> None:
+    def __init__(self, topology: Topology, job: Job, planner: str, seed: int, options: Mapping[str, Any]) -> None:
         self._tasks = BackgroundTasks()
-        self._steps = search(topology, job, planner, seed=seed, seconds=ENDLESS_S, background_tasks=self._tasks)
+        self._steps = search(
+            topology, job, planner, seed=seed, seconds=ENDLESS_S, background_tasks=self._tasks, **options
+        )
         self._own_s, self._best_s, self._bound_s = 0.0, math.inf, -math.inf
         self._last: PlanStep | None = None
         self.ended = False

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from html import escape
 from typing import Any, NamedTuple
@@ -15,13 +16,15 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_s
-from dtfm_lab.planning import Difference, PlanStep, adapt_plan, diff, search
+from dtfm_lab.lab.memory_warnings import held_memory
+from dtfm_lab.planning import Difference, PlanStep, adapt_plan, diff, objectives, search, simulated
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.panel import Panel
+from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 
 BUDGET_S = 0.12
@@ -149,7 +152,7 @@ class Replanning(Panel):
 
 
 def replanned(plan: Plan, topology: Topology, job: Job, cancelled: threading.Event) -> Replanned | None:
-    """Return the best plan of a short search from ``plan``; None where it is cancelled.
+    """Return the best plan of a short search from ``plan``, by its objective; None where it is cancelled.
 
     The old placement is kept, with the planner that found it, where the best saves too little, and where the edit
     changes no cost, as a new name of a region does: then nothing is searched, so that a placement made by hand stays.
@@ -159,9 +162,13 @@ def replanned(plan: Plan, topology: Topology, job: Job, cancelled: threading.Eve
     began = time.perf_counter()
     start = adapt_plan(plan, topology, job)
     if _costs_alike(plan, start):
-        return _kept(plan, start, plan.lower_bound_s)
+        return _kept(plan, start, plan)
+    value = objectives[plan.objective].value
+    if plan.objective != COMMUNICATION:
+        start = simulated(start)
+    options = {"objective": plan.objective, "queueing": plan.queueing, "start": start, "improve_bound": False}
     best: PlanStep | None = None
-    for step in search(topology, job, PLANNER, seed=plan.seed or 0, seconds=BUDGET_S, start=start, improve_bound=False):
+    for step in search(topology, job, PLANNER, seed=plan.seed or 0, seconds=BUDGET_S, **options):
         if cancelled.is_set():
             return None
         best = step
@@ -169,32 +176,69 @@ def replanned(plan: Plan, topology: Topology, job: Job, cancelled: threading.Eve
             break
     assert best is not None, "a search yields at least one step"
     after = _oriented(plan, best).plan
-    if after.cost.total_s > start.cost.total_s * (1 - WORTH_MOVING):
-        return _kept(plan, start, min(after.lower_bound_s, start.cost.total_s))
-    return _replanned(plan, after)
+    if _is_known(plan, start) and value(after) > value(start) * (1 - WORTH_MOVING):
+        return _kept(plan, start, after)
+    return _replanned(plan, start, after)
 
 
-def _kept(plan: Plan, start: Plan, bound_s: float) -> Replanned:
-    """Return the placement of ``plan`` on the new network, still with the planner and seed that found it."""
+def _is_known(plan: Plan, start: Plan) -> bool:
+    """Whether the old placement can be judged by the plan's objective, and fits the memory as far as that counts."""
+    if plan.objective == COMMUNICATION:
+        return True
+    if start.iteration_s is None:
+        return False
+    report = held_memory(start)
+    return report is None or report.fits
+
+
+def _kept(plan: Plan, start: Plan, bounded: Plan) -> Replanned:
+    """Return the placement of ``plan`` on the new network, still with the planner and seed that found it.
+
+    ``bounded`` has the lower bounds of the new network.
+    """
     made = {name: getattr(plan, name) for name in ("planner", "seed", "generation", "evaluations", "seconds")}
-    return _replanned(plan, replace(start, lower_bound_s=bound_s, **made))
+    made |= {"objective": plan.objective, "queueing": plan.queueing}
+    start = simulated(start)
+    bound_s, iteration_s = bounded.iteration_lower_bound_s, start.iteration_s
+    if bound_s is not None and iteration_s is not None:
+        made["iteration_lower_bound_s"] = min(bound_s, iteration_s)
+    least_s = min(bounded.lower_bound_s, start.cost.total_s)
+    return _replanned(plan, start, replace(start, lower_bound_s=least_s, **made))
 
 
-def _replanned(before: Plan, after: Plan) -> Replanned:
+def _replanned(before: Plan, start: Plan, after: Plan) -> Replanned:
     difference = diff(before, after)
-    return Replanned(after, difference, describe_change(difference))
+    return Replanned(after, difference, describe_change(difference, start))
 
 
 def _costs_alike(plan: Plan, start: Plan) -> bool:
     """Whether every placement costs what it did before; names do not matter."""
     if not np.array_equal(plan.placement.devices, start.placement.devices):
         return False
+    if plan.objective != COMMUNICATION:
+        return _priced_alike(plan, start)
     before, after = (pair_costs(one.topology, one.job) for one in (plan, start))
     return np.array_equal(before.group_s, after.group_s) and np.array_equal(before.hop_s, after.hop_s)
 
 
+def _priced_alike(plan: Plan, start: Plan) -> bool:
+    """Whether links, devices and job are what they were, but for what no simulation reads."""
+    before, after = plan.topology, start.topology
+    if plan.job != start.job:
+        return False
+    links = (before.latency_s, after.latency_s), (before.bandwidth_bytes_per_s, after.bandwidth_bytes_per_s)
+    if not all(np.array_equal(a, b, equal_nan=True) for a, b in links):
+        return False
+    if before.message_bytes is not None or after.message_bytes is not None:
+        return before.fingerprint == after.fingerprint
+    unread = {"name": "device", "region": "", "position": None}
+    return all(replace(a, **unread) == replace(b, **unread) for a, b in zip(before.devices, after.devices, strict=True))
+
+
 def _oriented(before: Plan, step: PlanStep) -> PlanStep:
-    """Return the step or its reverse, which costs the same: the one that moves fewer devices to another stage."""
+    """Return the step or its reverse, which has the same communication cost: the one that moves fewer devices."""
+    if step.objective != COMMUNICATION:
+        return step
     stage_of = {name: stage for stage, group in enumerate(before.stages) for name in group}
     was = np.array([stage_of.get(name, -1) for name in step.topology.names])[step.devices]
     stages = np.arange(len(was))[:, None]
@@ -205,26 +249,44 @@ def _same(one: Request, other: Request) -> bool:
     return one.plan is other.plan and one.topology is other.topology and one.job == other.job
 
 
-def describe_change(difference: Difference) -> str:
-    """Return the cost before and after, the part of the difference that the network itself makes, and the moves."""
-    return f"{_cost(difference)}; {_devices(difference)}"
+def describe_change(difference: Difference, start: Plan | None = None) -> str:
+    """Return the value before and after, the part of the difference that the network itself makes, and the moves.
+
+    ``start`` is the old placement on the new network, where the plan was searched by its simulated seconds.
+    """
+    return f"{_cost(difference, start)}; {_devices(difference)}"
 
 
-def _cost(difference: Difference) -> str:
-    before_s, after_s = difference.before.cost.total_s, difference.after.cost.total_s
-    change = (after_s - before_s) / before_s if before_s > 0 else 0.0
+def _cost(difference: Difference, start: Plan | None) -> str:
+    before, after = difference.before, difference.after
+    objective = after.objective if None not in (before.iteration_s, after.iteration_s) else COMMUNICATION
+    words = measure_of(objective).words
+    if objective == COMMUNICATION:
+        was, now = before.cost.total_s, after.cost.total_s
+        carried = None if difference.carried is None else difference.carried.total_s
+        return _of_change(was, now, carried, "the cost", words)
+    value = objectives[objective].value
+    known = start is not None and start.iteration_s is not None
+    carried = value(start) if start is not None and known else None
+    return _of_change(value(before), value(after), carried, f"the {measure_of(objective).noun}", words)
+
+
+def _of_change(was: float, now: float, carried: float | None, noun: str, words: Callable[[float], str]) -> str:
+    def signed(amount: float) -> str:
+        return f"{'+' if amount >= 0 else '−'}{words(abs(amount))}"
+
+    change = (now - was) / was if was > 0 else 0.0
     if abs(change) < SAME:
-        words, link = f"the cost stays at {format_s(after_s)}", ":"
+        text, link = f"{noun} stays at {words(now)}", ":"
     else:
         share = f"{abs(change):.1%}".replace("%", " %")
-        words = f"{format_s(before_s)} → {format_s(after_s)} ({share} {'more' if change > 0 else 'less'})"
+        text = f"{words(was)} → {words(now)} ({share} {'more' if change > 0 else 'less'})"
         link = ", of which"
-    carried = difference.carried
-    if carried is not None and abs(carried.total_s - before_s) > SAME * before_s:
-        words += f"{link} the network itself {_signed(carried.total_s - before_s)}"
-        if abs(after_s - carried.total_s) > SAME * before_s:
-            words += f", moving devices {_signed(after_s - carried.total_s)}"
-    return words
+    if carried is not None and abs(carried - was) > SAME * was:
+        text += f"{link} the network itself {signed(carried - was)}"
+        if abs(now - carried) > SAME * was:
+            text += f", moving devices {signed(now - carried)}"
+    return text
 
 
 def _devices(difference: Difference) -> str:
@@ -251,7 +313,3 @@ def _move(row: Any) -> str:
     if was == now and not pd.isna(row.matched_stage):
         now = row.matched_stage
     return f"{name} stage {was} → {now}"
-
-
-def _signed(seconds: float) -> str:
-    return f"{'+' if seconds >= 0 else '−'}{format_s(abs(seconds))}"

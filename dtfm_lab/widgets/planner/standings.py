@@ -6,11 +6,10 @@ from html import escape
 
 import ipywidgets as w
 
-from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import PlanStep
 from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets.controls import button
-from dtfm_lab.widgets.views.convergence import percent
+from dtfm_lab.widgets.measures import MEASURES, Measure, percent
 
 SHOWN_S = 0.5
 """Seconds between two updates of the rows."""
@@ -22,6 +21,8 @@ class Standings:
 
     def __init__(self, take: Callable[[str], None]) -> None:
         self._take = take
+        self.measure: Measure = MEASURES["communication"]
+        """What the planners make least."""
         self._found_at_s: dict[str, float] = {}
         self._due = 0.0
         self.newest: dict[str, PlanStep] = {}
@@ -70,9 +71,9 @@ class Standings:
                 (
                     _mark(place),
                     escape(name),
-                    format_s(step.best_s),
+                    self.measure.words(step.best_s),
                     percent(gap) if (gap := max(0.0, (step.best_s - bound_s) / step.best_s)) > PROVEN else "0 %",
-                    _meaning(step.best_s, best_s, bound_s),
+                    self._meaning(step.best_s, best_s, bound_s),
                     f"{step.seconds:.2f} s",
                     _compact(step.evaluations),
                     f"{self._found_at_s[name]:.2f} s",
@@ -91,13 +92,14 @@ class Standings:
         proved_s = max((step.bound_s for step in self.newest.values()), default=0.0)
         return min(proved_s, *(step.best_s for step in self.newest.values()), float("inf"))
 
-
-def _meaning(own_s: float, best_s: float, bound_s: float) -> str:
-    if own_s > best_s * (1 + PROVEN):
-        return f"{percent(own_s / best_s - 1)} behind the leader"
-    if bound_s > 0 and best_s - bound_s < PROVEN * best_s:
-        return "communication cost proven best"
-    return f"nothing below {format_s(bound_s)} exists" if bound_s > 0 else "no bound yet"
+    def _meaning(self, own: float, best: float, bound: float) -> str:
+        if own > best * (1 + PROVEN):
+            return f"{percent(own / best - 1)} behind the leader"
+        if self.measure.objective != "communication":
+            return self.measure.bound_line(bound) or "no bound yet"
+        if bound > 0 and best - bound < PROVEN * best:
+            return "communication cost proven best"
+        return f"nothing below {self.measure.words(bound)} exists" if bound > 0 else "no bound yet"
 
 
 def _compact(count: int) -> str:

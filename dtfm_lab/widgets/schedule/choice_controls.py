@@ -11,6 +11,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, control_for, labelled, show, tried_options
 from dtfm_lab.widgets.lab_state import Guard, LabState
+from dtfm_lab.widgets.requested import is_plan_of
 
 QUEUES = {"one link a pair": "pairs", "one card a device": "cards"}
 WIDTHS = {"synchronisation": "225px", "synchronise_every": "112px", "compression": "200px", "recompute": "175px"}
@@ -61,7 +62,9 @@ class ChoiceControls:
     def _take_job(self) -> None:
         """Take over the job's options where they differ from the previous job's; a new shape or batch changes none."""
         plan = self._lab_state.plan
-        job = self._lab_state.job or (None if plan is None else plan.job)
+        job = self._lab_state.job
+        if plan is not None and (job is None or is_plan_of(plan.job, job)):
+            job = plan.job  # with what the planner chose, such as to recompute
         if job is None:
             return
         before, self._job = self._job, job

@@ -69,6 +69,7 @@ class SchedulePanel(Panel):
         self.view = w.VBox([*parts, self.as_figure.output])
         self.schedule.observe(lambda _: self._choose(), "value")
         self.simulate.on_click(lambda _: self._press())
+        lab_state.observe(lambda _: self._take_plan(), "plan")
         lab_state.observe(lambda _: self._follow(), ["schedule", "plan", "choices", "queueing"])
         lab_state.observe(lambda _: self._take_prediction(), "predicted")
         lab_state.observe(lambda _: self._fill(), "measured")
@@ -112,6 +113,13 @@ class SchedulePanel(Panel):
 
     def _choose(self) -> None:
         self._lab_state.schedule = self.schedule.value
+
+    def _take_plan(self) -> None:
+        """Predict a plan that names its schedule under that schedule, with messages queued as it was planned for."""
+        plan = self._lab_state.plan
+        if plan is not None and plan.job.schedule is not None:
+            with self._lab_state.hold_trait_notifications():
+                self._lab_state.schedule, self._lab_state.queueing = plan.job.schedule, plan.queueing
 
     def _follow(self) -> None:
         with suppress(TraitError):  # a schedule from elsewhere is not in the menu

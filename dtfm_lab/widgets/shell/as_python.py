@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.requested import is_plan_of
 from dtfm_lab.widgets.shell.python_expressions import (
     SEARCH_S,
     indent,
@@ -43,9 +45,10 @@ def cells(
         Seconds for repeating the plan's search, to see whether it finds the plan again; 0 writes the placement.
     """
     plan, drawn = lab_state.plan, lab_state.topology
-    topology, job = (drawn, lab_state.job) if plan is None else (plan.topology, plan.job)
+    topology = drawn if plan is None else plan.topology
     if topology is None:
         return ["import dtfm_lab as lab"]
+    job, planned = _job_and_plan(lab_state, search_s)
     network = topology_code(topology)
     task = None if job is None else job_code(job)
     imports = ["import dtfm_lab as lab", *dict.fromkeys((*network.imports, *(task.imports if task else ())))]
@@ -55,7 +58,10 @@ def cells(
     made = ["\n".join(begin)]
     if plan is None:
         return made
-    made.append(f"plan = {plan_code(plan, search_s)}\nplan.cost.total_s, plan.gap")
+    shown = "plan.cost.total_s, plan.gap"
+    if plan.iteration_s is not None and plan.objective != "communication":
+        shown = "plan.iteration_s, plan.iteration_lower_bound_s, plan.price_per_billion_tokens, plan.cost.total_s"
+    made.append(f"plan = {planned}\n{shown}")
     made += _predicted(lab_state, plan)
     if what_if is not None and (differing := _what_if(lab_state, plan, what_if)):
         made.append(differing)
@@ -67,6 +73,20 @@ def cells(
         other = topology_code(drawn)
         made.append("\n".join(["# drawn since, and not planned yet", *other.imports, f"drawn = {other.text}"]))
     return made
+
+
+def _job_and_plan(lab_state: LabState, search_s: float) -> tuple[Job | None, str]:
+    """Return the job of the code, and the code of its plan: the job that is chosen, with what it leaves open, where a
+    search for it finds the plan again, else the plan's own with all that was chosen for it."""
+    plan, chosen = lab_state.plan, lab_state.job
+    if plan is None:
+        return chosen, ""
+    if chosen is not None and chosen != plan.job and is_plan_of(plan.job, chosen):
+        code = plan_code(plan, search_s, chosen)
+        if code.startswith("lab.plan("):
+            return chosen, code
+        return plan.job, code
+    return plan.job, plan_code(plan, search_s)
 
 
 def _predicted(lab_state: LabState, plan: Plan) -> list[str]:

@@ -13,7 +13,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job, ModelSpec
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.files import (
     job_names,
     load_job,
@@ -145,35 +145,53 @@ def _model_code(model: ModelSpec) -> Code:
     return Code(f"model_from_section(\n{section},\n'model')", (_import("model_from_section", "files.models"),))
 
 
-def plan_code(plan: Plan, search_s: float = SEARCH_S) -> str:
-    """Return the search where it finds the same placement again within ``search_s`` seconds, else the placement."""
-    if steps := _steps_again(plan, search_s):
-        given = keywords({"planner": plan.planner, "seed": plan.seed, "steps": steps})
-        return f"lab.plan(topology, job, {given})"
+def plan_code(plan: Plan, search_s: float = SEARCH_S, job: Job | None = None) -> str:
+    """Return the search where it finds the same plan again within ``search_s`` seconds, else the placement.
+
+    ``job`` is what ``job`` stands for in the code: the plan's own where not given, or one that leaves to the planner
+    what the plan's names.
+    """
+    job = plan.job if job is None else job
+    if steps := steps_again(plan, job, search_s):
+        given = {"objective": plan.objective, "planner": plan.planner, "seed": plan.seed, "steps": steps}
+        if plan.queueing != "pairs":
+            given["queueing"] = plan.queueing
+        return f"lab.plan(topology, job, {keywords(given)})"
+    return placement_code(plan)
+
+
+def placement_code(plan: Plan) -> str:
+    """Return the plan as its placement, for ``job`` with all that the plan's has."""
     stages = planning.evaluate(plan.topology, plan.job, stages=plan.stages)
     if np.array_equal(stages.placement.devices, plan.placement.devices):
         return f"lab.evaluate(topology, job, stages={literal(plan.stages)})"
     return f"lab.evaluate(topology, job, rank_map={literal(plan.rank_map)})"  # not the planner's pairing
 
 
-def _steps_again(plan: Plan, search_s: float) -> int | None:
-    """Return after how many steps a search finds this placement; None where it does not, or not in time."""
+def steps_again(plan: Plan, job: Job, search_s: float) -> int | None:
+    """Return after how many steps a search for a job finds this plan; None where it does not, or not in time."""
     if plan.planner not in planning.planners or plan.seed is None or search_s <= 0:
         return None
-    wanted, deadline = plan.placement.devices, time.perf_counter() + search_s
-    job, topology = plan.job, plan.topology
+    deadline = time.perf_counter() + search_s
+    given: dict[str, Any] = {"planner": plan.planner, "objective": plan.objective, "seed": plan.seed}
+    if plan.objective != "communication":
+        given["queueing"] = plan.queueing
     try:
-        for step in planning.search(topology, job, plan.planner, seed=plan.seed, steps=plan.generation + 1):
+        for step in planning.search(plan.topology, job, **given, steps=plan.generation + 1):
             is_late = time.perf_counter() > deadline
-            if np.array_equal(step.devices, wanted):
+            if _is_found(plan, step.devices, step.job):
                 n = step.generation + 1
-                again = planning.plan(topology, job, plan.planner, seed=plan.seed, steps=n)
-                return n if np.array_equal(again.placement.devices, wanted) else None
+                again = planning.plan(plan.topology, job, **given, steps=n)
+                return n if _is_found(plan, again.placement.devices, again.job) else None
             if is_late:
                 return None
     except LabError:
         pass
     return None
+
+
+def _is_found(plan: Plan, devices: IntArray, job: Job) -> bool:
+    return np.array_equal(devices, plan.placement.devices) and job == plan.job
 
 
 def _import(name: str, module: str) -> str:

@@ -16,6 +16,8 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, show
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
+from dtfm_lab.widgets.planner.result_words import result_words
+from dtfm_lab.widgets.requested import is_plan_of
 
 
 class StepState(NamedTuple):
@@ -101,7 +103,7 @@ def of(trait: str, describe: Callable[[Any], str]) -> Callable[[LabState], str]:
 
 
 network_result = of("topology", lambda topology: f"{topology.name}, {count(len(topology), 'device')}")
-plan_result = of("plan", lambda plan: f"{format_s(plan.cost.total_s)}, gap {plan.gap:.1%}")
+plan_result = of("plan", result_words)
 groups_result = of("plan", lambda plan: f"{count(plan.job.n_stages, 'group')} of {plan.job.n_replicas}")
 schedule_result = of(
     "predicted", lambda trace: f"predicted {format_s(trace.iteration_s)} under {trace.context.schedule}"
@@ -119,7 +121,7 @@ def plan_staleness(lab_state: LabState) -> str:
         return "the network of this plan is no longer drawn"
     if plan.topology.fingerprint != lab_state.topology.fingerprint:
         return "the network has changed since this plan"
-    if lab_state.job is not None and plan.job != lab_state.job:
+    if lab_state.job is not None and not is_plan_of(plan.job, lab_state.job):
         return "the job has changed since this plan"
     return ""
 

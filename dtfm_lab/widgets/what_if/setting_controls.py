@@ -105,7 +105,7 @@ class SettingControls:
         before = self.base.job_changes
         planned = before["microbatch"], before["global_batch"]
         for pair in ((microbatch, batch), (planned[0], batch), (microbatch, planned[1])):
-            if pair[1] % (self._job.n_replicas * pair[0]) == 0:
+            if pair[1] % pair[0] == 0 and pair[1] // pair[0] >= self._job.n_replicas:
                 return pair
         return planned
 

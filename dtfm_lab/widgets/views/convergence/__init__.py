@@ -7,14 +7,13 @@ from itertools import cycle
 import numpy as np
 import traitlets
 
-from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CATEGORIES, LINE_GREY
 from dtfm_lab.figures.theme import literal
-from dtfm_lab.planning.step import PROVEN
+from dtfm_lab.widgets.measures import MEASURES, Measure, measure_of
 from dtfm_lab.widgets.views.view import Figure, View
 
 N_COLUMNS = 5
-"""Columns of a row: evaluations, seconds of search, best cost in s, lower bound in s, median cost in s."""
+"""Columns of a row: evaluations, seconds of search, best, lower bound and median, in the objective's unit."""
 BEST, BOUND, MEDIAN = 2, 3, 4
 FEW = 100
 """Evaluations up to which their axis is linear; it is logarithmic for longer searches."""
@@ -26,8 +25,6 @@ UNSEEN = 1 / 1000
 """Share of the height of the curves below which a change cannot be seen."""
 COARSER = 2.0
 """Factor between two attempts to thin a series."""
-TIMES = 10
-"""Multiple of the bound from which a gap is given as a multiple instead of a percentage."""
 
 
 class ConvergenceView(View):
@@ -43,15 +40,26 @@ class ConvergenceView(View):
     """The quantity on the x axis."""
     clock = traitlets.Unicode("seconds of search").tag(sync=True)
     """The clock that the seconds are counted by, as the label of the x axis."""
+    noun = traitlets.Unicode("communication cost").tag(sync=True)
+    """What the curves fall in, as the label of the y axis."""
+    unit = traitlets.Enum(["s", "$"], "s").tag(sync=True)
+    bound_label = traitlets.Unicode("lower bound").tag(sync=True)
     caption = traitlets.Unicode("")
     """The line below the chart. It is sent together with the rows that it describes."""
 
     def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
+        self._measure: Measure = MEASURES["communication"]
         self.points: dict[str, np.ndarray] = {}
         """(n, 5) rows by name of a series: those that differ visibly, and the newest."""
         self._sending = False
         self.on_msg(self._on_message)
+
+    def show_measure(self, objective: str) -> None:
+        """Write values as those of this objective from now on."""
+        measure = self._measure = measure_of(objective)
+        with self.hold_sync():
+            self.noun, self.unit, self.bound_label = measure.noun, measure.unit, measure.bound_label
 
     def extend(self, rows: np.ndarray, series: str = "best") -> None:
         """Add (n, 5) rows, in order of evaluations. A missing bound is NaN, and so is a missing median."""
@@ -82,7 +90,7 @@ class ConvergenceView(View):
         scale = {"type": "log"} if column == 0 and last > FEW else {}
         colors = dict(zip(self.points, cycle(CATEGORIES), strict=False))
         curves = [
-            (f"{name}: {format_s(rows[-1, BEST])}", rows, BEST, {"color": colors[name], "width": 2.5})
+            (f"{name}: {self._measure.words(rows[-1, BEST])}", rows, BEST, {"color": colors[name], "width": 2.5})
             for name, rows in self.points.items()
         ]
         medians = [
@@ -93,7 +101,7 @@ class ConvergenceView(View):
         proven = max(self.points.values(), key=lambda rows: rows[-1, BOUND] if rows[-1, BOUND] > 0 else 0.0)
         if proven[-1, BOUND] > 0:
             look: dict[str, object] = {"color": LINE_GREY, "dash": "dash"}
-            curves.append((f"lower bound: {format_s(proven[-1, BOUND])}", proven, BOUND, look))
+            curves.append((f"{self.bound_label}: {self._measure.words(proven[-1, BOUND])}", proven, BOUND, look))
         return {
             "data": [
                 {"x": np.maximum(rows[:, column], 1.0) if scale else rows[:, column], "y": rows[:, level], "name": name}
@@ -104,8 +112,8 @@ class ConvergenceView(View):
             "layout": {
                 "title": {"text": literal(self.title)},
                 "height": 380,
-                "xaxis": {"title": {"text": "placements priced" if column == 0 else self.clock}, **scale},
-                "yaxis": {"title": {"text": "communication cost, s"}},
+                "xaxis": {"title": {"text": "plans priced" if column == 0 else self.clock}, **scale},
+                "yaxis": {"title": {"text": f"{self.noun}, {self.unit}"}},
             },
         }
 
@@ -115,9 +123,10 @@ class ConvergenceView(View):
         ends = {name: rows[-1] for name, rows in self.points.items()}
         leader = min(ends, key=lambda name: ends[name][2])
         bound_s = max(end[BOUND] for end in ends.values())
-        others = "".join(f", {name} {format_s(end[2])}" for name, end in ends.items() if name != leader)
+        others = "".join(f", {name} {self._measure.words(end[2])}" for name, end in ends.items() if name != leader)
         best_s = ends[leader][2]
-        return f"{self.title}: {leader} {format_s(best_s)}{others}; {leader} is {gap_words(best_s, bound_s)}"
+        words = self._measure.gap_words(best_s, bound_s)
+        return f"{self.title}: {leader} {self._measure.words(best_s)}{others}; {leader} is {words}"
 
     def _add(self, name: str, new: np.ndarray) -> tuple[int, np.ndarray]:
         """Add rows; return how many of the page's newest rows are out of date, and the rows to send instead."""
@@ -148,22 +157,6 @@ class ConvergenceView(View):
         if content.get("kind") == "hello":
             self.send({"kind": "reset"})
             self._send_rows([(name, 0, rows) for name, rows in self.points.items()])
-
-
-def gap_words(best_s: float, bound_s: float, noun: str = "communication cost") -> str:
-    """Return how far a cost, or what the noun names, is from the bound, and what the bound proves."""
-    if not bound_s > 0:
-        return "no bound yet"
-    if best_s - bound_s < PROVEN * best_s:
-        return f"{noun} proven best"
-    times = best_s / bound_s
-    how = f"{times:.0f} times the bound" if times > TIMES else f"{percent(times - 1)} above the bound"
-    return f"{how}; the bound says nothing cheaper than {format_s(bound_s)} exists"
-
-
-def percent(share: float) -> str:
-    """Return a share as a percentage with one digit; a positive one is never shown as 0."""
-    return f"{share * 100:.1f} %" if share >= 1e-3 else "less than 0.1 %"
 
 
 def thinned(rows: np.ndarray, unseen_s: float, unseen_median_s: float | None = None) -> np.ndarray:

@@ -1,0 +1,94 @@
+"""How each objective of a search is written on the screen: its noun, its numbers, and what a bound on it says."""
+
+from dataclasses import dataclass
+
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.planning.step import PROVEN
+
+TIMES = 10
+"""Multiple of the bound from which the gap of a communication cost is given as a multiple instead of a percentage."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The words of one objective; the page formats its numbers by ``unit``."""
+
+    objective: str
+    choice: str
+    """As the menu of objectives offers it."""
+    noun: str
+    title: str
+    """The heading of a curve."""
+    unit: str = "s"
+    better: str = "faster"
+    """What no plan is, beyond the bound."""
+
+    @property
+    def bound_label(self) -> str:
+        """The line of the bound in a legend."""
+        return "lower bound" if self.objective == "communication" else f"no plan is {self.better}"
+
+    def words(self, value: float) -> str:
+        """Return a value with its unit."""
+        return format_dollars(value) if self.unit == "$" else format_s(value)
+
+    def bound_line(self, bound: float) -> str:
+        """Return what the bound says of every plan; empty where there is none."""
+        return f"no plan is {self.better} than {self.words(bound)}" if bound > 0 else ""
+
+    def gap_words(self, best: float, bound: float) -> str:
+        """Return how far a value is from the bound, and what the bound proves."""
+        if not bound > 0:
+            return "no bound yet"
+        proven = best - bound < PROVEN * best
+        if self.objective != "communication":
+            if proven:
+                return f"no plan is {self.better}"
+            return f"at most {format_times(best / bound)} times {self.better} with any plan; {self.bound_line(bound)}"
+        if proven:
+            return f"{self.noun} proven best"
+        times = best / bound
+        how = f"{times:.0f} times the bound" if times > TIMES else f"{percent(times - 1)} above the bound"
+        return f"{how}; the bound says nothing cheaper than {self.words(bound)} exists"
+
+
+MEASURES = {
+    measure.objective: measure
+    for measure in (
+        Measure("iteration", "seconds an iteration", "iteration", "Seconds an iteration"),
+        Measure(
+            "price",
+            "dollars a billion tokens",
+            "price of a billion tokens",
+            "Dollars a billion tokens",
+            unit="$",
+            better="cheaper",
+        ),
+        Measure("communication", "communication cost", "communication cost", "Communication cost", better="cheaper"),
+    )
+}
+
+
+def measure_of(objective: str) -> Measure:
+    """Return the words of an objective; one that somebody registered is written in seconds, by its name."""
+    return MEASURES.get(objective, Measure(objective, objective, objective, objective.capitalize(), better="better"))
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage with one digit; a positive one is never shown as 0."""
+    return f"{share * 100:.1f} %" if share >= 1e-3 else "less than 0.1 %"
+
+
+def format_times(times: float) -> str:
+    """Return ``1.23`` or ``12``; rounded up, as it stands behind "at most"."""
+    digits = 2 if times < TIMES else 0
+    rounded = round(times, digits)
+    step = 10.0**-digits
+    return f"{rounded if rounded >= times * (1 - 1e-12) else rounded + step:,.{digits}f}"
+
+
+def format_dollars(dollars: float) -> str:
+    """Return ``$1,234``, ``$12.30``, ``$0.0123``."""
+    if abs(dollars) >= 100 or dollars == 0:
+        return f"${dollars:,.0f}"
+    return f"${dollars:.2f}" if abs(dollars) >= 1 else f"${dollars:.3g}"

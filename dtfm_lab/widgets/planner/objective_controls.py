@@ -1,0 +1,113 @@
+"""What a search makes least, and under which limits."""
+
+from collections.abc import Callable
+from typing import Any
+
+import ipywidgets as w
+
+from dtfm_lab.planning import default_objective, objectives
+from dtfm_lab.widgets.controls import labelled, restore_values, show, values_of
+from dtfm_lab.widgets.lab_state import Guard, LabState
+from dtfm_lab.widgets.measures import MEASURES, Measure, measure_of
+
+COMMUNICATION = "communication"
+UNLIMITED = 0.0
+
+
+class ObjectiveControls:
+    """The menu of objectives, with limits under "more"; at first what the job is planned for by default.
+
+    Where the job's default becomes another, as with a job of given message sizes, the menu follows it.
+    """
+
+    def __init__(self, lab_state: LabState, changed: Callable[[], None]) -> None:
+        self._lab_state = lab_state
+        self._changed: Callable[[], None] = lambda: None
+        self._default = ""
+        self._is_offering = Guard()
+        self.objective = labelled(
+            w.Dropdown,
+            "Least",
+            "230px",
+            "40px",
+            options=[(measure.choice, name) for name, measure in MEASURES.items()],
+            tooltip="What the search makes least: seconds of the simulated iteration, dollars for tokens, or the "
+            "communication cost of the paper",
+        )
+        self.more = w.ToggleButton(False, description="more", tooltip="Limits of the plan", layout=_width("64px"))
+        self.max_price = _limit("At most $ an hour", "118px", "Only plans whose devices cost at most so much; 0: any")
+        self.max_seconds = _limit("At most s an iteration", "140px", "Only plans that take at most so long; 0: any")
+        self.limits = w.HBox([self.max_price, self.max_seconds])
+        self._controls: dict[str, w.ValueWidget] = {
+            "objective": self.objective,
+            "more": self.more,
+            "max_price_per_hour": self.max_price,
+            "max_iteration_s": self.max_seconds,
+        }
+        self.objective.observe(lambda _: self._show(), "value")
+        self.more.observe(lambda _: self._show(), "value")
+        lab_state.observe(lambda _: self._follow(), "job")
+        self._follow()
+        self._changed = changed
+
+    @property
+    def measure(self) -> Measure:
+        """The words of the chosen objective."""
+        return measure_of(self.objective.value)
+
+    def options(self) -> dict[str, Any]:
+        """Return the keywords of a search."""
+        given: dict[str, Any] = {"objective": self.objective.value}
+        if self.objective.value == COMMUNICATION:
+            return given
+        given["queueing"] = self._lab_state.queueing
+        limits = {"max_price_per_hour": self.max_price.value, "max_iteration_s": self.max_seconds.value}
+        return given | {name: limit for name, limit in limits.items() if self.more.value and limit > UNLIMITED}
+
+    def settings(self) -> dict[str, Any]:
+        return values_of(self._controls)
+
+    def restore(self, settings: object) -> None:
+        """Set the controls to saved values; unknown or impossible values are ignored."""
+        restore_values(self._controls, settings)
+
+    def _follow(self) -> None:
+        """Offer what the job can be planned for."""
+        job = self._lab_state.job
+        if job is None:
+            return
+        known = [*MEASURES, *(name for name in objectives if name not in MEASURES)]
+        offered = [COMMUNICATION] if job.model is None else known
+        options = [(measure_of(name).choice, name) for name in offered]
+        default, kept = default_objective(job), self.objective.value
+        with self._is_offering:
+            if options != list(self.objective.options):
+                self.objective.options = options
+            self.objective.value = kept if kept in offered and default == self._default else default
+        self._default = default
+        self._show()
+
+    def _show(self) -> None:
+        if self._is_offering:
+            return
+        limited = self.objective.value != COMMUNICATION
+        show(self.more, limited)
+        show(self.limits, limited and self.more.value)
+        self._changed()
+
+
+def _limit(label: str, label_width: str, tooltip: str) -> w.BoundedFloatText:
+    return labelled(
+        w.BoundedFloatText,
+        label,
+        f"calc({label_width} + 92px)",
+        label_width,
+        UNLIMITED,
+        min=UNLIMITED,
+        max=1e9,
+        tooltip=tooltip,
+    )
+
+
+def _width(width: str) -> w.Layout:
+    return w.Layout(width=width)

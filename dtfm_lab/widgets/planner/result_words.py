@@ -1,0 +1,124 @@
+"""A plan in words: its seconds, what no plan can beat, its dollars, and who does what. It contains no widget."""
+
+import math
+from html import escape
+
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.widgets.measures import format_dollars, format_times
+
+
+def result_words(plan: Plan) -> str:
+    """Return ``iteration 24.1 s, at most 1.2 times faster with any plan``, or the communication cost and its gap."""
+    if plan.objective == "communication" or plan.iteration_s is None:
+        return f"communication cost {format_s(plan.cost.total_s)}, gap {plan.gap:.1%}"
+    return f"iteration {format_s(plan.iteration_s)}{_at_most(plan, ', ')}"
+
+
+def _at_most(plan: Plan, before: str, after: str = "") -> str:
+    left = plan.speed_up_left
+    if left is None or not math.isfinite(left):
+        return ""
+    words = "no plan is faster" if left <= 1 else f"at most {format_times(left)} times faster with any plan"
+    return f"{before}{words}{after}"
+
+
+def headline(plan: Plan) -> str:
+    """Return both seconds, the dollars and the shape of a plan as one line of HTML."""
+    cost, parts = plan.cost, []
+    if plan.iteration_s is not None:
+        parts.append(f"iteration <b>{format_s(plan.iteration_s)}</b>{_at_most(plan, ' (', ')')}")
+    communication = format_s(cost.total_s)
+    how = (
+        f" = data parallel {format_s(cost.data_parallel_s)} + pipeline {format_s(cost.pipeline_s)}; "
+        f"lower bound {format_s(plan.lower_bound_s)}, gap {plan.gap:.1%}"
+    )
+    if plan.iteration_s is None or plan.objective == "communication":
+        communication = f"<b>{communication}</b>{how}"
+    parts.append(f"communication cost {communication}")
+    dollars = plan.price_per_billion_tokens
+    if dollars:
+        parts.append(f"{format_dollars(dollars)} a billion tokens, {format_dollars(plan.price_per_hour)} an hour")
+    return f"{' · '.join(parts)}<br>{shape_line(plan)} · by {escape(plan.planner)}"
+
+
+def shape_line(plan: Plan) -> str:
+    """Return ``6 stages x 4 replicas, blocks 6 2 2 5 5 4, 256 micro-batches, adaptive-1f1b, 8 devices idle``."""
+    job = plan.job
+    parts = [_counted(job.n_stages, "stage") + " x " + _counted(job.n_replicas, "replica")]
+    if (blocks := plan.blocks_per_stage) is not None:
+        parts.append("blocks " + compact_counts(blocks))
+        size = "of 1 sequence" if job.microbatch == 1 else f"of {job.microbatch} sequences"
+        counts = job.microbatch_counts
+        each = (
+            f"{counts[0]:,} micro-batches each" if len(set(counts)) == 1 else f"micro-batches {compact_counts(counts)}"
+        )
+        parts += [f"{each} {size}", escape(job.schedule_name)]
+        parts += ["recomputing activations"] if job.recompute else []
+    if plan.idle_devices:
+        parts.append(f"{_counted(len(plan.idle_devices), 'device')} idle")
+    return ", ".join(parts)
+
+
+MOST_LISTED = 16
+"""Counts up to which each is written."""
+
+
+def compact_counts(counts: tuple[int, ...]) -> str:
+    """Return ``6 2 2 5``; ``4 each`` where all are equal, and the least and the most of many."""
+    if len(set(counts)) == 1:
+        return f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} each"
+    if len(counts) > MOST_LISTED:
+        return f"{min(counts):,} to {max(counts):,}"
+    return " ".join(map(str, counts))
+
+
+def tables(plan: Plan) -> str:
+    """Return two tables in HTML: the stages with their blocks, forwards ahead and devices; the pipelines."""
+    job, blocks = plan.job, plan.blocks_per_stage
+    if blocks is None:
+        return ""
+    ahead = job.warmups
+    stages = [
+        (str(s), str(blocks[s]), *([] if ahead is None else [str(ahead[s])]), _names(group))
+        for s, group in enumerate(plan.stages)
+    ]
+    counts = job.microbatch_counts
+    share = sum(counts)
+    pipelines = [
+        (str(r), f"{counts[r]:,}", f"{counts[r] / share:.0%}".replace("%", " %"), _names(names))
+        for r, names in enumerate(plan.pipelines)
+    ]
+    stage_head = ("stage", "blocks", *([] if ahead is None else ["ahead"]), "devices")
+    idle = [plan.topology.names[d] for d in plan.idle_devices]
+    return (
+        '<div class="dtfm-plan-tables">'
+        + _table("dtfm-plan-stages", stage_head, stages)
+        + _table("dtfm-plan-pipelines", ("pipeline", "micro-batches", "of the batch", "devices"), pipelines)
+        + "</div>"
+        + (f'<div class="dtfm-plan-idle">idle: {_names(idle)}</div>' if idle else "")
+    )
+
+
+MOST_NAMED = 8
+"""Names up to which all are shown; the rest are counted, and told by the tooltip."""
+
+
+def _names(names: list[str]) -> str:
+    shown = ", ".join(names[:MOST_NAMED])
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    title = f' title="{escape(", ".join(names))}"' if more else ""
+    return f"<span{title}>{escape(shown)}{more}</span>"
+
+
+def _table(kind: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    cells = "".join(f'<th scope="col">{name}</th>' for name in head)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return (
+        f'<div class="dtfm-plan-table"><table class="{kind}"><thead><tr>{cells}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
