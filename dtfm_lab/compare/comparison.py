@@ -15,6 +15,7 @@ from dtfm_lab.compare.blame import NO_SUSPECTS, Blame, blame
 from dtfm_lab.compare.drift import Drift, drift
 from dtfm_lab.compare.refit import Refit, refit
 from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import Trace
@@ -188,6 +189,9 @@ def compare(predicted: Trace, measured: Trace) -> Comparison:
 
     Raises TraceError where an action is in only one of them: other schedules, shapes or placements.
     """
+    for what, trace in (("predicted", predicted), ("measured", measured)):
+        if not isinstance(trace, Trace):
+            raise TraceError(f"{what} is {shortened(trace)}; wanted a Trace")
     if predicted.context.devices != measured.context.devices:
         raise TraceError("the traces are of different placements; wanted two of one plan")
     ours, theirs = predicted.context.schedule, measured.context.schedule

@@ -19,7 +19,8 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, Protocol
 
-from dtfm_lab.domain.errors import FileError, TopologyError
+from dtfm_lab.domain.errors import FileError, TopologyError, UnknownName
+from dtfm_lab.domain.job import JOBS
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.registry import Registry, unknown
 from dtfm_lab.files import topology_yaml
@@ -75,6 +76,8 @@ def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
     Raises FileError (unreadable, broken, unknown key, unknown suffix), TopologyError (missing or
     impossible link) or UnknownName; each says where.
     """
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise TopologyError(f"topology is {shortened(name_or_path)}; wanted a name or a path")
     name = os.fspath(name_or_path)
     if name in topology_names():
         shipped = _shipped_folder() / f"{name}.yaml"
@@ -84,7 +87,8 @@ def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
         return found.read(path)
     if os.path.exists(path) and name:
         raise FileError(f"{path}: {_why_no_format(path)}")
-    raise unknown("topology", shortened(name) if len(name) > 60 else name, topology_names())
+    error = unknown("topology", shortened(name) if len(name) > 60 else name, topology_names())
+    raise UnknownName(f"{error} ({name} is a job)") if name in JOBS else error
 
 
 def save_topology(topology: Topology, path: str | os.PathLike[str]) -> Path:

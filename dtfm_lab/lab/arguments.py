@@ -208,6 +208,8 @@ def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
         return plan
     if not isinstance(plan, str | os.PathLike):
         raise PlanError(f"plan is {shortened(plan)}; wanted a Plan, or the path of a plan file")
+    if not os.path.exists(plan) and os.fspath(plan) in files.topology_names():
+        raise PlanError(f"plan is {shortened(plan)}, a network; wanted a Plan (lab.plan makes one), or a plan file")
     return files.load_plan(plan)
 
 

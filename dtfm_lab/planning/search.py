@@ -78,6 +78,8 @@ def search(
     for what, most in (("max_price_per_hour", max_price_per_hour), ("max_iteration_s", max_iteration_s)):
         if most is not None and not (_number(most) and most > 0):
             raise PlanError(f"{what} is {shortened(most)}; wanted a number above 0")
+    if start is not None and not isinstance(start, Plan):
+        raise PlanError(f"start is {shortened(start)}; wanted a Plan")
     if queueing not in QUEUEING:
         raise unknown("queueing", queueing, QUEUEING)
     limit_s = math.inf if seconds is None else float(seconds)

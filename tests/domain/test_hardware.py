@@ -87,7 +87,6 @@ def test_a_gpu_of_one_s_own_comes_with_both_its_numbers_and_keeps_its_name():
         ("4090", "did you mean 'RTX 4090'"),
         ("abacus", "known: A10, A100, .*; a GPU that is not in the table needs peak_flop_per_s and memory_bytes"),
         ("", "no GPU named ''"),
-        (None, "no GPU named 'None'"),
     ],
 )
 def test_an_unknown_gpu_is_refused_with_the_nearest_known_ones(gpu, says):

@@ -381,7 +381,7 @@ BROKEN_GRAPHML = {
         "line 1: declares a document type; wanted GraphML without",
     ),
     "a foreign file": ({"doctype": '<!DOCTYPE g [<!ENTITY a SYSTEM "file:///etc/passwd">]>'}, "declares a document"),
-    "no latency": ({"default": ""}, "edge a -> b: no latency_s and no latency_ms; wanted one"),
+    "no latency": ({"default": ""}, "edge a -> b: no latency_s and no latency_ms among"),
     "words for a number": ({"data": '<data key="l">slow</data>'}, "broken GraphML: could not convert string to float"),
     "text for a number": ({"kind": "string"}, "edge a -> b: bandwidth_bytes_per_s is '8e6'; wanted a number"),
     "an unknown type": ({"kind": "number"}, "broken GraphML: knows no 'number'"),

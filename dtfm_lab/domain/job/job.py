@@ -182,6 +182,11 @@ class Job(JobOptions):
         for what in _COUNTS:
             if (counts := getattr(self, what)) is not None:
                 object.__setattr__(self, what, self._checked_counts(what, counts))
+        if self.model is not None and not isinstance(self.model, ModelSpec):
+            raise JobError(
+                f"job {self.name}: model is {shortened(self.model)}; wanted a ModelSpec (lab.load_job takes names and "
+                f"paths)"
+            )
         if self.model is None:
             if self.given_gradient_bytes is None or self.given_hop_bytes is None:
                 raise JobError(f"job {self.name} has no model; wanted one, or gradient_bytes and activation_bytes")

@@ -7,6 +7,7 @@ last two. A pair that was not measured has NaN, and its times follow from latenc
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ MOST_TIMES = 2**26
 """Most times, over pairs and sizes: half a gigabyte."""
 LARGEST = 1e30
 """Most bytes and seconds of a measured message."""
+MISSPELT = 0.85
+"""Share of letters in common from which an attribute's name is taken for a misspelt one."""
 DEVICE_ATTRIBUTES = dict.fromkeys(field for field in Device.__dataclass_fields__ if field != "name")
 
 
@@ -96,6 +99,8 @@ def links_of_graph(graph: nx.Graph[Any]) -> tuple[tuple[Device, ...], FloatArray
         Device(name=node, **fields_in_si(data, DEVICE_ATTRIBUTES, f"node {shortened(node)}"))
         for node, data in graph.nodes(data=True)
     )
+    for node, data in graph.nodes(data=True):
+        _refuse_misspelt(f"node {shortened(node)}", data)
     at = {node: i for i, node in enumerate(graph.nodes)}
     latency_s, bandwidth, there = np.zeros((n, n)), np.zeros((n, n)), np.eye(n, dtype=bool)
     for a, b, data in graph.edges(data=True):
@@ -115,6 +120,15 @@ def links_of_graph(graph: nx.Graph[Any]) -> tuple[tuple[Device, ...], FloatArray
             f"every pair of devices needs one each way, even a slow one"
         )
     return devices, latency_s, bandwidth
+
+
+def _refuse_misspelt(node: str, data: dict[str, Any]) -> None:
+    """Raises TopologyError for an attribute that is a device's but for case or a letter; others are ignored."""
+    known = {*DEVICE_ATTRIBUTES, "peak_tflops", "memory_gib", "name"}
+    for attribute in data:
+        near = difflib.get_close_matches(str(attribute).casefold(), known, n=1, cutoff=MISSPELT)
+        if attribute not in known and near:
+            raise TopologyError(f"{node} has {shortened(attribute)}; did you mean {near[0]!r}?")
 
 
 def _column(links: pd.DataFrame, what: str) -> FloatArray:

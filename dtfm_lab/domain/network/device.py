@@ -201,6 +201,8 @@ class Device:
                 object.__setattr__(self, what, number)
 
     def _text(self, what: str, value: Any) -> str:
+        if value is None:
+            raise TopologyError(f"a device's {what} is None; wanted text")
         try:
             text = str(value)
         except ValueError:  # an integer of thousands of digits

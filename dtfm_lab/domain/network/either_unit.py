@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.domain.network.device import as_number
+from dtfm_lab.domain.network.device import as_number, shortened
 from dtfm_lab.domain.units import TERA, GiB, from_gbps, from_ms
 
 OTHER_UNIT: dict[str, tuple[str, Callable[[Any], Any]]] = {
@@ -42,7 +42,8 @@ def either(what: str, given: Mapping[str, Any], thing: str = "", wanted: str = "
     if len(found) == 2:
         raise TopologyError(f"{begin}both {other} and {what} are given; wanted one of them")
     if not found:
-        raise TopologyError(f"{begin}no {what} and no {other}; wanted {wanted or 'one of them'}")
+        there = f" among {shortened(', '.join(map(str, given)))}" if any(v is not None for v in given.values()) else ""
+        raise TopologyError(f"{begin}no {what} and no {other}{there}; wanted {wanted or 'one of them'}")
     return Given(found[0], given[found[0]], _same if found[0] == what else convert)
 
 

@@ -238,9 +238,9 @@ class Topology:
         if message_s is not None:
             moving_s = np.maximum(message_s - self.latency_s[:, :, None], 0.0)
             message_s = latency_s[:, :, None] + moving_s / bandwidth
-        return replace(
-            self, latency_s=latency_s, bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * bandwidth, message_s=message_s
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite or none is refused
+            bandwidth_bytes_per_s = self.bandwidth_bytes_per_s * bandwidth
+        return replace(self, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s, message_s=message_s)
 
     def with_typical_prices(self) -> Topology:
         """A copy in which every device without a price has the typical one of its GPU, 0 where the table has none."""

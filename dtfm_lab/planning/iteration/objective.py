@@ -1,5 +1,6 @@
 """The objectives iteration and price: plans of least simulated seconds, or of fewest dollars for a billion tokens."""
 
+import logging
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
@@ -23,6 +25,7 @@ from dtfm_lab.planning.objectives import SearchRequest, objectives
 from dtfm_lab.planning.step import PlanStep
 from dtfm_lab.simulation.simulate import simulate
 
+log = logging.getLogger(__name__)
 OWN_PLANNER = "evolutionary"
 """Name of the planner that stands for the search over everything."""
 TOKENS = 1e9
@@ -85,8 +88,8 @@ class SimulatedObjective:
         """Plans of everything that the job leaves open: shape, devices, cut, shares, schedule, recomputation."""
         topology, job = request.topology, request.job
         job.modelled()
-        if self.dollars and not any(device.price_per_hour for device in topology.devices):
-            raise PlanError(f"no device of {topology.name} has a price; wanted price_per_hour, or another objective")
+        if self.dollars or request.max_price_per_hour is not None:
+            _check_prices(topology)
         if request.start is not None:
             _check_start(job, request.start)
         problem = IterationProblem.of(topology, job, request.queueing)
@@ -131,6 +134,19 @@ class SimulatedObjective:
             )
 
         return steps_within(request, found, step_of)
+
+
+def _check_prices(topology: Topology) -> None:
+    """Raises PlanError where no device has a price; warns of those that have none, as they count as free."""
+    free = [device.name for device in topology.devices if not device.price_per_hour]
+    if len(free) == len(topology):
+        raise PlanError(
+            f"no device of {topology.name} has a price; wanted price_per_hour, or typical prices "
+            f"(topology.with_typical_prices(), typical_prices: true in a file)"
+        )
+    if free:
+        more = f" and {len(free) - 3} more" if len(free) > 3 else ""
+        log.warning("%s of %s have no price and count as free", ", ".join(free[:3]) + more, topology.name)
 
 
 def _check_start(job: Job, start: Plan) -> None:

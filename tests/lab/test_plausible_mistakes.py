@@ -1,0 +1,106 @@
+"""What a new user gets wrong in Python is one line that says what was found and what is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import dtfm_lab as lab
+
+ONES = np.ones((2, 2))
+
+
+def graph(**attributes: object) -> nx.Graph:
+    drawn = nx.Graph()
+    drawn.add_edge("a", "b", latency_ms=5, bandwidth_gbps=1)
+    drawn.add_node("a", **attributes)
+    return drawn
+
+
+def unnamed_units() -> nx.Graph:
+    drawn = nx.Graph()
+    drawn.add_edge("a", "b", latency=5, bandwidth=1)
+    return drawn
+
+
+def small_plan() -> lab.Plan:
+    return lab.evaluate("lecture-hall", "tiny", stages=[[0, 1], [2, 3], [4, 5], [6, 7]])
+
+
+MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
+    "a device of no name": (lambda: lab.Device(name=None), "a device's name is None; wanted text"),
+    "no network": (lambda: lab.plan(None, "tiny"), "topology is None; wanted a name or a path"),
+    "no job": (lambda: lab.plan("lecture-hall", 5), "job is 5; wanted a Job, a name or a path"),
+    "job and network exchanged": (
+        lambda: lab.plan("tiny", "lecture-hall"),
+        r"no topology named 'tiny'.*\(tiny is a job\)",
+    ),
+    "a network for a job": (lambda: lab.load_job("campus"), r"no job named 'campus'.*\(campus is a network\)"),
+    "a model for a job": (
+        lambda: lab.load_job("gpt3-13b"),
+        r"no job named 'gpt3-13b'.*wanted a job with model=gpt3-13b",
+    ),
+    "a network for a plan": (
+        lambda: lab.simulate("lecture-hall"),
+        "plan is 'lecture-hall', a network; wanted a Plan",
+    ),
+    "a model's name in a Job": (lambda: lab.Job(model="tiny", global_batch=4), "model is 'tiny'; wanted a ModelSpec"),
+    "a start of nothing": (lambda: lab.plan("lecture-hall", "tiny", start=3), "start is 3; wanted a Plan"),
+    "a comparison of nothing": (lambda: lab.compare(None, None), "predicted is None; wanted a Trace"),
+    "GPU in capitals": (
+        lambda: lab.Topology.from_networkx(graph(GPU="A100")),
+        "node 'a' has 'GPU'; did you mean 'gpu'",
+    ),
+    "regions of a node": (
+        lambda: lab.Topology.from_networkx(graph(regions="x")),
+        "has 'regions'; did you mean 'region'",
+    ),
+    "no units": (
+        lambda: lab.Topology.from_networkx(unnamed_units()),
+        "edge a -> b: no latency_s and no latency_ms among 'latency, bandwidth'; wanted one of them",
+    ),
+    "one GPU too few": (
+        lambda: lab.Topology.from_matrices(ONES, ONES, gpu=["T4"]),
+        "1 gpu for 2 devices; wanted one each",
+    ),
+    "a limit of dollars without prices": (
+        lambda: lab.plan("lecture-hall", "tiny", max_price_per_hour=1, steps=1),
+        "no device of lecture-hall has a price; wanted price_per_hour, or typical prices",
+    ),
+    "no bandwidth": (
+        lambda: lab.load_topology("campus").scaled(1, 0),
+        "bandwidth is 0.0; every pair of devices needs",
+    ),
+    "a unit twice": (
+        lambda: lab.load_topology("campus").with_link(0, 1, latency_s=1, latency_ms=1),
+        "both latency_ms and latency_s are given; wanted one of them",
+    ),
+    "a plan swept over a misspelt setting": (
+        lambda: lab.sweep(small_plan(), bandwith=[1]),
+        "no setting of a sweep named 'bandwith'; did you mean 'bandwidth'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_plausible_mistake_is_one_line(what: str) -> None:
+    make, says = MISTAKES[what]
+    with pytest.raises(lab.LabError, match=says) as refused:
+        make()
+    assert "\n" not in str(refused.value)
+
+
+def test_attributes_of_other_tools_are_ignored() -> None:
+    drawn = graph(label="a node", color="red", weight=3, x=1.0, pos=(1, 2), gpu="a100")
+    assert lab.Topology.from_networkx(drawn).devices[0].gpu == "A100"
+
+
+def test_devices_without_a_price_are_named_where_prices_count(caplog: pytest.LogCaptureFixture) -> None:
+    hall = lab.load_topology("lecture-hall")
+    mixed = lab.Topology.from_matrices(*hall.to_matrices(), gpu="laptop", price_per_hour=[0.0] * 5 + [1.0] * 3)
+    with caplog.at_level("WARNING"):
+        lab.plan(mixed, "tiny", objective="price", steps=1)
+    assert "ada, alan, barbara and 2 more of matrices have no price and count as free" in caplog.text
