@@ -43,6 +43,14 @@ export function figures(value, digits = 3) {
 
 const integerDigits = (value) => (Math.abs(value) < 1 ? 1 : Math.floor(Math.log10(Math.abs(value))) + 1);
 
+/** "$1,234", "$12.30", "$0.0123": as ``format_dollars`` has it. */
+export function dollars(value) {
+  if (!isFinite(value)) return "–";
+  const size = Math.abs(value);
+  if (size >= 100 || size === 0) return `$${Math.round(value).toLocaleString("en-US")}`;
+  return size >= 1 ? `$${value.toFixed(2)}` : `$${figures(value)}`;
+}
+
 /** "12.34 s", "3.21 s", "389 ms", "45.6 ms": a duration as people say it. */
 export function seconds(value) {
   if (!isFinite(value)) return "–";

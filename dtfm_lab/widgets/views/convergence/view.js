@@ -5,10 +5,10 @@ import { onTheme, readTheme } from "shared/theme.js";
 import { COLUMNS, Curve } from "./page/curve.js";
 import { legendItems } from "./page/legend.js";
 import { plotted } from "./page/plot.js";
-import { compact, figures, seconds } from "shared/axis.js";
+import { compact, dollars, figures, seconds } from "shared/axis.js";
 
 const FEW = 100; // evaluations; a search this short is read on a linear axis
-const ACROSS = { evaluations: "placements", seconds: "seconds" };
+const ACROSS = { evaluations: "plans", seconds: "seconds" };
 const SETTLED_MS = 1500; // a caption that stands this long is read out
 
 function render({ model, el }) {
@@ -36,7 +36,7 @@ function render({ model, el }) {
   el.append(root);
   cleanUp.add(() => clearTimeout(settling));
 
-  const { draw, move } = lineChart(box, (theme) => (curves.size ? plotted(curves, axis(), theme) : null), words, cleanUp, () => {
+  const { draw, move } = lineChart(box, (theme) => (curves.size ? plotted(curves, axis(), theme) : null), told, cleanUp, () => {
     root.dataset.drawn = String(++drawn);
   });
   box.append(empty);
@@ -49,7 +49,10 @@ function render({ model, el }) {
   const axis = () => ({
     against: against(),
     logarithmic: isLogarithmic(),
-    label: against() === "seconds" ? model.get("clock") : "placements priced",
+    label: against() === "seconds" ? model.get("clock") : "plans priced",
+    noun: model.get("noun"),
+    unit: model.get("unit"),
+    words: words(),
   });
 
   function toggleScale() {
@@ -74,7 +77,7 @@ function render({ model, el }) {
   function showTexts() {
     title.textContent = model.get("title");
     box.style.height = `${model.get("height")}px`;
-    root.setAttribute("aria-label", `${model.get("title")}: best cost, median and lower bound in seconds; arrow keys read values`);
+    root.setAttribute("aria-label", `${model.get("title")}: best, median and lower bound of the ${model.get("noun")}; arrow keys read values`);
   }
 
   function showCaption(text) {
@@ -90,7 +93,7 @@ function render({ model, el }) {
   }
 
   function showLegend() {
-    legend.replaceChildren(...legendItems(curves, readTheme(root)));
+    legend.replaceChildren(...legendItems(curves, model.get("bound_label"), readTheme(root)));
     empty.hidden = curves.size > 0;
   }
 
@@ -114,13 +117,17 @@ function render({ model, el }) {
 
   const looks = () => [...curves].map(([name, curve]) => `${name} ${curve.has("median")} ${curve.has("bound")}`).join("\n");
 
-  function words(at) {
-    return [...curves].flatMap(([name, curve]) => readout(name, curve.rowAt(against(), at))).join("\n");
+  /** How a value is written. */
+  const words = () => (model.get("unit") === "$" ? dollars : seconds);
+
+  function told(at) {
+    return [...curves].flatMap(([name, curve]) => readout(name, curve.rowAt(against(), at), words())).join("\n");
   }
 
   model.on("msg:custom", receive);
   cleanUp.add(() => model.off("msg:custom", receive));
-  onTraits(model, ["title", "height"], showTexts, cleanUp);
+  onTraits(model, ["title", "height", "noun"], showTexts, cleanUp);
+  onTraits(model, ["noun", "unit", "bound_label"], () => { showLegend(); draw(); }, cleanUp);
   onTraits(model, ["against", "clock"], () => { showScale(); draw(); }, cleanUp);
   onTheme(showLegend, cleanUp);
   showTexts();
@@ -130,12 +137,12 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-function readout(name, row) {
+function readout(name, row, words) {
   if (!row) return [];
-  const median = isFinite(row.median) ? ` · median ${seconds(row.median)}` : "";
-  const bound = isFinite(row.bound) ? ` · bound ${seconds(row.bound)}` : "";
-  const when = `${compact(row.evaluations)} placements, ${figures(row.seconds)} s of search`;
-  return [`${name}: ${seconds(row.best)}${median}${bound}  (${when})`];
+  const median = isFinite(row.median) ? ` · median ${words(row.median)}` : "";
+  const bound = isFinite(row.bound) ? ` · bound ${words(row.bound)}` : "";
+  const when = `${compact(row.evaluations)} plans, ${figures(row.seconds)} s of search`;
+  return [`${name}: ${words(row.best)}${median}${bound}  (${when})`];
 }
 
 export default { render };

@@ -2,7 +2,7 @@
 import { h } from "shared/dom.js";
 import { bestBounded, boundColor, seriesColor } from "./curve.js";
 
-export function legendItems(curves, theme) {
+export function legendItems(curves, boundLabel, theme) {
   if (!curves.size) return [];
   const all = [...curves.values()];
   const one = all.length === 1;
@@ -11,7 +11,7 @@ export function legendItems(curves, theme) {
     : [...curves.keys()].map((name, index) => item("", seriesColor(index, theme), name));
   if (all.some((curve) => curve.has("median")))
     items.push(item("dtfm-thin", one ? seriesColor(0, theme) : theme.softText, "median", "of the population"));
-  if (bestBounded(curves)) items.push(item("dtfm-dashed", boundColor(curves, theme), "lower bound"));
+  if (bestBounded(curves)) items.push(item("dtfm-dashed", boundColor(curves, theme), boundLabel));
   return items;
 }
 

@@ -1,12 +1,12 @@
 // What the chart of a search draws: best, median and bound of each series, as steps.
-import { compact, figures, seconds } from "shared/axis.js";
+import { compact, figures } from "shared/axis.js";
 import { extent, known } from "shared/chart.js";
 import { bestBounded, boundColor, seriesColor } from "./curve.js";
 
 const MOST_MARKS = 40; // improvements that get a dot
 
 /** `axis`: what is across, whether its scale is logarithmic, and its label. */
-export function plotted(curves, { against, logarithmic, label }, theme) {
+export function plotted(curves, { against, logarithmic, label, noun, unit, words }, theme) {
   const all = [...curves.values()];
   const [low, high] = extent(all.flatMap((curve) => ["best", "bound", "median"].flatMap((name) => curve.column(name))), 0.08);
   const counted = against === "evaluations";
@@ -29,13 +29,13 @@ export function plotted(curves, { against, logarithmic, label }, theme) {
     xs: [curve.last(against), last],
     lines: [{ ys: Array(2).fill(curve.last("best")), color: seriesColor(all.indexOf(curve), theme), width: 2, alpha: 0.35 }],
   })));
-  const inMs = high < 1;
+  const inMs = unit === "s" && high < 1;
   return {
     x: { low: from, high: to, log: logarithmic, label, whole: counted, format: counted ? compact : (value) => figures(value) },
-    y: { low: Math.max(0, low), high, label: `cost (${inMs ? "ms" : "s"})`, times: inMs ? 1000 : 1 },
+    y: { low: Math.max(0, low), high, label: `${noun} (${inMs ? "ms" : unit})`, times: inMs ? 1000 : 1 },
     curves: drawn,
     between: bounded && all.length === 1 ? [1, 2] : null,
-    ends: ends(curves, bounded, theme),
+    ends: ends(curves, bounded, words, theme),
   };
 }
 
@@ -46,9 +46,9 @@ function improvements(curve, against) {
   return found.length > MOST_MARKS ? [] : found;
 }
 
-function ends(curves, bounded, theme) {
+function ends(curves, bounded, words, theme) {
   const all = [...curves.values()];
-  const end = (curve, name, color, bold) => ({ value: curve.last(name), text: seconds(curve.last(name)), color, bold });
+  const end = (curve, name, color, bold) => ({ value: curve.last(name), text: words(curve.last(name)), color, bold });
   const found = all.map((curve, index) => end(curve, "best", seriesColor(index, theme), true));
   if (bounded) found.push(end(bounded, "bound", boundColor(curves, theme), false));
   const [only] = all;
