@@ -13,6 +13,7 @@ from dtfm_lab.lab.plans import (
     load_topology,
     plan,
     search,
+    why_they_differ,
     with_job,
     worth,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "sweep",
     "sweep_summary",
     "warm_up",
+    "why_they_differ",
     "with_job",
     "worth",
     "write",

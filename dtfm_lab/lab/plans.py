@@ -99,9 +99,15 @@ def evaluate(
 def explain(plan: Plan | str) -> Explanation:
     """Why a plan costs what it costs: what binds, and the price of any other place of a device.
 
-    ``.text``, ``.why("Tokyo-3")``, ``.to_frame()``.
+    ``.text``, ``.why("Tokyo-3")``, ``.to_frame()``. A plan for seconds or dollars is explained by its simulated
+    iteration: the device, link or synchronisation that binds it, its memory, and ``.to_frame("iteration")``.
     """
     return planning.explain(as_plan(plan))
+
+
+def why_they_differ(plan_by_seconds: Plan | str, plan_by_communication: Plan | str) -> str:
+    """Why the plan of least communication cost takes other seconds than that of least seconds, in two sentences."""
+    return planning.why_they_differ(as_plan(plan_by_seconds), as_plan(plan_by_communication))
 
 
 def diff(before: Plan | str, after: Plan | str) -> Difference:

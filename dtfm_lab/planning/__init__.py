@@ -16,6 +16,7 @@ from dtfm_lab.planning.explain import (
     diff,
     explain,
     stream_worth,
+    why_they_differ,
     worth_table,
 )
 from dtfm_lab.planning.iteration import objective as _objectives  # noqa: F401
@@ -50,5 +51,6 @@ __all__ = [
     "simulated",
     "stream_frontier",
     "stream_worth",
+    "why_they_differ",
     "worth_table",
 ]

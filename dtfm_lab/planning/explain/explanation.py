@@ -1,6 +1,7 @@
 """Why a plan costs what it costs: the numbers of ``cost_analysis`` in words, as tables and for JSON."""
 
 import html
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -9,16 +10,31 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.planning.cost import pair_costs
-from dtfm_lab.planning.explain import sentences
+from dtfm_lab.planning.explain import iteration_sentences, sentences
 from dtfm_lab.planning.explain.binding import group_bottlenecks, hop_bottlenecks
 from dtfm_lab.planning.explain.cost_analysis import CostAnalysis
+from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, analysed
 
 
 class Explanation(CostAnalysis):
-    """A plan's cost analysis with its sentences (``text``, ``why``), its tables and its JSON (``summary``)."""
+    """A plan's cost analysis with its sentences (``text``, ``why``), its tables and its JSON (``summary``).
+
+    A plan for seconds or dollars is explained by its simulated iteration; the communication cost comes after.
+    """
+
+    @cached_property
+    def iteration(self) -> IterationAnalysis:
+        """What binds the simulated iteration. Raises PlanError for a job without a model."""
+        return analysed(self.plan)
+
+    @property
+    def by_seconds(self) -> bool:
+        """Whether the plan is for the seconds or the dollars of an iteration, and not for its communication cost."""
+        return self.plan.objective != "communication" and self.plan.job.model is not None
 
     def to_frame(self, what: str = "devices") -> pd.DataFrame:
-        """The table of ``devices``, of ``groups`` or of ``hops``."""
+        """The table of ``devices``, of ``groups`` or of ``hops``, by the communication cost; of ``iteration``, the
+        seconds and the memory of each device; or of ``critical``, the parts of the critical path."""
         match what:
             case "devices":
                 return self.devices.copy()
@@ -26,16 +42,30 @@ class Explanation(CostAnalysis):
                 return pd.json_normalize([group.summary() for group in self.groups], sep="_")
             case "hops":
                 return pd.json_normalize([hop.summary() for hop in self.hops], sep="_")
-        raise unknown("table of an explanation", what, ("devices", "groups", "hops"))
+            case "iteration":
+                return self.iteration.devices.copy()
+            case "critical":
+                return self.iteration.critical.copy()
+        raise unknown("table of an explanation", what, ("devices", "groups", "hops", "iteration", "critical"))
 
     @property
     def text(self) -> str:
-        """The cost, what binds it, the cheapest swap and the bound, in a few sentences."""
-        return sentences.of_plan(self)
+        """The cost, what binds it, the cheapest swap and the bound, in a few sentences; of a plan for seconds or
+        dollars what binds its iteration, and then its communication cost."""
+        if not self.by_seconds:
+            return sentences.of_plan(self)
+        return f"{iteration_sentences.of_iteration(self.iteration)}\n{sentences.of_cost_alone(self)}"
 
     def why(self, device: str | int) -> str:
-        """One device's place, its costs and its other places, in a few sentences."""
-        return sentences.of_device(self, self.plan.topology.at(device))
+        """One device's place, its costs and its other places, in a few sentences; of a plan for seconds or dollars
+        its seconds and its memory first."""
+        chosen = self.plan.topology.at(device)
+        if not self.by_seconds:
+            return sentences.of_device(self, chosen)
+        return (
+            f"{iteration_sentences.of_device(self.iteration, chosen)}\n"
+            f"By the communication cost alone: {sentences.of_device(self, chosen)}"
+        )
 
     def summary(self, device: str | int | None = None) -> dict[str, Any]:
         """The plan or one device in plain types, as ``dtfm-lab explain --json`` prints it."""
@@ -63,6 +93,7 @@ class Explanation(CostAnalysis):
             "groups": [group.summary() for group in self.groups],
             "hops": [hop.summary() for hop in self.hops],
             "devices": plain_rows(self.devices),
+            "iteration": self.iteration.summary() if self.by_seconds else None,
         }
 
     def __repr__(self) -> str:

@@ -14,6 +14,15 @@ def of_plan(analysis: CostAnalysis) -> str:
     return "\n".join(filter(None, lines))
 
 
+def of_cost_alone(analysis: CostAnalysis) -> str:
+    """The communication cost of a plan that was made for something else."""
+    cost = analysis.plan.cost
+    return (
+        f"Its communication cost, which counts no computation and one micro-batch, is {format_s(cost.total_s)}: data "
+        f"parallel {format_s(cost.data_parallel_s)} and hops {format_s(cost.pipeline_s)}."
+    )
+
+
 def of_device(analysis: CostAnalysis, device: int) -> str:
     """One line each for the device's place, its partners, its hops and its other places."""
     row = analysis.service.iloc[device]

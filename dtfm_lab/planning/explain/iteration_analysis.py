@@ -1,0 +1,170 @@
+"""The seconds of a plan's iteration taken apart: its critical path, each device's time, and what memory forbids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dtfm_lab.domain.errors import LabError, PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import plain_rows
+from dtfm_lab.simulation.memory import MemoryReport, memory
+from dtfm_lab.simulation.simulate import simulate
+
+CLASSES = {"compute": "device", "synchronisation": "synchronisation"} | dict.fromkeys(
+    ("latency", "bandwidth", "queue"), "link"
+)
+"""What binds, by the cause of a part of the critical path."""
+GAIN = 1e-3
+"""Share of the iteration below which memory that forbids something does not count as binding."""
+
+
+class Part(NamedTuple):
+    """A device, a link or a cause on the critical path."""
+
+    name: str
+    seconds: float
+    share: float
+    """Of the iteration."""
+
+
+class Forbidden(NamedTuple):
+    """Something that would be faster, and that the memory of a device does not hold."""
+
+    what: str
+    iteration_s: float
+    """Seconds of the iteration with it."""
+    device: str
+    """The device that lacks most for it."""
+    over_bytes: int
+    """Bytes that this device lacks for it."""
+
+
+@dataclass(frozen=True, eq=False)
+class IterationAnalysis:
+    """What binds an iteration. Every number follows from the simulated trace and from the plan's memory."""
+
+    plan: Plan
+
+    @cached_property
+    def trace(self) -> Trace:
+        """The simulated iteration of the plan's own schedule."""
+        return simulate(self.plan)
+
+    @property
+    def iteration_s(self) -> float:
+        """Seconds of the simulated iteration."""
+        return float(self.trace.iteration_s)
+
+    @cached_property
+    def critical(self) -> pd.DataFrame:
+        """Seconds on the critical path by cause, by device and by link: see ``Trace.critical_summary``."""
+        return self.trace.critical_summary()
+
+    def parts(self, by: str) -> list[Part]:
+        """The parts of the critical path by "what", "device" or "link", the longest first."""
+        rows = self.critical[self.critical["by"] == by]
+        return [Part(*row) for row in zip(rows["name"], rows["seconds"], rows["share"], strict=True)]
+
+    @cached_property
+    def by_class(self) -> dict[str, float]:
+        """Seconds of the critical path that devices, links and synchronisation take, the longest first."""
+        seconds = dict.fromkeys(("device", "link", "synchronisation"), 0.0)
+        for part in self.parts("what"):
+            seconds[CLASSES.get(part.name, "device")] += part.seconds
+        return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+
+    @property
+    def binds(self) -> str:
+        """What takes most of the critical path: ``device``, ``link`` or ``synchronisation``."""
+        return next(iter(self.by_class))
+
+    @cached_property
+    def memory(self) -> MemoryReport:
+        """Peak memory of every device under the plan's own schedule."""
+        return memory(self.plan)
+
+    @cached_property
+    def forbidden(self) -> Forbidden | None:
+        """What would shorten the iteration most if memory allowed it; None where memory does not bind.
+
+        Tried are: not to recompute activations, and one more forward ahead on every device.
+        """
+        found = [tried for tried in map(self._tried, _more_memory(self.plan.job)) if tried is not None]
+        return min(found, key=lambda one: one.iteration_s, default=None)
+
+    def _tried(self, what_and_job: tuple[str, Job]) -> Forbidden | None:
+        what, job = what_and_job
+        try:
+            plan = self.plan.changed(job=job)
+            held, iteration_s = memory(plan), float(simulate(plan).iteration_s)
+        except LabError:  # such as an order of passes that cannot finish
+            return None
+        if held.fits or iteration_s > self.iteration_s * (1 - GAIN):
+            return None
+        at = held.worst
+        return Forbidden(what, iteration_s, held.devices[at[0]][at[1]], int(held.over_bytes[at]))
+
+    @cached_property
+    def devices(self) -> pd.DataFrame:
+        """One row for each device of the network, in its order: where its seconds go, and its memory.
+
+        Columns: device; stage and replica (missing where idle); busy_s; dependency_s, latency_s, bandwidth_s, queue_s,
+        synchronisation_s and straggler_s, its idle seconds by cause; critical_s, its computing on the critical path;
+        peak_bytes and limit_bytes. All but the device are missing where it is idle.
+        """
+        own = self.trace.bubble.drop(columns="iteration_s").set_index("device")
+        on_path = {part.name: part.seconds for part in self.parts("device")}
+        own["critical_s"] = [on_path.get(name, 0.0) for name in own.index]
+        held = self.memory.to_frame().set_index("device")[["peak_bytes", "limit_bytes"]]
+        table = own.join(held).reindex(self.plan.topology.names)
+        table.index.name = "device"
+        whole = {"stage": "Int64", "replica": "Int64", "peak_bytes": "Int64", "limit_bytes": "Int64"}
+        return table.reset_index().astype(whole)
+
+    @property
+    def busy_share(self) -> float:
+        """Share of the time of all devices that serve in which they compute."""
+        bubble = self.trace.bubble
+        total_s = float(bubble["iteration_s"].sum())
+        return float(bubble["busy_s"].sum()) / total_s if total_s > 0 else 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """The analysis in plain types; seconds, and bytes."""
+        forbidden = self.forbidden
+        return {
+            "iteration_s": self.iteration_s,
+            "iteration_lower_bound_s": self.plan.iteration_lower_bound_s,
+            "binds": self.binds,
+            "by_class_s": self.by_class,
+            "critical": plain_rows(self.critical),
+            "busy_share": self.busy_share,
+            "memory_forbids": None if forbidden is None else forbidden._asdict(),
+            "devices": plain_rows(self.devices),
+        }
+
+
+def analysed(plan: Plan) -> IterationAnalysis:
+    """The analysis of a plan's iteration. Raises PlanError for a job without a model."""
+    if plan.job.model is None:
+        raise PlanError(f"job {plan.job.name} has no model to simulate; wanted one, or the communication cost alone")
+    return IterationAnalysis(plan)
+
+
+def _more_memory(job: Job) -> list[tuple[str, Job]]:
+    """Jobs that hold more in memory, with what is changed in words."""
+    tried = []
+    if job.recompute:
+        tried.append(("without recomputing activations", job.with_fields(recompute=False, warmups=job.warmups)))
+    if job.warmups is not None:
+        most = job.n_microbatches
+        ahead = tuple(min(depth + 1, most) for depth in np.array(job.warmups).tolist())
+        if ahead != job.warmups:
+            tried.append(("with one more forward ahead on every device", job.with_fields(warmups=ahead)))
+    return tried

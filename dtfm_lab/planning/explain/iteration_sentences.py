@@ -1,0 +1,157 @@
+"""The seconds of an iteration in words: what it consists of, what binds it, memory, idle time, and the bound."""
+
+import pandas as pd
+
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_bytes, format_s
+from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, Part
+from dtfm_lab.planning.explain.sentences import counted
+
+CAUSES = {
+    "compute": "computing",
+    "latency": "latency",
+    "bandwidth": "bandwidth",
+    "queue": "messages that wait for others",
+    "synchronisation": "synchronisation",
+}
+"""Causes on the critical path in words."""
+WAITS = {
+    "dependency_s": "for passes of other devices",
+    "latency_s": "for latency",
+    "bandwidth_s": "for bandwidth",
+    "queue_s": "behind other messages",
+    "synchronisation_s": "in synchronisation",
+    "straggler_s": "for slower devices",
+}
+"""What an idle device waits for, by column of the table of devices."""
+MOST_NAMES = 6
+WORTH_NAMING = 0.05
+"""Share of the iteration from which a second device is named."""
+NEGLIGIBLE = 5e-4
+"""Share of an iteration that is not worth a word."""
+
+
+def of_iteration(analysis: IterationAnalysis) -> str:
+    """One line each for the seconds, what binds them, memory, idle time, idle devices, the bound and the money."""
+    lines = [_seconds(analysis), _binding(analysis), _memory(analysis), _idle_time(analysis), _left_out(analysis.plan)]
+    return "\n".join(filter(None, [*lines, _bound(analysis.plan), _price(analysis.plan)]))
+
+
+def of_device(analysis: IterationAnalysis, device: int) -> str:
+    """Where one device's seconds go, and what it holds in memory."""
+    row = analysis.devices.iloc[device]
+    if pd.isna(row["stage"]):
+        return f"{row['device']} is idle."
+    job, whole_s = analysis.plan.job, analysis.iteration_s
+    idle = [(float(row[column]), words) for column, words in WAITS.items()]
+    waits = ", ".join(f"{format_s(s)} {words}" for s, words in sorted(idle, reverse=True) if s > NEGLIGIBLE * whole_s)
+    count = job.microbatch_counts[int(row["replica"])]
+    lines = [
+        f"{row['device']} serves stage {row['stage']} in pipeline {row['replica']}: "
+        f"{count} micro-batch{'' if count == 1 else 'es'} an iteration.",
+        f"It computes for {format_s(float(row['busy_s']))} of {format_s(whole_s)} "
+        f"({float(row['busy_s']) / whole_s:.0%})" + (f" and waits {waits}." if waits else "."),
+    ]
+    on_path_s = float(row["critical_s"])
+    if on_path_s > 0:
+        lines.append(f"{format_s(on_path_s)} of its computing are on the critical path; others may be as long.")
+    else:
+        lines.append("None of its computing is on the critical path: if it alone were faster, nothing would change.")
+    lines.append(f"It holds {format_bytes(int(row['peak_bytes']))} of its {format_bytes(int(row['limit_bytes']))}.")
+    return "\n".join(lines)
+
+
+def _seconds(analysis: IterationAnalysis) -> str:
+    plan = analysis.plan
+    job = plan.job
+    parts = ", ".join(
+        f"{CAUSES.get(part.name, part.name)} {format_s(part.seconds)} ({part.share:.0%})"
+        for part in analysis.parts("what")
+        if part.share > NEGLIGIBLE
+    )
+    return (
+        f"{job.name} on {plan.topology.name}, {job.n_stages} x {job.n_replicas}, takes "
+        f"{format_s(analysis.iteration_s)} an iteration. Its critical path: {parts}."
+    )
+
+
+def _binding(analysis: IterationAnalysis) -> str:
+    share = analysis.by_class[analysis.binds] / analysis.iteration_s if analysis.iteration_s > 0 else 0.0
+    devices, links = analysis.parts("device"), analysis.parts("link")
+    if analysis.binds == "device":
+        others = f", {_named(devices[1])} next" if len(devices) > 1 and devices[1].share > WORTH_NAMING else ""
+        return f"Devices bind, {share:.0%} of it: on the path {_on(analysis.plan, devices[0])} computes most{others}."
+    if analysis.binds == "link":
+        many = f", the most of {counted(len(links), 'link')} on the path" if len(links) > 1 else ""
+        return f"Links bind, {share:.0%} of it: messages over {_named(links[0])}{many}."
+    through = f" Its path goes over {_named(links[0])}." if links else ""
+    return f"Synchronisation binds, {share:.0%} of it: averaging the gradients of the replicas.{through}"
+
+
+def _on(plan: Plan, part: Part) -> str:
+    """The device of a part with its GPU and its stage."""
+    index = plan.topology.index(part.name)
+    stage = next(s for s, group in enumerate(plan.placement.devices) if index in group)
+    gpu = plan.topology.devices[index].gpu
+    return f"{part.name} ({gpu}, stage {stage}; {format_s(part.seconds)}, {part.share:.0%})"
+
+
+def _named(part: Part) -> str:
+    return f"{part.name} ({format_s(part.seconds)}, {part.share:.0%})"
+
+
+def _memory(analysis: IterationAnalysis) -> str:
+    held, forbidden = analysis.memory, analysis.forbidden
+    if not held.fits:
+        return f"It does not fit: {held.sentence}."
+    used = held.peak_bytes / held.limit_bytes
+    at = divmod(int(used.argmax()), used.shape[1])
+    fullest = (
+        f"{held.devices[at[0]][at[1]]} is fullest, with {format_bytes(int(held.peak_bytes[at]))} of "
+        f"{format_bytes(int(held.limit_bytes[at]))}"
+    )
+    if forbidden is None:
+        return f"Memory does not bind: {fullest}."
+    return (
+        f"Memory binds too: {forbidden.what} it would take {format_s(forbidden.iteration_s)}, for which "
+        f"{forbidden.device} lacks {format_bytes(forbidden.over_bytes)}; {fullest}."
+    )
+
+
+def _idle_time(analysis: IterationAnalysis) -> str:
+    bubble = analysis.trace.bubble
+    if len(bubble) == 1:
+        return ""
+    waited = {words: float(bubble[column].sum()) for column, words in WAITS.items()}
+    most = max(waited, key=lambda words: waited[words])
+    least = bubble.loc[bubble["busy_s"].idxmin()]
+    return (
+        f"The devices compute {analysis.busy_share:.0%} of the time and wait most {most}; "
+        f"{least['device']} computes least, {float(least['busy_s']) / analysis.iteration_s:.0%}."
+    )
+
+
+def _left_out(plan: Plan) -> str:
+    idle = [plan.topology.names[d] for d in plan.idle_devices]
+    if not idle:
+        return ""
+    named = ", ".join(idle[:MOST_NAMES]) + (f" and {len(idle) - MOST_NAMES} more" if len(idle) > MOST_NAMES else "")
+    return f"{len(plan.topology) - len(idle)} of {len(plan.topology)} devices serve; idle: {named}."
+
+
+def _bound(plan: Plan) -> str:
+    bound_s, most = plan.iteration_lower_bound_s, plan.speed_up_left
+    if bound_s is None or most is None:
+        return ""
+    if most <= 1 + 1e-6:
+        return "No plan is faster: that is its lower bound."
+    return f"No plan takes less than {format_s(bound_s)}: at most {most:.2f} times faster with any plan."
+
+
+def _price(plan: Plan) -> str:
+    dollars = plan.price_per_billion_tokens
+    if not dollars:
+        return ""
+    free = sum(not plan.topology.devices[int(d)].price_per_hour for d in plan.placement.devices.flat)
+    count = f"; {counted(free, 'device')} without a price {'counts' if free == 1 else 'count'} as free" if free else ""
+    return f"It costs ${plan.price_per_hour:,.2f} an hour and ${dollars:,.2f} a billion tokens{count}."
