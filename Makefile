@@ -43,6 +43,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/simulation.py
 	$(BIN)/python benchmarks/predictions.py
 	$(BIN)/python benchmarks/better_plans.py
+	$(BIN)/python benchmarks/real_plans.py
 	$(BIN)/python benchmarks/pipelining.py
 	$(BIN)/python benchmarks/starting.py
 	$(BIN)/python benchmarks/soak.py

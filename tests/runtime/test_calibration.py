@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dtfm_lab as lab
+from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.network import HARDWARE, Topology
 from dtfm_lab.domain.schedule import COMPUTE, PASSES, Kind
 from dtfm_lab.domain.trace import ComputeTime
@@ -50,13 +53,13 @@ def took_s(kind: Kind) -> float:
     return HERE_S * (2 if kind is Kind.BACKWARD else 1)
 
 
-def passes(rows: list[ComputeTime]) -> dict[Work, float]:
+def passes(rows: Iterable[ComputeTime]) -> dict[Work, float]:
     return {(row.stage, row.replica, row.kind): row.seconds for row in rows if row.kind in PASSES}
 
 
 def ratios(spec: RunSpec, found: Calibration) -> list[float]:
     """By pass, how many times longer it takes than on the drawn device."""
-    drawn = passes(list(analytic(spec.plan, spec.programs(synchronise=True))))
+    drawn = passes(analytic(spec.plan, spec.programs(synchronise=True)))
     return [seconds / drawn[work] for work, seconds in passes(found.profile).items()]
 
 
@@ -108,3 +111,26 @@ def test_a_scale_that_is_given_stretches_nothing():
     found = calibrate(spec, measured_of(spec))
     assert (found.time_scale, found.stretched) == (3.0, 0)
     assert ratios(spec, found) == pytest.approx([1.0] * 4)
+
+
+def test_the_plan_that_leaves_a_slow_device_out_is_faster_on_the_paced_clock_as_predicted():
+    peaks = [0.002, 0.002, 0.002, 0.0002]
+    links = np.full((4, 4), 1.0)
+    topology = Topology.from_matrices(links, links, names=["a", "b", "c", "slow"], gpu="laptop", peak_tflops=peaks)
+    model = gpt(name="small", n_layers=4, d_model=32, n_heads=2, seq_len=16, vocab_size=256, tied=False)
+    sizes = {"microbatch": 1, "global_batch": 6, "model": model}
+    of = partial(lab.load_job, "tiny", schedule="1f1b", **sizes)
+    plans = {
+        "all": lab.evaluate(topology, of(n_stages=2, n_replicas=2), rank_map=[0, 1, 2, 3]),
+        "three": lab.evaluate(topology, of(n_stages=1, n_replicas=3), rank_map=[0, 1, 2, None]),
+    }
+    predicted = {name: lab.simulate(plan) for name, plan in plans.items()}
+    measured = {name: lab.run(plan, clock="paced", iterations=1) for name, plan in plans.items()}
+    assert predicted["all"].iteration_s > 3 * predicted["three"].iteration_s
+    assert measured["all"].iteration_s > measured["three"].iteration_s
+    for name, trace in measured.items():
+        drawn = passes(predicted[name].context.profile)
+        for span in trace.spans():
+            if span.action.kind in PASSES:
+                took = span.end_s - span.start_s
+                assert took >= drawn[span.action.stage, span.replica, span.action.kind] * (1 - 1e-6)

@@ -52,19 +52,21 @@ def calibrate(spec: RunSpec, measured: Mapping[Work, Measured]) -> Calibration:
         return Calibration(_rows(seconds), spec.time_scale, 0)
     needed_s = {key: PADDING * figures.crowded_wall_s for key, figures in measured.items()}
     enough = max(1.0, *(needed_s[key] / seconds[key] for key in seconds))
-    if enough > LARGEST_SCALE and (in_proportion := _in_proportion(spec, seconds, enough)):
+    if enough <= LARGEST_SCALE:
+        return Calibration(_rows(seconds), enough, 0)
+    if in_proportion := _in_proportion(spec, seconds, enough):
         return in_proportion
-    scale = min(LARGEST_SCALE, enough)
-    stretched = sum(seconds[key] * scale < needed_s[key] for key in seconds)
-    seconds = {key: max(each_s, needed_s[key] / scale) for key, each_s in seconds.items()}
-    return Calibration(_rows(seconds), scale, stretched)
+    stretched = sum(seconds[key] * LARGEST_SCALE < needed_s[key] for key in seconds)
+    seconds = {key: max(each_s, needed_s[key] / LARGEST_SCALE) for key, each_s in seconds.items()}
+    return Calibration(_rows(seconds), LARGEST_SCALE, stretched)
 
 
 def _in_proportion(spec: RunSpec, seconds: Mapping[Work, float], enough: float) -> Calibration | None:
-    """Return the calibration in which unequal devices keep the ratio of their speeds, at a scale above the largest.
+    """Return the calibration in which unequal devices keep the ratio of their speeds, though they outrun this machine.
 
-    Links are slowed down with them if an iteration is short enough. If it is not, all computations are stretched alike,
-    so that a shorter time for links remains. None where both take too long, or where all devices are equal.
+    ``enough`` is the scale at which all computations fit. Links are slowed down with them if an iteration is short
+    enough; else all computations are stretched alike, and links take less. None where both take too long, or where all
+    devices are equal.
     """
     devices, dtype = spec.plan.topology.devices, spec.plan.job.dtype
     if len({peak_of(device, dtype) for device in devices}) == 1:
