@@ -107,11 +107,15 @@ def job_options(command: Command) -> Command:
     the --start plan, or else the network's default job."""
 
     @click.argument("topology")
+    @click.option("--typical-prices", is_flag=True, help="Devices without a price have the typical one of their GPU.")
     @click.option("--job", "job_name", help="A job by name or a file. Without it: one that fits the network.")
     @gathered(JOB, into="overrides")
     @wraps(command)
-    def with_job(topology: str, job_name: str | None, overrides: dict[str, Any], **values: Any) -> Any:
+    def with_job(
+        topology: str, typical_prices: bool, job_name: str | None, overrides: dict[str, Any], **values: Any
+    ) -> Any:
         network = lab.load_topology(topology)
+        network = network.with_typical_prices() if typical_prices else network
         begin = values.get("start")
         job = lab.default_job(network) if begin is None else begin.job
         if job_name is not None:

@@ -17,6 +17,8 @@ from dtfm_lab.domain.errors import UnknownName
 
 T = TypeVar("T")
 NAME_SHOWN = 80
+LEAST_PREFIX = 4
+"""Letters from which the beginning of a name stands for it in a suggestion."""
 log = logging.getLogger(__name__)
 
 
@@ -33,7 +35,10 @@ def unknown(noun: str, name: object, known: Iterable[str]) -> UnknownName:
 def nearest(name: str, known: Collection[str], n: int = 1) -> list[str]:
     """At most ``n`` of the known names that are most like this one, the most alike first; case counts only in doubt."""
     name, spellings = name[:NAME_SHOWN], {each.casefold(): each for each in known}
-    near = difflib.get_close_matches(name, known, n=n) or difflib.get_close_matches(name.casefold(), spellings, n=n)
+    plain = name.casefold()
+    near = difflib.get_close_matches(name, known, n=n) or difflib.get_close_matches(plain, spellings, n=n)
+    if not near and len(plain) >= LEAST_PREFIX:
+        near = sorted(each for each in spellings if each.startswith(plain))[:n]
     return [spellings.get(each, each) for each in near]
 
 

@@ -1,7 +1,6 @@
 """Reading and writing of YAML and JSON. An error is one line: the file, the place, the value found and wanted."""
 
 import contextlib
-import difflib
 import json
 import os
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import LONGEST_NAME, is_plain, shortened
+from dtfm_lab.domain.registry import nearest
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Section(BaseModel):
             for key, value in data.items():
                 if key not in takes_boolean:
                     known = {field.alias or name for name, field in cls.model_fields.items()}
-                    near = difflib.get_close_matches(str(key), sorted(known), n=1)
+                    near = nearest(str(key), sorted(known))
                     hint = f"did you mean {near[0]!r}? " if near else ""
                     raise ValueError(f"unknown key {shortened(key)}; {hint}known: {', '.join(sorted(known))}")
                 if (value is True or value is False) and not takes_boolean[key]:

@@ -1,6 +1,7 @@
 """What files and arrays may hold by mistake, found by trying: each is refused in one line, nothing is lost."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -177,3 +178,11 @@ def test_a_network_survives_pandas():
 def test_a_frame_that_misses_a_pair_is_refused():
     with pytest.raises(LabError, match="ada -> alan: latency is nan"):
         Topology.from_frame(load_topology("lecture-hall").to_frame().iloc[1:])
+
+
+def test_typical_prices_are_an_option_of_a_plan(shell: Callable[..., tuple[int, str, str]]) -> None:
+    priced = ("plan", "lecture-hall", "--job", "tiny", "--objective", "price", "--steps", "1", "--json")
+    status, _, err = shell(*priced, "--typical-prices")  # laptops have none in the table
+    assert (status, "no device of lecture-hall has a price" in err) == (2, True)
+    few = ("plan", "raspberry-pi", "--job", "tiny", "--steps", "1", "--typical-prices", "--json")
+    assert json.loads(shell(*few)[1])["price_per_hour"] > 0

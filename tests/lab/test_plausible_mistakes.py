@@ -70,6 +70,10 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: lab.plan("lecture-hall", "tiny", max_price_per_hour=1, steps=1),
         "no device of lecture-hall has a price; wanted price_per_hour, or typical prices",
     ),
+    "a limit that no plan keeps": (
+        lambda: lab.plan("mixed-gpus", "gpt3-xl", max_price_per_hour=1e-4, steps=1),
+        "no plan was found that fits the memory of the devices and max_price_per_hour 0.0001; wanted higher limits",
+    ),
     "no bandwidth": (
         lambda: lab.load_topology("campus").scaled(1, 0),
         "bandwidth is 0.0; every pair of devices needs",

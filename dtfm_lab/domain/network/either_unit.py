@@ -64,7 +64,7 @@ def is_column(value: object) -> bool:
 
 
 def changes_in_si(given: Mapping[str, Any], thing: str) -> dict[str, Any]:
-    """latency_s and bandwidth_bytes_per_s of a link that may be given in either unit, None where not given."""
+    """The latency_s and bandwidth_bytes_per_s of a link that may be given in either unit; None where not given."""
     changes: dict[str, Any] = dict.fromkeys(LINKS)
     for what in LINKS:
         if given.get(what) is not None or given.get(OTHER_UNIT[what][0]) is not None:

@@ -142,7 +142,7 @@ def _check_prices(topology: Topology) -> None:
     if len(free) == len(topology):
         raise PlanError(
             f"no device of {topology.name} has a price; wanted price_per_hour, or typical prices "
-            f"(topology.with_typical_prices(), typical_prices: true in a file)"
+            f"(topology.with_typical_prices(), --typical-prices, or typical_prices: true in a file)"
         )
     if free:
         more = f" and {len(free) - 3} more" if len(free) > 3 else ""

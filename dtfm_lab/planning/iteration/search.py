@@ -161,9 +161,17 @@ class _Search:
             return arm.assessed(row, self._blocks(arm, row), STEADY), "chance", HOT
         return arm.best, "reheated", float(np.exp(self.rng.uniform(*np.log(REHEATED))))
 
+    def _nothing_fits(self) -> str:
+        """The memory and the limits that no plan was found to keep, in one line."""
+        limits = {"max_price_per_hour": self.aim.max_price_per_hour, "max_iteration_s": self.aim.max_iteration_s}
+        kept = [f"{what} {limit:g}" for what, limit in limits.items() if limit < math.inf]
+        if not kept:
+            return "no plan fits the memory of the devices"
+        return f"no plan was found that fits the memory of the devices and {' and '.join(kept)}; wanted higher limits"
+
     def _candidate(self, operator: str, *, complete: bool = True) -> Candidate:
         if self.best is None:
-            raise PlanError("no plan fits the memory of the devices")
+            raise PlanError(self._nothing_fits())
         arm, found = self.best
         s, r = arm.shape
         plain = self.problem.job.schedule in ("1f1b", "gpipe")
