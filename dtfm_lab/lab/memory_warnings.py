@@ -23,8 +23,9 @@ def held_memory(plan: Plan) -> MemoryReport | None:
 
 
 def warned(plan: Plan) -> Plan:
-    """The plan itself, after a warning in the log where its devices lack memory."""
-    report = held_memory(plan)
+    """The plan itself, after a warning in the log where its devices lack memory. The objectives but communication cost
+    leave out plans that do not fit."""
+    report = held_memory(plan) if plan.objective == "communication" else None
     if report is not None and not report.fits:
         log.warning("out of memory: %s; lab.advice(plan) says what would fit", report.sentence)
     return plan
