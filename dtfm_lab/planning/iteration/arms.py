@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning.iteration.candidate import Candidate
+from dtfm_lab.planning.iteration.nearness import Nearness
+from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.shapes import MOST_SHAPES, shapes_of
+from dtfm_lab.planning.iteration.tables_of import Aim, tables_of
 
 if TYPE_CHECKING:
     from dtfm_lab.planning.iteration.kernels.annealing import Freedom
@@ -22,6 +28,10 @@ NO_RANDOM: RandomState = np.zeros(1, dtype=np.uint64)
 """For annealing without moves."""
 
 
+OTHER_SHAPES = 60
+"""Most shapes of every size of micro-batches but the first."""
+
+
 @dataclass(frozen=True, eq=False)
 class Found:
     """A plan of one shape as the kernels left it."""
@@ -32,10 +42,11 @@ class Found:
     shares: IntArray
     ahead: IntArray
     value: float
-    """The objective: estimated or, once ``replayed``, exact."""
+    """The objective: estimated or, once ``judged``, exact."""
     lacks: float
     """What it lacks in memory and below limits; 0 where it is valid."""
-    replayed: bool = False
+    judged: bool = False
+    """Whether the replay or the simulator said so."""
 
     @property
     def price(self) -> float:
@@ -77,18 +88,20 @@ class Arm:
         microbatch: int,
         recompute: bool,
         freedom: Freedom,
-        ahead: Callable[[int], IntArray | None],
+        given_ahead: IntArray | None,
+        given_shares: tuple[int, ...] | None = None,
     ) -> None:
         self.tables, self.shape, self.microbatch, self.recompute = tables, shape, microbatch, recompute
         self.freedom = freedom
         self.best: Found | None = None
-        self.rows: list[Found] | None = None
-        """Structured placements to begin with, those not used yet; None before they are made."""
+        self.rows: list[Found] = []
+        """Structured placements to begin with, those not used yet."""
         self.slices = 0
         """Annealings so far."""
         self.work = 0.0
         """Their lengths together, in nominal ones."""
-        self._given_ahead = ahead(shape[0])
+        self._given_ahead = given_ahead
+        self._given_shares = given_shares
         self._states: list[State] = []
 
     @property
@@ -99,6 +112,9 @@ class Arm:
         return self._states
 
     def even_shares(self) -> IntArray:
+        """(R,) micro-batches of each pipeline: the job's, or as even as they divide."""
+        if self._given_shares is not None:
+            return np.array(self._given_shares, dtype=np.int64)
         each, spare = divmod(self.tables.n_microbatches, self.shape[1])
         return np.array([each + (r < spare) for r in range(self.shape[1])], dtype=np.int64)
 
@@ -142,7 +158,17 @@ class Arm:
         trial.shares[:], trial.ahead[:] = found.shares, found.ahead
         settings = exact, factor, hot, cold, n_moves
         value, lacks = anneal(self.tables, trial, now, best, self.freedom, *settings, random)
-        return _taken(best, float(value), float(lacks), replayed=exact)
+        return _taken(best, float(value), float(lacks))
+
+    def seconds(self, found: Found) -> float:
+        """Seconds of an iteration, by the replay, whatever the objective."""
+        objective = self.tables
+        self.tables = objective._replace(objective=0)
+        given = {"shares": found.shares, "ahead": found.ahead}
+        try:
+            return self.assessed(found.row, found.blocks, 0.0, **given, exact=True).value
+        finally:
+            self.tables = objective
 
     def keep(self, found: Found) -> bool:
         """Whether it is the arm's best, which it then becomes; a valid plan beats all others."""
@@ -152,9 +178,101 @@ class Arm:
         self.best = found
         return True
 
+    def candidate(
+        self,
+        found: Found,
+        problem: IterationProblem,
+        *,
+        dollars: bool,
+        evaluations: int,
+        operator: str = "",
+        complete: bool = True,
+    ) -> Candidate:
+        """What the search yields for a plan of this shape; its value is in dollars or in seconds."""
+        s, r = self.shape
+        grid = found.row[: s * r].reshape(s, r).copy()
+        schedule = problem.job.schedule or "adaptive-1f1b"
+        seconds = found.value
+        if dollars:
+            seconds = self.seconds(found)
+        return Candidate(
+            grid=grid,
+            blocks=found.blocks,
+            shares=found.shares,
+            warmups=found.ahead if schedule == "adaptive-1f1b" else None,
+            schedule=schedule,
+            microbatch=self.microbatch,
+            recompute=self.recompute,
+            value=found.value,
+            iteration_s=seconds,
+            evaluations=evaluations,
+            operator=operator,
+            complete=complete,
+        )
+
     def _first_ahead(self) -> IntArray:
         return np.arange(self.shape[0])[::-1].copy() if self._given_ahead is None else self._given_ahead
 
 
-def _taken(state: State, value: float, lacks: float, *, replayed: bool) -> Found:
-    return Found(state.row.copy(), state.blocks.copy(), state.shares.copy(), state.ahead.copy(), value, lacks, replayed)
+class Arms:
+    """All arms of a problem."""
+
+    def __init__(self, problem: IterationProblem, aim: Aim, recompute: bool) -> None:
+        self.nearness = Nearness(problem)
+        self._arms: dict[tuple[int, int, int, bool], Arm] = {}
+        for i, microbatch in enumerate(problem.microbatches):
+            tables = tables_of(problem, microbatch, recompute, aim, self.nearness)
+            for shape in shapes_of(problem, microbatch, MOST_SHAPES if i == 0 else OTHER_SHAPES):
+                self._arms[*shape, microbatch, recompute] = Arm(
+                    tables,
+                    shape,
+                    microbatch,
+                    recompute,
+                    _freedom(problem.job),
+                    _given_ahead(problem.job, shape[0]),
+                    problem.job.microbatches_per_replica,
+                )
+
+    def __iter__(self) -> Iterator[Arm]:
+        return iter(self._arms.values())
+
+    def of(self, n_stages: int, n_replicas: int, microbatch: int, recompute: bool) -> Arm | None:
+        """The arm of a shape; None where the search has none."""
+        return self._arms.get((n_stages, n_replicas, microbatch, recompute))
+
+    def neighbour_of(self, arm: Arm, rng: np.random.Generator) -> Arm | None:
+        """An arm of nearly the same shape, the best or, as often, any of them; None where there is none."""
+        s, r = arm.shape
+        near = [
+            other
+            for other in self
+            if other is not arm
+            and other.best is not None
+            and abs(other.shape[0] - s) <= 1
+            and abs(other.shape[1] - r) <= max(1, r // 4)
+        ]
+        if not near:
+            return None
+        if rng.random() < 0.5:
+            return min(near, key=lambda other: other.best.price if other.best else np.inf)
+        return near[int(rng.integers(len(near)))]
+
+
+def _freedom(job: Job) -> Freedom:
+    from dtfm_lab.planning.iteration.kernels.annealing import Freedom
+
+    return Freedom(
+        fixed_shares=job.microbatches_per_replica is not None,
+        fixed_blocks=job.blocks_per_stage is not None,
+        fixed_ahead=job.schedule not in (None, "adaptive-1f1b") or job.warmups is not None,
+    )
+
+
+def _given_ahead(job: Job, n_stages: int) -> IntArray | None:
+    if job.schedule == "gpipe":
+        return np.full(n_stages, job.global_batch, dtype=np.int64)
+    return None if job.warmups is None else np.array(job.warmups, dtype=np.int64)
+
+
+def _taken(state: State, value: float, lacks: float) -> Found:
+    return Found(state.row.copy(), state.blocks.copy(), state.shares.copy(), state.ahead.copy(), value, lacks)

@@ -19,23 +19,24 @@ class Nearness:
 
     def __init__(self, problem: IterationProblem) -> None:
         one_way_s = problem.passes(problem.microbatches[0]).hop_s + problem.latency_s
-        self._distance_s = one_way_s + one_way_s.T
+        self.distance_s: FloatArray = one_way_s + one_way_s.T
+        """(N, N) seconds of one micro-batch's message there and one back."""
 
     @cached_property
     def _tree(self) -> FloatArray:
-        pairs = squareform(self._distance_s, checks=False)
-        return np.array(linkage(pairs, method="average", optimal_ordering=len(self._distance_s) <= MOST_ORDERED))
+        pairs = squareform(self.distance_s, checks=False)
+        return np.array(linkage(pairs, method="average", optimal_ordering=len(self.distance_s) <= MOST_ORDERED))
 
     @cached_property
     def order(self) -> IntArray:
         """(N,) devices in the order of a tree that joins the nearest first."""
-        n = len(self._distance_s)
+        n = len(self.distance_s)
         return np.arange(n) if n < 3 else np.array(leaves_list(self._tree), dtype=np.int64)
 
     @cached_property
     def clusters(self) -> IntArray:
         """(N,) number of the cluster of each device: the tree is cut where its joints grow most."""
-        n = len(self._distance_s)
+        n = len(self.distance_s)
         if n < 3:
             return np.arange(n)
         heights = np.maximum(self._tree[:, 2], 1e-12)
@@ -45,7 +46,7 @@ class Nearness:
     @cached_property
     def neighbours(self) -> IntArray:
         """(N, K) the devices nearest to each, the nearest first."""
-        n = len(self._distance_s)
-        away_s = self._distance_s.copy()
+        n = len(self.distance_s)
+        away_s = self.distance_s.copy()
         np.fill_diagonal(away_s, np.inf)
         return np.argsort(away_s, axis=1, kind="stable")[:, : min(n - 1, MOST_NEIGHBOURS)].astype(np.int64)

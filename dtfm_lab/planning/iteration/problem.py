@@ -236,7 +236,8 @@ def _prefix(numbers: Iterable[float]) -> FloatArray:
 
 def _extra(model: ModelSpec, kind: LayerKind) -> FloatArray:
     rows = [(x.forward_flop, x.parameters, x.held_elements) for x in model.layers if x.kind is kind]
-    return np.array(rows or [(0, 0, 0)], dtype=float)[0]
+    extra: FloatArray = np.array((rows or [(0, 0, 0)])[0], dtype=float)
+    return extra
 
 
 def _by_stage(prefix: FloatArray, blocks: IntArray) -> FloatArray:

@@ -7,7 +7,7 @@ MOST_SHAPES = 320
 """Most shapes that are tried from the start; of more, those with replicas on a geometric scale."""
 
 
-def shapes_of(problem: IterationProblem, microbatch: int) -> list[tuple[int, int]]:
+def shapes_of(problem: IterationProblem, microbatch: int, most_shapes: int = MOST_SHAPES) -> list[tuple[int, int]]:
     """(S, R), fewest stages first. Empty where the job's pins and this size of micro-batches allow none."""
     job, n = problem.job, problem.n_devices
     n_microbatches = job.global_batch // microbatch
@@ -16,10 +16,10 @@ def shapes_of(problem: IterationProblem, microbatch: int) -> list[tuple[int, int
         most = min(n // s, n_microbatches)
         replicas = range(1, most + 1) if job.n_replicas is None else [job.n_replicas] * (job.n_replicas <= most)
         found += [(s, r) for r in replicas if s <= problem.n_blocks]
-    if len(found) <= MOST_SHAPES:
+    if len(found) <= most_shapes:
         return found
     ratio = 1.05
-    while len(thinned := [shape for shape in found if _on_scale(shape[1], n // shape[0], ratio)]) > MOST_SHAPES:
+    while len(thinned := [shape for shape in found if _on_scale(shape[1], n // shape[0], ratio)]) > most_shapes:
         ratio *= 1.05
     return thinned
 

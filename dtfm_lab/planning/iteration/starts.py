@@ -1,6 +1,5 @@
 """Placements to begin with: by speed, by nearness, by both, and by chance; and the cut that goes with one."""
 
-from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -26,7 +25,10 @@ class Starts:
         near = self.by_nearness
         return near[np.argsort(-self._problem.flop_per_s[near], kind="stable")]
 
-    def rows(self, n_stages: int, n_replicas: int) -> Iterator[tuple[str, IntArray]]:
+    most_rows = 2 * (2 + MOST_WINDOWS)
+    """Most rows of one shape."""
+
+    def rows(self, n_stages: int, n_replicas: int) -> list[tuple[str, IntArray]]:
         """Named rows for one shape, the most promising first."""
         n = n_stages * n_replicas
         near, fast = self.by_nearness, self.by_speed
@@ -43,9 +45,11 @@ class Starts:
                 if all(abs(at - other) >= apart for other in chosen):
                     chosen.append(at)
             orders += [(f"region {at}", near[at : at + n]) for at in chosen[:MOST_WINDOWS]]
+        rows = []
         for name, order in orders:
-            yield f"{name}, pipelines", self._row(order.reshape(n_replicas, n_stages).T)
-            yield f"{name}, groups", self._row(order.reshape(n_stages, n_replicas))
+            rows.append((f"{name}, pipelines", self._row(order.reshape(n_replicas, n_stages).T)))
+            rows.append((f"{name}, groups", self._row(order.reshape(n_stages, n_replicas))))
+        return rows
 
     def random(self, rng: np.random.Generator) -> IntArray:
         return rng.permutation(self._problem.n_devices)

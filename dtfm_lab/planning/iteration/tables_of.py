@@ -28,6 +28,11 @@ class Aim:
     """US dollars an hour of all devices that compute."""
     max_iteration_s: float = math.inf
 
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit on dollars or on seconds."""
+        return min(self.max_price_per_hour, self.max_iteration_s) < math.inf
+
 
 def tables_of(problem: IterationProblem, microbatch: int, recompute: bool, aim: Aim, near: Nearness) -> Tables:
     """The tables of one size of micro-batches and one objective. Imports numba."""

@@ -149,8 +149,8 @@ def estimate(
         above_s += work_s[s] + (hops_s[s] if s < n - 1 else 0.0)
     for s in range(n):
         each_s = max(each_s, work_s[s])
-    t = worst_s
+    end_s = worst_s
     for s in range(n):
-        ready[s] = t
-        t -= backward_s[s] + (up_s[s] if s < n - 1 else 0.0)
+        ready[s] = end_s
+        end_s -= backward_s[s] + (up_s[s] if s < n - 1 else 0.0)
     return worst_s, each_s, at

@@ -74,8 +74,8 @@ def averaging_bytes(tables: Tables, grid: IntArray, s: int, r: int, parameters: 
             at_sum, averages = max((size - 1) * np.ceil(whole), shares), shares
             packed = packed if size == 1 else 0.0
     if not tables.codes_gradients:
-        return static + max(at_sum, tied)
-    return static + packed + max(at_sum, averages + tied)
+        return float(static + max(at_sum, tied))
+    return float(static + packed + max(at_sum, averages + tied))
 
 
 @compiled

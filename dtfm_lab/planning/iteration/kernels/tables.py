@@ -71,14 +71,17 @@ class Tables(NamedTuple):
 def moving_s(tables: Tables, sender: int, receiver: int, n_bytes: float) -> float:
     """Seconds for which a message occupies its link."""
     sizes = tables.message_bytes
+    per_byte = float(tables.link[PER_BYTE, sender, receiver])
     if len(sizes) == 0:
-        return n_bytes * tables.link[PER_BYTE, sender, receiver]
-    upper = min(max(np.searchsorted(sizes, n_bytes), 1), len(sizes) - 1)
-    low = tables.charged_bytes[sender, receiver, upper - 1]
-    high = tables.charged_bytes[sender, receiver, upper]
+        return n_bytes * per_byte
+    upper = 1
+    while upper < len(sizes) - 1 and sizes[upper] < n_bytes:
+        upper += 1
+    low = float(tables.charged_bytes[sender, receiver, upper - 1])
+    high = float(tables.charged_bytes[sender, receiver, upper])
     share = max((n_bytes - sizes[upper - 1]) / (sizes[upper] - sizes[upper - 1]), 0.0)
     charged = low + share * (high - low)
-    return (n_bytes if np.isnan(charged) else charged) * tables.link[PER_BYTE, sender, receiver]
+    return (n_bytes if np.isnan(charged) else charged) * per_byte
 
 
 @compiled
@@ -88,5 +91,5 @@ def gradient_bytes(tables: Tables, n_parameters: float) -> float:
     if tables.gradients_as == HALVES:
         return min(plain, n_parameters * 2.0)
     if tables.gradients_as == INT8:
-        return min(plain, n_parameters + 4.0 * np.ceil(n_parameters / INT8_BLOCK))
+        return float(min(plain, n_parameters + 4.0 * np.ceil(n_parameters / INT8_BLOCK)))
     return plain

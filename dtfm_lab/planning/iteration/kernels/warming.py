@@ -45,7 +45,7 @@ def warm_up(tables: Tables, state: State, factor: float) -> None:
 def limit_ahead(tables: Tables, state: State) -> None:
     """Lower the forwards ahead until they fall along the pipeline and fit every device's memory."""
     n, n_replicas = state.grid.shape
-    least = np.max(state.shares) - 1
+    least = int(np.max(state.shares)) - 1
     for s in range(n):
         for r in range(n_replicas):
             fit = int(
@@ -62,6 +62,6 @@ def falling(ahead: IntArray, s: int, to: int) -> None:
     """Set one stage's forwards ahead, and raise those before it and lower those behind it to fall."""
     ahead[s] = max(to, 0)
     for i in range(s):
-        ahead[i] = max(ahead[i], ahead[s])
+        ahead[i] = max(int(ahead[i]), int(ahead[s]))
     for i in range(s + 1, len(ahead)):
-        ahead[i] = min(ahead[i], ahead[s])
+        ahead[i] = min(int(ahead[i]), int(ahead[s]))

@@ -1,0 +1,130 @@
+"""What annealing of a shape begins with: structured placements, its own best, a neighbouring shape's, or chance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning.iteration.arms import Arm, Arms, Found
+from dtfm_lab.planning.iteration.fitting import Fitting
+from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.starts import Starts
+
+HOT = 0.01
+"""First temperature of what did not come from annealing, as a share of the objective."""
+REHEATED = (0.001, 0.015)
+P_STRUCTURED, P_RESHAPED, P_CHANCE = 0.7, 0.15, 0.1
+"""Probabilities of a structured placement, while there are some; of a neighbouring shape's best; of chance."""
+
+
+class Beginnings:
+    """Begins annealing; counts nothing, so that equal searches begin equally."""
+
+    def __init__(self, problem: IterationProblem, arms: Arms, rng: np.random.Generator) -> None:
+        self._problem, self._arms, self._rng = problem, arms, rng
+        self._starts = Starts(problem, arms.nearness)
+
+    @property
+    def most_rows(self) -> int:
+        """Most structured placements of a shape."""
+        return self._starts.most_rows
+
+    def structured(self, arm: Arm, i: int, factor: float) -> tuple[str, Found] | None:
+        """The i-th structured placement of a shape, priced; None where it has fewer."""
+        rows = self._starts.rows(*arm.shape)
+        if i >= len(rows):
+            return None
+        name, row = rows[i]
+        found = arm.assessed(row, self._blocks(arm, row), factor)
+        arm.rows.append(found)
+        return name, found
+
+    def of_annealing(self, arm: Arm, factor: float) -> tuple[Found, str, float]:
+        """What an annealing begins with, its name, and the first temperature."""
+        assert arm.best is not None
+        u = self._rng.random()
+        if arm.rows and (u < P_STRUCTURED or arm.slices == 0):
+            at = min(range(len(arm.rows)), key=lambda i: arm.rows[i].price)
+            if arm.slices % 2:  # what costs much at first may be the better structure
+                at = int(self._rng.integers(len(arm.rows)))
+            return arm.rows.pop(at), "structure", HOT
+        u = self._rng.random()
+        if u < P_RESHAPED and (reshaped := self._reshaped(arm, factor)) is not None:
+            return reshaped, "reshaped", HOT
+        if u > 1 - P_CHANCE:
+            row = self._starts.random(self._rng)
+            return arm.assessed(row, self._blocks(arm, row), factor), "chance", HOT
+        return arm.best, "reheated", float(np.exp(self._rng.uniform(*np.log(REHEATED))))
+
+    def of_plan(self, plan: Plan | None) -> tuple[Arm, Found] | None:
+        """The plan that a search starts with, in its shape's arm; None where the job does not allow that one."""
+        if plan is None or plan.job.model is None or plan.job.microbatch is None:
+            return None
+        topology, job = self._problem.topology, plan.job
+        grid = np.array([[topology.index(name) for name in group] for group in plan.stages])
+        arm = self._arms.of(grid.shape[0], grid.shape[1], job.microbatch, job.recompute)
+        if arm is None or job.model is None or job.model.n_blocks != self._problem.n_blocks:
+            return None
+        row = self._filled(grid)
+        n_extra = np.array(job.cut(grid.shape[0]))
+        n_extra[0] -= self._problem.first_extra.any()
+        n_extra[-1] -= self._problem.last_extra.any()
+        fixed = self._problem.job.blocks_per_stage is not None
+        blocks = self._blocks(arm, row) if fixed else n_extra.astype(np.int64)
+        shares = np.array(job.microbatch_counts, dtype=np.int64)
+        if shares.sum() != arm.tables.n_microbatches or self._problem.job.microbatches_per_replica is not None:
+            shares = arm.even_shares()
+        if job.warmups is None or arm.freedom.fixed_ahead:
+            return arm, arm.assessed(row, blocks, factor=1.5, shares=shares)
+        ahead = np.array(job.warmups, dtype=np.int64)
+        return arm, arm.assessed(row, blocks, 0.0, shares=shares, ahead=ahead, exact=True)
+
+    def of_fitting(self, fitting: Fitting) -> tuple[Arm, Found] | None:
+        """The plan that fits memory."""
+        if fitting.grid is None or fitting.blocks is None:
+            return None
+        n_stages, n_replicas = fitting.grid.shape
+        arm = self._arms.of(n_stages, n_replicas, fitting.microbatch, fitting.recompute)
+        return None if arm is None else (arm, arm.assessed(self._filled(fitting.grid), fitting.blocks, 1.0))
+
+    def _reshaped(self, arm: Arm, factor: float) -> Found | None:
+        """A neighbouring shape's best plan, made to fit this shape by adding or dropping pipelines and stages."""
+        neighbour = self._arms.neighbour_of(arm, self._rng)
+        if neighbour is None or neighbour.best is None:
+            return None
+        (s, r), (s_there, r_there) = arm.shape, neighbour.shape
+        grid = neighbour.best.row[: s_there * r_there].reshape(s_there, r_there)
+        idle = neighbour.best.row[s_there * r_there :]
+        kept = np.full((s, r), -1, dtype=np.int64)
+        stages = np.sort(self._rng.permutation(max(s, s_there))[: min(s, s_there)])
+        pipelines = np.sort(self._rng.permutation(r_there)[: min(r, r_there)])
+        source = grid[stages] if s_there > s else grid
+        target = stages if s > s_there else np.arange(s)
+        kept[np.ix_(target, np.arange(len(pipelines)))] = source[:, pipelines]
+        dropped = np.setdiff1d(grid, kept)
+        spare = np.concatenate([dropped, idle])
+        missing = np.argwhere(kept < 0)
+        if len(missing) > len(spare):
+            return None
+        for s_at, r_at in missing:
+            beside = kept[s_at][kept[s_at] >= 0]
+            best = 0
+            if len(beside):
+                away_s = self._arms.nearness.distance_s[np.ix_(spare, beside)].mean(axis=1)
+                best = int(np.argmin(away_s))
+            kept[s_at, r_at] = spare[best]
+            spare = np.delete(spare, best)
+        row = self._filled(kept)
+        blocks = neighbour.best.blocks if s == s_there else self._blocks(arm, row)
+        return arm.assessed(row, blocks, factor)
+
+    def _blocks(self, arm: Arm, row: IntArray) -> IntArray:
+        s, r = arm.shape
+        if (given := self._problem.job.blocks_per_stage) is not None:
+            return np.array(given, dtype=np.int64)
+        return self._starts.cut(row[: s * r].reshape(s, r))
+
+    def _filled(self, grid: IntArray) -> IntArray:
+        """(N,) a grid's devices, then the idle ones."""
+        return np.concatenate([grid.ravel(), np.setdiff1d(np.arange(self._problem.n_devices), grid)])

@@ -1,0 +1,120 @@
+"""Whether a job fits the devices' memory at all: one pipeline, as many stages as it takes, the best device for each.
+
+With one pipeline nothing is averaged, and with the fewest forwards ahead each device holds least, so where no such plan
+fits, none does. Each stage gets a device so that the blocks that fit are most in all: an assignment problem.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
+from dtfm_lab.planning.iteration.problem import IterationProblem
+
+
+@dataclass(frozen=True, eq=False)
+class Fitting:
+    """A plan that fits memory, as far as one was constructed."""
+
+    recompute: bool
+    microbatch: int
+    grid: IntArray | None = None
+    """(S, 1) devices; None where the job pins more replicas."""
+    blocks: IntArray | None = None
+
+
+def fitting_plan(problem: IterationProblem) -> Fitting:
+    """The plan of fewest stages that fits; with recomputation only where nothing else does.
+
+    Raises PlanError, naming what lacks, where nothing fits.
+    """
+    job = problem.job
+    for recompute in (True,) if job.recompute else (False, True):
+        for microbatch in problem.microbatches:
+            if (found := _fitting(problem, microbatch, recompute)) is not None:
+                return found
+    microbatch = problem.microbatches[0]
+    least = _bytes(problem, microbatch, True, 0)
+    whole = float(least[problem.n_blocks, 3]) if problem.n_blocks else 0.0
+    has = float(problem.memory_bytes.sum())
+    pinned = "" if job.n_stages is None else f" in {job.n_stages} stages"
+    block = f"its smallest part needs {format_bytes(float(least[1, 1]))}, the largest device has"
+    raise PlanError(
+        f"job {job.name} fits no plan on {problem.topology.name}{pinned}: with recomputation it needs some "
+        f"{format_bytes(whole)}, all devices have {format_bytes(has)}; {block} "
+        f"{format_bytes(float(problem.memory_bytes.max()))}; wanted more memory, or a smaller model or micro-batch"
+    )
+
+
+def _fitting(problem: IterationProblem, microbatch: int, recompute: bool) -> Fitting | None:
+    job, n = problem.job, problem.n_devices
+    replicas = job.n_replicas or 1
+    stages = range(1, min(problem.n_blocks, n // replicas) + 1) if job.n_stages is None else [job.n_stages]
+    fit_by_depth: dict[int, FloatArray] = {}
+    for n_stages in stages:
+        most = np.empty((n_stages, n))
+        for s in range(n_stages):
+            depth = _least_ahead(problem, s, n_stages, microbatch)
+            if depth not in fit_by_depth:
+                needs = _bytes(problem, microbatch, recompute, depth)
+                fit_by_depth[depth] = (needs[:, :, None] <= problem.memory_bytes).sum(axis=0) - 1.0
+            role = 3 if n_stages == 1 else 0 if s == 0 else 2 if s == n_stages - 1 else 1
+            most[s] = fit_by_depth[depth][role]
+        slots = np.repeat(most, replicas, axis=0)
+        value = np.where(slots >= 1, np.minimum(slots, problem.n_blocks), -1e6)
+        at, devices = linear_sum_assignment(value, maximize=True)
+        grid = np.empty(n_stages * replicas, dtype=np.int64)
+        grid[at] = devices
+        grid = grid.reshape(n_stages, replicas)
+        room = most[np.arange(n_stages)[:, None], grid].min(axis=1)
+        if (room < 1).any():
+            continue
+        given = job.blocks_per_stage
+        if given is not None:
+            if (room >= np.array(given)).all():
+                return Fitting(recompute, microbatch, grid, np.array(given, dtype=np.int64))
+        elif room.sum() >= problem.n_blocks:
+            return Fitting(recompute, microbatch, grid, _filled(room, problem.n_blocks))
+        if replicas > 1 and value.max() > 0:
+            return Fitting(recompute, microbatch)  # perhaps: equal devices of a stage are not what was assigned
+    return None
+
+
+def _filled(room: FloatArray, n_blocks: int) -> IntArray:
+    """(S,) blocks, one or more and at most ``room`` each, as even as can be."""
+    blocks = np.ones(len(room), dtype=np.int64)
+    while blocks.sum() < n_blocks:
+        blocks[int(np.argmin(np.where(blocks < room, blocks, n_blocks + 1)))] += 1
+    return blocks
+
+
+def _least_ahead(problem: IterationProblem, s: int, n_stages: int, microbatch: int) -> int:
+    """Fewest forwards that a stage may run ahead under the job's schedule."""
+    job = problem.job
+    if job.schedule == "gpipe":
+        return job.global_batch // microbatch
+    if job.warmups is not None:
+        return job.warmups[s]
+    return 0 if job.schedule in (None, "adaptive-1f1b") else n_stages - 1 - s
+
+
+def _bytes(problem: IterationProblem, microbatch: int, recompute: bool, ahead: int) -> FloatArray:
+    """(L + 1, 4) bytes of a device that holds so many blocks, as first, middle, last and only stage."""
+    passes = problem.passes(microbatch, recompute)
+    replicas = problem.job.n_replicas or 1
+    n_held = min(ahead + 1, -(-passes.n_microbatches // replicas))
+    needs = np.empty((problem.n_blocks + 1, 4))
+    for role, (first, last) in enumerate(((True, False), (False, False), (False, True), (True, True))):
+        parameters = problem.block_parameters + first * problem.first_extra[1] + last * problem.last_extra[1]
+        tied = last and not first
+        parameters = parameters + problem.tied_parameters * tied
+        kept = passes.kept_bytes + first * passes.first_kept_bytes + last * passes.last_kept_bytes
+        left = np.minimum(passes.first_input_bytes if first else passes.input_bytes, kept) if recompute else kept
+        messages = np.ceil(passes.hop_bytes) * ((not first) + (not last))
+        needs[:, role] = parameters * problem.static_bytes_per_parameter + n_held * left + (kept - left) + messages
+        if first != last:
+            least = parameters * problem.static_bytes_per_parameter + np.ceil(problem.embedding_bytes)
+            needs[:, role] = np.maximum(needs[:, role], least)
+    return needs
