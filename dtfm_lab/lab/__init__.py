@@ -4,6 +4,7 @@ from dtfm_lab.lab.arguments import AnySchedule
 from dtfm_lab.lab.frontiers import frontier, search_frontier
 from dtfm_lab.lab.plans import (
     SMALL_NETWORK,
+    additions,
     default_job,
     diff,
     evaluate,
@@ -23,6 +24,7 @@ from dtfm_lab.lab.runs import baselines, compare, refit, run, start, warm_up, wr
 __all__ = [
     "SMALL_NETWORK",
     "AnySchedule",
+    "additions",
     "advice",
     "baselines",
     "build_schedule",

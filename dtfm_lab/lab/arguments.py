@@ -88,6 +88,15 @@ class WorthOptions(SearchBudget):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AdditionOptions(WorthOptions):
+    """Keywords of ``additions``; each search takes 4 steps without ``steps`` and ``seconds``."""
+
+    gpus: Annotated[
+        Sequence[str] | None, Option(help="GPUs of the table of hardware; all that have a price by default.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class FrontierSettings(SearchBudget):
     """How a frontier of seconds and dollars is searched."""
 

@@ -12,6 +12,7 @@ from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.lab.arguments import (
+    AdditionOptions,
     Progress,
     SearchOptions,
     WorthOptions,
@@ -122,8 +123,21 @@ def worth(plan: Plan | str, *, progress: Progress | None = None, **budget: Any) 
     Every search takes 4 steps without ``steps`` and ``seconds``. ``progress`` is called with every row, which has the
     plans with and without the device; Ctrl-C keeps the rows so far. Worths are for the plan's shape; where every device
     serves in it, they are for a smaller one, as the table's ``attrs["note"]`` and a warning in the log say.
+
+    For a plan for seconds or dollars the worth is in seconds of an iteration (``attrs["seconds"]`` says of what): the
+    network without the device is planned anew in any shape, a device that is idle is put to work.
     """
     return table_of(planning.stream_worth(as_plan(plan), **budget), planning.worth_table, progress)
+
+
+@of_plan(AdditionOptions)
+def additions(plan: Plan | str, *, progress: Progress | None = None, **options: Any) -> DataFrame:
+    """What one more device of each kind with a price would bring: seconds, dollars, seconds saved for a dollar an hour.
+
+    Each is planned in where it helps most, by a search of 4 steps without ``steps`` and ``seconds``. ``progress`` is
+    called with every row, which has the plan; Ctrl-C keeps the rows so far.
+    """
+    return table_of(planning.stream_additions(as_plan(plan), **options), planning.additions_table, progress)
 
 
 @of_plan(JobChanges, noun="job field", left_as_is=True)

@@ -10,11 +10,14 @@ from dtfm_lab.planning.bounds import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import adapt_plan, evaluate, simulated
 from dtfm_lab.planning.explain import (
+    Addition,
     DeviceWorth,
     Difference,
     Explanation,
+    additions_table,
     diff,
     explain,
+    stream_additions,
     stream_worth,
     why_they_differ,
     worth_table,
@@ -28,6 +31,7 @@ from dtfm_lab.planning.search import plan, search
 from dtfm_lab.planning.step import PlanStep
 
 __all__ = [
+    "Addition",
     "DeviceWorth",
     "Difference",
     "Explanation",
@@ -38,6 +42,7 @@ __all__ = [
     "Planner",
     "Problem",
     "adapt_plan",
+    "additions_table",
     "default_objective",
     "diff",
     "evaluate",
@@ -49,6 +54,7 @@ __all__ = [
     "price_placement",
     "search",
     "simulated",
+    "stream_additions",
     "stream_frontier",
     "stream_worth",
     "why_they_differ",

@@ -32,6 +32,7 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import pair_costs, total_costs
 from dtfm_lab.planning.evaluate import evaluate, reshaped
 from dtfm_lab.planning.explain.exchange_costs import SwapCosts, local_optimum
+from dtfm_lab.planning.explain.iteration_worth import EXTRA_COLUMNS, IterationWorth, stream_iteration_worth
 from dtfm_lab.planning.search import search
 
 STEPS = 4
@@ -74,18 +75,26 @@ class DeviceWorth:
         return self.device, *place, self.worth_s, self.verdict, *costs_s, job.n_stages, job.n_replicas
 
 
-def worth_table(rows: Iterable[DeviceWorth]) -> pd.DataFrame:
+def worth_table(rows: Iterable[DeviceWorth | IterationWorth]) -> pd.DataFrame:
     """One row for each device, the most needed first.
 
     Columns: device; stage and replica in the best plan with all devices (missing where idle); worth_s; verdict;
     without_s and serving_s, the two costs; n_stages and n_replicas, the shape that these are for. ``attrs["note"]``
-    says so where that is not the shape of the plan that was given.
+    says so where that is not the shape of the plan that was given. ``attrs["seconds"]`` says what the seconds are:
+    of the communication cost or, for a plan for seconds or dollars, of an iteration. Then the shape is that of the
+    plan without the device, missing seconds are of a plan that does not exist, and there are the columns
+    without_price_per_billion_tokens, serving_price_per_billion_tokens (US dollars) and sentence.
     """
     rows = list(rows)
-    table = pd.DataFrame([row.table_row() for row in rows], columns=COLUMNS)
+    of_iteration = any(isinstance(row, IterationWorth) for row in rows)
+    columns = [*COLUMNS, *EXTRA_COLUMNS] if of_iteration else COLUMNS
+    table = pd.DataFrame([row.table_row() for row in rows], columns=columns)
     table = table.astype({"stage": "Int64", "replica": "Int64"})
+    if of_iteration:
+        table = table.astype({"n_stages": "Int64", "n_replicas": "Int64"})
     table = table.sort_values("worth_s", ascending=False, kind="stable", ignore_index=True)
     table.attrs["note"] = next((row.note for row in rows if row.note), "")
+    table.attrs["seconds"] = "of an iteration" if of_iteration else "of the communication cost"
     return table
 
 
@@ -96,10 +105,11 @@ def stream_worth(
     seed: int = 0,
     steps: int | None = None,
     seconds: float | None = None,
-) -> Iterator[DeviceWorth]:
+) -> Iterator[DeviceWorth | IterationWorth]:
     """The worth of every device of the plan's network, one after the other, in the topology's order.
 
-    The plan itself is improved first, with the same limits as every other search.
+    The plan itself is improved first, with the same limits as every other search. For a plan for seconds or dollars
+    the worth is that to the iteration: see ``iteration_worth``.
 
     Parameters
     ----------
@@ -114,6 +124,8 @@ def stream_worth(
     UnknownName
         No such planner.
     """
+    if plan.objective != "communication" and plan.job.model is not None:
+        return stream_iteration_worth(plan, planner, seed=seed, steps=steps, seconds=seconds)
     if steps is None and seconds is None:
         steps = STEPS
     search(plan.topology, plan.job, planner, seed=seed, steps=steps, seconds=seconds)  # raises before the first row

@@ -1,0 +1,154 @@
+"""Plans near a given one, judged by the simulator: with one device more, or with one less."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Placement, Plan
+from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
+from dtfm_lab.planning.cost import price_placement
+from dtfm_lab.simulation.durations import peak_of
+from dtfm_lab.simulation.memory import memory
+from dtfm_lab.simulation.simulate import simulate
+
+MOST_STAGES = 4
+"""Stages in which a device is tried, those of least work first."""
+HALVINGS = 4
+"""Times that the micro-batches of a slow device's pipeline are halved, as long as that helps."""
+
+
+def opened(job: Job) -> Job:
+    """A plan's job with everything open that a planner chooses, but the micro-batch and recomputation."""
+    chosen = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "schedule", "warmups")
+    return job.with_fields(**dict.fromkeys(chosen))
+
+
+def placed(plan: Plan, grid: IntArray, job: Job, topology: Topology | None = None) -> Plan | None:
+    """The plan with another grid of devices, simulated; None where it does not fit or cannot be."""
+    network = plan.topology if topology is None else topology
+    try:
+        other = plan.changed(
+            topology=network,
+            job=job,
+            placement=Placement(grid),
+            cost=price_placement(network, job, grid),
+            lower_bound_s=lower_bound_s(network, job),
+        )
+        if not memory(other).fits:
+            return None
+        return other.changed(iteration_s=simulate(other).iteration_s)
+    except LabError:  # such as a schedule that does not fit the shape
+        return None
+
+
+def value(plan: Plan) -> float:
+    """What a plan was made for: seconds of its iteration, or dollars a billion tokens."""
+    found = plan.price_per_billion_tokens if plan.objective == "price" else plan.iteration_s
+    assert found is not None, "nearby plans are simulated"
+    return found
+
+
+def best_of(plans: Iterable[Plan | None]) -> Plan | None:
+    """The plan of least seconds or dollars; None where there is none."""
+    return min((plan for plan in plans if plan is not None), key=value, default=None)
+
+
+def with_device(plan: Plan, device: int) -> Plan | None:
+    """The best of some plans in which an idle device serves: in another's place, and with as much work as pays.
+
+    Tried are the stages of least work, in the pipeline of the slowest device there; with one stage also a pipeline of
+    its own. None where it fits nowhere.
+    """
+    best = best_of(_with_device(plan, device))
+    if best is None:
+        return None
+    (replica,) = np.argwhere(best.placement.devices == device)[:, 1]
+    for _ in range(HALVINGS):
+        count = best.job.microbatch_counts[int(replica)]
+        if best.job.n_replicas == 1 or count == 1:
+            break
+        shares = shares_with(best.job.microbatch_counts, int(replica), count // 2)
+        job = best.job.with_fields(microbatches_per_replica=shares)
+        fewer = placed(best, best.placement.devices, job)
+        if fewer is None or value(fewer) >= value(best):
+            break
+        best = fewer
+    return best
+
+
+def _with_device(plan: Plan, device: int) -> Iterator[Plan | None]:
+    grid, job = plan.placement.devices, plan.job
+    speed = np.array([peak_of(each, job.dtype) for each in plan.topology.devices])
+    work = np.array([sum(layer.forward_flop for layer in layers) for layers in job.stage_layers])
+    for stage in np.argsort(work, kind="stable")[:MOST_STAGES]:
+        replica = int(speed[grid[stage]].argmin())
+        other = grid.copy()
+        other[stage, replica] = device
+        slower = min(1.0, float(speed[device] / speed[grid[stage, replica]]))
+        yield placed(plan, other, _with_share(job, replica, slower))
+    if job.n_stages == 1 and job.n_replicas < sum(job.microbatch_counts):
+        counts = np.append(np.array(job.microbatch_counts), 0)
+        more = job.with_fields(n_replicas=job.n_replicas + 1)
+        count = round(sum(job.microbatch_counts) * float(speed[device] / speed[[*grid[0], device]].sum()))
+        shares = shares_with(tuple(counts.tolist()), job.n_replicas, max(1, count))
+        row = np.append(grid[0], device)[None, :]
+        yield placed(plan, row, more.with_fields(microbatches_per_replica=shares, warmups=job.warmups))
+
+
+def without_device(plan: Plan, device: int) -> Plan | None:
+    """The best of some plans without a device that serves: another in its place, or its pipeline left out.
+
+    On the network without the device. None where none of them fits.
+    """
+    rest = [d for d in range(len(plan.topology)) if d != device]
+    position = np.full(len(plan.topology), -1)
+    position[rest] = np.arange(len(rest))
+    network = plan.topology.subset(rest)
+    return best_of(placed(plan, position[grid], job, network) for grid, job in _without_device(plan, device))
+
+
+def _without_device(plan: Plan, device: int) -> Iterator[tuple[IntArray, Job]]:
+    grid, job = plan.placement.devices, plan.job
+    ((stage, replica),) = np.argwhere(grid == device).tolist()
+    speed = [peak_of(each, job.dtype) for each in plan.topology.devices]
+    idle = plan.idle_devices
+    likely = {max(idle, key=lambda d: speed[d]), min(idle, key=lambda d: abs(speed[d] - speed[device]))} if idle else ()
+    for other in sorted(likely):
+        filled = grid.copy()
+        filled[stage, replica] = other
+        yield filled, _with_share(job, replica, min(1.0, speed[other] / speed[device]))
+    if job.n_replicas > 1:
+        counts = np.delete(np.array(job.microbatch_counts), replica)
+        fewer = job.with_fields(n_replicas=job.n_replicas - 1)
+        shares = _rounded(counts, sum(job.microbatch_counts))
+        yield np.delete(grid, replica, axis=1), fewer.with_fields(microbatches_per_replica=shares, warmups=job.warmups)
+
+
+def _with_share(job: Job, replica: int, factor: float) -> Job:
+    """The job with a factor on the micro-batches of one pipeline."""
+    if job.n_replicas == 1 or factor >= 1:
+        return job
+    count = max(1, round(job.microbatch_counts[replica] * factor))
+    return job.with_fields(microbatches_per_replica=shares_with(job.microbatch_counts, replica, count))
+
+
+def shares_with(counts: tuple[int, ...], replica: int, count: int) -> tuple[int, ...]:
+    """Micro-batches of each pipeline with so many for one of them, the others in proportion to what they had."""
+    others = np.delete(np.array(counts), replica)
+    count = min(count, sum(counts) - len(others))
+    return tuple(np.insert(np.array(_rounded(others, sum(counts) - count)), replica, count).tolist())
+
+
+def _rounded(counts: IntArray, total: int) -> tuple[int, ...]:
+    """Whole numbers of 1 or more, in proportion to these and of this sum: by largest remainder."""
+    exact = counts * (total - len(counts)) / max(counts.sum(), 1)
+    whole = np.floor(exact).astype(np.int64)
+    spare = total - len(counts) - int(whole.sum())
+    whole[np.argsort(whole - exact, kind="stable")[:spare]] += 1
+    return tuple((whole + 1).tolist())
