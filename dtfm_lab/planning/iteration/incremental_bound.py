@@ -32,7 +32,7 @@ class IncrementalBound:
         self.dollars = problem.job.flop * float((problem.price_per_hour / problem.flop_per_s).min()) / 3600
         """US dollars of an iteration that no plan is cheaper than."""
         self._rising: Iterator[float] | None = None
-        self._spent_s = 0.0
+        self._spent_s = self._compiling_s = 0.0
 
     def update(self, candidate: Candidate, generation: int, spent_s: Callable[[], float]) -> None:
         """Let the bound rise, towards the best plan so far, within its share of the time."""
@@ -42,8 +42,11 @@ class IncrementalBound:
         if request.steps is not None:
             if candidate.complete and generation + 1 == request.steps:
                 self._raise_until(candidate, math.inf)
-        elif (now_s := spent_s()) >= BEGIN * request.limit_s:
-            self._raise_until(candidate, SHARE * now_s)
+            return
+        self._compiling_s = max(self._compiling_s, candidate.compiling_s)
+        searched_s = spent_s() - self._compiling_s
+        if candidate.compiling_s == 0 and searched_s >= BEGIN * request.limit_s:
+            self._raise_until(candidate, SHARE * searched_s)
 
     def _raise_until(self, candidate: Candidate, limit_s: float) -> None:
         from dtfm_lab.planning.iteration.bounds import iteration_bound_steps

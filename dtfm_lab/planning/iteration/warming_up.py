@@ -59,15 +59,19 @@ def start_compiling() -> BackgroundTask[None]:
 
 def _compile() -> None:
     """Call every kernel once, on a small problem, with arguments of the final types."""
+    from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
     from dtfm_lab.planning.kernels.random_numbers import seeded
 
     links = 1.0 - np.eye(4)
     topology = Topology(tuple(Device(name=f"device {i}") for i in range(4)), links, links + np.eye(4))
     job = Job(model=TINY, n_stages=2, n_replicas=2, global_batch=8, microbatch=1)
-    (arm,) = Arms(IterationProblem.of(topology, job), Aim(), recompute=False)
+    problem = IterationProblem.of(topology, job)
+    (arm,) = Arms(problem, Aim(), recompute=False)
     found = arm.assessed(np.arange(4), np.array([4, 4]), 1.0)
     random = seeded(np.random.default_rng(0))
     arm.annealed(arm.annealed(found, 0.1, 0.01, 2, random, exact=False), 0.1, 0.01, 2, random, exact=True)
+    for _bound_s in iteration_bound_steps(problem, found.value):
+        pass
 
 
 def _first(problem: IterationProblem, fitting: Fitting, aim: Aim) -> Candidate:
