@@ -4,6 +4,7 @@ from dtfm_lab.widgets.views.candidates import CandidatesView
 from dtfm_lab.widgets.views.convergence import ConvergenceView
 from dtfm_lab.widgets.views.devices import DevicesView
 from dtfm_lab.widgets.views.editor import TopologyEditor
+from dtfm_lab.widgets.views.frontier import FrontierView
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.groups import GroupsView
 from dtfm_lab.widgets.views.losses import LossView
@@ -16,6 +17,7 @@ __all__ = [
     "CandidatesView",
     "ConvergenceView",
     "DevicesView",
+    "FrontierView",
     "GanttView",
     "GroupsView",
     "Lab",

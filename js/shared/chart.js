@@ -1,6 +1,6 @@
 // Line charts that follow a stream of numbers: uPlot in the notebook's theme, with values at the right edge and words at the cursor.
 import uPlot from "uplot";
-import { tickLabel, ticks, logTicks } from "./axis.js";
+import { figures, tickLabel, ticks, logTicks } from "./axis.js";
 import { tooltip } from "./canvas.js";
 import { oncePerFrame, onResize } from "./dom.js";
 import { onTheme, readTheme } from "./theme.js";
@@ -10,7 +10,7 @@ const STEP_PX = 8; // of an arrow key
 
 /**
  * `describe(theme)` returns null for nothing, or
- * `x`, `y`: {low, high, label, format}, and of `x` also log and whole;
+ * `x`, `y`: {low, high, label, format}, and of both also log, of `x` also whole;
  * `curves`: [{xs, lines: [{ys, color, width, dash, alpha, stepped, marked}]}], where `marked` lists the rows that get a dot;
  * `between`: two indices of lines, the area of which is shaded, or null;
  * `ends`: [{value, text, color, bold}], the values at the right edge.
@@ -34,7 +34,7 @@ export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
     }
     const lines = shown.curves.flatMap((curve) => curve.lines);
     const data = uPlot.join(shown.curves.map(({ xs, lines: own }) => [xs, ...own.map(({ ys }) => ys)]));
-    const wanted = JSON.stringify([shown.x.log, shown.between, shown.x.label, lines.map(({ width: wide, dash, stepped }) => [wide, dash, stepped])]);
+    const wanted = JSON.stringify([shown.x.log, shown.y.log, shown.between, shown.x.label, lines.map(({ width: wide, dash, stepped }) => [wide, dash, stepped])]);
     if (wanted !== built) {
       plot?.destroy();
       plot = new uPlot(options(lines, width, height), data, box);
@@ -55,7 +55,7 @@ export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
       cursor: { y: false, points: quiet, drag: { x: false, y: false } },
       scales: {
         x: { time: false, distr: shown.x.log ? 3 : 1, range: () => [shown.x.low, shown.x.high] },
-        y: { range: () => [shown.y.low, shown.y.high] },
+        y: { distr: shown.y.log ? 3 : 1, range: () => [shown.y.low, shown.y.high] },
       },
       axes: [
         { ...axis, label: shown.x.label, size: 24, grid: quiet, ticks: { size: 4, stroke: () => theme.border }, splits: xTicks, filter: (_, splits) => splits, values: (_, splits) => splits.map(shown.x.format) },
@@ -84,8 +84,8 @@ export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
     return shown.x.whole ? marks.filter(Number.isInteger) : marks;
   }
 
-  const yTicks = (u, _, low, high) => ticks(low, high, u.bbox.height / devicePixelRatio / 36);
-  const yLabels = (_, splits) => splits.map((value) => tickLabel(value * (shown.y.times ?? 1), (splits[1] - splits[0]) * (shown.y.times ?? 1)));
+  const yTicks = (u, _, low, high) => shown.y.log ? logTicks(low, high) : ticks(low, high, u.bbox.height / devicePixelRatio / 36);
+  const yLabels = (_, splits) => splits.map((value) => shown.y.log ? figures(value * (shown.y.times ?? 1)) : tickLabel(value * (shown.y.times ?? 1), (splits[1] - splits[0]) * (shown.y.times ?? 1)));
 
   /** The last values at the right edge, pushed apart where they would cover each other. */
   function paintEnds(u) {

@@ -88,6 +88,7 @@ async def test_the_winners_plan_is_taken_over_by_its_button():
     assert set(panel.curve.points) == set(panel.chosen) == set(panel.standings.takes)
     winner = panel.standings.leader
     panel.standings.takes[winner.planner].click()
+    await until(lambda: lab_state.plan is not None)
     assert lab_state.plan.cost.total_s == pytest.approx(winner.best_s)
     assert lab_state.plan.planner == winner.planner
     assert panel.curve.caption.startswith("over after 0.3 CPU s each")

@@ -24,7 +24,7 @@ def why_they_differ(plan_by_seconds: Plan, plan_by_communication: Plan) -> str:
     if slow.iteration_s < fast.iteration_s:
         return f"{both} The first is the faster one: the search for seconds has not found it yet, wanted more time."
     if not slow.memory.fits:
-        both += f" It does not fit either, which the communication cost does not ask: {slow.memory.sentence}."
+        both += f" The first does not fit either, which the communication cost does not ask: {slow.memory.sentence}."
     return f"{both} {_cause(fast, slow)}"
 
 

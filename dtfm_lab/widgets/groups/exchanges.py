@@ -7,7 +7,7 @@ from typing import Any
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.planning import Explanation, evaluate
+from dtfm_lab.planning import Explanation, evaluate, simulated
 
 IDLE = -1
 """Stage of a device that the plan leaves idle."""
@@ -51,7 +51,8 @@ def offers(explanation: Explanation, device: str) -> dict[str, Any]:
 
 
 def exchanged(plan: Plan, device: str, partner: str) -> Plan:
-    """Return the plan with two devices exchanged; pipelines are paired again in the same stage order.
+    """Return the plan with two devices exchanged; in a plan for the communication cost, pipelines are paired again in
+    the same stage order.
 
     Network and job are the same, so the bound of either plan holds for both, and the larger one is kept.
 
@@ -64,10 +65,19 @@ def exchanged(plan: Plan, device: str, partner: str) -> Plan:
         where = "idle" if device not in places else f"of stage {places[device]}"
         raise PlanError(f"{device} and {partner} are both {where}; wanted devices of two groups")
     other = {device: partner, partner: device}
-    stages = [[other.get(name, name) for name in group] for group in plan.stages]
-    made = evaluate(plan.topology, plan.job, stages=stages)
+    if plan.objective == "communication":
+        stages = [[other.get(name, name) for name in group] for group in plan.stages]
+        made = evaluate(plan.topology, plan.job, stages=stages)
+    else:
+        names = plan.topology.names
+        rank_of = dict(zip(names, plan.rank_map, strict=True))
+        made = evaluate(plan.topology, plan.job, rank_map=[rank_of[other.get(name, name)] for name in names])
     bound_s = min(max(made.lower_bound_s, plan.lower_bound_s), made.cost.total_s)
-    return replace(made, lower_bound_s=bound_s)
+    made = simulated(replace(made, lower_bound_s=bound_s, objective=plan.objective, queueing=plan.queueing))
+    iteration_bound_s = plan.iteration_lower_bound_s
+    if made.iteration_s is None or iteration_bound_s is None:
+        return made
+    return replace(made, iteration_lower_bound_s=min(iteration_bound_s, made.iteration_s))
 
 
 def change(difference_s: float, of_s: float) -> str:
@@ -80,8 +90,14 @@ def change(difference_s: float, of_s: float) -> str:
 
 
 def from_to(before: Plan, after: Plan) -> str:
-    """Return ``13.41 s → 13.92 s, +0.51 s``."""
-    now_s, then_s = before.cost.total_s, after.cost.total_s
+    """Return ``13.41 s → 13.92 s, +0.51 s``: the communication cost, after the iteration where both are known."""
+    cost = _from_to(before.cost.total_s, after.cost.total_s)
+    if before.iteration_s is None or after.iteration_s is None:
+        return cost
+    return f"iteration {_from_to(before.iteration_s, after.iteration_s)}; communication cost {cost}"
+
+
+def _from_to(now_s: float, then_s: float) -> str:
     return f"{format_s(now_s)} → {format_s(then_s)}, {change(then_s - now_s, now_s)}"
 
 

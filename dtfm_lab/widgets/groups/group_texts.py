@@ -118,10 +118,10 @@ def _weights(plan: Plan, groups: Lettered) -> StepText:
 def _path(plan: Plan, groups: Lettered) -> StepText:
     cost, s = plan.cost, plan.job.n_stages
     left = f"at most {max(plan.gap, 0.001):.1%} of it could be saved"
-    proof = "a communication cost that is proven best" if plan.gap < PROVEN else left
-    whole = f"{format_s(cost.total_s)}, {proof}."
+    proof = "which is proven best" if plan.gap < PROVEN else left
+    whole = f"{format_s(cost.total_s)} of communication cost, {proof}."
     if s == 1:
-        numbers = f"A single stage needs no path: the plan costs its synchronisation, {whole}"
+        numbers = f"A single stage needs no path: the plan has its synchronisation, {whole}"
     else:
         letters = [groups.letter(stage) for stage in range(s)]
         shown = " ".join(letters if s <= SHOWN_IN_PATH else [*letters[: SHOWN_IN_PATH - 2], "…", letters[-1]])

@@ -55,7 +55,8 @@ class JobControls:
             options=[(CHOOSES, OPEN_SCHEDULE), *((name, name) for name in schedules)],
             tooltip="In which order devices pass micro-batches on; a search for the communication cost leaves it open",
         )
-        self.view = w.HBox([self.job, self.shape, self.batch, self.microbatch, self.schedule])
+        rows = [self.job, self.shape, self.batch], [self.microbatch, self.schedule]
+        self.view = w.VBox([w.HBox(row) for row in rows])
         self._is_filling = Guard()
         self._take_job()
         self.job.observe(lambda _: self._take_job(), "value")

@@ -27,16 +27,16 @@ class ObjectiveControls:
         self._is_offering = Guard()
         self.objective = labelled(
             w.Dropdown,
-            "Least",
-            "230px",
-            "40px",
+            "Plan for",
+            "258px",
+            "64px",
             options=[(measure.choice, name) for name, measure in MEASURES.items()],
             tooltip="What the search makes least: seconds of the simulated iteration, dollars for tokens, or the "
             "communication cost of the paper",
         )
         self.more = w.ToggleButton(False, description="more", tooltip="Limits of the plan", layout=_width("64px"))
-        self.max_price = _limit("At most $ an hour", "118px", "Only plans whose devices cost at most so much; 0: any")
-        self.max_seconds = _limit("At most s an iteration", "140px", "Only plans that take at most so long; 0: any")
+        self.max_price = _limit("At most $ an hour", "122px", "Only plans whose devices cost at most so much; 0: any")
+        self.max_seconds = _limit("At most s an iteration", "146px", "Only plans that take at most so long; 0: any")
         self.limits = w.HBox([self.max_price, self.max_seconds])
         self._controls: dict[str, w.ValueWidget] = {
             "objective": self.objective,

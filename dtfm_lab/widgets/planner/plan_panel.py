@@ -1,20 +1,22 @@
-"""The step Plan: choose a job and a planner, and watch the cost fall; or let several planners race."""
+"""The step Plan: choose a job and a planner, and watch a search; let several planners race; or see seconds against
+dollars."""
 
 import asyncio
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
 import plotly.graph_objects as go
 
-from dtfm_lab import figures, lab
+from dtfm_lab import figures, lab, planning
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.lab.memory_warnings import held_memory
-from dtfm_lab.planning import PlanStep, planners
+from dtfm_lab.planning import PlanStep, planners, simulated, why_they_differ
 from dtfm_lab.simulation.memory_advice import advice
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, labelled, restore_values, show, stylesheet, values_of
@@ -22,6 +24,7 @@ from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.background_search import BackgroundSearch
+from dtfm_lab.widgets.planner.frontier_panel import FrontierPanel
 from dtfm_lab.widgets.planner.job_controls import JobControls
 from dtfm_lab.widgets.planner.objective_controls import ObjectiveControls
 from dtfm_lab.widgets.planner.race_panel import RacePanel
@@ -39,8 +42,12 @@ from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.convergence import ConvergenceView
 
-MODES = ("Search", "Race")
+MODES = ("Search", "Race", "Frontier")
 BUDGETS = ("seconds", "generations")
+SETTLED_S = 0.4
+"""Seconds that a plan stands before it is compared with that of least communication cost."""
+COMMUNICATION_S = 0.4
+"""Seconds of the search for that."""
 SHORT_S = 0.1
 """Seconds from which a duration is shown to a tenth of a second, so that the text does not flicker."""
 
@@ -60,7 +67,7 @@ class PlanPanel(Panel):
         self.schedule = self.job_controls.schedule
         self.mode = w.ToggleButtons(
             options=list(MODES),
-            tooltips=["One planner", "Several planners side by side"],
+            tooltips=["One planner", "Several planners side by side", "Seconds against dollars: many plans"],
             style={"button_width": "90px"},
         )
         self.objective_controls = ObjectiveControls(lab_state, self._show_objective)
@@ -97,6 +104,7 @@ class PlanPanel(Panel):
         self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
         self.note, self.details = w.HTML(), w.HTML()
         self.race = RacePanel(lab_state, self._update_buttons, self.objective_controls.options)
+        self.frontier = FrontierPanel(lab_state, self._update_buttons)
         self._controls: dict[str, w.ValueWidget] = {
             "planner": self.planner,
             "seed": self.seed,
@@ -115,9 +123,10 @@ class PlanPanel(Panel):
         )
         style = stylesheet(Path(__file__).with_suffix(".css"))
         aims = self.objective_controls
-        head = w.HBox([self.mode, aims.objective, aims.more, aims.limits], layout=w.Layout(flex_flow="row wrap"))
-        parts = [style, self.job_controls.view, head, self._search_box, self.race.view, self.note, self.details]
-        self.view = w.VBox(parts)
+        self._aims = w.HBox([aims.objective, aims.more, aims.limits])
+        head = w.HBox([self.mode, self._aims], layout=w.Layout(flex_flow="row wrap"))
+        modes = [self._search_box, self.race.view, self.frontier.view]
+        self.view = w.VBox([style, self.job_controls.view, head, *modes, self.note, self.details])
         self.mode.observe(lambda _: self._show_mode(), "value")
         self.budget.observe(lambda _: self._show_budget(), "value")
         self.plan.on_click(lambda _: self.redo())
@@ -138,6 +147,7 @@ class PlanPanel(Panel):
             "search": values_of(self._controls) | {"against": self.curve.against},
             "objective": self.objective_controls.settings(),
             "race": self.race.settings(),
+            "frontier": self.frontier.settings(),
             "mode": self.mode.value,
         }
 
@@ -149,6 +159,7 @@ class PlanPanel(Panel):
         if parts.get("search", {}).get("against") in AXES:
             self.curve.against = parts["search"]["against"]
         self.race.restore(parts.get("race", {}))
+        self.frontier.restore(settings.get("frontier"))
         if self._is_idle:
             restore_values({"mode": self.mode}, settings)
 
@@ -199,7 +210,7 @@ class PlanPanel(Panel):
             await watch(search, show_steps, tick)
             if self._last is not None:
                 last = self._last
-                self.lab_state.plan = await asyncio.to_thread(lambda: last.plan)
+                self.lab_state.plan = await asyncio.to_thread(lambda: simulated(last.plan))
         finally:
             self.controls.search = None
             preview.end()
@@ -220,21 +231,23 @@ class PlanPanel(Panel):
 
     @property
     def _is_idle(self) -> bool:
-        return self.search is None and self.race.search is None
+        return self.search is None and self.race.search is None and self.frontier.search is None
 
     def _update_buttons(self) -> None:
         self.plan.disabled = not self._is_idle or self.lab_state.topology is None or self.lab_state.job is None
         self.controls.update()
         self.step.disabled = self.search is None
-        self.race.update_buttons(free=self.search is None)
+        self.race.update_buttons(free=self.search is None and self.frontier.search is None)
+        self.frontier.update_buttons(free=self.search is None and self.race.search is None)
         self.mode.disabled = not self._is_idle
         if self._is_idle == ("plan" in self.lab_state.busy):
             self.lab_state.set_busy("plan", not self._is_idle)
 
     def _show_mode(self) -> None:
-        racing = self.mode.value == MODES[1]
-        show(self._search_box, not racing)
-        show(self.race.view, racing)
+        boxes = self._search_box, self.race.view, self.frontier.view
+        for mode, box in zip(MODES, boxes, strict=True):
+            show(box, self.mode.value == mode)
+        show(self._aims, self.mode.value != MODES[2])
 
     def _show_objective(self, *, restart: bool = False) -> None:
         """Write the curve in the chosen objective's words, unless it holds a search for another one."""
@@ -263,18 +276,47 @@ class PlanPanel(Panel):
             self.note.value = markup.line(headline(plan), "figure")
             self.details.value = tables(plan)
             if has_event_loop():
-                begin(self._add_details(plan), self._report_error)
+                begin(self._add_details(plan, self.lab_state.job), self._report_error)
 
-    async def _add_details(self, plan: Plan) -> None:
-        words = await asyncio.to_thread(_lacking, plan)
-        if words and self.lab_state.plan is plan and self.details.value:
-            self.details.value = markup.warning(words) + tables(plan)
+    async def _add_details(self, plan: Plan, job: Job | None) -> None:
+        """Add which devices lack memory, and, for a plan that stays, why the least communication cost is another."""
+        lacking = await asyncio.to_thread(_lacking, plan)
+        if not self._is_described(plan):
+            return
+        self.details.value = markup.warning(lacking) + tables(plan)
+        await asyncio.sleep(SETTLED_S)
+        if job is None or not self._is_fastest(plan) or not self._is_described(plan):
+            return
+        why = await asyncio.to_thread(_difference, plan, job)
+        if why and self._is_described(plan):
+            why = f'<div class="dtfm-plan-why">{escape(why)}</div>'
+            self.details.value = markup.warning(lacking) + why + tables(plan)
+
+    def _is_fastest(self, plan: Plan) -> bool:
+        """Whether the plan was found as the fastest of all, not as one of few dollars."""
+        frontier = self.frontier.frontier
+        cheaper = frontier is not None and any(one is plan for one in frontier.plans[1:])
+        limited = {"max_price_per_hour", "max_iteration_s"} & set(self.objective_controls.options())
+        return plan.objective == "iteration" and not cheaper and not limited
+
+    def _is_described(self, plan: Plan) -> bool:
+        """Whether this plan's table is still what is shown."""
+        return self.lab_state.plan is plan and bool(self.details.value)
 
 
 def _lacking(plan: Plan) -> str:
     """Return which devices lack memory under the plan's schedule, and what would fit; empty where all have enough."""
     report = held_memory(plan)
     return "" if report is None or report.fits else advice(plan) or report.sentence
+
+
+def _difference(plan: Plan, job: Job) -> str:
+    """Return why the plan of least communication cost is another one; empty where that cannot be said."""
+    try:
+        other = planning.plan(plan.topology, job, seed=0, seconds=COMMUNICATION_S)
+        return why_they_differ(plan, other)
+    except LabError:
+        return ""
 
 
 def describe_progress(step: PlanStep, seconds: float) -> str:

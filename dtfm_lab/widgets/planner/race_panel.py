@@ -1,5 +1,6 @@
 """Several planners side by side: their curves, a table of their standings, and buttons that take over a plan."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab import figures
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.planning import PlanStep, planners
+from dtfm_lab.planning import PlanStep, planners, simulated
 from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, labelled, restore_values, values_of
@@ -157,7 +158,11 @@ class RacePanel:
         return f"{state} {used_s:.1f} CPU s each at most: {leaders} with {self._measure.words(leader.best_s)}, {words}"
 
     def _take(self, planner: str) -> None:
-        self._lab_state.plan = self.standings.newest[planner].plan
+        step = self.standings.newest[planner]
+        begin(self._take_step(step), self._report_error)
+
+    async def _take_step(self, step: PlanStep) -> None:
+        self._lab_state.plan = await asyncio.to_thread(lambda: simulated(step.plan))
 
     def _make_figure(self) -> go.Figure | None:
         newest = dict(self.standings.newest)

@@ -166,7 +166,12 @@ def replanned(plan: Plan, topology: Topology, job: Job, cancelled: threading.Eve
     value = objectives[plan.objective].value
     if plan.objective != COMMUNICATION:
         start = simulated(start)
-    options = {"objective": plan.objective, "queueing": plan.queueing, "start": start, "improve_bound": False}
+    options: dict[str, Any] = {
+        "objective": plan.objective,
+        "queueing": plan.queueing,
+        "start": start,
+        "improve_bound": False,
+    }
     best: PlanStep | None = None
     for step in search(topology, job, PLANNER, seed=plan.seed or 0, seconds=BUDGET_S, **options):
         if cancelled.is_set():
@@ -231,7 +236,7 @@ def _priced_alike(plan: Plan, start: Plan) -> bool:
         return False
     if before.message_bytes is not None or after.message_bytes is not None:
         return before.fingerprint == after.fingerprint
-    unread = {"name": "device", "region": "", "position": None}
+    unread: dict[str, Any] = {"name": "device", "region": "", "position": None}
     return all(replace(a, **unread) == replace(b, **unread) for a, b in zip(before.devices, after.devices, strict=True))
 
 

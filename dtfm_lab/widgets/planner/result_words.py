@@ -37,9 +37,17 @@ def headline(plan: Plan) -> str:
         communication = f"<b>{communication}</b>{how}"
     parts.append(f"communication cost {communication}")
     dollars = plan.price_per_billion_tokens
-    if dollars:
-        parts.append(f"{format_dollars(dollars)} a billion tokens, {format_dollars(plan.price_per_hour)} an hour")
+    if dollars or (dollars is not None and plan.objective == "price"):
+        parts.append(
+            f"{format_dollars(dollars)} a billion tokens, {format_dollars(plan.price_per_hour)} an hour{_free(plan)}"
+        )
     return f"{' · '.join(parts)}<br>{shape_line(plan)} · by {escape(plan.planner)}"
+
+
+def _free(plan: Plan) -> str:
+    """Return how many devices that serve have no price, which counts as 0."""
+    n = sum(not plan.topology.devices[int(d)].price_per_hour for d in plan.placement.devices.flat)
+    return f" ({_counted(n, 'device')} without a price {'counts' if n == 1 else 'count'} as free)" if n else ""
 
 
 def shape_line(plan: Plan) -> str:

@@ -9,7 +9,7 @@ import ipywidgets as w
 from dtfm_lab.planning import PlanStep
 from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets.controls import button
-from dtfm_lab.widgets.measures import MEASURES, Measure, percent
+from dtfm_lab.widgets.measures import MEASURES, TIMES, Measure, percent
 
 SHOWN_S = 0.5
 """Seconds between two updates of the rows."""
@@ -94,7 +94,9 @@ class Standings:
 
     def _meaning(self, own: float, best: float, bound: float) -> str:
         if own > best * (1 + PROVEN):
-            return f"{percent(own / best - 1)} behind the leader"
+            times = own / best
+            behind = f"{times:,.0f} times the leader's" if times >= TIMES else f"{percent(times - 1)} behind the leader"
+            return behind
         if self.measure.objective != "communication":
             return self.measure.bound_line(bound) or "no bound yet"
         if bound > 0 and best - bound < PROVEN * best:

@@ -4,17 +4,21 @@ import { extent, known } from "shared/chart.js";
 import { bestBounded, boundColor, seriesColor } from "./curve.js";
 
 const MOST_MARKS = 40; // improvements that get a dot
+const STEEP = 50; // ratio of highest to lowest from which the axis is logarithmic
 
 /** `axis`: what is across, whether its scale is logarithmic, and its label. */
 export function plotted(curves, { against, logarithmic, label, noun, unit, words }, theme) {
   const all = [...curves.values()];
-  const [low, high] = extent(all.flatMap((curve) => ["best", "bound", "median"].flatMap((name) => curve.column(name))), 0.08);
+  const levels = all.flatMap((curve) => ["best", "bound", "median"].flatMap((name) => Array.from(curve.column(name))));
+  const [least, most] = extent(levels.filter((value) => value > 0), 0);
+  const steep = least > 0 && most > STEEP * least; // planners of which one finds what takes another a thousand times as long
+  const [low, high] = steep ? [least / 1.3, most * 1.3] : extent(levels, 0.08);
   const counted = against === "evaluations";
   const first = Math.min(...all.map((curve) => curve.column(against)[0]));
   const last = Math.max(...all.map((curve) => curve.last(against)));
-  const least = counted ? 1 : 1e-3;
-  const from = logarithmic ? Math.max(least, first) : 0;
-  const to = logarithmic ? Math.max(last * 1.12, from * 2) : last + Math.max(least, last * (counted ? 0.05 : 0.03));
+  const room = counted ? 1 : 1e-3;
+  const from = logarithmic ? Math.max(room, first) : 0;
+  const to = logarithmic ? Math.max(last * 1.12, from * 2) : last + Math.max(room, last * (counted ? 0.05 : 0.03));
   const bounded = bestBounded(curves);
   const drawn = all.map((curve, index) => ({
     xs: curve.column(against).map((value) => (logarithmic ? Math.max(value, from) : value)),
@@ -32,7 +36,7 @@ export function plotted(curves, { against, logarithmic, label, noun, unit, words
   const inMs = unit === "s" && high < 1;
   return {
     x: { low: from, high: to, log: logarithmic, label, whole: counted, format: counted ? compact : (value) => figures(value) },
-    y: { low: Math.max(0, low), high, label: `${noun} (${inMs ? "ms" : unit})`, times: inMs ? 1000 : 1 },
+    y: { low: Math.max(0, low), high, log: steep, label: `${noun} (${inMs ? "ms" : unit})`, times: inMs ? 1000 : 1 },
     curves: drawn,
     between: bounded && all.length === 1 ? [1, 2] : null,
     ends: ends(curves, bounded, words, theme),

@@ -1,0 +1,195 @@
+"""Seconds against dollars: a frontier that is searched beside the page, and a click that takes one of its plans."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ipywidgets as w
+import plotly.graph_objects as go
+
+from dtfm_lab import figures, lab
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.planning import Frontier
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.controls import button, labelled, restore_values, values_of
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.tasks import FRAME_S, begin
+from dtfm_lab.widgets.views.as_figure import AsFigure
+from dtfm_lab.widgets.views.frontier import NOTHING, FrontierView
+
+WHAT = (
+    "Plans of which no other is both as fast and as cheap an hour; hollow points are dearer by the token than a faster "
+    "one. Click a point: its plan is the lab's."
+)
+
+
+class FrontierSearch:
+    """Runs a stream of frontiers on a thread. ``stop`` ends it after the search at hand."""
+
+    def __init__(self, found: Iterator[Frontier]) -> None:
+        self.newest: Frontier | None = None
+        self.error: BaseException | None = None
+        self.stopped = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(found,), daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+    def _work(self, found: Iterator[Frontier]) -> None:
+        try:
+            for frontier in found:
+                self.newest = frontier
+                if self.stopped.is_set():
+                    return
+        except BaseException as error:
+            self.error = error
+
+
+class FrontierPanel:
+    """Sets ``lab_state.plan`` to the plan of the point that is clicked; ``changed`` is called when a search begins or
+    ends."""
+
+    def __init__(self, lab_state: LabState, changed: Callable[[], None]) -> None:
+        self._lab_state, self._changed = lab_state, changed
+        self.search: FrontierSearch | None = None
+        """The search that runs; None while none does."""
+        self.frontier: Frontier | None = None
+        self.seconds = labelled(
+            w.BoundedFloatText,
+            "Seconds",
+            "150px",
+            "60px",
+            15.0,
+            min=1.0,
+            max=3600,
+            step=1,
+            tooltip="Seconds of all searches together",
+        )
+        self.searches = labelled(
+            w.BoundedIntText,
+            "Searches",
+            "135px",
+            "62px",
+            12,
+            min=2,
+            max=200,
+            tooltip="The fastest, the cheapest, and those under limits of dollars an hour",
+        )
+        self.seed = labelled(w.BoundedIntText, "Seed", "110px", "38px", 0, min=0, max=2**31, tooltip="Of the searches")
+        self.start = button("Frontier", "line-chart", "Search for it", style="primary")
+        self.stop = button("Stop", "stop", "End after the search at hand and keep what is found", disabled=True)
+        self.chart = FrontierView(self._choose)
+        self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
+        self._controls: dict[str, w.ValueWidget] = {
+            "seconds": self.seconds,
+            "searches": self.searches,
+            "seed": self.seed,
+        }
+        self.note = w.HTML(markup.line(WHAT))
+        self.view = w.VBox(
+            [
+                w.HBox([self.seconds, self.searches, self.seed]),
+                w.HBox([self.start, self.stop, self.figure.button]),
+                self.note,
+                self.chart,
+                self.figure.output,
+            ]
+        )
+        self.start.on_click(lambda _: self.redo())
+        self.stop.on_click(lambda _: self._stop())
+        lab_state.observe(lambda _: self._mark_chosen(), "plan")
+
+    def settings(self) -> dict[str, Any]:
+        return values_of(self._controls)
+
+    def restore(self, settings: object) -> None:
+        """Set the controls to saved values; unknown or impossible values are ignored."""
+        restore_values(self._controls, settings)
+
+    def redo(self) -> None:
+        topology, job = self._lab_state.topology, self._lab_state.job
+        if self.start.disabled or topology is None or job is None:
+            return
+        self._lab_state.message = ""
+        try:
+            found = lab.search_frontier(
+                topology,
+                job,
+                seconds=self.seconds.value,
+                searches=self.searches.value,
+                seed=self.seed.value,
+                queueing=self._lab_state.queueing,
+            )
+        except LabError as error:
+            self._report_error(str(error))
+            return
+        self._take(None)
+        self.search = FrontierSearch(found)
+        begin(self._watch(self.search), self._report_error)
+        self._changed()
+
+    def update_buttons(self, *, free: bool) -> None:
+        """Enable the buttons that can be used; ``free`` is False while something else is searched."""
+        ready = self._lab_state.topology is not None and self._lab_state.job is not None
+        self.start.disabled = self.search is not None or not free or not ready
+        self.stop.disabled = self.search is None or self.search.stopped.is_set()
+
+    async def _watch(self, search: FrontierSearch) -> None:
+        began = time.monotonic()
+        try:
+            while True:
+                running = search.running  # read before the newest, so that no last one is missed
+                if search.newest is not None and search.newest is not self.frontier:
+                    self._take(search.newest)
+                if not running:
+                    break
+                self.chart.caption = self._describe(time.monotonic() - began, search)
+                await asyncio.sleep(FRAME_S * 3)
+            if search.error is not None:
+                raise search.error
+            if self.frontier is not None:
+                self.chart.caption = f"{self.frontier.sentence}. {self.frontier.note}"
+        finally:
+            search.stop()
+            self.search = None
+            self._changed()
+
+    def _describe(self, seconds: float, search: FrontierSearch) -> str:
+        frontier = self.frontier
+        state = "stopping" if search.stopped.is_set() else f"{seconds:.0f} s"
+        if frontier is None:
+            return f"{state}: looking for the fastest plan"
+        n = len(frontier)
+        return f"{state}: search {frontier.searches + 1} of {frontier.n_searches}, {n} plan{'s' * (n != 1)} so far"
+
+    def _take(self, frontier: Frontier | None) -> None:
+        self.frontier = frontier
+        self.chart.show(frontier)
+        self._mark_chosen()
+
+    def _mark_chosen(self) -> None:
+        plans = () if self.frontier is None else self.frontier.plans
+        plan = self._lab_state.plan
+        self.chart.chosen = next((at for at, one in enumerate(plans) if one is plan), NOTHING)
+
+    def _choose(self, point: int) -> None:
+        if self.frontier is not None and 0 <= point < len(self.frontier.plans):
+            self._lab_state.plan = self.frontier.plans[point]
+
+    def _stop(self) -> None:
+        if self.search is not None:
+            self.search.stop()
+        self._changed()
+
+    def _make_figure(self) -> go.Figure | None:
+        return None if self.frontier is None else figures.frontier(self.frontier)
+
+    def _report_error(self, message: str) -> None:
+        self._lab_state.report_error("plan", message)

@@ -1,0 +1,79 @@
+"""Seconds against dollars: a point for each plan of a frontier, and what no plan can beat; a click chooses one."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import traitlets
+
+from dtfm_lab import figures
+from dtfm_lab.planning import Frontier
+from dtfm_lab.widgets.views.view import Figure, View
+
+NOTHING = -1
+
+
+class FrontierView(View):
+    """Draws ``points``; a click, Enter or Space on one calls ``choose`` with its number."""
+
+    points = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """{"seconds", "dollars", "words", "pays"}, the fastest first; ``pays`` is False where a faster plan is cheaper by
+    the token."""
+    bounds = traitlets.List(traitlets.List()).tag(sync=True)
+    """[dollars an hour, seconds that no plan of at most so many dollars is faster than], by dollars."""
+    chosen = traitlets.Int(NOTHING).tag(sync=True)
+    """Number of the point whose plan is the lab's."""
+    title = traitlets.Unicode("Seconds against dollars").tag(sync=True)
+    caption = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(self, choose: Callable[[int], None] | None = None, **traits: Any) -> None:
+        super().__init__(**traits)
+        self._choose = choose
+        self._frontier: Frontier | None = None
+        self.on_msg(self._on_message)
+
+    def show(self, frontier: Frontier | None) -> None:
+        """Draw another frontier; None for none."""
+        self._frontier = frontier
+        with self.hold_sync():
+            self.points, self.bounds = ([], []) if frontier is None else (points_of(frontier), bounds_of(frontier))
+
+    def figure(self) -> Figure | None:
+        return None if self._frontier is None else figures.frontier(self._frontier)
+
+    def alt_text(self) -> str:
+        return f"{self.title}: {'no plans yet' if self._frontier is None else self._frontier.sentence}"
+
+    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        match content:
+            case {"kind": "choose", "point": int(point)} if self._choose is not None and 0 <= point < len(self.points):
+                self._choose(point)
+
+
+def points_of(frontier: Frontier) -> list[dict[str, Any]]:
+    """Return the points of a frontier of one batch, as the view takes them."""
+    rows: Iterator[Any] = frontier.to_frame().itertuples()
+    return [
+        {
+            "seconds": float(row.iteration_s),
+            "dollars": float(row.price_per_hour),
+            "by_token": float(row.price_per_billion_tokens),
+            "words": f"{row.n_stages} x {row.n_replicas}, {row.gpus}" + (f", {row.idle} idle" if row.idle else ""),
+            "pays": bool(row.cheaper_by_token),
+        }
+        for row in rows
+    ]
+
+
+N_BOUNDS = 40
+"""Points of the line of lower bounds."""
+
+
+def bounds_of(frontier: Frontier) -> list[list[float]]:
+    """Return the lower bound on seconds over dollars an hour, as the view takes it."""
+    spent = [plan.price_per_hour for plan in frontier.plans if plan.price_per_hour > 0]
+    if not spent:
+        return []
+    low, high = min(spent), max(spent)
+    ratio = high / low
+    prices = [low * ratio ** (i / (N_BOUNDS - 1)) for i in range(N_BOUNDS)] if ratio > 1 else [low]
+    return [[price, frontier.lower_bound_s(price)] for price in prices]
