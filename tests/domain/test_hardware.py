@@ -74,6 +74,14 @@ def test_a_gpu_with_its_own_memory_in_its_name_is_the_plain_one_and_keeps_its_na
     assert Device(name="a", gpu="V100 32GB").memory_bytes == 2 * device.memory_bytes
 
 
+def test_another_gpu_brings_its_own_numbers_and_leaves_the_rest():
+    device = Device(name="a", region="x", price_per_hour=2.0).with_gpu("h100")
+    assert device == Device(name="a", region="x", gpu="H100", price_per_hour=2.0)
+    assert device.with_gpu("mine", peak_flop_per_s=1.0, memory_bytes=2.0).memory_bytes == 2
+    with pytest.raises(UnknownName, match="no GPU named 'mine'"):
+        device.with_gpu("mine")
+
+
 def test_a_gpu_of_one_s_own_comes_with_both_its_numbers_and_keeps_its_name():
     device = Device(name="a", gpu="a100", peak_flop_per_s=1e12, memory_bytes=8e9)
     assert (device.gpu, device.peak_flop_per_s, device.memory_bytes) == ("a100", 1e12, 8e9)

@@ -4,8 +4,8 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -180,6 +180,11 @@ class Device:
                 raise TopologyError(f"device {self.name}: position is {shortened(self.position)}; wanted two numbers")
             x, y = (self._number("position", part, "two numbers") for part in parts)
             object.__setattr__(self, "position", (x, y))
+
+    def with_gpu(self, gpu: str, **numbers: float) -> Self:
+        """The device with another GPU and that one's peak and memory, or the ``numbers`` given; ``replace`` would keep
+        those of the old one."""
+        return replace(self, **{"gpu": gpu, "peak_flop_per_s": OF_THE_GPU, "memory_bytes": OF_THE_GPU} | numbers)
 
     def _fill_in(self) -> None:
         """Take a number that is not given from the table, and the GPU's name as the table spells it."""

@@ -145,7 +145,7 @@ def _central(
 def _ring(
     moves: FloatArray, late: FloatArray, coding_s: float, always: bool, done: FloatArray, last_s: FloatArray
 ) -> None:
-    """n - 1 rounds that sum, n - 1 that spread; each replica sends to the next."""
+    """Ring averaging: n - 1 rounds that sum, n - 1 that spread; each replica sends to the next."""
     n = len(done)
     sum_s, decode_s = _coded_s(coding_s, always, 2 * (n - 1) / n, n - 1, (n - 1) / n)
     free, came, summed = np.zeros(n), np.empty(n), np.empty(n)
