@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dtfm_lab as lab
-from dtfm_lab.planning.iteration.bounds import iteration_bound_steps, work_bound_s
+from dtfm_lab.planning.iteration.bounds import bindings, iteration_bound_steps, price_bound, work_bound_s
 from dtfm_lab.planning.iteration.problem import IterationProblem
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -39,3 +39,43 @@ def test_one_device_alone_is_bounded_by_its_seconds():
     *_, bound_s = iteration_bound_steps(IterationProblem.of(one, job), 1e9)
     plan = lab.evaluate(one, job, stages=[[0]])
     assert bound_s == pytest.approx(lab.simulate(plan).iteration_s, rel=1e-2)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_plan_of_a_small_network_is_cheaper_than_its_bound(seed):
+    case = drawn(seed, most_devices=3)
+    problem = IterationProblem.of(case.topology, case.job, case.queueing)
+    prices = problem.price_per_hour
+    dollars = [
+        seconds * prices[plan.placement.devices].sum() / 3600
+        for seconds, plan in every_plan(case, "whole", np.random.default_rng(0), 60)
+    ]
+    if dollars:
+        assert price_bound(problem, FAMILIES["whole"]) <= min(dollars)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_plan_within_a_price_is_faster_than_the_bound_for_that_price(seed):
+    case = drawn(seed, most_devices=3)
+    problem = IterationProblem.of(case.topology, case.job, case.queueing)
+    prices = problem.price_per_hour
+    cap = float(np.median(prices)) * 1.5
+    within = [
+        seconds
+        for seconds, plan in every_plan(case, "whole", np.random.default_rng(0), 60)
+        if prices[plan.placement.devices].sum() <= cap
+    ]
+    if within:
+        *_, bound_s = iteration_bound_steps(problem, 1.01 * min(within), FAMILIES["whole"], max_price_per_hour=cap)
+        assert bound_s <= min(within)
+
+
+def test_fast_links_leave_compute_to_bind_and_slow_ones_do_not():
+    job = lab.load_job("gpt3-xl", microbatch=1, n_stages=4, n_replicas=2)
+    bound_to = {}
+    for name, gbps in (("fast", 1000.0), ("slow", 0.05)):
+        topology = lab.Topology.from_matrices(np.full((8, 8), 0.01), np.full((8, 8), gbps))
+        problem = IterationProblem.of(topology, job)
+        *_, bound_s = iteration_bound_steps(problem, np.inf, ["1f1b"])
+        bound_to[name] = bindings(problem, bound_s, ["1f1b"])[0].resource
+    assert bound_to == {"fast": "compute (V100)", "slow": "bandwidth"}

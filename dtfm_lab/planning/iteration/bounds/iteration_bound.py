@@ -16,6 +16,9 @@ from dtfm_lab.planning.iteration.problem import IterationProblem
 TOLERANCE = 2e-3
 """Relative width at which bisection ends."""
 ROUNDING = 1 - 1e-9
+MOST_DEVICES_WITH_CUTS = 96
+"""Most devices of a network whose cuts are tried; the proofs of larger ones would take minutes."""
+MOST_CLASSES_OF_LARGE = 12
 HOPELESS = 1e6
 """Multiple of the work of all devices beyond which no bound is looked for: no plan may fit at all."""
 
@@ -49,7 +52,8 @@ def iteration_bound_steps(
     """
     yield work_bound_s(problem)
     upper = upper_s if callable(upper_s) else lambda: upper_s
-    classes = DeviceClasses.of(problem)
+    large = problem.n_devices > MOST_DEVICES_WITH_CUTS
+    classes = DeviceClasses.of(problem, MOST_CLASSES_OF_LARGE) if large else DeviceClasses.of(problem)
     families = families_of(problem.job, schedules)
     prices = None if max_price_per_hour is None else (classes.price_per_hour, max_price_per_hour)
     every = problem.job.synchronise_every
@@ -73,7 +77,7 @@ def _bisected(
     low, high = work_bound_s(classes.problem), np.inf
     cases = list(cases_of(classes, families, synchronises=synchronises))
     cuts = cuts_of(classes, cases[0].capacities.hop_s + classes.latency_s) if cases else []
-    refuter = Refuter(classes, cuts, prices)
+    refuter = Refuter(classes, cuts if classes.problem.n_devices <= MOST_DEVICES_WITH_CUTS else [], prices)
     while cases and min(high, upper_s()) - low > TOLERANCE * low:
         high = min(high, upper_s())
         limit_s = (low + high) / 2 if high < np.inf else 2 * low

@@ -27,6 +27,12 @@ from dtfm_lab.planning.iteration.bounds.stage_kinds import FIRST, LAST, MIDDLE, 
 INFEASIBLE = 2
 """HiGHS's status for a program without solution; with any other status a solution may exist."""
 MOST_NODES = 200
+LARGEST = 6000
+"""Most columns of a program that is solved; a larger one counts as feasible."""
+LARGEST_WHOLE = 1500
+"""Most columns of a program whose stages are tried as whole numbers."""
+MOST_SECONDS = 2.0
+"""Seconds after which the solver gives up, on a machine that is busy with other things."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +158,8 @@ def _solve(
     prices: tuple[FloatArray, float] | None,
 ) -> bool:
     n_u, n_z, n_classes = len(q_u), len(c), len(count)
+    if n_u + n_z > LARGEST:
+        return True
     u = n_z + np.arange(n_u)
     z = np.arange(n_z)
     rows: list[tuple[IntArray, IntArray, FloatArray]] = [(c, z, np.ones(n_z))]
@@ -193,8 +201,9 @@ def _solve(
     bounds = Bounds(0, np.concatenate([count[c], np.full(n_u, shape.n_stages)]))
     constraints = LinearConstraint(matrix, np.concatenate(low), np.concatenate(high))
     whole = np.concatenate([np.zeros(n_z), np.ones(n_u)])
-    for integrality in (np.zeros(n_z + n_u), whole):  # fractional stages are refuted much faster, where they are
-        options = {"node_limit": MOST_NODES}
+    for integrality in (0 * whole, whole) if n_u + n_z <= LARGEST_WHOLE else (0 * whole,):
+        # fractional stages come first: they are refuted much faster, where they are
+        options = {"node_limit": MOST_NODES, "time_limit": MOST_SECONDS}
         answer = milp(whole * 0, integrality=integrality, bounds=bounds, constraints=constraints, options=options)
         if answer.status == INFEASIBLE:
             return False

@@ -11,6 +11,10 @@ from dtfm_lab.planning.iteration.bounds.device_classes import DeviceClasses
 from dtfm_lab.planning.iteration.bounds.program import Shape, feasible, possible_stages
 from dtfm_lab.planning.iteration.problem import IterationProblem
 
+MOST_PROGRAMS = 2000
+"""Most programs with a cut, times the numbers of devices on its sides, for one shape."""
+MOST_SIDES = 50
+"""Most numbers of devices on a side of a cut, for one shape; beyond, the cut is left out."""
 MOST_FAILURES = 12
 """Shapes in a row that a cut did not help to refute, after which it is no longer tried."""
 
@@ -87,9 +91,14 @@ class Refuter:
         count, n_microbatches = self.classes.count, capacities.n_microbatches
         sizes = np.bincount(side, weights=count, minlength=2).astype(np.int64)
         on_side = np.arange(max(0, n_replicas - sizes[1]), min(n_replicas, sizes[0]) + 1)
+        ways = list(_staying(sizes, n_stages, n_replicas))
+        if len(on_side) > MOST_SIDES:
+            return False
+        if len(ways) * len(on_side) > MOST_PROGRAMS:
+            ways = []  # only what holds for any of them is tried
         capacity = capacities.of(limit_s, n_stages, n_replicas, side, on_side, upper)
         crossing = np.floor(capacities.crossing(side, limit_s) + 1e-9)
-        for staying in (None, *_staying(sizes, n_stages, n_replicas)):
+        for staying in (None, *ways):
             if staying == (0, 0) and n_replicas * crossing < n_microbatches:
                 continue
             if limit_s <= self._refuted_s.get((case, number, staying), 0.0):
@@ -98,7 +107,7 @@ class Refuter:
                 Shape(n_stages, n_replicas, staying), capacities.kinds, capacity, on_side, side, count,
                 n_microbatches, capacities.problem.n_blocks, self.prices,
             )  # fmt: skip
-            if solvable and staying is not None:
+            if solvable and (staying is not None or not ways):
                 return False
             if not solvable:
                 self._refuted_s[case, number, staying] = limit_s
