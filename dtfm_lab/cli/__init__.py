@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from dtfm_lab.cli import hosts, machine, plans, predictions, runs  # noqa: F401  their commands join the group
+from dtfm_lab.cli import hosts, machine, plans, predictions, prices, runs  # noqa: F401  their commands join the group
 from dtfm_lab.cli.options import cli
 from dtfm_lab.domain.errors import LabError, RunError
 

@@ -13,7 +13,7 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import JobChanges
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.lab.arguments import PlanOptions, SearchBudget, SimulationOptions
+from dtfm_lab.lab.arguments import FrontierSettings, PlanOptions, SearchBudget, SimulationOptions
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.sweeps import OF_THE_JOB
@@ -42,6 +42,7 @@ JOB = _command_line_options(JobChanges, "name")
 KEEPING_THE_PLAN = tuple(option for option in JOB if option.name in OF_THE_JOB)
 PLANNING = _command_line_options(PlanOptions)
 SEARCH = _command_line_options(SearchBudget)
+FRONTIER = _command_line_options(FrontierSettings)
 SIMULATION = _command_line_options(SimulationOptions)
 RUN = _command_line_options(RunOptions)
 

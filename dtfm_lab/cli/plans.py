@@ -31,6 +31,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.lab.arguments import PlanOptions
 from dtfm_lab.lab.memory_warnings import held_memory, memory_line, memory_summary
+from dtfm_lab.planning.explain import IterationWorth
 from dtfm_lab.planning.explain.sentences import counted
 
 
@@ -118,13 +119,21 @@ def show(what: str, as_json: bool) -> None:
 @cli.command()
 @plan_argument
 @click.option("--device", help="Why this one serves where it does, and what its other places would cost.")
+@click.option("--against", type=click.Path(), help="A plan of least communication cost: why the seconds differ.")
 @json_option
-def explain(plan_file: str, device: str | None, as_json: bool) -> None:
-    """Say what binds the cost of PLAN, and what any exchange of two devices would cost."""
+def explain(plan_file: str, device: str | None, against: str | None, as_json: bool) -> None:
+    """Say what binds PLAN: its iteration, if it is for seconds or dollars, or its communication cost, with what any
+    exchange of two devices would cost."""
     explanation = lab.explain(plan_file)
+    differ = None if against is None else lab.why_they_differ(explanation.plan, against)
     if as_json:
-        return print_json(explanation.summary(device))
+        return print_json(explanation.summary(device) | ({} if differ is None else {"why_they_differ": differ}))
     out.print(explanation.text if device is None else explanation.why(device))
+    if differ is not None:
+        out.print(differ)
+    if explanation.by_seconds and device is None:
+        seconds = ["device", "stage", "replica", "busy_s", "critical_s", "peak_bytes", "limit_bytes"]
+        return print_table(explanation.to_frame("iteration")[seconds])
     exchanges = ["device", "stage", "replica", "partner", "partner_stage", "cost_after_s", "change_s"]
     print_table(explanation.to_frame()[exchanges] if device is None else explanation.places(device))
 
@@ -150,18 +159,25 @@ def diff(before: str, after: str, as_json: bool) -> None:
 @gathered(SEARCH, into="budget")
 @json_option
 def worth(plan_file: str, budget: dict[str, Any], as_json: bool) -> None:
-    """Say what each device is worth to PLAN: 4 steps of search without each unless told."""
+    """Say what each device is worth to PLAN, in seconds of its iteration or its communication cost: 4 steps of search
+    without each unless told."""
     plan = files.load_plan(plan_file)
 
-    def described(row: planning.DeviceWorth) -> str:
+    def described(row: planning.DeviceWorth | IterationWorth) -> str:
+        if isinstance(row, IterationWorth):
+            return row.sentence
         return f"{row.device} {row.verdict}, worth {format_s(row.worth_s)}"
 
     with row_progress("worth", "devices", described, total=len(plan.topology)) as show_row:
         table = lab.worth(plan, progress=show_row, **budget)
     if as_json:
-        return print_json({"devices": plain_rows(table), "note": table.attrs["note"]})
+        seconds = table.attrs["seconds"]
+        return print_json({"devices": plain_rows(table), "note": table.attrs["note"], "seconds": seconds})
     if note := table.attrs["note"]:
         out.print(note)
+    if "sentence" in table:
+        out.print("worth is the iteration without a device, planned anew, less the iteration with it serving")
+        return print_table(table.drop(columns=["n_stages", "n_replicas", "sentence"]))
     n_stages, n_replicas = table["n_stages"].iloc[0], table["n_replicas"].iloc[0]
     out.print(
         f"{counted(n_stages, 'stage')} x {counted(n_replicas, 'replica')}: "

@@ -14,7 +14,7 @@ from rich.text import Text
 from dtfm_lab.cli.terminal import err
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.lab.arguments import SearchBudget
-from dtfm_lab.planning import PlanStep
+from dtfm_lab.planning import Frontier, PlanStep
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.search import DEFAULT_SECONDS
 from dtfm_lab.runtime.client import run_report
@@ -51,6 +51,19 @@ def _objective_words(step: PlanStep) -> str:
         return f"${step.best_s:,.2f} a billion tokens  bound ${step.bound_s:,.2f}"
     what = "iteration" if step.objective == "iteration" else "communication cost"
     return f"{what} {format_s(step.best_s)}  bound {format_s(step.bound_s)}"
+
+
+@contextmanager
+def frontier_progress() -> Iterator[Callable[[Frontier], None]]:
+    """Yield a function to call with every frontier; it shows how many searches are done, and the newest of them."""
+    with _progress_line("frontier", None) as update:
+
+        def show(found: Frontier) -> None:
+            done = f"{found.searches} of {found.n_searches}"
+            status = f"{done} searches  {found.latest}  {counted(len(found), 'plan')}"
+            update(completed=found.searches, total=found.n_searches, status=status)
+
+        yield show
 
 
 @contextmanager

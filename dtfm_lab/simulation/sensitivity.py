@@ -33,6 +33,8 @@ NEGLIGIBLE = 1e-9
 LEAST_REPORTED = 5e-6
 """Smallest relative change that a sentence reports as one."""
 COLUMNS = ["what", "of", "name", "iteration_s", "change_s", "change", "sentence"]
+DOLLARS = ["price_per_billion_tokens", "change_per_billion_tokens"]
+"""Columns in US dollars, 0 where no device of the plan has a price."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -53,6 +55,18 @@ class Gain:
     number: int
     """Position of this row among ``total``, from 1, for a progress bar."""
     total: int
+    dollars_per_s: float = 0.0
+    """US dollars a billion tokens for each second of an iteration: with the prices as they are."""
+
+    @property
+    def price_per_billion_tokens(self) -> float:
+        """US dollars for a billion tokens with it; the improvement itself is not paid for."""
+        return self.iteration_s * self.dollars_per_s
+
+    @property
+    def change_per_billion_tokens(self) -> float:
+        """US dollars a billion tokens, below 0 where they get cheaper: what the improvement may cost at most."""
+        return self.change_s * self.dollars_per_s
 
     @property
     def change_s(self) -> float:
@@ -76,8 +90,9 @@ class Gain:
 
 
 def sensitivity_table(rows: Iterable[Gain]) -> pd.DataFrame:
-    """One row a gain, the greatest first."""
-    table = pd.DataFrame([[getattr(gain, column) for column in COLUMNS] for gain in rows], columns=COLUMNS)
+    """One row a gain, the greatest first: seconds of an iteration, and US dollars a billion tokens."""
+    columns = [*COLUMNS, *DOLLARS]
+    table = pd.DataFrame([[getattr(gain, column) for column in columns] for gain in rows], columns=columns)
     return table.sort_values("change_s", kind="stable", ignore_index=True)
 
 
@@ -147,6 +162,7 @@ def _gains(plan: Plan, base: _Baseline, factor: float, what: list[str]) -> Itera
             iteration_s=base.improved_s(one, target, factor),
             number=number,
             total=len(targets),
+            dollars_per_s=plan.price_per_hour / 3600 / plan.job.tokens * 1e9,
         )
 
 

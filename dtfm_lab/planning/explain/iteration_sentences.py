@@ -124,7 +124,7 @@ def _idle_time(analysis: IterationAnalysis) -> str:
         return ""
     waited = {words: float(bubble[column].sum()) for column, words in WAITS.items()}
     most = max(waited, key=lambda words: waited[words])
-    least = bubble.loc[bubble["busy_s"].idxmin()]
+    least = bubble.iloc[int(bubble["busy_s"].to_numpy().argmin())]
     return (
         f"The devices compute {analysis.busy_share:.0%} of the time and wait most {most}; "
         f"{least['device']} computes least, {float(least['busy_s']) / analysis.iteration_s:.0%}."

@@ -153,6 +153,8 @@ def _worths(plan: Plan, how: _Replanning) -> Iterator[IterationWorth]:
         like = np.flatnonzero(alike == alike[device]).tolist()
         twins = [other for other in like if (other in idle) != (device in idle)]
         known = first.get(int(alike[device]))
+        serving: Plan | None
+        without: Plan | None
         if twins:
             changed = exchanged(best, device, twins[0])
             serving, without = (changed, best) if role is None else (best, changed)

@@ -1,0 +1,62 @@
+"""The commands about seconds and dollars: frontier, additions, and worth and explain of a plan for seconds."""
+
+import json
+
+import pytest
+
+NETWORK = ("mixed-gpus", "--job", "gpt3-xl", "--batch", "16")
+
+
+@pytest.fixture
+def plan_file(shell, tmp_path):
+    status, _, err = shell("plan", *NETWORK, "--objective", "iteration", "--steps", "1", "-o", "plan.json")
+    assert status == 0, err
+    return "plan.json"
+
+
+def test_a_frontier_is_a_table_or_json(shell):
+    limits = ("--steps", "1", "--searches", "3", "--typical-prices")
+    status, out, err = shell("frontier", *NETWORK, *limits, "--json")
+    assert status == 0, err
+    data = json.loads(out)
+    assert data["points"]
+    assert [point["iteration_s"] for point in data["points"]] == sorted(p["iteration_s"] for p in data["points"])
+    assert data["points"][0]["plan"]["rank_map"]
+    budget = data["points"][-1]["price_per_hour"]
+    asked = ("--price", str(budget), "--plan-at", "cheap.json")
+    status, out, err = shell("frontier", *NETWORK, *limits, *asked)
+    assert status == 0, err
+    status, out, _ = shell("show", "cheap.json", "--json")
+    assert json.loads(out)["price_per_hour"] <= budget * (1 + 1e-9)
+
+
+def test_a_frontier_of_a_network_without_prices_says_what_would_help(shell):
+    status, _, err = shell("frontier", "campus", "--job", "gpt3-xl")
+    assert status == 2
+    assert "has a price" in err
+
+
+def test_a_plan_for_seconds_is_explained_by_seconds(shell, plan_file):
+    status, out, err = shell("explain", plan_file, "--against", plan_file)
+    assert status == 0, err
+    assert "critical path" in out
+    assert "do not differ in seconds" in out
+    status, out, _ = shell("explain", plan_file, "--json")
+    assert json.loads(out)["iteration"]["binds"] in ("device", "link", "synchronisation")
+
+
+def test_worths_of_a_plan_for_seconds_are_of_its_iteration(shell, plan_file):
+    status, out, err = shell("worth", plan_file, "--steps", "1", "--json")
+    assert status == 0, err
+    assert json.loads(out)["seconds"] == "of an iteration"
+    status, out, _ = shell("worth", plan_file, "--steps", "1")
+    assert "planned anew" in out
+
+
+def test_additions_are_a_table_or_json(shell, plan_file):
+    status, out, err = shell("additions", plan_file, "--gpu", "H100", "--steps", "1", "--json")
+    assert status == 0, err
+    [row] = json.loads(out)["additions"]
+    assert row["gpu"] == "H100"
+    status, out, _ = shell("additions", plan_file, "--gpu", "T4", "--steps", "1")
+    assert "T4" in out
