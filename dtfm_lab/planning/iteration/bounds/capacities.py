@@ -189,6 +189,11 @@ class Capacities:
         capacity[capacity < min(shares)] = 0.0
         return capacity
 
+    def compile_kernels(self) -> None:
+        """Use the kernels once, for plans of one device."""
+        side = np.zeros(len(self.classes.count), dtype=np.int64)
+        self.of(1.0, 1, 1, side, np.array([1]), np.zeros((len(self.kinds), len(side))))
+
     def _tied(self, side: IntArray) -> FloatArray:
         """(C, 2) least seconds in which the ends of a pipeline exchange their embedding: on one side, and anywhere."""
         if self.problem.tied_parameters == 0:
