@@ -11,6 +11,9 @@ from dtfm_lab.domain.registry import Registry
 from dtfm_lab.planning.background_tasks import BackgroundTasks
 from dtfm_lab.planning.step import PlanStep
 
+PAPERS_JOB = "dtfm-gpt3-xl"
+"""Name of the preset with the constants of the paper's public code."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SearchRequest:
@@ -56,7 +59,7 @@ objectives: Registry[Objective] = Registry(
 
 
 def default_objective(job: Job) -> str:
-    """``iteration`` for a job with a model; ``communication`` where message sizes are given, as in the paper's preset,
-    or where there is no model to simulate."""
-    given = job.given_gradient_bytes is not None or job.given_hop_bytes is not None
+    """``iteration`` for a job with a model; ``communication`` where message sizes are given, where there is no model to
+    simulate, and for the paper's preset in every shape, also where it has no longer the sizes of the public code."""
+    given = job.given_gradient_bytes is not None or job.given_hop_bytes is not None or job.name == PAPERS_JOB
     return "communication" if job.model is None or given else "iteration"

@@ -11,7 +11,7 @@ Devices that can change places without changing anything have one worth, found o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -103,7 +103,19 @@ def stream_iteration_worth(
         raise PlanError(f"plan of {plan.job.name} was not simulated; wanted one with iteration_s")
     how = _Replanning(planner, {"seed": seed, "steps": steps, "seconds": seconds})
     search(plan.topology, plan.job, planner, objective=plan.objective, seed=seed, steps=steps, seconds=seconds)
-    return _worths(plan, how)
+    return (replace(row, note=_shape_note(plan, row)) for row in _worths(plan, how))
+
+
+def _shape_note(plan: Plan, row: IterationWorth) -> str:
+    """One line where the worth is from plans of another shape than the given one's; empty where it is not."""
+    own = plan.job.n_stages, plan.job.n_replicas
+    shapes = {(other.job.n_stages, other.job.n_replicas) for other in (row.serving, row.without) if other is not None}
+    if shapes <= {own}:
+        return ""
+    return (
+        f"the plan is {own[0]} x {own[1]}; worths are from the best plans found with and without a device, "
+        f"some of other shapes (n_stages x n_replicas without it)"
+    )
 
 
 @dataclass(frozen=True, eq=False)
