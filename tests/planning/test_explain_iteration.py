@@ -120,7 +120,7 @@ def test_messages_explain_why_two_plans_differ(job):
     topology = network(["H100"] * 4, gbps=0.2)
     many = job.with_fields(global_batch=128)
     text = why_they_differ(placed(topology, many, [[0]]), placed(topology, many, [[0], [1], [2], [3]]))
-    assert "each of 128 micro-batches crosses 3 hops there and back, of which the communication cost counts one" in text
+    assert "each of 128 micro-batches crosses 3 hops there and back, with latency each time" in text
 
 
 def test_two_plans_of_the_same_seconds_do_not_differ(job):

@@ -18,7 +18,7 @@ def of_cost_alone(analysis: CostAnalysis) -> str:
     """The communication cost of a plan that was made for something else."""
     cost = analysis.plan.cost
     return (
-        f"Its communication cost, which counts no computation and one micro-batch, is {format_s(cost.total_s)}: data "
+        f"Its communication cost, which counts no computation and no overlap, is {format_s(cost.total_s)}: data "
         f"parallel {format_s(cost.data_parallel_s)} and hops {format_s(cost.pipeline_s)}."
     )
 

@@ -57,8 +57,8 @@ def _cause(fast: IterationAnalysis, slow: IterationAnalysis) -> str:
     return (
         f"Messages take {format_s(slow.by_class[most])} of the first's critical path, most of them over "
         f"{links[0].name} ({format_s(links[0].seconds)}), and {format_s(fast.by_class[most])} of the second's: each of "
-        f"{slow.plan.job.n_microbatches} micro-batches crosses {hops} there and back, of which the communication cost "
-        f"counts one."
+        f"{slow.plan.job.n_microbatches} micro-batches crosses {hops} there and back, with latency each time; the "
+        f"communication cost charges each hop once, for a whole mini-batch."
     )
 
 
