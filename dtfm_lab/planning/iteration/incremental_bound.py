@@ -24,14 +24,15 @@ class IncrementalBound:
     """
 
     def __init__(self, problem: IterationProblem, aim: Aim, request: SearchRequest) -> None:
-        from dtfm_lab.planning.iteration.bounds import work_bound_s
+        from dtfm_lab.planning.iteration.bounds import price_bound, work_bound_s
 
         self._problem, self._aim, self._request = problem, aim, request
         self.iteration_s = work_bound_s(problem)
         """Seconds of an iteration that no plan is faster than."""
-        self.dollars = problem.job.flop * float((problem.price_per_hour / problem.flop_per_s).min()) / 3600
+        self.dollars = price_bound(problem, SCHEDULES)
         """US dollars of an iteration that no plan is cheaper than."""
         self._rising: Iterator[float] | None = None
+        self._best_s = math.inf
         self._spent_s = self._compiling_s = 0.0
 
     def update(self, candidate: Candidate, generation: int, spent_s: Callable[[], float]) -> None:
@@ -51,11 +52,12 @@ class IncrementalBound:
     def _raise_until(self, candidate: Candidate, limit_s: float) -> None:
         from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
 
+        self._best_s = min(self._best_s, candidate.iteration_s)
         if self._rising is None:
             most = self._aim.max_price_per_hour
             self._rising = iteration_bound_steps(
                 self._problem,
-                candidate.iteration_s,
+                lambda: self._best_s,
                 SCHEDULES,
                 max_price_per_hour=None if math.isinf(most) else most,
             )
