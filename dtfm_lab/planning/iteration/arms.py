@@ -94,8 +94,8 @@ class Arm:
         self.tables, self.shape, self.microbatch, self.recompute = tables, shape, microbatch, recompute
         self.freedom = freedom
         self.best: Found | None = None
-        self.rows: list[Found] = []
-        """Structured placements to begin with, those not used yet."""
+        self.rows: list[tuple[bool, Found]] = []
+        """Structured placements to begin with, those not used yet, and whether their groups are near each other."""
         self.slices = 0
         """Annealings so far."""
         self.work = 0.0

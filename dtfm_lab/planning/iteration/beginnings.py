@@ -11,9 +11,9 @@ from dtfm_lab.planning.iteration.fitting import Fitting
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.starts import Starts
 
-HOT = 0.01
+HOT = 0.006
 """First temperature of what did not come from annealing, as a share of the objective."""
-REHEATED = (0.001, 0.015)
+REHEATED = (0.001, 0.01)
 P_STRUCTURED, P_RESHAPED, P_CHANCE = 0.7, 0.15, 0.1
 """Probabilities of a structured placement, while there are some; of a neighbouring shape's best; of chance."""
 
@@ -37,7 +37,7 @@ class Beginnings:
             return None
         name, row = rows[i]
         found = arm.assessed(row, self._blocks(arm, row), factor)
-        arm.rows.append(found)
+        arm.rows.append((name.endswith("groups"), found))
         return name, found
 
     def of_annealing(self, arm: Arm, factor: float) -> tuple[Found, str, float]:
@@ -45,10 +45,10 @@ class Beginnings:
         assert arm.best is not None
         u = self._rng.random()
         if arm.rows and (u < P_STRUCTURED or arm.slices == 0):
-            at = min(range(len(arm.rows)), key=lambda i: arm.rows[i].price)
-            if arm.slices % 2:  # what costs much at first may be the better structure
-                at = int(self._rng.integers(len(arm.rows)))
-            return arm.rows.pop(at), "structure", HOT
+            # those with near groups and those with near pipelines in turn: which is better shows only when annealed
+            turn = arm.slices % 2 == 0
+            at = min(range(len(arm.rows)), key=lambda i: (arm.rows[i][0] != turn, arm.rows[i][1].price))
+            return arm.rows.pop(at)[1], "structure", HOT
         u = self._rng.random()
         if u < P_RESHAPED and (reshaped := self._reshaped(arm, factor)) is not None:
             return reshaped, "reshaped", HOT

@@ -28,17 +28,19 @@ from dtfm_lab.planning.iteration.warming_up import wait_for_kernels
 
 STEADY = 1.5
 """Forwards ahead of new plans, as a multiple of those that a steady pipeline needs."""
-FIRST_GROWTH = 0.15
+FIRST_GROWTH = 0.12
 """Length of every shape's first annealing, in nominal ones."""
-LONGEST = 16.0
-"""Length of the longest annealing; each of a shape's is twice as long as the one before."""
+FIRST_LENGTH, GROWTH, LONGEST = 1.0, 1.2, 12.0
+"""Length of the second annealing of a shape, the factor by which each is longer than the one before, and the most.
+
+Many short ones from different structures find more than few long ones."""
 CURIOSITY = 0.1
 """By how much each e-fold of work raises a shape's price."""
-ESTIMATED_NS, REPLAYED_NS = 12e6, 8e6
+ESTIMATED_NS, REPLAYED_NS = 20e6, 8e6
 """Nominal nanoseconds of an arm's first annealing by the estimate and by the replay; they only set numbers of moves."""
 COLD = 1e-4
 POLISH_HOT, POLISH_COLD = 0.002, 2e-5
-POLISH_WITHIN = 1.03
+POLISH_WITHIN = 1.005
 """What is polished: plans estimated within this factor of their arm's best."""
 SHOWN_EVERY = 16
 """Arms between two candidates that only show that the search goes on."""
@@ -61,8 +63,9 @@ def search_iteration(
 def _run(
     problem: IterationProblem, rng: np.random.Generator, start: Plan | None, aim: Aim, fitting: Fitting
 ) -> Iterator[Candidate]:
-    yield from wait_for_kernels(problem, fitting, aim)
-    yield from _Search(problem, rng, start, aim, fitting).run()
+    compiling_s = yield from wait_for_kernels(problem, fitting, aim)
+    for candidate in _Search(problem, rng, start, aim, fitting).run():
+        yield replace(candidate, compiling_s=compiling_s)
 
 
 class _Search:
@@ -94,7 +97,7 @@ class _Search:
         yield self._candidate()
         while True:
             arm = min(self.arms, key=_priority)
-            self._improve(arm, min(2.0 ** (arm.slices - 1), LONGEST))
+            self._improve(arm, min(FIRST_LENGTH * GROWTH ** (arm.slices - 1), LONGEST))
             self._take(arm)
             yield self._candidate()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
 
 import numpy as np
@@ -29,10 +29,11 @@ _tasks: list[BackgroundTask[None]] = []
 _lock = threading.Lock()
 
 
-def wait_for_kernels(problem: IterationProblem, fitting: Fitting, aim: Aim) -> Iterator[Candidate]:
+def wait_for_kernels(problem: IterationProblem, fitting: Fitting, aim: Aim) -> Generator[Candidate, None, float]:
     """Nothing where the kernels are ready; else a first plan, again and again, as incomplete candidates.
 
-    Each has the seconds waited in ``compiling_s``. Time limits do not count them, since a machine compiles only once.
+    Each has the seconds waited in ``compiling_s``; all of them are returned. Time limits do not count them, since a
+    machine compiles only once.
     """
     task, began = start_compiling(), time.perf_counter()
     if not task.wait(QUICK_S) and fitting.grid is not None and not aim.limited:
@@ -47,6 +48,7 @@ def wait_for_kernels(problem: IterationProblem, fitting: Fitting, aim: Aim) -> I
         with _lock:
             _tasks.clear()  # another search may have waited for it, too
         raise
+    return time.perf_counter() - began
 
 
 def start_compiling() -> BackgroundTask[None]:

@@ -27,6 +27,8 @@ SWAP, IDLE, NEAR, TAILS, BLOCK, STAGES, CLUSTERS, AHEAD, SHARES = range(9)
 neighbour in the plan; of the tails of two pipelines; a block to another stage; two whole stages; two clusters; forwards
 ahead; micro-batches to another pipeline."""
 ALIKE_TRIES = 4
+COARSE = 0.5
+"""Share of the first moves that are of whole stages or clusters; it falls to none within the first quarter."""
 SMOOTHING = 0.1
 """Weight of what the mean pipeline takes beside the slowest, which gives a direction on plateaus."""
 
@@ -89,10 +91,11 @@ def anneal(
         tables.synchronisation == RING or tables.synchronisation == HIERARCHICAL or tables.synchronisation == CENTRAL
     )
     differs = ordered and tables.synchronisation != RING
-    for _ in range(n_moves):
+    for move in range(n_moves):
         temperature *= cooling
         limit = value * (1.0 - temperature * np.log(1.0 - uniform(random)))
-        kind = _draw_kind(random, n, r, n_devices, freedom, exact)
+        coarse = not exact and uniform(random) < COARSE * (1.0 - 4.0 * move / n_moves)
+        kind = _draw_kind(random, n, r, n_devices, freedom, exact, coarse)
         whole, p, q, r1, r2, g1, g2 = False, -1, -1, -1, -1, -1, -1
         if kind <= NEAR:
             p = _draw_position(random, now, n, r, exact)
@@ -197,10 +200,12 @@ def anneal(
 
 
 @compiled
-def _draw_kind(random: RandomState, n: int, r: int, n_devices: int, freedom: Freedom, exact: bool) -> int:
+def _draw_kind(random: RandomState, n: int, r: int, n_devices: int, freedom: Freedom, exact: bool, coarse: bool) -> int:
     """A kind of move that this shape has."""
     while True:
         u = uniform(random)
+        if coarse:
+            u = 0.78 + 0.09 * u
         if u < 0.24:
             if n * r > 1:
                 return SWAP
@@ -227,6 +232,7 @@ def _draw_kind(random: RandomState, n: int, r: int, n_devices: int, freedom: Fre
                 return AHEAD
         elif r > 1 and exact and not freedom.fixed_shares:
             return SHARES
+        coarse = False
         if n_devices == 1 or (n * r == 1 and n_devices == 1):
             return SWAP
 

@@ -75,6 +75,8 @@ def averaging_bytes(tables: Tables, grid: IntArray, s: int, r: int, parameters: 
             packed = packed if size == 1 else 0.0
     if not tables.codes_gradients:
         return float(static + max(at_sum, tied))
+    if tables.synchronise_every > 1:  # the embedding's gradient has been used by the step before
+        return float(static + max(packed + max(at_sum, averages), tied))
     return float(static + packed + max(at_sum, averages + tied))
 
 
