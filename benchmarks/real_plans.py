@@ -41,6 +41,8 @@ class Case:
 
     topology: Topology
     job: Job
+    time_scale: float | None = None
+    """Wall seconds a second; where None the clock chooses, and may stretch steps and sums on a busy machine."""
 
 
 def linked(sizes: Sequence[int], inside: tuple[float, float], across: tuple[float, float]) -> tuple[FloatArray, ...]:
@@ -62,21 +64,26 @@ def cases() -> list[Case]:
     """Five networks of at most eight devices."""
     tiny = lab.load_job("tiny").with_fields(n_stages=None, n_replicas=None, microbatch=2, global_batch=32)
     large = lab.load_job("gpt3-xl", global_batch=32, recompute=True)
-    medium = lab.load_job("gpt3-xl", name="gpt2-medium", model="gpt2-medium", global_batch=64)
+    medium = lab.load_job("gpt3-xl", name="gpt2-medium", model="gpt2-medium", global_batch=60, recompute=True)
+    whole = medium.with_fields(n_stages=1)
     mixed = ["A100", "A100", "V100", "V100", "RTX 4090", "RTX 4090", "T4", "T4"]
     unlike = ["A100", "RTX 4090", "V100", "T4", "T4"]
+    slow_last = ["laptop"] * 7 + ["straggler"]
+    sides = ["left"] * 4 + ["right"] * 4
     straggler = [0.05] * 7 + [0.004]
     at_home = [0.1, 0.1, 0.05, 0.05, 0.05, 0.03, 0.03, 0.02]
-    of, one_site = Topology.from_matrices, (0, 1)
+    one_site = (0.0, 1.0)  # there is no link across
+
+    def on(name: str, links: tuple[FloatArray, ...], kinds: Sequence[str], **devices: object) -> Topology:
+        names = [f"{kind.replace(' ', '-')}-{i}" for i, kind in enumerate(kinds)]
+        return Topology.from_matrices(*links, name=name, names=names, **{"gpu": "laptop"} | devices)
+
     return [
-        Case(of(*linked([8], (0.05, 10), one_site), gpu=mixed, name="mixed GPUs"), large),
-        Case(of(*linked([4, 4], (0.05, 10), (40, 0.5)), gpu="V100", name="two regions, a thin line"), large),
-        Case(
-            of(*linked([8], (1, 1), one_site), gpu="laptop", peak_tflops=straggler, name="a terrible straggler"),
-            tiny,
-        ),
-        Case(of(*homes(8, seed=0), gpu="laptop", peak_tflops=at_home, name="volunteers at home"), tiny),
-        Case(of(*linked([5], (0.02, 100), one_site), gpu=unlike, name="unlike speeds and memory"), medium),
+        Case(on("mixed GPUs", linked([8], (0.05, 10), one_site), mixed, gpu=mixed), large),
+        Case(on("two regions, a thin line", linked([4, 4], (0.05, 10), (40, 0.5)), sides, gpu="V100"), large),
+        Case(on("a terrible straggler", linked([8], (1, 1), one_site), slow_last, peak_tflops=straggler), tiny),
+        Case(on("volunteers at home", homes(8, seed=0), ["home"] * 8, peak_tflops=at_home), tiny),
+        Case(on("unlike speeds, data parallel", linked([5], (0.02, 100), one_site), unlike, gpu=unlike), whole, 20.0),
     ]
 
 
@@ -101,7 +108,7 @@ def one(case: Case, iterations: int, seconds: float) -> tuple[bool, bool]:
         plan = lab.plan(case.topology, case.job, objective=objective, seed=0, seconds=seconds)
         predicted_s.append(lab.simulate(plan).iteration_s)
         began_s = time.monotonic()
-        measured = lab.run(plan, clock="paced", iterations=iterations, stand_in=STAND_IN)
+        measured = lab.run(plan, clock="paced", iterations=iterations, stand_in=STAND_IN, time_scale=case.time_scale)
         measured_s.append(measured.iteration_s)
         print_run(objective, plan, predicted_s[-1], measured, time.monotonic() - began_s)
     predicted, found = (seconds[0] / seconds[1] for seconds in (predicted_s, measured_s))
@@ -122,6 +129,8 @@ def print_run(objective: str, plan: Plan, predicted_s: float, measured: Trace, t
     seconds = f"{predicted_s:>11.4f}{measured.iteration_s:>11.4f}{ran.time_scale:>9.3g}"
     late = f"  {ran.late_messages}, {ran.overruns}" + (f", {ran.stretched} stretched" if ran.stretched else "")
     print(f"{name:{NAME_WIDTH}}{shape:>8}{counts:>26}{len(plan.idle_devices):>6}{seconds}{late}; took {took_s:.0f} s")
+    pipelines = "; ".join(" ".join(names) for names in plan.pipelines)
+    print(f"      layers {'+'.join(map(str, plan.layers or ()))}; pipelines {pipelines}", flush=True)
 
 
 if __name__ == "__main__":
