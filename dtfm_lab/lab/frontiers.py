@@ -17,10 +17,11 @@ def frontier(
 ) -> Frontier:
     """The plans that no other is both as fast and as cheap as: ``.to_frame()``, ``.plans``, ``.at(20)`` by price.
 
-    Found by 12 searches (``searches``) in 20 s together (``seconds``): for the fastest iteration, for the fewest
-    dollars a billion tokens, and for the fastest iteration under limits of dollars an hour. With ``steps`` of every
-    search the same seed gives the same frontier. ``batches=[512, 1024]`` has one for each global batch. ``progress`` is
-    called with the frontier after every search; Ctrl-C keeps the best so far. Devices without a price count as free.
+    Found by 12 searches (``searches``) in 20 s together (``seconds``; longer where so many do not fit into it): for the
+    fastest iteration, for the fewest dollars a billion tokens, and for the fastest under limits of price. With
+    ``steps`` of every search the same seed gives the same frontier. ``batches=[512, 1024]`` has one for each global
+    batch. ``progress`` is called with the frontier after every search; Ctrl-C keeps the best so far. Devices without a
+    price count as free.
     """
     found: Frontier | None = None
     try:

@@ -89,7 +89,7 @@ class SimulatedObjective:
         topology, job = request.topology, request.job
         job.modelled()
         if self.dollars or request.max_price_per_hour is not None:
-            _check_prices(topology)
+            _check_prices(topology, warns=request.start is None)
         if request.start is not None:
             _check_start(job, request.start)
         problem = IterationProblem.of(topology, job, request.queueing)
@@ -136,15 +136,18 @@ class SimulatedObjective:
         return steps_within(request, found, step_of)
 
 
-def _check_prices(topology: Topology) -> None:
-    """Raises PlanError where no device has a price; warns of those that have none, as they count as free."""
+def _check_prices(topology: Topology, *, warns: bool) -> None:
+    """Raises PlanError where no device has a price; warns of those that have none, as they count as free.
+
+    A search that starts from a plan does not warn again.
+    """
     free = [device.name for device in topology.devices if not device.price_per_hour]
     if len(free) == len(topology):
         raise PlanError(
             f"no device of {topology.name} has a price; wanted price_per_hour, or typical prices "
             f"(topology.with_typical_prices(), --typical-prices, or typical_prices: true in a file)"
         )
-    if free:
+    if free and warns:
         more = f" and {len(free) - 3} more" if len(free) > 3 else ""
         log.warning("%s of %s have no price and count as free", ", ".join(free[:3]) + more, topology.name)
 
