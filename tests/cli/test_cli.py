@@ -123,7 +123,7 @@ def test_show_explains_a_plan(shell: Shell) -> None:
 
 
 def test_explain_tells_a_plan_and_a_device(shell: Shell) -> None:
-    shell("plan", "lecture-hall", "--steps", "2", "-o", "plan.json")
+    shell("plan", "lecture-hall", "--objective", "communication", "--steps", "2", "-o", "plan.json")
     status, out, err = shell("explain", "plan.json", "--json")
     explanation = json.loads(out)
     assert (status, err) == (0, "")
@@ -157,7 +157,8 @@ def test_diff_tells_what_moved(shell: Shell) -> None:
 
 
 def test_worth_names_the_device_that_ruins_every_plan(shell: Shell) -> None:
-    shell("plan", "raspberry-pi", "--stages", "2", "--replicas", "2", "--steps", "3", "-o", "plan.json")
+    shape = ("--stages", "2", "--replicas", "2", "--objective", "communication", "--steps", "3")
+    shell("plan", "raspberry-pi", *shape, "-o", "plan.json")
     status, out, err = shell("worth", "plan.json", "--steps", "1", "--json")
     devices = json.loads(out)["devices"]
     assert (status, err) == (0, "")
