@@ -23,6 +23,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.arms import Arm
 from dtfm_lab.planning.iteration.kernels.annealing import Freedom
+from dtfm_lab.planning.iteration.nearness import Nearness
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import Aim, tables_of
 
@@ -65,7 +66,9 @@ class Judge:
         self.topology, self.job = topology, job
         self.problem = IterationProblem.of(topology, job)
         self.microbatches = [m for m in MICROBATCHES if m in self.problem.microbatches] or [job.microbatch]
-        self.tables = {m: tables_of(self.problem, m, job.recompute, Aim()) for m in self.microbatches}
+        self.tables = {
+            m: tables_of(self.problem, m, job.recompute, Aim(), Nearness(self.problem)) for m in self.microbatches
+        }
         self._arms: dict[tuple[int, int, int], Arm] = {}
 
     @property
@@ -107,7 +110,7 @@ class Judge:
         if key not in self._arms:
             all_fixed = Freedom(fixed_shares=True, fixed_blocks=True, fixed_ahead=True)
             shape, recompute = (n_stages, n_replicas), self.job.recompute
-            self._arms[key] = Arm(self.tables[microbatch], shape, microbatch, recompute, all_fixed, lambda _: None)
+            self._arms[key] = Arm(self.tables[microbatch], shape, microbatch, recompute, all_fixed, None)
         return self._arms[key]
 
     def even_blocks(self, n_stages: int) -> list[int]:

@@ -1,0 +1,284 @@
+"""What must hold of plans for seconds and dollars: what they keep, what they never do, and what they must find."""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from small_mixed import small_job, small_network
+
+from dtfm_lab.domain.errors import LabError, PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job.model import gpt
+from dtfm_lab.domain.network import QUEUEING, Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import synchronisations
+from dtfm_lab.files import load_plan, load_topology, save_plan
+from dtfm_lab.planning import plan
+from dtfm_lab.simulation import memory, simulate
+from dtfm_lab.simulation.schedules import schedules
+
+STEPS = 8
+SAME = 1 + 1e-9
+LEAVES_OPEN = {"schedule": None}
+
+
+def planned(topology: Topology, job: Job, **options: Any) -> Plan:
+    return plan(topology, job, **{"objective": "iteration", "seed": 0, "steps": STEPS} | options)
+
+
+@lru_cache
+def mixed() -> Topology:
+    return small_network(6, 2).with_typical_prices()
+
+
+def two_rooms(between_gbps: float, n: int = 3, memory_gib: float = 40.0) -> Topology:
+    """Two rooms of n A100s each, 25 Gbit/s within a room and a thinner line between any two of different rooms."""
+    room = np.arange(2 * n) // n
+    same = room[:, None] == room
+    names = [f"{'ab'[r]}{i % n}" for i, r in enumerate(room)]
+    return Topology.from_matrices(
+        np.where(same, 0.1, 20.0),
+        np.where(same, 25.0, between_gbps),
+        names=names,
+        regions=["ab"[r] for r in room],
+        gpu="A100",
+        memory_gib=memory_gib,
+    )
+
+
+def with_a_terrible_device(gpu: str, gbps: float) -> Topology:
+    """Four A100s in a room, and one device called terrible behind a slow line."""
+    n = 5
+    bad = np.arange(n) == 2
+    touches = bad[:, None] | bad
+    return Topology.from_matrices(
+        np.where(touches, 300.0, 0.1),
+        np.where(touches, gbps, 25.0),
+        names=[f"good-{i}" if not bad[i] else "terrible" for i in range(n)],
+        gpu=[gpu if bad[i] else "A100" for i in range(n)],
+    )
+
+
+# what plans find
+
+
+@pytest.mark.parametrize(("gpu", "gbps"), [("A100", 0.02), ("Raspberry Pi", 0.02), ("Raspberry Pi", 25.0)])
+def test_a_terrible_device_is_left_out_untold(gpu, gbps):
+    topology = with_a_terrible_device(gpu, gbps)
+    found = planned(topology, small_job(**LEAVES_OPEN))
+    assert topology.index("terrible") in found.idle_devices
+    assert len(found.idle_devices) < 4, "the good ones work together"
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_a_model_that_fits_one_device_on_a_slow_network_stays_on_one(n):
+    gpu = ["T4", "A100", *["V100"] * (n - 2)]
+    slow = Topology.from_matrices(np.full((n, n), 50.0), np.full((n, n), 0.005), gpu=gpu, memory_gib=40.0)
+    found = planned(slow, small_job(**LEAVES_OPEN))
+    assert found.placement.devices.tolist() == [[1]], "the A100 alone"
+
+
+def test_groups_stay_in_a_room_and_each_pipeline_crosses_the_thin_line_once_at_most():
+    model = gpt(name="gpt-12", n_layers=12, d_model=2048, n_heads=16, seq_len=1024, vocab_size=8192, tied=False)
+    job = small_job(model=model, microbatch=1, global_batch=64, **LEAVES_OPEN)
+    topology = two_rooms(0.2, n=4, memory_gib=2.6)
+    found = planned(topology, job, steps=16)
+    rooms = np.array([device.region for device in topology.devices])[found.placement.devices]
+    assert len(set(rooms.ravel())) == 2, "the model needs the memory of both rooms"
+    assert all(len(set(group)) == 1 for group in rooms), "no averaging crosses the line"
+    assert (np.sum(rooms[1:] != rooms[:-1], axis=0) <= 1).all()
+
+
+def test_a_small_model_stays_in_one_room_where_the_line_is_thin():
+    topology = two_rooms(0.002)
+    found = planned(topology, small_job(**LEAVES_OPEN))
+    rooms = {topology.devices[int(d)].region for d in found.placement.devices.flat}
+    assert len(rooms) == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_other_numbers_of_the_same_devices_find_as_good_a_plan(seed):
+    topology, job = mixed(), small_job()
+    order = np.random.default_rng(seed).permutation(len(topology)).tolist()
+    here, there = planned(topology, job, steps=16), planned(topology.subset(order), job, steps=16)
+    assert here.iteration_s is not None
+    assert there.iteration_s == pytest.approx(here.iteration_s, rel=0.05)
+
+
+# what plans keep
+
+
+@pytest.mark.parametrize("queueing", QUEUEING)
+@pytest.mark.parametrize("schedule", [None, *sorted(schedules)])
+def test_the_seconds_of_a_plan_are_those_of_its_simulation_whatever_the_schedule(schedule, queueing):
+    found = planned(mixed(), small_job(schedule=schedule), queueing=queueing, steps=4)
+    assert (found.queueing, found.iteration_s) == (queueing, simulate(found).iteration_s)
+    assert schedule in (None, found.job.schedule_name)
+    assert memory(found).fits
+
+
+@pytest.mark.parametrize(("compression", "every"), [("none", 1), ("int8", 3)])
+@pytest.mark.parametrize("synchronisation", sorted(synchronisations))
+def test_the_seconds_of_a_plan_are_those_of_its_simulation_however_replicas_average(
+    synchronisation, compression, every
+):
+    job = small_job(
+        synchronisation=synchronisation, compression=compression, synchronise_every=every, n_replicas=3, schedule=None
+    )
+    found = planned(mixed(), job, steps=4)
+    assert found.iteration_s == simulate(found).iteration_s
+    assert found.job.n_replicas == 3
+    assert memory(found).fits
+
+
+PINNED = {
+    "n_stages": 3,
+    "n_replicas": 2,
+    "microbatch": 2,
+    "blocks_per_stage": (1, 3, 2),
+    "microbatches_per_replica": (17, 31),
+    "schedule": "adaptive-1f1b",
+    "warmups": (5, 3, 0),
+    "recompute": True,
+}
+TOGETHER = {
+    "n_stages": (),
+    "n_replicas": (),
+    "microbatch": (),
+    "schedule": (),
+    "recompute": (),
+    "blocks_per_stage": ("n_stages",),
+    "microbatches_per_replica": ("n_replicas", "microbatch"),
+    "warmups": ("n_stages", "schedule"),
+}
+"""What must be given with each."""
+
+
+@pytest.mark.parametrize("what", PINNED)
+def test_what_the_job_names_is_kept(what):
+    names = (what, *TOGETHER[what])
+    found = planned(
+        small_network(6, 5), small_job(**LEAVES_OPEN | {"microbatch": None} | {n: PINNED[n] for n in names})
+    )
+    assert {name: getattr(found.job, name) for name in names} == {name: PINNED[name] for name in names}
+    assert memory(found).fits
+
+
+def test_everything_named_leaves_only_the_devices():
+    found = planned(small_network(6, 5), small_job(**PINNED))
+    assert {name: getattr(found.job, name) for name in PINNED} == PINNED
+
+
+@pytest.mark.parametrize("objective", ["iteration", "price"])
+def test_equal_steps_give_equal_plans(objective):
+    job = small_job(**LEAVES_OPEN)
+    first, again = (planned(mixed(), job, objective=objective, seed=3) for _ in range(2))
+    assert (first.placement.devices == again.placement.devices).all()
+    assert first.job == again.job
+    assert (first.iteration_s, first.evaluations) == (again.iteration_s, again.evaluations)
+
+
+def test_a_saved_plan_is_the_same_plan_and_is_simulated_alike(tmp_path):
+    found = planned(mixed(), small_job(**LEAVES_OPEN))
+    loaded = load_plan(save_plan(found, tmp_path / "plan.json"))
+    assert loaded.job == found.job
+    assert (loaded.placement.devices == found.placement.devices).all()
+    for what in ("iteration_s", "iteration_lower_bound_s", "objective", "queueing", "price_per_billion_tokens"):
+        assert getattr(loaded, what) == getattr(found, what)
+    assert simulate(loaded).iteration_s == found.iteration_s
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_is_never_above_the_plan(seed):
+    found = planned(small_network(5, seed), small_job(**LEAVES_OPEN))
+    assert found.iteration_s is not None
+    assert found.iteration_lower_bound_s is not None
+    assert 0 < found.iteration_lower_bound_s <= found.iteration_s * SAME
+
+
+# memory
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_plan_fits_the_memory_of_its_devices(seed):
+    for schedule in (None, "gpipe", "1f1b"):
+        try:
+            found = planned(small_network(5, seed), small_job(schedule=schedule, microbatch=None), steps=4)
+        except PlanError:
+            continue  # nothing fits with this schedule
+        assert memory(found).fits
+
+
+def test_where_nothing_fits_the_search_says_so():
+    n = 4
+    tiny = Topology.from_matrices(np.full((n, n), 1.0), np.full((n, n), 10.0), gpu="T4", memory_gib=0.1)
+    with pytest.raises(PlanError, match="memory"):
+        planned(tiny, small_job(**LEAVES_OPEN))
+
+
+def test_more_stages_than_blocks_or_more_tasklets_than_devices_are_refused():
+    with pytest.raises(LabError):
+        planned(mixed(), small_job(n_stages=7))
+    with pytest.raises(LabError):
+        planned(mixed(), small_job(n_stages=3, n_replicas=3))
+
+
+def test_activations_are_recomputed_where_only_that_fits():
+    model = gpt(name="gpt-4", n_layers=4, d_model=1024, n_heads=16, seq_len=2048, vocab_size=8192)
+    job = small_job(model=model, microbatch=1, global_batch=16, n_stages=1, n_replicas=1, schedule="gpipe")
+
+    def alone(gib: float) -> Topology:
+        links = np.full((2, 2), 1.0)
+        return Topology.from_matrices(links, links, gpu="A100", memory_gib=gib)
+
+    roomy = planned(alone(80.0), job)
+    again = roomy.changed(job=roomy.job.with_fields(recompute=True))
+    needs = [int(memory(one).peak_bytes.max()) / 2**30 for one in (again, roomy)]
+    assert not roomy.job.recompute
+    found = planned(alone(sum(needs) / 2), job)
+    assert found.job.recompute
+    assert memory(found).fits
+
+
+# price and limits
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_plan_for_price_is_never_dearer_than_the_plan_for_seconds(seed):
+    topology, job = small_network(5, seed).with_typical_prices(), small_job(**LEAVES_OPEN)
+    fast, cheap = planned(topology, job, steps=16), planned(topology, job, objective="price", steps=16)
+    assert cheap.price_per_billion_tokens is not None
+    assert fast.price_per_billion_tokens is not None
+    assert cheap.price_per_billion_tokens <= fast.price_per_billion_tokens * SAME
+    assert fast.iteration_s <= cheap.iteration_s * SAME
+
+
+def test_the_fastest_plan_under_a_price_keeps_it():
+    topology, job = mixed(), small_job(**LEAVES_OPEN)
+    free = planned(topology, job, steps=16)
+    limit = free.price_per_hour * 0.7
+    limited = planned(topology, job, max_price_per_hour=limit, steps=16)
+    assert limited.price_per_hour <= limit
+    assert limited.iteration_s >= free.iteration_s / SAME
+
+
+def test_the_cheapest_plan_under_a_time_keeps_it():
+    topology, job = mixed(), small_job(**LEAVES_OPEN)
+    fast, cheap = planned(topology, job, steps=16), planned(topology, job, objective="price", steps=16)
+    limit_s = (fast.iteration_s + cheap.iteration_s) / 2
+    limited = planned(topology, job, objective="price", max_iteration_s=limit_s, steps=16)
+    assert limited.iteration_s <= limit_s
+    assert limited.price_per_billion_tokens >= cheap.price_per_billion_tokens / SAME
+
+
+@pytest.mark.parametrize("limit", [{"max_price_per_hour": 0.01}, {"max_iteration_s": 1e-6}])
+def test_a_limit_that_no_plan_keeps_is_refused(limit):
+    with pytest.raises(PlanError):
+        planned(mixed(), small_job(**LEAVES_OPEN), **limit)
+
+
+def test_a_network_with_a_raspberry_pi_is_planned_for_seconds():
+    found = planned(load_topology("raspberry-pi"), small_job(**LEAVES_OPEN), steps=3)
+    assert found.objective == "iteration"
+    assert memory(found).fits
