@@ -36,6 +36,8 @@ def fitting_plan(problem: IterationProblem) -> Fitting:
             if (found := _fitting(problem, microbatch, recompute)) is not None:
                 return found
     microbatch = problem.microbatches[0]
+    if job.schedule == "gpipe" and job.n_replicas is None:
+        return Fitting(True, microbatch)  # a pipeline of fewer micro-batches holds fewer, so more of them may fit
     least = _bytes(problem, microbatch, True, 0)
     whole = float(least[problem.n_blocks, 3]) if problem.n_blocks else 0.0
     has = float(problem.memory_bytes.sum())
