@@ -147,7 +147,7 @@ lab.figures.side_by_side([split, interleaved])
 
 # %%
 job = lab.load_job("gpt3-xl", n_stages=8, n_replicas=8, global_batch=512, microbatch=1)
-plan = lab.plan("worldwide", job, seed=0, steps=10)
+plan = lab.plan("worldwide", job, objective="communication", seed=0, steps=10)
 print(lab.advice(plan, "gpipe"))
 
 # %% [markdown]

@@ -40,7 +40,7 @@ import dtfm_lab as lab
 
 # %%
 hall = lab.load_topology("lecture-hall")
-plan = lab.plan(hall, lab.load_job("tiny", n_stages=4, n_replicas=2), seed=0, steps=10)
+plan = lab.plan(hall, lab.load_job("tiny", n_stages=4, n_replicas=2), objective="communication", seed=0, steps=10)
 run = lab.start(plan, "1f1b", iterations=16, evaluate_every=4, sample_bytes=120)
 run
 
@@ -227,7 +227,8 @@ print(*lab.compare(lab.simulate(plan, like=disturbed), disturbed).suspects["sent
 
 # %%
 print(*sorted(path.relative_to(checkpoints.name) for path in Path(checkpoints.name).glob("*/*")), sep="\n")
-other = lab.plan(hall, lab.load_job("tiny", n_stages=2, n_replicas=4, global_batch=8, microbatch=1), steps=10)
+other_job = lab.load_job("tiny", n_stages=2, n_replicas=4, global_batch=8, microbatch=1)
+other = lab.plan(hall, other_job, objective="communication", steps=10)
 resumed = lab.run(other, "gpipe", iterations=3, resume_from=checkpoints.name)
 checkpoints.cleanup()
 pd.DataFrame({"4 x 2, 1f1b": calm[5:], "2 x 4, gpipe, resumed": resumed.context.losses})
@@ -246,7 +247,7 @@ pd.DataFrame({"4 x 2, 1f1b": calm[5:], "2 x 4, gpipe, resumed": resumed.context.
 
 # %%
 xl = lab.load_job("gpt3-xl", n_stages=8, n_replicas=8, global_batch=128)
-world = lab.plan("worldwide", xl, seed=0, steps=10)
+world = lab.plan("worldwide", xl, objective="communication", seed=0, steps=10)
 run = lab.start(world, "adaptive-1f1b", iterations=2, workers=(4, 2))
 part = run.wait()
 run
@@ -275,7 +276,7 @@ print(f"the whole plan: {lab.simulate(world, 'adaptive-1f1b').iteration_s:5.2f} 
 
 # %%
 small = lab.load_job("tiny", n_stages=2, n_replicas=2, global_batch=8, microbatch=1)
-four = lab.plan("volunteers", small, seed=0, steps=10)
+four = lab.plan("volunteers", small, objective="communication", seed=0, steps=10)
 table = lab.baselines(four, "1f1b", iterations=2)
 lab.figures.baselines(table)
 

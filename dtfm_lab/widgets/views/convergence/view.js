@@ -8,7 +8,7 @@ import { plotted } from "./page/plot.js";
 import { compact, dollars, figures, seconds } from "shared/axis.js";
 
 const FEW = 100; // evaluations; a search this short is read on a linear axis
-const ACROSS = { evaluations: "plans", seconds: "seconds" };
+const ACROSS = { evaluations: "placements", seconds: "seconds" };
 const SETTLED_MS = 1500; // a caption that stands this long is read out
 
 function render({ model, el }) {
