@@ -5,6 +5,7 @@ from dtfm_lab.lab.frontiers import frontier, search_frontier
 from dtfm_lab.lab.plans import (
     SMALL_NETWORK,
     additions,
+    bound_bindings,
     default_job,
     diff,
     evaluate,
@@ -27,6 +28,7 @@ __all__ = [
     "additions",
     "advice",
     "baselines",
+    "bound_bindings",
     "build_schedule",
     "compare",
     "default_job",

@@ -111,6 +111,15 @@ def why_they_differ(plan_by_seconds: Plan | str, plan_by_communication: Plan | s
     return planning.why_they_differ(as_plan(plan_by_seconds), as_plan(plan_by_communication))
 
 
+def bound_bindings(plan: Plan | str) -> DataFrame:
+    """What binds the bound on a plan's seconds: a row for each resource of which twice as much would lower it.
+
+    Columns: ``resource``, and ``share``: the bound would be no more than this share of what it is. It takes some
+    seconds for a large network. Raises PlanError for a plan without ``iteration_lower_bound_s``.
+    """
+    return planning.bound_bindings(as_plan(plan))
+
+
 def diff(before: Plan | str, after: Plan | str) -> Difference:
     """What moved from one plan to another, what that cost, and how much of it is due to a changed network."""
     return planning.diff(as_plan(before), as_plan(after))

@@ -22,6 +22,7 @@ from dtfm_lab.planning.explain import (
     why_they_differ,
     worth_table,
 )
+from dtfm_lab.planning.explain.bound_binding import bound_bindings
 from dtfm_lab.planning.iteration import objective as _objectives  # noqa: F401
 from dtfm_lab.planning.iteration.frontier import Frontier
 from dtfm_lab.planning.iteration.frontier_search import stream_frontier
@@ -43,6 +44,7 @@ __all__ = [
     "Problem",
     "adapt_plan",
     "additions_table",
+    "bound_bindings",
     "default_objective",
     "diff",
     "evaluate",

@@ -184,7 +184,8 @@ class Device:
     def with_gpu(self, gpu: str, **numbers: float) -> Self:
         """The device with another GPU and that one's peak and memory, or the ``numbers`` given; ``replace`` would keep
         those of the old one."""
-        return replace(self, **{"gpu": gpu, "peak_flop_per_s": OF_THE_GPU, "memory_bytes": OF_THE_GPU} | numbers)
+        fields: dict[str, Any] = {"gpu": gpu, "peak_flop_per_s": OF_THE_GPU, "memory_bytes": OF_THE_GPU}
+        return replace(self, **fields | numbers)
 
     def _fill_in(self) -> None:
         """Take a number that is not given from the table, and the GPU's name as the table spells it."""

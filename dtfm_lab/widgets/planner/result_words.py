@@ -1,6 +1,7 @@
 """A plan in words: its seconds, what no plan can beat, its dollars, and who does what. It contains no widget."""
 
 import math
+from collections.abc import Sequence
 from html import escape
 
 from dtfm_lab.domain.plan import Plan
@@ -119,7 +120,7 @@ def _names(names: list[str]) -> str:
     return f"<span{title}>{escape(shown)}{more}</span>"
 
 
-def _table(kind: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(kind: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     cells = "".join(f'<th scope="col">{name}</th>' for name in head)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return (
