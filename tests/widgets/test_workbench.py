@@ -35,9 +35,10 @@ async def test_planning_predicts_as_well() -> None:
     the_lab.plan_panel.speed.value = "full speed"
     the_lab.plan_panel.plan.click()
     await until(lambda: the_lab.predicted is not None)
-    assert the_lab.plan.gap == pytest.approx(0)
     curve = the_lab.plan_panel.curve.points["evolutionary"]
-    assert curve[0, 2] > curve[-1, 2], "the cost fell"
+    assert curve[0, 2] >= curve[-1, 2] == pytest.approx(the_lab.plan.iteration_s), (
+        "never worse, and what the plan takes"
+    )
     assert the_lab.schedule_panel.chart.start, "bars are drawn"
     assert len(the_lab.groups_panel.groups.groups) == the_lab.job.n_stages
     assert the_lab.network_panel.editor.highlight["stages"].keys() == set(the_lab.topology.names)

@@ -5,6 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.iteration.cluster_chains import MOST_CHAINS, cluster_chains
 from dtfm_lab.planning.iteration.nearness import Nearness
 from dtfm_lab.planning.iteration.problem import IterationProblem
 
@@ -16,7 +17,8 @@ class Starts:
     """Rows of devices, (N,), of which the first S x R are a grid of S stages and the others idle."""
 
     def __init__(self, problem: IterationProblem, nearness: Nearness) -> None:
-        self._problem, self.by_nearness = problem, nearness.order
+        self._problem, self._nearness, self.by_nearness = problem, nearness, nearness.order
+        self._rows: dict[tuple[int, int], list[tuple[str, IntArray]]] = {}
         self._block_flop = float(np.diff(problem.block_flop).mean())
 
     @cached_property
@@ -25,11 +27,16 @@ class Starts:
         near = self.by_nearness
         return near[np.argsort(-self._problem.flop_per_s[near], kind="stable")]
 
-    most_rows = 2 * (2 + MOST_WINDOWS)
+    most_rows = 2 * (2 + MOST_WINDOWS) + MOST_CHAINS
     """Most rows of one shape."""
 
     def rows(self, n_stages: int, n_replicas: int) -> list[tuple[str, IntArray]]:
-        """Named rows for one shape, the most promising first."""
+        """Named rows for one shape, the most promising first; kept, as they are asked for one by one."""
+        if (n_stages, n_replicas) not in self._rows:
+            self._rows[n_stages, n_replicas] = self._made(n_stages, n_replicas)
+        return self._rows[n_stages, n_replicas]
+
+    def _made(self, n_stages: int, n_replicas: int) -> list[tuple[str, IntArray]]:
         n = n_stages * n_replicas
         near, fast = self.by_nearness, self.by_speed
         keep = np.zeros(len(near), dtype=bool)
@@ -49,7 +56,15 @@ class Starts:
         for name, order in orders:
             rows.append((f"{name}, pipelines", self._row(order.reshape(n_replicas, n_stages).T)))
             rows.append((f"{name}, groups", self._row(order.reshape(n_stages, n_replicas))))
-        return rows
+        near_by, problem = self._nearness, self._problem
+        chains = cluster_chains(
+            near_by.clusters,
+            near_by.distance_s,
+            problem.flop_per_s,
+            (n_stages, n_replicas),
+            closed=problem.tied_parameters > 0,
+        )
+        return rows + [(f"chain {i}, groups", self._row(grid)) for i, grid in enumerate(chains)]
 
     def random(self, rng: np.random.Generator) -> IntArray:
         return rng.permutation(self._problem.n_devices)

@@ -38,23 +38,34 @@ def warm_up(tables: Tables, state: State, factor: float) -> None:
                 d, e = state.grid[s - 1, r], state.grid[s, r]
                 away_s += tables.link[HOP, d, e] + tables.link[LATENCY, d, e]
                 away_s += tables.link[HOP, e, d] + tables.link[LATENCY, e, d]
+    # Were only the first stages lowered to their memory, those behind would wait for the whole way of the rest.
+    share = 1.0
+    for s in range(n):
+        if state.ahead[s] > 0:
+            share = min(share, _most_ahead(tables, state, s) / state.ahead[s])
+            state.ahead[s] = int(share * state.ahead[s] + 1e-9)
     limit_ahead(tables, state)
+
+
+@compiled
+def _most_ahead(tables: Tables, state: State, s: int) -> int:
+    """The most forwards that a stage can run ahead by the memory of its devices and the micro-batches there are."""
+    least = int(np.max(state.shares)) - 1
+    for r in range(state.grid.shape[1]):
+        room = tables.device[MEMORY, state.grid[s, r]] - state.stage[PASSING, s]
+        fit = int(room / max(state.stage[KEPT, s], 1.0))
+        if fit < state.shares[r]:
+            least = min(least, max(fit - 1, 0))
+    return least
 
 
 @compiled
 def limit_ahead(tables: Tables, state: State) -> None:
     """Lower the forwards ahead until they fall along the pipeline and fit every device's memory."""
-    n, n_replicas = state.grid.shape
     least = int(np.max(state.shares)) - 1
-    for s in range(n):
-        for r in range(n_replicas):
-            fit = int(
-                (tables.device[MEMORY, state.grid[s, r]] - state.stage[PASSING, s]) / max(state.stage[KEPT, s], 1.0)
-            )
-            if fit < state.shares[r]:
-                least = min(least, max(fit - 1, 0))
-        state.ahead[s] = min(state.ahead[s], least)
-        least = state.ahead[s]
+    for s in range(len(state.ahead)):
+        least = min(least, _most_ahead(tables, state, s), int(state.ahead[s]))
+        state.ahead[s] = least
 
 
 @compiled
