@@ -63,7 +63,7 @@ def figures_of_64():
     job = lab.load_job("gpt3-xl", n_stages=8, n_replicas=8, global_batch=128, microbatch=1)
     plan = lab.evaluate(world, job, stages=[list(range(stage, 64, 8)) for stage in range(8)])
     ahead, early = (lab.simulate(plan, schedule) for schedule in ("gpipe", "1f1b"))
-    search = list(lab.search(world, job, planner="dtfm", seed=0, steps=2000))
+    search = list(lab.search(world, job, planner="dtfm", objective="communication", seed=0, steps=2000))
     draw = lab.figures
     return {
         "network": draw.network(world, plan),

@@ -63,7 +63,7 @@ def _cheapest(
         return (slowest, whole) if slowest_first else (whole, slowest)
 
     usable = [c for c, n in enumerate(capacity) if n]
-    chains = [(c,) for c in usable]
+    chains: list[tuple[int, ...]] = [(c,) for c in usable]
     for length in range(2, n_stages + 1):
         # a cluster's stages follow each other: a chain that comes back crosses twice
         longer = [

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from itertools import count
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from dtfm_lab.planning.objectives import SearchRequest
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import simulate
 
+MOST_STEPS = 64
+"""Most generations of a planner for one placement; after as many rounds of doubling, other seeds find more."""
 SCHEDULE = "1f1b"
 """Schedule of a job that names none: of those for any network, the one that holds least memory."""
 
@@ -28,7 +31,7 @@ def placements_by(request: SearchRequest, aim: Aim, rng: np.random.Generator) ->
     shapes = _shapes(request)
     best: Candidate | None = None
     evaluations = 0
-    for steps in (2**i for i in range(60)):
+    for steps in (min(2**i, MOST_STEPS) for i in count()):
         for job in shapes:
             seed = int(rng.integers(2**31))
             asked = SearchRequest(
