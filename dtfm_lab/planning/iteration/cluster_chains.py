@@ -5,15 +5,13 @@ region, so that synchronisation is cheap, and the stages in regions that are nea
 it from elsewhere, for all devices of a stage have to move together.
 """
 
-from itertools import pairwise
-
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 
-MOST_CLUSTERS = 64
-"""Most clusters of a network for which chains are looked for."""
-WIDTH = 40
+MOST_CLUSTERS, MOST_STAGES = 16, 16
+"""Most clusters and stages for which chains are looked for; with more it takes longer than it saves."""
+WIDTH = 12
 """Chains that are kept at each length."""
 MOST_CHAINS = 4
 """Most grids of one shape: half of them have the least slowest hop, half the least sum of hops."""
@@ -37,10 +35,12 @@ def cluster_chains(
     """
     n_stages, n_replicas = shape
     n_clusters = int(clusters.max()) + 1
+    if not 1 < n_clusters <= MOST_CLUSTERS or n_stages > MOST_STAGES:
+        return []
     members = [np.flatnonzero(clusters == c) for c in range(n_clusters)]
     members = [each[np.argsort(-flop_per_s[each], kind="stable")] for each in members]
     capacity = [len(each) // n_replicas for each in members]
-    if not 1 < n_clusters <= MOST_CLUSTERS or sum(capacity) < n_stages:
+    if sum(capacity) < n_stages:
         return []
     between_s = np.array([[float(np.mean(distance_s[np.ix_(a, b)])) for b in members] for a in members]).tolist()
     found: dict[tuple[int, ...], IntArray] = {}
@@ -56,25 +56,23 @@ def _cheapest(
 ) -> list[tuple[int, ...]]:
     """Chains of clusters by a beam search, of the same clusters only the cheapest."""
 
-    def cost(chain: tuple[int, ...], end: bool) -> tuple[float, float]:
-        hops = [between_s[a][b] for a, b in pairwise(chain)]
-        hops += [between_s[chain[-1]][chain[0]]] if end and closed else []
-        slowest, whole = max(hops, default=0.0), sum(hops)
-        return (slowest, whole) if slowest_first else (whole, slowest)
-
     usable = [c for c, n in enumerate(capacity) if n]
-    chains: list[tuple[int, ...]] = [(c,) for c in usable]
+    chains: list[tuple[float, float, tuple[int, ...]]] = [(0.0, 0.0, (c,)) for c in usable]
     for length in range(2, n_stages + 1):
-        # a cluster's stages follow each other: a chain that comes back crosses twice
-        longer = [
-            (*chain, c)
-            for chain in chains
-            for c in usable
-            if chain.count(c) < capacity[c] and (c == chain[-1] or c not in chain)
-        ]
-        chains = sorted(longer, key=lambda chain: (cost(chain, length == n_stages), chain))[:WIDTH]
+        longer = []
+        for first, second, chain in chains:
+            for c in usable:
+                # a cluster's stages follow each other: a chain that comes back crosses twice
+                if chain.count(c) >= capacity[c] or (c != chain[-1] and c in chain):
+                    continue
+                slowest_s, sum_s = (first, second) if slowest_first else (second, first)
+                hops = [between_s[chain[-1]][c]]
+                hops += [between_s[c][chain[0]]] if closed and length == n_stages else []
+                slowest_s, sum_s = max(slowest_s, *hops), sum_s + sum(hops)
+                longer.append((*((slowest_s, sum_s) if slowest_first else (sum_s, slowest_s)), (*chain, c)))
+        chains = sorted(longer)[:WIDTH]
     best: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for chain in chains:
+    for _, _, chain in chains:
         best.setdefault(tuple(sorted(chain)), chain)
     return list(best.values())
 
