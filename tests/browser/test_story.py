@@ -67,7 +67,7 @@ def test_devices_that_do_not_fit_are_told_above_the_chart(page, open_notebook, e
     lab = LabPage(page, "memory")
     lab.press("Plan")
     eventually(page, "the_lab.predicted is not None", True)
-    line = page.get_by_role("alert")
+    line = lab.section("schedule").get_by_role("alert")
     expect(line).to_contain_text("would need")
     lab.look("lacking", at=".dtfm-alarm")
     lab.section("schedule").get_by_label("Recompute activations").check()
