@@ -29,8 +29,8 @@ class IncrementalBound:
         self._problem, self._aim, self._request = problem, aim, request
         self.iteration_s = work_bound_s(problem)
         """Seconds of an iteration that no plan is faster than."""
-        self.dollars = price_bound(problem, SCHEDULES)
-        """US dollars of an iteration that no plan is cheaper than."""
+        self.dollars = price_bound(problem, SCHEDULES) if aim.dollars else 0.0
+        """US dollars of an iteration that no plan is cheaper than; 0 in a search for seconds, which shows none."""
         self._rising: Iterator[float] | None = None
         self._best_s = math.inf
         self._spent_s = self._compiling_s = 0.0
