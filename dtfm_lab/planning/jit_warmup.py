@@ -18,18 +18,33 @@ POLL_S = 0.05
 CompileKernels = Callable[[Problem], object]
 """A function that calls every kernel of a planner once, on a small problem, with arguments of the final types."""
 
-_tasks: dict[CompileKernels, BackgroundTask[object]] = {}
+_tasks: dict[Callable[..., object], BackgroundTask[object]] = {}
 _lock = threading.Lock()
 
 
 def start_compiling(compile_kernels: CompileKernels) -> BackgroundTask[object]:
-    """The task that loads numba and compiles the kernels, or loads them from its cache; started once a process."""
-    costs = 1.0 - np.eye(4)
-    problem = Problem(pair=PairCosts(group_s=costs, hop_s=costs.copy()), n_stages=2, n_replicas=2, bound_s=0.0)
+    """The task that loads numba and compiles a planner's kernels, or loads them from its cache."""
+    return start_once(compile_kernels, partial(compile_kernels, _small_problem()))
+
+
+def start_once(key: Callable[..., object], work: Callable[[], object]) -> BackgroundTask[object]:
+    """The task that does this work, which compiles kernels; started once a process for each key."""
     with _lock:
-        if compile_kernels not in _tasks:
-            _tasks[compile_kernels] = BackgroundTask(partial(compile_kernels, problem), "dtfm-lab compiles")
-        return _tasks[compile_kernels]
+        if key not in _tasks:
+            _tasks[key] = BackgroundTask(work, "dtfm-lab compiles")
+        return _tasks[key]
+
+
+def while_compiling(key: Callable[..., object], work: Callable[[], object]) -> Iterator[float]:
+    """Yield the seconds waited so far, every POLL_S, until the kernels are compiled; raise what compiling raised."""
+    task, began = start_once(key, work), time.perf_counter()
+    while not task.wait(POLL_S):
+        yield time.perf_counter() - began
+    try:
+        _ = task.result
+    except BaseException:
+        _tasks.pop(key, None)  # another search may have waited for it too
+        raise
 
 
 def wait_for_kernels(first: Generation, compile_kernels: CompileKernels) -> Iterator[Generation]:
@@ -37,12 +52,10 @@ def wait_for_kernels(first: Generation, compile_kernels: CompileKernels) -> Iter
 
     Each has the seconds waited in ``compiling_s``. Time limits do not count them, since a machine compiles only once.
     """
-    task, began = start_compiling(compile_kernels), time.perf_counter()
-    while not task.wait(0):
-        task.wait(POLL_S)
-        yield replace(first, complete=False, compiling_s=time.perf_counter() - began)
-    try:
-        _ = task.result
-    except BaseException:
-        _tasks.pop(compile_kernels, None)  # another search may have waited for it too
-        raise
+    for waited_s in while_compiling(compile_kernels, partial(compile_kernels, _small_problem())):
+        yield replace(first, complete=False, compiling_s=waited_s)
+
+
+def _small_problem() -> Problem:
+    costs = 1.0 - np.eye(4)
+    return Problem(pair=PairCosts(group_s=costs, hop_s=costs.copy()), n_stages=2, n_replicas=2, bound_s=0.0)

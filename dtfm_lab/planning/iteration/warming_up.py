@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Generator
 from dataclasses import replace
@@ -12,21 +11,17 @@ import numpy as np
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.presets import TINY
 from dtfm_lab.domain.network import Device, Topology
-from dtfm_lab.planning.background_tasks import BackgroundTask
 from dtfm_lab.planning.iteration.arms import Arms
 from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.fitting import Fitting
 from dtfm_lab.planning.iteration.judging import plan_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.jit_warmup import start_once, while_compiling
 from dtfm_lab.simulation.simulate import simulate
 
-POLL_S = 0.05
 QUICK_S = 0.4
 """Seconds to wait for kernels from the cache before a plan is made without them."""
-
-_tasks: list[BackgroundTask[None]] = []
-_lock = threading.Lock()
 
 
 def wait_for_kernels(problem: IterationProblem, fitting: Fitting, aim: Aim) -> Generator[Candidate, None, float]:
@@ -35,28 +30,13 @@ def wait_for_kernels(problem: IterationProblem, fitting: Fitting, aim: Aim) -> G
     Each has the seconds waited in ``compiling_s``; all of them are returned. Time limits do not count them, since a
     machine compiles only once.
     """
-    task, began = start_compiling(), time.perf_counter()
-    if not task.wait(QUICK_S) and fitting.grid is not None and not aim.limited:
-        first = _first(problem, fitting, aim)
-        while not task.wait(0):
+    began = time.perf_counter()
+    quick = start_once(_compile, _compile).wait(QUICK_S)
+    first = None if quick or fitting.grid is None or aim.limited else _first(problem, fitting, aim)
+    for _waited_s in while_compiling(_compile, _compile):
+        if first is not None:
             yield replace(first, compiling_s=time.perf_counter() - began)
-            task.wait(POLL_S)
-    task.join()
-    try:
-        _ = task.result
-    except BaseException:
-        with _lock:
-            _tasks.clear()  # another search may have waited for it, too
-        raise
     return time.perf_counter() - began
-
-
-def start_compiling() -> BackgroundTask[None]:
-    """The task that loads numba and compiles the kernels, or loads them from its cache; started once a process."""
-    with _lock:
-        if not _tasks:
-            _tasks.append(BackgroundTask(_compile, "dtfm-lab compiles"))
-        return _tasks[0]
 
 
 def _compile() -> None:

@@ -1,12 +1,10 @@
 """Seconds of an iteration that no plan beats: any devices, shape, cut, pairing, shares and order of passes."""
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.planning.background_tasks import BackgroundTask
 from dtfm_lab.planning.iteration.bounds.capacities import Capacities
 from dtfm_lab.planning.iteration.bounds.cuts import cuts_of
 from dtfm_lab.planning.iteration.bounds.device_classes import DeviceClasses
@@ -14,11 +12,8 @@ from dtfm_lab.planning.iteration.bounds.families import Family, families_of
 from dtfm_lab.planning.iteration.bounds.refutation import Case, Refuter, batch_flop
 from dtfm_lab.planning.iteration.bounds.stage_kinds import StageKinds
 from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.jit_warmup import while_compiling
 
-POLL_S = 0.02
-"""Seconds between two steps while kernels are compiled."""
-_compiling: list[BackgroundTask[None]] = []
-_lock = threading.Lock()
 TOLERANCE = 2e-3
 """Relative width at which bisection ends."""
 ROUNDING = 1 - 1e-9
@@ -84,7 +79,7 @@ def _bisected(
     cases = list(cases_of(classes, families, synchronises=synchronises))
     cuts = cuts_of(classes, cases[0].capacities.hop_s + classes.latency_s) if cases else []
     refuter = Refuter(classes, cuts if classes.problem.n_devices <= MOST_DEVICES_WITH_CUTS else [], prices)
-    for _ in _kernels_compiled(cases[0]) if cases else ():
+    for _waited_s in while_compiling(Capacities.compile_kernels, cases[0].capacities.compile_kernels) if cases else ():
         yield low * ROUNDING
     while cases and min(high, upper_s()) - low > TOLERANCE * low:
         high = min(high, upper_s())
@@ -102,20 +97,6 @@ def _bisected(
         else:
             low = limit_s
     yield low * ROUNDING
-
-
-def _kernels_compiled(case: Case) -> Iterator[None]:
-    """Waits in short steps while a thread loads numba and compiles the kernels, by using them once; once a process."""
-    with _lock:
-        if not _compiling:
-            _compiling.append(BackgroundTask(case.capacities.compile_kernels, "dtfm-lab compiles"))
-    while not _compiling[0].wait(POLL_S):
-        yield
-    try:
-        _ = _compiling[0].result
-    except BaseException:
-        _compiling.clear()
-        raise
 
 
 def cases_of(classes: DeviceClasses, families: tuple[Family, ...], *, synchronises: bool = True) -> Iterator[Case]:
