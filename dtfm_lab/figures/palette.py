@@ -1,4 +1,7 @@
-"""Colours and words that mean the same in every figure; colour-blind readers can tell them apart (Okabe and Ito)."""
+"""Colours and words that mean the same in every figure and view. No colour has two meanings; red says wrong, slowed or
+dead, and nothing else."""
+
+import math
 
 from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, SENDS, Kind
 
@@ -101,12 +104,43 @@ def paler(color: str, share: float) -> str:
     return "#" + "".join(f"{channel:02X}" for channel in mixed)
 
 
-def stage_color(stage: int) -> str:
-    """One of six colours in turn, so the stage's number must be written next to it."""
-    return (SKY, ORANGE, GREEN, YELLOW, BLUE, PURPLE)[stage % 6]
+def stage_color(stage: int, n_stages: int, *, dark: bool = False) -> str:
+    """The stage's colour on an ordered ramp from indigo to rose, unique at any number of stages.
+
+    Neighbours look alike where there are many stages, so the stage's number must be written on it or next to it. The
+    ramp is even in OKLCH, see https://bottosson.github.io/posts/oklab; the page draws the same one (theme.js).
+    """
+    t = stage / (n_stages - 1) if n_stages > 1 else 0.0
+    lightness = 0.47 + 0.39 * t if dark else 0.40 + 0.44 * t
+    chroma = 0.165 + 0.02 * math.sin(math.pi * t) - 0.07 * t
+    return _from_oklch(lightness, chroma, math.radians(285 + 68 * t))
+
+
+def _from_oklch(lightness: float, chroma: float, hue: float) -> str:
+    """The colour as hexadecimal sRGB; channels outside the gamut are clipped."""
+    a, b = chroma * math.cos(hue), chroma * math.sin(hue)
+    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
+    medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
+    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
+    linear = (
+        4.0767416621 * long - 3.3077115913 * medium + 0.2309699292 * short,
+        -1.2684380046 * long + 2.6097574011 * medium - 0.3413193965 * short,
+        -0.0041960863 * long - 0.7034186147 * medium + 1.7076147010 * short,
+    )
+    return "#" + "".join(f"{_to_byte(min(1.0, max(0.0, channel))):02X}" for channel in linear)
+
+
+def _to_byte(linear: float) -> int:
+    """A linear channel from 0 to 1 as a byte of sRGB."""
+    return round(255 * (12.92 * linear if linear <= 0.0031308 else 1.055 * linear ** (1 / 2.4) - 0.055))
+
+
+PLUM_LUMINANCE = 0.007
 
 
 def ink_on(color: str) -> str:
-    """Black or white, whichever is easier to read on the colour."""
-    red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
-    return "#111111" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"
+    """White or a dark plum, whichever has more contrast on the colour by WCAG's luminance."""
+    channels = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    linear = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    luminance = sum(share * channel for share, channel in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return "#1B0F1D" if (luminance + 0.05) ** 2 > 1.05 * (PLUM_LUMINANCE + 0.05) else "#ffffff"

@@ -4,7 +4,7 @@ Type, bounds, choices and help of an option are stated once, where it is declare
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,6 +50,21 @@ def labelled(kind: Callable[..., T], label: str, width: str, label_width: str, *
 
 def icon_button(icon: str, tooltip: str) -> w.Button:
     return w.Button(icon=icon, tooltip=tooltip, layout=w.Layout(width="40px", flex="none"))
+
+
+def more_menu(children: Sequence[w.Widget], label: str = "More", tooltip: str = "What is needed less often") -> w.HBox:
+    """Return a button that opens a box of rarer controls over the pane; nothing moves when it opens.
+
+    The page closes it at Escape and at a click elsewhere, see the view ``top_bar``.
+    """
+    toggle = w.ToggleButton(description=label, tooltip=tooltip, layout=w.Layout(width="auto"))
+    toggle.add_class("dtfm-more-button")
+    popover = w.VBox(list(children), layout=w.Layout(display="none"))
+    popover.add_class("dtfm-popover")
+    toggle.observe(lambda change: show(popover, change["new"]), "value")
+    menu = w.HBox([toggle, popover])
+    menu.add_class("dtfm-more")
+    return menu
 
 
 def show(widget: w.DOMWidget, shown: bool) -> None:

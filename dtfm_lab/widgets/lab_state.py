@@ -52,12 +52,23 @@ class LabState(traitlets.HasTraits):
     """Name of the step where the last error happened."""
     selected = traitlets.Tuple()
     """Names of the selected devices; all views share them."""
+    selected_stage = traitlets.Int(-1)
+    """The selected pipeline stage; -1 for none."""
     selected_link = traitlets.Tuple()
     """(source, target) names of the selected link; empty for none."""
     shown_stages = traitlets.Dict()
     """{device: stage} of the best placement of a search that still runs; empty while no search runs."""
     busy = traitlets.Tuple()
     """Names of the steps at which something is being computed."""
+    pane = traitlets.Unicode("schedule")
+    """Name of the step whose result is shown beside the network."""
+    search_note = traitlets.Unicode("")
+    """What the headline says while the search is shown; likewise of the other panes. Empty for nothing to say."""
+    prediction_note = traitlets.Unicode("")
+    what_if_note = traitlets.Unicode("")
+    run_note = traitlets.Unicode("")
+    """How far a run is: "profiling 3 of 8", "iteration 8 of 24"; empty while none runs."""
+    compare_note = traitlets.Unicode("")
     dark = traitlets.Bool(False)
     """Whether the page has a dark theme."""
 

@@ -15,14 +15,59 @@ export const CATEGORIES = [BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW];
 
 export const categoryColor = (index) => CATEGORIES[index % CATEGORIES.length];
 
-/** One colour per pipeline stage, the same in every canvas. */
-export const stageColor = (stage) => [SKY, ORANGE, GREEN, YELLOW, BLUE, PURPLE][stage % 6];
-
-/** Black or white, whichever reads better on a colour. */
-export function inkOn(hex) {
-  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255);
-  return 0.299 * red + 0.587 * green + 0.114 * blue > 0.55 ? "#111111" : "#ffffff";
+/**
+ * The stage's colour on an ordered ramp from indigo to rose, unique at any number of stages; its number stands on it or
+ * beside it. The ramp is even in OKLCH; figures/palette.py has the same one.
+ */
+export function stageColor(stage, nStages, dark = false) {
+  const key = `${stage}/${nStages}/${dark}`;
+  if (!rampColors.has(key)) {
+    const t = nStages > 1 ? stage / (nStages - 1) : 0;
+    const lightness = dark ? 0.47 + 0.39 * t : 0.4 + 0.44 * t;
+    rampColors.set(key, fromOklch(lightness, 0.165 + 0.02 * Math.sin(Math.PI * t) - 0.07 * t, ((285 + 68 * t) * Math.PI) / 180));
+  }
+  return rampColors.get(key);
 }
+const rampColors = new Map();
+
+/** Hexadecimal sRGB; channels outside the gamut are clipped. */
+function fromOklch(lightness, chroma, hue) {
+  const a = chroma * Math.cos(hue), b = chroma * Math.sin(hue);
+  const long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3;
+  const medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3;
+  const short = (lightness - 0.0894841775 * a - 1.291485548 * b) ** 3;
+  const linear = [
+    4.0767416621 * long - 3.3077115913 * medium + 0.2309699292 * short,
+    -1.2684380046 * long + 2.6097574011 * medium - 0.3413193965 * short,
+    -0.0041960863 * long - 0.7034186147 * medium + 1.707614701 * short,
+  ];
+  return "#" + linear.map((channel) => toByte(Math.min(1, Math.max(0, channel))).toString(16).padStart(2, "0").toUpperCase()).join("");
+}
+
+/** A linear channel from 0 to 1 as a byte of sRGB. */
+const toByte = (linear) => Math.round(255 * (linear <= 0.0031308 ? 12.92 * linear : 1.055 * linear ** (1 / 2.4) - 0.055));
+
+const KINDS = {
+  forward: ["#3b8fd0", "#5fb0ec"],
+  backward: ["#e0981b", "#f0b044"],
+  averaging: ["#1f9d74", "#3fc298"],
+  step: ["#8a8a92", "#9a9aa4"],
+};
+
+/** The hue of a kind of action, "forward", "backward", "averaging" or "step", the same in every view. */
+export const kindColor = (kind, dark = false) => KINDS[kind][dark ? 1 : 0];
+
+/** For what is wrong, slowed or dead, and nothing else. */
+export const alarm = (dark = false) => (dark ? "#ff6377" : "#c8283e");
+
+/** White or a dark plum, whichever has more contrast on a colour by WCAG's luminance. */
+export function inkOn(hex) {
+  const [red, green, blue] = [1, 3, 5]
+    .map((at) => parseInt(hex.slice(at, at + 2), 16) / 255)
+    .map((channel) => (channel <= 0.04045 ? channel / 12.92 : ((channel + 0.055) / 1.055) ** 2.4));
+  return (0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05) ** 2 > 1.05 * (PLUM_LUMINANCE + 0.05) ? "#1B0F1D" : "#ffffff";
+}
+const PLUM_LUMINANCE = 0.007;
 
 /** The colours in force where `element` stands; canvases cannot use CSS variables themselves. */
 export function readTheme(element) {
@@ -35,6 +80,7 @@ export function readTheme(element) {
     raised: variable("--jp-layout-color2", "#eeeeee"),
     border: variable("--jp-border-color1", "#bdbdbd"),
     softBorder: variable("--jp-border-color2", "#e0e0e0"),
+    dark: isDark(variable("--jp-layout-color1", "#ffffff")),
     font: "12px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif",
   };
 }

@@ -18,8 +18,6 @@ from dtfm_lab.figures.palette import (
     GREY,
     MARKER_EDGE,
     VERMILLION,
-    YELLOW,
-    YELLOW_EDGE,
     ink_on,
     stage_color,
 )
@@ -110,8 +108,7 @@ def group_lines(plan: Plan, way: Way, stage: int) -> go.Scatter:
          f"<br>{names[a]} – {names[b]}")
         for a, b in combinations(plan.placement.devices[stage].tolist(), 2)
     ]  # fmt: skip
-    color = stage_color(stage)
-    look = {"width": 2.2, "color": YELLOW_EDGE if color == YELLOW else color}
+    look = {"width": 2.2, "color": stage_color(stage, plan.job.n_stages)}
     return _lines(pairs, f"links within the group of stage {stage}", look, legend=bool(pairs))
 
 
@@ -179,10 +176,11 @@ def devices(
     are given, all others are faded and have no number.
     """
     task: dict[int, tuple[int, int]] = {}
+    n_stages = 1 if plan is None else plan.job.n_stages
     if plan is not None:
         task = {int(device): (s, r) for (s, r), device in np.ndenumerate(plan.placement.devices)}
     indices = range(len(topology))
-    colors = [stage_color(task[i][0]) if i in task else BLUE if plan is None else GREY for i in indices]
+    colors = [stage_color(task[i][0], n_stages) if i in task else BLUE if plan is None else GREY for i in indices]
     words = [literal(d.name) + (f" · {literal(d.region)}" if d.region else "") for d in topology.devices]
     if plan is not None:
         roles = [f"stage {task[i][0]}, pipeline {task[i][1]}" if i in task else "idle" for i in indices]

@@ -71,7 +71,7 @@ def _graph(graph: nx.Graph[int]) -> go.Figure:
 def _nodes(graph: nx.Graph[int], places: FloatArray) -> go.Scatter:
     stages = range(len(graph))
     dearest = max(stages, key=lambda s: graph.nodes[s]["cost_s"])
-    colors = [stage_color(stage) for stage in stages]
+    colors = [stage_color(stage, len(graph)) for stage in stages]
     return go.Scatter(
         x=places[:, 0].tolist(),
         y=places[:, 1].tolist(),

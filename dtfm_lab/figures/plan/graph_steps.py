@@ -56,7 +56,7 @@ def coarsened(plan: Plan, room: Room) -> Panel:
     node_px = float(np.clip(apart * radius_px / (1 + apart / 2), 8, NODE_PX))
     radius_px -= node_px / 2
     places = circle(s, 1.0)
-    colors = [stage_color(stage) for stage in groups.order]
+    colors = [stage_color(stage, s) for stage in groups.order]
     ways = []
     rim = node_px / 2 / radius_px
     for a, b in combinations(range(s), 2):
@@ -104,7 +104,7 @@ def _dots(plan: Plan, groups: Lettered, places: FloatArray, node_px: float, radi
     names = plan.topology.names
     spots = (places[:, None] + ring[None] * unit_px / radius_px).reshape(-1, 2)
     devices = plan.placement.devices[list(groups.order)].ravel()
-    colors = np.repeat([stage_color(stage) for stage in groups.order], d).tolist()
+    colors = np.repeat([stage_color(stage, plan.job.n_stages) for stage in groups.order], d).tolist()
     letters = np.repeat([groups.letter(stage) for stage in groups.order], d)
     return go.Scatter(
         x=spots[:, 0].astype(np.float32),
@@ -180,7 +180,7 @@ def path(plan: Plan, room: Room) -> Panel:
     row, column = np.divmod(np.arange(s), ROW_UP_TO)
     column = np.where(row % 2, ROW_UP_TO - 1 - column, column)
     x, y = (column + 0.0).tolist(), (-row + 0.0).tolist()
-    colors = [stage_color(stage) for stage in range(s)]
+    colors = [stage_color(stage, s) for stage in range(s)]
     n_rows = int(row.max()) + 1
     roomy = n_rows <= 2
     row_px = ROW_PX if roomy else CROWDED_ROW_PX

@@ -136,7 +136,7 @@ def _matched(plan: Plan, left: IntArray, right: IntArray, pairs_s: FloatArray) -
 
 
 def _devices(plan: Plan, column: int, stage: int, devices: IntArray) -> go.Scatter:
-    color = stage_color(stage)
+    color = stage_color(stage, plan.job.n_stages)
     few = len(devices) <= FEW_PAIRS
     names = [plan.topology.names[i] for i in devices]
     regions = [plan.topology.devices[i].region for i in devices]

@@ -61,6 +61,7 @@ class DevicesView(View):
         rows = list(dict.fromkeys(device["pipeline"] for device in self.devices))
         columns = len(self.devices) // len(rows)
         shapes, texts = [], []
+        n_stages = 1 + max(device["stage"] for device in self.devices)
         for at, device in enumerate(self.devices):
             y, x = divmod(at, columns)
             state = self.states.get(device["name"], {})
@@ -68,7 +69,7 @@ class DevicesView(View):
             tile = {"type": "rect", "x0": x - 0.46, "x1": x + 0.46, "y0": y - 0.44, "y1": y + 0.44}
             shapes += [
                 tile | {"line": {"color": edge, "width": 1.5 if edge != LINE_GREY else 0.6}},
-                tile | {"x1": x - 0.42, "fillcolor": stage_color(device["stage"]), "line": {"width": 0}},
+                tile | {"x1": x - 0.42, "fillcolor": stage_color(device["stage"], n_stages), "line": {"width": 0}},
             ]
             if (busy := state.get("busy")) is not None:
                 bar = {"x0": x - 0.36, "x1": x - 0.36 + 0.78 * busy, "y0": y + 0.3, "y1": y + 0.35}

@@ -1,0 +1,30 @@
+// What the views of one lab tell each other on the page, without the kernel: what is pointed at, and the time played.
+
+const rootOf = (el) => el.closest(".dtfm-lab") ?? el;
+
+function send(el, name, detail) {
+  document.dispatchEvent(new CustomEvent(name, { detail: { from: el, root: rootOf(el), ...detail } }));
+}
+
+/** `handler(detail)` for what another view, or this one, of the same lab has sent, until clean-up. */
+function receive(el, name, handler, cleanUp) {
+  const listen = ({ detail }) => { if (detail.root === rootOf(el)) handler(detail); };
+  document.addEventListener(name, listen);
+  cleanUp.add(() => document.removeEventListener(name, listen));
+}
+
+/** Says what is pointed at: {devices: [names]}, {stage}, {replica} or {link: [from, to]}; null for nothing any more. */
+export const shine = (el, what) => send(el, "dtfm-shine", { what });
+
+/** `handler(what, isOwn)` whenever something else is pointed at; `isOwn` where this very view has said so. */
+export const onShine = (el, handler, cleanUp) =>
+  receive(el, "dtfm-shine", ({ what, from }) => handler(what, from === el), cleanUp);
+
+/** Says which moment of the iteration is shown: {t_s, playing}; null for none. */
+export const tellTime = (el, time) => send(el, "dtfm-time", { time });
+
+/** `handler(time)` at every moment that is played. */
+export const onTime = (el, handler, cleanUp) => receive(el, "dtfm-time", ({ time }) => handler(time), cleanUp);
+
+/** Whether the reader has asked for little motion. */
+export const isStill = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
