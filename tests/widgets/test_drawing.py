@@ -97,3 +97,30 @@ def test_a_page_asks_for_undo_and_redo() -> None:
     assert (view.can_undo, view.can_redo) == (False, True)
     send(view, {"kind": "redo"})
     assert view.document == with_devices("b")
+
+
+def test_the_many_edits_of_one_drag_are_undone_at_once() -> None:
+    view = DocumentView(document=with_devices("a"))
+    view.document = with_devices("a", "b")
+    send(view, {"kind": "gesture", "phase": "begin"})
+    for x in range(5):
+        view.document = empty_document() | {"devices": [device("a", x=x), device("b")]}
+    send(view, {"kind": "gesture", "phase": "end"})
+    assert len(view.drawing.history) == 2
+    send(view, {"kind": "undo"})
+    assert view.document == with_devices("a", "b")
+    send(view, {"kind": "redo"})
+    assert view.document["devices"][0]["x"] == 4
+
+
+def test_a_drag_that_ends_where_it_began_leaves_no_entry_and_an_unended_one_is_ended_by_undo() -> None:
+    drawing = Drawing(with_devices("a"))
+    drawing.begin_gesture()
+    drawing.document = with_devices("b")
+    drawing.document = with_devices("a")
+    drawing.end_gesture()
+    assert not drawing.can_undo
+    drawing.begin_gesture()  # its page went away before it said that it was over
+    drawing.document = with_devices("c")
+    drawing.undo()
+    assert drawing.document == with_devices("a")

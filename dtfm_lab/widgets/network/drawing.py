@@ -36,6 +36,8 @@ class Drawing(traitlets.HasTraits):
         super().__init__(document=copy.deepcopy(EMPTY_DOCUMENT) if document is None else document)
         self._past: list[Document] = []
         self._future: list[Document] = []
+        self._gesture_from: Document | None = None
+        """The document when the gesture began that is under way; None between gestures."""
         self._is_undoing = Guard()
         """True while the document changes without a new entry in the history."""
         self.observe(self._record, "document")
@@ -51,26 +53,42 @@ class Drawing(traitlets.HasTraits):
     def history(self) -> list[Document]:
         return list(self._past)
 
+    def begin_gesture(self) -> None:
+        """Keep all edits from now on, until ``end_gesture``, as one entry of the history: those of one drag."""
+        self.end_gesture()
+        self._gesture_from = self.document
+
+    def end_gesture(self) -> None:
+        before, self._gesture_from = self._gesture_from, None
+        if before is not None and before != self.document:
+            self._append_to_past(before)
+
     def undo(self) -> None:
+        self.end_gesture()
         self._restore_last(self._past, self._future)
 
     def redo(self) -> None:
+        self.end_gesture()
         self._restore_last(self._future, self._past)
 
     def begin(self, document: Document) -> None:
         """Take another document and clear the history."""
         with self._is_undoing:
             self.document = document
+        self._gesture_from = None
         self._past.clear()
         self._future.clear()
         self._update_history_traits()
         self.selected, self.selected_link = [], []
 
     def _record(self, change: dict[str, Any]) -> None:
-        if not self._is_undoing:
-            self._past = [*self._past[-MOST_KEPT + 1 :], change["old"]]
-            self._future = []
-            self._update_history_traits()
+        if not self._is_undoing and self._gesture_from is None:
+            self._append_to_past(change["old"])
+
+    def _append_to_past(self, document: Document) -> None:
+        self._past = [*self._past[-MOST_KEPT + 1 :], document]
+        self._future = []
+        self._update_history_traits()
 
     def _restore_last(self, source: list[Document], target: list[Document]) -> None:
         """Take the last document of ``source``, the past or the future, and append the current one to ``target``."""

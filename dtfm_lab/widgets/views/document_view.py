@@ -17,7 +17,10 @@ SHARED = ("document", "selected", "selected_link", "can_undo", "can_redo")
 
 
 class DocumentView(View):
-    """A view of a drawing; every gesture sets ``document`` once, ``undo`` and ``redo`` come as messages.
+    """A view of a drawing; an edit sets ``document`` once, ``undo`` and ``redo`` come as messages.
+
+    A drag that shows its effect as it goes sets the document many times, between two messages ``gesture``: one entry
+    of the history.
 
     The document is in screen units (ms, Gbit/s). The view does not check it: the panel that owns the drawing sets
     ``problem`` and ``summary``. A hidden view should ``leave`` the drawing, as its traits would otherwise be sent to
@@ -88,3 +91,5 @@ class DocumentView(View):
     def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         if content.get("kind") in ("undo", "redo"):
             getattr(self.drawing, content["kind"])()
+        elif content.get("kind") == "gesture":
+            (self.drawing.begin_gesture if content.get("phase") == "begin" else self.drawing.end_gesture)()

@@ -1,0 +1,177 @@
+// Dragging a link's label changes the link: sideways its bandwidth, up and down (or with Shift) its latency.
+import { h } from "./dom.js";
+import { linkText } from "./links.js";
+
+const DECADE_PX = 130; // of drag for a factor of ten
+const LEAST_MOVE_PX = 4; // below, a press is a click
+const [TICK_MS, ACKNOWLEDGED_WITHIN_MS, KEYS_END_MS] = [50, 1500, 900];
+const [LEAST_GBPS, MOST_GBPS, MOST_MS] = [0.001, 400, 2000];
+const SLOWED = 10; // times slower than before the drag, from which the label is marked
+
+const rounded = (value) => Number(value.toPrecision(2));
+
+/** A number of Gbit/s or ms after a drag over so many pixels; latency begins at 0, so its steps are of (ms + 1). */
+export const draggedGbps = (gbps, px) => rounded(Math.min(MOST_GBPS, Math.max(LEAST_GBPS, gbps * 10 ** (px / DECADE_PX))));
+export const draggedMs = (ms, px) => rounded(Math.min(MOST_MS, Math.max(0, (ms + 1) * 10 ** (px / DECADE_PX) - 1)));
+
+/** Sends what was set; resolves when the kernel has taken it, or after a while where a front end does not tell. */
+export function saved(model) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ACKNOWLEDGED_WITHIN_MS);
+    const status = ({ content }) => { if (content.execution_state === "idle") { clearTimeout(timer); resolve(); } };
+    model.save_changes({ iopub: { status } });
+  });
+}
+
+/**
+ * Sends the newest of many values, one after the other: at most one in 50 ms, and none before the kernel took the last.
+ * `set(value)` sets traits; `begin()` and `end()` put one undo entry around all of them. For sliders as for drags.
+ */
+export function gesture(model, set) {
+  let [waiting, newest, open, ending] = [false, null, false, false];
+
+  async function pump() {
+    waiting = true;
+    while (newest) {
+      const { value } = newest;
+      newest = null;
+      set(value);
+      await Promise.all([saved(model), new Promise((resolve) => setTimeout(resolve, TICK_MS))]);
+    }
+    waiting = false;
+    if (ending) finish();
+  }
+
+  function finish() {
+    if (open) model.send({ kind: "gesture", phase: "end" });
+    [open, ending] = [false, false];
+  }
+
+  return {
+    begin() {
+      ending = false;
+      if (!open) model.send({ kind: "gesture", phase: "begin" });
+      open = true;
+    },
+    put(value) {
+      newest = { value };
+      if (!waiting) pump();
+    },
+    end() {
+      ending = true;
+      if (!waiting) finish();
+    },
+    get open() { return open && !ending; },
+  };
+}
+
+/** The two lines of a label, "0.52 Gbit/s" and "96 ms"; the same nodes are kept, so that focus and drag stay. */
+export function linkLabel(name) {
+  const [first, second] = [h("b"), h("span")];
+  const element = h("div", { class: "dtfm-link", role: "slider", tabindex: "0", "aria-valuemin": String(LEAST_GBPS), "aria-valuemax": String(MOST_GBPS) }, first, second);
+  element.setAttribute("aria-label", `Link ${name}: left and right change its bandwidth, up and down its latency`);
+  element.title = `${name}\nDrag sideways: bandwidth. Shift, or up and down: latency.`;
+  return {
+    element,
+    write({ bandwidth_gbps, latency_ms }, about = "") {
+      const [gbps, ms] = linkText(bandwidth_gbps, latency_ms);
+      [first.textContent, second.textContent] = [about + gbps, about + ms];
+      element.setAttribute("aria-valuenow", String(bandwidth_gbps));
+      element.setAttribute("aria-valuetext", `${gbps}, ${ms}`);
+    },
+  };
+}
+
+/**
+ * Makes a label a slider of its link.
+ *
+ * `link.read()` returns {latency_ms, bandwidth_gbps} as they are now, `link.set(conditions)` sets the traits of the
+ * document that has these (without saving: that is done here, as fast as the kernel takes it), `link.show(conditions)`
+ * writes them on the label while they change, `link.press(event)` is called for a click without a drag.
+ * Escape takes back what the drag has done. Returns {dragging()}.
+ */
+export function linkDrag(label, model, link, cleanUp) {
+  const sending = gesture(model, link.set);
+  let drag = null; // {x, y, before, now, axis}
+  let keysDone = 0;
+
+  function take(next, before) {
+    drag && (drag.now = next);
+    label.classList.toggle("dtfm-slowed", next.bandwidth_gbps < before.bandwidth_gbps / SLOWED);
+    link.show(next);
+    sending.put(next);
+  }
+
+  function down(event) {
+    if (event.button !== 0) return;
+    event.stopPropagation();
+    event.preventDefault();
+    label.focus({ preventScroll: true });
+    label.setPointerCapture(event.pointerId);
+    drag = { x: event.clientX, y: event.clientY, before: link.read(), now: null, axis: "" };
+  }
+
+  function move(event) {
+    if (!drag) return;
+    const [dx, dy] = [event.clientX - drag.x, drag.y - event.clientY];
+    if (!drag.axis) {
+      if (Math.hypot(dx, dy) < LEAST_MOVE_PX) return;
+      drag.axis = event.shiftKey ? "latency" : Math.abs(dy) > Math.abs(dx) ? "latency" : "bandwidth";
+      drag.alongX = Math.abs(dx) >= Math.abs(dy);
+      sending.begin();
+      label.classList.add("dtfm-dragging");
+    }
+    const px = drag.alongX ? dx : dy;
+    const { before } = drag;
+    const next = drag.axis === "latency"
+      ? { ...before, latency_ms: draggedMs(before.latency_ms, px) }
+      : { ...before, bandwidth_gbps: draggedGbps(before.bandwidth_gbps, px) };
+    if (!drag.now || next.latency_ms !== drag.now.latency_ms || next.bandwidth_gbps !== drag.now.bandwidth_gbps) take(next, before);
+  }
+
+  function up(event) {
+    if (!drag) return;
+    const moved = drag.axis;
+    drag = null;
+    label.classList.remove("dtfm-dragging", "dtfm-slowed");
+    if (moved) sending.end();
+    else if (event.type === "pointerup") link.press?.(event);
+  }
+
+  function key(event) {
+    if (event.key === "Escape" && drag?.now) {
+      take(drag.before, drag.before);
+      up(event);
+    } else {
+      const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowDown: [0, -1], ArrowUp: [0, 1] }[event.key];
+      if (event.key === "Enter") link.press?.(event);
+      else if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (step) {
+        const px = event.shiftKey ? 40 : 8;
+        const before = link.read();
+        sending.begin();
+        take({
+          latency_ms: step[1] ? apart(before.latency_ms, draggedMs(before.latency_ms, step[1] * px), step[1] * 0.1) : before.latency_ms,
+          bandwidth_gbps: step[0] ? draggedGbps(before.bandwidth_gbps, step[0] * px) : before.bandwidth_gbps,
+        }, before);
+        clearTimeout(keysDone);
+        keysDone = setTimeout(sending.end, KEYS_END_MS);
+      }
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  const endKeys = () => { clearTimeout(keysDone); if (sending.open && !drag) sending.end(); };
+  const on = { pointerdown: down, pointermove: move, pointerup: up, pointercancel: up, keydown: key, blur: endKeys };
+  for (const [name, handler] of Object.entries(on)) label.addEventListener(name, handler);
+  cleanUp.add(() => {
+    clearTimeout(keysDone);
+    if (sending.open) sending.end();
+    for (const [name, handler] of Object.entries(on)) label.removeEventListener(name, handler);
+  });
+  return { dragging: () => Boolean(drag?.axis) };
+}
+
+/** The new value, or a small step from the old where rounding has made them one. */
+const apart = (before, after, step) => (after === before ? Math.max(0, rounded(before + step)) : after);
