@@ -1,0 +1,53 @@
+// A dialog that lies over the lab it is part of: the rest cannot be reached while it is open. Escape and the veil close it.
+import { h } from "./dom.js";
+
+const STOPS = "button, [href], input, select, textarea, [tabindex]:not([tabindex='-1'])";
+let made = 0;
+
+/**
+ * The element is moved into the lab (`.dtfm-lab`) around `el` when it opens; alone in a cell it opens where it is.
+ * Returns {box, open(focus), close(), remove(), isOpen()}. `onClose` is called at every end, however it came about.
+ */
+export function dialog(el, { className, label, onClose = () => {} }, ...children) {
+  const card = h("div", { class: "dtfm-dialog-card", role: "dialog", "aria-modal": "true", "aria-label": label, tabindex: "-1" }, ...children);
+  const box = h("div", { class: `dtfm dtfm-dialog ${className}`, id: `dtfm-dialog-${++made}`, "data-lm-suppress-shortcuts": "true", hidden: true }, card);
+  el.append(box);
+  let covered = [], before = null;
+
+  function open(focus = card) {
+    if (!box.hidden) return;
+    const lab = el.closest(".dtfm-lab");
+    before = document.activeElement;
+    box.hidden = false;
+    box.classList.toggle("dtfm-over", Boolean(lab));
+    if (lab) {
+      lab.append(box);
+      covered = [...lab.children].filter((child) => child !== box && !child.inert);
+      for (const child of covered) child.inert = true;
+    }
+    focus.focus({ preventScroll: true });
+  }
+
+  function close() {
+    if (box.hidden) return;
+    box.hidden = true;
+    for (const child of covered) child.inert = false;
+    covered = [];
+    if (before?.isConnected) before.focus({ preventScroll: true });
+    onClose();
+  }
+
+  function onKey(event) {
+    event.stopPropagation();
+    if (event.key === "Escape") { event.preventDefault(); close(); }
+    if (event.key !== "Tab") return;
+    const stops = [...card.querySelectorAll(STOPS)].filter((one) => !one.disabled && one.offsetParent);
+    const [first, last] = [stops[0], stops.at(-1)];
+    const leaves = event.shiftKey ? [first, card].includes(document.activeElement) : document.activeElement === last;
+    if (leaves && first) { event.preventDefault(); (event.shiftKey ? last : first).focus(); }
+  }
+
+  box.addEventListener("keydown", onKey);
+  box.addEventListener("pointerdown", (event) => { if (event.target === box) close(); });
+  return { box, card, open, close, isOpen: () => !box.hidden, remove: () => { for (const child of covered) child.inert = false; box.remove(); } };
+}
