@@ -21,15 +21,35 @@ LABELS = {
     "global_batch": "Batch",
     "microbatch": "Micro-batch",
     "synchronisation": "Averaging",
-    "synchronise_every": "every",
+    "synchronise_every": "Average every",
     "recompute": "Recompute activations",
-    "evaluate_every": "Held-out every (iterations)",
-    "sample_bytes": "Writes (bytes)",
-    "checkpoint_folder": "Checkpoints",
-    "checkpoint_every": "every (iterations)",
+    "evaluate_every": "Held-out loss every (iterations)",
+    "sample_bytes": "Text it writes at the end (bytes)",
+    "parameters_folder": "Parameters into",
+    "checkpoint_folder": "Checkpoints into",
+    "checkpoint_every": "Checkpoint every (iterations)",
     "resume_from": "Go on from",
+    "text": "Text to learn",
+    "time_scale": "Slow down (times)",
+    "queueing": "Messages queue",
+    "emulated": "Links as in",
+    "stand_in": "Train in its place",
+    "runs_on": "Computes on",
 }
 """Labels of options whose name is not clear enough on the screen."""
+CHOICES = {
+    "synchronisation": {
+        "sharded": "each averages a part (sharded)",
+        "sharded-at-once": "each a part, all at once",
+        "central": "one averages for all (central)",
+        "ring": "parts go round (ring)",
+        "hierarchical": "regions first (hierarchical)",
+    },
+    "compression": {"none": "none", "fp16": "16 bits (fp16)", "int8": "8 bits (int8)"},
+    "queueing": {"pairs": "per pair of devices", "cards": "per device (one card)"},
+    "runs_on": {"cpu": "CPU", "cuda": "GPU (CUDA)"},
+}
+"""How choices of an option read on the screen; a choice without an entry, as of a plug-in, reads as its name."""
 NOT_TRIED = frozenset({"dtype", "gradient_compression", "codec_bytes_per_s", "stages_per_device"})
 """Job options that may vary on a plan, but are left to the job's file."""
 
@@ -65,6 +85,14 @@ def more_menu(children: Sequence[w.Widget], label: str = "More", tooltip: str = 
     menu = w.HBox([toggle, popover])
     menu.add_class("dtfm-more")
     return menu
+
+
+def disable(control: w.DOMWidget, why: str) -> None:
+    """Disable a control and say why in its tooltip; an empty ``why`` enables it and gives it its own tooltip again."""
+    if not control.disabled:
+        control.own_tooltip = control.tooltip
+    control.disabled = bool(why)
+    control.tooltip = why or getattr(control, "own_tooltip", control.tooltip)
 
 
 def show(widget: w.DOMWidget, shown: bool) -> None:
@@ -116,6 +144,12 @@ def label_of(option: Option) -> str:
     return LABELS.get(option.name) or option.name.replace("_", " ").capitalize()
 
 
+def choices_of(option: Option) -> list[tuple[str, str]]:
+    """Return (how it reads, name) of each choice of an option."""
+    texts = CHOICES.get(option.name, {})
+    return [(texts.get(name, name), name) for name in option.choices or ()]
+
+
 def control_for(option: Option, *, width: str = "", label_width: str = "", placeholder: str = "") -> w.ValueWidget:
     """Return a control with the option's default, bounds and choices, and its help as tooltip.
 
@@ -130,7 +164,7 @@ def control_for(option: Option, *, width: str = "", label_width: str = "", place
     given["layout"] = w.Layout(width=width or f"calc({narrow} + {'110px' if option.choices else '85px'})")
     if option.choices is not None:
         unset = [("as usual", None)] if option.may_be_none else []
-        return w.Dropdown(options=[*unset, *((name, name) for name in option.choices)], value=option.default, **given)
+        return w.Dropdown(options=[*unset, *choices_of(option)], value=option.default, **given)
     if option.type is int and not option.may_be_none:
         least = int(option.least or 0)
         return w.BoundedIntText(option.default or least, min=least, max=int(option.most or MOST_COUNT), step=1, **given)

@@ -49,7 +49,7 @@ class RacePanel:
         self.pause, self.stop = self.controls.pause, self.controls.stop
         self.seconds = labelled(
             w.BoundedFloatText,
-            "CPU s each",
+            "Seconds each",
             "150px",
             "75px",
             3.0,

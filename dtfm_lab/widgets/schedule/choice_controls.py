@@ -14,7 +14,7 @@ from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.requested import is_plan_of
 
 QUEUES = {"one link a pair": "pairs", "one card a device": "cards"}
-WIDTHS = {"synchronisation": "225px", "synchronise_every": "112px", "compression": "200px", "recompute": "175px"}
+WIDTHS = {"synchronisation": "290px", "synchronise_every": "165px", "compression": "200px", "recompute": "175px"}
 
 
 def queueing_control(width: str, label_width: str) -> w.Dropdown:

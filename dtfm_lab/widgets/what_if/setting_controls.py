@@ -159,7 +159,7 @@ def _sequences(n: int) -> str:
 
 
 def _iterations(n: int) -> str:
-    return "each" if n == 1 else f"{n:,} iter"
+    return "iteration" if n == 1 else f"{n:,} iterations"
 
 
 def _factor(name: str, tooltip: str) -> w.FloatLogSlider:

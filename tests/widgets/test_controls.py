@@ -1,0 +1,39 @@
+"""Controls that are made from options, and how they read."""
+
+import pytest
+
+pytest.importorskip("ipywidgets", reason="needs the lab extra")
+
+from dtfm_lab.domain.job.job import JobOptions
+from dtfm_lab.domain.options import options_of
+from dtfm_lab.runtime.protocol.run_options import RunSettings
+from dtfm_lab.widgets.controls import CHOICES, LABELS, button, choices_of, control_for, disable
+
+OPTIONS = {option.name: option for kind in (JobOptions, RunSettings) for option in options_of(kind)}
+
+
+def test_labels_and_choices_are_of_options_that_exist():
+    assert set(LABELS) - {"global_batch", "microbatch"} <= set(OPTIONS)
+    for name, texts in CHOICES.items():
+        assert set(texts) <= set(OPTIONS[name].choices or ())
+        assert len(set(texts.values())) == len(texts)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_choice_reads_plainly_and_keeps_its_name(name):
+    control = control_for(OPTIONS[name])
+    assert [value for _, value in choices_of(OPTIONS[name])] == list(OPTIONS[name].choices)
+    assert control.value == OPTIONS[name].default
+
+
+def test_a_disabled_button_says_why_and_an_enabled_one_what_it_does():
+    run = button("Run", "play", "Start real workers")
+    disable(run, "there is no plan yet")
+    disable(run, "the network has changed")
+    assert (run.disabled, run.tooltip) == (True, "the network has changed")
+    disable(run, "")
+    assert (run.disabled, run.tooltip) == (False, "Start real workers")
+    run.tooltip = "Start them again"
+    disable(run, "busy")
+    disable(run, "")
+    assert run.tooltip == "Start them again"
