@@ -1,0 +1,148 @@
+"""A small picture of a network without words, for a gallery."""
+
+import re
+from html import escape
+from itertools import pairwise
+
+import numpy as np
+
+from dtfm_lab.domain.network import Topology, find_place
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.figures.maps.globe import globe_of
+from dtfm_lab.figures.maps.layout import apart, device_places, region_patches
+from dtfm_lab.figures.maps.world import land_rings
+from dtfm_lab.figures.palette import stage_color
+from dtfm_lab.figures.strokes import outline
+from dtfm_lab.figures.theme import count
+
+WIDTH, HEIGHT = 224, 130
+"""Pixels of the picture."""
+MARGIN = 14
+NARROWEST = 0.16
+"""Least half width of the part of the globe that is shown, in radii: the coast must be recognisable."""
+MANY = 96
+"""Devices above which they are drawn smaller."""
+LAPTOP = re.compile(r"laptop|cpu|mobile|apple|\bm[1-4]\b|none|raspberry|mx\d", re.IGNORECASE)
+CONSUMER = re.compile(r"rtx (?!a\d)|gtx|geforce|titan|radeon|\brx\b", re.IGNORECASE)
+
+
+def thumbnail_svg(topology: Topology, plan: Plan | None = None, *, dark: bool = False) -> str:
+    """Devices in their places as standalone SVG of 224 x 130 pixels: shapes by kind of GPU, colours by stage.
+
+    Where a region is a known place, this is a map; else regions are faint boxes. Everything but the stages has the
+    colour of the text around the picture. ``dark`` brightens the stages for a dark page.
+    """
+    known = {region: place for region in topology.regions if (place := find_place(region)) is not None}
+    cell = 5.0 if len(topology) > MANY else 7.0
+    if known:
+        ground, places = _on_map(topology, cell)
+    else:
+        ground, places, cell = _abstract(topology)
+    stages = {} if plan is None else {name: s for s, names in enumerate(plan.stages) for name in names}
+    shapes = []
+    for device, (x, y) in zip(topology.devices, places.tolist(), strict=True):
+        stage = stages.get(device.name)
+        color = "currentColor" if stage is None or plan is None else stage_color(stage, plan.job.n_stages, dark=dark)
+        look = f'fill="{color}"' + ("" if stage is not None else ' fill-opacity="0.5"')
+        shapes.append(_shape(device.gpu, x, y, 0.42 * cell, look))
+    lines = "" if plan is None else _hops(plan, places)
+    title = escape(f"{topology.name}: {count(len(topology), 'device')}", quote=True)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">'
+        f"{ground}{lines}{''.join(shapes)}</svg>"
+    )
+
+
+def _on_map(topology: Topology, cell: float) -> tuple[str, FloatArray]:
+    """The land, and (N, 2) places in pixels: each region's devices in rows at its city, or below if it has none."""
+    known = {region: place for region in topology.regions if (place := find_place(region)) is not None}
+    globe = globe_of(list(known.values()))
+    homes = globe.project(np.array([(place.longitude, place.latitude) for place in known.values()]))
+    low, high = homes.min(axis=0), homes.max(axis=0)
+    span = np.maximum((high - low) / 2, NARROWEST)
+    scale = float(min((WIDTH / 2 - 2 * MARGIN) / span[0], (HEIGHT / 2 - 1.5 * MARGIN) / span[1]))
+
+    def to_px(points: FloatArray) -> FloatArray:
+        px: FloatArray = (points - (low + high) / 2) * (scale, -scale) + (WIDTH / 2, HEIGHT / 2)
+        return px
+
+    paths = []
+    for ring in land_rings():
+        drawn = to_px(globe.project(ring))
+        outside = (drawn.max(axis=0) < 0).any() or (drawn.min(axis=0) > (WIDTH, HEIGHT)).any()
+        if not globe.shows(ring) or outside or len(drawn := outline(drawn.clip(-WIDTH, 2 * WIDTH), 0.6)) <= 3:
+            continue
+        paths.append("M" + "L".join(f"{x:.0f} {y:.0f}" for x, y in drawn.tolist()) + "Z")
+    ground = f'<path d="{"".join(paths)}" fill="currentColor" fill-opacity="0.1" fill-rule="evenodd"/>'
+
+    members = {region: [i for i, d in enumerate(topology.devices) if d.region == region] for region in topology.regions}
+    grids = {region: _rows(len(of_it)) * cell for region, of_it in members.items()}
+    middles = dict(zip(known, to_px(homes), strict=True))
+    lost = [region for region in topology.regions if region not in known]
+    for at, region in enumerate(lost):
+        middles[region] = np.array([WIDTH * (at + 1) / (len(lost) + 1), HEIGHT - MARGIN])
+    halves = np.array([np.abs(grids[region]).max(axis=0) + 0.8 * cell for region in topology.regions])
+    centres = apart(np.array([middles[region] for region in topology.regions]), halves)
+    centres = np.clip(centres, halves, np.array([WIDTH, HEIGHT]) - halves)
+    places = np.empty((len(topology), 2))
+    for region, centre in zip(topology.regions, centres, strict=True):
+        places[members[region]] = centre + grids[region]
+    return ground, places
+
+
+def _abstract(topology: Topology) -> tuple[str, FloatArray, float]:
+    """Boxes of regions, (N, 2) places in pixels as on the canvas, and the pixels that a device may fill."""
+    places = device_places(topology)
+    low, high = places.min(axis=0), places.max(axis=0)
+    scale = float(np.min((np.array([WIDTH, HEIGHT]) - 2 * MARGIN - 6) / np.maximum(high - low, 1.0)))
+    scale = min(scale, 26.0)
+    to_px = np.array([scale, -scale])
+    middle = np.array([WIDTH / 2, HEIGHT / 2]) - (low + high) / 2 * to_px
+    boxes = []
+    for patch in region_patches(topology, places, margin=0.6).values() if len(topology.regions) > 1 else ():
+        x, y = (patch.centre * to_px + middle - patch.half * scale).tolist()
+        width, height = (2 * patch.half * scale).tolist()
+        corner = min(width, height) / 2 if patch.round else 5
+        boxes.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{corner:.1f}"/>')
+    ground = f'<g fill="currentColor" fill-opacity="0.08">{"".join(boxes)}</g>'
+    return ground, places * to_px + middle, min(scale, 18.0)
+
+
+def _rows(n: int) -> FloatArray:
+    """(n, 2) points one apart around 0, in rows that are longer than there are rows."""
+    columns = int(np.ceil(np.sqrt(1.8 * n)))
+    points = np.column_stack([np.arange(n) % columns, np.arange(n) // columns]).astype(float)
+    centred: FloatArray = points - (points.min(axis=0) + points.max(axis=0)) / 2
+    return centred
+
+
+def _shape(gpu: str, x: float, y: float, radius: float, look: str) -> str:
+    """A circle for a data-centre GPU, a box for a laptop or a processor, a triangle for a consumer card."""
+    if LAPTOP.search(gpu):
+        side = 1.8 * radius
+        return (
+            f'<rect x="{x - side / 2:.1f}" y="{y - side / 2:.1f}" width="{side:.1f}" height="{side:.1f}" '
+            f'rx="{side / 4:.1f}" {look}/>'
+        )
+    if CONSUMER.search(gpu):
+        wide, tall = 1.1 * radius, radius
+        return f'<path d="M{x:.1f} {y - tall:.1f}l{wide:.1f} {1.9 * tall:.1f}h{-2 * wide:.1f}z" {look}/>'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" {look}/>'
+
+
+def _hops(plan: Plan, places: FloatArray) -> str:
+    """The pipelines' ways between regions, one line for each pair of regions, from and to the middle of its devices."""
+    regions = [device.region for device in plan.topology.devices]
+    ends: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for visited in plan.placement.devices.T.tolist():
+        for a, b in pairwise(visited):
+            if regions[a] != regions[b]:
+                ends.setdefault((min(regions[a], regions[b]), max(regions[a], regions[b])), []).append(
+                    (a, b) if regions[a] < regions[b] else (b, a)
+                )
+    ways = []
+    for pairs in ends.values():
+        (x0, y0), (x1, y1) = (places[[pair[end] for pair in pairs]].mean(axis=0).tolist() for end in (0, 1))
+        ways.append(f"M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}")
+    return f'<path d="{"".join(ways)}" fill="none" stroke="currentColor" stroke-opacity="0.4" stroke-width="1.2"/>'
