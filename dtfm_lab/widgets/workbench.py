@@ -89,7 +89,7 @@ class Lab(w.VBox):
         self.replanning = Replanning(lab_state)
         self.schedule_panel = SchedulePanel(lab_state)
         self.what_if_panel = WhatIfPanel(lab_state)
-        self.run_panel = RunPanel(lab_state, self.schedule_panel)
+        self.run_panel = RunPanel(lab_state, self.schedule_panel, self.network_panel.drawing)
         self.compare_panel = ComparePanel(lab_state, self.plan_panel.redo)
         return [
             Step("network", self.network_panel, steps.network_result, more={"replanning": self.replanning}),

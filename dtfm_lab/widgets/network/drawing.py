@@ -31,6 +31,11 @@ class Drawing(traitlets.HasTraits):
     """Source and target of the selected link, which need not have a line; empty for none."""
     can_undo = traitlets.Bool(False)
     can_redo = traitlets.Bool(False)
+    playback = traitlets.Bytes(b"")
+    """What its views play, with the traits below: see ``DocumentView``."""
+    playback_devices = traitlets.List(traitlets.Unicode())
+    conditions = traitlets.Dict()
+    restored_from = traitlets.Dict()
 
     def __init__(self, document: Document | None = None) -> None:
         super().__init__(document=copy.deepcopy(EMPTY_DOCUMENT) if document is None else document)

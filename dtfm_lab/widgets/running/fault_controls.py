@@ -89,6 +89,11 @@ class FaultControls:
         more = [f"{len(lines) - LINES_SHOWN} more before"] if len(lines) > LINES_SHOWN else []
         self.log.value = "".join(markup.line(escape(line)) for line in [*more, *lines[-LINES_SHOWN:]])
 
+    @property
+    def conditions(self) -> dict[str, str]:
+        """The condition of each device, see ``DeviceActivity``; empty texts where nothing has happened."""
+        return {name: str(state["condition"]) for name, state in self.devices.states.items()}
+
     def act(self, device: str, do: str) -> None:
         """Kill, pause, resume or slow a device; a LabError is reported as one line."""
         if self._run is None or self._monitor is None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import ipywidgets as w
 import plotly.graph_objects as go
+import traitlets
 
 from dtfm_lab import figures, lab
 from dtfm_lab.domain.errors import LabError
@@ -23,15 +24,18 @@ from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, restore_values, stylesheet, values_of
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.running import clocks
 from dtfm_lab.widgets.running.fault_controls import FaultControls
+from dtfm_lab.widgets.running.playback import Playback
 from dtfm_lab.widgets.running.run_option_controls import RunOptionControls
 from dtfm_lab.widgets.running.run_progress import RunProgress
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.tasks import FRAME_S, begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
+from dtfm_lab.widgets.views.document_view import PLAYED
 from dtfm_lab.widgets.views.gantt.bars import ChartRows
 from dtfm_lab.widgets.views.losses import LossView
 
@@ -48,7 +52,8 @@ class RunPanel(Panel):
     newest: ClassVar[Run | None] = None
     """The last run that any panel of this kernel has started."""
 
-    def __init__(self, lab_state: LabState, schedule: SchedulePanel) -> None:
+    def __init__(self, lab_state: LabState, schedule: SchedulePanel, drawing: Drawing | None = None) -> None:
+        """``drawing`` is the network on whose views the iteration is played."""
         self._lab_state, self._schedule = lab_state, schedule
         self.run: Run | None = None
         self._is_concluding = False
@@ -68,6 +73,10 @@ class RunPanel(Panel):
         self.written = w.HTML()
         self.options = RunOptionControls()
         self.faults = FaultControls(lab_state, self._report_error)
+        self.playback = Playback(lab_state, self._report_error)
+        if drawing is not None:
+            for name in PLAYED:
+                traitlets.dlink((self.playback, name), (drawing, name))
         self.as_figure = AsFigure(self._figure, lab_state, self._report_error)
         self._controls: dict[str, w.ValueWidget] = {"clock": self.clock, "iterations": self.iterations}
         self.view = self._laid_out()
@@ -99,7 +108,8 @@ class RunPanel(Panel):
         beside = w.VBox([self.faults.log, self.written, self.as_figure.button], layout=w.Layout(width="34%"))
         losses = w.VBox([self.losses], layout=w.Layout(flex="1 1 420px", min_width="0", overflow="visible"))
         learning = w.HBox([losses, beside])
-        rows = [controls, self.explain, self.warned, self.status, self.faults.devices, learning, self.as_figure.output]
+        rows = [controls, self.playback.view]
+        rows += [self.explain, self.warned, self.status, self.faults.devices, learning, self.as_figure.output]
         return w.VBox([stylesheet(Path(__file__).with_name("run.css")), *rows, self.options.view])
 
     def _begin(self) -> None:
@@ -133,6 +143,7 @@ class RunPanel(Panel):
         self.losses.reset(self.run.spec.first_iteration, self.run.spec.iterations)
         self.progress.begin(self.run.spec.iterations)
         self.faults.watch(self.run)
+        self.playback.begin_run()
         self._schedule.chart.reset_measured()
         self._update_buttons()
         begin(self._watch(self.run), self._report_error)
@@ -159,9 +170,14 @@ class RunPanel(Panel):
                 self._schedule.chart.extend_measured(*rows.bars(spans[shown:]))
                 shown = len(spans)
             self._show_progress(run)
+            if run is self.run:
+                self.playback.look(run, self._expected_s / run.time_scale)
+                self.playback.tell(run, self.faults.conditions)
             if not running:
                 break
             await asyncio.sleep(FRAME_S)
+        if run is self.run:
+            self.playback.end_run()
         if run.status == "stopped" and not run.losses:
             self._update_buttons()
             return

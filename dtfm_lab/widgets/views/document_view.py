@@ -13,7 +13,8 @@ from dtfm_lab.widgets.network.document_conversion import topology_of
 from dtfm_lab.widgets.network.drawing import Document, Drawing
 from dtfm_lab.widgets.views.view import View
 
-SHARED = ("document", "selected", "selected_link", "can_undo", "can_redo")
+PLAYED = ("playback", "playback_devices", "conditions", "restored_from")
+SHARED = ("document", "selected", "selected_link", "can_undo", "can_redo", *PLAYED)
 
 
 class DocumentView(View):
@@ -45,6 +46,14 @@ class DocumentView(View):
     rule."""
     highlight = traitlets.Dict().tag(sync=True)
     """{"stages": {device: stage}} marks devices with their stage; {} marks none."""
+    playback = traitlets.Bytes(b"").tag(sync=True)
+    """The iteration that is played: little-endian f4 rows of running/playback."""
+    playback_devices = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """The devices that source and target count."""
+    conditions = traitlets.Dict().tag(sync=True)
+    """{device: "killed" | "slow" | "paused" | "recovered"} of a run's devices that were disturbed."""
+    restored_from = traitlets.Dict().tag(sync=True)
+    """{device: device} where a replacement's parameters come from."""
     height = traitlets.Int(420).tag(sync=True)
 
     def __init__(self, drawing: Drawing | None = None, *, document: Document | None = None, **traits: Any) -> None:

@@ -1,0 +1,220 @@
+"""An iteration as the network's views play it: when each device computes, and when each message is under way."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import traitlets
+
+from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Kind
+from dtfm_lab.domain.trace import RunContext, Span, Trace
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.tasks import begin, has_event_loop
+from dtfm_lab.widgets.views.player import PlayerView
+
+FORWARD, BACKWARD, AVERAGING, STEP = range(4)
+KINDS = {
+    **dict.fromkeys((Kind.FORWARD, Kind.SEND_F), FORWARD),
+    **dict.fromkeys((Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT, Kind.SEND_B), BACKWARD),
+    **dict.fromkeys((Kind.PACK, Kind.REDUCE, Kind.SEND_G, Kind.SEND_P, Kind.SEND_E), AVERAGING),
+    Kind.STEP: STEP,
+}
+"""The number of each kind in a row; receives have none, as a message is one row."""
+COMPUTES = -1
+"""The target of a row that is a computation."""
+NO_ROWS = np.empty((0, 5), dtype="<f4")
+MOST_UNASKED = 4_000
+"""Rows that are sent to the page though nobody plays them: 80 kB."""
+SETTLED_S = 0.3
+"""Seconds without another prediction after which one is sent; a drag makes dozens."""
+SHOWN_S = 1.0
+"""Seconds that a measured iteration is shown at least, before a newer one."""
+AS_PLAYED = {"lost": "killed"}
+
+Rows = npt.NDArray[np.float32]
+
+
+def device_names(context: RunContext) -> list[str]:
+    """Return the devices in the order of the numbers in the rows: stage by stage."""
+    return [name for group in context.devices for name in group]
+
+
+def rows_of_trace(trace: Trace, iteration: int | None = None) -> Rows:
+    """Return the rows of one iteration, the typical one where None: see ``rows_of``."""
+    which = np.flatnonzero(trace.iteration == (trace.typical_iteration if iteration is None else iteration))
+    columns = (trace.action[which], trace.replica[which], trace.start_s[which], trace.end_s[which])
+    return rows_of(trace.context, trace.actions, *columns)
+
+
+def rows_of_spans(context: RunContext, spans: Sequence[Span]) -> Rows:
+    """Return the rows of the spans of one iteration, as far as they have come in: see ``rows_of``."""
+    actions = tuple(dict.fromkeys(span.action for span in spans))
+    at = {action: i for i, action in enumerate(actions)}
+    action = np.array([at[span.action] for span in spans], dtype=np.int64)
+    replica = np.array([span.replica for span in spans], dtype=np.int64)
+    return rows_of(context, actions, action, replica, *(np.array([s[i] for s in spans]) for i in (3, 4)))
+
+
+def rows_of(
+    context: RunContext,
+    actions: Sequence[Action],
+    action: IntArray,
+    replica: IntArray,
+    start_s: FloatArray,
+    end_s: FloatArray,
+) -> Rows:
+    """Return (n, 5) rows by start: start_s, end_s, kind, source, target.
+
+    A computation has its device as source and ``COMPUTES`` as target. A message lasts from the start of its send to
+    the end of its receive, and has no row before both are known.
+    """
+    if not len(action):
+        return NO_ROWS
+    n_positions, n_replicas = len(context.devices), len(context.devices[0])
+    at = {each: i for i, each in enumerate(actions)}
+    kind = np.array([KINDS.get(each.kind, -1) for each in actions])
+    position = np.array([each.stage % n_positions for each in actions])
+    computes = np.array([each.kind in COMPUTE for each in actions])
+    receive, away, target = (np.full(len(actions), -1) for _ in range(3))
+    for each, i in at.items():
+        if each.kind in SENDS:
+            receive[i] = at.get(each.counterpart(), -1)
+            stage, away[i] = each.other_end(0, n_replicas)
+            target[i] = stage % n_positions
+    row_of = np.full((n_replicas, len(actions) + 1), -1)  # the last column: no such action
+    row_of[replica, action] = np.arange(len(action))
+    other = (replica + np.where(away[action] < 0, 0, away[action])) % n_replicas
+    arrives = row_of[other, receive[action]]
+    source = position[action] * n_replicas + replica
+    to = np.where(computes[action], COMPUTES, target[action] * n_replicas + other)
+    until_s = np.where(arrives >= 0, end_s[arrives], end_s)
+    kept = computes[action] | (arrives >= 0)
+    rows = np.column_stack([start_s, until_s, kind[action], source, to])[kept]
+    played: Rows = rows[np.argsort(rows[:, 0], kind="stable")].astype("<f4")
+    return played
+
+
+class Playback(traitlets.HasTraits):
+    """What is played: the predicted iteration, that of the run that goes on, or the typical one of the last run.
+
+    ``view`` is the row with Play. Rows that are many are only sent once somebody plays them.
+    """
+
+    playback = traitlets.Bytes(b"")
+    """The rows, see ``rows_of``."""
+    playback_devices = traitlets.List(traitlets.Unicode())
+    conditions = traitlets.Dict()
+    """{device: "killed" | "slow" | "paused" | "recovered"} of a run's devices that were disturbed."""
+    restored_from = traitlets.Dict()
+    """{device: device} where a replacement's parameters have come from."""
+
+    def __init__(self, lab_state: LabState, report_error: Callable[[str], None]) -> None:
+        super().__init__()
+        self._lab_state, self._report_error = lab_state, report_error
+        self.view = PlayerView()
+        self._seen: tuple[Trace | None, Trace | None] = (None, None)
+        """The prediction and the measurement that were looked at last."""
+        self._held: Rows | None = None
+        """Rows that are sent as soon as somebody plays them."""
+        self._looked = (-1, 0, 0.0)
+        """Iteration and number of spans of the run's rows, and when they were made."""
+        self._is_waiting = self._is_run = False
+        self.view.observe(lambda _: self._release(), "playing")
+        lab_state.observe(lambda _: self._follow(), ["predicted", "measured"])
+
+    def begin_run(self) -> None:
+        """Play a run from now on."""
+        self._is_run, self._held, self._looked = True, None, (-1, 0, 0.0)
+        with self.view.hold_sync():
+            self.view.source, self.view.iteration, self.view.known_s, self.view.length_s = "measured", 0, 0.0, 0.0
+            self.view.loops, self.view.playing = True, True
+        self.playback, self.conditions, self.restored_from = b"", {}, {}
+
+    def look(self, run: Record, expected_s: float) -> None:
+        """Show the last whole iteration of a run, or what was measured of the first one so far.
+
+        ``expected_s`` is how long an iteration is expected to be, 0 where that is unknown.
+        """
+        iteration, is_whole = (run.last_whole, True) if run.losses else (run.spec.first_iteration, False)
+        spans = run.spans_of(iteration)
+        before = self._looked
+        now_s = time.monotonic()
+        if (iteration, len(spans)) == before[:2] or (is_whole and now_s - before[2] < SHOWN_S) or not spans:
+            return
+        self._looked = iteration, len(spans), now_s
+        context = run.context()
+        rows = rows_of_spans(context, spans)
+        known_s = float(rows[:, 1].max(initial=0.0))
+        self.playback_devices = device_names(context)
+        with self.view.hold_sync():
+            self.view.iteration, self.view.known_s = iteration, known_s
+            self.view.length_s = known_s if is_whole else max(known_s, expected_s)
+        self.playback = rows.tobytes()
+
+    def tell(self, run: Record, conditions: Mapping[str, str]) -> None:
+        """Show what has become of the devices of a run; ``conditions`` are those of ``DeviceActivity``."""
+        self.conditions = {name: AS_PLAYED.get(now, now) for name, now in conditions.items() if now}
+        known = set(run.ranks)
+        self.restored_from = {fault.device: fault.state_from for fault in run.faults if fault.state_from in known}
+
+    def end_run(self) -> None:
+        """Let predictions be shown again; what the run has left stays until there is another."""
+        self._is_run = False
+        self.view.loops = False
+
+    def _follow(self) -> None:
+        if not has_event_loop():
+            self._show_newest()
+        elif not self._is_waiting:
+            self._is_waiting = True
+            begin(self._settle(), self._report_error)
+
+    async def _settle(self) -> None:
+        """Show the newest trace once no other has come for a moment; of two at once, the measured one."""
+        try:
+            before = None
+            while before != (before := (self._lab_state.predicted, self._lab_state.measured)):
+                await asyncio.sleep(SETTLED_S)
+            trace = self._newest()
+            rows = None if trace is None else await asyncio.to_thread(rows_of_trace, trace)
+        finally:
+            self._is_waiting = False
+        if self._newest() is not trace:
+            self._follow()
+        else:
+            self._show(trace, rows)
+
+    def _show_newest(self) -> None:
+        trace = self._newest()
+        self._show(trace, None if trace is None else rows_of_trace(trace))
+
+    def _newest(self) -> Trace | None:
+        predicted, measured = self._lab_state.predicted, self._lab_state.measured
+        return measured if measured is not None and measured is not self._seen[1] else predicted
+
+    def _show(self, trace: Trace | None, rows: Rows | None) -> None:
+        self._seen = self._lab_state.predicted, self._lab_state.measured
+        if self._is_run:
+            return
+        length_s = 0.0 if rows is None else float(rows[:, 1].max(initial=0.0))
+        source = "" if trace is None else {"simulated": "predicted"}.get(trace.context.source, "measured")
+        with self.view.hold_sync():
+            self.view.source = source
+            self.view.iteration = -1 if trace is None else trace.typical_iteration
+            self.view.length_s = self.view.known_s = length_s
+        self.playback_devices = [] if trace is None else device_names(trace.context)
+        self._held = NO_ROWS if rows is None else rows
+        if trace is None or trace.context.source == "simulated":
+            self.conditions, self.restored_from = {}, {}
+        if len(self._held) <= MOST_UNASKED or self.view.playing:
+            self._release()
+        else:
+            self.playback = b""
+
+    def _release(self) -> None:
+        if self._held is not None:
+            self.playback, self._held = self._held.tobytes(), None

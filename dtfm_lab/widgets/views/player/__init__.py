@@ -1,0 +1,28 @@
+"""The row that plays an iteration: Play, a slider over its seconds, and how much slower it goes here."""
+
+import traitlets
+
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.widgets.views.view import View
+
+
+class PlayerView(View):
+    """Tells every view of its lab, in the page, which moment of the iteration is shown; see ``tellTime`` in bus.js."""
+
+    length_s = traitlets.Float(0.0).tag(sync=True)
+    """Seconds of the iteration; 0 where there is none."""
+    known_s = traitlets.Float(0.0).tag(sync=True)
+    """Seconds of it that are known so far: an iteration that is being measured is played up to there."""
+    source = traitlets.Unicode("").tag(sync=True)
+    """One of predicted and measured; empty for nothing."""
+    iteration = traitlets.Int(-1).tag(sync=True)
+    """Number of the iteration, where it was measured."""
+    loops = traitlets.Bool(False).tag(sync=True)
+    """Whether it begins again at its end, as while a run goes on."""
+    playing = traitlets.Bool(False).tag(sync=True)
+
+    def alt_text(self) -> str:
+        if not self.length_s:
+            return "Play: no iteration yet"
+        which = f"iteration {self.iteration}, measured" if self.source == "measured" else "the predicted iteration"
+        return f"Play: {which}, {format_s(self.length_s)}"

@@ -1,0 +1,143 @@
+// Plays an iteration: every view of the lab is told the moment that is shown, frame by frame, without the kernel.
+import { seconds } from "shared/axis.js";
+import { isStill, onTime, tellTime } from "shared/bus.js";
+import { cleanUps, frame, h, onTraits } from "shared/dom.js";
+
+const LASTS_S = 6; // here, however long the iteration is there
+const REST_S = 0.7; // at the end of an iteration, before the next one
+const JUMPS = 12; // in an iteration, where little motion is asked for
+const STEPS = 1000; // of the slider
+const TYPED_IN = "input:not([type=range]), textarea, select, button, [contenteditable], [role=option], [role=menuitem], [role=tab]";
+
+function render({ model, el }) {
+  const cleanUp = cleanUps();
+  const own = {}; // tells this row's moments from those of another row of the same lab
+  let at_s = 0, told = null, before_ms = 0, frameId = 0, rested_s = 0;
+
+  const icon = h("i", { class: "dtfm-player-icon", "aria-hidden": "true" });
+  const word = h("span");
+  const button = h("button", { type: "button", class: "dtfm-player-play", "aria-keyshortcuts": "Space", onclick: toggle }, icon, word);
+  const slider = h("input", { type: "range", min: "0", max: String(STEPS), step: "1", "aria-label": "Moment of the iteration", oninput: scrub });
+  const moment = h("output", { class: "dtfm-player-moment" });
+  const what = h("span", { class: "dtfm-player-what" });
+  const root = frame("dtfm-player", "Play the iteration");
+  root.removeAttribute("tabindex"); // its controls take the focus
+  root.append(button, slider, moment, what);
+  el.append(root);
+
+  const length = () => model.get("length_s");
+  const known = () => Math.min(length(), model.get("known_s"));
+  const isShown = () => root.offsetParent !== null;
+
+  function setPlaying(playing) {
+    if (model.get("playing") === playing) return;
+    model.set("playing", playing);
+    model.save_changes();
+  }
+
+  function toggle() {
+    if (!length()) return;
+    if (!model.get("playing") && at_s >= length()) at_s = 0;
+    setPlaying(!model.get("playing"));
+  }
+
+  function scrub() {
+    at_s = Math.min(known(), (slider.value / STEPS) * length());
+    setPlaying(false);
+    tell(at_s);
+  }
+
+  function tell(t_s) {
+    told = t_s;
+    tellTime(el, t_s === null ? null : { t_s, playing: model.get("playing"), by: own });
+    showMoment();
+  }
+
+  function step(now_ms) {
+    frameId = 0;
+    if (!model.get("playing") || !length()) return;
+    const passed_s = Math.min(0.1, (now_ms - before_ms) / 1000); // a page that was hidden does not jump
+    before_ms = now_ms;
+    frameId = requestAnimationFrame(step);
+    if (!isShown()) return; // another row of this lab plays
+    if (at_s < length()) {
+      at_s = Math.min(known(), at_s + (passed_s * length()) / LASTS_S);
+      rested_s = 0;
+      tell(isStill() ? (Math.floor((at_s / length()) * JUMPS) / JUMPS) * length() : at_s);
+    } else if ((rested_s += passed_s) >= REST_S) {
+      at_s = rested_s = 0;
+      if (!model.get("loops")) setPlaying(false);
+      tell(model.get("loops") ? 0 : null);
+    }
+  }
+
+  function run() {
+    if (model.get("playing") && length() && !frameId) {
+      before_ms = performance.now();
+      frameId = requestAnimationFrame(step);
+    }
+    show();
+  }
+
+  /** The iteration was replaced: the moment keeps its share of it. */
+  let was_s = length();
+  function lengthen() {
+    if (was_s > 0) at_s *= length() / was_s;
+    was_s = length();
+    if (!length()) {
+      at_s = 0;
+      if (told !== null) tell(null);
+    } else if (told !== null && !model.get("playing")) tell(at_s);
+    run();
+  }
+
+  function show() {
+    const playing = model.get("playing") && length() > 0;
+    word.textContent = playing ? "Pause" : "Play";
+    icon.dataset.shows = playing ? "pause" : "play";
+    const why = "Nothing to play yet: the iteration is predicted once there is a plan";
+    button.disabled = slider.disabled = !length();
+    button.title = length() ? `${word.textContent} the iteration on the network (Space)` : why;
+    slider.title = length() ? "Drag to any moment of the iteration" : why;
+    const source = model.get("source");
+    const which = source === "measured" ? `iteration ${model.get("iteration")}, measured` : source;
+    what.textContent = length() ? `1 s here = ${seconds(length() / LASTS_S)} there${which ? ` · ${which}` : ""}` : "nothing to play yet";
+    what.title = what.textContent;
+    showMoment();
+  }
+
+  function showMoment() {
+    const share = length() ? Math.min(1, at_s / length()) : 0;
+    slider.value = String(Math.round(share * STEPS));
+    slider.style.setProperty("--known", `${length() ? (100 * known()) / length() : 0}%`);
+    slider.style.setProperty("--at", `${100 * share}%`);
+    const text = told === null || !length() ? "" : seconds(at_s);
+    if (moment.textContent !== text) moment.textContent = text;
+    slider.setAttribute("aria-valuetext", text || "not playing");
+  }
+
+  function onKey(event) {
+    const lab = el.closest(".dtfm-lab");
+    if (event.key !== " " || event.defaultPrevented || !lab?.contains(event.target) || !isShown()) return;
+    if (event.target.closest?.(TYPED_IN)) return;
+    event.preventDefault();
+    toggle();
+  }
+  document.addEventListener("keydown", onKey);
+  cleanUp.add(() => document.removeEventListener("keydown", onKey));
+  cleanUp.add(() => cancelAnimationFrame(frameId));
+
+  onTime(el, (time) => { // another row of the same lab
+    if (time?.by === own) return;
+    told = time === null ? null : time.t_s;
+    at_s = told ?? 0;
+    showMoment();
+  }, cleanUp);
+  onTraits(model, ["playing", "known_s"], run, cleanUp);
+  onTraits(model, ["length_s"], lengthen, cleanUp);
+  onTraits(model, ["source", "iteration"], show, cleanUp);
+  run();
+  return cleanUp.run;
+}
+
+export default { render };
