@@ -1,0 +1,104 @@
+// The door: cards with pictures of real plans, every bundled network as a line, a file, and the way into the tour.
+import { cleanUps, h, onTraits } from "shared/dom.js";
+import { dialog } from "shared/dialog.js";
+import { dropZone } from "shared/files.js";
+import { onTheme, readTheme } from "shared/theme.js";
+
+const CLOSED = "dtfm-lab-door-closed";
+
+function render({ model, el }) {
+  const cleanUp = cleanUps();
+  const gallery = h("div", { class: "dtfm-door-cards" });
+  const list = h("div", { class: "dtfm-door-list", hidden: true });
+  const line = h("p", { class: "dtfm-door-line", role: "status" });
+  const all = h("button", { type: "button", class: "dtfm-quiet", "aria-expanded": "false", onclick: () => showAll(list.hidden) });
+  const file = h("input", { type: "file", multiple: true, hidden: true, accept: model.get("suffixes"), onchange: () => openFiles([...file.files]) });
+  const pick = h("button", { type: "button", class: "dtfm-quiet dtfm-door-file", onclick: () => file.click() }, "or drop a file: YAML, JSON, CSV, GraphML");
+  const tour = h("button", { type: "button", class: "dtfm-primary", onclick: () => send({ kind: "tour" }) }, "Show me: 6 steps, 2 minutes");
+  const box = dialog(el, { className: "dtfm-door", label: "Open a network", onClose: closed },
+    h("header", {}, h("h2", {}, "Train one model on many machines far apart"),
+      h("button", { type: "button", class: "dtfm-quiet", onclick: () => box.close() }, "Close")),
+    h("p", {}, "Open a network. It is planned at once; then pull at a link and see what that does."),
+    h("div", { class: "dtfm-door-body" }, gallery, list),
+    h("footer", {}, tour, all, h("span", { class: "dtfm-grow" }), pick, file),
+    line);
+  cleanUp.add(box.remove);
+  dropZone(box.card, sendFiles, (text) => { line.textContent = text; }, cleanUp);
+
+  function send(content, buffers) {
+    box.close();
+    model.send(content, undefined, buffers);
+  }
+
+  function sendFiles(names, buffers) {
+    send({ kind: "files", names }, buffers);
+  }
+
+  async function openFiles(files) {
+    if (!files.length) return;
+    sendFiles(files.map((one) => one.name), await Promise.all(files.map((one) => one.arrayBuffer())));
+    file.value = "";
+  }
+
+  function showAll(shown) {
+    list.hidden = !shown;
+    gallery.hidden = shown;
+    all.setAttribute("aria-expanded", String(shown));
+    nameAll();
+    if (shown) list.querySelector("button")?.focus();
+  }
+
+  function nameAll() {
+    const count = model.get("networks").length;
+    all.textContent = list.hidden ? `all ${count || ""} networks` : "back to the pictures";
+    all.hidden = !count;
+  }
+
+  function closed() {
+    try { localStorage.setItem(CLOSED, "yes"); } catch { /* a page without a memory */ }
+    if (!model.get("is_open")) return;
+    model.set("is_open", false);
+    model.save_changes();
+  }
+
+  function wasClosed() {
+    try { return localStorage.getItem(CLOSED) === "yes"; } catch { return false; }
+  }
+
+  function fill() {
+    const { dark } = readTheme(box.box);
+    gallery.replaceChildren(...model.get("cards").map(({ name, title, words, picture, picture_dark }) => {
+      const card = h("button", { type: "button", class: "dtfm-door-card", onclick: () => send({ kind: "choose", name }) },
+        h("span", { class: "dtfm-door-picture", "aria-hidden": "true" }), h("b", {}, title), h("span", {}, words));
+      card.firstChild.innerHTML = dark ? picture_dark : picture;
+      return card;
+    }));
+    list.replaceChildren(...model.get("networks").map(({ name, devices, words }) =>
+      h("button", { type: "button", class: "dtfm-door-row", onclick: () => send({ kind: "choose", name }) },
+        h("b", {}, name), h("span", {}, `${devices} devices`), h("span", { title: words }, words))));
+    nameAll();
+  }
+
+  function onOpen() {
+    if (!model.get("is_open")) return box.close();
+    line.textContent = "";
+    showAll(false);
+    box.open();
+  }
+
+  function onOffer() {
+    if (!model.get("offered") || model.get("is_open") || wasClosed()) return;
+    model.set("is_open", true);
+    model.save_changes();
+  }
+
+  onTraits(model, ["cards", "networks"], fill, cleanUp);
+  onTheme(fill, cleanUp);
+  onTraits(model, ["is_open"], onOpen, cleanUp);
+  onTraits(model, ["offered"], onOffer, cleanUp);
+  fill();
+  requestAnimationFrame(() => { onOffer(); onOpen(); }); // the element stands in the page only after this
+  return cleanUp.run;
+}
+
+export default { render };

@@ -1,0 +1,94 @@
+"""The door: what it offers is real, whom it is offered to, and what a choice calls."""
+
+import json
+import re
+
+import pytest
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab import lab
+from dtfm_lab.files import topology_names
+from dtfm_lab.widgets.views import door
+from dtfm_lab.widgets.views.door import Door, gallery
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setattr(door, "user_state_path", lambda _: tmp_path)
+    return tmp_path
+
+
+def test_pictures_are_of_plans_of_whole_networks():
+    shown = gallery.cards()
+    assert [card["name"] for card in shown] == [*gallery.TITLES, ""]
+    for card in shown[:-1]:
+        plan = gallery.plan_of(card["name"])
+        assert card["picture"].startswith("<svg")
+        assert card["picture"] != card["picture_dark"]
+        assert len(plan.topology) == len(lab.load_topology(card["name"]))
+        assert {name for group in plan.device_names for name in group} <= set(plan.topology.names)
+
+
+def test_titles_count_what_the_networks_hold():
+    for name, (title, _) in gallery.TITLES.items():
+        topology = lab.load_topology(name)
+        counts = [int(digits) for digits in re.findall(r"\d+", title)]
+        assert counts in ([], [len(topology)], [len(topology), len(topology.regions)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", json.loads(gallery.PLANS.read_text("utf-8")))
+def test_a_kept_plan_is_about_as_good_as_what_a_search_finds(name):
+    kept = gallery.plan_of(name)
+    found = lab.plan(kept.topology, kept.job, seed=0, seconds=2)
+    assert kept.cost.total_s <= 1.05 * found.cost.total_s
+
+
+def test_every_bundled_network_has_a_line():
+    lines = gallery.networks()
+    assert [line["name"] for line in lines] == list(topology_names())
+    assert all(str(line["words"]).endswith(".") for line in lines)
+    assert gallery.first_sentence("One place, v1.5 of it; more.") == "One place, v1.5 of it."
+
+
+def test_it_is_offered_until_it_was_closed_once():
+    first = Door()
+    first.offer()
+    assert first.offered
+    first.is_open = True
+    first.is_open = False
+    again = Door()
+    again.offer()
+    assert not again.offered
+
+
+def test_visitors_who_share_a_folder_are_remembered_by_their_browser_only():
+    visited = Door(remember=False)
+    visited.is_open = True
+    visited.is_open = False
+    next_one = Door(remember=False)
+    next_one.offer()
+    assert next_one.offered
+
+
+@pytest.mark.parametrize(
+    ("message", "buffers", "told"),
+    [
+        ({"kind": "choose", "name": "worldwide"}, [], ("chosen", "worldwide")),
+        ({"kind": "choose", "name": ""}, [], ("chosen", "")),
+        ({"kind": "files", "names": ["a.yaml"]}, [memoryview(b"x")], ("files", [("a.yaml", b"x")])),
+        ({"kind": "tour"}, [], ("tour",)),
+    ],
+)
+def test_a_choice_closes_it_and_is_told(message, buffers, told):
+    heard = []
+    opened = Door(
+        lambda name: heard.append(("chosen", name)),
+        lambda files: heard.append(("files", files)),
+        lambda: heard.append(("tour",)),
+    )
+    opened.is_open = True
+    opened._on_message(opened, message, buffers)
+    assert heard == [told]
+    assert not opened.is_open
