@@ -13,7 +13,7 @@ plan = dict(
     weights=[[0, 3.21, 5], [3.21, 0, 2], [5, 2, 0]],
     matchings=[[["d0", "d3", 3.21], ["d1", "d2", 0.5]], [["d2", "d4", 1], ["d3", "d5", 2]]],
 )
-groups = GroupsView()
+groups = GroupsView(mode="ring")
 groups
 """
 PANEL = """
@@ -60,47 +60,76 @@ def test_clicking_a_hop_opens_its_matching(page, open_notebook, ask_kernel, even
     eventually(page, "groups.selected", ["d4", "d5"])
 
 
-def test_a_person_steps_through_drags_a_device_and_takes_it_back(page, open_notebook, ask_kernel, eventually):
+def test_a_person_drags_a_device_to_another_group_and_takes_it_back(page, open_notebook, ask_kernel, eventually):
     open_notebook(page, [PANEL])
-    page.get_by_text("No plan yet: press Plan").first.wait_for()
+    page.locator(".dtfm-groups .dtfm-empty", has_text="No plan yet").wait_for()
     ask_kernel(page, PLAN)
-    page.get_by_role("button", name="(a) graph").click()
-    eventually(page, "panel.groups.step", "a")
-    expect(page.locator(".dtfm-step-told")).to_contain_text("8 devices and 56 directed links")
-    page.get_by_role("button", name="Next").click()
-    eventually(page, "panel.groups.step", "b")
-    expect(page.locator(".dtfm-step-told")).to_contain_text("sets the data-parallel cost")
-
+    path = page.locator(".dtfm-path")
+    expect(path.locator(".column")).to_have_count(4)  # three groups and the idle ones
+    expect(path.locator(".hop")).to_have_count(2)
     first, other = ask_kernel(page, "print(plan.stages[0][0], plan.stages[2][1])").split()
-    start = middle(page, f'[data-device="{first}"] circle')
-    end = middle(page, f'[data-device="{other}"] circle')
-    drag(page, start, middle(page, '[data-stage="2"] .mark'))
-    expect(page.locator(".dtfm-offer b")).to_have_count(3)  # two groups and the idle ones
-    expect(page.locator(".dtfm-offer.target i")).to_contain_text("with ")
+    start = middle(page, f'.dtfm-path [data-device="{first}"]')
+    end = middle(page, f'.dtfm-path [data-device="{other}"]')
+    drag(page, start, middle(page, '.column[data-stage="2"] .head'))
+    expect(path.locator(".column.target")).to_have_attribute("data-stage", "2")
+    expect(path.locator('.column[data-stage="0"] .price')).to_have_text("here")
+    expect(path.locator('.column[data-stage="2"] .price')).to_have_text(re.compile(r"^(same|[+−].* m?s)$"))
+    expect(path.locator(".dtfm-path-told")).to_contain_text(f"if {first} and ")
     page.mouse.move(*end, steps=4)
-    expect(page.locator(".dtfm-groups .dtfm-tooltip")).to_contain_text(f"with {other}: ")
+    expect(path.locator(".dtfm-path-told")).to_contain_text(f"if {first} and {other} change places")
     page.mouse.up()
-    eventually(page, "the_lab.plan is not plan", True)
     eventually(page, f"{first!r} in the_lab.plan.stages[2] and {other!r} in the_lab.plan.stages[0]", True)
     page.get_by_text(f"By hand, {first} and {other} exchanged").wait_for()
-    page.get_by_role("button", name="Undo").click()
+    page.locator(".dtfm-groups-panel button[title*='Take back']").click()
     eventually(page, "the_lab.plan is plan", True)
 
-    page.mouse.click(*middle(page, f'[data-device="{first}"] circle'))
+    page.mouse.click(*middle(page, f'.dtfm-path [data-device="{first}"]'))
     eventually(page, "the_lab.selected", (first,))
+    page.get_by_role("button", name="Why so?").click()
     expect(page.locator(".dtfm-why")).to_contain_text(f"{first} serves stage 0")
-    expect(page.locator(".dtfm-groups-side h4")).to_have_text(first)
+    page.get_by_role("button", name="Why so?").click()
+    page.get_by_role("button", name="More", exact=True).click()
     page.locator(".dtfm-groups-panel button", has_text=re.compile(r"^\s*Move\s*$")).click()
     eventually(page, "the_lab.plan is not plan", True)
+    page.get_by_role("button", name="More", exact=True).click()
     page.locator(".dtfm-groups").focus()
     page.keyboard.press("Control+z")
     eventually(page, "the_lab.plan is plan", True)
 
-    page.get_by_role("button", name="(e) path").click()
-    page.get_by_role("button", name="Stage 1 to stage 2").locator(".hit").click()
+    path.locator(f'[data-device="{first}"]').focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    eventually(page, "the_lab.selected == (plan.stages[1][0],)", True)
+    path.locator(".hop").nth(1).click()
     eventually(page, "panel.groups.selected_edge", 1)
     eventually(page, "the_lab.selected_link == tuple(panel.groups.matchings[1][0][:2])", True)
-    expect(page.locator(".dtfm-why")).to_contain_text("The hop from stage 1 to 2")
+    expect(page.locator(".dtfm-matching .pair")).to_have_count(2)
+    path.locator('.column[data-stage="1"] .head').click()
+    eventually(page, "the_lab.selected_stage", 1)
+
+
+def test_a_person_walks_through_the_papers_steps(page, open_notebook, ask_kernel, eventually):
+    open_notebook(page, [PANEL])
+    ask_kernel(page, PLAN)
+    page.get_by_role("button", name="Ring", exact=True).click()
+    page.get_by_role("button", name="(a)", exact=True).click()
+    eventually(page, "panel.groups.step", "a")
+    expect(page.locator(".dtfm-step-told")).to_contain_text("8 devices and 56 directed links")
+    page.locator(".dtfm-groups-panel button[title='The step after']").click()
+    eventually(page, "panel.groups.step", "b")
+    expect(page.locator(".dtfm-step-told")).to_contain_text("sets the data-parallel cost")
+    first, other = ask_kernel(page, "print(plan.stages[0][0], plan.stages[2][1])").split()
+    start = middle(page, f'.dtfm-steps [data-device="{first}"] circle')
+    drag(page, start, middle(page, '.dtfm-steps [data-stage="2"] .mark'))
+    expect(page.locator(".dtfm-offer b")).to_have_count(3)  # two groups and the idle ones
+    expect(page.locator(".dtfm-offer.target i")).to_contain_text("with ")
+    page.mouse.move(*middle(page, f'.dtfm-steps [data-device="{other}"] circle'), steps=4)
+    expect(page.locator(".dtfm-groups .dtfm-tooltip")).to_contain_text(f"with {other}: ")
+    page.mouse.up()
+    eventually(page, f"{first!r} in the_lab.plan.stages[2]", True)
+    page.get_by_role("button", name="Weights", exact=True).click()
+    eventually(page, "panel.groups.mode", "weights")
+    expect(page.locator(".dtfm-groups[data-matrix='true']")).to_be_visible()
 
 
 TWO_KEYS = """(matrix) => {
@@ -116,7 +145,7 @@ def test_more_than_sixteen_groups_are_a_matrix(page, open_notebook, ask_kernel, 
         "rng = np.random.default_rng(0)\n"
         "topology = lab.Topology.from_matrices(rng.uniform(5, 200, (40, 40)), rng.uniform(0.3, 5, (40, 40)))\n"
         "job = lab.Job.from_bytes(20, 2, gradient_bytes=1e8, activation_bytes=1e8)\n"
-        "groups = GroupsView()\n"
+        "groups = GroupsView(mode='ring')\n"
         "groups.show(lab.evaluate(topology, job, stages=np.arange(40).reshape(20, 2).tolist()))\n"
         "groups"
     )

@@ -25,7 +25,7 @@ from dtfm_lab.widgets.groups.group_texts import STEPS, Subject, describe_step, w
 from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.views.groups import GroupsView
-from dtfm_lab.widgets.views.groups.drawing import groups_of, matching_of, network_of
+from dtfm_lab.widgets.views.groups.drawing import cost_of, groups_of, matching_of, network_of
 
 LARGEST_PICTURE = 60_000
 """bytes; a saved notebook keeps one of each view"""
@@ -111,6 +111,20 @@ def test_a_matching_is_slowest_first_and_its_two_ways_make_its_seconds(shape):
             assert {pair[1] for pair in pairs} == set(plan.stages[b])
 
 
+@settings(max_examples=20, deadline=None)
+@given(shapes)
+def test_the_parts_of_the_cost_make_its_seconds(shape):
+    plan = plan_of(*shape)
+    cost = cost_of(plan)
+    assert cost["averaging_s"] + sum(hop["seconds"] for hop in cost["hops"]) == pytest.approx(plan.cost.total_s)
+    assert cost["bound_s"] == plan.lower_bound_s
+    for stage, hop in enumerate(cost["hops"]):
+        source, target = (plan.topology.index(name) for name in hop["devices"])
+        assert hop["seconds"] == pytest.approx(matching_of(plan, stage, stage + 1)[0][2])
+        assert hop["gbps"] == pytest.approx(plan.topology.bandwidth_bytes_per_s[source, target] * 8 / 1e9, rel=1e-3)
+        assert hop["ms"] == pytest.approx(plan.topology.latency_s[source, target] * 1e3, rel=1e-3)
+
+
 def test_a_group_takes_as_long_as_its_slowest_device():
     plan = plan_of(4, 3)
     for group in groups_of(plan):
@@ -164,21 +178,23 @@ def test_a_picture_is_small_whatever_the_size_of_the_plan(shape):
 
 def test_without_a_plan_there_is_a_hint_and_nothing_to_press():
     _, panel = panel_of(None)
-    assert panel.groups.alt_text() == "No plan yet: press Plan"
+    assert panel.groups.alt_text() == "No plan yet"
     assert panel.groups.svg() == ""
-    assert "No plan yet" in panel.description.value
+    assert panel.line.value == ""
     stepper, hand = panel.stepper, panel.hand
     buttons = (stepper.step, stepper.back, stepper.next, stepper.play, hand.move, hand.undo, hand.redo)
     assert all(button.disabled for button in buttons)
+    assert all(button.tooltip for button in buttons[1:]), "a button that does nothing says why"
 
 
 def test_back_and_next_walk_through_the_steps():
     _, panel = panel_of(plan_of())
+    panel.mode.value = "ring"
     assert panel.groups.step == "e"
     assert panel.stepper.next.disabled
     panel.stepper.back.click()
     assert panel.groups.step == panel.step.value == "d"
-    assert "equation 3" in panel.description.value
+    assert "equation 3" in panel.line.value
     panel.groups.step = "a"
     assert panel.stepper.back.disabled
     panel.stepper.next.click()
@@ -193,7 +209,7 @@ async def test_play_walks_from_the_first_step_to_the_last_and_stops_when_told() 
         seen = []
         panel.step.observe(lambda change: seen.append(change["new"]), "value")
         panel.stepper.play.click()
-        await until(lambda: seen == list("abcde") and panel.stepper.play.description == "Play")
+        await until(lambda: seen == list("abcde") and not panel.stepper.playing)
         panel.step.value = "b"
         panel.stepper.play.click()
         await until(lambda: panel.step.value == "c")
@@ -212,6 +228,18 @@ def test_a_selection_is_shared_both_ways():
     lab_state.selected = (plan.stages[2][1], "of another network")
     assert panel.groups.selected == [plan.stages[2][1]]
     assert lab_state.selected == (plan.stages[2][1], "of another network"), "what is not here stays selected elsewhere"
+
+
+def test_a_selected_group_is_the_labs_stage_until_a_device_is_selected():
+    plan = plan_of()
+    lab_state, panel = panel_of(plan)
+    with panel.groups.hold_trait_notifications():
+        panel.groups.selected, panel.groups.selected_group = list(plan.stages[2]), 2
+    assert (lab_state.selected_stage, lab_state.selected) == (2, tuple(plan.stages[2]))
+    lab_state.selected = (plan.stages[0][1],)
+    assert panel.groups.selected_group == -1
+    lab_state.selected_stage = 1
+    assert panel.groups.selected_group == 1
 
 
 def test_a_hop_selects_its_slowest_pair_as_the_link():
@@ -244,8 +272,25 @@ async def test_a_drag_is_priced_and_a_drop_on_a_device_exchanges_the_two() -> No
     assert lab_state.plan.cost.total_s == pytest.approx(priced_s, rel=1e-9)
     assert device in lab_state.plan.stages[2]
     assert partner in lab_state.plan.stages[0]
-    assert "By hand" in panel.hand.note.value
+    assert "By hand" in panel.line.value
     assert panel.groups.offers == {}, "prices of another plan"
+
+
+@on_a_loop
+async def test_the_seconds_of_an_iteration_follow_the_prices_of_a_move() -> None:
+    from dtfm_lab import lab
+
+    plan = lab.plan(lab.load_topology("lecture-hall"), lab.load_job("tiny", n_stages=4, n_replicas=2), steps=3)
+    lab_state, panel = panel_of(plan)
+    lab_state.schedule = "1f1b"
+    device = plan.stages[0][0]
+    lab_state.selected = (device,)
+    await until(lambda: all("iteration_change_s" in place for place in panel.groups.offers.get("groups", [{}])))
+    now_s = lab.simulate(plan, "1f1b").iteration_s
+    for place in panel.groups.offers["groups"]:
+        moved_s = lab.simulate(exchanged(plan, device, place["partner"]), "1f1b").iteration_s
+        assert place["iteration_change_s"] == pytest.approx(moved_s - now_s, abs=1e-9)
+    assert "communication cost" in panel.line.value
 
 
 @on_a_loop
@@ -276,7 +321,7 @@ async def test_moves_by_hand_are_undone_and_made_again_until_a_planner_answers()
     assert panel.hand.redo.disabled
     lab_state.plan = plan_of(seed=1)
     assert panel.hand.undo.disabled, "this plan was not made by hand"
-    assert panel.hand.note.value == ""
+    assert panel.hand.note == ""
 
 
 @on_a_loop
@@ -332,13 +377,14 @@ def test_words_about_groups_and_hops_hold_for_any_shape():
 def test_settings_come_back_and_a_hop_waits_for_its_plan():
     _, panel = panel_of(plan_of())
     panel.step.value, panel.groups.selected_edge, panel.what.value = "c", 2, "five"
+    panel.mode.value = "weights"
     kept = panel.settings()
     lab_state, other = panel_of(None)
     other.restore(kept | {"unknown": 1})
     assert other.groups.step == "c"
     lab_state.plan = plan_of()
     assert other.settings() == kept
-    other.restore({"step": "z", "edge": 99, "figure": None})
+    other.restore({"step": "z", "edge": 99, "figure": None, "mode": "pie"})
     assert other.settings() == kept
 
 

@@ -5,44 +5,56 @@ from collections.abc import Callable
 
 import ipywidgets as w
 
-from dtfm_lab.widgets.controls import button
+from dtfm_lab.widgets.controls import icon_button
 from dtfm_lab.widgets.groups.group_texts import STEPS
 from dtfm_lab.widgets.tasks import begin
 
+PLAY = "Walk through all steps"
 STAYS_S = 2.6
 """Seconds that each step is shown while all are played."""
 
 
 class Stepper:
-    """``step`` holds the letter of the step that is shown; ``view`` is the row of buttons."""
+    """``step`` holds the letter of the step that is shown; ``view`` is a narrow row of buttons."""
 
     def __init__(self, letter: str, report_error: Callable[[str], None]) -> None:
-        self._report_error = report_error
+        self._report_error, self._why_not = report_error, ""
         self._plays = 0
         self.step = w.ToggleButtons(
-            options=[(f"({each}) {word}", each) for each, word in STEPS.items()],
+            options=[(f"({each})", each) for each in STEPS],
             value=letter,
-            style={"button_width": "96px"},
-            tooltips=[f"Step ({each}) of the paper" for each in STEPS],
+            style={"button_width": "34px"},
+            tooltips=[f"Step ({each}) of the paper: {word}" for each, word in STEPS.items()],
         )
-        self.back = button("Back", "chevron-left", "The step before", "84px")
-        self.next = button("Next", "chevron-right", "The step after", "84px")
-        self.play = button("Play", "play", "Walk through all steps", "84px")
+        self.step.add_class("dtfm-segmented")
+        self.back = icon_button("chevron-left", "The step before")
+        self.next = icon_button("chevron-right", "The step after")
+        self.play = icon_button("play", PLAY)
+        self._playing = False
         self.view = w.HBox([self.step, self.back, self.next, self.play])
         self.step.observe(lambda _: self._update_buttons(), "value")
         self.back.on_click(lambda _: self._go(-1))
         self.next.on_click(lambda _: self._go(1))
         self.play.on_click(lambda _: self._play_or_stop())
-        self.enable(False)
+        self.enable("there is no plan yet")
 
-    def enable(self, has_plan: bool) -> None:
-        self.step.disabled = self.play.disabled = not has_plan
+    @property
+    def playing(self) -> bool:
+        return self._playing
+
+    def enable(self, why_not: str) -> None:
+        """Enable the buttons, or say on them why they do nothing."""
+        self._why_not = why_not
+        self.step.disabled = self.play.disabled = bool(why_not)
         self._update_buttons()
 
     def _update_buttons(self) -> None:
         letters = list(STEPS)
-        self.back.disabled = self.step.disabled or self.step.value == letters[0]
-        self.next.disabled = self.step.disabled or self.step.value == letters[-1]
+        first, last = self.step.value == letters[0], self.step.value == letters[-1]
+        self.back.disabled, self.next.disabled = self.step.disabled or first, self.step.disabled or last
+        self.back.tooltip = self._why_not or ("This is the first step" if first else "The step before")
+        self.next.tooltip = self._why_not or ("This is the last step" if last else "The step after")
+        self.play.tooltip = self._why_not or ("Stop" if self._playing else PLAY)
 
     def _go(self, by: int) -> None:
         letters = list(STEPS)
@@ -50,9 +62,10 @@ class Stepper:
 
     def _play_or_stop(self) -> None:
         self._plays += 1
-        playing = self.play.description == "Play"
-        self.play.description, self.play.icon = ("Stop", "stop") if playing else ("Play", "play")
-        if playing:
+        self._playing = not self._playing
+        self.play.icon = "stop" if self._playing else "play"
+        self._update_buttons()
+        if self._playing:
             begin(self._walk(self._plays), self._report_error)
 
     async def _walk(self, number: int) -> None:

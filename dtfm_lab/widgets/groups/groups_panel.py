@@ -1,4 +1,4 @@
-"""The step Groups: from network to plan in the paper's five steps, why the plan is so, and devices moved by hand."""
+"""The step Groups: the groups in path order, the paper's five steps, why the plan is so, and devices moved by hand."""
 
 import asyncio
 from html import escape
@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from dtfm_lab import figures
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Explanation, explain
-from dtfm_lab.widgets.controls import stylesheet
+from dtfm_lab.widgets.controls import more_menu, show, stylesheet
 from dtfm_lab.widgets.groups.group_stepper import Stepper
 from dtfm_lab.widgets.groups.group_texts import STEPS, Subject, describe_step, why
 from dtfm_lab.widgets.groups.hand_moves import HandMoves
@@ -22,12 +22,14 @@ from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.groups import NO_EDGE, NO_GROUP, GroupsView
 from dtfm_lab.widgets.views.groups.drawing import matching_of
 
-NO_PLAN = "No plan yet: press Plan"
+NO_PLAN = "No plan yet"
+HINT = "Drag a device to another group: what that costs stands at each. Gradients average inside a group."
+ITERATION = "iter. is the change of an iteration's seconds; the large numbers are the communication cost."
 SETTLED_S = 0.06
 """Seconds without another plan or selection before explanation and prices are computed."""
-HEIGHT = 430
+MODES = {"Path": "path", "Ring": "ring", "Weights": "weights"}
 FIGURES = {
-    "this step": "step",
+    "the picture": "step",
     "all five steps": "five",
     "coarsened graph": "coarse",
     "matching of the hop": "matching",
@@ -47,45 +49,68 @@ class GroupsPanel(Panel):
         self._is_following = Guard()
         self._wanted_edge = NO_EDGE
         """A saved hop that is selected as soon as the plan has it."""
-        self.groups = GroupsView(height=HEIGHT, hint=NO_PLAN, can_move=True)
+        self.groups = GroupsView(height=0, hint=NO_PLAN, can_move=True)
+        self.groups.add_class("dtfm-fill")
+        self.mode = w.ToggleButtons(
+            options=list(MODES.items()),
+            style={"button_width": "66px"},
+            tooltips=[
+                "A column a group, in path order",
+                "The paper's five steps from a network to a plan",
+                "Seconds between any two groups",
+            ],
+        )
+        self.mode.add_class("dtfm-segmented")
         self.stepper = Stepper(self.groups.step, self._report_error)
         self.step = self.stepper.step
         self.hand = HandMoves(lab_state, self.groups, self._explained, self._report_error)
-        self.description = w.HTML()
+        self.line = w.HTML()
+        self.line.add_class("dtfm-groups-line")
         self.why = w.HTML()
         self.what = w.Dropdown(
             options=list(FIGURES.items()), layout=w.Layout(width="165px"), tooltip="What is drawn as a figure"
         )
         self.as_figure = AsFigure(self._figure, lab_state, self._report_error)
-        self.view = w.VBox(
-            [
-                stylesheet(Path(__file__).with_suffix(".css")),
-                self.stepper.view,
-                self.description,
-                self.groups,
-                w.HBox([self.hand.view, w.HBox([self.what, self.as_figure.button])]),
-                self.hand.note,
-                self.why,
-                self.as_figure.output,
-            ]
+        spacer = w.HTML(layout=w.Layout(flex="1 1 0"))
+        self.why_menu = more_menu([self.why], label="Why so?", tooltip="Why the plan, or what is selected, is as it is")
+        more = more_menu(
+            [self.hand.view, w.HBox([self.what, self.as_figure.button]), self.as_figure.output],
         )
+        toolbar = w.HBox(
+            [self.mode, self.stepper.view, spacer, self.hand.undo, self.hand.redo, self.why_menu, more],
+        )
+        toolbar.add_class("dtfm-toolbar")
+        self.view = w.VBox([toolbar, stylesheet(Path(__file__).with_suffix(".css")), self.line, self.groups])
+        self.view.add_class("dtfm-pane")
         self.view.add_class("dtfm-groups-panel")
         w.link((self.step, "value"), (self.groups, "step"))
-        self.step.observe(lambda _: self._describe_step(), "value")
-        self.groups.observe(lambda _: self._selected_here(), "selected")
+        w.link((self.mode, "value"), (self.groups, "mode"))
+        self.step.observe(lambda _: self._describe(), "value")
+        self.mode.observe(lambda _: self._show_mode(), "value")
+        self.groups.observe(lambda _: self._describe(), "offers")
+        self.groups.observe(lambda _: self._selected_here(), ["selected", "selected_group"])
         self.groups.observe(lambda _: self._edge_selected(), ["selected_edge", "other_edge"])
         self.groups.observe(lambda _: self._ask(), ["selected", "selected_group", "selected_edge"])
         lab_state.observe(lambda _: self._follow(), "selected")
+        lab_state.observe(lambda _: self._follow_stage(), "selected_stage")
         lab_state.observe(lambda _: self._show(), "plan")
+        self._show_mode()
         self._show()
 
     def settings(self) -> dict[str, Any]:
-        return {"step": self.step.value, "edge": self.groups.selected_edge, "figure": self.what.value}
+        return {
+            "mode": self.mode.value,
+            "step": self.step.value,
+            "edge": self.groups.selected_edge,
+            "figure": self.what.value,
+        }
 
     def restore(self, settings: dict[str, Any]) -> None:
         """Show the saved step; a hop that was selected waits for a plan that has it."""
         if settings.get("step") in list(STEPS):
             self.step.value = settings["step"]
+        if settings.get("mode") in list(MODES.values()):
+            self.mode.value = settings["mode"]
         if settings.get("figure") in list(FIGURES.values()):
             self.what.value = settings["figure"]
         edge = settings.get("edge")
@@ -100,31 +125,54 @@ class GroupsPanel(Panel):
             self.groups.show(plan)
         self._select_wanted()
         self._follow()
-        self.stepper.enable(plan is not None)
-        self._describe_step()
+        self.stepper.enable("" if plan is not None else "There is no plan yet")
         self.hand.take(plan)
+        self._describe()
         self._ask()
 
     def _select_wanted(self) -> None:
         if 0 <= self._wanted_edge < len(self.groups.matchings):
             self.groups.selected_edge, self._wanted_edge = self._wanted_edge, NO_EDGE
 
-    def _describe_step(self) -> None:
-        """Show the step in words."""
+    def _show_mode(self) -> None:
+        """The steps belong to the ring alone."""
+        is_ring = self.mode.value == "ring"
+        show(self.stepper.view, is_ring)
+        show(self.why_menu, not is_ring)
+        self._describe()
+
+    def _describe(self) -> None:
+        """Show the step, or what can be done, on the line that is kept for it."""
         plan, letter = self._lab_state.plan, self.step.value
         if plan is None:
-            self.description.value = f'<div class="dtfm-step-told dtfm-step-told-none">{NO_PLAN}.</div>'
-            return
-        words = describe_step(plan, letter)
-        self.description.value = (
-            f'<div class="dtfm-step-told" role="status"><b>({letter}) {escape(words.title)}</b> '
-            f'{escape(words.happens)} <span class="dtfm-step-told-numbers">{escape(words.numbers)}</span> '
-            f'<span class="dtfm-step-told-source">DT-FM, {escape(words.source)}</span></div>'
-        )
+            self.line.value = ""
+        elif self.mode.value == "ring":
+            words = describe_step(plan, letter)
+            told = f"({letter}) {words.title}. {words.happens} {words.numbers} DT-FM, {words.source}."
+            self.line.value = (
+                f'<div class="dtfm-step-told" role="status" title="{escape(told)}"><b>({letter}) '
+                f"{escape(words.title)}</b> {escape(words.happens)} <span>{escape(words.numbers)}</span> "
+                f"<i>DT-FM, {escape(words.source)}</i></div>"
+            )
+        else:
+            line = self.hand.note or (ITERATION if "iteration_s" in self.groups.offers else HINT)
+            if self.mode.value == "weights":
+                line = "Seconds between any two groups, in path order; outlined cells are hops of the path."
+            self.line.value = f'<div class="dtfm-step-told" role="status" title="{escape(line)}">{escape(line)}</div>'
 
     def _selected_here(self) -> None:
-        if not self._is_following and set(self.groups.selected) != set(self._lab_state.selected):
-            self._lab_state.selected = tuple(self.groups.selected)
+        if self._is_following:
+            return
+        with self._is_following, self._lab_state.hold_trait_notifications():
+            if set(self.groups.selected) != set(self._lab_state.selected):
+                self._lab_state.selected = tuple(self.groups.selected)
+            self._lab_state.selected_stage = self.groups.selected_group
+
+    def _follow_stage(self) -> None:
+        stage, plan = self._lab_state.selected_stage, self._lab_state.plan
+        if not self._is_following and plan is not None and -1 <= stage < plan.job.n_stages:
+            with self._is_following:
+                self.groups.selected_group = stage
 
     def _follow(self) -> None:
         """Select what is selected elsewhere, as far as the plan has it."""
@@ -201,7 +249,7 @@ class GroupsPanel(Panel):
             case "matching":
                 hop = max(self.groups.selected_edge, 0)
                 return figures.matching(plan, (other[0], other[1]) if len(other) == 2 else hop)
-        return figures.step(plan, self.step.value)
+        return figures.step(plan, self.step.value if self.mode.value == "ring" else "e")
 
     def _report_error(self, message: str) -> None:
         self._lab_state.report_error("groups", message)

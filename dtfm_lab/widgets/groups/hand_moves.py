@@ -2,25 +2,29 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from html import escape
 from typing import Any
 
 import ipywidgets as w
 
+from dtfm_lab import lab
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Explanation
-from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button
+from dtfm_lab.widgets.controls import button, icon_button
 from dtfm_lab.widgets.groups.exchanges import MoveHistory, change, exchanged, from_to, offers
 from dtfm_lab.widgets.groups.group_texts import named
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.groups import GroupsView
+from dtfm_lab.widgets.what_if.setting import n_actions
+
+PRICED_UP_TO = 100_000
+"""Actions of an iteration up to which moves are priced in its seconds as well."""
 
 
 class HandMoves:
-    """Exchanges devices that are dragged in the groups view; ``view`` is a menu for the same, ``note`` a report."""
+    """Exchanges devices that are dragged in the groups view; ``view`` is a menu for the same."""
 
     def __init__(
         self,
@@ -35,14 +39,15 @@ class HandMoves:
         """The plan of the last move, undo or redo."""
         self.move_to = w.Dropdown(
             description="Move to",
-            layout=w.Layout(width="430px", max_width="100%"),
+            layout=w.Layout(width="400px", max_width="100%"),
             style={"description_width": "60px"},
         )
-        self.move = button("Move", "exchange", "Exchange the selected device with the one named", "84px", disabled=True)
-        self.undo = button("Undo", "undo", "Take back the last move by hand", "84px", disabled=True)
-        self.redo = button("Redo", "repeat", "Make it again", "84px", disabled=True)
-        self.note = w.HTML()
-        self.view = w.HBox([self.move_to, self.move, self.undo, self.redo])
+        self.move = button("Move", "exchange", "", "84px", disabled=True)
+        self.undo = icon_button("undo", "")
+        self.redo = icon_button("repeat", "")
+        self.note = ""
+        """The last move in words; empty where the plan was not made by hand."""
+        self.view = w.HBox([self.move_to, self.move])
         self.move.on_click(lambda _: self._move_chosen())
         self.undo.on_click(lambda _: self._undo())
         self.redo.on_click(lambda _: self._redo())
@@ -53,25 +58,56 @@ class HandMoves:
         """Take another plan. One that was not made by hand clears the history."""
         if plan is None or plan is not self._made:
             self._history.clear()
-            self.note.value = ""
+            self.note = ""
         self.undo.disabled, self.redo.disabled = not self._history.can_undo, not self._history.can_redo
+        self.undo.tooltip = (
+            "Take back the last move by hand" if self._history.can_undo else "No move by hand to take back"
+        )
+        self.redo.tooltip = "Make it again" if self._history.can_redo else "No move by hand to make again"
         self.offer()
 
     async def price(self, plan: Plan, device: str) -> None:
-        """Compute the prices of a device's other places on a thread, and set the view's ``offers``."""
+        """Compute the prices of a device's other places on a thread, and set the view's ``offers``.
+
+        Communication costs come first, as they are exact and quick; the seconds of an iteration follow, group by group.
+        """
         if self._groups.offers.get("device") == device or device not in plan.topology.names:
             return
         explanation = await self._explained(plan)
         priced = await asyncio.to_thread(offers, explanation, device)
-        if self._lab_state.plan is plan:
-            self._groups.offers = priced
+        if self._lab_state.plan is not plan:
+            return
+        self._groups.offers = priced
+        now_s = await asyncio.to_thread(self._iteration, plan)
+        if now_s is None:
+            return
+        for at, place in enumerate(priced["groups"]):
+            after = await asyncio.to_thread(exchanged, plan, device, place["partner"])
+            after_s = await asyncio.to_thread(self._iteration, after)
+            if self._lab_state.plan is not plan or self._groups.offers.get("device") != device:
+                return
+            if after_s is not None:
+                groups = [dict(each) for each in self._groups.offers["groups"]]
+                groups[at]["iteration_change_s"] = after_s - now_s
+                self._groups.offers = self._groups.offers | {"groups": groups, "iteration_s": now_s}
+
+    def _iteration(self, plan: Plan) -> float | None:
+        """Return the seconds of an iteration as the lab predicts it; None where that takes long or is not possible."""
+        state = self._lab_state
+        try:
+            chosen = plan.changed(job=plan.job.with_fields(**state.choices))
+            if n_actions(chosen) > PRICED_UP_TO:
+                return None
+            return lab.simulate(chosen, state.schedule, queueing=state.queueing).iteration_s
+        except LabError:
+            return None
 
     def offer(self) -> None:
         """Offer the places of the selected device, cheapest first."""
         plan, offered, selected = self._lab_state.plan, self._groups.offers, self._groups.selected
         if plan is None or len(selected) != 1 or offered.get("device") != selected[0]:
             hint = "select one device" if len(selected) != 1 else "working out the prices"
-            self._choices([("no plan yet" if plan is None else hint, None)], usable=False)
+            self._choices([("no plan yet" if plan is None else hint, None)], why_not=hint.capitalize())
             return
         places = [
             (
@@ -81,12 +117,16 @@ class HandMoves:
             )
             for place in offered["groups"]
         ]
-        self._choices(places or [("there is no other place", None)], usable=bool(places))
+        none = "There is no other place"
+        self._choices(places or [(none, None)], why_not="" if places else none)
 
-    def _choices(self, options: list[tuple[str, str | None]], *, usable: bool) -> None:
-        self.move_to.options = options
-        self.move_to.index = 0
-        self.move_to.disabled = self.move.disabled = not usable
+    def _choices(self, options: list[tuple[str, str | None]], *, why_not: str) -> None:
+        kept = self.move_to.value
+        if list(self.move_to.options) != options:
+            self.move_to.options = options
+            self.move_to.index = next((at for at, (_, value) in enumerate(options) if value == kept), 0)
+        self.move_to.disabled = self.move.disabled = bool(why_not)
+        self.move.tooltip = why_not or "Exchange the selected device with the one named"
 
     def _gesture(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         plan, device, kind = self._lab_state.plan, content.get("device"), content.get("kind")
@@ -135,6 +175,5 @@ class HandMoves:
             self._put(after, f"By hand again: {from_to(plan, after)}.")
 
     def _put(self, plan: Plan, line: str) -> None:
-        self._made = plan
+        self._made, self.note = plan, line
         self._lab_state.plan = plan
-        self.note.value = markup.line(escape(line))

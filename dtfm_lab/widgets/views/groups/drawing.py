@@ -1,5 +1,6 @@
 """A plan as plain data for the groups view: names, positions and the planner's own costs."""
 
+from collections import Counter
 from itertools import accumulate, combinations
 from typing import Any
 
@@ -11,6 +12,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray, to_gbps, to_ms
 from dtfm_lab.figures.maps.layout import device_places, is_drawn, region_patches
 from dtfm_lab.figures.plan.graph_steps import lettered
 from dtfm_lab.planning.cost import bottleneck_matching, pair_costs
+from dtfm_lab.planning.step import PROVEN
 
 EVERY_LINK_UP_TO = 16
 """Most devices for which every link is drawn; of more, links between regions are bundled."""
@@ -27,25 +29,56 @@ Pair = tuple[int, int]
 
 
 def groups_of(plan: Plan) -> list[dict[str, Any]]:
-    """Return {"stage", "letter", "devices", "cost_s", "device_s", "layers"} of each stage.
+    """Return {"stage", "letter", "devices", "regions", "gpus", "cost_s", "device_s", "layers"} of each stage.
 
-    device_s are the seconds that each device, in the order of pipelines, spends on synchronising.
+    device_s are the seconds that each device, in the order of pipelines, spends on synchronising; gpus are named in
+    the same order, regions by how many of the devices they have.
     """
     names, grid, letters = plan.topology.names, plan.placement.devices, lettered(plan)
     group_s = pair_costs(plan.topology, plan.job).group_s
     own_s = group_s[grid[:, :, None], grid[:, None, :]].sum(axis=2)
-    layers = _layers(plan)
+    layers, devices = _layers(plan), plan.topology.devices
     return [
         {
             "stage": s,
             "letter": letters.letter(s),
             "devices": [names[i] for i in group],
+            "regions": [name for name, _ in Counter(devices[i].region for i in group).most_common() if name],
+            "gpus": [devices[i].gpu for i in group],
             "cost_s": float(plan.cost.group_s[s]),
             "device_s": own_s[s].tolist(),
             "layers": layers[s],
         }
         for s, group in enumerate(grid)
     ]
+
+
+def cost_of(plan: Plan) -> dict[str, Any]:
+    """Return what the communication cost consists of.
+
+    {"total_s", "averaging_s", "bound_s", "is_proven", "hops": [{"seconds", "devices", "gbps", "ms"}]}; averaging is the
+    slowest group's. A hop waits for its slowest pair of devices, whose link from the earlier stage to the later one
+    has these Gbit/s and ms; bound_s is what no plan of this shape costs less than.
+    """
+    topology, hops = plan.topology, []
+    for stage in range(plan.job.n_stages - 1):
+        source, target, *_ = matching_of(plan, stage, stage + 1)[0]
+        a, b = topology.index(source), topology.index(target)
+        hops.append(
+            {
+                "seconds": float(plan.cost.hop_s[stage]),
+                "devices": [source, target],
+                "gbps": float(f"{to_gbps(topology.bandwidth_bytes_per_s[a, b]):.4g}"),
+                "ms": float(f"{to_ms(topology.latency_s[a, b]):.4g}"),
+            }
+        )
+    return {
+        "total_s": plan.cost.total_s,
+        "averaging_s": plan.cost.data_parallel_s,
+        "bound_s": plan.lower_bound_s,
+        "is_proven": plan.gap < PROVEN,
+        "hops": hops,
+    }
 
 
 def matching_of(plan: Plan, a: int, b: int) -> list[list[Any]]:

@@ -1,4 +1,6 @@
-// A plan in the paper's five steps: network, groups, nodes, weights, path. Devices can be dragged between groups.
+// A plan's groups: columns in path order, the paper's five steps, or weights. Devices can be dragged between groups.
+import { onShine, shine } from "shared/bus.js";
+import { onTheme } from "shared/theme.js";
 import { cleanUps, frame, h, onResize, oncePerFrame, onTraits } from "shared/dom.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
 import { seconds } from "shared/axis.js";
@@ -7,11 +9,12 @@ import { makeDrawing } from "./page/drawing.js";
 import { linksIn, linkUnder, paintLinks } from "./page/links.js";
 import { cellUnder, paintMatrix } from "./page/matrix.js";
 import { showDevices, showEdge, showGroup, showHint } from "./page/details.js";
+import { makePath } from "./page/path.js";
 import { MOST_IN_RING } from "./page/places.js";
 import { deviceWords, edgeWords, groupWords } from "./page/words.js";
 
 const NONE = -1;
-const DRAWN = ["groups", "weights", "matchings", "idle", "network"];
+const DRAWN = ["groups", "weights", "matchings", "idle", "network", "cost"];
 const MARKED = ["selected", "selected_group", "selected_edge", "other_edge", "other_matching"];
 
 function render({ model, el }) {
@@ -21,19 +24,29 @@ function render({ model, el }) {
   const box = h("div", { class: "dtfm-box" });
   const linkBox = h("div", { class: "dtfm-groups-links" });
   const matrixBox = h("div", { class: "dtfm-groups-matrix", tabindex: "0", role: "group" });
-  const side = h("div", { class: "dtfm-groups-side", "aria-live": "polite" });
+  const side = h("div", { class: "dtfm-groups-side", "aria-live": "polite", tabindex: "0" });
   const empty = h("div", { class: "dtfm-empty" });
   const caption = h("div", { class: "dtfm-caption", "aria-live": "polite" });
   const root = frame("dtfm-groups", "Device groups");
   const drawing = makeDrawing();
-  box.append(linkBox, drawing.root, matrixBox, empty);
+  const path = makePath({
+    state: () => ({ canMove: model.get("can_move"), offers: model.get("offers") }),
+    choose: { device: chooseDevice, group: chooseGroup, edge: (hop) => chooseEdge([hop, hop + 1]) },
+    point: (what) => shine(root, what),
+    send: (content) => model.send(content),
+  });
+  box.append(linkBox, drawing.root, matrixBox, path.root, empty);
   root.append(h("div", { class: "dtfm-heading" }, title, hint), h("div", { class: "dtfm-groups-main" }, box, side), caption);
   el.append(root);
 
+  const closer = h("button", { class: "dtfm-close", type: "button", "aria-label": "Close the list", title: "Close", onclick: () => choose({}) }, "×");
+
   let links = [], grid = null, size = "";
   let data = gathered();
-  const step = () => model.get("step");
-  const isMatrix = () => data.groups.length > MOST_IN_RING && step() >= "d";
+  const mode = () => model.get("mode");
+  const step = () => (mode() === "weights" ? "e" : model.get("step"));
+  const isPath = () => mode() === "path";
+  const isMatrix = () => mode() === "weights" || (mode() === "ring" && data.groups.length > MOST_IN_RING && step() >= "d");
   const tip = tooltip(box);
   const linkCanvas = sharpCanvas(linkBox, (context, width, height, theme) => paintLinks(context, links, theme), cleanUp);
   const matrixCanvas = sharpCanvas(matrixBox, (context, width, height, theme) => {
@@ -53,7 +66,7 @@ function render({ model, el }) {
     const slowest = pairs.reduce((worst, pair) => (worst && worst[2] >= pair[2] ? worst : pair), null);
     return {
       groups, places, edge, pairs, link: slowest?.slice(0, 2), weights: model.get("weights"), idle: model.get("idle"),
-      network: model.get("network"), selected: model.get("selected"), group: model.get("selected_group"),
+      network: model.get("network"), selected: model.get("selected"), group: model.get("selected_group"), cost: model.get("cost"),
     };
   }
 
@@ -85,9 +98,13 @@ function render({ model, el }) {
     else choose({ selected: now.length === 1 && now[0] === name && data.group === NONE ? [] : [name] });
   }
 
-  const chooseGroup = (stage) => choose(stage === data.group ? {} : { group: stage, selected: [...data.groups[stage].devices] });
+  function chooseGroup(stage) {
+    choose(stage === data.group ? {} : { group: stage, selected: [...data.groups[stage].devices] });
+  }
 
-  const chooseEdge = (edge) => choose(data.edge?.[0] === edge[0] && data.edge[1] === edge[1] ? {} : { edge });
+  function chooseEdge(edge) {
+    choose(data.edge?.[0] === edge[0] && data.edge[1] === edge[1] ? {} : { edge });
+  }
 
   function press(target, event) {
     if (target.device) chooseDevice(target.device, event.shiftKey || event.ctrlKey || event.metaKey);
@@ -108,8 +125,21 @@ function render({ model, el }) {
       : found?.stage >= 0 ? groupWords(data.groups[found.stage], step())
       : edge ? edge.getAttribute("aria-label") : step() === "a" ? linkUnder(links, x, y)?.words : null;
     if (words) tip.show(words, x, y); else tip.hide();
+    pointAt(found?.device ? { devices: [found.device] } : found?.stage >= 0 ? { stage: found.stage } : null);
   });
-  drawing.root.addEventListener("pointerleave", () => { if (!drag.dragging()) tip.hide(); });
+  drawing.root.addEventListener("pointerleave", () => {
+    if (drag.dragging()) return;
+    tip.hide();
+    pointAt(null);
+  });
+
+  let pointed = "null";
+  /** Tells the other views of the lab, once for each thing. */
+  function pointAt(what) {
+    if (JSON.stringify(what) === pointed) return;
+    pointed = JSON.stringify(what);
+    shine(root, what);
+  }
 
   matrixBox.addEventListener("pointermove", (event) => {
     const cell = grid && cellUnder(grid, event.offsetX, event.offsetY);
@@ -131,12 +161,12 @@ function render({ model, el }) {
     const focused = event.target.dataset ?? {};
     const handled = () => { event.preventDefault(); event.stopPropagation(); };
     if (key === "Escape") {
-      if (drag.dragging()) drag.cancel(); else choose({});
+      if (drag.dragging()) drag.cancel(); else if (path.dragging()) path.cancel(); else choose({});
       event.stopPropagation();
     } else if ((event.ctrlKey || event.metaKey) && key.toLowerCase() === "z" && model.get("can_move")) {
       model.send({ kind: event.shiftKey ? "redo" : "undo" });
       handled();
-    } else if ((key === "Enter" || key === " ") && focused.key) {
+    } else if (!isPath() && (key === "Enter" || key === " ") && focused.key) {
       press({ device: focused.device, stage: focused.stage === undefined ? NONE : Number(focused.stage), edge: event.target.closest(".edge") }, event);
       handled();
     } else if (key.startsWith("Arrow") && focused.device) {
@@ -159,6 +189,7 @@ function render({ model, el }) {
     const sideways = key === "ArrowLeft" || key === "ArrowRight";
     const group = data.groups[sideways ? turn(place.stage, by, data.groups.length) : place.stage].devices;
     const next = group[sideways ? place.replica : turn(place.replica, by, group.length)];
+    if (isPath()) return path.roveTo(next);
     drawing.roveTo(next);
     drawing.element(next).focus({ preventScroll: true });
   }
@@ -166,6 +197,7 @@ function render({ model, el }) {
   function hintText() {
     const n = data.groups.length;
     if (!n) return "";
+    if (isPath()) return model.get("can_move") ? "in path order · drag a device to another group; its price is shown at each" : "in path order";
     if (isMatrix()) return `${step() === "d" ? "by letter" : "in path order"} · seconds between any two groups`;
     if (step() === "d" && n > 1) {
       const known = data.weights.flatMap((row, a) => row.filter((value, b) => b > a && isFinite(value)));
@@ -173,7 +205,7 @@ function render({ model, el }) {
       return high > low * (1 + 1e-9) ? `an edge weighs ${seconds(low)} (thin) to ${seconds(high)} (thick)` : `every edge weighs ${seconds(low)}`;
     }
     return {
-      a: "wide lines are fast links", b: "at a group: seconds of synchronisation; the slowest in vermillion",
+      a: "wide lines are fast links", b: "at a group: seconds of averaging; the slowest has a thick edge",
       c: "every two groups are joined by an edge", d: "", e: "in path order · at a line: seconds of the hop",
     }[step()];
   }
@@ -183,21 +215,26 @@ function render({ model, el }) {
 
   function drawNow() {
     data = gathered();
-    for (const element of [box, side]) element.style.height = `${model.get("height")}px`;
+    const height = model.get("height");
+    root.classList.toggle("fills", !height);
+    for (const element of [box, side]) element.style.height = height ? `${height}px` : "";
     title.textContent = model.get("title");
     caption.textContent = model.get("caption");
     empty.textContent = model.get("hint");
     empty.hidden = data.groups.length > 0;
-    side.hidden = !data.groups.length;
     root.setAttribute("aria-label", `${model.get("title")}: ${data.groups.length} device groups in path order`);
     root.dataset.groups = String(data.groups.length);
-    const { clientWidth: width, clientHeight: height } = box;
-    if (width && height) { // a notebook takes cells out of the page while they are scrolled away
+    root.dataset.mode = mode(); // before anything is measured
+    const { clientWidth: width, clientHeight: high } = box;
+    if (width && high) { // a notebook takes cells out of the page while they are scrolled away
       const focused = root.contains(document.activeElement) ? document.activeElement.dataset?.key : null;
-      if (size !== `${width} x ${height}`) standStill();
-      size = `${width} x ${height}`;
-      drawing.draw(data, width, height);
-      links = linksIn(data.network, drawing.placed());
+      if (size !== `${width} x ${high}`) standStill();
+      size = `${width} x ${high}`;
+      if (isPath()) path.draw(data);
+      else {
+        drawing.draw(data, width, high);
+        links = linksIn(data.network, drawing.placed());
+      }
       if (focused) box.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
     }
     showStep();
@@ -210,12 +247,13 @@ function render({ model, el }) {
   }
 
   function showStep() {
+    root.dataset.mode = mode();
     root.dataset.step = step();
     root.dataset.matrix = String(isMatrix());
     hint.textContent = hintText();
     tip.hide();
     drag.show();
-    if (size) drawing.show(step());
+    if (size && !isPath()) drawing.show(step());
     linkCanvas.draw();
     matrixCanvas.draw();
     markNow();
@@ -224,22 +262,30 @@ function render({ model, el }) {
   function markNow() {
     data = gathered();
     drawing.set(data);
-    if (size) drawing.mark();
-    drawing.point(null);
+    if (size && isPath()) path.mark(data);
+    if (size && !isPath()) {
+      drawing.mark();
+      drawing.point(null);
+    }
     if (isMatrix()) matrixCanvas.draw();
     matrixBox.setAttribute("aria-label", `Seconds between any two of ${data.groups.length} groups; arrow keys walk along the path`);
     const actions = { choose: chooseDevice, point: drawing.point };
     const selected = data.selected.filter((name) => data.places.has(name) || data.idle.includes(name));
+    side.hidden = !data.groups.length || (root.classList.contains("fills") ? !data.edge : isPath()); // elsewhere the inspector says the rest
     if (data.edge) showEdge(side, { ...data, step: step(), weight: data.weights[data.edge[0]]?.[data.edge[1]] }, actions);
     else if (data.group >= 0 && data.group < data.groups.length) showGroup(side, { ...data, step: step() }, actions);
     else if (selected.length) showDevices(side, { ...data, selected }, actions);
     else showHint(side, { step: step(), isMatrix: isMatrix(), canMove: model.get("can_move") });
+    if (root.classList.contains("fills")) side.prepend(closer);
   }
 
   onTraits(model, [...DRAWN, "title", "caption", "hint", "height"], draw, cleanUp);
   onTraits(model, ["step"], oncePerFrame(showStep, cleanUp), cleanUp);
+  onTraits(model, ["mode"], draw, cleanUp);
+  onShine(root, (what) => { path.light(what); drawing.light(what); }, cleanUp);
+  onTheme(draw, cleanUp);
   onTraits(model, MARKED, mark, cleanUp);
-  onTraits(model, ["offers"], () => drag.show(), cleanUp);
+  onTraits(model, ["offers"], () => { drag.show(); if (isPath()) path.showPrices(); }, cleanUp);
   onResize(box, () => { if (box.clientWidth && `${box.clientWidth} x ${box.clientHeight}` !== size) draw(); }, cleanUp);
   drawNow();
   return cleanUp.run;

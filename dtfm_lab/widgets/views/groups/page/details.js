@@ -28,7 +28,7 @@ export function showGroup(side, { groups, group, step }, { choose }) {
   );
 }
 
-/** Two columns of devices, slowest pair first and in vermillion; each pair with the seconds there and back. */
+/** Two columns of devices, slowest pair first and in bold; each pair with the seconds there and back. */
 export function showEdge(side, { groups, edge, pairs, weight, step }, { choose, point }) {
   const [a, b] = edge;
   const sorted = [...pairs].sort((one, other) => other[2] - one[2]);
@@ -52,7 +52,7 @@ export function showEdge(side, { groups, edge, pairs, weight, step }, { choose, 
   side.replaceChildren(
     h("h4", {}, `${titleOf(groups[a], step)} to ${inSentence(groups[b], step)}${known ? ` · ${seconds(weight)}` : ""}`),
     h("p", {}, !sorted.length ? "No matching is known for this edge."
-      : `${hop ? "The hop waits for its slowest pair, in vermillion" : "Not a hop of the path. The slowest pair of its best matching, in vermillion, is its weight"}${both ? "; → there, ← back" : ""}.`),
+      : `${hop ? "The hop waits for its slowest pair, in bold" : "Not a hop of the path. The slowest pair of its best matching, in bold, is its weight"}${both ? "; → there, ← back" : ""}.`),
     h("div", { class: "dtfm-matching" }, ...rows),
   );
 }

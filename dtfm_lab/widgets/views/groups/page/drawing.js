@@ -1,7 +1,7 @@
 // Devices, groups and edges as SVG. A step only says where things stand and what is lit: the style sheet moves them.
 import { svg } from "shared/dom.js";
 import { seconds } from "shared/axis.js";
-import { GREY, stageColor } from "shared/theme.js";
+import { GREY, readTheme, stageColor } from "shared/theme.js";
 import { layout, MOST_IN_RING } from "./places.js";
 import { deviceWords, edgeWords, groupWords, letterOf } from "./words.js";
 
@@ -16,6 +16,7 @@ export function makeDrawing() {
   const root = svg("svg", { class: "dtfm-steps", role: "group", "aria-label": "Devices, groups and edges" }, ...Object.values(layers));
   const drawn = new Map(); // name -> element: devices stay the same elements, so that they glide
   let data = null, placed = null, step = "e";
+  const paintOf = (stage) => stageColor(stage, data.groups.length, readTheme(root).dark);
 
   /** Another plan, or another size. */
   function draw(next, width, height) {
@@ -78,7 +79,7 @@ export function makeDrawing() {
     const slowest = low < high && group.cost_s >= high; // of groups that are all alike, none is
     return svg("g", {
       class: `node${slowest ? " slowest" : ""}`, "data-stage": stage, "data-key": `group-${stage}`, role: "button", tabindex: "0",
-      style: `--stage:${stageColor(group.stage)}`,
+      style: `--stage:${paintOf(group.stage)}`,
     }, svg("circle", { cx: x, cy: y }), svg("text", { class: "mark", x, y: y + 4.5, "text-anchor": "middle" }),
     svg("g", { class: "label" }, svg("text", { class: "halo" }), svg("text", { class: "halo soft" })));
   }
@@ -114,7 +115,7 @@ export function makeDrawing() {
       const { x, y, r } = spot(name);
       const stage = data.places.get(name)?.stage;
       element.style.transform = `translate(${x}px, ${y}px)`;
-      element.style.setProperty("--stage", step === "a" ? "var(--dtfm-device)" : stage === undefined ? GREY : stageColor(data.groups[stage].stage));
+      element.style.setProperty("--stage", step === "a" ? "var(--dtfm-device)" : stage === undefined ? GREY : paintOf(data.groups[stage].stage));
       const circle = element.firstChild;
       circle.setAttribute("r", r);
       circle.style.r = `${r}px`;
@@ -219,8 +220,18 @@ export function makeDrawing() {
     return inside ? { stage: -1 } : null;
   }
 
+  /** Fades the devices that are not lit; null lights all. */
+  function light(what) {
+    const names = what?.devices ?? what?.link;
+    for (const [name, element] of drawn) {
+      const place = data?.places.get(name);
+      const on = names ? names.includes(name) : what?.stage !== undefined ? place?.stage === what.stage : what?.replica !== undefined ? place?.replica === what.replica : true;
+      element.classList.toggle("dim", !on);
+    }
+  }
+
   return {
-    root, draw, show, mark, under, spot, radiusOf, roveTo,
+    root, draw, show, mark, light, under, spot, radiusOf, roveTo,
     set: (next) => { data = next; },
     placed: () => placed,
     element: (name) => drawn.get(name),

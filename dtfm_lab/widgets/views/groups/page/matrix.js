@@ -1,28 +1,43 @@
-// More than sixteen groups, from step (d): a heat map, in (e) in path order with the hops outlined beside the diagonal.
+// The weights between any two groups as a heat map in ink, in path order with the hops outlined beside the diagonal.
 import { seconds } from "shared/axis.js";
-import { GREY, rampColor, VERMILLION } from "shared/theme.js";
+import { GREY } from "shared/theme.js";
 
 const MARGIN = { left: 58, top: 34, right: 108, bottom: 14 };
 const BAR = 14;
+const WRITTEN = 46; // pixels of a cell that has room for its seconds
+
+/** Between the page's ground and its ink: nothing but ink says how dear something is. */
+function inkShare(share, { surface, text }) {
+  return `color-mix(in srgb, ${text} ${Math.round(7 + 73 * share)}%, ${surface})`;
+}
+
+function write(context, { left, top, cell }, row, column, text, paint) {
+  context.fillStyle = paint;
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.fillText(text, left + (column + 0.5) * cell, top + (row + 0.5) * cell);
+}
 
 /** `order` says which group stands where, `marked` which ones hold what is selected. */
 export function paintMatrix(context, width, height, { groups, weights, edge, order, step, marked }, theme) {
   const n = groups.length;
   const side = Math.max(40, Math.min(width - MARGIN.left - MARGIN.right, height - MARGIN.top - MARGIN.bottom));
   const grid = { left: Math.max(MARGIN.left, (width - side - MARGIN.right + MARGIN.left) / 2), top: MARGIN.top, cell: side / n, n, order };
+  context.font = theme.font;
   const between = weights.flatMap((row, a) => row.filter((value, b) => a !== b && isFinite(value)));
   const [low, high] = between.length ? [Math.min(...between), Math.max(...between)] : [0, 1];
-  const color = (value) => rampColor(high > low ? (value - low) / (high - low) : 0);
+  const color = (value) => inkShare(high > low ? (value - low) / (high - low) : 0, theme);
 
   for (let a = 0; a < n; a++)
     for (let b = 0; b < n; b++) {
       const weight = weights[order[a]]?.[order[b]];
       context.fillStyle = a === b ? theme.raised : isFinite(weight) ? color(weight) : GREY;
       context.fillRect(grid.left + b * grid.cell, grid.top + a * grid.cell, grid.cell + 0.5, grid.cell + 0.5);
+      if (grid.cell >= WRITTEN && isFinite(weight) && a !== b) write(context, grid, a, b, seconds(weight), high > low && (weight - low) / (high - low) > 0.5 ? theme.surface : theme.text);
     }
   if (step === "e") paintPath(context, grid, theme);
-  if (edge) paintEdge(context, grid, edge);
-  for (const stage of marked) paintEdge(context, grid, [stage, stage]);
+  if (edge) paintEdge(context, grid, edge, theme);
+  for (const stage of marked) paintEdge(context, grid, [stage, stage], theme);
   paintLabels(context, grid, order.map((stage) => (step === "e" ? String(stage) : groups[stage].letter ?? String(stage))), step === "e" ? "stage" : "group", theme);
   paintColorBar(context, grid.left + side + 22, grid.top, side, { low, high, color }, theme);
   return grid;
@@ -34,8 +49,12 @@ function paintPath(context, grid, theme) {
   for (let hop = 0; hop < grid.n - 1; hop++) outline(context, grid, hop, hop + 1);
 }
 
-function paintEdge(context, grid, [a, b]) {
-  context.strokeStyle = VERMILLION;
+/** Paper inside ink, so that it stands out on light and on dark cells. */
+function paintEdge(context, grid, [a, b], theme) {
+  context.strokeStyle = theme.surface;
+  context.lineWidth = 6;
+  outline(context, grid, grid.order.indexOf(a), grid.order.indexOf(b));
+  context.strokeStyle = theme.text;
   context.lineWidth = 3;
   outline(context, grid, grid.order.indexOf(a), grid.order.indexOf(b));
 }
