@@ -101,7 +101,7 @@ def report_comparison(comparison: Comparison, refitted: Refit | None, as_json: b
     context = comparison.measured.context
     out.print(
         f"predicted {format_s(comparison.predicted_iteration_s)}, measured {format_s(comparison.measured.iteration_s)} "
-        f"({context.clock} clock, {context.schedule}): error {comparison.iteration_error:+.2%}; "
+        f"({context.clock} clock, {context.schedule}): error {comparison.error_text}; "
         f"{context.late_messages} late messages, {context.overruns} overruns"
     )
     suspects = comparison.suspects["sentence"].tolist()

@@ -2,15 +2,16 @@
 
 import numpy as np
 
+from dtfm_lab.compare.errors import share_of
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import IntArray
 
 
 def iteration_error(predicted: Trace, measured: Trace) -> float:
-    """Relative error of ``measured.iteration_s``: -0.03 is three per cent too optimistic."""
-    measured_s = measured.iteration_s
-    return predicted_iteration_s(predicted, measured) / measured_s - 1.0 if measured_s > 0 else 0.0
+    """Error of the iteration as a share of its prediction: +0.03 is three per cent longer than predicted."""
+    predicted_s = predicted_iteration_s(predicted, measured)
+    return share_of(measured.iteration_s - predicted_s, predicted_s)
 
 
 def predicted_iteration_s(predicted: Trace, measured: Trace) -> float:

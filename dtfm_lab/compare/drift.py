@@ -1,21 +1,43 @@
-"""Where an iteration leaves its prediction, and whether the error grows from iteration to iteration."""
+"""Where an iteration leaves its prediction, and whether the error changes from iteration to iteration.
 
+Of three accounts of the errors of n iterations the simplest that fits is told: they stay the same, they shift at some
+iteration (once or more often), or they grow by as much each time.
+"""
+
+import itertools
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtr
 
 from dtfm_lab.compare.attribution import ACTION
 from dtfm_lab.compare.intervals import Estimate, theil_sen
 from dtfm_lab.domain.schedule import Action, Kind
-from dtfm_lab.domain.units import format_s, plain_rows
+from dtfm_lab.domain.units import FloatArray, IntArray, format_s, plain_rows
 
 FEWEST = 5
 """Fewest iterations from which growth is estimated: by chance, five rise or fall in a row once in 60 times."""
 SHARE = 0.01
 """Share of the predicted iteration from which an action counts as late or early."""
+CHANCE = 0.01
+"""Largest probability that an iteration counts as a shift though all errors are of one normal distribution."""
+ROUNDING = 1e-6
+"""Share of the threshold below which a standard error counts as rounding."""
+MOST_SHIFTS = 3
+SHORTEST = 2
+"""Fewest iterations before and after a shift: one alone may be an outlier."""
 FIRST = ["stage", "replica", "device", "link", "action", "at_s", "late_s"]
+
+
+class Shift(NamedTuple):
+    """From one iteration on the error is another one."""
+
+    iteration: int
+    by_s: float
+    """Seconds by which iterations are longer from then on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +56,15 @@ class Drift:
     growth_s: Estimate
     """Seconds by which an iteration's lateness grows from one to the next: the median slope (Theil and Sen) with its
     95 % interval, infinitely wide for fewer than five iterations."""
+    shifts: tuple[Shift, ...]
+    """The iterations from which on the error is another one; empty where it stays the same, and where it grows."""
 
     @property
     def grows(self) -> bool:
-        """Whether the error changes over the iterations, by more than chance and by more than the threshold in all."""
+        """Whether the error grows or shrinks steadily, by more than chance and by more than the threshold in all."""
         n = len(self.iterations)
         sure = self.growth_s.low > 0 or self.growth_s.high < 0
-        return sure and abs(self.growth_s.value) * (n - 1) > self.threshold_s
+        return not self.shifts and sure and abs(self.growth_s.value) * (n - 1) > self.threshold_s
 
     @property
     def sentence(self) -> str:
@@ -62,8 +86,15 @@ class Drift:
         """Whether later iterations are further off, in words; empty for fewer than five."""
         if (n := len(self.iterations)) < FEWEST:
             return ""
+        if self.shifts:
+            first, *later = (
+                f"from iteration {shift.iteration} on {format_s(abs(shift.by_s))} "
+                f"{'longer' if shift.by_s > 0 else 'shorter'}"
+                for shift in self.shifts
+            )
+            return f"{first} than before" + "".join(f", {text}" for text in later)
         if not self.grows:
-            return f"over {n} iterations the error neither grows nor shrinks"
+            return f"over {n} iterations the error stays the same, within noise"
         way = "later" if self.growth_s.value > 0 else "earlier"
         return f"each iteration ends {format_s(abs(self.growth_s.value))} {way} than the one before"
 
@@ -76,6 +107,7 @@ class Drift:
             "iterations": plain_rows(self.iterations.reset_index()),
             "growth_s": growth,
             "grows": self.grows,
+            "shifts": [shift._asdict() for shift in self.shifts],
             "sentence": self.sentence,
         }
 
@@ -87,20 +119,21 @@ def drift(rows: pd.DataFrame, iterations: pd.DataFrame, predicted_iteration_s: f
         {
             **{name: rows[name] for name in ["iteration", *ACTION, "device", "link"]},
             "at_s": rows["end_s_measured"],
-            "late_s": -rows["end_s_error"],
+            "late_s": rows["end_s_error"],
         }
     )
     usual = ends.groupby(ACTION, sort=False, as_index=False).agg(
         {"device": "first", "link": "first", "at_s": "median", "late_s": "median"}
     )
     devices = _first(usual, "device", threshold_s).sort_values("at_s", kind="stable", ignore_index=True)[FIRST]
-    late_s = -iterations["error_s"]
+    late_s = iterations["error_s"]
     each = (
         _first(ends, "iteration", threshold_s).set_index("iteration")[FIRST].rename(columns={"late_s": "first_late_s"})
     )
     numbers = np.unique(rows["iteration"])
     table = pd.DataFrame({"late_s": late_s.to_numpy()}, index=pd.Index(numbers, name="iteration")).join(each)
-    return Drift(threshold_s, devices, table, _growth(table["late_s"]))
+    growth_s, late = _growth(table["late_s"]), table["late_s"].to_numpy(np.float64)
+    return Drift(threshold_s, devices, table, growth_s, _shifts(late, numbers, threshold_s))
 
 
 def _first(ends: pd.DataFrame, by: str, threshold_s: float) -> pd.DataFrame:
@@ -119,3 +152,76 @@ def _growth(late_s: pd.Series) -> Estimate:
         return Estimate(0.0, -np.inf, np.inf)
     found = theil_sen(late_s.index.to_numpy(), late_s.to_numpy())
     return Estimate(float(found.slope), float(found.low_slope), float(found.high_slope))
+
+
+def _shifts(late_s: FloatArray, numbers: IntArray, threshold_s: float) -> tuple[Shift, ...]:
+    """The shifts of (iterations,) errors; none where a straight line is the better account (Schwarz's criterion)."""
+    begins = [0, *_change_points(late_s, threshold_s), len(late_s)]
+    parts = [late_s[a:b] for a, b in itertools.pairwise(begins)]
+    if len(parts) == 1:
+        return ()
+    slope_s, level_s = np.polyfit(numbers, late_s, 1)
+    floor = len(late_s) * (ROUNDING * threshold_s) ** 2
+    spreads = np.array([_spread(*parts), _spread(late_s - slope_s * numbers - level_s)]) + floor
+    n_numbers = np.array([2 * len(parts) - 1, 2])
+    by_parts, by_line = len(late_s) * np.log(spreads) + n_numbers * np.log(len(late_s))
+    if by_line < by_parts:
+        return ()
+    means_s = [float(part.mean()) for part in parts]
+    return tuple(
+        Shift(int(numbers[at]), after_s - before_s)
+        for at, (before_s, after_s) in zip(begins[1:-1], itertools.pairwise(means_s), strict=True)
+    )
+
+
+def _change_points(late_s: FloatArray, threshold_s: float) -> list[int]:
+    """Where the mean shifts: the most shifts of which each is larger than the threshold and beyond chance.
+
+    Student's t of the means before and after a shift counts as often as there are ways to choose that many shifts.
+    """
+    n = len(late_s)
+    for n_shifts in range(MOST_SHIFTS, 0, -1) if n >= FEWEST else ():
+        begins = _best_split(late_s, n_shifts + 1)
+        if begins is None:
+            continue
+        parts = [late_s[a:b] for a, b in itertools.pairwise([0, *begins, n])]
+        freedom = n - len(parts)
+        one_s = np.sqrt(_spread(*parts) / freedom)
+        by_s = np.array([abs(after.mean() - before.mean()) for before, after in itertools.pairwise(parts)])
+        error_s = np.array([one_s * np.sqrt(1 / len(a) + 1 / len(b)) for a, b in itertools.pairwise(parts)])
+        chance = 2 * stdtr(freedom, -by_s / np.maximum(error_s, ROUNDING * threshold_s)) * math.comb(n, n_shifts)
+        if (by_s > threshold_s).all() and (chance <= CHANCE).all():
+            return begins
+    return []
+
+
+def _best_split(late_s: FloatArray, n_parts: int) -> list[int] | None:
+    """Where to cut into so many parts of at least SHORTEST with the least sum of squares; None where they are too few.
+
+    Dynamic programming over the ends of the first parts, by running sums.
+    """
+    n = len(late_s)
+    if n < n_parts * SHORTEST:
+        return None
+    sums, squares = (np.concatenate([[0.0], np.cumsum(each)]) for each in (late_s, late_s**2))
+    least = np.full(n + 1, np.inf)
+    least[0] = 0.0
+    came_from = []
+    for _ in range(n_parts):
+        following, source = np.full(n + 1, np.inf), np.zeros(n + 1, dtype=np.int64)
+        for end in range(SHORTEST, n + 1):
+            begin = np.arange(end - SHORTEST + 1)
+            spread = squares[end] - squares[begin] - (sums[end] - sums[begin]) ** 2 / (end - begin)
+            source[end] = (least[begin] + spread).argmin()
+            following[end] = (least[begin] + spread)[source[end]]
+        least = following
+        came_from.append(source)
+    cuts = [n]
+    for source in reversed(came_from):
+        cuts.append(int(source[cuts[-1]]))
+    return cuts[-2:0:-1]
+
+
+def _spread(*parts: FloatArray) -> float:
+    """The sum of squares around the mean of each part."""
+    return float(sum(((part - part.mean()) ** 2).sum() for part in parts))

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.compare.alignment import iteration_error
+from dtfm_lab.compare.errors import signed_share
 from dtfm_lab.compare.fit import ComputeFit, LinkFit, fit_computations, fit_links
 from dtfm_lab.compare.intervals import Estimate
 from dtfm_lab.domain.network import Topology
@@ -49,8 +50,11 @@ class Refit:
 
     @property
     def sentence(self) -> str:
-        checked = "" if self.checked_error is None else f", {self.checked_error:+.2%} on iterations not fitted to"
-        return f"error of the iteration {self.error_before:+.2%} as drawn, {self.error:+.2%} as fitted{checked}"
+        checked = ""
+        if self.checked_error is not None:
+            checked = f", {signed_share(self.checked_error)} on iterations not fitted to"
+        before, after = signed_share(self.error_before), signed_share(self.error)
+        return f"error of the iteration {before} as drawn, {after} as fitted{checked}"
 
     @property
     def off(self) -> pd.DataFrame:

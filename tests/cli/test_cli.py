@@ -77,7 +77,7 @@ def test_the_whole_story(shell: Shell) -> None:
     status, out, _ = shell("compare", "predicted.json", "measured.json", "--json")
     comparison = json.loads(out)
     assert status == 0
-    ratio = comparison["predicted_iteration_s"] / comparison["measured_iteration_s"]
+    ratio = comparison["measured_iteration_s"] / comparison["predicted_iteration_s"]
     assert comparison["iteration_error"] == pytest.approx(ratio - 1)
     assert {"iterations", "kinds", "stages", "devices", "links"} <= comparison.keys()
     status, out, _ = shell("compare", "predicted.json", "measured.json")

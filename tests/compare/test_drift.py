@@ -65,6 +65,64 @@ def test_noise_does_not_grow(seed):
     assert not compare(PREDICTED, measured(PLAN, noise=0.05, iterations=8, seed=seed)).drift.grows
 
 
+def with_errors(errors_s):
+    """A run whose iterations end so many seconds later than predicted."""
+    ran = measured(PLAN, iterations=len(errors_s))
+    ends_s = np.array([ran.end_s[ran.iteration == i].max() for i in ran.iteration])
+    return replace(ran, end_s=ran.end_s + np.asarray(errors_s)[ran.iteration] * (ran.end_s == ends_s))
+
+
+@pytest.mark.parametrize("n_iterations", [6, 8, 24])
+@pytest.mark.parametrize("begins", [2, 3, 4])
+@given(share=st.floats(0.05, 1.0), seed=st.integers(0, 1000), way=st.sampled_from([-1, 1]))
+@settings(max_examples=8, deadline=None)
+def test_a_slowdown_in_the_middle_of_a_run_is_told_with_its_iteration(n_iterations, begins, share, seed, way):
+    step_s = way * share * PREDICTED.iteration_s
+    errors_s = 2 * PREDICTED.iteration_s + step_s * (np.arange(n_iterations) >= begins)
+    noise_s = 0.002 * PREDICTED.iteration_s * np.random.default_rng(seed).standard_normal(n_iterations)
+    found = compare(PREDICTED, with_errors(errors_s + noise_s)).drift
+    first, *more = found.shifts
+    assert first.iteration == begins
+    assert first.by_s == pytest.approx(step_s, rel=0.1)
+    assert not more
+    assert not found.grows
+    how = "longer" if way > 0 else "shorter"
+    assert f"from iteration {begins} on" in found.sentence
+    assert f"{how} than before" in found.sentence
+
+
+def test_a_device_that_is_slow_for_a_while_shifts_the_error_twice():
+    errors_s = 0.2 * np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0])
+    found = compare(PREDICTED, with_errors(errors_s)).drift
+    assert [shift.iteration for shift in found.shifts] == [4, 9]
+    assert [shift.by_s for shift in found.shifts] == pytest.approx([0.2, -0.2])
+    assert "from iteration 4 on 200 ms longer than before, from iteration 9 on 200 ms shorter" in found.sentence
+
+
+@given(st.integers(8, 30), st.integers(0, 1000), st.sampled_from([-0.02, 0.02]))
+@settings(max_examples=25, deadline=None)
+def test_what_grows_by_as_much_each_time_is_no_shift(n_iterations, seed, per_iteration):
+    per_iteration_s = per_iteration * PREDICTED.iteration_s
+    noise_s = 0.002 * PREDICTED.iteration_s * np.random.default_rng(seed).standard_normal(n_iterations)
+    errors_s = PREDICTED.iteration_s + per_iteration_s * np.arange(n_iterations) + noise_s
+    found = compare(PREDICTED, with_errors(errors_s)).drift
+    assert found.grows
+    assert not found.shifts
+    assert "than the one before" in found.sentence
+
+
+def test_noise_alone_is_seldom_a_drift():
+    rng = np.random.default_rng(0)
+    told = 0
+    for _ in range(100):
+        errors_s = PREDICTED.iteration_s * (1 + 0.03 * rng.standard_normal(8))
+        found = compare(PREDICTED, with_errors(errors_s)).drift
+        told += bool(found.shifts)
+        if not (found.shifts or found.grows):
+            assert "over 8 iterations the error stays the same, within noise" in found.sentence
+    assert told <= 3
+
+
 def test_two_iterations_do_not_say_whether_anything_grows():
     found = compare(PREDICTED, measured(PLAN, slow={(0, 0): 1.5}, iterations=2)).drift
     assert found.growth_s.high == np.inf

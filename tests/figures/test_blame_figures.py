@@ -72,7 +72,7 @@ def test_several_iterations_are_a_panel_of_their_own(compared):
     figure = figures.drift(compared)
     [ends] = [t for t in figure.data if t.name == "iteration's end"]
     assert list(ends.x) == [0, 1, 2]
-    assert list(ends.y) == pytest.approx(1e3 * -compared.iterations["error_s"])
+    assert list(ends.y) == pytest.approx(1e3 * compared.iterations["error_s"])
 
 
 def test_a_refit_is_drawn_as_shares_of_the_drawn_values(refitted, other_network):
@@ -88,7 +88,7 @@ def test_what_is_exactly_as_predicted_is_drawn_too(predicted, small_plan):
     same = compare(predicted, predicted)
     assert "no link and no device stands out" in figures.blame(same).layout.title.text
     assert "every action ends as predicted" in figures.drift(same).layout.title.text
-    assert "+0.00% as fitted" in figures.refit(same.refit(small_plan, simulate)).layout.title.text
+    assert "0.0 % as fitted" in figures.refit(same.refit(small_plan, simulate)).layout.title.text
 
 
 def test_a_single_worker_is_blamed_and_refitted(small_plan):

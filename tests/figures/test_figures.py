@@ -13,6 +13,7 @@ from drawn import array, lines, said_all_along
 
 from dtfm_lab import figures
 from dtfm_lab.compare import compare
+from dtfm_lab.compare.errors import signed_share
 from dtfm_lab.domain.errors import PlanError, TraceError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -263,7 +264,7 @@ def test_no_plan_no_breakdown():
 def test_a_comparison_names_the_clock_and_the_error(compared):
     figure = figures.comparison(compared)
     assert "virtual clock" in figure.layout.title.text
-    assert f"({compared.iteration_error:+.1%})" in figure.layout.title.text
+    assert f"({signed_share(compared.iteration_error)})" in figure.layout.title.text
 
 
 def test_a_comparison_shows_every_kind_once_and_the_worst_links(compared):

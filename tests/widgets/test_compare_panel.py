@@ -87,7 +87,7 @@ def test_a_row_of_the_residuals_selects_what_it_is_of_and_follows_what_is_select
     asyncio.run(story())
 
 
-def test_residuals_are_the_comparisons_and_messages_of_a_slowed_link_are_short_by_half() -> None:
+def test_residuals_are_the_comparisons_and_messages_of_a_slowed_link_are_twice_as_long() -> None:
     plan = bench_and_panel()[2]
     comparison = compared(plan)
     found = {table["key"]: {row["id"]: row for row in table["rows"]} for table in tables(comparison)}
@@ -99,7 +99,7 @@ def test_residuals_are_the_comparisons_and_messages_of_a_slowed_link_are_short_b
         assert row["predicted_s"] == pytest.approx(comparison.stages.at[int(stage), "predicted_s"])
     a, b = (plan.device_names[stage][0] for stage in (0, 1))
     slowed = {f"{a} -> {b}", f"{b} -> {a}"}
-    assert [found["messages"][name]["relative"] for name in slowed] == pytest.approx([-0.5, -0.5])
+    assert [found["messages"][name]["relative"] for name in slowed] == pytest.approx([1.0, 1.0])
     assert {row["error_s"] for name, row in found["messages"].items() if name not in slowed} == {0.0}
     worst = [abs(row["error_s"]) for row in found["links"].values()]
     assert worst == sorted(worst, reverse=True)
@@ -126,7 +126,7 @@ def test_a_refit_shows_the_new_error_and_its_network_can_be_used() -> None:
         assert panel.refit.layout.display == ""
         panel.redo()
         await until(lambda: panel.refitting.found is not None and not panel.refit.disabled)
-        assert "+0.00% as fitted" in panel.refitting.table.value
+        assert "0.0 % as fitted" in panel.refitting.table.value
         assert ", bandwidth</th>" in panel.refitting.table.value
         refitting = panel.refitting
         assert (refitting.use.layout.display, refitting.again.layout.display) == ("", "none")
@@ -216,11 +216,11 @@ def test_what_is_shown_comes_back_and_what_is_not_possible_is_passed_over() -> N
 
 
 def test_the_picture_shows_the_largest_of_many_rows_and_stays_small() -> None:
-    row = {"predicted_s": 1.0, "measured_s": 2.0, "error_s": -1.0, "low_s": None, "high_s": None, "relative": -0.5}
+    row = {"predicted_s": 1.0, "measured_s": 2.0, "error_s": 1.0, "low_s": None, "high_s": None, "relative": 1.0}
     rows = [row | {"id": f"<{i}>", "label": f"<{i}>", "selects": True} for i in range(200)]
     view = ResidualsView(tables=[{"key": "links", "name": "Links", "noun": "link", "count": 992, "rows": rows}])
     assert len(view.svg()) < 20_000
     assert "largest 24 of 992" in view.svg()
     assert "<0>" not in view.svg()
-    assert view.alt_text() == "Residuals, Links: largest <0>, -50.0% of the measured"
+    assert view.alt_text() == "Residuals, Links: largest <0>, +100.0 % of the predicted"
     assert ResidualsView().svg() == ""

@@ -233,7 +233,6 @@ def _lines(comparison: Comparison) -> pd.DataFrame:
     lines = rows.groupby(by, sort=False).agg(
         device=("device", "first"), at_s=("end_s_predicted", "median"), late_s=("end_s_error", "median")
     )
-    lines["late_s"] = -lines["late_s"]
     return lines.sort_values(["device", "at_s"], kind="stable", ignore_index=True)
 
 

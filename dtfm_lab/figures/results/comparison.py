@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dtfm_lab.compare import Comparison
+from dtfm_lab.compare.errors import signed_share
 from dtfm_lab.domain.schedule import COMPUTE, SENDS, Kind
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import BLUE, FAINT, KIND_NAMES, VERMILLION
@@ -36,7 +37,7 @@ def comparison(comparison: Comparison) -> go.Figure:
         horizontal_spacing=0.1,
         subplot_titles=[
             "duration of one action",
-            f"arrival of messages{_of(shown_links, links)}<br>left of 0: predicted too early",
+            f"arrival of messages{_of(shown_links, links)}<br>right of 0: later than predicted",
             f"computations of one iteration{_of(shown_stages, stages)}",
         ],
     )
@@ -44,13 +45,13 @@ def comparison(comparison: Comparison) -> go.Figure:
     _add_pairs(figure, shown_stages, row=2, log=False)
     _arrivals(figure, shown_links["arrival_error_s"])
     figure.update_annotations(selector={"yref": "paper"}, font_size=13, yshift=4)
-    context, error = comparison.measured.context, comparison.iteration_error
+    context, error = comparison.measured.context, signed_share(comparison.iteration_error)
     return titled(
         figure,
         f"{context.schedule} · {context.clock} clock · {format_s(comparison.predicted_iteration_s)} predicted, "
-        f"{format_s(comparison.measured.iteration_s)} measured an iteration ({_signed_percent(error)})",
+        f"{format_s(comparison.measured.iteration_s)} measured an iteration ({error})",
         f"{context.provenance} · {context.job} on {context.topology} · {comparison.measured.n_iterations} iterations · "
-        "means; percentages: predicted against measured",
+        "means; errors: measured minus predicted, in per cent of the prediction",
         height=rows * 26 + 300,
         legend=LEGEND_BELOW,
         margin={"t": 150, "b": 100},
@@ -68,7 +69,7 @@ def _of(shown: pd.DataFrame, everything: pd.DataFrame) -> str:
 
 
 def _arrivals(figure: go.Figure, error_s: pd.Series) -> None:
-    """Add a bar for each link: left of zero, messages were predicted to arrive earlier than they did."""
+    """Add a bar for each link: right of zero, messages arrived later than predicted."""
     unit, scale = time_unit(float(error_s.abs().max()) if len(error_s) else 0.0)
     links = [str(link) for link in error_s.index]
     names = [literal(link.replace("->", "→")) for link in links]
@@ -76,18 +77,18 @@ def _arrivals(figure: go.Figure, error_s: pd.Series) -> None:
         orientation="h",
         x=[value * scale for value in error_s],
         y=names,
-        name="predicted minus measured arrival",
+        name="measured minus predicted arrival",
         showlegend=False,
         marker={"color": BLUE},
         hovertext=[
-            f"{literal(link)}: predicted {format_s(abs(e))} too {'early' if e < 0 else 'late'}"
+            f"{literal(link)}: {format_s(abs(e))} {'later' if e > 0 else 'earlier'} than predicted"
             for link, e in zip(links, error_s, strict=True)
         ],
         hoverinfo="text",
         row=1,
         col=2,
     )
-    figure.update_xaxes(title_text=f"predicted − measured arrival ({unit})", row=1, col=2)
+    figure.update_xaxes(title_text=f"measured − predicted arrival ({unit})", row=1, col=2)
     figure.update_yaxes(tickvals=names, ticktext=short(links), row=1, col=2)
     figure.update_yaxes(autorange="reversed", type="category", side="right", row=1, col=2)
 
@@ -142,7 +143,5 @@ def _add_pairs(figure: go.Figure, frame: pd.DataFrame, *, row: int, log: bool) -
 
 
 def _signed_percent(share: float) -> str:
-    """A share such as ``-3.1%``; empty for NaN."""
-    if pd.isna(share):
-        return ""
-    return "0.0%" if abs(share) < 0.0005 else f"{share:+.1%}"
+    """A share such as ``−3.1 %``; empty for NaN."""
+    return "" if pd.isna(share) else signed_share(share)

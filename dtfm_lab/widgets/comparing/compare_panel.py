@@ -29,7 +29,7 @@ from dtfm_lab.widgets.views.residuals import ResidualsView
 ARROW = " -> "
 SAVED = ("table", "sort_by", "descending")
 """Traits of the residuals view that a workspace keeps."""
-BESIDE_ZERO = "left of 0: predicted too early or too short; right: too late or too long"
+BESIDE_ZERO = "right of 0: later or longer than predicted; left: earlier or shorter"
 
 
 class ComparePanel(Panel):
@@ -160,7 +160,7 @@ def _summary(comparison: Comparison) -> str:
     return (
         f"predicted {format_s(comparison.predicted_iteration_s)}, measured "
         f"<b>{format_s(comparison.measured.iteration_s)}</b> (median of {comparison.measured.n_iterations}, "
-        f"{escape(context.provenance)}): <b>error {comparison.iteration_error:+.2%}</b>; "
+        f"{escape(context.provenance)}): <b>error {comparison.error_text}</b>; "
         f"{count(context.late_messages, 'late message')}, {count(context.overruns, 'overrun')}."
     )
 

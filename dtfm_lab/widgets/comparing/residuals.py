@@ -1,4 +1,4 @@
-"""A comparison as tables of residuals, predicted minus measured, with intervals. It contains no widget."""
+"""A comparison as tables of residuals, measured minus predicted, with intervals. It contains no widget."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.compare import Comparison
+from dtfm_lab.compare.errors import signed_share
 from dtfm_lab.compare.intervals import Estimate, estimate
 from dtfm_lab.domain.schedule import Kind, Lane
 from dtfm_lab.figures.palette import KIND_NAMES
@@ -23,7 +24,7 @@ def tables(comparison: Comparison) -> list[Table]:
     """Return {"key", "name", "noun", "count", "rows"} of links, messages, devices, stages and kinds. Slow.
 
     Rows have id, label, predicted_s, measured_s, error_s and its 95 % interval over iterations, low_s to high_s (None
-    after a single iteration); relative, to the measured (None where that is 0); and ``selects``, whether a click
+    after a single iteration); relative, to the predicted (None where that is 0); and ``selects``, whether a click
     selects something in the network. The largest error comes first.
     """
     rows = comparison.rows
@@ -45,8 +46,8 @@ def tables(comparison: Comparison) -> list[Table]:
 
 
 def relative(row: Table) -> str:
-    """Return ``+3.1%``; empty where the measured time is 0."""
-    return "" if row["relative"] is None else f"{row['relative']:+z.1%}"
+    """Return ``+3.1 %``; empty where 0 was predicted."""
+    return "" if row["relative"] is None else signed_share(row["relative"])
 
 
 def _of(rows: pd.DataFrame, by: str, what: str) -> list[Table]:
@@ -54,8 +55,8 @@ def _of(rows: pd.DataFrame, by: str, what: str) -> list[Table]:
     found = []
     for key, group in rows.groupby(by):
         predicted, measured = (group[f"{what}_{which}"].to_numpy(float) for which in ("predicted", "measured"))
-        error = estimate(predicted - measured, group["iteration"].to_numpy(), np.mean)
-        measured_s, error_s = float(measured.mean()), float(predicted.mean() - measured.mean())
+        error = estimate(measured - predicted, group["iteration"].to_numpy(), np.mean)
+        measured_s, error_s = float(measured.mean()), float(measured.mean() - predicted.mean())
         has_interval = np.isfinite(error.low) and np.isfinite(error.high)
         if np.abs(predicted - measured).max() <= ROUNDING * abs(measured_s):
             error, error_s = Estimate(0.0, 0.0, 0.0), 0.0
@@ -67,7 +68,7 @@ def _of(rows: pd.DataFrame, by: str, what: str) -> list[Table]:
                 "error_s": error_s,
                 "low_s": float(error.low) if has_interval else None,
                 "high_s": float(error.high) if has_interval else None,
-                "relative": error_s / measured_s if measured_s > 0 else None,
+                "relative": error_s / predicted.mean() if predicted.mean() > 0 else None,
             }
         )
     return sorted(found, key=lambda row: -abs(row["error_s"]))

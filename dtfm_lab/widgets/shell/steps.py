@@ -109,7 +109,7 @@ schedule_result = of(
     "predicted", lambda trace: f"predicted {format_s(trace.iteration_s)} under {trace.context.schedule}"
 )
 run_result = of("measured", lambda trace: f"measured {format_s(trace.iteration_s)}")
-compare_result = of("comparison", lambda comparison: f"error {comparison.iteration_error:+.2%}")
+compare_result = of("comparison", lambda comparison: f"error {comparison.error_text}")
 
 
 def plan_staleness(lab_state: LabState) -> str:

@@ -1,4 +1,4 @@
-"""Predicted less measured, row by row: a table to sort, with bars left and right of zero."""
+"""Measured less predicted, row by row: a table to sort, with bars left and right of zero."""
 
 from collections.abc import Callable
 from typing import Any
@@ -48,9 +48,7 @@ class ResidualsView(View):
         rows = table["rows"][:MOST_ROWS]
         more = f", largest {len(rows)} of {table['count']}" if len(rows) < table["count"] else ""
         errors = [row["error_s"] for row in rows]
-        texts = [
-            signed_s(row["error_s"]) + ("" if row["relative"] is None else f" ({row['relative']:+.1%})") for row in rows
-        ]
+        texts = [signed_s(row["error_s"]) + ("" if row["relative"] is None else f" ({relative(row)})") for row in rows]
         margin = 0.35 * (max(0.0, *errors) - min(0.0, *errors))
         bars = {
             "type": "bar",
@@ -67,7 +65,7 @@ class ResidualsView(View):
                 bars | {"textposition": "outside", "marker": {"color": [ORANGE if e < 0 else BLUE for e in errors]}}
             ],
             "layout": {
-                "title": {"text": f"{literal(table['name'])}: predicted less measured{more}"},
+                "title": {"text": f"{literal(table['name'])}: measured less predicted{more}"},
                 "height": 110 + 22 * len(rows),
                 "xaxis": {"range": reach, "ticksuffix": " s"},
                 "yaxis": labels | {"showgrid": False},
@@ -80,7 +78,7 @@ class ResidualsView(View):
         if table is None or not table["rows"]:
             return f"{self.title}: nothing to compare yet"
         worst = table["rows"][0]
-        return f"{self.title}, {table['name']}: largest {worst['label']}, {relative(worst)} of the measured"
+        return f"{self.title}, {table['name']}: largest {worst['label']}, {relative(worst)} of the predicted"
 
     def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         match content:

@@ -1,4 +1,4 @@
-// Predicted less measured, row by row: a table to sort, with bars left and right of zero.
+// Measured less predicted, row by row: a table to sort, with bars left and right of zero.
 import { cleanUps, frame, h, onTraits } from "shared/dom.js";
 import { roving } from "shared/roving.js";
 import { seconds } from "shared/axis.js";

@@ -4,7 +4,7 @@ export const COLUMNS = [
   { key: "label", name: "name" },
   { key: "predicted_s", name: "predicted" },
   { key: "measured_s", name: "measured" },
-  { key: "error_s", name: "predicted less measured" },
+  { key: "error_s", name: "measured less predicted" },
   { key: "relative", name: "relative" },
 ];
 
