@@ -8,13 +8,6 @@ CSS = (Path(__file__).parent / "lab.css").read_text(encoding="utf-8")
 """The style that all panels share; each panel adds its own."""
 
 
-def heading(number: int, title: str, hint: str) -> str:
-    return (
-        f'<div class="dtfm-step"><span class="dtfm-number">{number}</span><b>{escape(title)}</b>'
-        f'<span class="dtfm-step-hint">{escape(hint)}</span></div>'
-    )
-
-
 def line(text: str, kind: str = "note") -> str:
     """Return one line of HTML, a ``note``, ``warning``, ``figure`` or ``stale``; empty for no text."""
     return f'<div class="dtfm-line dtfm-{kind}" role="status">{text}</div>' if text else ""

@@ -1,4 +1,4 @@
-"""The whole lab in one cell."""
+"""The whole lab in one cell: the network at the left, its results at the right, what to do next on top."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,14 +13,17 @@ from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.figures.theme import count
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
+from dtfm_lab.widgets.controls import mark
 from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.network.network_panel import NetworkPanel
+from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 from dtfm_lab.widgets.planner.replanning import Replanning
 from dtfm_lab.widgets.running.run_panel import RunPanel
@@ -28,10 +31,13 @@ from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.shell import steps
 from dtfm_lab.widgets.shell.as_python import cells
 from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
-from dtfm_lab.widgets.shell.steps import Step, StepFrame
+from dtfm_lab.widgets.shell.bar import Bar
+from dtfm_lab.widgets.shell.network_pane import NetworkPane
+from dtfm_lab.widgets.shell.panes import Panes
+from dtfm_lab.widgets.shell.steps import Step
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
 from dtfm_lab.widgets.views.as_python import AsPythonView
-from dtfm_lab.widgets.views.shell_bar import ShellBar
+from dtfm_lab.widgets.views.legend import Legend
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 
 
@@ -46,13 +52,20 @@ class Lab(w.VBox):
         A name, a file or a Job; None takes one that fits the network.
     autosave
         Keep what is on the screen in the user's own state folder as it changes, and offer it after a restart.
+    live
+        Plan at once, and again after every edit; the bar switches it.
 
     The nouns behind the screen are attributes: ``topology``, ``job``, ``plan``, ``predicted``,
     ``measured`` and ``comparison``, None while there is none.
     """
 
     def __init__(
-        self, topology: Topology | str | None = None, job: Job | str | None = None, *, autosave: bool = True
+        self,
+        topology: Topology | str | None = None,
+        job: Job | str | None = None,
+        *,
+        autosave: bool = True,
+        live: bool = True,
     ) -> None:
         network = lab.load_topology(topology) if isinstance(topology, str) else topology
         if isinstance(job, str):
@@ -60,46 +73,122 @@ class Lab(w.VBox):
         elif job is None and network is not None:
             job = lab.default_job(network)
         self.lab_state = LabState()
-        self.steps = self._steps(network, job)
-        self.panels = {name: panel for step in self.steps for name, panel in step.panels.items()}
-        self.frames = [StepFrame(number, step) for number, step in enumerate(self.steps, 1)]
+        self._make_panels(network, job, live=live)
+        self.steps = self._steps()
+        self.panels: dict[str, Panel] = {"network": self.network_panel, "replanning": self.replanning}
+        self.panels |= {name: panel for step in self.steps for name, panel in step.panels.items()}
         self.workspace = Workspace(self.lab_state, self.panels)
         self.as_python = AsPythonView(self._cells)
-        self.shell_bar = ShellBar()
-        self.shell_bar.observe(lambda change: self.lab_state.set_trait("dark", change["new"]), "dark")
-        self.lab_state.observe(lambda _: self._show_error(), ["message", "step"])
-        self.lab_state.observe(lambda _: self._show_states(), [*RESULT_TRAITS, "busy"])
-        self._show_states()
+        self.bar = Bar(self.lab_state, self.replanning, self._press, self._can_refit)
+        self.network_pane = NetworkPane(self.lab_state, self.network_panel)
+        self.panes = Panes(self.lab_state, self.steps)
+        self.legend = Legend()
+        self.lab_state.observe(lambda _: self._count_stages(), ["plan"])
+        self.network_panel.drawing.observe(lambda _: self._show_undo(), "can_undo")
         self.autosave = Autosave(autosave_path(), self._write, self._read) if autosave else None
-        head = [w.HTML(f"<style>{markup.CSS}</style>"), self.workspace.view]
         if self.autosave is not None:
-            head.append(self.autosave.view)
+            self.autosave.view.add_class("dtfm-toast")
             self.lab_state.observe(lambda _: self._changed(), RESULT_TRAITS)
             for panel in self.panels.values():
                 panel.observe_edits(self._changed)
-        super().__init__([*head, self.shell_bar, *self.frames, self.as_python])
+        halves = w.HBox([self.network_pane.view, self.panes.view])
+        halves.add_class("dtfm-panes")
+        self.panes.swap.observe(lambda change: mark(halves, "dtfm-swapped", change["new"]), "value")
+        parts = [w.HTML(f"<style>{markup.CSS}</style>", layout=w.Layout(display="none"))]
+        parts += [self.bar.view, halves, self.legend, *self._menus()]
+        parts += [] if self.autosave is None else [self.autosave.view]
+        super().__init__(parts)
         self.add_class("dtfm-lab")
+        self._count_stages()
+        self.replanning.begin()
 
-    def _steps(self, network: Topology | None, job: Job | None) -> list[Step]:
-        """Return the steps in order. The lab needs no more than an entry here to show, save and restore a new one."""
+    def _make_panels(self, network: Topology | None, job: Job | None, *, live: bool) -> None:
         lab_state = self.lab_state
         self.network_panel = NetworkPanel(lab_state, network)
         self.plan_panel = PlanPanel(lab_state, job)
+        self.replanning = Replanning(lab_state, self.plan_panel.objective_controls.options, live=live)
         self.groups_panel = GroupsPanel(lab_state)
-        self.replanning = Replanning(lab_state)
         self.schedule_panel = SchedulePanel(lab_state)
         self.what_if_panel = WhatIfPanel(lab_state)
         self.run_panel = RunPanel(lab_state, self.schedule_panel, self.network_panel.drawing)
         self.compare_panel = ComparePanel(lab_state, self.plan_panel.redo)
+
+    def _steps(self) -> list[Step]:
+        """Return the panes in order. The lab needs no more than an entry here to show, save and restore a new one."""
         return [
-            Step("network", self.network_panel, steps.network_result, more={"replanning": self.replanning}),
-            Step("plan", self.plan_panel, steps.plan_result, steps.plan_staleness, "Plan again"),
-            Step("groups", self.groups_panel, steps.groups_result, steps.plan_staleness),
-            Step("schedule", self.schedule_panel, steps.schedule_result, steps.prediction_staleness, "Predict again"),
-            Step("what-if", self.what_if_panel, staleness=steps.plan_staleness),
-            Step("run", self.run_panel, steps.run_result, steps.run_staleness, "Run again"),
-            Step("compare", self.compare_panel, steps.compare_result, steps.comparison_staleness),
+            Step("plan", self.plan_panel, "Search", steps.plan_result, steps.plan_staleness, "Plan again"),
+            Step("groups", self.groups_panel, "Groups", steps.groups_result, steps.plan_staleness),
+            Step(
+                "schedule",
+                self.schedule_panel,
+                "Schedule",
+                steps.schedule_result,
+                steps.prediction_staleness,
+                "Predict again",
+            ),
+            Step("what-if", self.what_if_panel, "What if", staleness=steps.plan_staleness),
+            Step("run", self.run_panel, "Run", steps.run_result, steps.run_staleness, "Run again"),
+            Step("compare", self.compare_panel, "Compare", steps.compare_result, steps.comparison_staleness),
         ]
+
+    def _menus(self) -> list[w.Widget]:
+        """Return the boxes that the bar opens over the lab: of the network, of the job, and of what is rarer."""
+        larger = w.Checkbox(False, description="Larger type, as for a projector", indent=False)
+        larger.observe(lambda change: mark(self, "dtfm-large", change["new"]), "value")
+        menus = {
+            "network": [self.network_panel.files.view],
+            "job": [self.plan_panel.job_controls.view],
+            "more": [self.workspace.view, self.as_python, larger],
+        }
+        boxes = []
+        for name, children in menus.items():
+            box = w.VBox(children)
+            box.add_class("dtfm-menu")
+            box.add_class(f"dtfm-menu-{name}")
+            boxes.append(box)
+        return boxes
+
+    def show_pane(self, name: str) -> None:
+        """Show a result by the name of its step: plan, groups, schedule, what-if, run or compare."""
+        if name not in [step.name for step in self.steps]:
+            raise unknown("pane", name, [step.name for step in self.steps])
+        self.lab_state.pane = name
+
+    def next_action(self) -> None:
+        """Do what the bar's filled button says."""
+        self._press(self.bar.action.name)
+
+    def _press(self, name: str) -> None:
+        """Do what was pressed in the bar."""
+        match name:
+            case "undo":
+                self.network_panel.drawing.undo()
+            case "open":
+                self.bar.view.send({"kind": "menu", "name": "network"})
+            case "plan":
+                self.plan_panel.redo()
+                self.lab_state.pane = "plan"
+            case "stop-plan":
+                self.plan_panel.stop.click()
+            case "run":
+                self.lab_state.pane = "run"
+                self.run_panel.start.click()
+            case "stop-run":
+                self.run_panel.stop.click()
+            case "compare":
+                self.lab_state.pane = "compare"
+            case "refit":
+                self.compare_panel.refitting.use.click()
+
+    def _can_refit(self) -> bool:
+        return self.compare_panel.refitting.found is not None
+
+    def _count_stages(self) -> None:
+        plan = self.lab_state.plan
+        self.legend.n_stages = 0 if plan is None else plan.job.n_stages
+
+    def _show_undo(self) -> None:
+        self.bar.view.can_undo = self.network_panel.drawing.can_undo
 
     def _cells(self) -> list[str]:
         what_if = self.what_if_panel
@@ -138,23 +227,6 @@ class Lab(w.VBox):
     @property
     def comparison(self) -> Comparison | None:
         return self.lab_state.comparison
-
-    def _show_error(self) -> None:
-        for frame in self.frames:
-            frame.report_error(self.lab_state.message if frame.step.name == self.lab_state.step else "")
-
-    def _show_states(self) -> None:
-        """Show the state of every step, in its frame and in the bar."""
-        busy = self.lab_state.busy
-        can_redo = True  # a step cannot be redone while an earlier one is out of date
-        bar = []
-        for frame in self.frames:
-            step, state = frame.step, frame.step.state(self.lab_state)
-            frame.show(state, can_redo=can_redo and step.name not in busy)
-            can_redo = can_redo and not state.stale
-            kind = "busy" if step.name in busy else state.kind
-            bar.append({"name": step.name, "title": step.title, "kind": kind, "words": state.stale or state.done})
-        self.shell_bar.steps = bar
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any] | None:
         """Add the network as SVG and one line of text, for readers without widgets, as of a saved notebook."""

@@ -33,7 +33,7 @@ NEGLIGIBLE = 5e-4
 
 def of_iteration(analysis: IterationAnalysis) -> str:
     """One line each for the seconds, what binds them, memory, idle time, idle devices, the bound and the money."""
-    lines = [_seconds(analysis), _binding(analysis), _memory(analysis), _idle_time(analysis), _left_out(analysis.plan)]
+    lines = [_seconds(analysis), binding(analysis), _memory(analysis), _idle_time(analysis), _left_out(analysis.plan)]
     return "\n".join(filter(None, [*lines, _bound(analysis.plan), _price(analysis.plan)]))
 
 
@@ -75,7 +75,8 @@ def _seconds(analysis: IterationAnalysis) -> str:
     )
 
 
-def _binding(analysis: IterationAnalysis) -> str:
+def binding(analysis: IterationAnalysis) -> str:
+    """What binds the iteration: devices, links or synchronisation, with its share and its name."""
     share = analysis.by_class[analysis.binds] / analysis.iteration_s if analysis.iteration_s > 0 else 0.0
     devices, links = analysis.parts("device"), analysis.parts("link")
     if analysis.binds == "device":

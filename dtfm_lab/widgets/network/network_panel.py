@@ -73,8 +73,11 @@ class NetworkPanel(Panel):
         self.figure = AsFigure(self.make_figure, lab_state, lambda line: lab_state.report_error("network", line))
         self.note = w.HTML()
         self._views = w.VBox([self.editor])
-        controls = w.HBox([self.shown, self.fill, self.figure.button])
-        self.view = w.VBox([self.files.view, controls, self.note, self._views, self.figure.output])
+        self.picture = self._views
+        self.picture.add_class("dtfm-picture")
+        self.menu: list[w.Widget] = [self.fill, self.figure.button, self.note, self.figure.output]
+        """What is needed less often."""
+        self.view = w.VBox([self.picture])
         self.show(topology)
         self.drawing.observe(lambda _: self._accept(), "document")
         self.drawing.observe(lambda _: self._select_in_lab_state(), ["selected", "selected_link"])

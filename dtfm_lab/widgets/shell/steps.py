@@ -1,19 +1,14 @@
-"""The steps of the lab: the heading of each, its result in a few words, and why that is out of date."""
+"""The steps of the lab: the result of each in a few words, and why that is out of date."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any, NamedTuple
-
-import ipywidgets as w
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import cut_subplan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.theme import count
-from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, show
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.result_words import result_words
@@ -43,8 +38,10 @@ class Step:
     """One step of the lab, with all that the lab needs to number, save, restore and mark it."""
 
     name: str
-    """Short name, as in ``LabState.step`` and ``LabState.busy``; the heading is made of it."""
+    """Short name, as in ``LabState.step``, ``LabState.busy`` and ``LabState.pane``."""
     panel: Panel
+    title: str
+    """What its tab says."""
     result: Callable[[LabState], str] = _never
     """Returns the result in a few words; empty while there is none."""
     staleness: Callable[[LabState], str] = _never
@@ -52,11 +49,7 @@ class Step:
     redo: str = ""
     """Text of the button that calls ``panel.redo`` where the step is out of date; empty for no button."""
     more: Mapping[str, Panel] = field(default_factory=dict)
-    """Further panels below the first, by the name under which a workspace keeps their settings."""
-
-    @property
-    def title(self) -> str:
-        return self.name.capitalize().replace("-", " ")
+    """Further panels, by the name under which a workspace keeps their settings."""
 
     @property
     def panels(self) -> dict[str, Panel]:
@@ -65,31 +58,6 @@ class Step:
 
     def state(self, lab_state: LabState) -> StepState:
         return StepState(self.result(lab_state), self.staleness(lab_state))
-
-
-class StepFrame(w.VBox):
-    """A step on the screen: its heading, why it is out of date, the last error there, and its panels."""
-
-    def __init__(self, number: int, step: Step) -> None:
-        self.step, self.state = step, StepState()
-        self._stale, self.message = w.HTML(), w.HTML()
-        self.redo = button(step.redo, "refresh", "Make it anew from what is drawn and chosen now", "auto")
-        self.redo.on_click(lambda _: step.panel.redo())
-        heading = w.HTML(markup.heading(number, step.title, step.panel.hint))
-        views = [panel.view for panel in step.panels.values()]
-        super().__init__([heading, w.HBox([self._stale, self.redo]), self.message, *views])
-        self.add_class("dtfm-section")
-        self.add_class(f"dtfm-section-{step.name}")
-        self.show(self.state, can_redo=False)
-
-    def show(self, state: StepState, *, can_redo: bool) -> None:
-        self.state = state
-        self._stale.value = markup.line(escape(f"Out of date: {state.stale}."), "stale") if state.stale else ""
-        show(self.redo, bool(state.stale and can_redo and self.step.redo))
-
-    def report_error(self, message: str) -> None:
-        """Show an error as one line; empty removes it."""
-        self.message.value = markup.line(escape(message), "warning")
 
 
 def of(trait: str, describe: Callable[[Any], str]) -> Callable[[LabState], str]:

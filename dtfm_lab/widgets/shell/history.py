@@ -1,0 +1,60 @@
+"""What stood on the screen before the last edit, so that numbers can be shown as old and new."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.widgets.lab_state import LabState
+
+ONE_EDIT_S = 1.2
+"""Seconds within which the edits of a drag count as one."""
+
+
+@dataclass(frozen=True)
+class Before:
+    """The network, the job and the plan before an edit, and what the plan was predicted to take in seconds."""
+
+    topology: Topology
+    job: Job | None
+    plan: Plan
+    iteration_s: float | None
+
+
+class EditHistory:
+    """Keeps one ``Before``: of the last edit, or of the first of a row of edits that follow each other fast."""
+
+    def __init__(self, lab_state: LabState, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._lab_state, self._now_s = lab_state, now_s
+        self._last_edit_s = -ONE_EDIT_S
+        self._settled: Before | None = None
+        """What stands on the screen, as long as the plan is of the network that is drawn."""
+        self.before: Before | None = None
+        lab_state.observe(self._edited, ["topology", "job"])
+        lab_state.observe(lambda _: self._settle(), ["plan", "predicted"])
+
+    def forget(self) -> None:
+        """Begin anew, as with another network."""
+        self.before = None
+
+    def _edited(self, change: dict[str, Any]) -> None:
+        if change["old"] is None or change["new"] is None:
+            self.before = self._settled = None
+            return
+        now_s = self._now_s()
+        if change["name"] == "topology" and change["old"].name != change["new"].name:
+            self.before = None
+        elif self._settled is not None and now_s - self._last_edit_s > ONE_EDIT_S:
+            self.before = self._settled
+        self._last_edit_s = now_s
+
+    def _settle(self) -> None:
+        state = self._lab_state
+        if state.plan is None or state.topology is None or state.plan_is_stale:
+            return
+        predicted = state.predicted
+        seconds = state.plan.iteration_s if predicted is None else predicted.iteration_s
+        self._settled = Before(state.topology, state.job, state.plan, seconds)

@@ -1,0 +1,205 @@
+"""What the inspector says of the selection: a device, a link, a stage; or of one pipeline where nothing is selected."""
+
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_bytes, format_s, to_gbps, to_ms
+from dtfm_lab.widgets.lab_state import LabState
+
+MOST_LISTED = 4
+"""Names up to which all are listed."""
+
+Facts = dict[str, Any]
+
+
+def inspect(state: LabState) -> Facts:
+    """Return {kind, title, hint, ...} as the page's inspector shows it; ``kind`` says which other keys there are."""
+    topology, plan = state.topology, state.plan
+    if plan is not None and (topology is None or state.plan_is_stale):
+        plan = None
+    if topology is None:
+        return {"kind": "empty", "title": "Nothing is drawn", "hint": "double-click the canvas to add a device"}
+    known = set(topology.names)
+    if len(state.selected_link) == 2 and known.issuperset(state.selected_link):
+        return _of_link(topology, plan, *state.selected_link)
+    selected = [name for name in state.selected if name in known]
+    if len(selected) == 1:
+        return _of_device(topology, plan, selected[0])
+    if selected:
+        return _of_devices(topology, plan, selected)
+    if plan is not None and 0 <= state.selected_stage < plan.job.n_stages:
+        return _of_stage(plan, state.selected_stage)
+    return _of_pipeline(plan) if plan is not None else {"kind": "empty", "title": "No plan yet", "hint": ""}
+
+
+def _of_pipeline(plan: Plan) -> Facts:
+    """Return the stages of one pipeline, with the seconds of each hop, and what the communication cost consists of."""
+    layers, cost = layers_of(plan), plan.cost
+    devices = plan.placement.devices
+    stages = [
+        {"stage": s, "name": _place(plan, devices[s].tolist()), "layers": layers[s], "group_s": float(cost.group_s[s])}
+        for s in range(plan.job.n_stages)
+    ]
+    hops = [{"seconds": float(s), "text": format_s(float(s))} for s in cost.hop_s]
+    n = len(hops)
+    total = [
+        [format_s(cost.total_s), "of communication ="],
+        [format_s(cost.data_parallel_s), "the slowest averaging +"],
+        [format_s(cost.pipeline_s), f"{n} hop{'' if n == 1 else 's'}"],
+    ]
+    return {
+        "kind": "pipeline",
+        "title": "One pipeline, first layer to last",
+        "hint": "slowest hop of the pipelines",
+        "n_stages": plan.job.n_stages,
+        "stages": stages,
+        "hops": hops,
+        "total": total,
+    }
+
+
+def _of_device(topology: Topology, plan: Plan | None, name: str) -> Facts:
+    at = topology.index(name)
+    device = topology.devices[at]
+    memory = [] if device.memory_bytes is None else [format_bytes(device.memory_bytes)]
+    facts: Facts = {
+        "kind": "device",
+        "title": name,
+        "hint": ", ".join(filter(None, [device.gpu, *memory, device.region])),
+        "stage": -1,
+        "rows": [],
+    }
+    if plan is None:
+        return facts
+    places = np.argwhere(plan.placement.devices == at)
+    if not len(places):
+        return facts | {"rows": [["role", "idle: the plan is better without it", -1]]}
+    s, r = map(int, places[0])
+    cost, group = plan.cost, [int(d) for d in plan.placement.devices[s] if d != at]
+    rows: list[list[Any]] = []
+    if group:
+        rows.append(["averages with", f"{_names(topology, group)}: {format_s(float(cost.group_s[s]))} in all", s])
+    for other, verb in ((s - 1, "receives from"), (s + 1, "sends to")):
+        if 0 <= other < plan.job.n_stages:
+            there = int(plan.placement.devices[other, r])
+            source, target = (there, at) if other < s else (at, there)
+            rows.append([verb, f"{topology.names[there]}, {_link_words(topology, source, target)}", other])
+    return facts | {
+        "stage": s,
+        "n_stages": plan.job.n_stages,
+        "hint": f"stage {s}, pipeline {r}, {layers_of(plan)[s]} · {facts['hint']}",
+        "rows": rows,
+    }
+
+
+def _of_devices(topology: Topology, plan: Plan | None, names: list[str]) -> Facts:
+    stages = {} if plan is None else {name: s for s, group in enumerate(plan.stages) for name in group}
+    held = sorted({stages[name] for name in names if name in stages})
+    rows = [["devices", ", ".join(names[: 3 * MOST_LISTED]) + ("…" if len(names) > 3 * MOST_LISTED else ""), -1]]
+    rows += [["stages", ", ".join(map(str, held)), -1]] if held else []
+    gpus = sorted({topology.devices[topology.index(name)].gpu for name in names})
+    return {"kind": "device", "title": f"{len(names)} devices", "hint": ", ".join(gpus), "stage": -1, "rows": rows}
+
+
+def _of_stage(plan: Plan, stage: int) -> Facts:
+    cost, devices = plan.cost, plan.placement.devices[stage].tolist()
+    rows: list[list[Any]] = [["devices", _names(plan.topology, devices, 3 * MOST_LISTED), -1]]
+    if plan.job.n_replicas > 1:
+        rows.append(["averaging", f"{format_s(float(cost.group_s[stage]))}, by the communication cost", -1])
+    for hop, words, other in ((stage - 1, "hop from", stage - 1), (stage, "hop to", stage + 1)):
+        if 0 <= hop < len(cost.hop_s):
+            rows.append([words, format_s(float(cost.hop_s[hop])), other])
+    return {
+        "kind": "stage",
+        "title": f"Stage {stage}",
+        "hint": layers_of(plan)[stage],
+        "stage": stage,
+        "n_stages": plan.job.n_stages,
+        "rows": rows,
+    }
+
+
+def _of_link(topology: Topology, plan: Plan | None, source: str, target: str) -> Facts:
+    a, b = topology.index(source), topology.index(target)
+    regions = topology.devices[a].region, topology.devices[b].region
+    apart = regions[0] != regions[1] and "" not in regions
+    facts: Facts = {
+        "kind": "link",
+        "title": " – ".join(regions) if apart else f"{source} – {target}",
+        "ends": [source, target],
+        "hint": f"as from {source} to {target}" if apart else "both ways",
+        "gbps": float(to_gbps(topology.bandwidth_bytes_per_s[a, b])),
+        "ms": float(to_ms(topology.latency_s[a, b])),
+        "rows": [],
+    }
+    if plan is not None:
+        facts["rows"] = [["the plan", _use(plan, a, b), -1]]
+    return facts
+
+
+def _use(plan: Plan, a: int, b: int) -> str:
+    """Return what of the plan crosses the link between two devices, or between their regions."""
+    topology, devices = plan.topology, plan.placement.devices
+    region = [device.region or device.name for device in topology.devices]
+    pair = {region[a], region[b]}
+    exact = region[a] == region[b]
+
+    def joins(one: int, other: int) -> bool:
+        return {one, other} == {a, b} if exact else {region[one], region[other]} == pair
+
+    hops = [
+        (s, r)
+        for s in range(len(devices) - 1)
+        for r in range(devices.shape[1])
+        if joins(int(devices[s, r]), int(devices[s + 1, r]))
+    ]
+    groups = [
+        s
+        for s, group in enumerate(devices.tolist())
+        if any(joins(one, other) for i, one in enumerate(group) for other in group[:i])
+    ]
+    words = []
+    if hops:
+        stages = sorted({s for s, _ in hops})
+        between = ", ".join(f"{s} and {s + 1}" for s in stages[:MOST_LISTED])
+        words.append(f"carries {len(hops)} hop{'' if len(hops) == 1 else 's'} between stages {between}")
+    if groups:
+        words.append(f"averages stage{'' if len(groups) == 1 else 's'} {', '.join(map(str, groups[:MOST_LISTED]))}")
+    return "; ".join(words) if words else "sends nothing over it"
+
+
+def _link_words(topology: Topology, source: int, target: int) -> str:
+    gbps = to_gbps(topology.bandwidth_bytes_per_s[source, target])
+    return f"{gbps:.3g} Gbit/s, {to_ms(topology.latency_s[source, target]):.3g} ms"
+
+
+def _names(topology: Topology, devices: list[int], most: int = MOST_LISTED) -> str:
+    if len(devices) <= most:
+        return ", ".join(topology.names[d] for d in devices)
+    regions = {topology.devices[d].region for d in devices}
+    where = f" in {next(iter(regions))}" if len(regions) == 1 and "" not in regions else ""
+    return f"{len(devices)} devices{where}"
+
+
+def _place(plan: Plan, devices: list[int]) -> str:
+    """Return where a stage's devices are: their region, the first of several, or the one device's name."""
+    found = [plan.topology.devices[d] for d in devices]
+    regions = list(dict.fromkeys(device.region for device in found))
+    if len(found) == 1 or regions == [""]:
+        return found[0].name
+    return regions[0] if len(regions) == 1 else f"{regions[0] or found[0].name} +{len(regions) - 1}"
+
+
+def layers_of(plan: Plan) -> list[str]:
+    """Return ``layers 5 to 7`` of each stage, counting blocks from 1; the number of stages' worth where no model is."""
+    blocks = plan.blocks_per_stage
+    if blocks is None:
+        return [f"stage {s}" for s in range(plan.job.n_stages)]
+    ends = np.cumsum(blocks)
+    return [
+        f"layer {end}" if n == 1 else f"layers {end - n + 1} to {end}" if n else "no block"
+        for n, end in zip(blocks, ends.tolist(), strict=True)
+    ]

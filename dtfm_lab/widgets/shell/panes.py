@@ -1,0 +1,89 @@
+"""The right half of the lab: one result at a time, or two, under tabs; nothing in it changes its height."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+import ipywidgets as w
+
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.controls import button, mark, show
+from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
+from dtfm_lab.widgets.shell.steps import Step
+from dtfm_lab.widgets.views.tabs import TabsView
+
+
+class Panes:
+    """Shows the panels of the steps; ``lab_state.pane`` names the one that is shown."""
+
+    def __init__(self, lab_state: LabState, steps: Sequence[Step]) -> None:
+        self._lab_state, self._steps = lab_state, {step.name: step for step in steps}
+        self._second = ""
+        """Name of the pane that is shown below while the half is split."""
+        self.tabs = TabsView(label="Results", numbered=True, value=lab_state.pane)
+        self._stale = w.HTML(layout=w.Layout(min_width="0", flex="1 1 0"))
+        self._stale.add_class("dtfm-stale-note")
+        self.redo = button("Again", "", "Make it anew from what is drawn and chosen now", "auto")
+        self.split = w.ToggleButton(
+            description="Split", tooltip="Two results, one above the other", layout=w.Layout(width="auto")
+        )
+        self.swap = w.ToggleButton(
+            description="Swap",
+            tooltip="The network at the right, the results at the left",
+            layout=w.Layout(width="auto"),
+        )
+        head = w.HBox([self.tabs, self._stale, self.redo, self.split, self.swap])
+        head.add_class("dtfm-head")
+        self._boxes = {step.name: self._box(step) for step in steps}
+        outs = w.VBox(list(self._boxes.values()))
+        outs.add_class("dtfm-outs")
+        self.view = w.VBox([head, outs])
+        self.view.add_class("dtfm-effect")
+        self.redo.on_click(lambda _: self._steps[lab_state.pane].panel.redo())
+        self.split.observe(lambda _: self._show(), "value")
+        self.tabs.observe(lambda change: lab_state.set_trait("pane", change["new"]), "value")
+        lab_state.observe(self._follow, "pane")
+        lab_state.observe(lambda _: self._show_states(), [*RESULT_TRAITS, "busy"])
+        self._show()
+        self._show_states()
+
+    def _box(self, step: Step) -> w.VBox:
+        box = w.VBox([panel.view for panel in step.panels.values()])
+        for panel in step.panels.values():
+            panel.view.add_class("dtfm-pane")
+        box.add_class("dtfm-out")
+        box.add_class(f"dtfm-out-{step.name}")
+        return box
+
+    def _follow(self, change: Mapping[str, str]) -> None:
+        if change["new"] not in self._steps:
+            return
+        self._second = change["old"] if change["old"] in self._steps else self._second
+        self.tabs.value = change["new"]
+        self._show()
+        self._show_states()
+
+    def _show(self) -> None:
+        first, split = self._lab_state.pane, self.split.value
+        if split and self._second in ("", first):
+            self._second = next(name for name in self._steps if name != first)
+        for name, box in self._boxes.items():
+            show(box, name == first or (split and name == self._second))
+            mark(box, "dtfm-second", split and name == self._second)
+
+    def _show_states(self) -> None:
+        """Mark every tab, and say why the shown result is out of date."""
+        state = self._lab_state
+        tabs, may_redo = [], True
+        for name, step in self._steps.items():
+            found = step.state(state)
+            kind = "busy" if name in state.busy else found.kind
+            tabs.append({"name": name, "title": step.title, "kind": kind, "words": found.stale or found.done})
+            box = self._boxes[name]
+            mark(box, "dtfm-stale", bool(found.stale))
+            if name == state.pane:
+                self._stale.value = markup.line(escape(f"before the last edit: {found.stale}")) if found.stale else ""
+                self._stale.tooltip = found.stale
+                self.redo.description = step.redo or "Again"
+                show(self.redo, bool(found.stale and step.redo and may_redo and name not in state.busy))
+            may_redo = may_redo and not found.stale
+        self.tabs.tabs = tabs

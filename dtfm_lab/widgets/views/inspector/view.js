@@ -1,0 +1,84 @@
+// The inspector below the network: one pipeline, a device, a stage, or a link with its sliders.
+import { cleanUps, h, oncePerFrame, onTraits } from "shared/dom.js";
+import { inkOn, onTheme, readTheme, stageColor } from "shared/theme.js";
+import { short } from "shared/links.js";
+import { shine } from "shared/bus.js";
+import { logSlider } from "./page/slider.js";
+
+const NARROWEST = 46; // pixels of a stage in the row of a pipeline; where there is less, some are left out
+
+function render({ model, el }) {
+  const cleanUp = cleanUps();
+  const root = h("section", { class: "dtfm dtfm-inspector", "aria-label": "Inspector", "data-lm-suppress-shortcuts": "true" });
+  el.append(root);
+  let theme = readTheme(el);
+  let dragging = false;
+
+  const chip = (stage, n) => {
+    const color = stageColor(stage, n, theme.dark);
+    return h("b", { class: "dtfm-stage-chip", style: `background:${color};color:${inkOn(color)}` }, String(stage));
+  };
+  const select = (what) => model.send({ kind: "select", ...what });
+  const head = (facts, ...more) => h("div", { class: "dtfm-inspector-head" }, facts.stage >= 0 ? chip(facts.stage, facts.n_stages) : null,
+    h("h3", {}, facts.title), h("span", { class: "dtfm-soft" }, facts.hint), h("span", { class: "dtfm-grow" }), ...more);
+  const close = () => h("button", { type: "button", class: "dtfm-close", title: "Let go of the selection (Esc)", onclick: () => select({}) }, "Close");
+
+  function pipeline(facts) {
+    const { stages, hops, n_stages: n } = facts;
+    const fits = Math.max(2, Math.floor((el.clientWidth - 32) / NARROWEST / 1.6));
+    const shown = stages.length <= fits ? stages : [...stages.slice(0, Math.ceil(fits / 2)), null, ...stages.slice(-Math.floor(fits / 2))];
+    const slowest = Math.max(...hops.map(({ seconds }) => seconds), 0);
+    const parts = [];
+    for (const one of shown) {
+      if (!one) { parts.push(h("span", { class: "dtfm-hop" }, "…")); continue; }
+      parts.push(h("button", {
+        type: "button", class: "dtfm-pipeline-stage", title: `Stage ${one.stage}, ${one.layers}, ${one.name}`,
+        onclick: () => select({ stage: one.stage }), onpointerenter: () => shine(el, { stage: one.stage }), onpointerleave: () => shine(el, null),
+      }, chip(one.stage, n), h("span", {}, one.name), h("small", {}, one.layers.replace(/layers? /, "").replace(" to ", "–"))));
+      const hop = hops[one.stage];
+      if (hop && one !== shown.at(-1)) parts.push(h("span", { class: "dtfm-hop", title: `hop from stage ${one.stage} to ${one.stage + 1}: ${hop.text}` },
+        hop.text.replace(" ", "\u2009"), h("i", { style: `height:${slowest ? 1 + 3 * hop.seconds / slowest : 1}px` })));
+    }
+    const sum = facts.total.flatMap(([value, words]) => [h("b", {}, value), ` ${words} `]);
+    return [head(facts, h("span", { class: "dtfm-soft" }, "nothing selected")), h("div", { class: "dtfm-pipeline" }, ...parts),
+      h("p", {}, ...sum, h("span", { class: "dtfm-soft" }, " click a device, stage or link"))];
+  }
+
+  const rows = (facts) => h("dl", {}, ...facts.rows.flatMap(([name, text, stage]) => [
+    h("dt", {}, name), h("dd", {}, stage >= 0 && facts.n_stages ? chip(stage, facts.n_stages) : null, text)]));
+
+  function link(facts) {
+    const now = { gbps: facts.gbps, ms: facts.ms };
+    const send = (phase) => model.send({ kind: "link", ends: facts.ends, ...now, phase });
+    const soon = oncePerFrame(() => send("move"), cleanUp);
+    const of = (key, label, unit, low, high) => logSlider({
+      label, unit, low, high, value: facts[key], format: short,
+      begin: () => { dragging = true; send("begin"); },
+      move: (value) => { now[key] = value; soon(); },
+      end: () => { send("move"); send("end"); dragging = false; },
+    });
+    return [head(facts, close()), h("div", { class: "dtfm-sliders" },
+      of("gbps", "Bandwidth", "Gbit/s", 0.01, 100), of("ms", "Latency", "ms", 0.1, 500)), rows(facts)];
+  }
+
+  function show() {
+    if (dragging) return; // the slider in the hand stays
+    theme = readTheme(el);
+    const facts = model.get("facts");
+    const parts = { pipeline, link, device: (f) => [head(f, close()), rows(f)], stage: (f) => [head(f, close()), rows(f)] }[facts.kind];
+    root.dataset.kind = facts.kind ?? "";
+    root.replaceChildren(...(parts ? parts(facts) : [head({ title: "", hint: "", ...facts })]));
+  }
+
+  const later = oncePerFrame(show, cleanUp);
+  onTraits(model, ["facts"], later, cleanUp);
+  onTheme(show, cleanUp);
+  const observer = new ResizeObserver(later);
+  observer.observe(el);
+  cleanUp.add(() => observer.disconnect());
+  root.addEventListener("keydown", (event) => { if (event.key === "Escape") select({}); });
+  show();
+  return cleanUp.run;
+}
+
+export default { render };

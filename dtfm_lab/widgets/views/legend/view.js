@@ -1,0 +1,46 @@
+// The legend at the foot of the lab.
+import { cleanUps, h, onTraits, svg } from "shared/dom.js";
+import { inkOn, kindColor, onTheme, readTheme, stageColor } from "shared/theme.js";
+import { shine } from "shared/bus.js";
+
+const MOST_CHIPS = 16;
+
+function render({ model, el }) {
+  const cleanUp = cleanUps();
+  const root = h("div", { class: "dtfm dtfm-foot", role: "note", "aria-label": "Legend" });
+  el.append(root);
+
+  function chips(n, dark) {
+    const shown = n <= MOST_CHIPS ? [...Array(n).keys()] : [0, 1, 2, -1, n - 3, n - 2, n - 1];
+    return h("span", {}, "stage", h("span", { class: "dtfm-chips" }, ...shown.map((stage) => {
+      if (stage < 0) return h("span", {}, "…");
+      const color = stageColor(stage, n, dark);
+      return h("b", {
+        style: `background:${color};color:${inkOn(color)}`, onpointerenter: () => shine(el, { stage }), onpointerleave: () => shine(el, null),
+      }, String(stage));
+    })));
+  }
+
+  const kind = (name, dark) => h("span", {}, h("i", { class: "dtfm-kind", style: `background:${kindColor(name, dark)}` }), name);
+
+  function hatch(color) {
+    const lines = [...Array(6).keys()].map((at) => svg("line", { x1: at * 4 - 6, y1: 10, x2: at * 4 + 4, y2: 0, stroke: color, "stroke-width": 1.2 }));
+    return svg("svg", { width: 15, height: 10, viewBox: "0 0 15 10", "aria-hidden": "true" }, ...lines);
+  }
+
+  function show() {
+    const theme = readTheme(el), n = model.get("n_stages");
+    root.replaceChildren(
+      ...(n ? [chips(n, theme.dark)] : []),
+      kind("forward", theme.dark), kind("backward", theme.dark), kind("averaging", theme.dark),
+      h("span", {}, hatch(theme.softText), "waits"),
+      h("span", { class: "dtfm-foot-links" }, "link: width is bandwidth, dashes are latency"),
+      h("span", { class: "dtfm-grow" }), h("span", { class: "dtfm-foot-keys" }, model.get("shortcuts")));
+  }
+  onTraits(model, ["n_stages", "shortcuts"], show, cleanUp);
+  onTheme(show, cleanUp);
+  show();
+  return cleanUp.run;
+}
+
+export default { render };

@@ -1,0 +1,44 @@
+// Tabs over a pane.
+import { cleanUps, h, onTraits } from "shared/dom.js";
+
+const SAID = { stale: "before the last edit", busy: "at work" };
+
+function render({ model, el }) {
+  const cleanUp = cleanUps();
+  const root = h("div", { class: "dtfm dtfm-tabs", role: "tablist", "aria-label": model.get("label"), "data-lm-suppress-shortcuts": "true" });
+  if (model.get("numbered")) root.classList.add("dtfm-effect-head");
+  el.append(root);
+
+  function choose(name, focus = false) {
+    model.set("value", name);
+    model.save_changes();
+    if (focus) root.querySelector(`[data-name="${name}"]`)?.focus({ preventScroll: true });
+  }
+
+  function show() {
+    const value = model.get("value"), numbered = model.get("numbered");
+    const focused = root.contains(document.activeElement) ? document.activeElement.dataset.name : null;
+    root.replaceChildren(...model.get("tabs").map(({ name, title, kind = "", words = "" }, at) => h("button", {
+      type: "button", role: "tab", class: "dtfm-tab", "data-name": name, "data-kind": kind,
+      "aria-selected": String(name === value), tabindex: name === value ? "0" : "-1",
+      "aria-keyshortcuts": numbered ? String(at + 1) : null,
+      title: [words, SAID[kind], numbered ? `key ${at + 1}` : ""].filter(Boolean).join(" · "),
+      onclick: () => choose(name),
+    }, title, SAID[kind] ? h("i", { "aria-label": SAID[kind], role: "img" }) : null)));
+    if (focused) root.querySelector("[aria-selected=true]")?.focus({ preventScroll: true });
+  }
+
+  root.addEventListener("keydown", (event) => {
+    const names = model.get("tabs").map(({ name }) => name);
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    event.stopPropagation();
+    choose(names[(names.indexOf(model.get("value")) + step + names.length) % names.length], true);
+  });
+  onTraits(model, ["tabs", "value"], show, cleanUp);
+  show();
+  return cleanUp.run;
+}
+
+export default { render };

@@ -1,0 +1,34 @@
+// The lab over the whole window. A notebook's cell may be clipped and moved by its surroundings, so the lab goes to the
+// browser's top layer, as a popover does.
+
+const labOf = (el) => el.closest(".dtfm-lab");
+
+export function toggleWindow(el) {
+  const lab = labOf(el);
+  if (!lab?.showPopover) return;
+  if (lab.matches(":popover-open")) return lab.hidePopover();
+  lab.setAttribute("popover", "manual");
+  lab.showPopover();
+  window.dispatchEvent(new Event("resize"));
+}
+
+/** `handler(isWhole)` when the lab enters or leaves the whole window. */
+export function onWindow(el, handler, cleanUp) {
+  const later = setTimeout(() => {
+    const lab = labOf(el);
+    if (!lab) return;
+    const listen = (event) => {
+      if (event.target !== lab) return;
+      lab.classList.toggle("dtfm-window", event.newState === "open");
+      if (event.newState === "closed") lab.removeAttribute("popover");
+      handler(event.newState === "open");
+    };
+    const onEscape = (event) => {
+      if (event.key === "Escape" && lab.matches(":popover-open") && !event.defaultPrevented) lab.hidePopover();
+    };
+    lab.addEventListener("toggle", listen);
+    lab.addEventListener("keydown", onEscape);
+    cleanUp.add(() => { lab.removeEventListener("toggle", listen); lab.removeEventListener("keydown", onEscape); });
+  }, 200); // the lab comes into the page after its children
+  cleanUp.add(() => clearTimeout(later));
+}

@@ -1,0 +1,115 @@
+// The bar over the lab: network, job, live numbers, one next action; and the headline.
+import { cleanUps, h, onTraits, svg } from "shared/dom.js";
+import { onTheme } from "shared/theme.js";
+import { closeMenus, onMenus, toggleMenu } from "./page/menus.js";
+import { labKeys } from "./page/keys.js";
+import { onWindow, toggleWindow } from "./page/window.js";
+import { isDark } from "./page/dark.js";
+
+const LOGO = [[6, 20, 0], [13, 9, 3], [22, 17, 5], [26, 6, 7]]; // a pipeline of four stages
+const COLORS = ["#442F9A", "#804CB4", "#BA6EC1", "#FCB1D0"];
+
+function render({ model, el }) {
+  const cleanUp = cleanUps();
+  const root = h("div", { class: "dtfm dtfm-top", "data-lm-suppress-shortcuts": "true" });
+  const bar = h("header", { class: "dtfm-bar", role: "banner", "aria-label": "Lab" });
+  const headline = h("div", { class: "dtfm-headline", role: "status", "aria-live": "polite" });
+  root.append(bar, headline);
+  el.append(root);
+
+  const press = (name) => model.send({ kind: "press", name });
+  const picker = (name, label) => h("button", {
+    type: "button", class: "dtfm-pick", "data-menu": name, "aria-haspopup": "dialog", "aria-expanded": "false",
+    onclick: (event) => toggleMenu(el, name, event.currentTarget),
+  }, h("strong", {}, label), h("span", {}));
+  const network = picker("network", ""), job = picker("job", "");
+  const numbers = h("div", { class: "dtfm-numbers", role: "group", "aria-label": "Live numbers" });
+  const more = h("button", {
+    type: "button", class: "dtfm-plain", "data-menu": "more", "aria-haspopup": "dialog", "aria-expanded": "false",
+    title: "Save and restore, as Python, larger type", onclick: (event) => toggleMenu(el, "more", event.currentTarget),
+  }, "More");
+  const whole = h("button", {
+    type: "button", class: "dtfm-plain dtfm-whole", "aria-label": "Whole window", title: "Show the lab in the whole window (F)", onclick: () => toggleWindow(el),
+  });
+  const action = h("button", { type: "button", class: "dtfm-go", onclick: () => { if (action.getAttribute("aria-disabled") !== "true") press(model.get("action").name); } });
+  bar.append(logo(), network, job, numbers, more, whole, action);
+
+  const dot = h("i", { class: "dtfm-dot", "aria-hidden": "true" });
+  const lead = h("b", {}), rest = h("span", {}), sentence = h("span", { class: "dtfm-sentence" }, lead, " ", rest);
+  const undo = h("button", { type: "button", class: "dtfm-plain", title: "Take the last edit of the network back (Z)", onclick: () => press("undo") }, "Undo");
+  const live = h("button", {
+    type: "button", class: "dtfm-plain dtfm-live", role: "switch", title: "Live: every edit is followed by a new plan",
+    onclick: () => { model.set("live", !model.get("live")); model.save_changes(); },
+  });
+  const words = h("button", { type: "button", class: "dtfm-plain", "aria-label": "Words", title: "What the words mean (?)", onclick: () => press("words") }, "?");
+  headline.append(dot, sentence, undo, live, words);
+
+  function showPickers() {
+    for (const [button, trait, none] of [[network, "network", "No network"], [job, "job", "No job"]]) {
+      const [name, of] = model.get(trait);
+      button.firstChild.textContent = name || none;
+      button.lastChild.textContent = of;
+      button.title = `${name || none}${of ? `: ${of}` : ""}`;
+    }
+  }
+
+  function showNumbers() {
+    numbers.replaceChildren(...model.get("numbers").map(({ label, value, was, note, bad, word }) => h("div", { class: "dtfm-number", title: `${label}: ${value}${note ? `, ${note}` : ""}` },
+      h("span", { class: "dtfm-number-label", "data-word": word || null, tabindex: word ? "0" : null }, label),
+      h("span", { class: "dtfm-number-value" },
+        was ? h("s", {}, was, " → ") : null, value,
+        h("em", { class: bad ? "dtfm-bad" : null }, note)))));
+  }
+
+  function showHeadline() {
+    const { lead: first = "", rest: then = "", kind = "" } = model.get("headline");
+    lead.textContent = first;
+    rest.textContent = then;
+    headline.dataset.kind = kind;
+    sentence.title = `${first} ${then}`;
+    undo.hidden = !model.get("can_undo");
+    const isLive = model.get("live");
+    live.setAttribute("aria-checked", String(isLive));
+    live.textContent = isLive ? ["live", model.get("live_note")].filter(Boolean).join(" · ") : "not live";
+  }
+
+  function showAction() {
+    const { label = "", why_not: why = "" } = model.get("action");
+    action.textContent = label;
+    action.title = why;
+    action.setAttribute("aria-disabled", String(Boolean(why))); // it stays reachable, and says why
+  }
+
+  function showWindow(isWhole) {
+    whole.textContent = isWhole ? "⤡" : "⤢";
+    whole.setAttribute("aria-pressed", String(isWhole));
+  }
+
+  function sendTheme() {
+    if (model.get("dark") === isDark()) return;
+    model.set("dark", isDark());
+    model.save_changes();
+  }
+
+  onTraits(model, ["network", "job"], showPickers, cleanUp);
+  onTraits(model, ["numbers"], showNumbers, cleanUp);
+  onTraits(model, ["headline", "can_undo", "live", "live_note"], showHeadline, cleanUp);
+  onTraits(model, ["action"], showAction, cleanUp);
+  const onMessage = (message) => { if (message?.kind === "menu") toggleMenu(el, message.name, root.querySelector(`[data-menu="${message.name}"]`)); };
+  model.on("msg:custom", onMessage);
+  cleanUp.add(() => model.off("msg:custom", onMessage));
+  onTheme(sendTheme, cleanUp);
+  onMenus(el, cleanUp);
+  onWindow(el, showWindow, cleanUp);
+  labKeys(el, { press, toggleWindow: () => toggleWindow(el), close: () => closeMenus(el) }, cleanUp);
+  showPickers(); showNumbers(); showHeadline(); showAction(); showWindow(false); sendTheme();
+  return cleanUp.run;
+}
+
+function logo() {
+  const lines = LOGO.slice(1).map(([x, y], at) => svg("line", { x1: LOGO[at][0], y1: LOGO[at][1], x2: x, y2: y, stroke: "currentColor", "stroke-width": 1.6, opacity: 0.5 }));
+  const dots = LOGO.map(([x, y], at) => svg("circle", { cx: x, cy: y, r: 4.2, fill: COLORS[at] }));
+  return svg("svg", { class: "dtfm-logo", viewBox: "0 0 32 26", "aria-hidden": "true" }, ...lines, ...dots);
+}
+
+export default { render };
