@@ -62,9 +62,9 @@ def headline(state: LabState, before: Before | None, found: Replanned | None, re
 
 
 def _split(note: str) -> Headline:
-    """The first sentence in bold; a dot inside a number ends no sentence."""
-    lead, dot, rest = note.partition(". ")
-    return Headline(lead + dot.strip(), rest)
+    """The first part in bold, up to a colon or to the end of a sentence; a dot inside a number ends none."""
+    ends = [at for mark in (": ", ". ") if (at := note.find(mark)) >= 0]
+    return Headline(note[: min(ends) + 1], note[min(ends) + 2 :]) if ends else Headline(note)
 
 
 def _of_edit(state: LabState, plan: Plan, before: Before, edit: str, found: Replanned | None) -> tuple[str, str]:
