@@ -19,7 +19,7 @@ from dtfm_lab.figures.theme import count
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
-from dtfm_lab.widgets.controls import mark
+from dtfm_lab.widgets.controls import button, mark
 from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.network.network_panel import NetworkPanel
@@ -37,6 +37,8 @@ from dtfm_lab.widgets.shell.panes import Panes
 from dtfm_lab.widgets.shell.steps import Step
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
 from dtfm_lab.widgets.views.as_python import AsPythonView
+from dtfm_lab.widgets.views.door import Door
+from dtfm_lab.widgets.views.glossary import Glossary
 from dtfm_lab.widgets.views.legend import Legend
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 
@@ -80,9 +82,10 @@ class Lab(w.VBox):
         self.workspace = Workspace(self.lab_state, self.panels)
         self.as_python = AsPythonView(self._cells)
         self.bar = Bar(self.lab_state, self.replanning, self._press, self._can_refit)
-        self.network_pane = NetworkPane(self.lab_state, self.network_panel)
+        self.network_pane = NetworkPane(self.lab_state, self.network_panel, self.run_panel.playback.view)
         self.panes = Panes(self.lab_state, self.steps)
-        self.legend = Legend()
+        self.legend, self.glossary = Legend(), Glossary()
+        self.door = Door(self.open_network, self.network_panel.files.take)
         self.lab_state.observe(lambda _: self._count_stages(), ["plan"])
         self.network_panel.drawing.observe(lambda _: self._show_undo(), "can_undo")
         self.autosave = Autosave(autosave_path(), self._write, self._read) if autosave else None
@@ -95,12 +98,15 @@ class Lab(w.VBox):
         halves.add_class("dtfm-panes")
         self.panes.swap.observe(lambda change: mark(halves, "dtfm-swapped", change["new"]), "value")
         parts = [w.HTML(f"<style>{markup.CSS}</style>", layout=w.Layout(display="none"))]
-        parts += [self.bar.view, halves, self.legend, *self._menus()]
+        parts += [self.bar.view, halves, self.legend, *self._menus(), self.glossary, self.door]
         parts += [] if self.autosave is None else [self.autosave.view]
         super().__init__(parts)
         self.add_class("dtfm-lab")
         self._count_stages()
         self.replanning.begin()
+        if network is None:
+            self.door.offer()
+        self.lab_state.observe(self._play_first, "predicted")
 
     def _make_panels(self, network: Topology | None, job: Job | None, *, live: bool) -> None:
         lab_state = self.lab_state
@@ -136,7 +142,7 @@ class Lab(w.VBox):
         larger = w.Checkbox(False, description="Larger type, as for a projector", indent=False)
         larger.observe(lambda change: mark(self, "dtfm-large", change["new"]), "value")
         menus = {
-            "network": [self.network_panel.files.view],
+            "network": [self._gallery_button(), self.network_panel.files.view],
             "job": [self.plan_panel.job_controls.view],
             "more": [self.workspace.view, self.as_python, larger],
         }
@@ -147,6 +153,26 @@ class Lab(w.VBox):
             box.add_class(f"dtfm-menu-{name}")
             boxes.append(box)
         return boxes
+
+    def _play_first(self, change: dict[str, Any]) -> None:
+        """Play the first predicted iteration on the network, once."""
+        if change["new"] is not None:
+            self.lab_state.unobserve(self._play_first, "predicted")
+            self.run_panel.playback.view.playing = True
+
+    def open_network(self, name: str) -> None:
+        """Open a bundled network, or a blank canvas where the name is empty, with the job that fits it."""
+        topology = lab.load_topology(name) if name else None
+        if topology is not None:
+            self.plan_panel.job_controls.take(lab.default_job(topology))
+        self.network_panel.show(topology)
+        self.bar.history.forget()
+        self.network_pane.open_best_view()
+
+    def _gallery_button(self) -> w.Button:
+        gallery = button("All networks, with pictures", "", "Open the gallery", "auto")
+        gallery.on_click(lambda _: self.door.set_trait("is_open", True))
+        return gallery
 
     def show_pane(self, name: str) -> None:
         """Show a result by the name of its step: plan, groups, schedule, what-if, run or compare."""
@@ -164,7 +190,9 @@ class Lab(w.VBox):
             case "undo":
                 self.network_panel.drawing.undo()
             case "open":
-                self.bar.view.send({"kind": "menu", "name": "network"})
+                self.door.is_open = True
+            case "words":
+                self.glossary.is_open = True
             case "plan":
                 self.plan_panel.redo()
                 self.lab_state.pane = "plan"

@@ -65,6 +65,15 @@ class JobControls:
             control.observe(lambda _: self._set_job(), "value")
         lab_state.observe(lambda _: self._offer_shapes(self.shape.value), "topology")
 
+    def take(self, job: Job) -> None:
+        """Choose another job, one of the menu's or a new one."""
+        if job.name == self.job.value:
+            return
+        if job.name not in self.job.options:
+            self._base = job
+            self.job.options = [job.name, *self.job.options]
+        self.job.value = job.name
+
     def settings(self) -> dict[str, Any]:
         return values_of(self._controls) | {"shape": list(self.shape.value or ())}
 

@@ -21,7 +21,8 @@ LEAST_PLACES = 2
 class NetworkPane:
     """Frames the network panel's picture, with tabs above and the inspector below."""
 
-    def __init__(self, lab_state: LabState, panel: NetworkPanel) -> None:
+    def __init__(self, lab_state: LabState, panel: NetworkPanel, player: w.Widget) -> None:
+        """``player`` is the row that plays an iteration on the picture."""
         self._lab_state, self._panel = lab_state, panel
         self._replaced: str | None = None
         tabs = [{"name": name, "title": VIEWS[name]} for name in ("map", "canvas", "matrix")]
@@ -29,7 +30,7 @@ class NetworkPane:
         self.inspector = Inspector(self._set_link, self._select)
         head = w.HBox([self.tabs, w.Box(layout=w.Layout(flex="1 1 0")), more_menu(panel.menu)])
         head.add_class("dtfm-head")
-        self.view = w.VBox([head, panel.picture, self.inspector])
+        self.view = w.VBox([head, panel.picture, player, self.inspector])
         self.view.add_class("dtfm-cause")
         self.tabs.observe(lambda change: setattr(panel.shown, "value", change["new"]), "value")
         panel.shown.observe(lambda change: setattr(self.tabs, "value", change["new"]), "value")
@@ -58,7 +59,9 @@ class NetworkPane:
     def _set_link(self, ends: Sequence[str], gbps: float, ms: float, phase: str) -> None:
         """Give a link other numbers, at every move of a slider; the whole gesture is one step of the history."""
         drawing, topology = self._panel.drawing, self._lab_state.topology
-        if phase in ("begin", "end"):
-            drawing.gesture(phase)
+        if phase == "begin":
+            drawing.begin_gesture()
+        elif phase == "end":
+            drawing.end_gesture()
         elif topology is not None and set(ends) <= set(topology.names):
             drawing.document = with_link(drawing.document, (ends[0], ends[1]), gbps, ms)
