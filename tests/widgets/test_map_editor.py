@@ -44,16 +44,24 @@ def test_regions_are_placed_by_their_names_as_these_change() -> None:
     assert len(map_editor.canvas.places) == 7
 
 
-def test_new_devices_are_what_is_chosen_while_the_drawing_offers_it() -> None:
+def test_a_map_is_worth_showing_where_two_regions_are_known_places() -> None:
+    shown = {name: editor(name).worth_showing for name in ("worldwide", "universities", "lecture-hall", "spot")}
+    assert shown == {"worldwide": True, "universities": True, "lecture-hall": False, "spot": False}
+    map_editor = editor("universities")
+    document = map_editor.canvas.document
+    inside = [{**device, "region": "Ohio"} for device in document["devices"]]
+    map_editor.canvas.drawing.document = {**document, "devices": inside}
+    assert not map_editor.worth_showing
+
+
+def test_a_device_dropped_on_another_asks_for_a_swap_of_two_that_are_drawn() -> None:
     map_editor = editor("volunteers")
-    map_editor.canvas.gpus = ["RTX 4090", "T4"]
-    assert map_editor.canvas.gpu == "RTX 4090"
-    map_editor.gpu.value = "T4"
-    assert map_editor.canvas.gpu == "T4"
-    map_editor.canvas.gpus = ["A100", "T4"]
-    assert map_editor.canvas.gpu == "T4"
-    map_editor.canvas.gpus = ["A100"]
-    assert map_editor.canvas.gpu == "A100"
+    asked: list[tuple[str, str]] = []
+    map_editor.on_swap = lambda a, b: asked.append((a, b))
+    for a, b in (("amy", "ben"), ("amy", "nobody")):
+        map_editor.canvas._handle_custom_msg({"kind": "swap", "a": a, "b": b}, [])
+    assert asked == [("amy", "ben")]
+    assert map_editor.canvas.drawing.history == [], "a swap changes the plan, not the network"
 
 
 @pytest.mark.parametrize("name", ["worldwide", "ten-cities", "regional", "volunteers"])

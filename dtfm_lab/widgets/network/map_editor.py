@@ -1,35 +1,29 @@
-"""The world map with its controls."""
+"""The map of the network as an editor of its drawing."""
 
-import ipywidgets as w
+from collections.abc import Callable
 
-from dtfm_lab.widgets.controls import labelled
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.views.map import MapView
 
-HINT = (
-    "Drag a device, or a region by its name, to another city; Shift and drag selects; "
-    "once clicked, the wheel zooms and arrows pan."
-)
-
 
 class MapEditor:
-    """``view`` shows a drawing on the map of the world; ``canvas`` is the map alone."""
+    """``view`` shows a drawing on the map, and is the map alone, ``canvas``.
+
+    ``on_swap(a, b)`` is called where a person drops device ``a`` on device ``b`` to exchange their places in the plan.
+    """
 
     def __init__(self, drawing: Drawing) -> None:
-        self.canvas = MapView(drawing)
-        self.gpu = labelled(
-            w.Dropdown, "New devices", "230px", "84px", tooltip="What a device that is added on the map is"
-        )
-        self._offer()
-        self.canvas.observe(lambda _: self._offer(), "gpus")
-        self.gpu.observe(lambda change: setattr(self.canvas, "gpu", change["new"] or ""), "value")
-        self.view = w.VBox([self.canvas, w.HBox([self.gpu, w.HTML(f'<div class="dtfm-line dtfm-note">{HINT}</div>')])])
+        self.canvas = self.view = MapView(drawing)
+        self.on_swap: Callable[[str, str], None] = lambda a, b: None
+        self.canvas.on_msg(self._on_message)
 
-    def _offer(self) -> None:
-        """Offer the GPUs that the drawing has; the chosen one stays if it is among them."""
-        kinds = tuple(self.canvas.gpus)
-        if kinds == self.gpu.options:
-            return
-        chosen = self.gpu.value
-        self.gpu.options = kinds
-        self.gpu.value = chosen if chosen in kinds else next(iter(kinds), None)
+    @property
+    def worth_showing(self) -> bool:
+        """Whether at least two regions are known places."""
+        return bool(self.canvas.worth_showing)
+
+    def _on_message(self, _widget: object, content: dict[str, object], _buffers: object) -> None:
+        drawn = {device["name"] for device in self.canvas.document["devices"]}
+        a, b = content.get("a"), content.get("b")
+        if content.get("kind") == "swap" and isinstance(a, str) and isinstance(b, str) and {a, b} <= drawn:
+            self.on_swap(a, b)

@@ -14,9 +14,10 @@ from dtfm_lab.widgets.views.view import Figure
 
 
 class MapView(DocumentView):
-    """Draws and edits a topology document on a map of the world.
+    """Draws and edits a topology document: a card for each region around a globe, pipes between the cards.
 
-    The name of a device's region is its city; devices whose region is no known place are drawn in a tray below.
+    The name of a device's region is its city; regions that are no known place have cards at the lower edge. The page
+    sends {"kind": "swap", "a", "b"} where one device is dropped on another while a plan is shown.
     """
 
     land = traitlets.Bytes().tag(sync=True)
@@ -27,7 +28,11 @@ class MapView(DocumentView):
     places = traitlets.Dict().tag(sync=True)
     """{region: [longitude, latitude]} of the document's regions that are known places."""
     gpu = traitlets.Unicode("").tag(sync=True)
-    """The GPU model of a new device; empty for the first of ``gpus``."""
+    """The GPU model of a new device; the first of ``gpus`` where it is not among them."""
+    tool = traitlets.Enum(["select", "add"], "select").tag(sync=True)
+    """What a click does: select, or add a device to the nearest city."""
+    worth_showing = traitlets.Bool(False)
+    """Whether at least two regions are known places; of fewer, the canvas says more."""
 
     def __init__(self, *arguments: Any, **traits: Any) -> None:
         known = [(name, find_place(name)) for name in place_names()]
@@ -40,6 +45,8 @@ class MapView(DocumentView):
         names = {region["name"] for region in self.document["regions"]}
         found = {name: find_place(name) for name in sorted(names)}
         self.places = {name: [place.longitude, place.latitude] for name, place in found.items() if place is not None}
+        inhabited = {device["region"] for device in self.document["devices"]}
+        self.worth_showing = len(inhabited & self.places.keys()) > 1
 
     def figure(self) -> Figure | None:
         return self.network_figure(figures.network_map, figures.plan_map) if self.places else None

@@ -1,67 +1,78 @@
-// The world map. The document is the truth, Python holds it; every gesture makes a new one and sends it once.
-import { cleanUps, frame, h, onResize, onTraits, typed } from "shared/dom.js";
+// The map: cities' cards round a globe, pipes between them, the plan's badges on them. The document is the truth, Python holds it.
+import { cleanUps, frame, h, oncePerFrame, onResize, onTraits, typed } from "shared/dom.js";
+import { isStill, onShine, onTime, shine } from "shared/bus.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
-import { readTheme, stageColor } from "shared/theme.js";
+import { playbackRows } from "shared/playback.js";
+import { readTheme } from "shared/theme.js";
 import { complete, removeDevices, removeRegions, same } from "../editor/page/document.js";
-import { gpuLook } from "../editor/page/style.js";
-import { cameraOf, millerY } from "./page/camera.js";
-import { landPath, paintLand } from "./page/land.js";
+import { cameraOf } from "./page/camera.js";
 import { paintCities, spread } from "./page/cities.js";
-import { freeCities, regionsOf, placementOf, standing, target, under } from "./page/placement.js";
-import { overhang } from "./page/clusters.js";
+import { addDevice, changePair, moveDevices, moveRegion } from "./page/edits.js";
 import { finder } from "./page/find.js";
-import { linesBetween } from "./page/lines.js";
-import { addDevice, moveDevices, moveRegion } from "./page/edits.js";
 import { gestures } from "./page/gestures.js";
-import { paintBox, paintDragged, paintGroups, paintLines, paintNumbers, paintTarget, paintTray } from "./page/paint.js";
+import { globeOf, landPath, paintGround } from "./page/globe.js";
+import { standing, target, under } from "./page/hits.js";
+import { labels } from "./page/labels.js";
 import { searchField } from "./page/search.js";
+import { sceneOf } from "./page/scene.js";
 import { toolbar } from "./page/toolbar.js";
-import { fitting } from "shared/text.js";
-import { count, describe, legendOf } from "./page/words.js";
+import { walker } from "./page/walking.js";
+import { count, describe } from "./page/words.js";
+import { paintBox, paintTarget } from "./page/paint.js";
 
 const own = (things, name) => (Object.hasOwn(things, name) ? things[name] : undefined); // "constructor" is a name too
-const LONGEST = 140; // pixels of a region's name
-const CLOSE = 16; // pixels a degree where a flight to a city ends
+const NOTE_MS = 6000;
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const cities = spread(model.get("cities"));
   const cityOf = new Map(cities.map(({ name, place }) => [name, place]));
-  const land = landPath(typed(model.get("land"), Int16Array));
-  let tool = "select";
+  const tenths = typed(model.get("land"), Int16Array);
   let present = complete(model.get("document"));
-  let [regions, lines] = [[], []];
-  let placement = null;
-  let pinned = null; // a line whose numbers stay
+  let regions = [];
   let bare = null; // a region without devices that is selected
-  let note = "";
+  let pointed = null; // what the pointer is on
+  let noteTimer = 0;
 
-  const root = frame("dtfm-map", "World map", "application");
+  const root = frame("dtfm-map", "Map", "application");
   const box = h("div", { class: "dtfm-box" });
-  const empty = h("div", { class: "dtfm-empty dtfm-over", hidden: true });
-  const legend = h("div", { class: "dtfm-legend" });
-  const status = h("div", { class: "dtfm-caption", "aria-live": "polite" });
-  const camera = cameraOf(box, () => draw(), cleanUp);
-  const { element: canvas, draw } = sharpCanvas(box, paint, cleanUp);
-  canvas.setAttribute("aria-hidden", "true");
+  const empty = h("div", { class: "dtfm-over dtfm-hint", hidden: true });
+  const note = h("div", { class: "dtfm-over dtfm-note", role: "status", hidden: true });
+  const camera = cameraOf(box, () => { drawGround(); drawAll(); }, isStill, cleanUp);
+  const { element: groundCanvas, draw: drawGround } = sharpCanvas(box, paintWorld, cleanUp);
+  const { element: pipesCanvas, draw: drawPipes } = sharpCanvas(box, (context, width, height, theme) => scene.paintStill(context, theme), cleanUp);
+  const { element: canvas, draw: drawTop } = sharpCanvas(box, paintTop, cleanUp);
+  for (const one of [groundCanvas, pipesCanvas, canvas]) one.setAttribute("aria-hidden", "true");
   const tip = tooltip(box);
 
   const pen = h("canvas").getContext("2d");
-  pen.font = `600 ${readTheme(el).font}`;
-  const shown = (name) => fitting(pen, name, LONGEST);
-  const nameWidth = (name) => pen.measureText(shown(name)).width;
+  pen.font = `650 ${readTheme(el).font}`;
   const placeOf = (name) => own(model.get("places"), name) ?? cityOf.get(name) ?? null;
-  const stages = () => model.get("highlight").stages ?? {};
+  const tool = () => model.get("tool");
   /** Selected and drawn: an undo may have taken some of them away. */
   const chosen = () => {
     const selected = new Set(model.get("selected"));
     return new Set(present.devices.map(({ name }) => name).filter((name) => selected.has(name)));
   };
-  const gpuColor = (gpu) => gpuLook(gpu, model.get("gpus")).color;
-  const look = ({ name, gpu }) => {
-    const stage = own(stages(), name);
-    return stage === undefined ? { color: gpuColor(gpu) } : { color: stageColor(stage), stage };
-  };
+
+  const scene = sceneOf({ model, chosen, camera, nameWidth: (name) => pen.measureText(name || "no region").width, bare: () => bare, hover: () => pointed, place: () => walk.place, aim: () => aim() });
+  const walk = walker({
+    cards: () => scene.layout.cards.filter(({ devices }) => devices.length),
+    badges: () => scene.badges.filter(({ seen }) => seen > 0.5),
+  });
+  const tags = labels(model, box, {
+    read: (key) => scene.conditions(key),
+    set: (key, conditions, before) => { present = changePair(present, scene.pairs.get(key), conditions, before); model.set("document", present); scene.renumber(present); drawAll(); },
+    press: (key) => choosePair(key),
+    point: (key) => point(key && { kind: "pair", key, ...endsOf(key) }),
+  }, cleanUp);
+  const endsOf = (key) => { const { a, b } = scene.pairs.get(key); return { a, b }; };
+
+  const drawAll = oncePerFrame(() => {
+    drawPipes();
+    drawTop();
+    if (scene.layout) tags.show(scene.pairs, scene.labels(tags.held), camera, scene.labelLook);
+  }, cleanUp);
 
   /** One gesture: one entry in the history, one message. */
   function edit(next, selected) {
@@ -77,17 +88,39 @@ function render({ model, el }) {
     const before = chosen();
     const all = more && names.every((name) => before.has(name));
     const next = more ? [...new Set([...before, ...names])].filter((name) => !all || !names.includes(name)) : names;
-    pinned = bare = null;
-    if (!same(next, model.get("selected"))) {
+    bare = null;
+    if (!same(next, model.get("selected")) || model.get("selected_link").length) {
       model.set("selected", next);
+      model.set("selected_link", []);
       model.save_changes();
     }
     refresh();
   }
 
-  const say = (text) => { note = text; showStatus(); };
+  function choosePair(key) {
+    model.set("selected", []);
+    model.set("selected_link", scene.devicesOf(key));
+    model.save_changes();
+    refresh();
+  }
+
+  function say(text) {
+    clearTimeout(noteTimer);
+    note.textContent = text;
+    note.hidden = !text;
+    note.classList.remove("dtfm-problem");
+    noteTimer = setTimeout(showProblem, NOTE_MS);
+  }
+  function showProblem() {
+    const problem = model.get("problem");
+    note.textContent = problem;
+    note.hidden = !problem;
+    note.classList.toggle("dtfm-problem", Boolean(problem));
+  }
+  cleanUp.add(() => clearTimeout(noteTimer));
+
   const add = (city) => {
-    const [next, name] = addDevice(present, city, model.get("gpu") || model.get("gpus")[0] || "");
+    const [next, name] = addDevice(present, city, gpus.value || model.get("gpus")[0] || "");
     edit(next, [name]);
     say(`${name} added to ${city}`);
   };
@@ -99,11 +132,13 @@ function render({ model, el }) {
     say(lost > 0 ? `${words}; ${count(lost, "line")} of the region left behind went with it` : words);
   };
   const tell = {
-    chosen: (names, more) => { say(""); choose(names, more); },
+    chosen: (names, more) => { walk.leave(); scene.open(null); choose(names, more); },
     boxed: (names) => choose(names, true),
-    pinned: ({ a, b }) => { pinned = { a, b }; say(`${a} – ${b}`); },
-    missed: () => say("No city is near: let go close to one, or zoom in; the field above finds cities by name"),
+    pairChosen: choosePair,
+    opened: (name) => { scene.open(name); refresh(); },
+    missed: () => say("No city is near: let go close to one, or magnify; the field above finds cities by name"),
     added: add,
+    swapped: (a, b) => { model.send({ kind: "swap", a, b }); say(`${a} and ${b} change places in the plan`); },
     devicesMoved: (names, city) => {
       const n = present.devices.filter(({ name, region }) => names.includes(name) && region !== city).length;
       moved(moveDevices(present, names, city), `${count(n, "device")} moved to ${city}`);
@@ -112,179 +147,218 @@ function render({ model, el }) {
     emptied: (region) => { choose([]); bare = region; say(`${region}: a region without devices`); refresh(); },
   };
   const hand = gestures(root, box, {
-    placement: () => placement, cities: () => cities, camera, selected: chosen, tool: () => tool,
-  }, tell, draw, cleanUp);
+    scene: () => scene.hits(), cities: () => freeCities(), camera, selected: chosen, tool, hasPlan: () => scene.hasPlan,
+  }, tell, () => { trackPointer(); drawAll(); }, cleanUp);
+
+  const freeCities = () => (scene.layout?.ground ? cities.filter(({ place }) => !standing(regions, place)).map(({ name, place }) => ({ name, at: scene.homeOf(place) })) : []);
+  const carried = () => (hand.press && (hand.press.kind === "devices" || hand.press.kind === "region") ? hand.press : null);
+  const aim = () => {
+    if (!scene.layout || hand.partner()) return null;
+    if (carried()) return target(scene.hits(), freeCities(), ...hand.press.now);
+    return tool() === "add" && hand.pointer && !hand.press ? target(scene.hits(), freeCities(), hand.pointer.x, hand.pointer.y) : null;
+  };
 
   const find = (text) => finder({ text, regions, cities, devices: present.devices, placeOf, standing: (place) => standing(regions, place) });
-  const flyTo = (place) => camera.fly(place[0], millerY(place[1]), Math.max(CLOSE, camera.scale));
+  const flyTo = (found) => {
+    const card = scene.layout?.byName.get(found.name);
+    const at = card ? [card.x, card.y] : scene.layout?.ground && found.place ? scene.homeOf(found.place) : null;
+    if (at) camera.fly(...at);
+  };
   const search = searchField(cities, find, {
     fly(found) {
-      if (found.place) flyTo(found.place);
+      flyTo(found);
       if (found.devices.length) choose(found.devices.map(({ name }) => name));
       say(found.place ? `${found.name}` : `${found.name || "no region"} stands in no known place`);
     },
-    add: (found) => { flyTo(found.place); add(found.name); },
+    add: (found) => add(found.name),
     move: (found) => tell.devicesMoved([...chosen()], found.name),
     movable: () => chosen().size > 0,
     leave: () => root.focus({ preventScroll: true }),
   });
-
-  function fit() {
-    const placed = regions.filter(({ place, devices }) => place && devices.length);
-    const below = regions.some(({ place, devices }) => !place && devices.length) ? 70 : 0;
-    let margins = [40, 40, 40, 40 + below];
-    for (let round = 0; round < 3 && box.clientWidth; round++) {
-      camera.fit(placed.map(({ place }) => place), margins);
-      if (placed.length) margins = overhang(layout(box.clientWidth, box.clientHeight).groups.filter(({ devices }) => devices.length), below);
-    }
-  }
-  const remove = () => {
-    const gone = [...chosen()];
-    const words = gone.length ? `${count(gone.length, "device")} deleted` : `${bare} deleted`;
-    edit(gone.length ? removeDevices(present, gone) : removeRegions(present, [bare]), []);
-    bare = null;
-    say(words);
+  const gpus = h("select", { "aria-label": "GPU of new devices", title: "GPU of new devices", hidden: true, onchange: () => { model.set("gpu", gpus.value); model.save_changes(); } });
+  const offerGpus = () => {
+    const kinds = model.get("gpus");
+    gpus.replaceChildren(...kinds.map((gpu) => h("option", { value: gpu }, gpu)));
+    gpus.value = kinds.includes(model.get("gpu")) ? model.get("gpu") : kinds[0] ?? "";
   };
-  const can = (what) => (what === "remove" ? chosen().size > 0 || bare !== null : model.get(`can_${what}`));
+
+  const use = (next) => { model.set("tool", next); model.save_changes(); refresh(); };
+  const tellWalk = (place) => {
+    if (!place) return;
+    const hit = place.kind === "card" ? { kind: "region", name: place.name, card: scene.layout.byName.get(place.name) } : { kind: "device", name: place.name };
+    point(hit);
+    say(describe(hit, scene.facts(present)).replaceAll("\n", ", "));
+  };
   const bar = toolbar(root, {
-    select: () => use("select"), add: () => use("add"), drop: () => { hand.cancel(); use("select"); choose([]); }, remove,
+    add: () => use(tool() === "add" ? "select" : "add"), drop: () => use("select"),
+    remove() {
+      const gone = [...chosen()];
+      const words = gone.length ? `${count(gone.length, "device")} deleted` : `${bare} deleted`;
+      edit(gone.length ? removeDevices(present, gone) : removeRegions(present, [bare]), []);
+      bare = null;
+      say(words);
+    },
     undo: () => model.send({ kind: "undo" }), redo: () => model.send({ kind: "redo" }), all: () => choose(present.devices.map(({ name }) => name)),
-    fit, closer: () => camera.zoom(1.5), wider: () => camera.zoom(1 / 1.5), pan: camera.pan,
-  }, () => tool, can, search);
+    fit: () => { scene.open(null); camera.home(); refresh(); }, closer: () => camera.zoom(1.4), wider: () => camera.zoom(1 / 1.4), pan: camera.pan,
+    step: (dx, dy) => { tellWalk(walk.step(dx, dy)); drawAll(); },
+    enter() {
+      const { place } = walk;
+      if (place?.kind === "device") choose([place.name]);
+      else if (place) {
+        if (scene.layout.byName.get(place.name)?.more) scene.open(place.name);
+        choose(scene.layout.byName.get(place.name).devices.map(({ name }) => name));
+        tellWalk(walk.enter());
+      }
+      drawAll();
+    },
+    toggle: () => { if (walk.place?.kind === "device") choose([walk.place.name], true); },
+    back() {
+      hand.cancel();
+      if (tool() !== "select") use("select");
+      else if (walk.back()) point(null);
+      else if (scene.opened) scene.open(null);
+      else choose([]);
+      refresh();
+    },
+  }, tool, (what) => (what === "remove" ? chosen().size > 0 || bare !== null : model.get(`can_${what}`)), search, gpus);
 
-  function use(next) { tool = next; say(""); refresh(); }
-
-  /** The document or the places changed: regions and lines are worked out anew. */
+  /** The document or the places changed: regions, cards and pipes are worked out anew. */
   function understand() {
-    regions = regionsOf(present, placeOf);
-    const drawn = new Set(regions.map(({ name }) => name));
+    regions = scene.understand(present, model.get("filled"), placeOf);
     if (bare !== null && !regions.some(({ name, devices }) => name === bare && !devices.length)) bare = null;
-    if (pinned && !(drawn.has(pinned.a) && drawn.has(pinned.b))) pinned = null;
-    lines = linesBetween(present, model.get("filled"), regions.filter(({ place, name }) => place && name).map(({ name }) => name));
+    place(true);
     refresh();
   }
 
-  function layout(width, height) {
-    const link = linkRegions();
-    const wanted = new Set([...(link ?? []), ...(pinned ? [pinned.a, pinned.b] : [])]);
-    return placementOf({ document: present, regions, lines, camera, width, height, nameWidth, shown, chosen: wanted });
+  function place(glide) {
+    const known = regions.map(({ place: where }) => where).filter(Boolean);
+    scene.place(box.clientWidth, box.clientHeight, known, glide, (places) => (places.length ? globeFor(places) : null));
+    drawGround();
+    drawAll();
   }
 
-  function paint(context, width, height, theme) {
-    const selected = chosen();
-    const { press, pointer } = hand;
-    const link = linkRegions();
-    placement = layout(width, height);
-    const hit = pointer && !press && !camera.flying ? under(placement, pointer.x, pointer.y) : null;
-    const carried = press && (press.kind === "devices" || press.kind === "region");
-    const goal = (carried || (tool === "add" && pointer && !press)) ? target(placement, cities, camera, ...(press?.now ?? [pointer.x, pointer.y])) : null;
-    const is = (line, a, b) => line && ((line.a === a && line.b === b) || (line.a === b && line.b === a));
-    const stands = (a, b) => is(hit?.kind === "line" ? hit : null, a, b) || is(pinned, a, b) || is(link && { a: link[0], b: link[1] }, a, b)
-      || (hit?.kind === "region" && (hit.name === a || hit.name === b));
-    const some = Boolean(pinned || link || hit?.kind === "line" || (hit?.kind === "region" && !hit.group.tray));
-    const style = { look, isChosen: (name) => selected.has(name), aimed: goal?.known ? goal.name : null, pointed: hit?.name, bare };
-
-    paintLand(context, land, camera, width, theme);
-    const out = paintLines(context, placement, theme, stands, !some);
-    const boxes = placement.groups.map(({ x, y, half, radius }) => [x - half[0], y - radius - 16, x + half[0], y + radius]);
-    paintCities(context, freeCities(cities, placement.groups), camera, { width, height: placement.lost.top, theme, boxes, eager: tool === "add" || Boolean(carried), without: goal?.name });
-    paintGroups(context, placement, theme, style);
-    paintNumbers(context, placement, theme, out);
-    paintTray(context, placement, theme, style);
-    if (goal) paintTarget(context, goal, theme);
-    if (carried) {
-      const devices = present.devices.filter(({ name }) => press.names.includes(name));
-      paintDragged(context, devices, ...press.now, Math.max(placement.dot, 14), theme, look);
+  let globe = null, globeKey = "";
+  function globeFor(places) {
+    const key = JSON.stringify(places);
+    if (key !== globeKey) {
+      globe = globeOf(places);
+      globe.land = landPath(tenths, globe);
+      globeKey = key;
     }
-    if (press?.kind === "box") paintBox(context, press);
-    showTip(hit, goal, carried);
-    box.style.cursor = press ? "grabbing" : tool === "add" ? "copy" : hit ? "pointer" : "grab";
+    return globe;
   }
 
-  function showTip(hit, goal, carried) {
-    const text = carried ? (goal ? `${count(hand.press.names.length, "device")} to ${goal.name}${goal.known ? "" : ", a new region"}` : "")
-      : tool === "add" ? (goal ? `add to ${goal.name}${goal.known ? "" : ", a new region"}` : "") : hit ? describe(hit, { document: present, lines, stages: stages() }) : "";
-    const spot = hand.press ? { x: hand.press.now[0], y: hand.press.now[1] } : hand.pointer;
-    if (text && spot) tip.show(text, spot.x, spot.y); else tip.hide();
+  function paintWorld(context, width, height, theme) {
+    const { ground } = scene.layout ?? {};
+    if (!ground) return;
+    const land = theme.dark ? "rgba(150, 155, 175, 0.16)" : "rgba(90, 100, 125, 0.14)";
+    paintGround(context, { land: globe.land, globe, ground }, { toScreen: camera.toScreen, k: camera.k }, { ...theme, land });
   }
 
-  function linkRegions() {
-    const ends = model.get("selected_link");
-    if (ends.length !== 2) return null;
-    const [a, b] = ends.map((name) => present.devices.find((device) => device.name === name)?.region);
-    return a && b && a !== b && placeOf(a) && placeOf(b) ? [a, b] : null;
+  function paintTop(context, width, height, theme) {
+    if (!scene.layout) return;
+    const goal = aim();
+    if (goal || tool() === "add" || carried()) {
+      const boxes = scene.layout.cards.map((card) => {
+        const [x, y] = camera.toScreen(card.x, card.y);
+        return [x - (card.w / 2) * camera.cardScale, y - (card.h / 2) * camera.cardScale, x + (card.w / 2) * camera.cardScale, y + (card.h / 2) * camera.cardScale];
+      });
+      paintCities(context, freeCities(), camera, { width, height, theme, boxes, without: goal?.name });
+    }
+    scene.paintMoving(context, theme, hand.press?.kind === "devices" ? new Set(hand.press.names) : null, hand.press?.now);
+    if (goal && !goal.known) paintTarget(context, goal, theme);
+    if (hand.press?.kind === "box") paintBox(context, hand.press, theme);
+    showTip(goal);
+    box.style.cursor = hand.press ? "grabbing" : tool() === "add" ? "copy" : pointed ? "pointer" : "grab";
+    if (scene.moving) drawAll();
+  }
+
+  function trackPointer() {
+    const { press, pointer } = hand;
+    point(pointer && !press && !camera.flying && scene.layout ? under(scene.hits(), pointer.x, pointer.y) : tags.dragging ? pointed : null);
+  }
+
+  function point(hit) {
+    const before = pointed;
+    pointed = hit;
+    if ((before?.kind ?? "") === (hit?.kind ?? "") && (before?.name ?? before?.key) === (hit?.name ?? hit?.key)) return;
+    shine(root, hit?.kind === "device" ? { devices: [hit.name] } : hit?.kind === "pair" ? { link: scene.devicesOf(hit.key) } : null);
+    drawAll();
+  }
+
+  function showTip(goal) {
+    const load = carried();
+    const other = hand.partner();
+    const from = hand.press ? { x: hand.press.now[0], y: hand.press.now[1] } : hand.pointer;
+    const text = other ? `${hand.press.names[0]} and ${other} change places in the plan`
+      : load ? (goal ? `${count(load.names.length, "device")} to ${goal.name}${goal.known ? "" : ", a new region"}` : "")
+        : tool() === "add" ? (goal ? `add to ${goal.name || "no region"}${goal.known ? "" : ", a new region"}` : "")
+          : pointed && hand.pointer ? describe(pointed, scene.facts(present)) : "";
+    if (text && from && !hand.press?.hidden) tip.show(text, from.x, from.y); else tip.hide();
   }
 
   function refresh() {
     bar.update();
     const devices = present.devices.length;
-    const placed = regions.filter(({ place, devices: own }) => place && own.length);
-    empty.hidden = placed.length > 0;
-    empty.textContent = devices
-      ? "No device stands in a known place: drag devices from below onto a city, or name their region after one"
-      : "Press D and click near a city to put a device there, or type a city's name above";
-    root.setAttribute("aria-label", `World map: ${count(devices, "device")} in ${count(placed.length, "city", "cities")}`);
+    const placed = regions.filter(({ place: where, devices: inside }) => where && inside.length);
+    empty.hidden = devices > 0;
+    empty.textContent = "Press D and click near a city to put a device there, or type a city's name above";
+    root.setAttribute("aria-label", `Map: ${count(devices, "device")} in ${count(placed.length, "city", "cities")}. Arrow keys go from card to card, Enter opens one`);
     root.dataset.devices = String(devices);
-    legend.replaceChildren(...legendOf(present, lines, stages(), gpuColor));
-    showStatus();
-    draw();
-  }
-
-  function showStatus() {
-    const problem = model.get("problem");
-    const selected = chosen().size;
-    const on = regions.filter(({ place, devices }) => place && devices.length);
-    const inventory = `${count(present.devices.length, "device")} in ${count(on.length, "place")}`;
-    status.textContent = problem || [note, selected ? `${selected} selected` : "", model.get("summary") || inventory].filter(Boolean).join(" · ");
-    status.classList.toggle("dtfm-problem", Boolean(problem));
+    drawAll();
   }
 
   /** Another hand changed the document: Python, or another view. Our own echo is the same document. */
   function reload() {
     const next = complete(model.get("document"));
-    if (same(next, present)) return;
-    const names = (document) => document.devices.map(({ region }) => region).filter(Boolean);
-    const before = new Set(names(present));
+    if (same(next, present) || tags.dragging) return;
+    const names = (document) => new Set(document.devices.map(({ region }) => region));
+    const before = names(present);
+    const other = ![...names(next)].some((name) => before.has(name));
     present = next;
-    note = "";
+    scene.open(null);
     understand();
-    if (!names(next).some((name) => before.has(name)) || (!camera.touched && outOfSight(names(next)))) fit();
+    if (other) camera.home();
   }
 
-  const outOfSight = (names) => [...new Set(names)].map(placeOf).filter(Boolean).some(([longitude, latitude]) => {
-    const [x, y] = camera.toScreen(camera.turned(longitude), millerY(latitude));
-    return x < 0 || y < 0 || x > box.clientWidth || y > box.clientHeight;
-  });
-
-  const follow = () => {
-    const link = linkRegions();
-    if (link && outOfSight(link)) fit();
-    refresh();
-  };
   onTraits(model, ["document"], reload, cleanUp);
   onTraits(model, ["places", "filled"], understand, cleanUp);
-  onTraits(model, ["selected", "highlight", "gpus"], refresh, cleanUp);
-  onTraits(model, ["selected_link"], follow, cleanUp);
-  onTraits(model, ["problem", "summary"], showStatus, cleanUp);
-  onTraits(model, ["can_undo", "can_redo"], refresh, cleanUp);
-  const resize = () => { box.style.height = `${model.get("height")}px`; };
+  onTraits(model, ["highlight"], () => { scene.replan(true); refresh(); }, cleanUp);
+  onTraits(model, ["selected", "selected_link", "tool", "can_undo", "can_redo"], refresh, cleanUp);
+  onTraits(model, ["gpus", "gpu"], offerGpus, cleanUp);
+  onTraits(model, ["problem"], showProblem, cleanUp);
+  onTraits(model, ["playback", "playback_devices"], () => { scene.play(playbackRows(model.get("playback")), model.get("playback_devices")); drawTop(); }, cleanUp);
+  onTraits(model, ["conditions", "restored_from"], () => { scene.condition(model.get("conditions"), model.get("restored_from")); drawAll(); }, cleanUp);
+  onShine(root, (what) => { scene.light(what); drawAll(); }, cleanUp);
+  onTime(root, (time) => { if (scene.tell(time)) drawAll(); else drawTop(); }, cleanUp);
+  const resize = () => {
+    const { fills } = root.dataset;
+    root.dataset.fills = String(model.get("height") === 0);
+    box.style.height = model.get("height") ? `${model.get("height")}px` : "";
+    if (fills !== root.dataset.fills) place(false);
+  };
   onTraits(model, ["height"], resize, cleanUp);
 
   /** Where a device, a region or a city is in the box, in pixels: for whoever points at it from outside, as tests do. */
   root.whereIs = (name) => {
-    const group = placement?.groups.find((one) => one.name === name);
-    const dot = placement?.dots.find(({ device }) => device.name === name);
-    const place = cityOf.get(name);
-    if (dot) return [dot.x, dot.y];
-    return group ? [group.x, group.y - group.radius - 8] : place ? camera.toScreen(camera.turned(place[0]), millerY(place[1])) : null;
+    const badge = scene.badges?.find((one) => one.name === name);
+    const card = scene.layout?.byName.get(name);
+    if (badge) return [badge.x, badge.y];
+    if (card) { const [x, y] = camera.toScreen(card.x, card.y); return [x, y - (card.h / 2 - 8) * camera.cardScale]; }
+    return cityOf.has(name) && scene.layout?.ground ? camera.toScreen(...scene.homeOf(cityOf.get(name))) : null;
   };
-  box.append(empty);
-  root.append(bar.element, box, legend, status);
+  /** What is where, for tests: boxes of cards, labels and the points of pipes, in the layout's pixels. */
+  root.whatIs = () => scene.inventory();
+  box.append(empty, note, bar.element);
+  root.append(box);
   el.append(root);
+  offerGpus();
   resize();
+  scene.condition(model.get("conditions"), {});
+  scene.play(playbackRows(model.get("playback")), model.get("playback_devices"));
   understand();
-  onResize(box, () => { if (!camera.touched) fit(); }, cleanUp);
-  fit();
+  showProblem();
+  onResize(box, () => place(false), cleanUp);
   return cleanUp.run;
 }
 

@@ -61,3 +61,23 @@ function besides(document, region, n) {
   const y = members.length ? Math.max(...members.map((one) => one.y)) + PITCH : Math.min(0, ...document.devices.map((one) => one.y));
   return Array.from({ length: n }, (_, at) => ({ x: x + (at % columns) * PITCH, y: y + Math.floor(at / columns) * PITCH }));
 }
+
+/** New numbers of the links between two regions, both ways, {latency_ms, bandwidth_gbps}: of their line and of single links. */
+export function changePair(document, { a, b, there, back }, conditions, before) {
+  const changed = Object.fromEntries(Object.entries(conditions).filter(([what, value]) => value !== before[what]));
+  const ways = [[a, b, there], [b, a, back]].map(([from, to, { latency_ms, bandwidth_gbps }]) => ({ from, to, latency_ms, bandwidth_gbps, ...changed }));
+  const alike = ways[0].latency_ms === ways[1].latency_ms && ways[0].bandwidth_gbps === ways[1].bandwidth_gbps;
+  const { latency_ms, bandwidth_gbps } = ways[0];
+  const lines = alike ? [{ regions: [a, b], latency_ms, bandwidth_gbps }] : ways;
+  const joins = (line) => { const ends = line.regions ?? [line.from, line.to]; return ends.includes(a) && ends.includes(b); };
+  const regionOf = new Map(document.devices.map(({ name, region }) => [name, region]));
+  const theirs = ({ source, target }) => [regionOf.get(source), regionOf.get(target)].sort().join("\0") === [a, b].sort().join("\0");
+  const first = document.between.findIndex(joins);
+  const others = document.between.filter((line) => !joins(line));
+  const at = first < 0 ? others.length : first;
+  return {
+    ...document,
+    between: [...others.slice(0, at), ...lines, ...others.slice(at)],
+    links: document.links.some(theirs) ? document.links.map((link) => (theirs(link) ? { ...link, ...changed } : link)) : document.links,
+  };
+}

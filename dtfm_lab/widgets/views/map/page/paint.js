@@ -1,218 +1,197 @@
-// Draws a placement: lines, clusters, counts, names, the tray.
-import { figures } from "shared/axis.js";
+// Draws pipes, cards and badges at one moment.
+import { gpuShape } from "shared/gpus.js";
+import { linkDash, linkWidth } from "shared/links.js";
 import { fitting } from "shared/text.js";
-import { inkOn, GREEN, VERMILLION } from "shared/theme.js";
-import { halo } from "./cities.js";
-import { TRAY_HEAD } from "./clusters.js";
+import { inkOn, kindColor, stageColor } from "shared/theme.js";
+import { NAME } from "./layout.js";
 
-const FEW_LINES = 6; // have their numbers written on them
-const MANY_LINES = 20;
 const TURN = 2 * Math.PI;
+const READABLE = 15; // pixels of a badge that a number fits in
 
-/** "67 ms, 0.79 Gbit/s", with ≈ where a rule says so; both ways where they differ. */
-export function numbers({ a, b, there, back, kind }) {
-  const say = ({ latency_ms, bandwidth_gbps }) => `${kind === "filled" ? "≈ " : ""}${figures(latency_ms)} ms, ${figures(bandwidth_gbps)} Gbit/s`;
-  if (there.latency_ms === back.latency_ms && there.bandwidth_gbps === back.bandwidth_gbps) return [say(there)];
-  return [`${a} → ${b}: ${say(there)}`, `${b} → ${a}: ${say(back)}`];
+const sized = (theme, pixels, weight = 400) => theme.font.replace("12px", `${pixels}px`).replace(/^/, `${weight} `);
+
+function stroke(context, points, toScreen) {
+  context.beginPath();
+  points.forEach(([x, y], at) => context[at ? "lineTo" : "moveTo"](...toScreen(x, y)));
+  context.stroke();
 }
 
-/** `stands(a, b)` says whether a line stands out; nothing does while `quiet`. */
-export function paintLines(context, placement, theme, stands, quiet) {
-  const faint = placement.arcs.length > MANY_LINES ? 0.3 : 0.55;
-  const draw = (arc, out) => {
-    context.globalAlpha = out ? 1 : quiet ? faint : faint * 0.45;
-    context.strokeStyle = out ? theme.text : theme.softText;
-    context.lineWidth = arc.width;
-    context.setLineDash(arc.kind === "filled" ? [0.5, 3 + arc.width] : []);
-    context.lineCap = arc.kind === "filled" ? "round" : "butt";
-    context.beginPath();
-    for (const route of arc.routes) route.forEach(([x, y], at) => context[at ? "lineTo" : "moveTo"](x, y));
-    context.stroke();
-  };
-  const out = placement.arcs.filter(({ a, b }) => stands(a, b));
-  for (const arc of placement.arcs) if (!out.includes(arc)) draw(arc, false);
-  for (const arc of out) draw(arc, true);
+/** Pipes: faint ones first; `state(pair)` is {used, strong, opacity, averaging}. */
+export function paintPipes(context, pairs, camera, theme, state) {
+  const states = pairs.map((pair) => [pair, state(pair)]);
+  for (const layer of [false, true]) for (const [pair, { used, strong, opacity, averaging }] of states) {
+    if ((used || strong || averaging) !== layer) continue;
+    const many = pairs.length > 40;
+    context.globalAlpha = opacity * (strong ? 0.95 : averaging ? 0.75 : used ? (many ? 0.5 : 0.66) : many ? 0.13 : 0.24);
+    context.strokeStyle = averaging && !strong ? kindColor("averaging", theme.dark) : used || strong ? theme.text : theme.softText;
+    context.lineWidth = linkWidth(pair.gbps) * (strong || !many ? 1 : 0.6);
+    context.setLineDash(linkDash(pair.ms));
+    stroke(context, pair.points, camera.toScreen);
+  }
   context.setLineDash([]);
-  context.lineCap = "butt";
   context.globalAlpha = 1;
-  return out;
 }
 
-/** Numbers on lines, where these are few or stand out, one not over another. */
-export function paintNumbers(context, placement, theme, out) {
-  const told = out.length ? out.slice(0, 12) : placement.arcs.length <= FEW_LINES ? placement.arcs : [];
-  context.font = theme.font.replace("12px", "11px");
-  context.textAlign = "center";
-  context.textBaseline = "middle";
-  const taken = placement.groups.map(({ x, y, half, radius }) => [x - half[0], y - radius - 16, x + half[0], y + radius]);
-  for (const arc of told) {
-    const lines = numbers(arc);
-    const [wide, tall] = [Math.max(...lines.map((line) => context.measureText(line).width)) / 2 + 3, lines.length * 7 + 1];
-    const spots = arc.routes.flatMap((route) => [0.5, 0.4, 0.6, 0.3, 0.7].map((share) => route[Math.round(share * (route.length - 1))]));
-    const spot = spots.find(([x, y]) => x - wide > 0 && x + wide < placement.width && y - tall > 0 && y + tall < placement.lost.top
-      && !taken.some(([l, t, r, b]) => x - wide < r && x + wide > l && y - tall < b && y + tall > t));
-    if (!spot) continue;
-    const [x, y] = spot;
-    taken.push([x - wide, y - tall, x + wide, y + tall]);
-    context.fillStyle = theme.surface;
-    context.globalAlpha = 0.88;
-    context.beginPath();
-    context.roundRect(x - wide, y - tall, 2 * wide, 2 * tall, 3);
-    context.fill();
-    context.globalAlpha = 1;
-    context.fillStyle = theme.text;
-    lines.forEach((line, at) => context.fillText(line, x, y + (at - (lines.length - 1) / 2) * 14 + 0.5));
-  }
-}
-
-/** `look(device)` is {color, stage}; `isChosen(name)` of a device; `bare` is the selected region without any. */
-export function paintGroups(context, placement, theme, { look, isChosen, aimed, pointed, bare }) {
-  for (const { home, x, y, radius, devices } of placement.groups) {
-    if (!devices.length || Math.hypot(x - home[0], y - home[1]) <= radius) continue;
+/** Leaders to true places, then cards with their names; `style` is {chosen, aimed, pointed, focused, counts(card), nStages}. */
+export function paintCards(context, layout, camera, theme, style) {
+  const scale = camera.cardScale;
+  context.lineWidth = 1;
+  for (const card of layout.cards) {
+    if (!card.home) continue;
+    const [x, y] = camera.toScreen(...card.home);
+    const [cx, cy] = camera.toScreen(card.x, card.y);
     context.strokeStyle = theme.softText;
-    context.lineWidth = 1;
+    context.globalAlpha = 0.45;
     context.beginPath();
-    context.moveTo(...home);
-    context.lineTo(x, y);
+    context.moveTo(x, y);
+    context.lineTo(cx, cy + (NAME / 2) * scale);
     context.stroke();
-    disc(context, ...home, 2.5, theme.softText);
-  }
-  for (const group of placement.groups) {
-    const { x, y, radius, name, devices } = group;
-    const all = devices.length > 0 ? devices.every((device) => isChosen(device.name)) : name === bare;
-    context.globalAlpha = 0.92;
-    disc(context, x, y, radius, theme.surface);
-    context.globalAlpha = 1;
-    context.lineWidth = name === aimed ? 3 : all ? 2 : 1;
-    context.strokeStyle = name === aimed ? GREEN : all ? VERMILLION : name === pointed ? theme.text : theme.border;
-    context.setLineDash(devices.length ? [] : [3, 3]);
+    context.globalAlpha = 0.85;
+    context.fillStyle = theme.softText;
     context.beginPath();
-    context.arc(x, y, radius, 0, TURN);
-    context.stroke();
-    context.setLineDash([]);
-    if (group.counted) paintCount(context, x, y, radius, devices, theme, look, isChosen);
+    context.arc(x, y, 2.6, 0, TURN);
+    context.fill();
   }
-  paintDots(context, placement.dots.filter(({ group }) => !group.tray), placement.dot, theme, look, isChosen);
-  context.font = `600 ${theme.font}`;
-  context.textAlign = "center";
-  context.textBaseline = "alphabetic";
-  for (const { x, y, radius, name, named } of placement.groups) if (named || name === pointed || name === aimed) halo(context, placement.shown(name), x, y - radius - 4, theme, theme.text);
-}
-
-function paintDots(context, dots, size, theme, look, isChosen) {
-  const radius = size / 2 - 1;
-  context.textAlign = "center";
-  context.textBaseline = "middle";
-  context.font = theme.font.replace("12px", `600 ${Math.max(7, Math.round(size * 0.6))}px`);
-  for (const { device, x, y } of dots) {
-    const { color, stage } = look(device);
-    disc(context, x, y, radius, color);
-    if (isChosen(device.name)) {
-      context.strokeStyle = VERMILLION;
-      context.lineWidth = 2.5;
-      context.stroke();
-    }
-    if (stage === undefined || size < 10) continue;
-    context.fillStyle = inkOn(color);
-    context.fillText(String(stage), x, y + 0.5);
-  }
-}
-
-/** A ring with a piece for each colour, and how many devices it stands for. */
-function paintCount(context, x, y, radius, devices, theme, look, isChosen) {
-  const count = new Map();
-  for (const device of devices) {
-    const { color } = look(device);
-    count.set(color, (count.get(color) ?? 0) + 1);
-  }
-  let from = -Math.PI / 2;
-  for (const [color, n] of count) {
-    const to = from + (n / devices.length) * TURN;
-    context.strokeStyle = color;
-    context.lineWidth = 4;
-    context.beginPath();
-    context.arc(x, y, radius - 2, from, to);
-    context.stroke();
-    from = to;
-  }
-  if (devices.some((device) => isChosen(device.name))) {
-    context.strokeStyle = VERMILLION;
-    context.lineWidth = 2;
-    context.beginPath();
-    context.arc(x, y, radius + 1, 0, TURN);
-    context.stroke();
-  }
-  context.fillStyle = theme.text;
-  context.font = `600 ${theme.font.replace("12px", radius < 12 ? "10px" : "11px")}`;
-  context.textAlign = "center";
-  context.textBaseline = "middle";
-  context.fillText(String(devices.length), x, y + 0.5);
-}
-
-export function paintTray(context, placement, theme, { look, isChosen }) {
-  const { groups, top, more } = placement.lost;
-  if (!groups.length) return;
-  context.globalAlpha = 0.95;
-  context.fillStyle = theme.surface;
-  context.fillRect(0, top, placement.width, placement.height - top);
   context.globalAlpha = 1;
-  context.fillStyle = theme.border;
-  context.fillRect(0, top, placement.width, 1);
-  context.font = theme.font.replace("12px", "11px");
-  context.textAlign = "left";
+  for (const card of [...layout.cards].sort((a, b) => Boolean(a.opened) - Boolean(b.opened))) paintCard(context, card, camera, theme, style);
+}
+
+function paintCard(context, card, camera, theme, style) {
+  const scale = camera.cardScale;
+  const [x, y] = camera.toScreen(card.x, card.y);
+  const [w, h] = [card.w * scale, (card.h - NAME) * scale];
+  const [left, top] = [x - w / 2, y - (card.h / 2 - NAME) * scale];
+  const { name } = card;
+  context.beginPath();
+  context.roundRect(left, top, w, h, 9 * Math.min(scale, 1.3));
+  context.fillStyle = theme.surface;
+  context.fill();
+  const strong = name === style.aimed || name === style.pointed || name === style.focused || style.chosen(card);
+  context.strokeStyle = strong ? theme.text : theme.border;
+  context.lineWidth = name === style.aimed ? 3 : style.chosen(card) || name === style.focused ? 2 : 1;
+  context.setLineDash(card.devices.length ? [] : [3, 3]);
+  context.stroke();
+  context.setLineDash([]);
+  const size = Math.max(9, Math.min(15, 12 * scale));
+  if (12 * scale > 6) {
+    context.font = sized(theme, size, 650);
+    context.textAlign = "center";
+    context.textBaseline = "alphabetic";
+    const text = fitting(context, name || "no region", Math.max(w + 16, 90));
+    context.lineJoin = "round";
+    context.lineWidth = 3;
+    context.strokeStyle = theme.surface;
+    context.strokeText(text, x, top - 4 * scale);
+    context.fillStyle = theme.text;
+    context.fillText(text, x, top - 4 * scale);
+  }
+  if (card.more) paintFolded(context, card, [left, top, w, h], camera, theme, style);
+}
+
+/** "+24" in the last slot, and the counts of all stages as a bar. */
+function paintFolded(context, card, [left, top, w, h], camera, theme, style) {
+  const scale = camera.cardScale;
+  const [x, y] = camera.toScreen(card.x, card.y);
+  const [dx, dy] = card.slots.at(-1);
+  context.font = sized(theme, Math.max(9, Math.min(12, 0.62 * card.cell * scale)), 650);
+  context.textAlign = "center";
   context.textBaseline = "middle";
   context.fillStyle = theme.softText;
-  const rest = more ? `, and ${more} more region${more === 1 ? "" : "s"}` : "";
-  const hint = `In no known place: drag them onto the map, or name their region after a city${rest}`;
-  context.fillText(fitting(context, hint, placement.width - 20), 10, top + TRAY_HEAD / 2 + 2);
-  for (const { x, y, name, devices, counted, bubble } of groups) {
-    const all = devices.every((device) => isChosen(device.name));
-    context.font = `600 ${theme.font}`;
-    context.textAlign = "left";
-    context.textBaseline = "middle";
-    context.fillStyle = all ? VERMILLION : theme.text;
-    context.fillText(placement.shown(name || "no region"), x, y + 0.5);
-    if (counted) paintCount(context, ...bubble, 11, devices, theme, look, isChosen);
+  context.fillText(`+${card.more}`, x + dx * scale, y + dy * scale + 0.5);
+  let at = left + 5 * scale;
+  for (const [stage, count] of style.counts(card)) {
+    const part = ((w - 10 * scale) * count) / card.devices.length;
+    context.fillStyle = stage < 0 ? theme.border : stageColor(stage, style.nStages, theme.dark);
+    context.fillRect(at, top + h - 8 * scale, part, 4 * scale);
+    at += part;
   }
-  paintDots(context, placement.dots.filter(({ group }) => group.tray), Math.min(placement.dot, 16), theme, look, isChosen);
+}
+
+/** The outline of a GPU's kind around (x, y). */
+export function outline(context, gpu, x, y, radius) {
+  context.beginPath();
+  const shape = gpuShape(gpu);
+  if (shape === "box") context.roundRect(x - 0.94 * radius, y - 0.86 * radius, 1.88 * radius, 1.72 * radius, radius * 0.35);
+  else if (shape === "triangle") {
+    const [wide, tall] = [1.2 * radius, 1.06 * radius];
+    context.moveTo(x, y - tall);
+    context.lineTo(x + wide, y + 0.86 * tall);
+    context.lineTo(x - wide, y + 0.86 * tall);
+    context.closePath();
+  } else context.arc(x, y, radius, 0, TURN);
+}
+
+/** One badge {x, y, radius, gpu, stage, alpha, chosen, focused}; without a plan it is a hollow shape. */
+export function paintBadge(context, badge, theme, nStages, hasPlan) {
+  const { x, y, radius, gpu, stage, alpha } = badge;
+  if (alpha <= 0.01 || radius < 0.5) return;
+  context.globalAlpha = alpha;
+  outline(context, gpu, x, y, radius);
+  const color = stage === undefined ? null : stageColor(stage, nStages, theme.dark);
+  if (color) {
+    context.fillStyle = color;
+    context.fill();
+  } else {
+    context.fillStyle = hasPlan ? theme.surface : theme.raised;
+    context.fill();
+    context.strokeStyle = theme.softText;
+    context.lineWidth = 1.2;
+    context.setLineDash(hasPlan ? [2, 2] : []);
+    context.stroke();
+    context.setLineDash([]);
+  }
+  if (color && 2 * radius >= READABLE) {
+    context.fillStyle = inkOn(color);
+    context.font = sized(theme, Math.max(11, Math.min(15, radius * 1.1)), 650);
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    context.fillText(String(stage), x, y + (gpuShape(gpu) === "triangle" ? 0.28 * radius : 0.5));
+  }
+  if (badge.chosen || badge.focused) {
+    context.strokeStyle = theme.text;
+    context.lineWidth = 2;
+    context.setLineDash(badge.focused && !badge.chosen ? [3, 2] : []);
+    outline(context, gpu, x, y, radius + 2.5);
+    context.stroke();
+    context.setLineDash([]);
+  }
+  context.globalAlpha = 1;
+}
+
+/** Where a badge will land, or has left. */
+export function paintSeat(context, gpu, x, y, radius, theme) {
+  outline(context, gpu, x, y, radius);
+  context.strokeStyle = theme.border;
+  context.lineWidth = 1;
+  context.stroke();
 }
 
 /** A ring around the city that something would come to, with its name. */
-export function paintTarget(context, { name, x, y, known }, theme) {
-  context.strokeStyle = GREEN;
-  context.lineWidth = 2.5;
-  if (known) return;
+export function paintTarget(context, { name, x, y }, theme) {
+  context.strokeStyle = theme.text;
+  context.lineWidth = 2;
   context.beginPath();
-  context.arc(x, y, 9, 0, TURN);
+  context.arc(x, y, 8, 0, TURN);
   context.stroke();
-  disc(context, x, y, 2.5, GREEN);
-  context.font = `600 ${theme.font}`;
+  context.font = sized(theme, 12, 650);
   context.textAlign = "center";
   context.textBaseline = "alphabetic";
-  halo(context, name, x, y - 13, theme, theme.text);
-}
-
-/** What is dragged, under the pointer. */
-export function paintDragged(context, devices, x, y, size, theme, look) {
-  context.globalAlpha = 0.85;
-  const shown = devices.slice(0, 12);
-  paintDots(context, shown.map((device, at) => ({ device, x: x + 6 + (at % 4) * size * 0.8, y: y + 10 + Math.floor(at / 4) * size * 0.8 })), size, theme, look, () => true);
-  context.globalAlpha = 1;
+  context.lineJoin = "round";
+  context.lineWidth = 3;
+  context.strokeStyle = theme.surface;
+  context.strokeText(name, x, y - 13);
+  context.fillStyle = theme.text;
+  context.fillText(name, x, y - 13);
 }
 
 /** What Shift and a drag select. */
-export function paintBox(context, { start: [x0, y0], now: [x1, y1] }) {
-  context.strokeStyle = context.fillStyle = VERMILLION;
+export function paintBox(context, { start: [x0, y0], now: [x1, y1] }, theme) {
+  context.strokeStyle = context.fillStyle = theme.text;
   context.lineWidth = 1;
+  context.setLineDash([4, 3]);
   context.strokeRect(x0, y0, x1 - x0, y1 - y0);
-  context.globalAlpha = 0.12;
+  context.setLineDash([]);
+  context.globalAlpha = 0.06;
   context.fillRect(x0, y0, x1 - x0, y1 - y0);
   context.globalAlpha = 1;
-}
-
-function disc(context, x, y, radius, color) {
-  context.fillStyle = color;
-  context.beginPath();
-  context.arc(x, y, radius, 0, TURN);
-  context.fill();
 }

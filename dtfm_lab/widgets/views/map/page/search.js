@@ -2,12 +2,12 @@
 import { h } from "shared/dom.js";
 import { mayBecome } from "./find.js";
 
-/** `find(text)` is {name, place, devices} or null; `act` is {fly(found), add(found), move(found), leave()}. */
+/** `find(text)` is {name, place, devices} or null; `act` is {fly(found), add(found), move(found), movable(), leave()}. */
 export function searchField(cities, find, act) {
   const id = `dtfm-cities-${Math.random().toString(36).slice(2)}`;
   const list = h("datalist", { id }, ...cities.map(({ name }) => name).sort().map((name) => h("option", { value: name })));
   const input = h("input", {
-    type: "text", list: id, placeholder: "Find a city, region or device", "aria-label": "Find a city, region or device",
+    type: "text", list: id, placeholder: "Find a city or device", "aria-label": "Find a city, region or device",
     title: "Enter flies there (/)", autocomplete: "off", spellcheck: "false", oninput: update,
     onkeydown(event) {
       event.stopPropagation();
@@ -28,5 +28,5 @@ export function searchField(cities, find, act) {
     move.hidden = !found?.place || !act.movable();
   }
 
-  return { element: h("span", { class: "dtfm-find" }, input, list, add, move, none), input, update };
+  return { element: h("span", { class: "dtfm-find" }, input, list, h("span", { class: "dtfm-found" }, add, move, none)), input, update };
 }

@@ -1,56 +1,68 @@
-// The map's buttons, and the keys that do the same and more.
-import { h } from "shared/dom.js";
+// The row of icons over the picture, and the keys that do the same and more.
+import { h, svg } from "shared/dom.js";
 
-const STEP = 60; // pixels that an arrow key pans
+const PAN = 60; // pixels of an arrow key with Shift
+const ICONS = {
+  add: "M8 2.5v11M2.5 8h11",
+  remove: "M3 4.5h10M6 4.5v-2h4v2M4.5 4.5l.6 9h5.8l.6-9",
+  undo: "M6 3L3 6l3 3M3 6h6.5a3.5 3.5 0 0 1 0 7H6",
+  redo: "M10 3l3 3-3 3M13 6H6.5a3.5 3.5 0 0 0 0 7H10",
+  fit: "M2.5 6V2.5H6M10 2.5h3.5V6M13.5 10v3.5H10M6 13.5H2.5V10",
+  closer: "M7 4v6M4 7h6M11 11l3 3M12 7A5 5 0 1 1 2 7a5 5 0 0 1 10 0",
+  wider: "M4 7h6M11 11l3 3M12 7A5 5 0 1 1 2 7a5 5 0 0 1 10 0",
+};
 
-/** `act` has a function for each thing that can be done; `tool()` is the one in hand, `can(what)` what makes sense now. */
-export function toolbar(root, act, tool, can, search) {
+const icon = (name) => svg("svg", { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true" },
+  svg("path", { d: ICONS[name], fill: "none", stroke: "currentColor", "stroke-width": 1.6, "stroke-linecap": "round", "stroke-linejoin": "round" }));
+
+/** `act` has a function for each thing that can be done; `tool()` is the one in hand, `can(what)` whether it makes sense now. */
+export function toolbar(root, act, tool, can, search, gpus) {
   const buttons = [
-    ["Select", "V", "Select, drag to another city, Shift and drag for a box", act.select, "", "select"],
-    ["Add device", "D", "Click near a city: a device comes into its region", act.add, "", "add"],
-    null,
-    ["Delete", "Del", "Delete the selected devices", act.remove, "remove"],
-    ["Undo", "Ctrl+Z", "Undo", act.undo, "undo"],
-    ["Redo", "Ctrl+Y", "Redo", act.redo, "redo"],
-    null,
-    ["Fit", "F", "Show all devices", act.fit],
-    ["+", "+", "Zoom in", act.closer],
-    ["−", "-", "Zoom out", act.wider],
-  ].map((one) => {
-    if (!one) return null;
-    const [name, key, title, run, needs, holds] = one;
-    const element = h("button", {
-      type: "button", title: `${title} (${key})`, "aria-label": name.length > 1 ? name : title, onclick: () => { run(); update(); } }, name);
-    return { element, needs, holds };
-  });
+    ["add", "Add device", "D", "then click near a city: a device comes into its region"],
+    ["remove", "Delete", "Del", "the selected devices", "select what should go first"],
+    ["undo", "Undo", "Ctrl+Z", "", "nothing to undo yet"],
+    ["redo", "Redo", "Ctrl+Y", "", "nothing was undone"],
+    ["wider", "Zoom out", "−", ""],
+    ["closer", "Zoom in", "+", ""],
+    ["fit", "Fit", "F", "show everything"],
+  ].map(([name, label, key, does, why]) => ({
+    name, why, title: [`${label} (${key})`, does].filter(Boolean).join(": "),
+    element: h("button", { type: "button", "aria-label": label, onclick() { if (!this.hasAttribute("aria-disabled")) act[name](); update(); } }, icon(name)),
+  }));
 
   function update() {
-    for (const one of buttons) {
-      if (!one) continue;
-      one.element.disabled = Boolean(one.needs) && !can(one.needs);
-      if (one.holds) one.element.setAttribute("aria-pressed", String(one.holds === tool()));
+    for (const { name, why, title, element } of buttons) {
+      const off = why && !can(name);
+      element.toggleAttribute("aria-disabled", Boolean(off));
+      if (off) element.setAttribute("aria-disabled", "true");
+      element.title = off ? `${title}\nNot now: ${why}` : title;
+      if (name === "add") element.setAttribute("aria-pressed", String(tool() === "add"));
     }
+    gpus.hidden = tool() !== "add";
     search.update();
   }
 
   const remove = () => { if (can("remove")) act.remove(); };
   const KEYS = {
-    v: act.select, d: act.add, f: act.fit, 0: act.fit, "+": act.closer, "=": act.closer, "-": act.wider,
-    delete: remove, backspace: remove, escape: act.drop, "/": () => { search.input.focus(); search.input.select(); },
-    arrowleft: (far) => act.pan(far, 0), arrowright: (far) => act.pan(-far, 0), arrowup: (far) => act.pan(0, far), arrowdown: (far) => act.pan(0, -far),
+    v: act.drop, d: act.add, f: act.fit, 0: act.fit, "+": act.closer, "=": act.closer, "-": act.wider, delete: remove, backspace: remove,
+    escape: act.back, enter: act.enter, " ": act.toggle, "/": () => { search.input.focus(); search.input.select(); },
   };
+  const ARROWS = { arrowleft: [-1, 0], arrowright: [1, 0], arrowup: [0, -1], arrowdown: [0, 1] };
   root.addEventListener("keydown", (event) => {
-    if (/^(INPUT|SELECT)$/.test(event.target.tagName) || event.altKey) return;
+    if (/^(INPUT|SELECT|BUTTON)$/.test(event.target.tagName) || event.target !== root || event.altKey) return;
     const key = event.key.toLowerCase();
+    const arrow = ARROWS[key];
     let action = KEYS[key];
+    if (arrow) action = () => (event.shiftKey ? act.pan(-arrow[0] * PAN, -arrow[1] * PAN) : act.step(...arrow));
     if (event.ctrlKey || event.metaKey) action = { z: event.shiftKey ? act.redo : act.undo, y: act.redo, a: act.all }[key];
     if (!action) return;
     event.preventDefault();
     event.stopPropagation();
-    action(STEP * (event.shiftKey ? 3 : 1));
+    action();
+    update();
   });
 
-  const element = h("div", { class: "dtfm-toolbar", role: "toolbar", "aria-label": "Map tools" },
-    ...buttons.map((one) => one?.element ?? h("i")), h("span", { class: "dtfm-grow" }), search.element);
+  const element = h("div", { class: "dtfm-over dtfm-tools", role: "toolbar", "aria-label": "Map tools" },
+    search.element, gpus, ...buttons.map(({ element: button }) => button));
   return { element, update };
 }

@@ -1,37 +1,31 @@
-// What the map says in words: what is pointed at, and the legend.
-import { figures } from "shared/axis.js";
-import { h } from "shared/dom.js";
-import { numbers } from "./paint.js";
-
-const MOST_GPUS = 8; // in the legend
+// What the map says in words: of what is pointed at.
+import { linkText, short } from "shared/links.js";
 
 export const count = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
 
-/** A device, a region or a line that is pointed at. */
-export function describe(hit, { document, lines, stages }) {
+/** A device, a card or a pair that is pointed at. */
+export function describe(hit, { document, pairs, tasks, uses }) {
   if (hit.kind === "device") {
     const device = document.devices.find(({ name }) => name === hit.name);
-    const stage = Object.hasOwn(stages, hit.name) ? stages[hit.name] : undefined;
-    return [hit.name, device?.gpu, device?.region || "no region", stage === undefined ? "" : `stage ${stage}`].filter(Boolean).join(" · ");
+    const task = Object.hasOwn(tasks, hit.name) ? tasks[hit.name] : null;
+    return [hit.name, device?.gpu, device?.region || "no region", task ? `stage ${task[0]}, pipeline ${task[1]}` : ""].filter(Boolean).join(" · ");
   }
-  if (hit.kind === "region") {
+  if (hit.kind === "region" || hit.kind === "more") {
     const inside = document.regions.find(({ name }) => name === hit.name);
-    const within = inside?.latency_ms === undefined ? "" : `\ninside: ${figures(inside.latency_ms)} ms, ${figures(inside.bandwidth_gbps)} Gbit/s`;
-    return `${hit.name || "no region"}: ${count(hit.group.devices.length, "device")}${within}`;
+    const within = inside?.latency_ms === undefined ? "" : `\ninside: ${linkText(inside.bandwidth_gbps, inside.latency_ms).join(", ")}`;
+    const more = hit.kind === "more" ? "\nclick to see all" : "";
+    return `${hit.name || "no region"}: ${count(hit.card.devices.length, "device")}${within}${more}`;
   }
-  const line = lines.find(({ a, b }) => a === hit.a && b === hit.b);
-  const why = { line: "", default: "as the default says", filled: `by distance, ${line.distance_km?.toLocaleString("en-US")} km` }[line.kind];
-  return [`${hit.a} – ${hit.b}`, ...numbers(line), why].filter(Boolean).join("\n");
+  const pair = pairs.get(hit.key);
+  const use = uses.get(hit.key);
+  const why = { line: "", default: "as the default says", filled: `by distance, ${pair.distance_km?.toLocaleString("en-US")} km` }[pair.kind];
+  const sends = [use?.hops.length ? count(use.hops.length, "hop") : "", use?.averages.length ? `averaging of ${count(use.averages.length, "pair")}` : ""].filter(Boolean);
+  return [`${pair.a} – ${pair.b}`, ...numbers(pair), why, sends.length ? `the plan: ${sends.join(", ")}` : "the plan does not use it"].filter(Boolean).join("\n");
 }
 
-/** Entries of the legend: colours of stages or GPUs, and of lines what there is. */
-export function legendOf(document, lines, stages, gpuColor) {
-  const nStages = 1 + Math.max(-1, ...Object.values(stages));
-  const gpus = [...new Set(document.devices.map(({ gpu }) => gpu))].slice(0, MOST_GPUS);
-  const swatch = (gpu) => h("span", {}, h("i", { class: "dtfm-swatch", style: `color:${gpuColor(gpu)};border-radius:50%` }), gpu || "no GPU");
-  return [
-    ...(nStages ? [h("span", {}, `colour and number: stage, 0 to ${nStages - 1}`)] : gpus.map(swatch)),
-    ...(lines.length ? [h("span", {}, "width: bandwidth")] : []),
-    ...(lines.some(({ kind }) => kind === "filled") ? [h("span", {}, h("i", { class: "dtfm-line-filled" }), "≈ by distance")] : []),
-  ];
+/** "0.79 Gbit/s, 67 ms", both ways where they differ. */
+function numbers({ a, b, there, back, kind }) {
+  const say = ({ latency_ms, bandwidth_gbps }) => `${kind === "filled" ? "≈ " : ""}${short(bandwidth_gbps)} Gbit/s, ${short(latency_ms)} ms`;
+  if (there.latency_ms === back.latency_ms && there.bandwidth_gbps === back.bandwidth_gbps) return [say(there)];
+  return [`${a} → ${b}: ${say(there)}`, `${b} → ${a}: ${say(back)}`];
 }

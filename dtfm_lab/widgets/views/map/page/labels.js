@@ -1,0 +1,60 @@
+// The labels of pipes: each a slider of its pair's bandwidth and latency.
+import { linkDrag, linkLabel } from "shared/link_drag.js";
+import { cleanUps, h } from "shared/dom.js";
+
+/** `act` is {read(key), set(key, conditions, before), press(key), point(key | null)}; `show` puts labels where they belong. */
+export function labels(model, box, act, cleanUp) {
+  const layer = h("div", { class: "dtfm-labels" });
+  box.append(layer);
+  const shown = new Map();
+  cleanUp.add(() => { for (const { gone } of shown.values()) gone.run(); });
+
+  function make(pair) {
+    const { key } = pair;
+    const label = linkLabel(`${pair.a} – ${pair.b}`);
+    const gone = cleanUps();
+    let before = null; // the numbers at the beginning of a drag: what differs from them is what it changes
+    const drag = linkDrag(label.element, model, {
+      read: () => { before = act.read(key); return before; },
+      set: (conditions) => act.set(key, conditions, before),
+      show: (conditions) => label.write(conditions, about(key)),
+      press: () => act.press(key),
+    }, gone);
+    label.element.addEventListener("pointerenter", () => act.point(key));
+    label.element.addEventListener("pointerleave", () => act.point(null));
+    layer.append(label.element);
+    return { ...label, drag, gone };
+  }
+
+  const about = (key) => (act.read(key).guess ? "≈ " : "");
+
+  return {
+    /** `places` are {x, y} by key of pair; `look(key)` is {opacity, current}. */
+    show(pairs, places, camera, look) {
+      for (const [key, label] of shown) {
+        if (places.has(key) && pairs.has(key)) continue;
+        label.gone.run();
+        label.element.remove();
+        shown.delete(key);
+      }
+      for (const [key, { x, y }] of places) {
+        if (!pairs.has(key)) continue;
+        if (!shown.has(key)) shown.set(key, make(pairs.get(key)));
+        const label = shown.get(key);
+        if (!label.drag.dragging()) label.write(act.read(key), about(key));
+        const { opacity, current } = look(key);
+        const [px, py] = camera.toScreen(x, y);
+        label.element.style.transform = `translate(${px.toFixed(1)}px, ${py.toFixed(1)}px) translate(-50%, -50%)`;
+        label.element.style.opacity = String(opacity);
+        label.element.setAttribute("aria-current", String(current));
+      }
+    },
+    /** The pair whose label is dragged or has the focus: it keeps its label whatever the plan does. */
+    get held() {
+      for (const [key, { element, drag }] of shown) if (drag.dragging() || element === document.activeElement || element.getRootNode().activeElement === element) return key;
+      return null;
+    },
+    get keys() { return [...shown.keys()]; },
+    get dragging() { return [...shown.values()].some(({ drag }) => drag.dragging()); },
+  };
+}

@@ -1,0 +1,81 @@
+// A run on the map: what each moment of the iteration does to badges and pipes, and what was done to devices.
+import { isStill } from "shared/bus.js";
+import { playbackAt } from "shared/playback.js";
+import { RECOVERY_MS, alongWay, paintComputing, paintCondition, paintMessage, paintState } from "./running.js";
+import { pairKey } from "./pairs.js";
+
+/** `wayBetween(from, to)` gives points on the screen between two badges. */
+export function playing(wayBetween) {
+  let [rows, devices] = [new Float32Array(0), []];
+  let moment = null; // {computing, messages} of now
+  let [conditions, sources] = [{}, {}];
+  let averaging = new Set();
+  const recoveries = new Map(); // by device: when its state began to come
+  let ways = new Map();
+  let [seenBadges, layoutOfWays] = [null, ""];
+
+  function play(nextRows, names) {
+    [rows, devices] = [nextRows, names ?? []];
+    moment = null;
+    averaging = new Set();
+  }
+
+  /** Whether the set of pipes that average has changed. */
+  function tell(time, regionOf) {
+    moment = time && rows.length ? playbackAt(rows, time.t_s) : null;
+    const next = new Set();
+    for (const { kind, source, target } of moment?.messages ?? []) {
+      if (kind !== "averaging") continue;
+      const [a, b] = [regionOf(devices[source]), regionOf(devices[target])];
+      if (a && b && a !== b) next.add(pairKey(a, b));
+    }
+    const changed = next.size !== averaging.size || [...next].some((key) => !averaging.has(key));
+    averaging = next;
+    return changed;
+  }
+
+  function condition(next, from) {
+    for (const [name, what] of Object.entries(next ?? {})) {
+      if (what === "recovered" && conditions[name] !== "recovered" && !isStill()) recoveries.set(name, performance.now());
+      if (what !== "recovered") recoveries.delete(name);
+    }
+    [conditions, sources] = [next ?? {}, from ?? {}];
+  }
+
+  function paint(context, badges, theme, nStages) {
+    const byName = new Map(badges.map((badge) => [badge.name, badge]));
+    const at = `${badges[0]?.x},${badges[0]?.y},${badges.at(-1)?.x},${badges.at(-1)?.y},${badges[0]?.radius}`;
+    if (at !== layoutOfWays || badges.length !== seenBadges) [ways, layoutOfWays, seenBadges] = [new Map(), at, badges.length];
+    for (const { device, kind, share } of moment?.computing ?? []) {
+      const badge = byName.get(devices[device]);
+      if (badge?.seen > 0.5) paintComputing(context, badge, kind, share, theme);
+    }
+    const radius = Math.max(2.5, Math.min(5, 160 / Math.sqrt(800 + 20 * (moment?.messages.length ?? 0))));
+    for (const { source, target, kind, share } of moment?.messages ?? []) {
+      const [from, to] = [byName.get(devices[source]), byName.get(devices[target])];
+      if (!from || !to) continue;
+      const key = `${source}/${target}`;
+      if (!ways.has(key)) ways.set(key, alongWay(wayBetween(from, to)));
+      paintMessage(context, ways.get(key)(share), kind, radius, theme);
+    }
+    for (const [name, what] of Object.entries(conditions)) {
+      const badge = byName.get(name);
+      if (badge?.seen > 0.5) paintCondition(context, badge, what, theme);
+    }
+    const now = performance.now();
+    for (const [name, begin] of recoveries) {
+      const badge = byName.get(name);
+      const peer = byName.get(sources[name]) ?? badges.find((one) => one.stage === badge?.stage && one.name !== name && conditions[one.name] !== "killed");
+      if (now - begin > RECOVERY_MS || !badge || !peer) { recoveries.delete(name); continue; }
+      paintState(context, alongWay(wayBetween(peer, badge)), now - begin, badge.stage ?? 0, nStages, theme);
+    }
+  }
+
+  return {
+    play, tell, condition, paint,
+    /** Devices stand elsewhere: ways between them are looked up anew. */
+    forget() { ways = new Map(); },
+    get averaging() { return averaging; },
+    get recovering() { return recoveries.size > 0; },
+  };
+}
