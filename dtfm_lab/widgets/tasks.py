@@ -33,6 +33,7 @@ def begin(work: Coroutine[Any, Any, None], report_error: Callable[[str], None]) 
     task = asyncio.get_running_loop().create_task(guarded())
     _running.add(task)
     task.add_done_callback(_running.discard)
+    task.add_done_callback(lambda _: work.close())  # where it was cancelled before it began
     return task
 
 

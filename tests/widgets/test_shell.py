@@ -1,0 +1,201 @@
+"""The frame around the panes: numbers, headline, next action, inspector, tabs; each says only what holds."""
+
+from __future__ import annotations
+
+import pytest
+from loops import on_a_loop, until
+
+import dtfm_lab as lab
+from dtfm_lab.domain.errors import LabError
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
+from dtfm_lab.widgets.network.link_edits import with_link
+from dtfm_lab.widgets.shell.bar_numbers import bar_numbers, format_count, gap_words
+from dtfm_lab.widgets.shell.headline import headline, reason_of
+from dtfm_lab.widgets.shell.history import EditHistory
+from dtfm_lab.widgets.shell.inspection import inspect, layers_of
+from dtfm_lab.widgets.shell.next_action import next_action
+
+
+def a_state(network: str = "lecture-hall", **options) -> LabState:
+    """A planned state without a screen."""
+    topology = lab.load_topology(network)
+    job = lab.load_job("small" if network == "lecture-hall" else "dtfm-gpt3-xl")
+    plan = lab.plan(topology, job, seed=0, steps=2, **options)
+    return LabState(topology=topology, job=job, plan=plan)
+
+
+def test_numbers_are_those_of_the_plan_and_its_prediction() -> None:
+    state = a_state()
+    assert bar_numbers(LabState(), None) == []
+    by_label = {number["label"]: number for number in bar_numbers(state, None)}
+    assert by_label["Measured"]["note"] == "not run"
+    predicted = state.predicted = lab.simulate(state.plan)
+    state.schedule = predicted.context.schedule
+    iteration = next(n for n in bar_numbers(state, None) if n["label"].startswith("Iteration"))
+    assert float(iteration["value"].split()[0]) == pytest.approx(predicted.iteration_s * 1e3, rel=5e-3)
+    assert all(not number["was"] for number in bar_numbers(state, None)), "nothing was edited"
+
+
+def test_a_gap_is_the_cost_over_its_bound() -> None:
+    plan = a_state(objective="communication").plan
+    times = plan.cost.total_s / plan.lower_bound_s
+    words = gap_words(plan)
+    assert words == "proved the best" if times < 1.0005 else f"at most {times:.2f} × the best"
+
+
+@pytest.mark.parametrize(("number", "words"), [(0.5, "0.5"), (871.4, "871"), (10_540, "10.5k"), (1.24e6, "1.24M")])
+def test_counts_are_short(number: float, words: str) -> None:
+    assert format_count(number) == words
+
+
+def test_the_headline_says_what_is_worth_most() -> None:
+    state = LabState()
+    assert headline(state, None, None, "").lead == "Nothing is drawn yet."
+    state = a_state()
+    reason = reason_of(state.plan)
+    assert reason
+    said = headline(state, None, None, reason)
+    assert f"{said.lead} {said.rest}".startswith(reason[:20])
+    state.pane, state.what_if_note = "what-if", "Bandwidth x 0.5: 12.5 → 22.9 s. Averaging follows it."
+    assert headline(state, None, None, reason).lead == "Bandwidth x 0.5:"
+    state.report_error("run", "no such file")
+    said = headline(state, None, None, reason)
+    assert (said.kind, said.rest) == ("error", "no such file")
+
+
+def test_an_edit_is_the_headline_with_what_it_did() -> None:
+    state = a_state("worldwide")
+    history = EditHistory(state)
+    state.predicted = lab.simulate(state.plan)
+    before_s = state.predicted.iteration_s
+    slow = state.topology.with_link(0, 9, bandwidth_gbps=0.001)
+    state.topology = slow
+    state.plan = lab.evaluate(slow, state.plan.job, stages=state.plan.stages)
+    state.predicted = lab.simulate(state.plan)
+    assert history.before is not None
+    assert history.before.iteration_s == before_s
+    said = headline(state, history.before, None, "")
+    a, b = slow.names[0], slow.names[9]
+    assert said.lead.startswith(f"{a} – {b} ")
+    assert said.lead.endswith(".")
+    was = [number["was"] for number in bar_numbers(state, history.before)]
+    assert len(was) >= 3
+
+
+def test_edits_of_one_drag_are_laid_against_what_was_before_the_drag() -> None:
+    state, clock = a_state("worldwide"), [0.0]
+    history = EditHistory(state, lambda: clock[0])
+    state.predicted = lab.simulate(state.plan)
+    first = state.topology
+    for step in range(1, 4):
+        clock[0] += 0.1
+        state.topology = first.with_link(0, 9, bandwidth_gbps=0.1 / step)
+        state.plan = lab.evaluate(state.topology, state.plan.job, stages=state.plan.stages)
+    assert history.before.topology is first
+    clock[0] += 60
+    last = state.topology
+    state.topology = first.with_link(0, 9, bandwidth_gbps=2)
+    assert history.before.topology is last
+
+
+def test_the_next_action_leads_through_the_story() -> None:
+    state = LabState()
+    assert next_action(state).name == "open"
+    state.topology = lab.load_topology("lecture-hall")
+    assert next_action(state).why_not, "no job"
+    state.job = lab.load_job("small")
+    assert next_action(state).name == "plan"
+    state.plan = lab.plan(state.topology, state.job, seed=0, steps=1)
+    assert next_action(state).name == "run"
+    state.set_busy("run", working=True)
+    assert next_action(state).name == "stop-run"
+    state.set_busy("run", working=False)
+    state.set_busy("plan", working=True)
+    assert next_action(state).name == "stop-plan"
+
+
+def test_the_inspector_tells_one_pipeline_where_nothing_is_selected() -> None:
+    state = a_state("worldwide")
+    facts = inspect(state)
+    assert facts["kind"] == "pipeline"
+    assert [one["stage"] for one in facts["stages"]] == list(range(state.plan.job.n_stages))
+    assert [hop["seconds"] for hop in facts["hops"]] == state.plan.cost.hop_s.tolist()
+
+
+def test_the_inspector_follows_the_selection() -> None:
+    state = a_state("worldwide")
+    device = state.plan.stages[3][2]
+    state.selected = (device,)
+    facts = inspect(state)
+    assert (facts["kind"], facts["title"], facts["stage"]) == ("device", device, 3)
+    assert {row[0] for row in facts["rows"]} == {"averages with", "receives from", "sends to"}
+    other = state.plan.stages[4][2]
+    state.selected_link = (device, other)
+    facts = inspect(state)
+    at = state.topology.index(device), state.topology.index(other)
+    assert facts["gbps"] == pytest.approx(float(state.topology.bandwidth_bytes_per_s[at]) * 8 / 1e9)
+    assert "hop" in facts["rows"][0][1] or "averages" in facts["rows"][0][1]
+    state.selected_link, state.selected, state.selected_stage = (), (), 5
+    assert inspect(state)["title"] == "Stage 5"
+    state.topology = None
+    assert inspect(state)["kind"] == "empty"
+
+
+def test_every_block_of_the_model_is_in_one_stage() -> None:
+    plan = a_state().plan
+    numbers = [word for words in layers_of(plan) for word in words.split() if word.isdigit()]
+    assert int(numbers[0]) == 1
+    assert int(numbers[-1]) == sum(plan.blocks_per_stage)
+
+
+@pytest.mark.parametrize("ends", [(0, 1), (0, 20)])
+def test_a_link_takes_the_numbers_of_its_sliders_where_the_drawing_has_them(ends) -> None:
+    topology = lab.load_topology("worldwide")
+    names = topology.names[ends[0]], topology.names[ends[1]]
+    document = document_of(topology)
+    after = topology_of(with_link(document, names, 0.25, 77.0))
+    for a, b in (ends, ends[::-1]):
+        assert float(after.bandwidth_bytes_per_s[a, b]) == pytest.approx(0.25e9 / 8)
+        assert float(after.latency_s[a, b]) == pytest.approx(0.077)
+    assert len(document["links"]) == len(with_link(document, names, 0.25, 77.0)["links"]), "no thousand lines more"
+
+
+@on_a_loop
+async def test_a_lab_opens_planned_and_predicted_on_its_best_view() -> None:
+    the_lab = lab.Lab("worldwide", autosave=False)
+    assert the_lab.network_panel.shown.value == "map"
+    await until(lambda: the_lab.plan is not None and the_lab.predicted is not None)
+    await until(lambda: the_lab.bar.view.numbers and the_lab.bar.view.action["name"] == "run")
+    assert the_lab.legend.n_stages == the_lab.plan.job.n_stages
+    the_lab.show_pane("groups")
+    assert the_lab.panes.tabs.value == "groups"
+    with pytest.raises(LabError, match="no pane named 'nowhere'"):
+        the_lab.show_pane("nowhere")
+
+
+@on_a_loop
+async def test_two_results_can_be_seen_at_once() -> None:
+    the_lab = lab.Lab("lecture-hall", autosave=False, live=False)
+    boxes = the_lab.panes._boxes
+    the_lab.show_pane("groups")
+    shown = [name for name, box in boxes.items() if box.layout.display != "none"]
+    assert shown == ["groups"]
+    the_lab.panes.split.value = True
+    shown = [name for name, box in boxes.items() if box.layout.display != "none"]
+    assert sorted(shown) == ["groups", "schedule"]
+
+
+@on_a_loop
+async def test_a_slider_s_whole_gesture_is_one_step_back() -> None:
+    the_lab = lab.Lab("worldwide", autosave=False, live=False)
+    inspector, before = the_lab.network_pane.inspector, the_lab.topology
+    ends = [before.names[0], before.names[20]]
+    for phase, gbps in (("begin", 1.0), ("move", 0.5), ("move", 0.25), ("end", 0.25)):
+        inspector._act({"kind": "link", "ends": ends, "gbps": gbps, "ms": 50.0, "phase": phase})
+    assert the_lab.topology.fingerprint != before.fingerprint
+    the_lab.bar.view._press({"kind": "press", "name": "undo"})
+    assert the_lab.topology.fingerprint == before.fingerprint
