@@ -28,37 +28,38 @@ MARKER_EDGE = "#444444"
 CHEAP_TO_DEAR = "Viridis_r"
 """Colour scale of costs: light is cheap, dark is dear."""
 
-BROWN = "#7A5200"
-CREAM = "#F6CE7E"
-PLUM = "#8A4B75"
-PEACH = "#F7A98B"
-"""Each of these four is at least 15 away in CIELAB from the other colours of its lane, also for readers who see no
-red or no green, as simulated by Machado et al. 2009."""
 CRIMSON = "#C2003B"
 """The critical path, which is drawn with a white casing to stand out on any bar and page."""
 
-KIND_COLORS = {
-    Kind.FORWARD: BLUE,
-    Kind.BACKWARD: ORANGE,
-    Kind.BACKWARD_INPUT: BROWN,
-    Kind.BACKWARD_WEIGHT: CREAM,
-    Kind.PACK: PLUM,
-    Kind.REDUCE: PURPLE,
-    Kind.STEP: GREEN,
-    Kind.SEND_F: SKY,
-    Kind.RECV_F: SKY,
-    Kind.SEND_B: YELLOW,
-    Kind.RECV_B: YELLOW,
-    Kind.SEND_G: VERMILLION,
-    Kind.RECV_G: VERMILLION,
-    Kind.SEND_P: GREY,
-    Kind.RECV_P: GREY,
-    Kind.SEND_E: PEACH,
-    Kind.RECV_E: PEACH,
+HUES = {
+    "forward": ("#3B8FD0", "#5FB0EC"),
+    "backward": ("#E0981B", "#F0B044"),
+    "averaging": ("#1F9D74", "#3FC298"),
+    "step": ("#8A8A92", "#9A9AA4"),
 }
-"""A receive has the colour of its send. Backwards are orange, their halves darker and paler; averaging is purple;
-gradients between replicas or tied stages are red."""
-EDGES = {YELLOW: YELLOW_EDGE, CREAM: "#9A7A2E"}
+"""The hue of each family of actions on a light and on a dark page; theme.js has the same."""
+PAGES = ("#FFFFFF", "#17171B")
+"""A light and a dark page, roughly."""
+MESSAGE = 0.38
+"""Share of the page in the colour of a message, which has its family's hue."""
+KIND_TINTS = {
+    Kind.FORWARD: ("forward", 0.0),
+    Kind.BACKWARD: ("backward", 0.0),
+    Kind.BACKWARD_INPUT: ("backward", -0.28),
+    Kind.BACKWARD_WEIGHT: ("backward", 0.45),
+    Kind.PACK: ("averaging", -0.4),
+    Kind.REDUCE: ("averaging", -0.2),
+    Kind.STEP: ("step", 0.0),
+    Kind.SEND_F: ("forward", MESSAGE),
+    Kind.SEND_B: ("backward", MESSAGE),
+    Kind.SEND_G: ("averaging", 0.0),
+    Kind.SEND_P: ("averaging", 0.2),
+    Kind.SEND_E: ("averaging", MESSAGE),
+}
+"""The family of each kind, and how much of the page is mixed into its hue; below 0, of the page's opposite. Averaging
+is messages above all, so that they have the hue in full."""
+KIND_TINTS |= {receive: KIND_TINTS[send] for receive, send in RECEIVES.items()}
+EDGES = {YELLOW: YELLOW_EDGE}
 """Edges of the colours that a white page would hide."""
 
 CONTENT = {
@@ -86,11 +87,10 @@ CAUSE_COLORS = {
     "latency": SKY,
     "bandwidth": YELLOW,
     "queue": ORANGE,
-    "synchronisation": VERMILLION,
-    "straggler": PURPLE,
+    "synchronisation": HUES["averaging"][0],
+    "straggler": "#C8283E",
 }
-"""Colours of the causes that a device's time goes to. Waiting for messages is sky and yellow, the colours that messages
-have in a Gantt chart."""
+"""Colours of the causes that a device's time goes to: averaging has its own hue, and what is slow is red."""
 
 
 def legend_name(kind: Kind) -> str:
@@ -98,10 +98,24 @@ def legend_name(kind: Kind) -> str:
     return KIND_NAMES[kind] if kind in COMPUTE else CONTENT[RECEIVES.get(kind, kind)]
 
 
+def mixed(color: str, other: str, share: float) -> str:
+    """The colour with this share of another: 0 is the colour itself, 1 is the other."""
+    pairs = ((int(color[at : at + 2], 16), int(other[at : at + 2], 16)) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(one * (1 - share) + two * share):02X}" for one, two in pairs)
+
+
 def paler(color: str, share: float) -> str:
     """The colour mixed with this share of white: 0 is the colour itself, 1 is white."""
-    mixed = (round(int(color[at : at + 2], 16) * (1 - share) + 255 * share) for at in (1, 3, 5))
-    return "#" + "".join(f"{channel:02X}" for channel in mixed)
+    return mixed(color, "#FFFFFF", share)
+
+
+def kind_color(kind: Kind, *, dark: bool = False) -> str:
+    """The colour of a kind of action on a light or a dark page; a receive has that of its send."""
+    family, share = KIND_TINTS[kind]
+    return mixed(HUES[family][dark], PAGES[dark if share >= 0 else not dark], abs(share))
+
+
+KIND_COLORS = {kind: kind_color(kind) for kind in KIND_TINTS}
 
 
 def stage_color(stage: int, n_stages: int, *, dark: bool = False) -> str:

@@ -14,7 +14,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import SENDS, Kind, Lane, synchronisations
 from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.widgets.views.gantt import GanttView
-from dtfm_lab.widgets.views.gantt.bars import DRAWN, KIND_INDEX, ChartRows
+from dtfm_lab.widgets.views.gantt.bars import DRAWN, KIND_INDEX, ROWS_PER_DEVICE, ChartRows, arranged
 from dtfm_lab.widgets.views.gantt.columns import FIRST_MESSAGE, NO_BAR
 
 
@@ -70,7 +70,7 @@ def test_a_message_goes_from_its_senders_row_to_its_receivers(plan):
     trace, rows, chart = charted(plan, "1f1b")
     frame = trace.to_frame()
     links = frame.loc[frame["lane"] == Lane.SEND.value, "link"]
-    label = [name.split(" · ")[1] for name in rows.names for _ in range(rows.rows_per_device)]
+    label = [name.split(" · ")[1] for name in rows.names for _ in range(ROWS_PER_DEVICE)]
     drawn = [f"{label[a]} -> {label[b]}" for a, b in zip(chart.messages.source, chart.messages.target, strict=True)]
     assert sorted(drawn) == sorted(links)
     assert np.all(chart.messages.arrives > chart.messages.leaves)
@@ -91,11 +91,26 @@ def test_the_path_goes_from_the_beginning_to_the_end_without_a_step_back(which, 
     assert np.array_equal(chart.bars.row[path.bar[on_bars]], path.row[on_bars])
 
 
-def test_many_devices_have_no_network_rows_and_all_messages(crowd):
+def test_many_devices_have_rows_for_messages_too(crowd):
     trace, rows, chart = charted(crowd, "gpipe")
-    assert len(rows.labels) == 64
-    assert not np.isin(chart.bars.kind, [KIND_INDEX[kind] for kind in SENDS]).any()
-    assert len(chart.messages.leaves) == sum(trace.actions[a].kind in SENDS for a in trace.action)
+    assert len(rows.labels) == 128
+    sends = sum(trace.actions[a].kind in SENDS for a in trace.action)
+    assert np.isin(chart.bars.kind, [KIND_INDEX[kind] for kind in SENDS]).sum() == len(chart.messages.leaves) == sends
+
+
+def test_of_many_devices_a_row_is_a_stage_with_computations_messages_and_its_devices(crowd):
+    _, rows, chart = charted(crowd, "gpipe")
+    units = arranged(rows, "stage", {name: f"region {name[0]}" for name in rows.devices}, network=True)
+    assert [unit["stage"] for unit in units] == list(range(8))
+    assert [len(unit["members"]) for unit in units] == [8] * 8
+    assert {row for unit in units for one in unit["members"] for row in one["rows"]} == set(range(128))
+    for unit in units:
+        assert unit["rows"] == unit["members"][0]["rows"], "a closed stage shows its first pipeline"
+        above, below = (set(chart.bars.kind[chart.bars.row == row]) for row in unit["rows"])
+        assert not {DRAWN[kind] for kind in above} & set(SENDS)
+        assert {DRAWN[kind] for kind in below} <= set(SENDS)
+        assert below, "synchronisation is not left out"
+        assert "of pipeline 0" in unit["tip"]
 
 
 def test_a_device_with_two_stages_names_both_and_shades_their_passes(plan):

@@ -160,7 +160,7 @@ def test_measured_bars_come_with_how_much_later_they_end():
     view.set_predicted([0, 1], [1, 2], [0, 0], [0, 0], [0, 1], rows=["ada"], kinds=[{"name": "forward"}])
     view.reset_measured(3)
     view.extend_measured([0.5], [1.5], [0], [0], [0])
-    assert view.ends == [], "the iteration is not whole yet"
+    assert [end["text"] for end in view.ends] == ["predicted 2 s"], "the iteration is not whole yet"
     view.extend_measured([1.5], [2.75], [0], [0], [1])
     late_s = [np.frombuffer(buffers[-1], "<f4").tolist() for _, buffers in sent]
     assert late_s == [[], [0.5], [0.75]]
@@ -173,14 +173,27 @@ def test_measured_bars_come_with_how_much_later_they_end():
 
 @pytest.mark.parametrize("by", ["stage", "pipeline", "region"])
 @pytest.mark.parametrize("network", [True, False])
-def test_every_order_draws_every_device_once_and_counts_its_groups(plan, by, network):
+def test_every_order_draws_every_device_once_under_its_heading(plan, by, network):
     rows = ChartRows(simulate(plan, "gpipe").context)
     regions = dict.fromkeys(rows.devices[::4], "north")
-    order, groups = arranged(rows, by, regions, network=network)
-    assert len(set(order)) == len(order) == (len(rows.labels) if network else len(rows.labels) // 2)
-    assert sum(group["count"] for group in groups) == len(order)
+    units = arranged(rows, by, regions, network=network)
+    assert sorted(unit["device"] for unit in units) == sorted(set(rows.devices))
+    assert all(len(unit["rows"]) == (2 if network else 1) for unit in units)
+    assert all(rows.devices[row] == unit["device"] for unit in units for row in unit["rows"])
+    headings = [unit["heading"] for unit in units if unit["heading"]]
+    assert headings == {"stage": [], "pipeline": ["pipeline 0", "pipeline 1"], "region": ["no region", "north"]}[by]
     if by == "region":
-        assert [group["label"] for group in groups] == ["no region", "north"]
-        assert {rows.devices[row] for row in order[-groups[1]["count"] :]} == set(regions)
-    if by == "pipeline":
-        assert [group["label"] for group in groups] == ["pipeline 0", "pipeline 1"]
+        begins = next(at for at, unit in enumerate(units) if unit["heading"] == "north")
+        assert {unit["device"] for unit in units[begins:]} == set(regions)
+
+
+def test_what_was_stays_as_a_line_with_a_mark_where_it_ended(plan):
+    view = drawn(plan)
+    before, ends = view.predicted, view.ends
+    assert ends == []
+    view.set_predicted([0.0], [1.0], [0], [0], [0], rows=["ada"], kinds=[{"name": "forward"}], before=before)
+    assert len(np.frombuffer(view.ghost_start, "<f4")) == len(before.start)
+    assert [(end["text"][:4], end["dashed"]) for end in view.ends] == [("was ", True)]
+    assert view.ends[0]["at"] == before.end.max()
+    view.forget_ghost()
+    assert (view.ghost_start, view.ends) == (b"", [])

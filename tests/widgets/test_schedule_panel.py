@@ -29,6 +29,7 @@ async def shown(topology: str = "lecture-hall", **job) -> tuple[LabState, Schedu
     job = {"n_stages": 4, "n_replicas": 2} | job
     lab_state.plan = lab.plan(lab_state.topology, lab.load_job("tiny", **job), objective="communication", steps=1)
     await until(lambda: bool(panel.chart.start))
+    panel.drawn.strip.control.value = ""
     return lab_state, panel
 
 
@@ -212,11 +213,12 @@ async def test_settings_come_back_and_what_is_not_possible_is_ignored() -> None:
         "compare_with": "schedule: 1f1b",
         "critical_path": True,
         "messages": True,
+        "differences": True,
     }
     panel.restore(wanted | {"rows_by": "colour", "of tomorrow": 1})
     assert panel.settings() == json.loads(json.dumps(wanted)) | {"rows_by": "stage"}
     panel.restore({"rows_by": "region"})
-    assert len(panel.chart.order) == len(panel.chart.rows) // 2
+    assert all(len(unit["rows"]) == 1 for unit in panel.chart.units)
     _, other = await shown()
     other.restore(panel.settings())
     assert other.settings() == wanted
@@ -238,7 +240,7 @@ async def test_a_prediction_that_takes_long_says_so_and_is_stopped() -> None:
         await until(lambda: panel.simulate.description == "Stop")
         assert panel.chart.busy == "playing gpipe …"
         panel.simulate.click()
-        await until(lambda: panel.simulate.description == "Simulate")
+        await until(lambda: panel.simulate.description == "Predict again")
         assert (panel.chart.busy, panel.chart.start, lab_state.predicted) == ("", b"", None)
         assert "Stopped" in panel.chart.empty_words
     panel.redo()

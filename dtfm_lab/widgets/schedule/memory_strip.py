@@ -16,7 +16,7 @@ MOST_POINTS = 4_000
 
 
 class MemoryStrip:
-    """``control`` names the device whose memory is shown; at first the selected device, or the fullest."""
+    """``control`` names the device whose memory is shown; at first there is none."""
 
     def __init__(self, lab_state: LabState, chart: GanttView) -> None:
         self._lab_state, self._chart = lab_state, chart
@@ -26,7 +26,7 @@ class MemoryStrip:
             "Memory of",
             "255px",
             "75px",
-            options=[("selected or fullest", FULLEST), ("none", NONE)],
+            options=[("none", NONE), ("selected or fullest", FULLEST)],
             tooltip="Whose memory over time is drawn below the rows",
         )
         self.control.observe(lambda _: self._draw(), "value")
@@ -36,11 +36,11 @@ class MemoryStrip:
         """Draw the memory of these predictions, the second one's dashed; None for no strip."""
         self._shown = (upper, lower)
         names = [] if upper is None else [name for group in upper.memory.devices for name in group]
-        options = [("selected or fullest", FULLEST), *((name, name) for name in sorted(names)), ("none", NONE)]
+        options = [("none", NONE), ("selected or fullest", FULLEST), *((name, name) for name in sorted(names))]
         if options != list(self.control.options):
             chosen = self.control.value
             self.control.options = options
-            self.control.value = chosen if chosen in (FULLEST, NONE, *names) else FULLEST
+            self.control.value = chosen if chosen in (FULLEST, NONE, *names) else NONE
         self._draw()
 
     def _draw(self) -> None:

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import CAUSES, Trace
+from dtfm_lab.domain.trace.chains import Cause
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import MemoryReport, memory
 from dtfm_lab.simulation.memory_advice import advice
 from dtfm_lab.widgets.views.gantt.bars import Chart, ChartRows
+
+WAITS = {
+    Cause.SYNCHRONISATION: ("for averaging", "averaging"),
+    Cause.BANDWIDTH: ("for bandwidth", "dark"),
+    Cause.LATENCY: ("for latency", "middle"),
+    Cause.QUEUE: ("behind others", "middle"),
+    Cause.DEPENDENCY: ("for others", "light"),
+    Cause.STRAGGLER: ("for slow GPUs", "light"),
+}
+"""What an idle GPU waits for, in words, and the tone of its share."""
+LEAST_SHARE = 0.004
+"""Share of an iteration that is worth a word."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,16 +42,25 @@ class Prediction:
     memory: MemoryReport
     lacking: str
     """Which devices lack memory, how much, and what would fit; empty where all fits."""
+    shares: list[dict[str, Any]]
+    """What a GPU's time goes to, as ``GanttView.shares`` takes it."""
+
+    @property
+    def source(self) -> str:
+        """What computations were predicted from."""
+        return "FLOP" if self.trace.context.clock == "model" else "the profile"
 
     @classmethod
     def of(cls, plan: Plan, trace: Trace, note: str = "") -> Prediction:
         """Read the trace; ``note`` comes into the caption and names what the trace was predicted from."""
         rows = ChartRows(trace.context)
         report = memory(plan, trace=trace)
-        return cls(plan, trace, rows.chart(trace), rows, describe(trace, note), report, _lacking(plan, trace, report))
+        frame = None if trace.after is None else trace.bubble
+        caption, shares = describe(trace, note, frame), [] if frame is None else shares_of(frame)
+        return cls(plan, trace, rows.chart(trace), rows, caption, report, _lacking(plan, trace, report), shares)
 
 
-def describe(trace: Trace, note: str = "") -> str:
+def describe(trace: Trace, note: str = "", bubble: pd.DataFrame | None = None) -> str:
     """Return ``predicted 25.3 s from FLOP and peak · 41,439 tokens/s · MFU 4.7% · bubble 88.1%, chiefly latency``."""
     known = trace.metrics
     parts = [f"predicted {format_s(trace.iteration_s)}{note}{_drawn_iteration(trace)}"]
@@ -43,8 +68,8 @@ def describe(trace: Trace, note: str = "") -> str:
         parts.append(f"{known['tokens_per_s']:,.0f} tokens/s")
     if known["mfu"] is not None:
         parts.append(f"MFU {known['mfu']:.1%}")
-    if trace.after is not None:
-        share, cause, of_cause = bubble_of(trace)
+    if bubble is not None:
+        share, cause, of_cause = bubble_of(bubble)
         parts.append(f"bubble {share:.1%}" + (f", chiefly {cause} ({of_cause:.1%})" if share > 0 else ""))
     return " · ".join(parts)
 
@@ -58,9 +83,31 @@ def _drawn_iteration(trace: Trace) -> str:
     return f", the mean of {every:,} iterations (drawn: one that {does})"
 
 
-def bubble_of(trace: Trace) -> tuple[float, str, float]:
-    """Return the share of device time without computing, its largest cause, and that cause's share."""
-    frame = trace.bubble
+def shares_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return what a GPU's time goes to, the mean of all: {"name", "share", "tone"}, computing first, then the largest.
+
+    ``frame`` is a trace's ``bubble``.
+    """
+    whole_s = float(frame["iteration_s"].sum())
+    if whole_s <= 0:
+        return []
+    waits = [
+        {"name": name, "share": float(frame[f"{cause}_s"].sum()) / whole_s, "tone": tone}
+        for cause, (name, tone) in WAITS.items()
+    ]
+    computing = {"name": "computes", "share": float(frame["busy_s"].sum()) / whole_s, "tone": "ink"}
+    largest_first = sorted(waits, key=lambda wait: -wait["share"])
+    said = [wait for wait in largest_first if wait["share"] >= LEAST_SHARE]
+    if said:
+        said[0]["name"] = f"waits {said[0]['name']}"
+    return [computing, *said]
+
+
+def bubble_of(frame: pd.DataFrame) -> tuple[float, str, float]:
+    """Return the share of device time without computing, its largest cause, and that cause's share.
+
+    ``frame`` is a trace's ``bubble``.
+    """
     whole_s = float(frame["iteration_s"].sum())
     causes = {cause.value: float(frame[f"{cause}_s"].sum()) for cause in CAUSES}
     largest = max(causes, key=lambda cause: causes[cause])
@@ -92,7 +139,7 @@ class Candidate:
     def of(cls, plan: Plan, schedule: str, queueing: str) -> Candidate:
         trace = simulate(plan, schedule, queueing=queueing)
         report = memory(plan, trace=trace)
-        return cls(schedule, trace.iteration_s, bubble_of(trace)[0], _worst(report), report.fits)
+        return cls(schedule, trace.iteration_s, bubble_of(trace.bubble)[0], _worst(report), report.fits)
 
 
 def _worst(report: MemoryReport) -> str:

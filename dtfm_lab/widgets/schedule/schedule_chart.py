@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
+import traitlets
 from traitlets import TraitError
 
 from dtfm_lab.domain.trace import Trace
@@ -17,18 +18,12 @@ from dtfm_lab.widgets.controls import button, labelled
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.schedule.compare_with import SecondPrediction
 from dtfm_lab.widgets.schedule.memory_strip import MemoryStrip
+from dtfm_lab.widgets.schedule.prediction_chart import PredictionChart
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.gantt import GanttView
-from dtfm_lab.widgets.views.gantt.bars import ROWS_BY, ChartRows, arranged, legend
+from dtfm_lab.widgets.views.gantt.bars import ROWS_BY, ChartRows
 from dtfm_lab.widgets.views.gantt.columns import difference, signed_s
-
-ROW_HEIGHT = {32: 20, 64: 15, 128: 10, 10**9: 6}
-"""Pixels of a row, by how many rows there are at most."""
-CHART_MARGIN = 60
-"""Pixels of the chart besides its rows."""
-EMPTY_HEIGHT = 160
-"""Pixels of a chart without rows."""
 
 
 class ScheduleChart:
@@ -38,7 +33,8 @@ class ScheduleChart:
         self._lab_state = lab_state
         self._shown: Prediction | None = None
         self._is_following = Guard()
-        self.view = GanttView(title="One iteration", height=EMPTY_HEIGHT, empty_words=words)
+        self.view = PredictionChart(title="One iteration", empty_words=words)
+        self.view.add_class("dtfm-fill")
         self.rows_by = labelled(
             w.Dropdown,
             "Rows",
@@ -48,48 +44,32 @@ class ScheduleChart:
             tooltip="In which order the devices' rows are drawn",
         )
         self.network = w.Checkbox(
-            True,
-            description="Network lanes",
-            indent=False,
-            layout=w.Layout(width="125px", margin="2px 2px 2px 12px"),
-            tooltip="A row for each device's messages",
+            True, description="Messages below computations", indent=False, layout=w.Layout(width="auto")
         )
+        self.drift = w.Checkbox(False, description="Strip of differences", indent=False, layout=w.Layout(width="auto"))
+        traitlets.link((self.drift, "value"), (self.view, "show_drift"))
         self.strip = MemoryStrip(lab_state, self.view)
         for control in (self.rows_by, self.network):
             control.observe(lambda _: self._arrange(), "value")
-        lab_state.observe(lambda _: self._select(), "selected")
-        self.view.observe(lambda _: self._selected(), "selected")
+        lab_state.observe(lambda _: self._select(), ["selected", "selected_stage"])
+        self.view.observe(lambda change: self._take_selected(change["name"]), ["selected", "selected_stage"])
 
-    def draw(self, prediction: Prediction, second: SecondPrediction | None) -> None:
-        """Draw a prediction in the upper halves, in the lower ones the second prediction, or else the measurement."""
+    def draw(self, prediction: Prediction, second: SecondPrediction | None, before: Prediction | None = None) -> None:
+        """Draw a prediction; a second one goes into the lower halves, else what was ``before`` stays as a line."""
         self._shown = prediction
-        context, chart, rows = prediction.trace.context, prediction.chart, prediction.rows
-        contexts = [context] if second is None else [context, second.prediction.trace.context]
-        stages_per_device = max(c.stages_per_device for c in contexts)
         view = self.view
-        view.set_predicted(
-            *chart.bars,
-            rows=rows.labels,
-            names=[name for name in rows.names for _ in range(rows.rows_per_device)],
-            devices=rows.devices,
-            kinds=legend(stages_per_device),
-            devices_per_pipeline=len(context.devices) if stages_per_device > 1 else 0,
-            after=chart.after,
-            path=chart.path,
-            messages=chart.messages,
-        )
-        view.title = f"One iteration under {context.schedule}"
-        view.caption = prediction.caption
         if second is None:
+            view.show(prediction, before)
             view.upper_name = "predicted"
             view.set_second(None)
         else:
+            other = second.prediction.trace.context
+            view.show(prediction, stages_per_device=other.stages_per_device)
             view.title += f", and {second.name}"
             view.caption += f" · {_describe(prediction, second)}"
-            view.upper_name = context.schedule
+            view.upper_name = prediction.trace.context.schedule
             view.set_second(second.prediction.chart.bars, second.name)
         self.strip.show(prediction, None if second is None else second.prediction)
-        self._arrange()
         self._select()
 
     def fill(self, measured: Trace) -> None:
@@ -103,7 +83,7 @@ class ScheduleChart:
         """Show nothing but these words."""
         self._shown = None
         self.view.clear()
-        self.view.title, self.view.height, self.view.empty_words = "One iteration", EMPTY_HEIGHT, words
+        self.view.title, self.view.empty_words = "One iteration", words
         self.strip.show(None)
 
     def settings(self) -> dict[str, Any]:
@@ -123,28 +103,25 @@ class ScheduleChart:
             "memory_of": (self.strip.control, "value"),
             "critical_path": (self.view, "show_path"),
             "messages": (self.view, "show_messages"),
+            "differences": (self.view, "show_drift"),
         }
 
     def _arrange(self) -> None:
         """Put the rows into the chosen order."""
-        if self._shown is None:
-            return
-        rows, plan = self._shown.rows, self._lab_state.plan
-        regions = {} if plan is None else {device.name: device.region for device in plan.topology.devices}
-        order, groups = arranged(rows, self.rows_by.value, regions, network=self.network.value)
-        row_px = next(px for most, px in ROW_HEIGHT.items() if len(order) <= most)
-        with self.view.hold_sync():
-            self.view.order, self.view.groups = order, groups
-            self.view.height = max(EMPTY_HEIGHT, len(order) * row_px + CHART_MARGIN)
-        self.network.layout.display = "" if rows.rows_per_device > 1 else "none"
+        self.view.arrange(self.rows_by.value, network=self.network.value)
 
     def _select(self) -> None:
         with self._is_following:
             self.view.selected = [name for name in self._lab_state.selected if name in self.view.devices]
+            self.view.selected_stage = self._lab_state.selected_stage
 
-    def _selected(self) -> None:
-        if not self._is_following:
+    def _take_selected(self, name: str) -> None:
+        if self._is_following:
+            return
+        if name == "selected":
             self._lab_state.selected = tuple(self.view.selected)
+        else:
+            self._lab_state.selected_stage = self.view.selected_stage
 
 
 def _describe(prediction: Prediction, second: SecondPrediction) -> str:

@@ -1,84 +1,142 @@
-"""The step Schedule: the Gantt chart of one iteration under a schedule."""
+"""The pane Schedule: the Gantt chart of one iteration under a schedule."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from html import escape
+from pathlib import Path
 from typing import Any, TypeVar
 
 import ipywidgets as w
 import plotly.graph_objects as go
+import traitlets
 from traitlets import TraitError
 
 from dtfm_lab import figures
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import format_s
 from dtfm_lab.simulation import schedules, simulate
+from dtfm_lab.simulation.memory import memory
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.controls import button, more_menu, stylesheet
+from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.schedule.choice_controls import ChoiceControls
 from dtfm_lab.widgets.schedule.compare_with import MEASURED, CompareWith, SecondPrediction
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.schedule.schedule_chart import GanttExports, ScheduleChart
 from dtfm_lab.widgets.schedule.schedules_table import SchedulesTable
-from dtfm_lab.widgets.tasks import begin, run_on_thread
+from dtfm_lab.widgets.tasks import SLOW_S, begin, has_event_loop, run_on_thread
 from dtfm_lab.widgets.views.as_figure import AsFigure
 
 Result = TypeVar("Result")
 
 NOTHING_YET = "No schedule yet: plan first, and the iteration is predicted"
 REFUSED = "Nothing to show: the line above says why"
-STOPPED = "Stopped: press Simulate to predict what is chosen"
+STOPPED = "Stopped: More, Predict again predicts what is chosen"
+BEFORE = "before the last edit"
+SETTLED_S = 1.0
+"""Seconds that a prediction must have stood to be what the next one is compared with; a drag gives many in between."""
 
 
 class SchedulePanel(Panel):
     """Simulates ``lab_state.plan`` under a schedule; the run panel draws measured bars in the same chart."""
 
-    hint = "one iteration, predicted; measured bars come below"
+    hint = "one iteration, predicted; measured bars come over it"
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._n_requested = self._n_begun = 0
         """Numbers of the newest request for a prediction, and of the newest that was begun."""
-        self._is_predicting = self._is_comparing = self._is_stopped = False
+        self._is_predicting = self._is_comparing = self._is_stopped = self._awaits_plan = False
         self._shown: Prediction | None = None
+        self._before: Prediction | None = None
+        """What the prediction on the screen is compared with: the one before the last edits."""
+        self._shown_at_s = 0.0
         self.second: SecondPrediction | None = None
         """The prediction in the lower halves; None for measured bars."""
+        self._automatic = lab_state.schedule
+        """The schedule that the panel has chosen itself; while ``lab_state`` names another, a person has chosen it."""
+        self._is_choosing, self._is_setting = Guard(), Guard()
         self.schedule = w.Dropdown(
-            options=list(schedules), value=lab_state.schedule, description="Schedule", layout=w.Layout(width="235px")
+            options=list(schedules), value=lab_state.schedule, layout=w.Layout(width="150px"), tooltip="Schedule"
         )
-        self.simulate = button("Simulate", "bar-chart", "Predict one iteration")
+        self.schedule.add_class("dtfm-schedule-menu")
+        self.critical = w.ToggleButton(
+            False,
+            description="Critical path",
+            tooltip="What the iteration's length is made of",
+            layout=w.Layout(width="auto"),
+        )
+        self.simulate = button("Predict again", "bar-chart", "Predict one iteration", "130px")
         self.choices = ChoiceControls(lab_state)
         self.comparing = SchedulesTable(lab_state)
         self.against = CompareWith(self._begin_comparing)
-        self.memory = w.HTML()
+        self.title, self.memory = w.HTML(), w.HTML()
         self.drawn = ScheduleChart(lab_state, NOTHING_YET)
         self.chart = self.drawn.view
         self.as_figure = AsFigure(self.make_figure, lab_state, self._report_error)
         self.exports = GanttExports(self.chart, lambda: self._lab_state.predicted, self._report_error)
-        rows = (
-            [self.schedule, self.simulate, self.comparing.button],
-            [self.against.control, self.against.pin, self.drawn.rows_by, self.drawn.strip.control, self.drawn.network],
-            [self.as_figure.button, self.exports.view],
-        )
-        first, menus, below = (w.HBox(row, layout=w.Layout(flex_flow="row wrap")) for row in rows)
-        parts = [first, self.choices.view, self.comparing.table, self.memory, menus, self.chart, below]
-        self.view = w.VBox([*parts, self.as_figure.output])
+        self.view = self._laid_out()
+        traitlets.link((self.critical, "value"), (self.chart, "show_path"))
         self.schedule.observe(lambda _: self._choose(), "value")
         self.simulate.on_click(lambda _: self._press())
         lab_state.observe(lambda _: self._take_plan(), "plan")
         lab_state.observe(lambda _: self._follow(), ["schedule", "plan", "choices", "queueing"])
         lab_state.observe(lambda _: self._take_prediction(), "predicted")
+        lab_state.observe(lambda _: self._follow_edit(), ["topology", "job"])
         lab_state.observe(lambda _: self._fill(), "measured")
         self.chart.observe(lambda change: self._compare_with_measured(change["old"], change["new"]), "n_measured")
+        self.chart.observe(lambda _: self._say_title(), "units")
         self._update_button()
+        self._say_title()
         self._begin()
 
+    def _laid_out(self) -> w.VBox:
+        said = w.HBox([self.title, self.memory])
+        said.add_class("dtfm-schedule-said")
+        messages = w.ToggleButton(False, description="Arrows of messages", layout=w.Layout(width="auto"))
+        overview = w.ToggleButton(False, description="Overview strip", layout=w.Layout(width="auto"))
+        traitlets.link((messages, "value"), (self.chart, "show_messages"))
+        traitlets.link((overview, "value"), (self.chart, "overview"))
+        rarer = [
+            [self.choices.view],
+            [self.against.control, self.against.pin],
+            [self.drawn.rows_by, self.drawn.strip.control],
+            [self.drawn.network, self.drawn.drift, messages, overview],
+            [self.simulate, self.comparing.button, self.as_figure.button, self.exports.view],
+        ]
+        rows = [w.HBox(row, layout=w.Layout(flex_flow="row wrap", grid_gap="4px 8px")) for row in rarer]
+        more = more_menu([*rows, self.comparing.table], tooltip="Choices, comparisons, strips and files")
+        toolbar = w.HBox([said, self.schedule, self.critical, more])
+        toolbar.add_class("dtfm-toolbar")
+        view = w.VBox(
+            [stylesheet(Path(__file__).with_name("schedule.css")), toolbar, self.chart, self.as_figure.output]
+        )
+        view.add_class("dtfm-pane")
+        view.add_class("dtfm-schedule")
+        return view
+
+    def _say_title(self) -> None:
+        units = self.chart.units
+        members = [len(unit["members"]) for unit in units if unit.get("members")]
+        if members:
+            hint = f"a row a stage: computation above, messages below; click a row for its {max(members)} GPUs"
+        else:
+            hint = "a row a device: computation above, messages below"
+        said = f"<b>One iteration</b> <span>{escape(hint) if units else ''}</span>"
+        lacking = "" if self._shown is None else self._shown.lacking
+        self.title.value = "" if lacking else f'<div class="dtfm-schedule-title" title="{escape(hint)}">{said}</div>'
+        self.memory.value = markup.warning(lacking)
+        self.memory.tooltip = lacking
+
     def show(self, prediction: Prediction) -> None:
-        self._shown = prediction
+        """Show a prediction that another panel has made."""
+        self._take(prediction)
         self.second = None
         self.against.offer(prediction)
         if self.against.chosen != MEASURED:
@@ -98,32 +156,55 @@ class SchedulePanel(Panel):
         if "compare_with" in settings:
             self.against.choose(settings["compare_with"])
 
+    def _take(self, prediction: Prediction) -> None:
+        """Make this the prediction that is shown, and say where it differs by what it is predicted from."""
+        shown, now_s = self._shown, time.monotonic()
+        if shown is None or not _is_comparable(shown, prediction):
+            self._before = None
+        elif now_s - self._shown_at_s > SETTLED_S:
+            self._before = shown
+        self._lab_state.prediction_note = "" if shown is None else _changed_source(shown, prediction)
+        self._shown, self._shown_at_s = prediction, now_s
+
     def _draw(self) -> None:
         if self._shown is not None:
-            self.drawn.draw(self._shown, self.second)
-            self.memory.value = markup.warning(self._shown.lacking)
+            self.drawn.draw(self._shown, self.second, self._before)
+            self._say_title()
 
     def _clear(self, words: str) -> None:
         """Draw nothing, so that an old prediction is not taken for what is chosen."""
-        self._shown = self.second = None
+        self._shown = self._before = self.second = None
         self._lab_state.predicted = None
+        self._lab_state.prediction_note = ""
         self.drawn.clear(words)
-        self.memory.value = ""
+        self._say_title()
         self.against.offer(None)
 
     def _choose(self) -> None:
-        self._lab_state.schedule = self.schedule.value
+        if not self._is_choosing:
+            self._lab_state.schedule = self.schedule.value
 
     def _take_plan(self) -> None:
-        """Predict a plan that names its schedule under that schedule, with messages queued as it was planned for."""
+        """Predict a plan under its own schedule unless a person has chosen one, with messages queued as planned for."""
         plan = self._lab_state.plan
-        if plan is not None and plan.job.schedule is not None:
+        if plan is None:
+            return
+        if plan.job.schedule is not None:
             with self._lab_state.hold_trait_notifications():
-                self._lab_state.schedule, self._lab_state.queueing = plan.job.schedule, plan.queueing
+                self._automatic = self._lab_state.schedule = plan.job.schedule
+                self._lab_state.queueing = plan.queueing
+        elif self._is_automatic:
+            self._automatic = self._lab_state.schedule = plan.job.schedule_name
+
+    @property
+    def _is_automatic(self) -> bool:
+        return self._lab_state.schedule == self._automatic
 
     def _follow(self) -> None:
-        with suppress(TraitError):  # a schedule from elsewhere is not in the menu
+        with suppress(TraitError), self._is_choosing:  # a schedule from elsewhere is not in the menu
             self.schedule.value = self._lab_state.schedule
+        if self._is_setting:
+            return
         if self._lab_state.plan is None and self._shown is not None:
             self._clear(NOTHING_YET)
         self._begin()
@@ -164,6 +245,25 @@ class SchedulePanel(Panel):
         else:
             self._begin()
 
+    def _dim(self) -> None:
+        """Say that the picture is of what was there before."""
+        if self._shown is not None:
+            self.chart.stale = BEFORE
+
+    def _follow_edit(self) -> None:
+        """Dim the picture once an edit has no plan for longer than a moment."""
+        if has_event_loop() and not self._awaits_plan:
+            self._awaits_plan = True
+            begin(self._dim_without_plan(), self._report_error)
+
+    async def _dim_without_plan(self) -> None:
+        await asyncio.sleep(SLOW_S)
+        self._awaits_plan = False
+        if self._lab_state.plan_is_stale:
+            self._dim()
+        elif not self._is_predicting:
+            self.chart.stale = ""
+
     def _begin(self) -> None:
         """Predict what is chosen; while another prediction is computed, right after it."""
         self._n_requested += 1
@@ -190,8 +290,8 @@ class SchedulePanel(Panel):
             if plan is None:
                 return
             schedule = self._lab_state.schedule
-            work = partial(_predicted, plan, schedule, self._lab_state.queueing)
-            prediction = await self._run_stoppable(schedule, work)
+            work = partial(_predicted, plan, schedule, self._lab_state.queueing, may_differ=self._is_automatic)
+            prediction = await self._run_stoppable(schedule, work, meanwhile=self._dim)
         except LabError as error:
             if number == self._n_requested:
                 self._clear(REFUSED)
@@ -205,8 +305,12 @@ class SchedulePanel(Panel):
         if self._lab_state.step in ("schedule", "run"):
             self._lab_state.message = ""  # the error may be of a choice that was changed since
         self.chart.reset_measured()
-        self._shown = prediction
-        self._lab_state.predicted = prediction.trace
+        self._take(prediction)
+        with self._is_setting:
+            self._automatic = self._lab_state.schedule = (
+                prediction.trace.context.schedule if self._is_automatic else self._lab_state.schedule
+            )
+            self._lab_state.predicted = prediction.trace
         self.against.offer(prediction)
         await self._compute_second()
 
@@ -275,7 +379,7 @@ class SchedulePanel(Panel):
 
     def _update_button(self, *, stop: bool = False) -> None:
         self.simulate.disabled = self._lab_state.plan is None
-        self.simulate.description, self.simulate.icon = ("Stop", "stop") if stop else ("Simulate", "bar-chart")
+        self.simulate.description, self.simulate.icon = ("Stop", "stop") if stop else ("Predict again", "bar-chart")
         self.simulate.tooltip = "Predict this no longer" if stop else "Predict one iteration"
 
     def make_figure(self) -> go.Figure | None:
@@ -298,6 +402,35 @@ class SchedulePanel(Panel):
         self._lab_state.report_error("schedule", message)
 
 
-def _predicted(plan: Plan, schedule: str, queueing: str) -> Prediction:
-    trace = simulate(plan, schedule, queueing=queueing)
-    return Prediction.of(plan, trace, " from FLOP and peak, links as drawn")
+def _predicted(plan: Plan, schedule: str, queueing: str, *, may_differ: bool = False) -> Prediction:
+    """Predict a plan; where its schedule lacks memory and ``may_differ``, under the first that has enough."""
+    note = " from FLOP and peak, links as drawn"
+    if may_differ and (fitting := _fitting(plan, schedule)) != schedule:
+        note += f", under {fitting} because {schedule} lacks memory"
+        schedule = fitting
+    return Prediction.of(plan, simulate(plan, schedule, queueing=queueing), note)
+
+
+def _fitting(plan: Plan, schedule: str) -> str:
+    """Return the schedule if the devices have the memory for it, else the first that they have it for, else itself."""
+    for name in (schedule, *schedules):
+        with suppress(LabError):  # not every schedule suits every plan
+            if memory(plan, name).fits:
+                return name
+    return schedule
+
+
+def _is_comparable(one: Prediction, other: Prediction) -> bool:
+    """Whether two predictions have the same rows, of the same network and job."""
+    names = [(prediction.plan.topology.name, prediction.plan.job.name) for prediction in (one, other)]
+    return one.rows.shape == other.rows.shape and names[0] == names[1]
+
+
+def _changed_source(before: Prediction, after: Prediction) -> str:
+    """Return how the seconds changed because they are predicted from something else; empty where they are not."""
+    if before.source == after.source:
+        return ""
+    change = f"{format_s(before.trace.iteration_s)} \u2192 {format_s(after.trace.iteration_s)}"
+    if after.source == "FLOP":
+        return f"Iteration {change}: predicted from FLOP again, as the profile is of what ran before."
+    return f"Iteration {change}: predicted from the profile just taken, no longer from FLOP."

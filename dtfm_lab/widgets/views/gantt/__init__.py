@@ -79,17 +79,22 @@ class GanttView(View):
     devices = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """The device of each row."""
     kinds = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"name", "color"} a kind. Optional are "shades", a colour for each stage of a device, "edge", a colour around
-    its bars, and "message", true for messages."""
+    """{"name", "color"} a kind. Optional are "shades", a colour for each stage of a device, "dark_shades" on a dark
+    page, "message", true for messages, and "family", "forward", "backward", "averaging" or "step": idle time before a
+    bar is hatched in its family's hue."""
     devices_per_pipeline = traitlets.Int(0).tag(sync=True)
     """Number of devices of a pipeline where devices hold several stages: stage s is the (s // n)-th of its device.
     Else 0."""
-    order = traitlets.List(traitlets.Int()).tag(sync=True)
-    """The rows that are drawn, from top to bottom; all of them where empty."""
-    groups = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"label", "count"} of each group of neighbouring rows; a group without a label is set off by a line."""
+    units = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """What is drawn, from top to bottom: {"label", "rows", "device", "stage", "replica", "heading", "tip", "members"}.
+    The first of its ``rows`` is above, the second below. ``members`` are units that a click opens. Where empty, each
+    row is drawn by itself."""
+    n_stages = traitlets.Int(1).tag(sync=True)
+    """Number of stages of the units, for their colours."""
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """The devices that were clicked."""
+    selected_stage = traitlets.Int(-1).tag(sync=True)
+    """The stage whose row was clicked; -1 for none."""
     show_path = traitlets.Bool(False).tag(sync=True)
     show_messages = traitlets.Bool(False).tag(sync=True)
     title = traitlets.Unicode("Schedule").tag(sync=True)
@@ -97,13 +102,28 @@ class GanttView(View):
     empty_words = traitlets.Unicode("No schedule yet").tag(sync=True)
     busy = traitlets.Unicode("").tag(sync=True)
     """The computation that is under way, in words; empty where there is none."""
+    stale = traitlets.Unicode("").tag(sync=True)
+    """Why the picture is no longer true, in words over it while it is dimmed; empty where it is true."""
+    shares = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """{"name", "share", "tone"} of what a device's time goes to; a tone is a family of kinds, or "ink", "dark",
+    "middle" or "light"."""
+    bare = traitlets.Bool(False).tag(sync=True)
+    """Without heading, legend and hint: for a pane that has its own."""
+    overview = traitlets.Bool(True).tag(sync=True)
+    """With the whole iteration in a narrow strip."""
+    show_drift = traitlets.Bool(False).tag(sync=True)
+    """With a strip of how much later the lower bars end."""
     time_unit = traitlets.Unicode("s").tag(sync=True)
     height = traitlets.Int(320).tag(sync=True)
-    """Pixels of the rows and the time axis. Strips and headings come on top."""
+    """Pixels of the rows, the time axis and strips; 0 fills the element that holds the view."""
     upper_name = traitlets.Unicode("predicted").tag(sync=True)
     lower_name = traitlets.Unicode("measured").tag(sync=True)
     ends = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"at", "text", "dashed"} of each end of an iteration, where two are compared."""
+    ghost_start = traitlets.Bytes(b"").tag(sync=True)
+    """The bars of the prediction before, a thin line under each lane."""
+    ghost_end = traitlets.Bytes(b"").tag(sync=True)
+    ghost_row = traitlets.Bytes(b"").tag(sync=True)
     memory_time = traitlets.Bytes(b"").tag(sync=True)
     memory_held = traitlets.Bytes(b"").tag(sync=True)
     memory_other_time = traitlets.Bytes(b"").tag(sync=True)
@@ -118,7 +138,7 @@ class GanttView(View):
         super().__init__(**traits)
         self._measured: list[Bars] = []
         self._second: Bars | None = None
-        self._upper = NO_BARS
+        self._upper = self._ghost = NO_BARS
         self.on_msg(self._on_message)
 
     @property
@@ -153,8 +173,15 @@ class GanttView(View):
         after: npt.ArrayLike | None = None,
         path: CriticalPath = NO_PATH,
         messages: Messages = NO_MESSAGES,
+        units: Sequence[dict[str, Any]] = (),
+        n_stages: int = 1,
+        before: Bars = NO_BARS,
     ) -> None:
-        """Replace the upper bars; ``after`` and ``path.bar`` count them as they are given here."""
+        """Replace the upper bars; ``after`` and ``path.bar`` count them as they are given here.
+
+        Bars of the same rows glide to their new places. ``before`` are bars of the same rows, drawn as a line under
+        each lane, with a mark where they end.
+        """
         given = Bars.of(start, end, row, kind, microbatch, stage)
         bars, order = given.ordered()
         place = np.empty(len(order) + 1, dtype="<i4")
@@ -171,14 +198,27 @@ class GanttView(View):
                     setattr(self, f"{what}_{name}", column.tobytes())
             self.rows, self.kinds, self.names = list(rows), [dict(kind) for kind in kinds], list(names)
             self.devices, self.devices_per_pipeline = list(devices), devices_per_pipeline
+            self.units, self.n_stages = list(units), n_stages
+            self._set_ghost(before)
         if len(self.lower.start):
             self._send_lower(self.lower, reset=True)
+
+    def forget_ghost(self) -> None:
+        """Remove the line of the bars before."""
+        with self.hold_sync():
+            self._set_ghost(NO_BARS)
+
+    def _set_ghost(self, before: Bars) -> None:
+        self._ghost = before.ordered()[0]
+        for name in ("start", "end", "row"):
+            setattr(self, f"ghost_{name}", getattr(self._ghost, name).tobytes())
+        self._mark_ends(self.lower)
 
     def clear(self) -> None:
         """Remove all bars, the memory strip and the caption."""
         self.set_predicted(*NO_BARS, rows=[], kinds=[])
         self.caption = ""
-        self.order, self.groups = [], []
+        self.shares, self.stale = [], ""
         self.set_memory(NOTHING_HELD)
         self._second = None
         self.reset_measured()
@@ -237,7 +277,8 @@ class GanttView(View):
         halves = [(upper, 0.0, 0.84)] if not len(lower.start) else [(upper, -0.21, 0.42), (lower, 0.21, 0.42)]
         until_s = max(float(bars.end.max()) for bars, _, _ in halves)
         unit, per_second = ("s", 1.0) if until_s >= 1 else ("ms", 1e3) if until_s >= 1e-3 else ("µs", 1e6)
-        order = self.order or list(range(len(self.rows)))
+        drawn = self._drawn_rows()
+        order = list(drawn)
         slot = np.full(max(len(self.rows), *(int(bars.row.max()) + 1 for bars, _, _ in halves)), np.nan)
         slot[order] = np.arange(len(order))
         data = [
@@ -260,7 +301,7 @@ class GanttView(View):
                 "margin": {"t": top},
                 "xaxis": {"range": [0, until_s * per_second], "ticksuffix": f" {unit}"},
                 "yaxis": {"range": [len(order) - 0.5, -0.5], "tickvals": [*range(len(order))], "showgrid": False}
-                | {"ticktext": [literal(self.rows[row]) if row < len(self.rows) else f"row {row}" for row in order]},
+                | {"ticktext": [literal(label) for label in drawn.values()]},
                 "shapes": [
                     mark | {"x0": end["at"] * per_second, "x1": end["at"] * per_second}
                     | {"line": {"width": 1.2, "dash": "dash" if end["dashed"] else "solid"}}
@@ -285,7 +326,7 @@ class GanttView(View):
                 continue
             look = self.kinds[kind]
             shades = look.get("shades") or [look.get("color") or GREY]
-            mine = (bars.kind == kind) & (np.minimum(shade, MOST_SHADES - 1) == number)
+            mine = (bars.kind == kind) & (np.minimum(shade, MOST_SHADES - 1) == number) & ~np.isnan(slot[bars.row])
             numbers = bars.microbatch[mine].tolist() if len(bars.start) <= MOST_NUMBERS else None
             yield {
                 "type": "bar", "orientation": "h", "name": literal(look["name"]), "showlegend": True,
@@ -301,6 +342,18 @@ class GanttView(View):
         below = f", {len(self.lower.start):,} {self.lower_name} below" if len(self.lower.start) else ""
         bars = f"{len(self._upper.start):,} {self.upper_name} bars on {len(self.rows)} rows{below}"
         return f"{self.title}: {bars}" + (f" · {self.caption}" if self.caption else "")
+
+    def _drawn_rows(self) -> dict[int, str]:
+        """Return the rows of the still picture with their labels: a unit's name on its first row."""
+        if not self.units:
+            return dict(enumerate(self.rows))
+        return {
+            row: (f"{unit['stage']} · {unit['label']}" if unit.get("stage", -1) >= 0 else unit["label"])
+            if first
+            else ""
+            for unit in self.units
+            for row, first in zip(unit["rows"], (True, False), strict=False)
+        }
 
     def _path(self) -> CriticalPath:
         columns = (getattr(self, f"path_{name}") for name in CriticalPath._fields)
@@ -318,14 +371,17 @@ class GanttView(View):
         """Mark the ends of both iterations once the lower one is complete."""
         upper = self._upper
         if not len(lower.start) or (self._second is None and len(lower.start) < len(upper.start)):
-            self.ends = []
+            # measured bars come in over the predicted ones, whose end stays in sight; else it is what was before
+            known, word = (upper, self.upper_name) if len(lower.start) else (self._ghost, "was")
+            at_s = float(known.end.max()) if len(known.start) else 0.0
+            self.ends = [{"at": at_s, "text": f"{word} {format_s(at_s)}", "dashed": True}] if at_s > 0 else []
             return
         ends_s = [float(bars.end.max()) for bars in (upper, lower) if len(bars.start)]
         texts = [f"{self.upper_name} {format_s(ends_s[0])}", f"{self.lower_name} {format_s(ends_s[-1])}"]
         if len(ends_s) > 1:
             longer_s = ends_s[1] - ends_s[0]
             texts[1] += f" ({signed_s(longer_s)}, {signed_share(longer_s / ends_s[0])})" if ends_s[0] > 0 else ""
-        marks = zip(ends_s, texts[-len(ends_s) :], (False, True), strict=False)
+        marks = zip(ends_s, texts[-len(ends_s) :], (self._second is None, self._second is not None), strict=False)
         self.ends = [{"at": at, "text": text, "dashed": dashed} for at, text, dashed in marks]
 
     def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:

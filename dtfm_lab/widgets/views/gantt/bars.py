@@ -9,7 +9,7 @@ import numpy as np
 from dtfm_lab.domain.schedule import LANE, PASSES, RECEIVES, SENDS, Action, Kind, Lane
 from dtfm_lab.domain.trace import RunContext, Span, Trace
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.figures.palette import EDGES, KIND_COLORS, legend_name, paler
+from dtfm_lab.figures.palette import KIND_TINTS, PAGES, kind_color, legend_name, mixed
 from dtfm_lab.figures.timeline.bars import PALEST
 from dtfm_lab.widgets.views.gantt.columns import (
     FIRST_MESSAGE,
@@ -24,9 +24,13 @@ from dtfm_lab.widgets.views.gantt.columns import (
 DRAWN = (*PASSES, *SENDS, Kind.PACK, Kind.REDUCE, Kind.STEP)
 """The kinds of action that get bars, in the order of the legend. Receives mirror the sends and are left out."""
 KIND_INDEX = {kind: i for i, kind in enumerate(DRAWN)}
-MOST_ROWS_WITH_NETWORK = 32
-"""Most devices with rows for messages; with more, only computations get a row."""
+ROWS_PER_DEVICE = 2
+"""Of each device: computations, and messages that it sends."""
 STAGES_NAMED = 3
+MOST_DEVICES_APART = 16
+"""Most devices that have a row each where rows are ordered by stage; of more, a row is a stage and opens."""
+LETTERS = 3
+"""Letters of a region's name where a stage is in two."""
 ROWS_BY = ("stage", "pipeline", "region")
 NOWHERE = "no region"
 
@@ -41,41 +45,47 @@ class Chart(NamedTuple):
 
 
 def legend(stages_per_device: int) -> list[dict[str, Any]]:
-    """Return the name, colour, shades (of passes, one for each of a device's stages) and edge of each kind."""
+    """Return the name, family, and shades (of passes, one for each of a device's stages) of each kind.
+
+    ``shades`` are for a light page, ``dark_shades`` for a dark one.
+    """
     steps = max(1, stages_per_device - 1)
     shares = [PALEST * chunk / steps for chunk in range(stages_per_device)]
     return [
         {
             "name": legend_name(kind),
-            "color": (color := KIND_COLORS[kind]),
-            "shades": [paler(color, share) for share in (shares if kind in PASSES else [0.0])],
-            "edge": EDGES.get(color, ""),
+            "color": kind_color(kind),
+            "family": KIND_TINTS[kind][0],
             "message": kind in SENDS,
+        }
+        | {
+            name: [
+                mixed(kind_color(kind, dark=dark), PAGES[dark], share) for share in (shares if kind in PASSES else [0])
+            ]
+            for name, dark in (("shades", False), ("dark_shades", True))
         }
         for kind in DRAWN
     ]
 
 
 class ChartRows:
-    """The rows of a chart, one or two for each device, and the bars of actions on them."""
+    """The rows of a chart, two for each device, and the bars of actions on them."""
 
     def __init__(self, context: RunContext) -> None:
         self._devices, self._stages_per_device = context.devices, context.stages_per_device
         n_positions, n_replicas = len(context.devices), len(context.devices[0])
-        self._with_network = n_positions * n_replicas <= MOST_ROWS_WITH_NETWORK
         self._n_positions, self._n_replicas = n_positions, n_replicas
         self.legend = legend(context.stages_per_device)
 
     @property
     def labels(self) -> list[str]:
         """The label of each row: the device's stages and name on its first row, ``network`` on its second."""
-        network = ["network"] if self._with_network else []
-        return [label for name in self.names for label in (name, *network)]
+        return [label for name in self.names for label in (name, "network")]
 
     @property
     def devices(self) -> list[str]:
         """The device of each row."""
-        return [name for group in self._devices for name in group for _ in range(self.rows_per_device)]
+        return [name for group in self._devices for name in group for _ in range(ROWS_PER_DEVICE)]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -87,13 +97,9 @@ class ChartRows:
         """The name of each device with its stages: ``S1 · ada``, or ``S1, S5 · ada`` where it holds two."""
         return [f"{self._stages(position)} · {name}" for position, row in enumerate(self._devices) for name in row]
 
-    @property
-    def rows_per_device(self) -> int:
-        return 2 if self._with_network else 1
-
     def bars(self, spans: Iterable[Span]) -> Bars:
         """Return the bars of those spans that have a row, as they come in from a run."""
-        drawn = [span for span in spans if self._is_drawn(span.action)]
+        drawn = [span for span in spans if span.action.kind in KIND_INDEX]
         actions = [span.action for span in drawn]
         replica = np.array([span.replica for span in drawn], dtype=np.int64)
         return Bars.of(
@@ -107,7 +113,7 @@ class ChartRows:
         """Return the typical iteration; where the trace has ``after``, with its messages and its critical path."""
         iteration = trace.typical_iteration
         rows = np.flatnonzero(trace.iteration == iteration)
-        drawn = rows[np.array([self._is_drawn(action) for action in trace.actions])[trace.action[rows]]]
+        drawn = rows[np.array([action.kind in KIND_INDEX for action in trace.actions])[trace.action[rows]]]
         bar_of = np.full(len(trace), NO_BAR)
         bar_of[drawn] = np.arange(len(drawn))
         bars = Bars.of(
@@ -132,8 +138,7 @@ class ChartRows:
             messages=Messages.of(
                 self._row(trace.actions, trace.action[sent], trace.replica[sent]),
                 self._row(trace.actions, trace.action[received], trace.replica[received]),
-                # where sends have no bars, a message leaves its device when its first byte does
-                trace.end_s[sent] if self._with_network else trace.start_s[sent],
+                trace.end_s[sent],
                 trace.end_s[received],
                 *_kind_microbatch_stage(trace.actions, trace.action[sent])[:2],
             ),
@@ -145,15 +150,12 @@ class ChartRows:
             ),
         )
 
-    def _is_drawn(self, action: Action) -> bool:
-        return action.kind in KIND_INDEX and (self._with_network or action.kind not in SENDS)
-
     def _row(self, actions: Sequence[Action], action: IntArray, replica: IntArray) -> IntArray:
         """Return the row of each (action, replica); a receive is on the row of the computation that waits for it."""
         position = np.array([a.stage % self._n_positions for a in actions], dtype=np.int64)
-        below = np.array([self._with_network and LANE[a.kind] is Lane.SEND for a in actions], dtype=np.int64)
+        below = np.array([LANE[a.kind] is Lane.SEND for a in actions], dtype=np.int64)
         device = position[action] * self._n_replicas + replica
-        rows: IntArray = device * self.rows_per_device + below[action]
+        rows: IntArray = device * ROWS_PER_DEVICE + below[action]
         return rows
 
     def _stages(self, position: int) -> str:
@@ -163,34 +165,68 @@ class ChartRows:
         return f"S{stages[0]}…S{stages[-1]}"
 
 
-def arranged(
-    rows: ChartRows, by: str, regions: Mapping[str, str], *, network: bool
-) -> tuple[list[int], list[dict[str, Any]]]:
-    """Return the rows to draw, from top to bottom, and how many of them each group has.
+def arranged(rows: ChartRows, by: str, regions: Mapping[str, str], *, network: bool) -> list[dict[str, Any]]:
+    """Return the units to draw, from top to bottom, as ``GanttView.units`` takes them.
 
-    ``by`` is one of ROWS_BY; without ``network`` the rows of messages are left out. ``regions`` maps each
-    device to its region.
+    ``by`` is one of ROWS_BY. By stage, a unit is a device, or of many devices a stage that shows its first pipeline
+    and has the others as members. Without ``network`` the rows of messages are left out. ``regions`` maps each device
+    to its region.
     """
     n_positions, n_replicas = rows.shape
-    device = rows.devices[:: rows.rows_per_device]
+    device = rows.devices[::ROWS_PER_DEVICE]
+
+    def unit(position: int, replica: int, heading: str = "") -> dict[str, Any]:
+        index = position * n_replicas + replica
+        first = index * ROWS_PER_DEVICE
+        return {
+            "label": device[index],
+            "device": device[index],
+            "stage": position,
+            "replica": replica,
+            "heading": heading,
+            "rows": list(range(first, first + (ROWS_PER_DEVICE if network else 1))),
+            "tip": f"{rows.names[index]}, pipeline {replica}: computations above, messages that it sends below",
+        }
+
+    def stage(position: int) -> dict[str, Any]:
+        members = [unit(position, replica) for replica in range(n_replicas)]
+        first = members[0]["device"]
+        return unit(position, 0) | {
+            "label": _place([regions.get(one["device"], "") for one in members])
+            or f"{device[position * n_replicas]} …",
+            "replica": -1,
+            "members": members,
+            "tip": f"stage {position}: drawn is {first} of pipeline 0; a click opens its {n_replicas} devices",
+        }
+
     places = [(position, replica) for position in range(n_positions) for replica in range(n_replicas)]
+    if by == "stage":
+        if n_replicas > 1 and len(places) > MOST_DEVICES_APART:
+            return [stage(position) for position in range(n_positions)]
+        return [unit(*place) for place in places]
 
-    def group(index: int) -> str:
-        position, replica = places[index]
-        if by == "region":
-            return regions.get(device[index], "") or NOWHERE
-        return f"pipeline {replica}" if by == "pipeline" else f"stage {position}"
+    def group(place: tuple[int, int]) -> str:
+        position, replica = place
+        return (
+            f"pipeline {replica}"
+            if by == "pipeline"
+            else regions.get(device[position * n_replicas + replica], "") or NOWHERE
+        )
 
-    turned = by == "pipeline"
-    order = sorted(range(len(places)), key=lambda i: places[i][::-1] if turned else places[i])
-    if by == "region":
-        order.sort(key=group)
-    each = range(rows.rows_per_device if network else 1)
-    drawn = [index * rows.rows_per_device + below for index in order for below in each]
-    members = [(name, len(list(same)) * len(each)) for name, same in groupby(order, group)]
-    if by == "stage":  # labels name the stage already; a line separates stages of several rows
-        return drawn, [{"label": "", "count": n} for _, n in members] if n_replicas > 1 else []
-    return drawn, [{"label": name, "count": n} for name, n in members]
+    order = sorted(places, key=lambda place: (place[1] if by == "pipeline" else group(place), place))
+    return [
+        unit(*place, heading=name if number == 0 else "")
+        for name, same in groupby(order, group)
+        for number, place in enumerate(same)
+    ]
+
+
+def _place(regions: Sequence[str]) -> str:
+    """Return where devices are: their region, two of them shortened, or the first and how many more there are."""
+    names = list(dict.fromkeys(name for name in regions if name))
+    if len(names) == 2:
+        return " + ".join(name[:LETTERS] for name in names)
+    return f"{names[0]} + {len(names) - 1}" if len(names) > 2 else "".join(names)
 
 
 def _kind_microbatch_stage(actions: Sequence[Action], action: IntArray) -> tuple[IntArray, IntArray, IntArray]:

@@ -2,16 +2,20 @@
 // another schedule.
 import { cleanUps, frame, h, oncePerFrame, onTraits, typed } from "shared/dom.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
+import { readTheme } from "shared/theme.js";
 import { Bars, barUnder, COLUMNS, counterpart, joined, LATE, NO_BARS } from "./page/bars.js";
-import { pinnedBar } from "./page/pinned_bar.js";
-import { extraHeight } from "./page/layout.js";
+import { chartPainter, UPPER } from "./page/chart.js";
+import { gliding } from "./page/gliding.js";
+import { lights } from "./page/lights.js";
 import { minimap } from "./page/minimap.js";
 import { navigation } from "./page/navigate.js";
+import { pinnedBar } from "./page/pinned_bar.js";
+import { rowButtons } from "./page/row_buttons.js";
 import { offer, picture, unpacked } from "./page/save.js";
-import { chartPainter, stripsOf, UPPER } from "./page/chart.js";
+import { shareStrip } from "./page/shares.js";
 import { BAR_TRAITS, extent, readRest, readUpper, TEXT_TRAITS } from "./page/state.js";
 import { bytes, heldAt } from "./page/strips.js";
-import { describe, moment } from "./page/words.js";
+import { describe, linkOf, moment } from "./page/words.js";
 
 const STREAMED = { ...COLUMNS, ...LATE };
 const HINT = "Click, then scroll to zoom (or Ctrl + scroll) · drag to pan · double-click for all";
@@ -21,9 +25,9 @@ const PNG_RATIO = 2;
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
-  let state = { upper: NO_BARS, lower: NO_BARS };
+  let state = { upper: NO_BARS, lower: NO_BARS, ghost: NO_BARS, ends: [], open: -1, overlays: false };
   let parts = []; // of the lower bars, as they came
-  let streaming = ""; // what they are: "measured" or "second"
+  let streaming = "measured"; // what they are: "measured" or "second"
   let pointer = null;
   let place = null;
   let isNew = true;
@@ -46,19 +50,24 @@ function render({ model, el }) {
     ...[["−", "Zoom out (-)", () => view.zoom(1 / 0.6)], ["+", "Zoom in (+)", () => view.zoom(0.6)], ["All", "Show the whole iteration (0)", () => view.reset()]]
       .map(([text, help, onclick]) => h("button", { type: "button", title: help, "aria-label": help, onclick }, text)));
   const root = frame("dtfm-gantt", "Schedule");
-  const heading = h("div", { class: "dtfm-heading" }, title, h("span", { class: "dtfm-grow" }), tangle, messagesToggle, pathToggle, zooms);
+  const heading = h("div", { class: "dtfm-heading" }, title, h("span", { class: "dtfm-grow" }), messagesToggle, pathToggle);
   root.append(heading, legend, box);
   el.append(root);
+  el.classList.add("dtfm-gantt-place");
 
   const paintChart = chartPainter();
   const { draw: drawAll } = sharpCanvas(box, paint, cleanUp);
   const { draw: drawPointer } = sharpCanvas(box, paintPointer, cleanUp); // so that a hover repaints no bars
-  box.append(empty, busy);
+  const rows = rowButtons({ pressed: pressRow, pointed: (unit) => light.point(unit && whatIs(unit)), scrolled: () => draw() });
+  box.append(rows.element, empty, busy);
   const tip = tooltip(box);
+  const light = lights(root, () => drawPointer(), cleanUp);
+  const glide = gliding(() => { follow(); draw(); }, cleanUp);
   const pinned = pinnedBar((half) => (half === UPPER ? state.upper : state.lower), about, drawPointer);
-  const view = navigation(root, box, () => extentNow().whole, () => place, { changed: moved, clicked }, cleanUp);
+  const view = navigation(root, box, () => extentNow().whole, () => place, { changed: moved, clicked, scrolls: () => place !== null && place.contentHeight > place.rowsBottom - place.top + 1 }, cleanUp);
   const overview = minimap(() => place && { state, left: place.left, right: place.right, whole: extentNow().whole }, () => version, view, cleanUp);
-  root.append(overview.element, pinned.element, h("div", { class: "dtfm-foot" }, caption, hint));
+  const shares = shareStrip();
+  root.append(overview.element, shares.element, h("div", { class: "dtfm-foot" }, pinned.element, caption, tangle, hint, zooms));
   cleanUp.add(() => clearTimeout(rest));
 
   function draw() { drawAll(); drawPointer(); overview.draw(); }
@@ -70,12 +79,16 @@ function render({ model, el }) {
     draw();
   }
 
-  box.addEventListener("pointermove", (event) => { pointer = { x: event.offsetX, y: event.offsetY }; drawPointer(); });
-  box.addEventListener("pointerleave", () => { pointer = null; drawPointer(); });
+  const spotOf = (event) => {
+    const { left, top } = box.getBoundingClientRect();
+    return { x: event.clientX - left, y: event.clientY - top };
+  };
+  box.addEventListener("pointermove", (event) => { pointer = event.target.closest(".dtfm-gantt-row") ? null : spotOf(event); drawPointer(); });
+  box.addEventListener("pointerleave", () => { pointer = null; light.point(null); drawPointer(); });
   root.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const button = { p: pathToggle, m: messagesToggle }[event.key.toLowerCase()];
-    if (button && !button.hidden) button.click();
+    if (button && !button.hidden) flip(button === pathToggle ? "show_path" : "show_messages");
     else if (event.key === "," || event.key === ".") step(event.key === "," ? -1 : 1);
     else if (event.key === "Escape" && pinned.isPinned()) pinned.pin(null);
     else return;
@@ -86,20 +99,31 @@ function render({ model, el }) {
   function toggle(trait, text, help) {
     return h("button", {
       type: "button", title: help, "aria-pressed": "false", hidden: true,
-      onclick: () => { model.set(trait, !model.get(trait)); model.save_changes(); },
+      onclick: () => flip(trait),
     }, text);
   }
 
-  function extentNow() { return extent(state.upper, state.lower, model.get("time_unit")); }
+  function flip(trait) {
+    model.set(trait, !model.get(trait));
+    model.save_changes();
+  }
+
+  /** With bars on their way, and the time axis too. */
+  function follow() { state = { ...state, isGliding: glide.isOn(), ends: glide.isOn() ? state.ends : model.get("ends") }; }
+  const settled = () => extent(state.upper, state.lower, state.ends, model.get("time_unit"));
+  function extentNow() {
+    const last = settled();
+    return { ...last, whole: glide.span(last.whole) };
+  }
   const nothing = () => !state.upper.count && !state.lower.count;
-  const brand = () => getComputedStyle(box).getPropertyValue("--jp-brand-color1").trim() || "#1976d2";
 
   function paint(context, width, height, theme) {
     place = null;
     if (nothing()) return;
-    const look = { width, height, theme: { ...theme, brand: brand() }, ratio: window.devicePixelRatio || 1, span: view.visible(), moving };
-    const painted = paintChart(context, look, { ...state, unit: extentNow().unit });
+    const look = { width, height, theme, ratio: window.devicePixelRatio || 1, span: view.visible(), whole: extentNow().whole, moving, scroll: rows.scroll(), fill: !model.get("height") };
+    const painted = paintChart(context, look, { ...state, upper: glide.bars(state.upper), unit: settled().unit });
     place = painted.place;
+    rows.show(place);
     root.dataset.hurried = painted.hurried ? "true" : "";
     tangle.textContent = painted.tangle ? `${painted.tangle.toLocaleString("en-US")} messages in sight: zoom in to see them` : "";
     root.dataset.paints = String(++paints);
@@ -110,53 +134,103 @@ function render({ model, el }) {
 
   function paintPointer(context, _width, _height, theme) {
     tip.hide();
-    if (!place) return;
+    if (!place || nothing()) return;
+    const { unit } = settled();
     pinned.outline(context, place, theme);
+    light.paint(context, place, theme, (time) => moment(time, { ...unit, decimals: Math.max(0, unit.decimals - 2) }));
     if (!pointer || view.dragging()) return;
     const { x, y } = pointer;
-    if (x < place.left || x > place.right) return;
+    if (x < place.left || x > place.right || y < place.top) return light.point(null);
+    const spot = place.under(y);
+    const found = barAt(x, y);
+    light.point(found ? whatIsBar(found) : spot ? whatIs(place.shown[spot.slot]) : null);
     context.strokeStyle = theme.softText;
+    context.globalAlpha = 0.6;
     context.lineWidth = 1;
     context.beginPath();
     context.moveTo(Math.round(x) + 0.5, place.top);
-    context.lineTo(Math.round(x) + 0.5, place.bottom);
+    context.lineTo(Math.round(x) + 0.5, place.rowsBottom);
     context.stroke();
+    context.globalAlpha = 1;
     const words = wordsAt(x, y);
     if (words.length) tip.show(words.join("\n"), x, y);
+  }
+
+  const whatIs = ({ stage, depth, device, nMembers }) => (nMembers && stage >= 0 && !depth ? { stage } : device ? { devices: [device] } : null);
+
+  function whatIsBar({ bar }) {
+    const link = state.kinds[bar.kind]?.message ? linkOf(bar, state) : null;
+    if (link) return { link };
+    return state.devices[bar.row] ? { devices: [state.devices[bar.row]] } : null;
   }
 
   function barAt(x, y) {
     const spot = place?.under(y);
     if (!spot || x < place.left || x > place.right) return null;
-    const bars = spot.half === UPPER ? state.upper : state.lower;
+    const half = state.overlays ? 1 : spot.half;
+    const bars = half === UPPER ? state.upper : state.lower;
     const bar = barUnder(bars, spot.row, spot.lane, state.lanes, place.time(x), 1.5 / place.scale);
-    return bar && { bar, half: spot.half };
+    return bar && { bar, half };
   }
 
   function wordsAt(x, y) {
     const found = barAt(x, y);
     if (found) return about(found);
+    const spot = place.under(y);
+    if (spot && state.upper.count && !glide.isOn()) return waiting(spot.row, place.time(x));
     const at = place.strips.findIndex((_, number) => y >= place.strip(number)[0] && y <= place.strip(number)[1]);
     if (place.strips[at] !== "memory") return [];
     const { time, held, otherTime, otherHeld, device } = state.memory;
     const now = place.time(x);
-    const lines = [`${device} · ${bytes(heldAt(time, held, now) ?? 0)} at ${moment(now, extentNow().unit)}`];
+    const lines = [`${device} · ${bytes(heldAt(time, held, now) ?? 0)} at ${moment(now, settled().unit)}`];
     if (otherTime.length) lines.push(`${model.get("lower_name")} ${bytes(heldAt(otherTime, otherHeld, now) ?? 0)}`);
     return lines;
   }
 
   function about({ bar, half }) {
-    const other = state.halves ? counterpart(half === UPPER ? state.lower : state.upper, bar) : null;
+    const other = state.lower !== NO_BARS ? counterpart(half === UPPER ? state.lower : state.upper, bar) : null;
     const [upper, lower] = half === UPPER ? [bar, other] : [other, bar];
-    return describe({ upper, lower }, { ...state, several: state.perPipeline > 0, unit: extentNow().unit });
+    return describe({ upper, lower }, { ...state, several: state.perPipeline > 0, unit: settled().unit });
+  }
+
+  /** What a row waits for where it has no bar. */
+  function waiting(row, time) {
+    const bars = state.overlays ? state.lower : state.upper;
+    let [next, soonest] = [-1, Infinity];
+    for (let kind = 0; kind < bars.nKinds; kind++) {
+      if (state.kinds[kind]?.message || state.kinds[kind]?.family === undefined) continue;
+      const [begin, stop] = bars.strip(row, kind);
+      for (let at = begin; at < stop; at++) if (bars.start[at] >= time && bars.start[at] < soonest) [next, soonest] = [at, bars.start[at]];
+    }
+    if (next < 0) return [];
+    const { kind, microbatch } = bars.bar(next);
+    return [`${state.names[row]} · waits for ${state.kinds[kind].name}${microbatch >= 0 ? ` ${microbatch}` : ""} until ${moment(soonest, settled().unit)}`];
   }
 
   function clicked(event) {
-    const found = barAt(event.offsetX, event.offsetY);
-    const row = place?.under(event.offsetY)?.row;
-    if (row === undefined) return;
+    const { x, y } = spotOf(event);
+    const spot = place?.under(y);
+    if (!spot) return;
+    const found = barAt(x, y);
+    const unit = place.shown[spot.slot];
     if (found) pinned.pin(found);
-    choose(state.devices[row], event.shiftKey);
+    else if (unit.nMembers) return open(unit);
+    choose(state.devices[spot.row], event.shiftKey);
+  }
+
+  /** A press on a row's label: a stage opens or closes and is selected, a device is selected. */
+  function pressRow(unit, event) {
+    if (unit.nMembers) {
+      open(unit);
+      model.set("selected_stage", unit.isOpen ? -1 : unit.stage);
+      model.set("selected", []);
+      model.save_changes();
+    } else choose(unit.device || undefined, event.shiftKey);
+  }
+
+  function open(unit) {
+    state.open = unit.isOpen ? -1 : unit.id;
+    showTexts();
   }
 
   function choose(device, more) {
@@ -164,13 +238,14 @@ function render({ model, el }) {
     const before = model.get("selected");
     const kept = more ? before.filter((name) => name !== device) : [];
     model.set("selected", more && before.includes(device) ? kept : [...kept, device]);
+    model.set("selected_stage", -1);
     model.save_changes();
   }
 
   /** Hold the next bar of the row, or the one before. */
   function step(by) {
     if (nothing() || !place) return;
-    const found = pinned.neighbour(by, place.shown[0], place.from);
+    const found = pinned.neighbour(by, place.shown[0].rows[0], place.from);
     if (!found) return;
     const { bar } = found;
     pinned.pin(found);
@@ -180,15 +255,33 @@ function render({ model, el }) {
   }
 
   function loadUpper() {
-    state = { ...state, ...readUpper(model) };
-    view.reset();
+    const [before, spanBefore] = [{ ...state, upper: glide.bars(state.upper) }, nothing() ? null : extentNow().whole];
+    const isOfOldRows = before.upper.count > 0 && sameRows();
+    if (glide.isOn()) before.upper = frozen(before.upper);
+    state = { ...state, ...readUpper(model), ends: model.get("ends") };
+    if (!isOfOldRows) {
+      glide.stop();
+      state.open = -1;
+      view.reset();
+    } else if (spanBefore && state.upper.count) glide.begin(before.upper, state.upper, spanBefore, settled().whole);
+    if (isOfOldRows && !view.isWhole()) view.look(...view.visible());
+    shownRows = rowsNow();
+    state.isGliding = glide.isOn();
     changed();
   }
+
+  let shownRows = "";
+  const rowsNow = () => JSON.stringify([model.get("rows").length, model.get("units").map(({ stage, members }) => [stage, members?.length])]);
+  const sameRows = () => rowsNow() === shownRows;
+  /** Bars as they are on their way, to set out from. */
+  const frozen = (bars) => Object.assign(Object.create(bars), { start: bars.start.slice(), end: bars.end.slice() });
 
   function loadLower() {
     const columns = joined(parts, STREAMED);
     parts = [columns];
     state.lower = columns.start.length ? new Bars(columns) : NO_BARS;
+    state.overlays = streaming === "measured" && columns.start.length > 0;
+    state.ends = model.get("ends");
     changed();
   }
 
@@ -201,36 +294,47 @@ function render({ model, el }) {
   function showTexts() {
     version++;
     state = { ...state, ...readRest(model, state) };
-    const { upper, lower, kinds, path, messages, arranged, perPipeline } = state;
+    const { upper, lower, path, messages, perPipeline } = state;
     const isMeasured = streaming === "measured";
+    const [height, isBare] = [model.get("height"), model.get("bare")];
     title.textContent = model.get("title");
-    caption.textContent = model.get("caption");
+    caption.textContent = caption.title = model.get("caption");
     empty.textContent = model.get("empty_words");
-    busy.textContent = model.get("busy");
-    busy.hidden = !model.get("busy");
+    busy.textContent = [model.get("stale"), model.get("busy")].filter(Boolean).join(" · ");
+    busy.hidden = !busy.textContent;
+    box.classList.toggle("dtfm-stale", Boolean(model.get("stale")));
     empty.hidden = !nothing() || !busy.hidden;
-    box.style.height = `${model.get("height") + (nothing() ? 0 : extraHeight(arranged, stripsOf(state).length, state.ends.length > 0, state.halves !== null))}px`;
+    for (const [name, is] of [["dtfm-gantt-fills", !height], ["dtfm-gantt-bare", isBare]]) root.classList.toggle(name, is);
+    el.classList.toggle("dtfm-gantt-fills", !height);
+    box.style.height = height ? `${height}px` : "";
+    shares.element.hidden = nothing() || !model.get("shares").length;
+    if (!shares.element.hidden) shares.show(model.get("shares"), readTheme(box));
     root.setAttribute("aria-label", `${model.get("title")}: ${upper.count} ${model.get("upper_name")} and ${lower.count} ${model.get("lower_name")} bars`);
     root.setAttribute("aria-busy", String(!busy.hidden));
     for (const [name, count] of Object.entries({
       predicted: upper.count, measured: isMeasured ? lower.count : 0, second: isMeasured ? 0 : lower.count, path: path.bar.length,
       messages: messages.leaves.length,
     })) root.dataset[name] = String(count);
-    for (const element of [hint, legend, zooms, overview.element]) element.hidden = nothing();
+    for (const element of [hint, legend]) element.hidden = nothing() || isBare;
+    heading.hidden = isBare;
+    zooms.hidden = nothing();
+    overview.element.hidden = nothing() || !model.get("overview");
+    rows.element.hidden = nothing();
     for (const [button, trait, there] of [[pathToggle, "show_path", path.bar.length], [messagesToggle, "show_messages", messages.leaves.length]]) {
       button.hidden = !there;
       button.setAttribute("aria-pressed", String(model.get(trait)));
     }
     legend.replaceChildren(
-      ...used().map(({ name, shades, edge }) => swatch("dtfm-swatch", shades[0], name, edge)),
+      ...used().map(({ name, shades }) => swatch("dtfm-swatch", shades[0], name)),
+      ...(state.overlays ? [swatch("dtfm-swatch dtfm-swatch-ghost", "currentColor", `line: ${model.get("upper_name")}`)] : []),
       ...(perPipeline ? [h("span", {}, "paler: a device's later stages")] : []),
       ...(state.halves ? [swatch("dtfm-swatch dtfm-swatch-lower", "transparent", `outlined, lower half: ${state.halves[1]}`)] : []),
-      ...(state.mostLate > 0 ? [swatch("dtfm-swatch dtfm-swatch-later", "transparent", "ends later"), swatch("dtfm-swatch dtfm-swatch-earlier", "transparent", "earlier, by over 1 % of the iteration")] : []),
+      ...(state.mostLate > 0 && state.halves ? [swatch("dtfm-swatch dtfm-swatch-later", "transparent", "ends later"), swatch("dtfm-swatch dtfm-swatch-earlier", "transparent", "earlier, by over 1 % of the iteration")] : []),
     );
     draw();
   }
 
-  const used = () => state.kinds.filter((_, kind) => state.upper.has(kind) || state.lower.has(kind));
+  const used = (dark = readTheme(box).dark) => state.kindsIn(dark).filter((_, kind) => state.upper.has(kind) || state.lower.has(kind));
 
   const reloadUpper = oncePerFrame(loadUpper, cleanUp); // the columns change together
   const reloadLower = oncePerFrame(loadLower, cleanUp);
@@ -246,9 +350,9 @@ function render({ model, el }) {
       unpacked(buffers[0], message.type).then((blob) => offer(blob, message.name));
     } else if (message.kind === "png" && !nothing()) {
       const [width, height] = [box.clientWidth, box.clientHeight];
-      const shown = { title: model.get("title"), caption: model.get("caption"), legend: used(), below: state.halves?.[1], width, height, ratio: PNG_RATIO };
-      const keep = (context, theme) => paintChart(context, { width, height, theme, ratio: PNG_RATIO, span: view.visible(), moving: false },
-        { ...state, unit: extentNow().unit });
+      const shown = { title: model.get("title"), caption: model.get("caption"), legend: used(false), below: state.halves?.[1], width, height, ratio: PNG_RATIO };
+      const keep = (context, theme) => paintChart(context, { width, height, theme, ratio: PNG_RATIO, span: view.visible(), whole: extentNow().whole, moving: false, fill: !model.get("height") },
+        { ...state, unit: settled().unit });
       picture(shown, keep).then((blob) => offer(blob, message.name)).then(draw);
     }
   }
@@ -262,8 +366,8 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-function swatch(className, color, text, edge = "") {
-  return h("span", {}, h("i", { class: className, style: `color:${color}${edge ? `;box-shadow:inset 0 0 0 1px ${edge}` : ""}` }), text);
+function swatch(className, color, text) {
+  return h("span", {}, h("i", { class: className, style: `color:${color}` }), text);
 }
 
 export default { render };

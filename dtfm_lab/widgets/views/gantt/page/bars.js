@@ -157,24 +157,30 @@ export function firstAtLeast(column, value, begin = 0, end = column.length) {
   return low;
 }
 
+export const FULL = -1; // the lane of kinds that overlap nobody: all of a row's height
+
 /**
  * kind -> lane and, for kinds that meet in a row, how many lanes these rows need. Each kind is in the
- * first lane where it overlaps nobody.
+ * first lane where it overlaps nobody, or fills the row where it overlaps none at all, or `fills` says so.
  */
-export function lanesOf(nKinds, ...charts) {
+export function lanesOf(nKinds, fills, ...charts) {
   const any = (which, a, b) => charts.some((bars) => a < bars.nKinds && b < bars.nKinds && bars[which][a * bars.nKinds + b]);
   const [lanes, families] = [[], []]; // a family: kinds that share rows
   for (let kind = 0; kind < nKinds; kind++) {
     let lane = 0;
     while (lanes.some((taken, other) => taken === lane && any("overlapping", kind, other))) lane++;
-    lanes.push(lane);
+    lanes.push(fills[kind] ? FULL : lane);
     const mine = families.filter((family) => family.some((other) => any("together", kind, other)));
     const merged = [...mine.flat(), kind];
     families.splice(0, families.length, ...families.filter((family) => !mine.includes(family)), merged);
   }
   const counts = [];
   for (const family of families)
-    for (const kind of family) counts[kind] = 1 + Math.max(...family.map((other) => lanes[other]));
+    for (const kind of family) counts[kind] = 1 + Math.max(0, ...family.map((other) => lanes[other]));
+  for (let kind = 0; kind < nKinds; kind++) {
+    if (counts[kind] === 1) lanes[kind] = 0;
+    else if (!lanes.some((_, other) => other !== kind && any("overlapping", kind, other) && !fills[other])) lanes[kind] = FULL;
+  }
   const inRow = []; // how many lanes a row has
   for (const bars of charts)
     for (let row = 0; row < bars.nRows; row++)
@@ -186,7 +192,7 @@ export function lanesOf(nKinds, ...charts) {
 /** The bar of a row and lane under a time, or null. */
 export function barUnder(bars, row, lane, lanes, time, slack) {
   for (let kind = 0; kind < bars.nKinds; kind++) {
-    if (lanes.of(kind) !== lane) continue;
+    if (lanes.of(kind) !== lane && lanes.of(kind) !== FULL) continue;
     const at = bars.under(row, kind, time, slack);
     if (at >= 0) return bars.bar(at);
   }

@@ -1,9 +1,11 @@
 // The whole chart on a canvas: the one on the page, or a larger one to keep.
+import { alarm, kindColor } from "shared/theme.js";
 import { NO_BARS } from "./bars.js";
 import { layout } from "./layout.js";
-import { FADED, MOST_ARROWS, paintEnds, paintMessages, paintNumbers, paintPath } from "./overlays.js";
-import { paintAxis, paintRows } from "./paint.js";
+import { endLabels, FADED, MOST_ARROWS, paintEnds, paintMessages, paintNumbers, paintPath } from "./overlays.js";
+import { paintAxis, paintGrid, paintRows } from "./paint.js";
 import { Raster } from "./raster.js";
+import { WAITED } from "./waited.js";
 import { paintDrift, paintMemory } from "./strips.js";
 
 export const [UPPER, LOWER] = [0, 1];
@@ -16,21 +18,24 @@ const MOST_NUMBERS = 1500 * 7; // while it moves; all of them as soon as it rest
  */
 export function chartPainter() {
   const raster = new Raster();
-  return function paint(context, { width, height, theme, ratio, span, moving }, state) {
-    const { upper, lower, lanes, kinds, perPipeline, unit, arranged, labels, lit, path, messages, columns, memory } = state;
-    const split = lower !== NO_BARS;
+  return function paint(context, { width, height, theme, ratio, span, whole, moving, scroll, fill }, state) {
+    const { upper, lower, ghost, overlays, lanes, perPipeline, unit, arranged, lit, nStages, path, messages, columns, memory } = state;
+    const kinds = state.kindsIn(theme.dark);
+    const split = lower !== NO_BARS && !overlays;
     const strips = stripsOf(state);
     context.font = theme.font;
-    const labelWidth = Math.max(...arranged.shown.map((row) => context.measureText(labels[row] ?? "").width));
-    const place = layout({ width, height, labelWidth, span, split, lanes, arranged, nStrips: strips.length, marked: state.ends.length > 0 });
+    const labelWidth = Math.max(...arranged.shown.map(({ label, nMembers }) => context.measureText(label).width + (nMembers ? 12 : 0)));
+    const sides = sidesOf(state, split, solid(context, theme.text), MARKED * state.length);
+    const place = layout({ width, height, labelWidth, span, split, ghost: sides.some((side) => side.ghost), lanes, arranged, nStrips: strips.length, scroll, fill });
     place.strips = strips;
-    paintRows(context, place, labels, lit, theme);
-    paintAxis(context, place, unit, theme);
-    const threshold = MARKED * state.length;
-    const sides = [{ bars: upper, half: UPPER, outline: null }];
-    if (split) sides.push({ bars: lower, half: LOWER, outline: solid(context, theme.text), threshold });
-    const withPath = state.showPath && path.bar.length > 0;
-    const numbers = raster.paint(place, lanes, kinds, perPipeline, sides, ratio);
+    paintGrid(context, place, unit, theme);
+    paintRows(context, place, { lit, nStages }, theme);
+    const withPath = state.showPath && path.bar.length > 0 && !state.isGliding;
+    const looks = {
+      kinds, families: WAITED.map((family) => kindColor(family, theme.dark)), lastFamily: state.averages ? WAITED.indexOf("averaging") : undefined,
+      ink: solid(context, theme.text), later: alarm(theme.dark), earlier: solid(context, theme.text),
+    };
+    const numbers = raster.paint(place, lanes, looks, perPipeline, sides, ratio);
     context.save();
     context.beginPath();
     context.rect(place.left, place.top, place.right - place.left, place.rowsBottom - place.top);
@@ -42,17 +47,30 @@ export function chartPainter() {
     if (!hurried) paintNumbers(context, numbers, kinds, 11);
     context.font = theme.font;
     context.globalAlpha = 1;
-    const inSight = state.showMessages ? paintMessages(context, place, messages, theme.text) : 0;
-    if (withPath) paintPath(context, place, path, columns, kinds, perPipeline);
+    const inSight = state.showMessages && !state.isGliding ? paintMessages(context, place, messages, theme.text) : 0;
+    if (withPath) paintPath(context, place, path, columns, kinds, perPipeline, theme.text, theme.surface);
     context.restore();
     context.font = theme.font;
+    if (strips.length) {
+      context.fillStyle = theme.surface;
+      context.fillRect(0, place.rowsBottom, width, height - place.rowsBottom);
+    }
     strips.forEach((strip, number) => {
       if (strip === "drift") paintDrift(context, place, number, lower, state.driftRow, state.mostLate, unit, state.driftWords, theme);
       else paintMemory(context, place, number, memory, theme);
     });
-    paintEnds(context, place, state.ends, theme);
+    const labels = endLabels(context, place, state.ends, theme);
+    paintAxis(context, place, unit, labels.map(({ from, to }) => [from, to]), width, whole, theme);
+    paintEnds(context, place, labels, theme);
     return { place, tangle: inSight > MOST_ARROWS ? inSight : 0, hurried };
   };
+}
+
+/** What is painted in the halves of a lane, or in all of it: measured bars lie over predicted ones, which become a line. */
+function sidesOf({ upper, lower, ghost, overlays }, split, text, threshold) {
+  if (overlays) return [{ bars: lower, half: UPPER, ghost: upper }];
+  if (!split) return [{ bars: upper, half: UPPER, ghost: ghost === NO_BARS ? null : ghost }];
+  return [{ bars: upper, half: UPPER }, { bars: lower, half: LOWER, outline: text, threshold }];
 }
 
 /** A CSS colour without what shines through, as "#rrggbb". */
@@ -64,4 +82,4 @@ function solid(context, color) {
   return `#${channels.map((channel) => channel.toString(16).padStart(2, "0")).join("")}`;
 }
 
-export const stripsOf = ({ mostLate, memory }) => [...(mostLate > 0 ? ["drift"] : []), ...(memory.time.length ? ["memory"] : [])];
+export const stripsOf = ({ mostLate, memory, showDrift }) => [...(mostLate > 0 && showDrift ? ["drift"] : []), ...(memory.time.length ? ["memory"] : [])];

@@ -1,92 +1,158 @@
-// Where rows, strips and times are on the canvas.
+// Where rows, strips and times are on the canvas. A unit is a stage or a device: its computations above, its messages
+// below. The time axis is on top and stays there; units share the height, and scroll where they have too little.
 
-export const AXIS = 26;
+export const AXIS = 28;
 const EDGE = 6;
-const MARKS = 20; // room for the labels of the iterations' ends
 const RIGHT = 14;
-const WIDEST_LABELS = 180;
-const LABELS_SHARE = 0.35; // of a narrow page that labels take at most
+const WIDEST_LABELS = 168;
+const LABELS_SHARE = 0.28; // of a narrow page that labels take at most
+export const BADGE = 10; // radius of a stage's number
 const HEADING = 17;
-const TWO_HALVES = [[16, 10], [32, 6], [48, 3]]; // up to so many rows, pixels that the second half adds to each
 export const STRIP = 58;
 const STRIP_GAP = 6;
+const LEAST = { member: 15, stacked: 22, stackedHalves: 36, single: 7, singleHalves: 14 };
+const MOST = { member: 30, stacked: 88, single: 48 }; // in a pane; few units do not become walls
+const MEMBER_WEIGHT = 0.55;
+const STACKED_MEMBER = 22; // a member's messages are drawn from this height on
+const GHOST = 2; // pixels of the line of what was
+const LOWEST_WITH_GHOST = 8;
 
-/** Which rows are drawn, in their order, and where groups of them begin; rows that are left out go with their device's first. */
-export function arrange({ nRows, order, groups, devices }) {
-  const shown = order.length ? order.filter((row) => row < nRows) : Array.from({ length: nRows }, (_, row) => row);
-  const slot = new Map(shown.map((row, at) => [row, at]));
-  const ofDevice = new Map();
-  for (const row of shown) if (devices[row] !== undefined && !ofDevice.has(devices[row])) ofDevice.set(devices[row], slot.get(row));
-  const begins = new Map(); // slot -> heading, "" for a line only
-  let at = 0;
-  for (const { label, count } of groups) {
-    begins.set(at, label ?? "");
-    at += count;
-  }
-  return { shown, slotOf: (row) => slot.get(row) ?? ofDevice.get(devices[row]) ?? 0, isShown: (row) => slot.has(row), begins };
+/**
+ * The units that are drawn, from top to bottom, each with its rows, and how deep it is; those of no unit of their own
+ * go with the first of their device. `open` is the unit whose members are drawn, -1 for none.
+ */
+export function arrange({ units, nRows, labels, devices, open }) {
+  const given = units.length ? units : Array.from({ length: nRows }, (_, row) => ({ label: labels[row] ?? `row ${row}`, rows: [row], device: devices[row] ?? "" }));
+  const shown = [];
+  const slotOf = new Map();
+  const place = (unit, fields) => {
+    const { label, device = "", stage = -1, replica = -1, heading = "", tip = "" } = unit;
+    const rows = unit.rows.filter((row) => row < nRows);
+    for (const row of rows) slotOf.set(row, shown.length);
+    shown.push({ label, device, stage, replica, heading, tip, rows, ...fields });
+  };
+  given.forEach((unit, id) => {
+    const { members = [] } = unit;
+    place(unit, { id, depth: 0, nMembers: members.length, isOpen: id === open, names: [unit.device, ...members.map(({ device }) => device)] });
+    if (id === open) for (const member of members) place(member, { id, depth: 1, nMembers: 0, isOpen: false, names: [member.device] });
+    else for (const row of members.flatMap(({ rows }) => rows)) if (!slotOf.has(row)) slotOf.set(row, shown.length - 1);
+  });
+  return { shown, slotOf, hasBadges: shown.some(({ stage }) => stage >= 0) };
 }
 
-/** Pixels that headings, strips and second halves take on top of the rows. */
-export function extraHeight(arranged, nStrips, marked, split) {
-  const nRows = arranged.shown.length;
-  const halves = split ? nRows * (TWO_HALVES.find(([most]) => nRows <= most)?.[1] ?? 0) : 0;
-  const headings = [...arranged.begins.values()].filter(Boolean).length;
-  return headings * HEADING + nStrips * (STRIP + STRIP_GAP) + (marked ? MARKS : 0) + halves;
+/** The height of each unit: shares of the room, no less than it needs. */
+function heights(shown, room, split, fill) {
+  const kindOf = ({ depth, rows }) => (depth ? "member" : rows.length > 1 ? "stacked" : "single");
+  const least = shown.map((unit) => (unit.depth ? LEAST.member : LEAST[kindOf(unit) + (split ? "Halves" : "")]));
+  const most = shown.map((unit) => (fill ? MOST[kindOf(unit)] * (split ? 1.5 : 1) : Infinity));
+  const weight = shown.map(({ depth }) => (depth ? MEMBER_WEIGHT : 1));
+  const fixed = new Array(shown.length).fill(null);
+  for (let turn = 0; turn < 4; turn++) {
+    let [left, weights] = [room, 0];
+    shown.forEach((_, slot) => { if (fixed[slot] === null) weights += weight[slot]; else left -= fixed[slot]; });
+    const each = weights ? left / weights : 0;
+    const before = fixed.slice();
+    shown.forEach((_, slot) => {
+      if (before[slot] !== null) return;
+      if (each * weight[slot] < least[slot]) fixed[slot] = least[slot];
+    });
+    if (fixed.every((height, slot) => height === before[slot]))
+      return shown.map((_, slot) => fixed[slot] ?? Math.min(most[slot], each * weight[slot]));
+  }
+  return fixed.map((height, slot) => height ?? least[slot]);
 }
 
 /**
- * `span` is the visible [from, to] in seconds. With a second trace each row is split in two halves, and each
- * half into as many lanes as its kinds that overlap need.
+ * `span` is the visible [from, to] in seconds, `scroll` by how many pixels the units are scrolled. With `split`, each
+ * lane has an upper and a lower half, for two traces; with `ghost`, a line under each lane has room.
  */
-export function layout({ width, height, labelWidth, span, split, lanes, arranged, nStrips, marked }) {
-  const left = Math.min(WIDEST_LABELS, Math.round(LABELS_SHARE * width), Math.ceil(Math.max(nStrips ? 66 : 24, labelWidth)) + 16);
+export function layout({ width, height, labelWidth, span, split, ghost, lanes, arranged, nStrips, scroll = 0, fill = false }) {
+  const { shown, slotOf, hasBadges } = arranged;
+  const wanted = Math.ceil(Math.max(nStrips ? 66 : 24, labelWidth)) + 16 + (hasBadges ? 2 * BADGE + 12 : 0);
+  const left = Math.min(WIDEST_LABELS, Math.round(LABELS_SHARE * width), wanted);
   const right = Math.max(left + 40, width - RIGHT);
-  const top = marked ? MARKS : EDGE;
-  const bottom = height - AXIS;
-  const rowsBottom = bottom - nStrips * (STRIP + STRIP_GAP);
-  const { shown, slotOf, isShown, begins } = arranged;
-  const nHeadings = [...begins.values()].filter(Boolean).length;
-  const rowHeight = Math.max(2, (rowsBottom - top - nHeadings * HEADING) / Math.max(1, shown.length));
-  const tops = new Float64Array(shown.length); // of each slot
-  let y = top;
-  for (let slot = 0; slot < shown.length; slot++) {
-    if (begins.get(slot)) y += HEADING;
+  const top = AXIS;
+  const bottom = height - EDGE;
+  const rowsBottom = Math.max(top + 10, bottom - nStrips * (STRIP + STRIP_GAP));
+  const nHeadings = shown.filter(({ heading }) => heading).length;
+  const each = heights(shown, rowsBottom - top - nHeadings * HEADING, split, fill);
+  const tops = new Float64Array(shown.length);
+  let y = top - scroll;
+  shown.forEach(({ heading }, slot) => {
+    if (heading) y += HEADING;
     tops[slot] = y;
-    y += rowHeight;
-  }
-  const gap = rowHeight > 14 ? 3 : rowHeight > 5 ? 1 : 0;
+    y += each[slot];
+  });
+  const contentHeight = y + scroll - top;
   const [from, to] = span;
   const scale = (right - left) / (to - from || 1);
-  const halfHeight = (rowHeight - gap) / (split ? 2 : 1);
-  const rowTop = (row) => tops[slotOf(row)] ?? top;
+  const rowsIn = (slot) => (shown[slot].depth && each[slot] < STACKED_MEMBER ? shown[slot].rows.slice(0, 1) : shown[slot].rows);
+
+  /** Top, height and ghost line of a row of a unit, in its upper (0) or lower (1) half. */
+  function lane(slot, index, half) {
+    const whole = each[slot];
+    const pad = whole > 40 ? 4 : whole > 14 ? 1.5 : whole > 5 ? 0.5 : 0;
+    const between = whole > 30 ? 2 : whole > 14 ? 1 : 0;
+    const n = rowsIn(slot).length;
+    const high = (whole - 2 * pad - (n - 1) * between) / n;
+    const begin = tops[slot] + pad + index * (high + between);
+    const halfHigh = split ? high / 2 : high;
+    const hasRoom = ghost && halfHigh >= LOWEST_WITH_GHOST;
+    const bars = hasRoom ? halfHigh - GHOST - 1 : halfHigh;
+    return { top: begin + half * halfHigh, height: bars, ghostTop: begin + half * halfHigh + (hasRoom ? bars + 1 : bars - 1), ghostHeight: hasRoom ? GHOST : 1 };
+  }
+
+  /** Top and height of a kind's bars in a row of a unit. */
+  function bandIn(slot, index, half, kind) {
+    const { top: begin, height: high } = lane(slot, index, half);
+    const mine = lanes.of(kind);
+    if (mine < 0) return [begin, Math.max(1, high)];
+    const laneHeight = high / lanes.count(kind);
+    return [begin + mine * laneHeight, Math.max(1, laneHeight - (mine + 1 < lanes.count(kind) && laneHeight > 6 ? 1 : 0))];
+  }
+
+  const spotOf = (row) => {
+    const slot = slotOf.get(row);
+    return slot === undefined ? null : [slot, Math.max(0, rowsIn(slot).indexOf(row))];
+  };
   return {
-    left, right, top, bottom, rowsBottom, rowHeight, from, to, scale, shown, isShown, begins, headingHeight: HEADING,
+    left, right, top, bottom, rowsBottom, from, to, scale, shown, contentHeight, rowsIn, lane, bandIn, hasBadges,
+    headingHeight: HEADING, split,
+    heightOf: (slot) => each[slot],
+    slotTop: (slot) => tops[slot],
     x: (time) => left + (time - from) * scale,
     time: (x) => from + (x - left) / scale,
-    rowTop,
-    slotTop: (slot) => tops[slot],
+    isShown: (row) => { const slot = slotOf.get(row); return slot !== undefined && rowsIn(slot).includes(row); },
+    slotOf: (row) => slotOf.get(row) ?? -1,
     /** Top and bottom of a strip below the rows. */
     strip: (number) => {
       const begin = rowsBottom + STRIP_GAP + number * (STRIP + STRIP_GAP);
       return [begin, begin + STRIP];
     },
     /** Top and height of a kind's bars in a row's upper (0) or lower (1) half. */
-    band(row, half, kind) {
-      const laneHeight = halfHeight / lanes.count(kind);
-      const begin = rowTop(row) + gap / 2 + half * halfHeight + lanes.of(kind) * laneHeight;
-      return [begin, Math.max(1, laneHeight - (laneHeight > 6 ? 1 : 0))];
-    },
+    band: (row, half, kind) => { const spot = spotOf(row); return spot ? bandIn(spot[0], spot[1], half, kind) : [top, 0]; },
     /** The middle of a row's upper half. */
-    middle: (row) => rowTop(row) + gap / 2 + halfHeight / 2,
-    /** Which row, half and lane is at a height. */
+    middle(row) {
+      const spot = spotOf(row);
+      if (!spot) return top;
+      const { top: begin, height: high } = lane(spot[0], spot[1], 0);
+      return begin + high / 2;
+    },
+    slotAt: (height) => (height < top || height > rowsBottom ? -1 : tops.findLastIndex((begin, slot) => begin <= height && height < begin + each[slot])),
+    /** Which unit, row, half and lane is at a height. */
     under(height) {
-      const slot = tops.findLastIndex((begin) => begin <= height);
-      if (slot < 0 || height > tops[slot] + rowHeight) return null;
-      const row = shown[slot];
-      const down = (height - tops[slot] - gap / 2) / halfHeight;
-      const half = split && down >= 1 ? 1 : 0;
-      const count = lanes.countIn(row);
-      return { row, half, lane: Math.min(count - 1, Math.max(0, Math.floor((down - half) * count))) };
+      const slot = this.slotAt(height);
+      if (slot < 0) return null;
+      const rows = rowsIn(slot);
+      for (let index = rows.length - 1; index >= 0; index--) {
+        for (let half = split ? 1 : 0; half >= 0; half--) {
+          const { top: begin, height: high } = lane(slot, index, half);
+          if (height < begin && (index || half)) continue;
+          const count = lanes.countIn(rows[index]);
+          return { slot, row: rows[index], half, lane: Math.min(count - 1, Math.max(0, Math.floor(((height - begin) / high) * count))) };
+        }
+      }
+      return null;
     },
   };
 }

@@ -18,15 +18,15 @@ export function minimap(content, version, view, cleanUp) {
     const { state, left, right, whole: [first, last] } = now;
     const ratio = window.devicePixelRatio || 1;
     const scale = (right - left) / (last - first || 1);
-    const key = [version(), left, right, ratio].join();
+    const key = [version(), left, right, ratio, theme.dark].join();
     if (key !== painted) {
       painted = key;
-      const { shown } = state.arranged;
-      const slots = new Map(shown.map((row, slot) => [row, slot]));
+      const shown = state.arranged.shown.filter(({ depth }) => !depth);
       raster.paint({
         left, right, top: 0, rowsBottom: shown.length * LINE, from: first, to: last, scale, shown,
-        band: (row) => [slots.get(row) * LINE, LINE],
-      }, oneLane, state.kinds, state.perPipeline, [{ bars: state.upper, half: 0 }], ratio);
+        rowsIn: (slot) => shown[slot].rows, heightOf: () => LINE, slotTop: (slot) => slot * LINE,
+        lane: (slot) => ({ top: slot * LINE, height: LINE }), bandIn: (slot) => [slot * LINE, LINE],
+      }, oneLane, { kinds: state.kindsIn(theme.dark) }, state.perPipeline, [{ bars: state.upper, half: 0 }], ratio);
     }
     context.imageSmoothingEnabled = true;
     context.globalAlpha = 0.75;

@@ -5,9 +5,9 @@ const STILL = 4; // pixels: a press that moves less is a click
 
 /**
  * `whole()` is all of the time there is; `changed(moving)` asks for a repaint; `clicked(event)` hears of presses that did
- * not drag.
+ * not drag; `scrolls()` says whether the wheel scrolls the rows.
  */
-export function navigation(root, box, whole, place, { changed, clicked }, cleanUp) {
+export function navigation(root, box, whole, place, { changed, clicked, scrolls }, cleanUp) {
   let span = null; // null for all
   let grabbed = null;
 
@@ -35,17 +35,21 @@ export function navigation(root, box, whole, place, { changed, clicked }, cleanU
 
   // A wheel that is on its way down the notebook must not be caught by a chart it happens to cross.
   const wheel = (event) => {
-    const wanted = event.ctrlKey || event.metaKey || root.contains(document.activeElement);
+    const across = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
+    const wanted = event.ctrlKey || event.metaKey || (root.contains(document.activeElement) && (across || !scrolls()));
     if (!wanted || !place()) return;
     event.preventDefault();
     event.stopPropagation();
-    if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) shift((event.deltaX || event.deltaY) / 800);
-    else zoom(Math.exp(event.deltaY * 0.002), place().time(event.offsetX));
+    if (across) shift((event.deltaX || event.deltaY) / 800);
+    else zoom(Math.exp(event.deltaY * 0.002), place().time(event.clientX - box.getBoundingClientRect().left));
   };
   box.addEventListener("wheel", wheel, { passive: false });
   cleanUp.add(() => box.removeEventListener("wheel", wheel));
 
   box.addEventListener("pointerdown", (event) => {
+    if (event.target.closest(".dtfm-gantt-row")) return;
+    const isOnScrollbar = event.target.scrollHeight > event.target.clientHeight && event.offsetX > event.target.clientWidth;
+    if (isOnScrollbar) return;
     root.focus({ preventScroll: true });
     if (event.button !== 0 || !place()) return;
     grabbed = { x: event.clientX, y: event.clientY, span: visible(), scale: place().scale, dragged: false };
@@ -77,6 +81,7 @@ export function navigation(root, box, whole, place, { changed, clicked }, cleanU
     Home: () => shift(-1e9), End: () => shift(1e9),
   };
   root.addEventListener("keydown", (event) => {
+    if (event.target.closest(".dtfm-gantt-row") && /^(Arrow|Home|End)/.test(event.key)) return;
     if (!KEYS[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
     KEYS[event.key]();
     event.preventDefault();

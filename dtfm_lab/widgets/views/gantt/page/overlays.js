@@ -1,11 +1,10 @@
 // What is drawn over the bars: numbers, the critical path, messages as arrows, and where iterations end.
-import { CRIMSON, inkOn } from "shared/theme.js";
+import { inkOn } from "shared/theme.js";
 import { firstAtLeast } from "./bars.js";
 import { shadeOf } from "./raster.js";
 
 export const FADED = 0.3; // how much of a bar off the critical path is left
 export const MOST_ARROWS = 400; // in sight at once; more are a tangle
-const CASING = "#ffffff";
 const NARROWEST = 1.5; // pixels of a bar on the path
 const WIDE = 5; // pixels of a bar that gets an outline
 const SAME = 0.75; // pixels: nearer points of the path are one
@@ -28,7 +27,7 @@ export function paintNumbers(context, numbers, kinds, size) {
 }
 
 /** The bars of the path in full colour and outlined, and a line that follows it from row to row. */
-export function paintPath(context, place, path, columns, kinds, perPipeline) {
+export function paintPath(context, place, path, columns, kinds, perPipeline, ink, casing) {
   const boxes = []; // x, y, width, height of those with an outline
   const numbers = []; // as a raster writes them
   const line = [];
@@ -59,7 +58,7 @@ export function paintPath(context, place, path, columns, kinds, perPipeline) {
   }
   paintNumbers(context, numbers, kinds, 11);
   context.lineJoin = "round";
-  for (const [width, color] of [[4, CASING], [2, CRIMSON]]) {
+  for (const [width, color] of [[4, casing], [2, ink]]) {
     context.strokeStyle = color;
     context.lineWidth = width;
     context.beginPath();
@@ -99,28 +98,40 @@ export function paintMessages(context, place, messages, color) {
   return count;
 }
 
-/** Where each iteration ends: a line down all rows, a label on top, and a bar between two of them. */
-export function paintEnds(context, place, ends, theme) {
-  const y = place.top - 10;
-  const inSight = ends.filter(({ at }) => at >= place.from && at <= place.to * 1.0001)
-    .map((end) => ({ ...end, x: Math.min(place.right, place.x(end.at)) })).sort((one, other) => one.x - other.x);
-  context.lineWidth = 1.5;
+/** Where the labels of the iterations' ends go on the axis: [from, to] of each in pixels, and its end. */
+export function endLabels(context, place, ends, theme) {
+  context.font = `600 ${theme.font.replace(/^\d+px/, "11px")}`;
+  const inSight = ends.filter(({ at }) => at >= place.from)
+    .map((end) => ({ ...end, x: Math.min(place.right, place.x(end.at)), isBeyond: at(end) > place.to * 1.0001 })).sort((one, other) => one.x - other.x);
+  let room = place.right + 12; // labels end where the one to their right begins
+  for (const end of inSight.reverse()) {
+    const width = context.measureText(end.text).width;
+    end.to = Math.min(room, end.x + 6 + width / 2);
+    end.from = end.to - width;
+    room = end.from - 12;
+  }
+  return inSight;
+}
+
+const at = (end) => end.at;
+
+/** Where each iteration ends: a line down all rows, and a label on the axis. */
+export function paintEnds(context, place, labels, theme) {
   context.strokeStyle = context.fillStyle = theme.text;
-  if (inSight.length > 1) context.fillRect(inSight[0].x, place.top - 3, inSight.at(-1).x - inSight[0].x, 2);
-  let room = place.right + 10; // labels end where the one to their right begins
-  for (const { x, text, dashed } of inSight.reverse()) {
+  context.lineWidth = 1.25;
+  for (const { x, dashed, isBeyond } of labels) {
+    if (isBeyond) continue;
     context.setLineDash(dashed ? [4, 3] : []);
     context.beginPath();
-    context.moveTo(Math.round(x) + 0.5, place.top - 3);
-    context.lineTo(Math.round(x) + 0.5, place.bottom);
+    context.moveTo(Math.round(x) + 0.5, place.top - 5);
+    context.lineTo(Math.round(x) + 0.5, place.rowsBottom);
     context.stroke();
-    context.textAlign = "right";
-    context.textBaseline = "middle";
-    const right = Math.min(room, x + 6 + context.measureText(text).width / 2);
-    context.fillText(text, right, y);
-    room = right - context.measureText(text).width - 14;
   }
   context.setLineDash([]);
+  context.font = `600 ${theme.font.replace(/^\d+px/, "11px")}`;
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  for (const { text, from, isBeyond } of labels) context.fillText(isBeyond ? `${text} \u2192` : text, isBeyond ? from - 14 : from, place.top - 14);
 }
 
 export const inksOf = (shades) => shades.map(inkOn);

@@ -1,45 +1,77 @@
-// Labels, the backs of rows, and the time axis.
+// Labels, the backs of rows, and the time axis on top.
 import { tickLabel, ticks } from "shared/axis.js";
+import { inkOn, stageColor } from "shared/theme.js";
+import { BADGE } from "./layout.js";
 
 const LABEL = 13; // pixels of height that a row needs for its label
+const MEMBER_INDENT = 12;
 
-/** Backs and labels of rows, those of selected devices lit up, and where groups begin. */
-export function paintRows(context, place, labels, lit, theme) {
+/** Backs and labels of units, those selected lit up, and where groups begin. */
+export function paintRows(context, place, { lit, nStages }, theme) {
   context.textBaseline = "middle";
-  const every = Math.max(1, Math.ceil(LABEL / place.rowHeight)); // rows too thin for text share a label
-  place.shown.forEach((row, slot) => {
-    const y = place.slotTop(slot);
-    if (lit(row)) {
-      context.fillStyle = theme.brand;
-      context.globalAlpha = 0.16;
-      context.fillRect(0, y, place.right, place.rowHeight);
-      context.globalAlpha = 1;
-      context.fillRect(0, y, 3, place.rowHeight);
-    } else if (slot % 2) {
-      context.fillStyle = theme.raised;
-      context.globalAlpha = 0.5;
-      context.fillRect(place.left, y, place.right - place.left, place.rowHeight);
-      context.globalAlpha = 1;
-    }
-    if (slot % every === 0 || lit(row)) {
-      context.textAlign = "right";
-      context.font = lit(row) ? `600 ${theme.font}` : theme.font;
+  let free = -Infinity; // from here down labels have room
+  place.shown.forEach((unit, slot) => {
+    const [y, height] = [place.slotTop(slot), place.heightOf(slot)];
+    if (y + height < place.top || y > place.rowsBottom) return;
+    const isLit = lit(unit);
+    if (isLit) {
+      context.globalAlpha = 0.07;
       context.fillStyle = theme.text;
-      context.fillText(fitted(context, labels[row] ?? `row ${row}`, place.left - 14), place.left - 7, y + place.rowHeight / 2);
+      context.fillRect(0, y, place.right, height);
+      context.globalAlpha = 1;
+      context.fillRect(0, y, 3, height);
     }
+    if (slot && !unit.depth && height > 12) {
+      context.fillStyle = theme.softBorder;
+      context.fillRect(0, Math.round(y) - 0.5, place.right, 1);
+    }
+    const middle = y + height / 2;
+    if (unit.heading) paintHeading(context, place, unit.heading, y, theme);
+    if (!isLit && middle - LABEL / 2 < free) return;
+    free = middle + LABEL / 2;
+    paintLabel(context, place, unit, middle, height, isLit, nStages, theme);
   });
-  for (const [slot, heading] of place.begins) {
-    const y = place.slotTop(slot);
-    if (y === undefined || (slot === 0 && !heading)) continue;
-    context.fillStyle = theme.border;
-    context.fillRect(heading ? 0 : place.left, Math.round(y) - 0.5, place.right - (heading ? 0 : place.left), 1);
-    if (!heading) continue;
-    context.font = `600 ${theme.font}`;
-    context.textAlign = "left";
-    context.fillStyle = theme.softText;
-    context.fillText(heading, 8, y - place.headingHeight / 2);
-  }
   context.font = theme.font;
+}
+
+function paintLabel(context, place, unit, middle, height, isLit, nStages, theme) {
+  const badged = unit.stage >= 0 && !unit.depth;
+  const radius = Math.min(BADGE, Math.max(6, height / 2 - 1));
+  if (badged) {
+    const color = stageColor(unit.stage, nStages, theme.dark);
+    context.fillStyle = color;
+    context.beginPath();
+    const wide = unit.stage > 99 ? 6 : unit.stage > 9 ? 3 : 0;
+    context.roundRect(6 + BADGE - radius - wide / 2, middle - radius, 2 * radius + wide, 2 * radius, radius);
+    context.fill();
+    context.fillStyle = inkOn(color);
+    context.font = `600 ${theme.font.replace(/^\d+px/, `${radius > 8 ? 12 : 11}px`)}`;
+    context.textAlign = "center";
+    context.fillText(unit.stage, 6 + BADGE, middle + 0.5);
+  }
+  const x = badged ? 6 + 2 * BADGE + 8 : place.hasBadges ? 6 + 2 * BADGE + 8 + (unit.depth ? MEMBER_INDENT - 8 : 0) : 8;
+  context.font = isLit ? `600 ${theme.font}` : unit.depth ? theme.font.replace(/^\d+px/, "11px") : theme.font;
+  context.textAlign = "left";
+  context.fillStyle = unit.depth ? theme.softText : theme.text;
+  const chevron = unit.nMembers ? 12 : 0;
+  context.fillText(fitted(context, unit.label, place.left - x - 8 - chevron), x, middle + 0.5);
+  if (!chevron) return;
+  context.strokeStyle = theme.softText;
+  context.lineWidth = 1.5;
+  context.beginPath();
+  const [cx, cy] = [place.left - 12, middle];
+  if (unit.isOpen) { context.moveTo(cx - 4, cy - 2); context.lineTo(cx, cy + 2); context.lineTo(cx + 4, cy - 2); }
+  else { context.moveTo(cx - 2, cy - 4); context.lineTo(cx + 2, cy); context.lineTo(cx - 2, cy + 4); }
+  context.stroke();
+}
+
+function paintHeading(context, place, heading, y, theme) {
+  context.fillStyle = theme.border;
+  context.fillRect(0, Math.round(y - place.headingHeight) - 0.5, place.right, 1);
+  context.font = `600 ${theme.font}`;
+  context.textAlign = "left";
+  context.fillStyle = theme.softText;
+  context.fillText(heading, 8, y - place.headingHeight / 2);
 }
 
 /** The whole chart decides the unit and how fine a moment is told, so that zooming does not change them. */
@@ -49,28 +81,47 @@ export function axisUnit(wholeSeconds, unit) {
   return { name, perSecond, decimals: Math.max(0, Math.min(perSecond > 1 ? 6 : 3, decimals - power)) };
 }
 
-export function paintAxis(context, place, unit, theme) {
-  context.textBaseline = "middle";
-  context.font = theme.font;
+/** Lines down the rows, before anything else is painted. */
+export function paintGrid(context, place, unit, theme) {
   context.lineWidth = 1;
+  context.strokeStyle = theme.softBorder;
+  context.beginPath();
+  for (const { x } of marksOf(place, unit)) {
+    context.moveTo(x, place.top);
+    context.lineTo(x, place.rowsBottom);
+  }
+  context.stroke();
+}
+
+/** The axis over the rows that scroll beneath it; a label makes way for those in `taken`, [from, to] in pixels. */
+export function paintAxis(context, place, unit, taken, width, whole, theme) {
+  context.fillStyle = theme.surface;
+  context.fillRect(0, 0, width, place.top);
+  context.textBaseline = "middle";
+  context.font = theme.font.replace(/^\d+px/, "11px");
+  context.fillStyle = theme.softText;
+  for (const { x, text } of marksOf(place, unit)) {
+    const half = context.measureText(text).width / 2;
+    const middle = Math.min(x, place.right + 10 - half);
+    if (taken.some(([from, to]) => middle + half > from - 4 && middle - half < to + 4)) continue;
+    context.textAlign = "center";
+    context.fillText(text, middle, place.top - 14);
+  }
+  context.fillStyle = theme.border;
+  context.fillRect(0, place.top - 1, place.right, 1);
+  const [first, last] = whole;
+  if (place.to - place.from < (last - first) * 0.999) { // which part of all is in sight
+    const at = (time) => place.left + ((time - first) / (last - first)) * (place.right - place.left);
+    context.fillStyle = theme.text;
+    context.fillRect(at(place.from), place.top - 3, Math.max(3, at(place.to) - at(place.from)), 3);
+  }
+}
+
+function marksOf(place, unit) {
   const [from, to] = [place.from * unit.perSecond, place.to * unit.perSecond];
   const marks = ticks(from, to, Math.max(2, (place.right - place.left) / 100));
   const step = marks.length > 1 ? marks[1] - marks[0] : 1;
-  for (const mark of marks) {
-    const x = Math.round(place.x(mark / unit.perSecond)) + 0.5;
-    context.strokeStyle = theme.softBorder;
-    context.beginPath();
-    context.moveTo(x, place.top);
-    context.lineTo(x, place.bottom + 5);
-    context.stroke();
-    context.fillStyle = theme.softText;
-    const text = `${tickLabel(mark, step)} ${unit.name}`;
-    const overhang = x + context.measureText(text).width / 2 > place.right + 10;
-    context.textAlign = overhang ? "right" : "center";
-    context.fillText(text, overhang ? place.right + 10 : x, place.bottom + 15);
-  }
-  context.strokeStyle = theme.border;
-  context.strokeRect(place.left - 0.5, place.top - 0.5, place.right - place.left + 1, place.rowsBottom - place.top + 1);
+  return marks.map((mark) => ({ x: Math.round(place.x(mark / unit.perSecond)) + 0.5, text: mark === 0 ? "0" : `${tickLabel(mark, step)} ${unit.name}` }));
 }
 
 export function fitted(context, text, width) {

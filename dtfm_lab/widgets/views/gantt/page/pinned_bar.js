@@ -14,7 +14,7 @@ export function pinnedBar(barsOf, about, changed) {
 
   function pin(found) {
     pinned = found;
-    words.textContent = found ? about(found).join(" · ") : "";
+    words.textContent = words.title = found ? about(found).join(" · ") : "";
     element.hidden = !found;
     changed();
   }
@@ -44,14 +44,19 @@ export function pinnedBar(barsOf, about, changed) {
   function outline(context, place, theme) {
     if (!pinned || !place.isShown(pinned.bar.row)) return;
     const { bar, half } = pinned;
-    const [top, height] = place.band(bar.row, half, bar.kind);
+    const [top, height] = place.band(bar.row, place.split ? half : 0, bar.kind);
     const [left, right] = [Math.max(place.left, place.x(bar.start)), Math.min(place.right, place.x(bar.end))];
     if (right < place.left || left > place.right) return;
+    context.save();
+    context.beginPath();
+    context.rect(0, place.top, place.right + 4, place.rowsBottom - place.top);
+    context.clip();
     for (const [width, color] of [[5, theme.surface], [2.5, theme.text]]) {
       context.strokeStyle = color;
       context.lineWidth = width;
       context.strokeRect(left - 1.5, top - 1.5, right - left + 3, height + 3);
     }
+    context.restore();
   }
 
   return { element, pin, follow, neighbour, outline, isPinned: () => pinned !== null };

@@ -1,20 +1,23 @@
 // Bars as pixels. Each lane of a row is one line of pixels, computed once and copied down; what is too
 // thin for a rectangle adds its share to the pixels it touches. Time goes with the number of bars in
 // sight plus the number of pixels, so that a hundred thousand bars are repainted at every frame.
-import { GREEN, VERMILLION } from "shared/theme.js";
-import { firstAtLeast } from "./bars.js";
+import { firstAtLeast, FULL } from "./bars.js";
 
 const WIDE = 4; // pixels: from here on a bar has corners, an outline and a gap to the next
 const FAINTEST = 0.7; // of a pixel that a bar touches at all
 const NUMBERED = 15; // pixels a bar needs to carry its microbatch number
-const [LOWEST_NUMBERED, LOWEST_OUTLINED] = [11, 5]; // pixels of height
+const [LOWEST_NUMBERED, LOWEST_OUTLINED, LOWEST_ROUNDED] = [11, 5, 9]; // pixels of height
+const [HATCH_PERIOD, HATCH_WIDTH, HATCH_ALPHA, LEAST_WAIT] = [7, 1.1, 0.5, 4]; // pixels
+const CORNER = 0.35; // of a corner's pixel that a round bar leaves
+const GHOST_ALPHA = 0.55;
+const SEVERAL = 0xff; // a family that is none
 
 /** "#rrggbb" as a pixel. */
 export const pixel = (hex) => {
   const [red, green, blue] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0; // little-endian, as everywhere
 };
-const [LATER, EARLIER] = [pixel(VERMILLION), pixel(GREEN)];
+const faded = (color, share) => ((Math.round((color >>> 24) * share) << 24) | (color & 0xffffff)) >>> 0;
 
 /** Which of a kind's shades a stage has: the first for a device's first stage, and so on. */
 export const shadeOf = (stage, nShades, perPipeline) =>
@@ -37,37 +40,74 @@ export class Raster {
     this.image = this.context.createImageData(this.width, this.height);
     this.pixels = new Uint32Array(this.image.data.buffer);
     for (const name of ["red", "green", "blue", "share"]) this[name] = new Float32Array(this.width);
-    for (const name of ["body", "rim", "marks"]) this[name] = new Uint32Array(this.width);
+    for (const name of ["body", "rim", "marks", "whole", "wholeRim"]) this[name] = new Uint32Array(this.width);
+    this.family = new Uint8Array(this.width);
+    this.hatched = [];
   }
 
   /**
-   * Paints sides of `{ bars, half, outline, threshold }`: bars that end more than `threshold` seconds after
-   * their counterpart are marked at the foot, those that end as much before it at the head. Returns what
-   * is to be written on bars: x, y, width, height, microbatch, kind, shade of each, in pixels of the page.
+   * Paints sides of `{ bars, half, outline, threshold, ghost }`: bars that end more than `threshold` seconds after
+   * their counterpart are marked at the foot, those that end as much before it at the head; `ghost` are bars drawn as a
+   * line under each lane. `looks` has `kinds`, each with `shades` and `family`; `families`, a colour for each that is
+   * waited for; `ink`, `later` and `earlier`. Returns what is to be written on bars: x, y, width, height, microbatch,
+   * kind, shade of each, in pixels of the page.
    */
-  paint(place, lanes, kinds, perPipeline, sides, ratio) {
+  paint(place, lanes, looks, perPipeline, sides, ratio) {
     this.resize(Math.round((place.right - place.left) * ratio), Math.round((place.rowsBottom - place.top) * ratio));
-    const inks = kinds.map(({ shades, edge }) => ({ shades: shades.map(pixel), edge: edge ? pixel(edge) : 0 }));
-    const numbers = [];
-    for (const row of place.shown) {
-      for (const side of sides) {
-        if (row >= side.bars.nRows) continue;
-        for (let lane = 0; lane < lanes.countIn(row); lane++) this.paintLane(row, lane, side, place, lanes, inks, perPipeline, ratio, numbers);
-      }
-    }
+    Object.assign(this, { place, lanes, perPipeline, ratio, scale: place.scale * ratio, numbers: [] });
+    this.inks = looks.kinds.map(({ shades, family }) => ({ shades: shades.map(pixel), family: family ?? SEVERAL }));
+    this.families = (looks.families ?? []).map(pixel);
+    this.lastFamily = looks.lastFamily ?? SEVERAL; // what a device waits for after its last bar
+    this.ghostInk = looks.ink ? pixel(looks.ink) : 0;
+    [this.later, this.earlier] = [looks.later, looks.earlier].map((color) => (color ? pixel(color) : 0));
+    place.shown.forEach((_, slot) => {
+      const begin = place.slotTop(slot);
+      if (begin + place.heightOf(slot) < place.top || begin > place.rowsBottom) return;
+      place.rowsIn(slot).forEach((row, index) => {
+        for (const side of sides) this.paintRow(slot, index, row, side);
+      });
+    });
     this.context.putImageData(this.image, 0, 0);
-    return numbers;
+    return this.numbers;
   }
 
-  paintLane(row, lane, { bars, half, outline, threshold }, place, lanes, inks, perPipeline, ratio, numbers) {
-    const { width, body, rim, marks, red, green, blue, share } = this;
+  paintRow(slot, index, row, side) {
+    const { lanes, body, rim, whole, wholeRim } = this;
+    const { bars, ghost, half } = side;
+    const lane = this.place.lane(slot, index, half);
+    if (row < bars.nRows) {
+      const nLanes = lanes.countIn(row);
+      const spans = []; // of wide bars: from, to
+      const full = this.gather(slot, index, row, nLanes > 1 ? FULL : 0, side, spans);
+      this.finish(row, full, spans, side, bars, lane.height);
+      if (nLanes === 1 || full) this.write(lane.top, lane.height, nLanes === 1);
+      if (nLanes > 1) {
+        whole.set(body);
+        wholeRim.set(rim);
+        for (let number = 0; number < nLanes; number++) {
+          spans.length = 0;
+          if (!this.gather(slot, index, row, number, side, spans)) continue;
+          const [top, height] = [lane.top + (number * lane.height) / nLanes, lane.height / nLanes - (number + 1 < nLanes ? 1 : 0)];
+          this.finish(row, true, spans, side, bars, height);
+          if (full) for (let x = 0; x < this.width; x++) if (!body[x]) { body[x] = whole[x]; rim[x] = rim[x] || whole[x]; }
+          this.write(top, Math.max(1, height), false);
+        }
+      }
+    }
+    if (ghost && row < ghost.nRows) this.paintGhost(row, ghost, lane);
+  }
+
+  /** The bars of a lane into `body`, what they are into `family`; whether there are any in sight. */
+  gather(slot, index, row, lane, { bars, half, threshold }, spans) {
+    const { width, body, family, marks, red, green, blue, share, place, lanes, inks, perPipeline, ratio, scale, numbers } = this;
     const { start, end, reach, stage, microbatch, late } = bars;
-    const scale = place.scale * ratio;
-    const [wide, gap, line] = [WIDE * ratio, Math.max(1, Math.round(ratio)), Math.max(1, Math.round(ratio))];
+    const [wide, gap] = [WIDE * ratio, Math.max(1, Math.round(ratio))];
     const numbered = NUMBERED * ratio;
-    const outer = outline ? pixel(outline) : 0;
-    const spans = []; // of outlined bars: from, to, colour
-    let [top, height, some, marked, thinFrom, thinTo] = [0, 0, false, false, width, 0];
+    let [top, height, thinFrom, thinTo, some] = [0, 0, width, 0, false];
+    body.fill(0);
+    family.fill(SEVERAL);
+    this.marked = false;
+    if (late) marks.fill(0);
     for (let kind = 0; kind < Math.min(bars.nKinds, inks.length); kind++) {
       if (lanes.of(kind) !== lane) continue;
       const [begin, stop] = bars.strip(row, kind);
@@ -75,16 +115,10 @@ export class Raster {
       if (at >= stop || start[at] > place.to) continue;
       if (!some) {
         some = true;
-        [top, height] = place.band(row, half, kind);
-        body.fill(0);
-        share.fill(0);
-        red.fill(0);
-        green.fill(0);
-        blue.fill(0);
-        if (late) marks.fill(0);
+        [top, height] = place.bandIn(slot, index, half, kind);
+        for (const channel of [share, red, green, blue]) channel.fill(0);
       }
-      const { shades, edge } = inks[kind];
-      const ring = height >= LOWEST_OUTLINED ? outer || edge : 0;
+      const { shades, family: mine } = inks[kind];
       const digits = height >= LOWEST_NUMBERED;
       for (; at < stop && start[at] <= place.to; at++) {
         const [from, to] = [(start[at] - place.from) * scale, (end[at] - place.from) * scale];
@@ -97,7 +131,7 @@ export class Raster {
           right = Math.min(width, Math.round(to) - (to - from > 1.5 * wide ? gap : 0)); // so that equal neighbours can be told apart
           if (right <= left) continue;
           body.fill(color, left, right);
-          if (ring) spans.push(left, right, ring);
+          spans.push(left, right);
           if (digits && right - left >= numbered && microbatch[at] >= 0)
             numbers.push(place.left + left / ratio, top, (right - left) / ratio, height, microbatch[at], kind, shade);
         } else {
@@ -113,51 +147,155 @@ export class Raster {
           if (left < thinFrom) thinFrom = left;
           if (right > thinTo) thinTo = right;
         }
-        if (late && Math.abs(late[at]) > threshold) {
-          marks.fill(late[at] > 0 ? LATER : EARLIER, left, Math.max(right, left + 1));
-          marked = true;
+        family.fill(mine, left, Math.max(right, left + 1));
+        if (late && threshold && Math.abs(late[at]) > threshold) {
+          marks.fill(late[at] > 0 ? this.later : this.earlier, left, Math.max(right, left + 1));
+          this.marked = true;
         }
       }
     }
-    if (!some) return;
     for (let x = thinFrom; x < thinTo; x++) {
       if (body[x] || !share[x]) continue;
       const alpha = Math.round(255 * Math.min(1, Math.max(FAINTEST, share[x])));
       body[x] = ((alpha << 24) | ((blue[x] / share[x]) << 16) | ((green[x] / share[x]) << 8) | (red[x] / share[x])) >>> 0;
     }
-    const [first, last] = [Math.round((top - place.top) * ratio), Math.round((top + height - place.top) * ratio)];
-    if (spans.length) {
-      rim.set(body);
-      for (let at = 0; at < spans.length; at += 3) {
-        const [left, right, color] = [spans[at], spans[at + 1], spans[at + 2]];
+    return some;
+  }
+
+  /** Outlines or round corners, and the waits between bars. */
+  finish(row, some, spans, { outline }, bars, height) {
+    const { body, rim, ratio } = this;
+    const line = Math.max(1, Math.round(ratio));
+    const color = outline && height >= LOWEST_OUTLINED ? pixel(outline) : 0;
+    rim.set(body);
+    for (let at = 0; at < spans.length; at += 2) {
+      const [left, right] = [spans[at], spans[at + 1]];
+      if (color) {
         rim.fill(color, left, right);
         body.fill(color, left, Math.min(right, left + line));
         body.fill(color, Math.max(left, right - line), right);
+      } else if (height >= LOWEST_ROUNDED) {
+        rim[left] = faded(rim[left], CORNER);
+        rim[right - 1] = faded(rim[right - 1], CORNER);
       }
     }
-    this.copy(body, first, last);
-    if (spans.length) {
-      this.copy(rim, first, Math.min(last, first + line));
-      this.copy(rim, Math.max(first, last - line), last);
+    this.hasWaits = this.hatch(row, bars, height);
+  }
+
+  /** Lines of pixels with hatched waits, one for each phase of the hatching; whether there are any. */
+  hatch(row, bars, height) {
+    const { families, place, scale, ratio, width, family, body, hatched, inks } = this;
+    if (!families.length || height < 4) return false;
+    const next = this.nextFamily(row, bars, place.to);
+    if (next === null) return false;
+    const begin = Math.max(0, Math.round((bars.first - place.from) * scale));
+    const stop = Math.min(width, Math.round((bars.last - place.from) * scale));
+    const runs = []; // from, to, family
+    let free = stop;
+    let waited = next;
+    for (let x = stop - 1; x >= begin - 1; x--) {
+      if (x >= begin && !body[x]) continue;
+      if (free - x - 1 >= LEAST_WAIT * ratio && waited < families.length) runs.push(x + 1, free, waited);
+      free = x;
+      waited = family[x];
     }
-    if (marked) this.mark(first, last, Math.max(1, Math.round((height > 6 ? 2.5 : 1) * ratio)));
+    if (!runs.length || !inks.length) return false;
+    const period = Math.round(HATCH_PERIOD * ratio);
+    for (let phase = 0; phase < period; phase++) {
+      const line = (hatched[phase] ??= new Uint32Array(width)).length === width ? hatched[phase] : (hatched[phase] = new Uint32Array(width));
+      line.fill(0);
+      for (let at = 0; at < runs.length; at += 3) {
+        const color = families[runs[at + 2]];
+        for (let x = runs[at] + ratio; x < runs[at + 1] - ratio; x++) {
+          const away = (Math.floor(x) + phase) % period;
+          const cover = Math.min(1, Math.max(0, HATCH_WIDTH * ratio - away));
+          if (cover) line[Math.floor(x)] = faded(color, cover * HATCH_ALPHA);
+        }
+      }
+      for (let x = begin; x < stop; x++) if (body[x]) line[x] = body[x];
+    }
+    hatched.length = period;
+    return true;
+  }
+
+  /** What a row waits for at a time: the family of its next bar; the last of all after the last, null for rows that hold no computations. */
+  nextFamily(row, bars, time) {
+    const { inks } = this;
+    let [found, soonest, computes] = [SEVERAL, Infinity, false];
+    for (let kind = 0; kind < Math.min(bars.nKinds, inks.length); kind++) {
+      const [begin, stop] = bars.strip(row, kind);
+      if (begin === stop || inks[kind].family === SEVERAL) continue;
+      computes = true;
+      const at = firstAtLeast(bars.start, time, begin, stop);
+      if (at < stop && bars.start[at] < soonest) [found, soonest] = [inks[kind].family, bars.start[at]];
+    }
+    if (!computes) return null;
+    return soonest < Infinity ? found : this.lastFamily;
+  }
+
+  /** The finished lane into the image; `withWaits` where nothing else is drawn there. */
+  write(top, height, withWaits) {
+    const { place, ratio, body, rim, hatched, width, pixels } = this;
+    const [first, last] = [Math.round((top - place.top) * ratio), Math.round((top + height - place.top) * ratio)];
+    if (withWaits && this.hasWaits) {
+      const period = hatched.length;
+      for (let y = Math.max(0, first); y < Math.min(last, this.height); y++) pixels.set(hatched[y % period], y * width);
+    } else this.copy(body, first, last);
+    const line = Math.max(1, Math.round(ratio));
+    if (height >= LOWEST_OUTLINED) {
+      this.rims(rim, body, first, Math.min(last, first + line));
+      this.rims(rim, body, Math.max(first, last - line), last);
+    }
+    if (this.marked) this.mark(first, last, Math.max(1, Math.round((height > 6 ? 2.5 : 1) * ratio)));
   }
 
   /** One line of pixels into the rows of the image from `first` up to `last`. */
   copy(line, first, last) {
     const { width, pixels } = this;
-    const end = Math.min(last, this.height);
-    if (first < 0 || first >= end) return;
-    pixels.set(line, first * width);
-    for (let y = first + 1; y < end; y++) pixels.copyWithin(y * width, first * width, (first + 1) * width);
+    const [begin, end] = [Math.max(0, first), Math.min(last, this.height)];
+    if (begin >= end) return;
+    pixels.set(line, begin * width);
+    for (let y = begin + 1; y < end; y++) pixels.copyWithin(y * width, begin * width, (begin + 1) * width);
+  }
+
+  /** The same of what differs from the body only. */
+  rims(rim, body, first, last) {
+    const { width, pixels } = this;
+    for (let y = Math.max(0, first); y < Math.min(last, this.height); y++)
+      for (let x = 0; x < width; x++) if (rim[x] !== body[x]) pixels[y * width + x] = rim[x];
   }
 
   mark(first, last, thickness) {
-    const { width, pixels, marks } = this;
+    const { width, pixels, marks, later } = this;
     for (let x = 0; x < width; x++) {
       if (!marks[x]) continue;
-      const from = marks[x] === LATER ? Math.max(first, last - thickness) : first;
-      for (let y = from; y < Math.min(this.height, from + thickness); y++) pixels[y * width + x] = marks[x];
+      const from = marks[x] === later ? Math.max(first, last - thickness) : first;
+      for (let y = Math.max(0, from); y < Math.min(this.height, from + thickness); y++) pixels[y * width + x] = marks[x];
     }
+  }
+
+  /** A thin line of ink where bars were. */
+  paintGhost(row, bars, lane) {
+    const { width, share, body, place, scale, ratio, ghostInk } = this;
+    share.fill(0);
+    let some = false;
+    for (let kind = 0; kind < bars.nKinds; kind++) {
+      const [begin, stop] = bars.strip(row, kind);
+      for (let at = firstAtLeast(bars.reach, place.from, begin, stop); at < stop && bars.start[at] <= place.to; at++) {
+        const [from, to] = [(bars.start[at] - place.from) * scale, (bars.end[at] - place.from) * scale];
+        const [left, right] = [Math.max(0, Math.floor(from)), Math.min(width, Math.max(Math.ceil(to), Math.floor(from) + 1))];
+        if (right <= left) continue;
+        some = true;
+        share[left] += Math.min(to, left + 1) - Math.max(from, left);
+        if (right - left > 1) {
+          share.fill(1, left + 1, right - 1);
+          share[right - 1] += to - (right - 1);
+        }
+      }
+    }
+    if (!some) return;
+    for (let x = 0; x < width; x++) body[x] = share[x] ? faded(ghostInk, GHOST_ALPHA * Math.min(1, Math.max(0.35, share[x]))) : 0;
+    const first = Math.round((lane.ghostTop - place.top) * ratio);
+    this.copy(body, first, first + Math.max(1, Math.round(lane.ghostHeight * ratio)));
   }
 }

@@ -52,5 +52,5 @@ export function picture({ title, caption, legend, below, width, height, ratio },
 
 const LIGHT = {
   text: "#212121", softText: "#616161", surface: "#ffffff", raised: "#eeeeee", border: "#bdbdbd", softBorder: "#e0e0e0",
-  brand: "#1976d2", font: "12px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif",
+  dark: false, font: "12px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif",
 };

@@ -5,19 +5,24 @@ import { Bars, COLUMNS, lanesOf, NO_BARS } from "./bars.js";
 import { arrange } from "./layout.js";
 import { inksOf } from "./overlays.js";
 import { axisUnit } from "./paint.js";
+import { WAITED } from "./waited.js";
 
 const MESSAGES = {
   source: Uint16Array, target: Uint16Array, leaves: Float32Array, arrives: Float32Array, kind: Uint8Array,
   microbatch: Int32Array,
 };
 const PATH = { row: Uint16Array, start: Float32Array, end: Float32Array, bar: Int32Array };
+const GHOST = { start: Float32Array, end: Float32Array, row: Uint16Array };
 const MEMORY = { time: Float32Array, held: Float32Array, other_time: Float32Array, other_held: Float32Array };
 const named = (types, prefix) => Object.keys(types).map((name) => prefix + name);
 /** Traits by what has to be read anew when they change. */
-export const BAR_TRAITS = [...Object.keys(COLUMNS), "after", ...named(MESSAGES, "message_"), ...named(PATH, "path_")];
+export const BAR_TRAITS = [
+  ...Object.keys(COLUMNS), "after", ...named(MESSAGES, "message_"), ...named(PATH, "path_"), ...named(GHOST, "ghost_"), "ends",
+];
 export const TEXT_TRAITS = [
   "title", "caption", "height", "rows", "names", "kinds", "time_unit", "devices_per_pipeline", "show_path", "show_messages",
-  "order", "groups", "devices", "selected", "ends", "upper_name", "lower_name", "busy", "empty_words",
+  "units", "n_stages", "devices", "selected", "selected_stage", "upper_name", "lower_name", "busy", "stale", "empty_words", "shares", "bare",
+  "overview", "show_drift",
   ...named(MEMORY, "memory_"), "memory_limit", "memory_device",
 ];
 
@@ -31,7 +36,9 @@ export function readUpper(model) {
   const [messages, path] = [read(model, MESSAGES, "message_"), read(model, PATH, "path_")];
   messages.reach = latestSoFar(messages.arrives);
   path.reach = latestSoFar(path.end);
-  return { upper, columns: { ...columns, after: typed(model.get("after"), Int32Array) }, messages, path };
+  const old = read(model, GHOST, "ghost_");
+  const ghost = old.start.length ? new Bars({ ...old, kind: new Uint8Array(old.row.length) }) : NO_BARS;
+  return { upper, ghost, columns: { ...columns, after: typed(model.get("after"), Int32Array) }, messages, path };
 }
 
 function latestSoFar(times) {
@@ -39,34 +46,42 @@ function latestSoFar(times) {
   return times.map((time) => (latest = Math.max(latest, time)));
 }
 
-/** Everything else that the chart needs. */
-export function readRest(model, { upper, lower }) {
+/** Everything else that the chart needs. `open` is the unit whose devices are drawn, `overlays` whether the lower bars are measured. */
+export function readRest(model, { upper, lower, open, overlays }) {
   const labels = model.get("rows");
-  const kinds = model.get("kinds").map(({ name, color, shades, edge, message }) => {
+  const kinds = model.get("kinds").map(({ name, color, shades, dark_shades: darkShades, family, message }) => {
     const known = shades?.length ? shades : [color || GREY];
-    return { name, color: color || GREY, shades: known, inks: inksOf(known), edge: edge || "", message: !!message };
+    const dark = darkShades?.length ? darkShades : known;
+    const at = family === "step" ? "averaging" : family; // an optimiser's step waits for averages
+    return { name, looks: [known, dark], family: message || !WAITED.includes(at) ? undefined : WAITED.indexOf(at), message: !!message, fills: !!message && family === "averaging" };
   });
+  const dressed = [0, 1].map((dark) => kinds.map(({ looks, ...kind }) => ({ ...kind, color: looks[dark][0], shades: looks[dark], inks: inksOf(looks[dark]) })));
   const nRows = Math.max(labels.length, upper.nRows, lower.nRows);
   const devices = model.get("devices");
   const selected = new Set(model.get("selected"));
+  const stage = model.get("selected_stage");
   const memory = read(model, MEMORY, "memory_");
-  const lit = (row) => selected.has(devices[row]);
   const { mostLate, latestRow } = farthest(lower);
-  const chosen = devices.findIndex((_, row) => lit(row));
+  const chosen = devices.findIndex((name) => selected.has(name));
   const driftRow = chosen >= 0 ? chosen : latestRow;
   const names = Array.from({ length: nRows }, (_, row) => model.get("names")[row] ?? labels[row] ?? `row ${row}`);
   return {
-    labels: Array.from({ length: nRows }, (_, row) => labels[row] ?? `row ${row}`),
-    names, kinds, devices, lit, mostLate, driftRow,
+    names, kinds, devices, mostLate, driftRow,
+    kindsIn: (dark) => dressed[dark ? 1 : 0],
+    /** A selected device lights its own row, or its stage's while that is closed. */
+    lit: (unit) => (stage >= 0 && unit.stage === stage && !unit.depth) || (unit.isOpen ? false : unit.names.some((name) => selected.has(name))),
     driftWords: devices[driftRow] ?? names[driftRow] ?? "",
-    lanes: lanesOf(kinds.length, upper, lower),
+    lanes: lanesOf(kinds.length, kinds.map(({ fills }) => fills), upper, lower),
     perPipeline: model.get("devices_per_pipeline"),
-    arranged: arrange({ nRows, order: model.get("order"), groups: model.get("groups"), devices }),
+    nStages: Math.max(1, model.get("n_stages")),
+    arranged: arrange({ units: model.get("units"), nRows, labels, devices, open }),
     ends: model.get("ends"),
+    averages: kinds.some(({ family, message }, kind) => !message && family === WAITED.indexOf("averaging") && upper.has(kind)),
     length: Math.max(0, upper.last - upper.first),
     showPath: model.get("show_path"),
     showMessages: model.get("show_messages"),
-    halves: lower === NO_BARS ? null : [model.get("upper_name"), model.get("lower_name")],
+    showDrift: model.get("show_drift"),
+    halves: lower === NO_BARS || overlays ? null : [model.get("upper_name"), model.get("lower_name")],
     memory: {
       time: memory.time, held: memory.held, otherTime: memory.other_time, otherHeld: memory.other_held,
       limit: model.get("memory_limit"), device: model.get("memory_device"),
@@ -83,9 +98,12 @@ function farthest({ late, row }) {
   return { mostLate, latestRow };
 }
 
+const FARTHEST = 1.8; // times the new iteration, up to which the end of the old one is kept in sight
+
 /** From the first bar's beginning to the last one's end, and the unit of the axis that goes with it. */
-export function extent(upper, lower, unit) {
+export function extent(upper, lower, ends, unit) {
   const [first, last] = [Math.min(upper.first, lower.first), Math.max(upper.last, lower.last)];
-  const whole = last > first ? [first, last] : [0, 1];
+  const old = Math.max(last, ...ends.map(({ at }) => at));
+  const whole = last > first ? [first, old < first + (last - first) * FARTHEST ? old : last] : [0, 1];
   return { whole, unit: axisUnit(whole[1] - whole[0], unit) };
 }

@@ -1,6 +1,6 @@
 // Curves below the rows, on the same time axis: how far behind the lower bars are, and memory.
 import { figures } from "shared/axis.js";
-import { BLUE, CRIMSON, GREEN, ORANGE, VERMILLION } from "shared/theme.js";
+import { alarm } from "shared/theme.js";
 import { firstAtLeast } from "./bars.js";
 import { fitted } from "./paint.js";
 
@@ -64,26 +64,26 @@ export function paintMemory(context, place, number, memory, theme) {
   inside(context, place, above, below, () => {
     if (time.length) {
       steps(time, held);
-      context.strokeStyle = BLUE;
+      context.strokeStyle = theme.softText;
       context.lineWidth = 1.5;
       context.stroke();
       context.lineTo(place.right + 2, below + 2);
       context.lineTo(place.left - 2, below + 2);
-      context.fillStyle = BLUE;
-      context.globalAlpha = 0.25;
+      context.fillStyle = theme.softText;
+      context.globalAlpha = 0.18;
       context.fill();
       context.globalAlpha = 1;
     }
     if (otherTime.length) {
       steps(otherTime, otherHeld);
-      context.strokeStyle = ORANGE;
+      context.strokeStyle = theme.text;
       context.lineWidth = 1.75;
       context.setLineDash([5, 3]);
       context.stroke();
       context.setLineDash([]);
     }
     if (showsLimit) {
-      context.strokeStyle = CRIMSON;
+      context.strokeStyle = alarm(theme.dark);
       context.lineWidth = 1.5;
       context.setLineDash([7, 4]);
       context.beginPath();
@@ -120,7 +120,7 @@ export function paintDrift(context, place, number, bars, row, most, unit, words,
     for (const x of reached) context.lineTo(place.left + x + 0.5, y(Math.max(0, high[x])) - 0.5);
     for (const x of reached.slice().reverse()) context.lineTo(place.left + x + 0.5, y(Math.min(0, low[x])) + 0.5);
     context.closePath();
-    for (const [color, from, to] of [[VERMILLION, above, middle], [GREEN, middle, below]]) {
+    for (const [color, from, to] of [[alarm(theme.dark), above, middle], [theme.softText, middle, below]]) {
       context.save();
       context.clip();
       context.fillStyle = color;

@@ -28,8 +28,8 @@ export function describe({ upper, lower }, { names, kinds, several, unit, halves
   const bar = upper ?? lower;
   const head = `${names[bar.row]} · ${called(bar, kinds, several)}`;
   const why = upper ? waited(upper.id, { names, kinds, several, unit, ...known }) : "";
-  if (!halves) return [`${head} · ${times(bar, unit)}`, why].filter(Boolean);
-  const [above, below] = halves;
+  if (!halves && !(upper && lower)) return [`${head} · ${times(bar, unit)}`, why].filter(Boolean);
+  const [above, below] = halves ?? ["predicted", "measured"];
   const difference = lower && Number.isFinite(lower.late) ? `, ends ${signed(lower.late, unit)} against ${above}` : "";
   return [
     head, `${above} ${upper ? times(upper, unit) : "–"}`, `${below} ${lower ? times(lower, unit) : "–"}${difference}`, why,
@@ -51,4 +51,14 @@ function waited(id, { columns, messages, kinds, names, several, unit }) {
   const before = called({ kind: columns.kind[cause], microbatch: columns.microbatch[cause], stage: columns.stage[cause] }, kinds, several);
   const isMessage = kinds[columns.kind[cause]]?.message;
   return isMessage ? `queued behind ${before} until ${moment(columns.end[cause], unit)}` : `right after ${before}`;
+}
+
+const SOON = 1e-6; // of a second: rounding
+
+/** The devices that a message goes from and to, by the bar of its sending; null where nobody knows. */
+export function linkOf({ row, kind, microbatch, end }, { messages, devices }) {
+  const { source, target, leaves, kind: kinds, microbatch: numbers } = messages;
+  for (let at = 0; at < leaves.length; at++)
+    if (source[at] === row && kinds[at] === kind && numbers[at] === microbatch && Math.abs(leaves[at] - end) <= SOON + 1e-5 * end) return [devices[row], devices[target[at]]];
+  return null;
 }

@@ -1,0 +1,63 @@
+"""A Gantt chart that shows predictions: rows by stage, ghosts of what was, and where a GPU's time goes."""
+
+from typing import Any
+
+from dtfm_lab.widgets.schedule.predictions import Prediction
+from dtfm_lab.widgets.views.gantt import GanttView
+from dtfm_lab.widgets.views.gantt.bars import ROWS_PER_DEVICE, arranged, legend
+from dtfm_lab.widgets.views.gantt.columns import NO_BARS
+
+
+class PredictionChart(GanttView):
+    """``show`` draws a prediction, and as a thin line what it was before.
+
+    For a pane: it fills the element that holds it, and leaves heading and legend to the lab.
+    """
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**({"height": 0, "bare": True, "overview": False} | traits))
+        self.shown: Prediction | None = None
+        self.rows_by, self.with_network = "stage", True
+
+    def show(self, prediction: Prediction, before: Prediction | None = None, *, stages_per_device: int = 1) -> None:
+        """Draw a prediction; bars of the same rows glide to their new places.
+
+        ``before`` stays as a thin line under each lane, with a mark where it ended, where it has as many stages and
+        replicas. ``stages_per_device`` is that of another chart with more shades, drawn in the lower halves.
+        """
+        self.shown = prediction
+        context, chart, rows = prediction.trace.context, prediction.chart, prediction.rows
+        n_shades = max(context.stages_per_device, stages_per_device)
+        has_ghost = before is not None and before is not prediction and before.rows.shape == rows.shape
+        with self.hold_sync():
+            self.set_predicted(
+                *chart.bars,
+                rows=rows.labels,
+                names=[name for name in rows.names for _ in range(ROWS_PER_DEVICE)],
+                devices=rows.devices,
+                kinds=legend(n_shades),
+                devices_per_pipeline=len(context.devices) if n_shades > 1 else 0,
+                after=chart.after,
+                path=chart.path,
+                messages=chart.messages,
+                units=self._units(prediction),
+                n_stages=len(context.devices),
+                before=before.chart.bars if before is not None and has_ghost else NO_BARS,
+            )
+            self.title = f"One iteration under {context.schedule}"
+            self.caption, self.stale = prediction.caption, ""
+            self.shares = prediction.shares
+
+    def arrange(self, rows_by: str, *, network: bool) -> None:
+        """Order the rows by stage, pipeline or region, with or without those of messages."""
+        self.rows_by, self.with_network = rows_by, network
+        if self.shown is not None:
+            self.units = self._units(self.shown)
+
+    def clear(self) -> None:
+        self.shown = None
+        super().clear()
+
+    def _units(self, prediction: Prediction) -> list[dict[str, Any]]:
+        regions = {device.name: device.region for device in prediction.plan.topology.devices}
+        return arranged(prediction.rows, self.rows_by, regions, network=self.with_network)
