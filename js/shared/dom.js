@@ -65,3 +65,17 @@ export function typed(view, ArrayType) {
   const { buffer, byteOffset = 0, byteLength } = view;
   return new ArrayType(buffer ? buffer.slice(byteOffset, byteOffset + byteLength) : view.slice(0));
 }
+
+/**
+ * Keeps `box` at the model's `height` in pixels; at 0 it takes all of the element that the view is in, and `root` has
+ * the class dtfm-fills.
+ */
+export function sized(model, el, root, box, cleanUp) {
+  const resize = () => {
+    const height = model.get("height");
+    for (const one of [el, root]) one.classList.toggle("dtfm-fills", height === 0);
+    box.style.height = height ? `${height}px` : "";
+  };
+  onTraits(model, ["height"], resize, cleanUp);
+  resize();
+}

@@ -115,12 +115,12 @@ def test_the_many_edits_of_one_drag_are_undone_at_once() -> None:
 
 def test_a_drag_that_ends_where_it_began_leaves_no_entry_and_an_unended_one_is_ended_by_undo() -> None:
     drawing = Drawing(with_devices("a"))
-    drawing.begin_gesture()
+    drawing.gesture("begin")
     drawing.document = with_devices("b")
     drawing.document = with_devices("a")
-    drawing.end_gesture()
+    drawing.gesture("end")
     assert not drawing.can_undo
-    drawing.begin_gesture()  # its page went away before it said that it was over
+    drawing.gesture("begin")  # its page went away before it said that it was over
     drawing.document = with_devices("c")
     drawing.undo()
     assert drawing.document == with_devices("a")

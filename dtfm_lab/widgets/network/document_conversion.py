@@ -33,8 +33,10 @@ CARDS = ("uplink_gbps", "downlink_gbps")
 
 SPACING = 90.0
 """Pixels between devices that have no position of their own."""
-WIDER_THAN_HIGH = 1.7
+WIDER_THAN_HIGH = 1.25
 """About the canvas's width over its height."""
+BETWEEN = 2
+"""Slots between the blocks of two regions, for the links between them and their labels."""
 ALIKE = 1e-9
 """Share by which a latency or a bandwidth may differ after conversion to ms and Gbit/s and back."""
 
@@ -183,18 +185,18 @@ def canvas_positions(topology: Topology) -> list[tuple[float, float]]:
 
 
 def _shelves(sides: dict[str, int]) -> dict[str, tuple[int, int]]:
-    """Return the corner of each region's block, in units of ``SPACING``.
+    """Return the corner of each region's block, in units of ``SPACING``, with ``BETWEEN`` slots to the next.
 
     Blocks are placed in rows (shelf packing) on a canvas that is ``WIDER_THAN_HIGH``.
     """
-    width = WIDER_THAN_HIGH * sqrt(sum((side + 1) ** 2 for side in sides.values()))
+    width = WIDER_THAN_HIGH * sqrt(sum((side + BETWEEN) ** 2 for side in sides.values()))
     corners, left, top, height = {}, 0, 0, 0
     for region, side in sides.items():
-        if left and left + side + 1 > width:
+        if left and left + side + BETWEEN > width:
             left, top, height = 0, top + height, 0
         corners[region] = (left, top)
-        left += side + 1
-        height = max(height, side + 1)
+        left += side + BETWEEN
+        height = max(height, side + BETWEEN)
     return corners
 
 

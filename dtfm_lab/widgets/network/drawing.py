@@ -58,22 +58,18 @@ class Drawing(traitlets.HasTraits):
     def history(self) -> list[Document]:
         return list(self._past)
 
-    def begin_gesture(self) -> None:
-        """Keep all edits from now on, until ``end_gesture``, as one entry of the history: those of one drag."""
-        self.end_gesture()
-        self._gesture_from = self.document
-
-    def end_gesture(self) -> None:
-        before, self._gesture_from = self._gesture_from, None
+    def gesture(self, phase: str) -> None:
+        """Keep all edits between ``begin`` and ``end`` as one entry of the history: those of one drag."""
+        before, self._gesture_from = self._gesture_from, self.document if phase == "begin" else None
         if before is not None and before != self.document:
             self._append_to_past(before)
 
     def undo(self) -> None:
-        self.end_gesture()
+        self.gesture("end")
         self._restore_last(self._past, self._future)
 
     def redo(self) -> None:
-        self.end_gesture()
+        self.gesture("end")
         self._restore_last(self._future, self._past)
 
     def begin(self, document: Document) -> None:

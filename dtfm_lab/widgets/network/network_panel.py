@@ -47,7 +47,7 @@ class NetworkPanel(Panel):
         self._problem, self._summary = "", ""
         self._is_linking = Guard()
         self.drawing = Drawing(empty_document())
-        self.editor = TopologyEditor(self.drawing)
+        self.editor = TopologyEditor(self.drawing, height=0)
         self.map: MapEditor | None = None
         self.matrix: MatrixEditor | None = None
         shipped = topology is not None and topology.name in topology_names()
@@ -75,7 +75,7 @@ class NetworkPanel(Panel):
         self._views = w.VBox([self.editor])
         self.picture = self._views
         self.picture.add_class("dtfm-picture")
-        self.menu: list[w.Widget] = [self.fill, self.figure.button, self.note, self.figure.output]
+        self.menu: list[w.Widget] = [self.fill, self.note, self.figure.button, self.figure.output]
         """What is needed less often."""
         self.view = w.VBox([self.picture])
         self.show(topology)
@@ -215,7 +215,12 @@ class NetworkPanel(Panel):
         if not stages and plan is not None:
             stages = {name: s for s, names in enumerate(plan.stages) for name in names}
         drawn = {device["name"] for device in self.drawing.document["devices"]}
-        return {"stages": stages} if stages and set(stages) <= drawn else {}
+        if not stages or not set(stages) <= drawn:
+            return {}
+        if self.lab_state.shown_stages or plan is None:
+            return {"stages": stages}
+        tasks = {name: [s, r] for s, names in enumerate(plan.stages) for r, name in enumerate(names)}
+        return {"stages": stages, "tasks": tasks}
 
     def _show_summary(self, line: str) -> None:
         self.canvas.summary = line or self._summary

@@ -101,4 +101,4 @@ class DocumentView(View):
         if content.get("kind") in ("undo", "redo"):
             getattr(self.drawing, content["kind"])()
         elif content.get("kind") == "gesture":
-            (self.drawing.begin_gesture if content.get("phase") == "begin" else self.drawing.end_gesture)()
+            self.drawing.gesture(str(content.get("phase")))

@@ -1,17 +1,27 @@
 // The topology editor. The document is the truth, Python holds it; every gesture makes a new one,
 // draws it and sends it once. Nothing here knows what a document costs or whether it is valid.
-import { cleanUps, frame, h, onTraits } from "shared/dom.js";
+import { isStill, onShine, onTime, shine } from "shared/bus.js";
+import { sharpCanvas } from "shared/canvas.js";
+import { cleanUps, frame, h, onTraits, sized } from "shared/dom.js";
+import { linkDrag, linkLabel } from "shared/link_drag.js";
+import { playbackAt, playbackRows } from "shared/playback.js";
 import * as docs from "./page/document.js";
-import { addLine, removeLines, samePair } from "./page/lines.js";
+import { addLine, conditionsOf, removeLines, samePair, setConditions } from "./page/lines.js";
+import { badges } from "./page/badges.js";
 import { duplicateDevices, duplicateRegions } from "./page/copies.js";
 import { arranged, placed } from "./page/arrange.js";
 import { dropZone, onDownload } from "./page/files.js";
 import { topologyGraph } from "./page/graph.js";
 import { describe } from "./page/inspector.js";
+import { labelLayer, placeLabels } from "./page/labels.js";
+import { lightOf } from "./page/light.js";
+import { layOut, paint } from "./page/paint.js";
 import { sidePanel } from "./page/panel.js";
+import { recoveries, travelling } from "./page/running.js";
 import { emptyState, inventory, legendEntries } from "./page/surroundings.js";
 import { meaning, searchField, toolbar } from "./page/toolbar.js";
 
+const FADE_MS = 150; // how long what is not pointed at takes to fade
 const [STEP, LEAP] = [5, 25]; // how far an arrow key moves, without and with Shift
 
 function render({ model, el }) {
@@ -23,12 +33,15 @@ function render({ model, el }) {
   let notice = ""; // what could not be done here, until something else is
 
   const stage = h("div", { class: "dtfm-stage" });
+  const over = h("div", { class: "dtfm-over" });
   const legend = h("div", { class: "dtfm-legend dtfm-gpus" });
-  const empty = emptyState();
+  const empty = emptyState(() => addDevice("", graph.freePlace()));
   const side = h("div", { class: "dtfm-side" });
   const status = h("div", { class: "dtfm-status", "aria-live": "polite" });
-  const main = h("div", { class: "dtfm-main" }, h("div", { class: "dtfm-box" }, stage, legend, empty), side);
-  const root = frame("dtfm-editor", "Topology editor", "application");
+  const foot = h("div", { class: "dtfm-foot" }, legend);
+  const box = h("div", { class: "dtfm-box" }, stage, over, empty, foot);
+  const main = h("div", { class: "dtfm-main" }, box, side);
+  const root = frame("dtfm-editor", "Network canvas", "application");
   const panel = sidePanel(side);
 
   const read = () => placed(docs.complete({ ...model.get("outline"), links: model.get("links") }));
@@ -41,19 +54,107 @@ function render({ model, el }) {
     moved: (places) => edit(docs.moveDevices(now(), places)),
     added: addDevice,
     joined: (kind, ends) => edit(addLine(now(), kind, ends, filled()), kind === "link" ? { links: [ends] } : { pairs: [ends] }),
-    opened: (region) => graph.choose({ devices: membersOf([region]) }),
-  }, () => ({ gpus: model.get("gpus"), stages: model.get("highlight").stages ?? {}, filled: filled() }), cleanUp);
+    opened: (data) => (data.kind === "region" ? graph.choose({ devices: membersOf([data.name]) }) : openForm()),
+    pointed: (data) => point(data),
+    changed: () => draw(),
+  }, () => ({ highlight: model.get("highlight"), filled: filled() }), cleanUp);
+
+  const { draw } = sharpCanvas(over, picture, cleanUp);
+  const stages = badges(() => draw());
+  const recovering = recoveries(() => draw());
+  const labels = labelLayer(model, {
+    read: (line) => conditionsOf(now(), line.kind, line.ends, filled()),
+    set: (line, { latency_ms, bandwidth_gbps }) => put(withConditions(line, { latency_ms, bandwidth_gbps })),
+    press: (line) => { graph.choose(line.kind === "link" ? { links: [line.ends] } : { pairs: [line.ends] }); },
+    point: (line) => point(line && { kind: line.kind, id: line.id, ends: line.ends }),
+  }, cleanUp);
+  const others = linkLabel("pairs without a line");
+  linkDrag(others.element, model, {
+    read: () => now().default, set: (conditions) => put({ ...now(), default: { ...now().default, latency_ms: conditions.latency_ms, bandwidth_gbps: conditions.bandwidth_gbps } }),
+    show: (conditions) => others.write(conditions), press: () => { graph.choose({}); openForm(); },
+  }, cleanUp);
+  const rest = h("div", { class: "dtfm-rest", hidden: true }, h("span", {}, "Any other pair"), others.element);
+  foot.prepend(rest);
+  box.append(labels.element);
+  let [rows, time] = [playbackRows(model.get("playback")), null]; // what can be played, and the moment that is
+  let lit = { what: null, since: -Infinity, up: false }; // what is pointed at, here or elsewhere
+  let hovered = "";
+  let laid = null; // where everything is, of `laidFor`
+  let laidFor = "";
+
+  /** Paints the canvas, and puts the labels on their lines. */
+  function picture(context, width, height, theme) {
+    const { scene } = graph;
+    const view = graph.view();
+    const key = JSON.stringify([graph.layout, view.zoom, view.toScreen({ x: 0, y: 0 }), width, height, graph.peeked]);
+    const moved = key !== laidFor;
+    if (moved) [laid, laidFor] = [layOut(context, scene, view, graph.peeked), key];
+    const place = (name) => graph.place(name);
+    const run = time && rows.length ? playedAt(time.t_s) : null;
+    const conditions = model.get("conditions");
+    const shade = Math.min(1, isStill() ? 1 : (performance.now() - lit.since) / FADE_MS);
+    if (shade < 1) draw();
+    paint(context, scene, view, laid, {
+      theme, width, height, conditions, hovered, run, found, aimed: graph.aimed(),
+      selected: (kind, name) => graph.isSelected(kind === "link" || kind === "pair" ? name : `${kind}:${name}`),
+      nSelected: graph.nSelected(),
+      light: lit.what || !lit.up ? lightOf(lit.what ?? lit.before, scene) : null,
+      shade: lit.up ? shade : 1 - shade,
+      badges: stages.now(place),
+      travelling: [...(run ? travelling(run.messages, scene, laid) : []), ...recovering.now(scene, laid, theme.dark)],
+    });
+    const selected = (line) => graph.isSelected(line.id);
+    labels.show(scene.lines, placeLabels(scene.lines, laid, { width, height, top: 4, bottom: 40 }, (line) => selected(line) || line.id === hovered), selected);
+  }
+
+  function playedAt(t_s) {
+    const names = model.get("playback_devices");
+    const { computing, messages } = playbackAt(rows, t_s);
+    return {
+      computing: computing.map((one) => ({ ...one, device: names[one.device] })),
+      messages: messages.map((one) => ({ ...one, source: names[one.source], target: names[one.target] })),
+    };
+  }
+
+  /** Tells every view of the lab what is pointed at here. */
+  function point(data) {
+    const id = data ? data.id : "";
+    if (id === hovered) return;
+    hovered = id;
+    root.style.cursor = "";
+    const what = !data ? null
+      : data.kind === "device" ? { devices: [data.name] }
+        : data.kind === "region" ? { devices: membersOf([data.name]) }
+          : data.kind === "link" ? { link: data.ends } : { devices: membersOf(data.ends) };
+    shine(root, what);
+  }
+
+  function shone(what) {
+    const before = lit.what ?? lit.before;
+    if (docs.same(what, lit.what)) return;
+    const wasUp = lit.up && lit.what;
+    lit = { what, before, up: Boolean(what), since: wasUp && what ? -Infinity : performance.now() };
+    draw();
+  }
+
+  /** Gives a line these numbers, in its direction, or both ways where it stands for both. */
+  const withConditions = (line, conditions) => setConditions(now(), line.kind, line.ends, conditions, !line.oneWay, filled());
+
+  /** Sets the document as one of many while something is dragged: drawn at once, saved by whoever drags. */
+  function put(next) {
+    present = next;
+    const { links, ...outline } = next;
+    if (!docs.same(outline, model.get("outline"))) model.set("outline", outline);
+    if (!docs.same(links, model.get("links"))) model.set("links", links);
+    graph.draw(next);
+    refresh();
+  }
 
   /** One gesture: one entry in the history, one message. `chosen` is what is selected after it, if not the same. */
   function edit(next, chosen) {
     notice = "";
-    if (!docs.same(next, now())) {
-      present = next;
-      const { links, ...outline } = next;
-      if (!docs.same(outline, model.get("outline"))) model.set("outline", outline);
-      if (!docs.same(links, model.get("links"))) model.set("links", links);
-    }
-    graph.draw(now());
+    if (!docs.same(next, now())) put(next);
+    else graph.draw(now());
     if (chosen) {
       graph.choose(chosen);
       faced = { ends: chosen.links?.[0] ?? chosen.pairs?.[0] ?? null, under: JSON.stringify(graph.chosen()) };
@@ -144,46 +245,60 @@ function render({ model, el }) {
   function enter() {
     const { devices, regions } = graph.chosen();
     if (tool === "add") return addDevice(regions.length === 1 ? regions[0] : "", graph.freePlace());
-    if (tool !== "link") return undefined;
+    if (tool !== "link") return openForm();
     if (devices.length === 2) return edit(addLine(now(), "link", devices, filled()), { links: [devices] });
     if (regions.length === 2) return edit(addLine(now(), "pair", regions, filled()), { pairs: [regions] });
     return refuse("Enter links two devices or two regions: select two first.");
   }
 
   function find(text) {
-    const found = docs.matches(now(), text);
-    graph.find(found);
-    return found.length;
+    found = new Set(docs.matches(now(), text));
+    draw();
+    return found.size;
   }
 
   function takeFound() {
-    const found = docs.matches(now(), search.value());
-    if (!found.length) return;
+    const names = docs.matches(now(), search.value());
+    if (!names.length) return;
+    bar.show(false);
     use("select");
-    graph.choose({ devices: found });
-    graph.reveal(found);
+    graph.choose({ devices: names });
+    graph.reveal(names);
+    backToCanvas();
+  }
+
+  /** The form lies over the canvas where that fills its pane; else it stands beside it, always. */
+  function openForm() {
+    root.classList.add("dtfm-form");
+    side.querySelector("input, select")?.focus({ preventScroll: true });
+  }
+  function closeForm() {
+    if (!root.classList.contains("dtfm-form")) return false;
+    root.classList.remove("dtfm-form");
+    backToCanvas();
+    return true;
   }
 
   const backToCanvas = () => root.focus({ preventScroll: true });
+  let found = new Set();
   const search = searchField(find, takeFound, backToCanvas);
   const some = (...kinds) => kinds.some((kind) => graph.chosen()[kind].length > 0);
   const inRegion = () => graph.chosen().devices.some((name) => docs.named(now().devices, name)?.region);
   const always = () => true;
+  const selectFirst = "select something first";
   const commands = [
-    { name: "delete", label: "Delete", keys: "Del", hint: "Delete what is selected; a region goes with its devices", run: remove, possible: () => some("devices", "regions", "links", "pairs") },
-    { name: "duplicate", label: "Duplicate", keys: "Ctrl+D", hint: "Copy the selected devices, or a region with all that is in it", run: duplicate, possible: () => some("devices", "regions") },
-    { name: "group", label: "Group", keys: "G", hint: "Make a region of the selected devices", run: group, possible: () => some("devices") },
-    { name: "ungroup", label: "Ungroup", keys: "Shift+G", hint: "Take devices out of their region", run: ungroup, possible: () => some("regions") || inRegion() },
-    null,
-    { name: "undo", label: "Undo", keys: "Ctrl+Z", hint: "Undo", run: () => model.send({ kind: "undo" }), possible: () => model.get("can_undo") },
-    { name: "redo", label: "Redo", keys: "Ctrl+Y", hint: "Redo", run: () => model.send({ kind: "redo" }), possible: () => model.get("can_redo") },
-    null,
-    { name: "fit", label: "Fit", keys: "F", hint: "Show everything", run: graph.fit, possible: always },
-    { name: "arrange", label: "Arrange", keys: "no key", hint: "Lay devices out region by region", run: () => { edit(arranged(now())); graph.fit(); }, possible: () => now().devices.length > 1 },
+    { name: "undo", label: "Undo", keys: "Ctrl+Z", hint: "Undo", run: () => model.send({ kind: "undo" }), possible: () => model.get("can_undo"), why: "nothing has been changed" },
+    { name: "redo", label: "Redo", keys: "Ctrl+Y", hint: "Redo", run: () => model.send({ kind: "redo" }), possible: () => model.get("can_redo"), why: "nothing has been undone" },
+    { name: "fit", label: "Fit", keys: "F", hint: "Show everything", run: graph.fit, possible: always, why: "" },
+    { name: "delete", label: "Delete", keys: "Del", hint: "Delete what is selected; a region goes with its devices", run: remove, possible: () => some("devices", "regions", "links", "pairs"), why: selectFirst },
+    { name: "duplicate", label: "Duplicate", keys: "Ctrl+D", hint: "Copy the selected devices, or a region with all that is in it", run: duplicate, possible: () => some("devices", "regions"), why: "select devices or a region first" },
+    { name: "group", label: "Group", keys: "G", hint: "Make a region of the selected devices", run: group, possible: () => some("devices"), why: "select devices first" },
+    { name: "ungroup", label: "Ungroup", keys: "Shift+G", hint: "Take devices out of their region", run: ungroup, possible: () => some("regions") || inRegion(), why: "select a region, or devices of one, first" },
+    { name: "arrange", label: "Arrange", keys: "no key", hint: "Lay devices out region by region", run: () => { edit(arranged(now())); graph.fit(); }, possible: () => now().devices.length > 1, why: "there are not two devices yet" },
   ];
-  const bar = toolbar(use, commands, search.element);
+  const bar = toolbar(use, commands, () => (root.classList.contains("dtfm-form") ? closeForm() : openForm()), cleanUp, search.element);
   const silent = {
-    all: graph.chooseAll, none: () => { use("select"); graph.choose({}); }, search: search.focus, enter,
+    all: graph.chooseAll, none: () => { if (closeForm()) return; use("select"); graph.choose({}); }, search: () => { bar.show(true); search.focus(); }, enter,
     next: () => step(1), previous: () => step(-1),
   };
 
@@ -196,12 +311,15 @@ function render({ model, el }) {
   function refresh() {
     const peek = peeked();
     graph.peek(peek);
+    root.dataset.peeked = (peek ?? []).join(" – ");
     panel.show(describe(now(), graph.chosen(), { peek, facing: facing(), gpus: model.get("gpus"), filled: filled() }, edit));
     bar.update(tool);
     empty.hidden = now().devices.length + now().regions.length > 0;
-    const looks = { slow: graph.cy.edges(".slow").nonempty(), filled: filled().length > 0 };
-    legend.replaceChildren(...legendEntries(now(), model.get("gpus"), looks, (devices) => graph.choose({ devices })));
+    legend.replaceChildren(...legendEntries(now(), model.get("gpus"), filled().length > 0, (devices) => graph.choose({ devices })));
+    rest.hidden = !graph.scene.hasDefault;
+    others.write(now().default);
     search.again();
+    stages.take(graph.scene.tasks, graph.place);
     showStatus();
   }
 
@@ -214,12 +332,14 @@ function render({ model, el }) {
     const problem = notice || model.get("problem");
     status.textContent = problem || model.get("summary") || inventory(now());
     status.classList.toggle("dtfm-problem", Boolean(problem));
+    const { devices, regions } = graph.chosen();
+    root.setAttribute("aria-label", `Network canvas: ${[...devices, ...regions].slice(0, 3).join(", ") || inventory(now())}`);
   }
 
   /** Another hand changed the document: Python, or a second view. Our own echo is the same document. */
   function reload() {
     const next = read();
-    if (docs.same(next, now())) return;
+    if (docs.same(next, now()) || labels.dragging()) return;
     const names = (document) => document.devices.map((device) => device.name).sort();
     const others = !docs.same(names(next), names(now()));
     present = next;
@@ -265,7 +385,7 @@ function render({ model, el }) {
   root.addEventListener("keydown", (event) => {
     if (/^(INPUT|SELECT)$/.test(event.target.tagName)) return;
     if (event.target.tagName === "BUTTON" && event.key === "Enter") return;
-    const command = (name) => silent[name] ?? (() => { const one = commands.find((each) => each?.name === name); if (one.possible()) one.run(); });
+    const command = (name) => silent[name] ?? (() => { const one = commands.find((each) => each.name === name); if (one.possible()) one.run(); });
     const action = meaning(event, use, command, nudge);
     if (!action) return;
     event.preventDefault();
@@ -275,24 +395,29 @@ function render({ model, el }) {
   // Cytoscape blurs whatever has the focus on a press; this listener comes after its own.
   for (const press of ["mousedown", "touchend"]) stage.addEventListener(press, backToCanvas);
 
-  const resize = () => { main.style.height = `${model.get("height")}px`; };
   // Both may change in one gesture, one after the other: they are read once both are there.
   let gone = false;
   cleanUp.add(() => { gone = true; });
   onTraits(model, ["outline", "links"], () => queueMicrotask(() => { if (!gone) reload(); }), cleanUp);
   onTraits(model, ["selected"], takeSelection, cleanUp);
   onTraits(model, ["selected_link"], takeLink, cleanUp);
-  onTraits(model, ["highlight", "gpus"], () => { graph.restyle(); refresh(); }, cleanUp);
+  onTraits(model, ["highlight"], () => { graph.redrawEdges(); refresh(); }, cleanUp);
+  onTraits(model, ["gpus"], refresh, cleanUp);
+  onTraits(model, ["playback", "playback_devices"], () => { rows = playbackRows(model.get("playback")); draw(); }, cleanUp);
+  onTraits(model, ["conditions", "restored_from"], () => { recovering.take(model.get("conditions"), model.get("restored_from")); draw(); }, cleanUp);
+  onShine(root, shone, cleanUp);
+  onTime(root, (moment) => { time = moment; draw(); }, cleanUp);
   onTraits(model, ["filled"], () => { graph.redrawEdges(); refresh(); }, cleanUp);
   onTraits(model, ["problem", "summary"], showStatus, cleanUp);
   onTraits(model, ["can_undo", "can_redo"], () => bar.update(tool), cleanUp);
-  onTraits(model, ["height"], resize, cleanUp);
   onDownload(model, cleanUp);
   dropZone(root, (names, buffers) => model.send({ kind: "files", names }, undefined, buffers), refuse, cleanUp);
 
-  root.append(bar.element, main, status);
+  foot.append(bar.element);
+  root.append(main, status);
   el.append(root);
-  resize();
+  sized(model, el, root, main, cleanUp);
+  side.addEventListener("keydown", (event) => { if (event.key === "Escape" && closeForm()) event.stopPropagation(); });
   use("select");
   graph.draw(now());
   graph.choose({ devices: model.get("selected") });

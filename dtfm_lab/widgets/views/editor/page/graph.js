@@ -4,28 +4,33 @@ import edgehandles from "cytoscape-edgehandles";
 import { onResize, oncePerFrame } from "shared/dom.js";
 import { onTheme, readTheme } from "shared/theme.js";
 import { same } from "./document.js";
-import { deviceId, edgesOf, MANY_LINKS, lineId, nodesOf, regionId } from "./elements.js";
+import { deviceId, edgesOf, nodesOf, regionId } from "./elements.js";
 import { regionJoining } from "./joining.js";
 import { linkFits, lineOf, endsOf, isOneWay } from "./lines.js";
-import { crowding, styleSheet } from "./style.js";
+import { routes } from "./routes.js";
+import { lineId, MANY_LINKS, sceneOf } from "./scene.js";
+import { nearest, sizes, styleSheet } from "./style.js";
 
 cytoscape.use(edgehandles);
 
-const MANAGED_CLASSES = ["empty", "slow", "one-way", "filled"];
 const CLOSEST = 1.4; // fitting two devices must not make giants of them
-const ZOOM_STEP = 1.06; // texts grow and shrink in steps
+const ZOOM_STEP = 1.06; // devices keep their size on the screen, in steps
+const MARGIN = { left: 16, right: 16, top: 16, bottom: 46 }; // around a fitted drawing: tools stand below
 const [RESTYLED_BY, RESTYLED_AFTER_MS] = [1.4, 120]; // to restyle everything is no work for every frame of a zoom
-const PEEK = "peek";
-
 /**
- * `on` holds what the drawing reports: chosen(), moved(places), added(region, position),
- * joined(kind, [a, b]), opened(region). `look()` gives {gpus, stages, filled}.
+ * `on` holds what the drawing reports: chosen(), moved(places), added(region, position), joined(kind, [a, b]),
+ * opened(element), pointed({device | region | line} or null), changed() when the picture has to be painted again.
+ * `look()` gives {highlight, filled}.
  */
 export function topologyGraph(container, on, look, cleanUp) {
   const cy = cytoscape({ container, style: [], layout: { name: "preset" }, minZoom: 0.06, maxZoom: 4, boxSelectionEnabled: true });
   cleanUp.add(() => cy.destroy());
   const restingPlaces = new Map();
   let document = null;
+  let scene = { devices: [], boxes: [], lines: [], nStages: 0, tasks: {}, shortNames: new Map(), hasDefault: false };
+  let near = 90;
+  let layout = 0; // counts what moves things against each other
+  let peeked = null;
   let tool = "select";
   let pointed = null; // the device under the pointer, of which many links may have to be drawn
   let coming = []; // devices of which a link is about to be selected
@@ -36,46 +41,87 @@ export function topologyGraph(container, on, look, cleanUp) {
   let fitted = null; // the view as it was fitted, to know whether a person has moved it since
 
   function restyle() {
-    const { gpus, stages } = look();
     const zoom = ZOOM_STEP ** Math.round(Math.log(cy.zoom()) / Math.log(ZOOM_STEP));
-    const crowd = crowding(cy.edges(".link, .pair").length, cy.nodes(".region").length);
-    const sheet = { theme: readTheme(container), zoom, gpus, stages, ...crowd };
+    const sheet = { zoom, near, ink: readTheme(container).text };
+    on.changed();
     if (JSON.stringify(sheet) === styled) return;
     styled = JSON.stringify(sheet);
     styledZoom = cy.zoom();
     cy.style(styleSheet(sheet));
-    cy.nodes(".device").toggleClass("staged", Object.keys(stages).length > 0);
+    layout++;
   }
   const restyleSoon = oncePerFrame(restyle, cleanUp);
 
   function draw(next) {
     rememberBoxes();
     document = next;
-    const nodes = nodesOf(document, restingPlaces);
+    compose();
+    const nodes = nodesOf(scene, restingPlaces);
     const names = new Set(nodes.map((node) => node.data.id));
     cy.batch(() => {
       nodes.forEach(put); // regions come first, so that a device finds its parent
-      drawEdges();
+      putEdges();
       // A region may only go once its devices have moved out: cytoscape removes children with their parent.
       cy.nodes(".device").filter((node) => !names.has(node.id())).remove();
       cy.nodes(".region").filter((node) => !names.has(node.id())).remove();
     });
-    if (Object.keys(look().stages).length) cy.nodes(".device").addClass("staged");
     restyle();
+    route();
   }
 
-  /** The lines that help: of many links, those of what is chosen or pointed at. */
-  function drawEdges() {
+  /** Of many links, those of what is chosen or pointed at are drawn. */
+  function compose() {
     const focus = new Set([...coming, ...byKind("device").map((node) => node.data("name")), ...byKind("link").map((edge) => edge.data("ends")).flat()]);
     if (pointed) focus.add(pointed);
-    const edges = edgesOf(document, look().filled, focus);
+    const { highlight, filled } = look();
+    scene = sceneOf(document, filled, highlight, focus);
+    near = nearest(scene.devices);
+  }
+
+  function putEdges() {
+    const edges = edgesOf(scene);
     const ids = new Set(edges.map((edge) => edge.data.id));
     cy.batch(() => {
       edges.forEach(put);
       cy.edges(".link, .pair").filter((edge) => !ids.has(edge.id())).remove();
     });
   }
-  const drawEdgesSoon = oncePerFrame(() => { drawEdges(); restyle(); }, cleanUp);
+
+  /** Bends lines round what they do not join. Of very many lines none is bent. */
+  function route() {
+    layout++;
+    if (scene.lines.length > MANY_LINKS) return;
+    const zoom = cy.zoom();
+    const { height, width } = sizes(zoom, near);
+    const [half, wide] = [(height * 0.72) / zoom, (width * 0.66) / zoom];
+    const place = (kind, name) => cy.getElementById(kind === "link" ? deviceId(name) : regionId(name)).position();
+    const lines = (kind) => scene.lines.filter((line) => line.kind === kind).map((line) => ({
+      ...line, a: place(kind, line.ends[0]), b: place(kind, line.ends[1]),
+      twin: line.oneWay && scene.lines.some((other) => other.oneWay && other.ends[0] === line.ends[1] && other.ends[1] === line.ends[0]),
+    })).filter(({ a, b }) => a && b);
+    const around = scene.devices.map(({ name }) => { const { x, y } = place("link", name); return { owner: name, x1: x - wide, x2: x + wide, y1: y - half, y2: y + half + 15 / zoom }; });
+    const boxes = scene.boxes.map(({ name }) => ({ owner: name, ...boxOf(name) }));
+    const all = [...around, ...boxes];
+    const [x, y] = [["x1", "x2"], ["y1", "y2"]].map(([low, high]) => [Math.min(...all.map((one) => one[low])), Math.max(...all.map((one) => one[high]))]);
+    const bounds = { x1: x[0] - 8 / zoom, x2: x[1] + 8 / zoom, y1: y[0] - 24 / zoom, y2: y[1] + 24 / zoom };
+    const bends = new Map(["link", "pair"].flatMap((kind) => [...routes(lines(kind), kind === "link" ? around : boxes, 24 / zoom, bounds)]));
+    cy.batch(() => bends.forEach((bend, id) => { const edge = cy.getElementById(id); if (edge.nonempty() && edge.data("bend") !== bend) edge.data("bend", bend); }));
+    on.changed();
+  }
+
+  /** A region's box in the document's pixels. */
+  const boxOf = (name) => {
+    const { x1, x2, y1, y2 } = cy.getElementById(regionId(name)).boundingBox({ includeLabels: false, includeOverlays: false, includeEdges: false });
+    return { x1, x2, y1, y2 };
+  };
+
+  function drawEdges() {
+    compose();
+    putEdges();
+    restyle();
+    route();
+  }
+  const drawEdgesSoon = oncePerFrame(drawEdges, cleanUp);
   const refocus = (how = drawEdges) => { if (document.links.length > MANY_LINKS) how(); };
 
   function put(element) {
@@ -88,8 +134,8 @@ export function topologyGraph(container, on, look, cleanUp) {
     const { id, source, target, parent, ...rest } = data;
     const before = held.data();
     if (Object.keys(rest).some((key) => before[key] !== rest[key] && !same(before[key], rest[key]))) held.data(rest);
-    const wanted = classes.split(" ");
-    for (const name of MANAGED_CLASSES) if (held.hasClass(name) !== wanted.includes(name)) held.toggleClass(name, wanted.includes(name));
+    const empty = classes.includes("empty");
+    if (held.hasClass("empty") !== empty) held.toggleClass("empty", empty);
     if (data.kind === "device" && (held.parent().id() ?? undefined) !== parent) held.move({ parent: parent ?? null });
     if (!position || (data.kind !== "device" && !held.isChildless())) return;
     const { x, y } = held.position();
@@ -105,13 +151,23 @@ export function topologyGraph(container, on, look, cleanUp) {
     if (!container.clientWidth) { unfitted = true; return; }
     unfitted = false;
     if (cy.nodes().empty()) return;
-    for (let pass = 0; pass < 2; pass++) { // text scales with zoom, and counts in the box that is fitted
+    for (let pass = 0; pass < 3; pass++) { // sizes on the screen are the same at every zoom, and count in what is fitted
       restyle();
-      cy.fit(elements, 34);
+      fitOnce(elements ?? cy.nodes());
     }
-    if (cy.zoom() > CLOSEST) { cy.zoom(CLOSEST); cy.center(elements); }
     if (!elements) fitted = viewport();
     restyle();
+    route();
+  }
+
+  function fitOnce(elements) {
+    const { x1, x2, y1, y2 } = elements.boundingBox({ includeLabels: false, includeOverlays: false, includeEdges: false });
+    const [wide, high] = [container.clientWidth - MARGIN.left - MARGIN.right, container.clientHeight - MARGIN.top - MARGIN.bottom];
+    const zoom = Math.min(CLOSEST, wide / Math.max(x2 - x1, 1), high / Math.max(y2 - y1, 1));
+    cy.viewport({ zoom, pan: {
+      x: MARGIN.left + wide / 2 - ((x1 + x2) / 2) * zoom,
+      y: MARGIN.top + high / 2 - ((y1 + y2) / 2) * zoom,
+    } });
   }
 
   const viewport = () => JSON.stringify([cy.zoom(), cy.pan()]);
@@ -142,13 +198,12 @@ export function topologyGraph(container, on, look, cleanUp) {
     return line ? lineId(kind, endsOf(line), isOneWay(line)) : lineId(kind, ends, false);
   });
 
-  /** A line that no document holds: the way between two devices that are looked at. */
+  /** A line that is not drawn: the way between two devices that are looked at. */
   function peek(ends) {
-    const held = cy.getElementById(PEEK);
-    if (ends && same(held.data("ends"), ends)) return;
-    held.remove();
-    if (ends && ends.every((name) => cy.getElementById(deviceId(name)).nonempty()))
-      cy.add({ group: "edges", data: { id: PEEK, kind: "peek", ends, label: "", gbps: 1, source: deviceId(ends[0]), target: deviceId(ends[1]) }, classes: "peek", selectable: false });
+    const next = ends && ends.every((name) => cy.getElementById(deviceId(name)).nonempty()) ? ends : null;
+    if (same(next, peeked)) return;
+    peeked = next;
+    on.changed();
   }
 
   /** Brings devices into view: moves as little as may be. */
@@ -163,7 +218,7 @@ export function topologyGraph(container, on, look, cleanUp) {
   const handles = cy.edgehandles({
     canConnect: (source, target) => source.hasClass("device") && target.hasClass("device")
       && linkFits(document, [source.data("name"), target.data("name")]),
-    edgeParams: () => ({ data: { kind: "preview", gbps: 1 } }),
+    edgeParams: () => ({ data: { kind: "preview" } }),
     snap: true, snapThreshold: 18, hoverDelay: 0,
   });
   cleanUp.add(() => handles.destroy());
@@ -184,7 +239,7 @@ export function topologyGraph(container, on, look, cleanUp) {
   cy.on("select unselect", () => {
     if (choosing) return;
     choosing = true;
-    afterwards(() => { choosing = false; refocus(); restyle(); on.chosen(); });
+    afterwards(() => { choosing = false; refocus(); on.changed(); on.chosen(); });
   });
 
   let moving = false;
@@ -194,6 +249,7 @@ export function topologyGraph(container, on, look, cleanUp) {
     afterwards(() => {
       moving = false;
       rememberBoxes();
+      route();
       on.moved(places());
     });
   });
@@ -209,8 +265,10 @@ export function topologyGraph(container, on, look, cleanUp) {
   // Cytoscape takes any two quick taps for a double one, wherever they were.
   let taps = [null, null];
   cy.on("tap", (event) => { taps = [taps[1], event.target]; });
-  cy.on("dbltap", "node.region", ({ target, originalEvent }) => {
-    if (tool === "select" && target.hasClass("region") && taps[0] === taps[1] && !originalEvent?.shiftKey) afterwards(() => on.opened(target.data("name")));
+  cy.on("dbltap", ({ target, position, originalEvent }) => {
+    if (tool !== "select" || taps[0] !== taps[1] || originalEvent?.shiftKey) return;
+    if (target === cy) afterwards(() => on.added("", rounded(position)));
+    else afterwards(() => on.opened(target.data()));
   });
 
   cy.on("ehcomplete", (_event, source, target, edges) => {
@@ -225,12 +283,15 @@ export function topologyGraph(container, on, look, cleanUp) {
   function point(target) {
     const device = target?.hasClass("device") ? target.data("name") : null;
     if (device !== pointed) { pointed = device; refocus(drawEdgesSoon); }
-    cy.elements(".pointed").removeClass("pointed");
-    target?.union(target.connectedEdges()).addClass("pointed");
+    on.pointed(target ? target.data() : null);
   }
 
+  cy.on("position", "node", () => { layout++; on.changed(); });
+  cy.on("pan", on.changed);
   cy.on("zoom", () => {
     clearTimeout(settling);
+    layout++;
+    on.changed();
     const by = cy.zoom() / styledZoom;
     if (by > RESTYLED_BY || by < 1 / RESTYLED_BY) restyleSoon();
     else settling = setTimeout(restyleSoon, RESTYLED_AFTER_MS);
@@ -252,11 +313,29 @@ export function topologyGraph(container, on, look, cleanUp) {
   return {
     cy, draw, fit: () => fit(), restyle: restyleSoon, chosen, choose, use, peek, reveal,
     redrawEdges: drawEdgesSoon,
-    chooseAll: () => cy.elements().not(".peek").select(),
-    find(names) {
-      const found = new Set(names.map(deviceId));
-      cy.batch(() => cy.nodes(".device").forEach((node) => { node.toggleClass("found", found.has(node.id())); }));
+    chooseAll: () => cy.elements().select(),
+    get scene() { return scene; },
+    get peeked() { return peeked; },
+    get layout() { return layout; },
+    /** Sizes and places on the screen, in pixels of the container. */
+    view() {
+      const [zoom, pan] = [cy.zoom(), cy.pan()];
+      const toScreen = ({ x, y }) => ({ x: x * zoom + pan.x, y: y * zoom + pan.y });
+      const device = (name) => { const node = cy.getElementById(deviceId(name)); return node.nonempty() ? toScreen(node.position()) : null; };
+      const box = (name) => {
+        if (cy.getElementById(regionId(name)).empty()) return null;
+        const { x1, x2, y1, y2 } = boxOf(name);
+        const [a, b] = [toScreen({ x: x1, y: y1 }), toScreen({ x: x2, y: y2 })];
+        return { x1: a.x, y1: a.y, x2: b.x, y2: b.y };
+      };
+      return { zoom, apart: near * zoom, ...sizes(zoom, near), toScreen, device, box, bend: (id) => (cy.getElementById(id).data("bend") ?? 0) * zoom };
     },
+    isSelected: (id) => cy.getElementById(id).selected(),
+    nSelected: () => cy.elements(":selected").length,
+    /** The region that a line is about to be drawn to; empty for none. */
+    aimed: () => cy.nodes(".aimed").data("name") ?? "",
+    /** Where a device is in the document; undefined where it is not drawn. */
+    place: (name) => cy.getElementById(deviceId(name)).position(),
     /** The middle of what is seen, or the nearest place beside it where nobody stands. */
     freePlace() {
       const { x1, x2, y1, y2 } = cy.extent();

@@ -94,7 +94,7 @@ function textField(kind) {
     control.removeAttribute("aria-invalid");
   }
   control.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") { restore(); event.stopPropagation(); }
+    if (event.key === "Escape" && control.value !== standing) { restore(); event.stopPropagation(); }
     if (event.key === "Enter") control.onchange(); // a change event of its own then finds nothing left to do
   });
 

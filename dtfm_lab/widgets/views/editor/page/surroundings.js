@@ -1,31 +1,28 @@
 // What stands around the drawing: the legend, the start of a blank canvas, the line below.
 import { h } from "shared/dom.js";
-import { MANY_LINKS } from "./elements.js";
-import { gpuLook } from "./style.js";
+import { gpuShape } from "shared/gpus.js";
+import { MANY_LINKS } from "./scene.js";
 
-/** Every GPU that is drawn, a button that hands the names of its devices to `choose`; and what lines may mean. */
-export function legendEntries(document, gpus, { slow, filled }, choose) {
+/** Every GPU that is drawn, by its shape: a button that hands the names of its devices to `choose`; and what lines may mean. */
+export function legendEntries(document, gpus, filled, choose) {
   const used = [...new Set(document.devices.map((device) => device.gpu))].sort((a, b) => gpus.indexOf(a) - gpus.indexOf(b));
   const entries = used.map((gpu) => {
-    const { color, shape } = gpuLook(gpu, gpus);
     const select = () => choose(document.devices.filter((device) => device.gpu === gpu).map((device) => device.name));
     return h("button", { type: "button", class: "dtfm-key", title: `Select every ${gpu || "device without a GPU"}`, onclick: select },
-      h("i", { class: `dtfm-swatch dtfm-${shape}`, style: `color:${color}` }), gpu || "no GPU");
+      h("i", { class: `dtfm-swatch dtfm-${gpuShape(gpu)}` }), gpu || "no GPU");
   });
-  const line = (look, text) => h("span", {}, h("i", { class: look }), text);
-  if (slow) entries.push(line("dtfm-dash", "under a tenth of the median bandwidth"));
-  if (filled) entries.push(line("dtfm-dots", "≈ by distance"));
+  if (filled) entries.push(h("span", {}, "≈ by distance"));
   const links = document.links.length;
-  if (links > MANY_LINKS) entries.push(h("span", {}, `${links.toLocaleString("en-US")} links, drawn for what is selected or pointed at`));
+  if (links > MANY_LINKS) entries.push(h("span", {}, `${links.toLocaleString("en-US")} links: those of what is pointed at are drawn`));
   return entries;
 }
 
-export function emptyState() {
-  const key = (name, text) => h("li", {}, h("kbd", {}, name), text);
+/** A sentence, why, and one action. */
+export function emptyState(add) {
   return h("div", { class: "dtfm-empty" }, h("div", { class: "dtfm-start" },
-    h("strong", {}, "A blank canvas"),
-    h("ul", {}, key("D", "Press D and click to add a device"), key("L", "drag from one to another: a link"), key("G", "make a region of the selected ones")),
-    h("p", {}, "Or drop a network's file here: YAML, JSON, CSV, npz or GraphML.")));
+    h("strong", {}, "No device yet"),
+    h("p", {}, "A plan needs devices, and links between them. Double click where one should stand, or drop a network's file here (YAML, JSON, CSV, npz or GraphML)."),
+    h("button", { type: "button", class: "dtfm-first", onclick: add }, "Add a device")));
 }
 
 /** "8 devices, 2 regions, 1 link" */

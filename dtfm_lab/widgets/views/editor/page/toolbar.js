@@ -1,24 +1,56 @@
 // Tools and commands, each with its key, and the field that searches.
-import { h } from "shared/dom.js";
+import { h, svg } from "shared/dom.js";
 
 export const TOOLS = [
   { tool: "select", label: "Select", key: "V", hint: "Select and move" },
   { tool: "add", label: "Add device", key: "D", hint: "Click where a device should be, or press Enter" },
-  { tool: "link", label: "Link", key: "L", hint: "Drag from one device to another, or from one region's box to another; Enter links two selected" },
+  { tool: "link", label: "Add link", key: "L", hint: "Drag from one device to another, or from one region's box to another; Enter links two selected" },
 ];
 
-/** `commands` is a list of {name, label, keys, hint, run, possible}; `null` in it is a gap. */
-export function toolbar(use, commands, ...more) {
+const ICONS = {
+  add: "M8 3v10M3 8h10", link: "M5 11a2 2 0 1 1-2-2M11 5a2 2 0 1 1 2 2M5.2 9.6l5.6-4.2", undo: "M6 4 3 7l3 3M3 7h6a4 4 0 0 1 0 8",
+  redo: "m10 4 3 3-3 3M13 7H7a4 4 0 0 0 0 8", fit: "M3 6V3h3M10 3h3v3M13 10v3h-3M6 13H3v-3", more: "M3.5 8h.01M8 8h.01M12.5 8h.01", edit: "m3 13 .7-2.8L10.5 3.4l2.1 2.1L5.800 12.300Z",
+};
+
+function icon(name) {
+  return svg("svg", { viewBox: "0 0 16 16", width: "16", height: "16", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
+}
+
+/**
+ * The tools. `commands` is a list of {name, label, keys, hint, run, possible, why}; those named in ICONS have a button of
+ * their own, the others stand behind More, below `more`. `edit()` opens the form of what is selected.
+ */
+export function toolbar(use, commands, edit, cleanUp, ...more) {
+  const said = (button, hint) => { button.title = hint; button.setAttribute("aria-label", hint); };
   const tools = TOOLS.map(({ tool, label, key, hint }) =>
-    h("button", { type: "button", title: `${hint} (${key})`, "aria-keyshortcuts": key, onclick: () => use(tool) }, label));
-  const buttons = commands.map((command) => command && h("button", { type: "button", title: `${command.hint} (${command.keys})`, onclick: command.run }, command.label));
-  const element = h("div", { class: "dtfm-toolbar", role: "toolbar", "aria-label": "Topology tools" },
-    ...tools, h("i"), ...buttons.map((button) => button ?? h("i")), h("span", { class: "dtfm-grow" }), ...more);
+    h("button", { type: "button", title: `${hint} (${key})`, "aria-label": label, "aria-keyshortcuts": key, class: ICONS[tool] && "dtfm-icon", onclick: () => use(tool) }, ICONS[tool] ? icon(tool) : label));
+  const buttons = new Map(commands.map((command) => [command, h("button", { type: "button", "aria-label": command.label, class: ICONS[command.name] && "dtfm-icon", onclick: () => { if (command.possible()) command.run(); } }, ICONS[command.name] ? icon(command.name) : command.label)]));
+  const [shown, rare] = [commands.filter(({ name }) => ICONS[name]), commands.filter(({ name }) => !ICONS[name])];
+  const menu = h("div", { class: "dtfm-menu", hidden: true }, ...more, h("div", { class: "dtfm-actions" }, ...tools.filter((_, at) => !ICONS[TOOLS[at].tool]), ...rare.map((command) => buttons.get(command))));
+  const open = h("button", { type: "button", class: "dtfm-icon", title: "More", "aria-label": "More tools", "aria-expanded": "false" }, icon("more"));
+  const form = h("button", { type: "button", class: "dtfm-icon dtfm-edit", title: "Edit what is selected (Enter)", "aria-label": "Edit", onclick: edit }, icon("edit"));
+  const show = (wanted) => { menu.hidden = !wanted; open.setAttribute("aria-expanded", String(wanted)); };
+  open.addEventListener("click", () => show(menu.hidden));
+  const element = h("div", { class: "dtfm-tools", role: "toolbar", "aria-label": "Network tools" },
+    ...tools.filter((_, at) => ICONS[TOOLS[at].tool]), h("i"), ...shown.map((command) => buttons.get(command)), h("i"), form, open, menu);
+  const elsewhere = (event) => { if (!element.contains(event.target)) show(false); };
+  document.addEventListener("pointerdown", elsewhere);
+  cleanUp.add(() => document.removeEventListener("pointerdown", elsewhere));
+  element.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || menu.hidden) return;
+    show(false);
+    open.focus();
+    event.stopPropagation();
+  });
   return {
-    element,
+    element, show,
     update(tool) {
       tools.forEach((button, at) => button.setAttribute("aria-pressed", String(TOOLS[at].tool === tool)));
-      commands.forEach((command, at) => { if (command) buttons[at].disabled = !command.possible(); });
+      for (const [command, button] of buttons) {
+        const possible = command.possible();
+        button.setAttribute("aria-disabled", String(!possible));
+        said(button, possible ? `${command.hint} (${command.keys})` : `${command.label}: ${command.why}`);
+      }
     },
   };
 }

@@ -1,0 +1,93 @@
+// Labels of lines, "0.52 Gbit/s, 96 ms": on their line, off everything else, and sliders of what they say.
+import { linkDrag, linkLabel } from "shared/link_drag.js";
+import { linkText } from "shared/links.js";
+import { h } from "shared/dom.js";
+import { overlap, placeOn } from "./geometry.js";
+
+const MOST = 26; // more are shown when they are pointed at
+const MOST_OWN = 20; // drawn lines, above which only those of the plan have labels
+const SHARES = [0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74];
+const HEIGHT = 32;
+const PER_CHARACTER = 6.3;
+const [ON_LINE, OFF_MIDDLE] = [3, 4]; // what it costs to cover another line, to stand off the middle
+
+/**
+ * A layer of labels over the canvas. `read(line)` returns the conditions of a line now, `set(line, conditions)` sets
+ * them without saving, `press(line)` selects it, `point(line or null)` says what is pointed at.
+ */
+export function labelLayer(model, { read, set, press, point }, cleanUp) {
+  const element = h("div", { class: "dtfm-labels" });
+  const held = new Map(); // id -> {line, label, drag, done}
+
+  function make(line) {
+    const label = linkLabel(line.ends.join(line.oneWay ? " → " : " – "));
+    const steps = [];
+    const one = { line, label, done: () => { steps.forEach((step) => step()); label.element.remove(); } };
+    one.drag = linkDrag(label.element, model, {
+      read: () => read(one.line), set: (conditions) => set(one.line, conditions),
+      show: (conditions) => label.write(conditions), press: () => press(one.line),
+    }, { add: (step) => steps.push(step) });
+    label.element.addEventListener("pointerenter", () => point(one.line));
+    label.element.addEventListener("pointerleave", () => point(null));
+    element.append(label.element);
+    held.set(line.id, one);
+    return one;
+  }
+  cleanUp.add(() => { for (const one of held.values()) one.done(); });
+
+  /** Shows labels of `wanted` lines at {id: {x, y}}; a label that is dragged or has the focus stays. */
+  function show(lines, places, selected) {
+    for (const [id, one] of held) {
+      if (places.has(id) || one.drag.dragging() || one.label.element === element.getRootNode().activeElement) continue;
+      one.done();
+      held.delete(id);
+    }
+    for (const line of lines) {
+      const place = places.get(line.id);
+      if (!place) continue;
+      const one = held.get(line.id) ?? make(line);
+      one.line = line;
+      if (!one.drag.dragging()) one.label.write(line, line.about ? "≈ " : "");
+      one.label.element.setAttribute("aria-current", String(selected(line)));
+      one.label.element.style.transform = `translate(${Math.round(place.x)}px, ${Math.round(place.y)}px) translate(-50%, -50%)`;
+    }
+  }
+
+  return { element, show, dragging: () => [...held.values()].some((one) => one.drag.dragging()) };
+}
+
+/**
+ * {id: {x, y}}: where labels stand. Those of what is selected or pointed at come first, then the plan's, then others;
+ * one that finds no room is left out, but for what is selected or pointed at.
+ */
+export function placeLabels(lines, laid, { width, height, top, bottom }, isWanted) {
+  const places = new Map();
+  const placed = [];
+  const nOwn = lines.filter((line) => line.own || line.kind === "pair").length;
+  const rank = (line) => (isWanted(line) ? 0 : line.uses.has("hop") && line.across ? 1 : line.own && line.uses.size ? 2 : line.kind === "pair" && line.uses.size ? 3 : line.uses.size ? 6 : line.own ? 4 : 5);
+  const worth = (line) => isWanted(line) || (line.uses.size ? line.across || line.own : nOwn <= MOST_OWN && (line.own || line.kind === "pair"));
+  const ways = new Map([...laid.curves].map(([id, way]) => [id, Array.from({ length: 17 }, (_, at) => placeOn(way, at / 16))]));
+  for (const line of lines.filter(worth).sort((one, other) => rank(one) - rank(other)).slice(0, MOST)) {
+    const way = laid.curves.get(line.id);
+    if (!way) continue;
+    const [gbps, ms] = linkText(line.bandwidth_gbps, line.latency_ms);
+    const wide = 18 + PER_CHARACTER * Math.max(gbps.length, ms.length) + (line.about ? 10 : 0);
+    let best = null;
+    for (const share of SHARES) {
+      const at = placeOn(way, share);
+      const box = { x1: at.x - wide / 2, x2: at.x + wide / 2, y1: at.y - HEIGHT / 2, y2: at.y + HEIGHT / 2 };
+      const outside = box.x1 < 2 || box.x2 > width - 2 || box.y1 < top || box.y2 > height - bottom;
+      const blocked = outside || placed.some((one) => overlap(box, one, 3)) || laid.taken.some((one) => overlap(box, one, 1));
+      if (blocked && !isWanted(line)) continue;
+      let crossed = 0;
+      for (const [id, points] of ways) if (id !== line.id && points.some((p) => p.x > box.x1 && p.x < box.x2 && p.y > box.y1 && p.y < box.y2)) crossed++;
+      const cost = ON_LINE * crossed + OFF_MIDDLE * Math.abs(share - 0.5) + (blocked ? 100 : 0);
+      if (!best || cost < best.cost) best = { cost, at, box };
+    }
+    if (!best) continue;
+    const half = wide / 2 + 2;
+    places.set(line.id, { x: Math.min(width - half, Math.max(half, best.at.x)), y: best.at.y });
+    placed.push(best.box);
+  }
+  return places;
+}

@@ -1,0 +1,24 @@
+// What is lit of a scene when something is pointed at, in this view or in another.
+import { pairKey } from "./scene.js";
+
+/** {device(name), line(line)} say what is lit; null where nothing is pointed at. */
+export function lightOf(what, scene) {
+  if (!what) return null;
+  const of = (test) => new Set(scene.devices.filter(({ name, task }) => test(name, task)).map(({ name }) => name));
+  const devices = what.devices ? of((name) => what.devices.includes(name))
+    : what.link ? of((name) => what.link.includes(name))
+      : Number.isInteger(what.stage) ? of((_name, task) => task?.[0] === what.stage)
+        : of((_name, task) => task?.[1] === what.replica);
+  const regions = new Set(scene.devices.filter(({ name }) => devices.has(name)).map(({ region }) => region));
+  const link = what.link && pairKey(what.link);
+  const drawn = link && scene.lines.some((line) => line.kind === "link" && pairKey(line.ends) === link);
+  const single = devices.size === 1;
+  return {
+    device: (name) => devices.has(name),
+    line(line) {
+      if (link && drawn) return pairKey(line.ends) === link;
+      const lit = line.kind === "pair" ? regions : devices;
+      return single ? line.ends.some((end) => lit.has(end)) : line.ends.every((end) => lit.has(end));
+    },
+  };
+}

@@ -1,0 +1,339 @@
+// Paints the canvas: boxes, lines, devices in their GPU's shape and stage's colour, names; and what runs on them.
+import { linkDash, linkWidth } from "shared/links.js";
+import { fitting } from "shared/text.js";
+import { alarm, inkOn, kindColor, stageColor } from "shared/theme.js";
+import { curve, inCircle, inRectangle, trace } from "./geometry.js";
+
+const FADED = 0.28;
+const MANY_USED = 16; // lines of a plan, above which those of averaging alone are thin
+const FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
+const font = (size, weight = 400) => `${weight} ${size}px ${FONT}`;
+const [LEAST_NUMBER, LEAST_NAME] = [15, 30]; // pixels of a device's height for its number, of distance for its name
+
+/** The lines of a scene as curves on the screen, and the rectangles that labels keep off. */
+export function layOut(context, scene, view, peeked) {
+  const places = new Map(scene.devices.map(({ name }) => [name, view.device(name)]));
+  const boxes = new Map(scene.boxes.map(({ name }) => [name, view.box(name)]));
+  const radius = view.height / 2 + 3;
+  const half = (shape) => ({ w: (shape === "box" ? view.width : view.height) / 2, h: view.height / 2 });
+  const inside = (name, shape) => {
+    const { x, y } = places.get(name);
+    const { w, h } = half(shape);
+    return shape === "box" ? inRectangle({ x1: x - w, x2: x + w, y1: y - h, y2: y + h }, 3) : inCircle({ x, y }, radius);
+  };
+  const shapes = new Map(scene.devices.map(({ name, shape }) => [name, shape]));
+  const center = ({ x1, x2, y1, y2 }) => ({ x: (x1 + x2) / 2, y: (y1 + y2) / 2 });
+  const curves = new Map();
+  const put = (line, bend) => {
+    const [a, b] = line.ends;
+    if (line.kind === "pair") {
+      const [one, two] = [boxes.get(a), boxes.get(b)];
+      if (one && two) curves.set(line.id, curve(center(one), center(two), bend, inRectangle(one, 2), inRectangle(two, 2)));
+    } else if (places.get(a) && places.get(b)) curves.set(line.id, curve(places.get(a), places.get(b), bend, inside(a, shapes.get(a)), inside(b, shapes.get(b))));
+  };
+  for (const line of scene.lines) put(line, view.bend(line.id));
+  if (peeked) put({ id: "peek", kind: "link", ends: peeked }, 0);
+
+  const named = view.apart >= LEAST_NAME;
+  const size = view.apart > 46 ? 12 : 11;
+  context.font = font(size);
+  const names = new Map();
+  const taken = [];
+  for (const { name, shape } of scene.devices) {
+    const place = places.get(name);
+    if (!place) continue;
+    const { w, h } = half(shape);
+    taken.push({ owner: name, x1: place.x - w - 2, x2: place.x + w + 2, y1: place.y - h - 2, y2: place.y + h + 2 });
+    if (!named) continue;
+    const room = Math.max(view.apart - 6, view.width);
+    const text = context.measureText(name).width <= room ? name : fitting(context, scene.shortNames.get(name) ?? name, room);
+    const wide = context.measureText(text).width / 2;
+    const y = place.y + h + 5;
+    names.set(name, { text, x: place.x, y, size });
+    taken.push({ owner: name, x1: place.x - wide, x2: place.x + wide, y1: y, y2: y + size + 2 });
+  }
+  const titles = new Map();
+  for (const { name, labels } of scene.boxes) {
+    const box = boxes.get(name);
+    if (!box) continue;
+    const within = view.padding >= 18;
+    const wide = box.x2 - box.x1 - (within ? 28 : 0);
+    context.font = font(12);
+    const text = labels.find((label) => context.measureText(label).width <= wide) ?? fitting(context, name, Math.max(30, wide));
+    const [x, y] = within ? [box.x1 + 14, box.y1 + Math.min(18, view.padding - 4)] : [box.x1, box.y1 - 4];
+    titles.set(name, { text, x, y });
+    taken.push({ owner: name, x1: x, x2: x + context.measureText(text).width, y1: y - 11, y2: y + 4 });
+  }
+  return { places, boxes, curves, names, titles, taken, shapes };
+}
+
+/**
+ * `look` is {theme, selected(kind, name), light: null | {device(name), line(line)}, shade: 0..1 how far others have
+ * faded, badges, run: {computing, messages} or null, conditions, peeked, hovered, found}.
+ */
+export function paint(context, scene, view, laid, look) {
+  const { theme, light, shade } = look;
+  const alpha = (lit) => (lit ? 1 : 1 - (1 - FADED) * shade);
+  const litDevice = (name) => !light || light.device(name);
+  paintBoxes(context, scene, laid, look);
+  const tangled = scene.lines.length > 150;
+  const crowded = scene.lines.filter((one) => one.uses.size).length > MANY_USED;
+  for (const line of [...scene.lines].sort((one, other) => weight(one, look) - weight(other, look))) {
+    const way = laid.curves.get(line.id);
+    if (!way) continue;
+    const picked = look.selected(line.kind, line.id);
+    const pointed = look.hovered === line.id;
+    context.globalAlpha = alpha(!light || light.line(line)) * (tangled && !picked ? 0.35 : 1);
+    paintLine(context, line, way, { theme, picked, pointed, tangled, crowded });
+  }
+  if (laid.curves.has("peek")) {
+    context.globalAlpha = 1;
+    context.strokeStyle = theme.text;
+    context.lineWidth = 1.5;
+    stroke(context, laid.curves.get("peek"), [4, 4]);
+  }
+  paintTitles(context, laid, look);
+  for (const device of scene.devices) {
+    const place = laid.places.get(device.name);
+    if (!place || !onScreen(place, look)) continue;
+    context.globalAlpha = alpha(litDevice(device.name));
+    paintBody(context, device, place, view, look);
+  }
+  paintBadges(context, scene, view, laid, look, alpha, litDevice);
+  paintRun(context, scene, view, laid, look);
+  paintNames(context, scene, view, laid, look, alpha, litDevice);
+  context.globalAlpha = 1;
+}
+
+const onScreen = ({ x, y }, { width, height }) => x > -60 && y > -60 && x < width + 60 && y < height + 60;
+
+/** Grey lines lie below those of the plan, these below what is selected. */
+const weight = (line, look) => (look.selected(line.kind, line.id) ? 4 : 0) + (line.uses.size ? 2 : 0) + (line.own ? 1 : 0) - (line.kind === "pair" ? 3 : 0);
+
+function paintBoxes(context, scene, laid, { theme, selected, aimed }) {
+  for (const { name, count } of scene.boxes) {
+    const box = laid.boxes.get(name);
+    if (!box) continue;
+    const picked = selected("region", name);
+    context.beginPath();
+    context.roundRect(box.x1, box.y1, box.x2 - box.x1, box.y2 - box.y1, 14);
+    context.globalAlpha = 0.5;
+    context.fillStyle = theme.raised;
+    context.fill();
+    context.globalAlpha = 1;
+    context.strokeStyle = picked || aimed === name ? theme.text : theme.softBorder;
+    context.lineWidth = picked ? 2 : 1;
+    context.setLineDash(count && aimed !== name ? [] : [5, 4]);
+    context.stroke();
+    context.setLineDash([]);
+  }
+}
+
+function paintTitles(context, laid, { theme, selected }) {
+  context.globalAlpha = 1;
+  for (const [name, title] of laid.titles) {
+    context.font = font(12, selected("region", name) ? 650 : 400);
+    context.textAlign = "left";
+    context.textBaseline = "alphabetic";
+    haloed(context, title.text, title.x, title.y, theme.softText, theme.surface);
+  }
+}
+
+/** Text with an edge in the ground's colour, so that a line behind does not cut it. */
+function haloed(context, text, x, y, color, ground) {
+  context.strokeStyle = ground;
+  context.lineWidth = 3;
+  context.lineJoin = "round";
+  context.strokeText(text, x, y);
+  context.fillStyle = color;
+  context.fillText(text, x, y);
+}
+
+function paintLine(context, line, way, { theme, picked, pointed, tangled, crowded }) {
+  const hop = line.uses.has("hop");
+  const base = context.globalAlpha;
+  const strong = picked || pointed;
+  context.globalAlpha = base * (strong ? 1 : hop ? 0.62 : line.uses.size ? (crowded ? 0.35 : 0.6) : 0.8);
+  context.strokeStyle = strong || hop ? theme.text : line.uses.size ? kindColor("averaging", theme.dark) : theme.border;
+  const width = tangled ? 1 : linkWidth(line.bandwidth_gbps) * (crowded && !hop && !strong ? 0.6 : 1);
+  context.lineWidth = picked ? width + 1.5 : width;
+  stroke(context, way, linkDash(line.latency_ms).map((length) => (length * Math.max(2, width)) / 3));
+  if (line.oneWay && !tangled) paintArrow(context, way, width);
+  context.globalAlpha = base;
+}
+
+function stroke(context, way, dash) {
+  context.setLineDash(dash);
+  context.lineCap = dash.length ? "butt" : "round";
+  context.beginPath();
+  trace(context, way);
+  context.stroke();
+  context.setLineDash([]);
+}
+
+function paintArrow(context, { a, c, b, to }, width) {
+  const at = (t) => { const s = 1 - t; return [s * s * a.x + 2 * s * t * c.x + t * t * b.x, s * s * a.y + 2 * s * t * c.y + t * t * b.y]; };
+  const [[x, y], [fromX, fromY]] = [at(to), at(to - 0.03)];
+  const turn = Math.atan2(y - fromY, x - fromX);
+  const size = 5 + width;
+  context.fillStyle = context.strokeStyle;
+  context.beginPath();
+  context.moveTo(x, y);
+  for (const side of [0.45, -0.45]) context.lineTo(x - size * Math.cos(turn + side), y - size * Math.sin(turn + side));
+  context.fill();
+}
+
+/** The outline of a device's shape around a place, `grow` pixels larger. */
+function shapePath(context, shape, { x, y }, { width, height }, grow = 0) {
+  context.beginPath();
+  const half = height / 2 + grow;
+  if (shape === "box") context.roundRect(x - width / 2 - grow, y - half, width + 2 * grow, 2 * half, Math.min(7, height / 4) + grow / 2);
+  else if (shape === "triangle") {
+    const reach = half * 1.2;
+    context.moveTo(x, y - reach);
+    context.lineTo(x + reach * 1.02, y + reach * 0.76);
+    context.lineTo(x - reach * 1.02, y + reach * 0.76);
+    context.closePath();
+  } else context.arc(x, y, half, 0, 2 * Math.PI);
+}
+
+/** What stands where no stage is: the shape alone, and rings for what is selected or found. */
+function paintBody(context, { name, shape }, place, view, { theme, selected, found, conditions }) {
+  shapePath(context, shape, place, view, 2.5);
+  context.fillStyle = theme.surface;
+  context.fill();
+  shapePath(context, shape, place, view);
+  context.fillStyle = theme.raised;
+  context.fill();
+  context.strokeStyle = theme.border;
+  context.lineWidth = 1.5;
+  context.stroke();
+  if (selected("device", name) || found.has(name)) {
+    shapePath(context, shape, place, view, 4.5);
+    context.strokeStyle = theme.text;
+    context.lineWidth = selected("device", name) ? 2.5 : 1.2;
+    context.setLineDash(selected("device", name) ? [] : [3, 3]);
+    context.stroke();
+    context.setLineDash([]);
+  }
+  if (conditions[name] === "slow") {
+    shapePath(context, shape, place, view, 2.5);
+    context.strokeStyle = alarm(theme.dark);
+    context.lineWidth = 2;
+    context.stroke();
+  }
+}
+
+function paintBadges(context, scene, view, laid, look, alpha, litDevice) {
+  const { theme, conditions } = look;
+  const ordered = [...look.badges].sort((one, other) => one.flying - other.flying);
+  for (const { device, stage, x, y } of ordered) {
+    const place = view.toScreen({ x, y });
+    if (!onScreen(place, look)) continue;
+    const shape = laid.shapes.get(device);
+    const killed = conditions[device] === "killed";
+    const fill = stageColor(stage, scene.nStages, theme.dark);
+    context.globalAlpha = alpha(litDevice(device)) * (killed ? 0.35 : 1);
+    shapePath(context, shape, place, view);
+    context.fillStyle = fill;
+    context.fill();
+    if (view.height >= LEAST_NUMBER) {
+      const size = Math.min(15, Math.max(11, Math.round(view.height * 0.42)));
+      context.font = font(size, 650);
+      context.fillStyle = killed ? theme.text : inkOn(fill);
+      context.textAlign = "center";
+      context.textBaseline = "middle";
+      context.fillText(String(stage), place.x, place.y + (shape === "triangle" ? view.height * 0.12 : 0.5));
+    }
+    context.globalAlpha = alpha(litDevice(device));
+    if (killed) paintCrack(context, shape, place, view, theme);
+    if (conditions[device] === "paused") paintPause(context, place, view, theme);
+  }
+}
+
+function paintCrack(context, shape, place, view, theme) {
+  const { height } = view;
+  context.save();
+  shapePath(context, shape, place, view);
+  context.strokeStyle = alarm(theme.dark);
+  context.lineWidth = 2.5;
+  context.stroke();
+  context.clip();
+  context.beginPath();
+  [[-0.12, -0.62], [0.1, -0.22], [-0.14, 0.02], [0.16, 0.28], [-0.02, 0.66]].forEach(([dx, dy], at) =>
+    (at ? context.lineTo : context.moveTo).call(context, place.x + dx * height, place.y + dy * height));
+  context.lineWidth = Math.max(1.5, height / 14);
+  context.stroke();
+  context.restore();
+}
+
+function paintPause(context, { x, y }, { height }, theme) {
+  context.fillStyle = theme.text;
+  for (const dx of [-0.16, 0.06]) context.fillRect(x + dx * height + height * 0.42, y - height * 0.5, height * 0.1, height * 0.3);
+}
+
+/** Rings and bars of what computes, dots of what is under way, squares of a state that comes from a peer. */
+function paintRun(context, scene, view, laid, { theme, run, travelling }) {
+  context.globalAlpha = 1;
+  for (const { device, kind, share } of run?.computing ?? []) {
+    const place = laid.places.get(device);
+    if (!place) continue;
+    const shape = laid.shapes.get(device);
+    shapePath(context, shape, place, view, 3);
+    context.strokeStyle = kindColor(kind, theme.dark);
+    context.lineWidth = 3;
+    context.stroke();
+    if (view.height < LEAST_NUMBER) continue;
+    const [wide, high] = [(shape === "box" ? view.width : view.height) * (shape === "box" ? 0.84 : 0.62), Math.max(2.5, view.height / 12)];
+    const [left, top] = [place.x - wide / 2, place.y + view.height / 2 - high - Math.max(2.5, view.height / (shape === "box" ? 14 : 7))];
+    context.fillStyle = "rgb(255 255 255 / 45%)";
+    context.fillRect(left, top, wide, high);
+    context.fillStyle = "#ffffff";
+    context.fillRect(left, top, wide * share, high);
+  }
+  for (const { x, y, kind, share } of travelling) {
+    context.beginPath();
+    if (kind === "state") {
+      context.rect(x - 3.5, y - 3.5, 7, 7);
+      context.fillStyle = share;
+    } else {
+      context.arc(x, y, Math.min(7, Math.max(3.5, view.height * 0.18)), 0, 2 * Math.PI);
+      context.fillStyle = kindColor(kind, theme.dark);
+    }
+    context.fill();
+    context.strokeStyle = theme.surface;
+    context.lineWidth = 1.5;
+    context.stroke();
+  }
+}
+
+function paintNames(context, scene, view, laid, look, alpha, litDevice) {
+  const { theme } = look;
+  context.textAlign = "center";
+  context.textBaseline = "top";
+  const over = [];
+  for (const { name, shape } of scene.devices) {
+    const place = laid.places.get(name);
+    if (!place || !onScreen(place, look)) continue;
+    const [picked, pointed] = [look.selected("device", name), look.hovered === `device:${name}`];
+    const short = laid.names.get(name);
+    if (pointed || (picked && look.nSelected < 4)) { over.push({ name, x: place.x, y: place.y + view.height / 2 + (shape === "box" ? 5 : 6), picked }); continue; }
+    if (!short) continue;
+    context.globalAlpha = alpha(litDevice(name));
+    context.font = font(short.size, picked ? 650 : 400);
+    haloed(context, short.text, short.x, short.y, theme.text, theme.surface);
+  }
+  context.globalAlpha = 1;
+  for (const { name, x, y, picked } of over) { // on a ground of its own: it may be wider than its place
+    context.font = font(12, picked ? 650 : 400);
+    const wide = context.measureText(name).width;
+    const left = Math.min(look.width - wide - 6, Math.max(6, x - wide / 2));
+    context.fillStyle = theme.surface;
+    context.globalAlpha = 0.9;
+    context.fillRect(left - 3, y - 1, wide + 6, 16);
+    context.globalAlpha = 1;
+    context.fillStyle = theme.text;
+    context.fillText(name, left + wide / 2, y);
+  }
+}
+

@@ -1,0 +1,73 @@
+// What runs, as the canvas shows it: dots on their lines, a state that comes to a device that has recovered.
+import { isStill } from "shared/bus.js";
+import { stageColor } from "shared/theme.js";
+import { placeOn } from "./geometry.js";
+import { pairKey } from "./scene.js";
+
+const STATE_MS = 1800;
+const SQUARES = 5;
+
+/** Places {x, y, kind} on the screen of messages {source, target, kind, share}, on the lines that are drawn. */
+export function travelling(messages, scene, laid) {
+  const regions = new Map(scene.devices.map(({ name, region }) => [name, region]));
+  const drawn = linesByEnds(scene);
+  return messages.flatMap(({ source, target, kind, share }) => {
+    const place = wayBetween(source, target, share, scene, laid, regions, drawn);
+    return place ? [{ ...place, kind, share }] : [];
+  });
+}
+
+function linesByEnds(scene) {
+  const drawn = new Map();
+  for (const line of scene.lines) drawn.set(`${line.kind}${pairKey(line.ends)}`, line);
+  return drawn;
+}
+
+function wayBetween(source, target, share, scene, laid, regions, drawn) {
+  const [from, to] = [laid.places.get(source), laid.places.get(target)];
+  if (!from || !to) return null;
+  const on = (line, first, part) => placeOn(laid.curves.get(line.id), line.ends[0] === first ? part : 1 - part);
+  const link = drawn.get(`link${pairKey([source, target])}`);
+  if (link && laid.curves.has(link.id)) return on(link, source, share);
+  const [a, b] = [regions.get(source), regions.get(target)];
+  const pipe = a && b && a !== b ? drawn.get(`pair${pairKey([a, b])}`) : null;
+  if (!pipe || !laid.curves.has(pipe.id)) return between(from, to, share);
+  if (share < 0.15) return between(from, on(pipe, a, 0), share / 0.15); // to the pipe, through it, and from it
+  if (share > 0.85) return between(on(pipe, a, 1), to, (share - 0.85) / 0.15);
+  return on(pipe, a, (share - 0.15) / 0.7);
+}
+
+const between = (a, b, t) => ({ x: a.x + (b.x - a.x) * t, y: a.y + (b.y - a.y) * t });
+
+/** Remembers since when a device has recovered, and shows its state arriving from a device of its stage. */
+export function recoveries(changed) {
+  let since = new Map();
+  let peers = {};
+  return {
+    take(conditions, restoredFrom) {
+      peers = restoredFrom;
+      const next = new Map();
+      for (const [name, condition] of Object.entries(conditions)) if (condition === "recovered") next.set(name, since.get(name) ?? performance.now());
+      since = next;
+    },
+    /** {x, y, kind: "state", share: colour} of each square under way. */
+    now(scene, laid, dark) {
+      const time = performance.now();
+      const squares = [];
+      for (const [name, start] of since) {
+        const age = (time - start) / STATE_MS;
+        const task = scene.tasks[name];
+        if (age > 1 || !task || isStill()) continue;
+        const peer = peers[name] ?? scene.devices.find((one) => one.name !== name && one.task?.[0] === task[0] && !since.has(one.name))?.name;
+        const [from, to] = [laid.places.get(peer), laid.places.get(name)];
+        if (!from || !to) continue;
+        for (let square = 0; square < SQUARES; square++) {
+          const share = age * 1.6 - square * 0.14;
+          if (share > 0 && share < 1) squares.push({ ...between(from, to, share), kind: "state", share: stageColor(task[0], scene.nStages, dark) });
+        }
+        changed();
+      }
+      return squares;
+    },
+  };
+}

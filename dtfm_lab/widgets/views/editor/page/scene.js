@@ -1,0 +1,148 @@
+// What is drawn of a document: devices with the task each has, regions, and the lines worth drawing.
+import { gpuShape } from "shared/gpus.js";
+import { linkText } from "shared/links.js";
+import { conditionsOf, endsOf, isOneWay } from "./lines.js";
+
+export const MANY_LINKS = 150; // more than anybody can follow: only those of what is chosen or pointed at are drawn
+const MOST_SHOWN = 600; // of these
+const MOST_OF_PLAN = 44; // messages' ways, above which a plan is drawn along its regions' pipes
+const MOST_REGIONS = 10; // above, pairs of regions that nothing is said of are drawn where the plan uses them
+
+export const lineId = (kind, ends, oneWay) => `${kind}:${JSON.stringify(oneWay ? ends : [...ends].sort())}${oneWay ? ">" : ""}`;
+
+/** {device: [stage, replica]}: as it was sent, or of stages alone the devices of each in the document's order. */
+export function tasksOf({ tasks, stages }, document) {
+  if (tasks) return tasks;
+  const found = {};
+  const counts = new Map();
+  for (const { name } of document.devices) {
+    const stage = stages?.[name];
+    if (!Number.isInteger(stage)) continue;
+    counts.set(stage, (counts.get(stage) ?? -1) + 1);
+    found[name] = [stage, counts.get(stage)];
+  }
+  return found;
+}
+
+/** Which devices send each other something under a plan: {ends, use}, `use` being "hop" or "averaging". */
+export function trafficOf(tasks) {
+  const at = new Map();
+  const stages = new Map();
+  for (const [name, [stage, replica]] of Object.entries(tasks)) {
+    at.set(`${stage}/${replica}`, name);
+    stages.set(stage, [...(stages.get(stage) ?? []), name]);
+  }
+  const ways = [];
+  for (const [name, [stage, replica]] of Object.entries(tasks)) {
+    const next = at.get(`${stage + 1}/${replica}`);
+    if (next !== undefined && next !== name) ways.push({ ends: [name, next], use: "hop" });
+  }
+  for (const members of stages.values())
+    members.forEach((name, i) => members.slice(i + 1).forEach((other) => ways.push({ ends: [name, other], use: "averaging" })));
+  return ways;
+}
+
+/**
+ * {devices, boxes, lines, nStages, tasks, shortNames, hasDefault} of a document. A line is {id, kind: "link" | "pair", ends, oneWay,
+ * own, about, latency_ms, bandwidth_gbps, uses, across}: `own` says that the document holds it, `about` that a rule
+ * made it, `uses` what the plan sends along it, `across` that it joins two regions. `focus` names the devices whose
+ * links are drawn where there are many.
+ */
+export function sceneOf(document, filled, highlight, focus) {
+  const regions = unique(document.regions, (region) => region.name);
+  const named = new Set(regions.map((region) => region.name));
+  const devices = unique(document.devices, (device) => device.name);
+  const regionOf = new Map(devices.map(({ name, region }) => [name, named.has(region) ? region : ""]));
+  const tasks = tasksOf(highlight, document);
+  const nStages = 1 + Math.max(-1, ...Object.values(tasks).map(([stage]) => stage));
+  const traffic = nStages > 0 ? trafficOf(tasks).filter(({ ends }) => ends.every((name) => regionOf.has(name))) : [];
+  const lines = linksOf(document, regionOf, traffic, filled, focus);
+  const drawn = new Set(lines.filter((line) => line.uses.size && line.across).map((line) => pairKey(line.ends.map((name) => regionOf.get(name)))));
+  lines.unshift(...pairsOf(document, filled, regions, regionOf, traffic, drawn));
+  const inhabitants = new Map();
+  for (const region of regionOf.values()) inhabitants.set(region, (inhabitants.get(region) ?? 0) + 1);
+  const said = new Set([...document.between.map(endsOf), ...filled.map((one) => one.regions)].map(pairKey));
+  const populated = [...inhabitants.keys()].filter(Boolean);
+  return {
+    nStages, tasks, lines, shortNames: shortNames(devices, regionOf),
+    devices: devices.map(({ name, region, gpu, x, y }) => ({ name, gpu, shape: gpuShape(gpu), region: named.has(region) ? region : "", x, y, task: tasks[name] ?? null })),
+    boxes: regions.map(({ name, latency_ms, bandwidth_gbps }) => {
+      const [gbps, ms] = linkText(bandwidth_gbps, latency_ms);
+      return { name, count: inhabitants.get(name) ?? 0, labels: inhabitants.get(name) > 1 ? [`${name} · ${ms} · ${gbps}`, `${name} · ${gbps}`, name] : [name] };
+    }),
+    hasDefault: devices.length > 1 && ((inhabitants.get("") ?? 0) > 0 || populated.some((a, i) => populated.slice(i + 1).some((b) => !said.has(pairKey([a, b]))))),
+  };
+}
+
+/** {name: what distinguishes it within its region}: "3" for "Oregon-3" among "Oregon-1" to "Oregon-8". */
+function shortNames(devices, regionOf) {
+  const members = new Map();
+  for (const { name } of devices) members.set(regionOf.get(name), [...(members.get(regionOf.get(name)) ?? []), name]);
+  const short = new Map();
+  for (const names of members.values()) {
+    if (names.length < 2) continue;
+    let common = 0;
+    while (names.every((name) => name.length > common + 1 && name[common] === names[0][common])) common++;
+    const stem = /^.*[-_ ./]/.exec(names[0].slice(0, common))?.[0].length ?? 0;
+    if (stem) for (const name of names) short.set(name, name.slice(stem));
+  }
+  return short;
+}
+
+export const pairKey = (ends) => JSON.stringify([...ends].sort());
+
+/** Links of their own, and where a plan has few messages, the ways of these. */
+function linksOf(document, regionOf, traffic, filled, focus) {
+  const few = document.links.length <= MANY_LINKS;
+  const wanted = few ? document.links : document.links.filter(({ source, target }) => focus.has(source) || focus.has(target)).slice(0, MOST_SHOWN);
+  const uses = new Map();
+  for (const { ends, use } of traffic) {
+    const key = pairKey(ends);
+    uses.set(key, (uses.get(key) ?? new Set()).add(use));
+  }
+  const across = ([a, b]) => regionOf.get(a) !== regionOf.get(b) || !regionOf.get(a);
+  const own = wanted
+    .filter((link) => link.source !== link.target && regionOf.has(link.source) && regionOf.has(link.target))
+    .map((link) => lineFrom("link", link, { own: true, across: across(endsOf(link)), uses: uses.get(pairKey(endsOf(link))) }));
+  if (traffic.length > MOST_OF_PLAN) return unique(own, (line) => line.id);
+  const held = new Set(own.map((line) => pairKey(line.ends)));
+  const ways = unique(traffic, ({ ends }) => pairKey(ends)).filter(({ ends }) => !held.has(pairKey(ends)));
+  const planned = ways.map(({ ends }) => lineFrom("link", { source: ends[0], target: ends[1], ...conditionsOf(document, "link", ends, filled) },
+    { own: false, across: across(ends), uses: uses.get(pairKey(ends)) }));
+  return unique([...own, ...planned], (line) => line.id);
+}
+
+/** Pipes between regions: those with numbers of their own, those that a rule has filled, and the others. */
+function pairsOf(document, filled, regions, regionOf, traffic, drawn) {
+  const names = new Set(regions.map((region) => region.name));
+  const uses = new Map();
+  for (const { ends, use } of traffic) {
+    const [a, b] = ends.map((name) => regionOf.get(name));
+    if (!a || !b || a === b) continue;
+    const key = pairKey([a, b]);
+    uses.set(key, (uses.get(key) ?? new Set()).add(use));
+  }
+  const there = (ends) => ends[0] !== ends[1] && ends.every((name) => names.has(name));
+  const make = (line, more) => lineFrom("pair", line, { across: true, uses: uses.get(pairKey(endsOf(line))), ...more });
+  const lines = [
+    ...document.between.filter((line) => there(endsOf(line))).map((line) => make(line, { own: true })),
+    ...filled.filter((line) => there(line.regions)).map((line) => make(line, { own: false, about: true })),
+  ];
+  const said = new Set(lines.map((line) => pairKey(line.ends)));
+  const populated = [...new Set(regionOf.values())].filter(Boolean);
+  populated.forEach((a, i) => populated.slice(i + 1).forEach((b) => {
+    const key = pairKey([a, b]);
+    if (!said.has(key) && (populated.length <= MOST_REGIONS || uses.has(key))) lines.push(make({ regions: [a, b], ...document.default }, { own: false }));
+  }));
+  return unique(lines, (line) => line.id).filter((line) => !drawn.has(pairKey(line.ends)));
+}
+
+function lineFrom(kind, line, { own, about = false, across, uses }) {
+  const [ends, oneWay] = [endsOf(line), isOneWay(line)];
+  return { id: lineId(kind, ends, oneWay), kind, ends, oneWay, own, about, across, latency_ms: line.latency_ms, bandwidth_gbps: line.bandwidth_gbps, uses: uses ?? new Set() };
+}
+
+function unique(things, key) {
+  const seen = new Set();
+  return things.filter((thing) => !seen.has(key(thing)) && seen.add(key(thing)));
+}
