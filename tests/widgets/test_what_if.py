@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from loops import on_a_loop, until
 
@@ -21,6 +22,7 @@ from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.what_if import what_if_panel
 from dtfm_lab.widgets.what_if.answer import Answer
 from dtfm_lab.widgets.what_if.answer_text import MEASURES, describe
+from dtfm_lab.widgets.what_if.reason import ONE_TO_ONE, PARTS, SAME, headline, reason
 from dtfm_lab.widgets.what_if.setting import Setting, batches_of, microbatches_of, with_valid
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 
@@ -103,7 +105,10 @@ async def test_without_a_plan_nothing_can_be_turned() -> None:
     panel = WhatIfPanel(LabState())
     assert "No plan yet" in panel.answer.value
     assert panel.bandwidth.disabled
-    assert panel.pin.disabled
+    for each in (panel.pin, panel.use, panel.back):
+        assert each.disabled
+        assert "No plan yet" in each.tooltip, "a button that does nothing says why"
+    assert all(slider["why_not"] for slider in panel.controls.sliders.view.sliders)
     assert json.loads(json.dumps(panel.settings()))["setting"] is None
 
 
@@ -123,6 +128,68 @@ async def test_a_slider_is_answered_and_the_newest_wins() -> None:
     panel.back.click()
     await until(lambda: "as planned" in panel.answer.value)
     assert panel.back.disabled
+
+
+@on_a_loop
+async def test_the_large_sliders_turn_the_controls_and_follow_them() -> None:
+    panel = WhatIfPanel(a_lab_state(a_plan()))
+    view = panel.controls.sliders.view
+    by_key = {slider["key"]: slider for slider in view.sliders}
+    assert [by_key[key]["texts"][view.values[key]] for key in ("bandwidth", "latency")] == ["× 1", "× 1"]
+    view.values = view.values | {"bandwidth": by_key["bandwidth"]["texts"].index("× 0.5")}
+    assert panel.setting.bandwidth == pytest.approx(0.5, rel=0.02)
+    batches = [value for _, value in panel.controls.global_batch.options]
+    view.values = view.values | {"global_batch": 0}
+    assert panel.setting.values["global_batch"] == batches[0]
+    panel.latency.value = 10.0
+    assert view.values["latency"] == len(by_key["latency"]["texts"]) - 1
+    assert {slider["note"] for slider in view.sliders} == {"plan held"}
+    view.values = {"bandwidth": 10_000, "latency": "high"}
+    assert panel.setting.latency == 10.0, "what is no stop is left out"
+
+
+@on_a_loop
+async def test_the_headline_says_what_changed_and_why() -> None:
+    lab_state = a_lab_state(a_plan())
+    panel = WhatIfPanel(lab_state)
+    await until(shows(panel))
+    assert lab_state.what_if_note == ""
+    panel.bandwidth.value = 0.1
+    await until(shows(panel))
+    assert lab_state.what_if_note == headline(panel.last, panel.last_base)
+    assert lab_state.what_if_note.startswith("Bandwidth × 0.1: ")
+    panel.back.click()
+    await until(lambda: lab_state.what_if_note == "")
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.floats(0.1, 10), st.sampled_from(["bandwidth", "latency"]))
+def test_a_reason_is_of_the_part_that_changed_most(factor: float, name: str) -> None:
+    plan = a_plan("worldwide", n_stages=8, n_replicas=8)
+    base = Answer.of(plan, Setting.of(plan, "1f1b", "pairs"))
+    now = Answer.of(plan, base.setting.with_values(**{name: factor}))
+    assert sum(now.parts.values()) == pytest.approx(now.iteration_s)
+    words = reason(now, base)
+    if abs(now.iteration_s - base.iteration_s) <= SAME * base.iteration_s:
+        assert "does not change it" in words
+        return
+    sign = 1 if now.iteration_s > base.iteration_s else -1
+    part = max(now.parts, key=lambda each: sign * (now.parts[each] - base.parts[each]))
+    assert words.startswith(PARTS[part])
+    power = abs(np.log(now.parts[part] / base.parts[part]) / np.log(factor))
+    assert ("one to one" in words) == (power >= ONE_TO_ONE)
+
+
+@on_a_loop
+async def test_a_setting_at_rest_is_planned_anew() -> None:
+    panel = WhatIfPanel(a_lab_state(a_plan("worldwide", n_stages=8, n_replicas=8)))
+    await until(shows(panel))
+    assert panel.anew is None
+    panel.latency.value = 10.0
+    await until(lambda: panel.anew is not None and panel.anew[0] == panel.setting)
+    _, anew_s = panel.anew
+    assert anew_s is None or anew_s < panel.last.iteration_s
+    assert "anew" in panel.numbers.value
 
 
 @on_a_loop
@@ -186,6 +253,7 @@ async def test_pins_are_answered_compared_loaded_renamed_and_removed() -> None:
     assert "+" in rows[1].cells.value
     rows[1].name.value = "slow"
     assert panel.pins.pins[1].name == "slow"
+    assert "slow" in rows[1].chip.children[0].description
     rows[2].name.value = "slow"
     assert panel.pins.pins[2].name == "slow (2)", "names tell pins apart"
     rows[0].load.click()
@@ -214,7 +282,7 @@ async def test_the_curve_as_a_figure_goes_through_the_answer() -> None:
 
 
 @on_a_loop
-async def test_use_these_takes_over_all_but_the_factors() -> None:
+async def test_a_setting_is_taken_over_into_lab_and_network() -> None:
     lab_state = a_lab_state(a_plan())
     panel = WhatIfPanel(lab_state)
     await until(shows(panel))
@@ -225,14 +293,11 @@ async def test_use_these_takes_over_all_but_the_factors() -> None:
     )
     panel.controls.queueing.value = "cards"
     await until(shows(panel))
+    scaled = lab_state.plan.topology.scaled(latency=2.0)
     panel.use.click()
     assert (lab_state.schedule, lab_state.queueing, lab_state.choices["compression"]) == ("1f1b", "cards", "int8")
     assert "global_batch" not in lab_state.choices, "the batch as planned is no choice, and follows the next plan's"
     assert lab_state.chosen_plan.topology.fingerprint == lab_state.plan.topology.fingerprint
-    await until(shows(panel))
-    assert panel.setting.changes_from(panel.base) == {"latency": 2.0}
-    panel.scale.click()
-    scaled = lab_state.plan.topology.scaled(latency=2.0)
     assert lab_state.topology.fingerprint == scaled.fingerprint
     lab_state.plan = lab.plan(lab_state.topology, lab_state.job, steps=2)
     assert panel.latency.value == 1.0, "the network is now what was tried"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +12,16 @@ import plotly.graph_objects as go
 from dtfm_lab import figures, lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import CAUSES, Trace
 from dtfm_lab.planning import price_placement
-from dtfm_lab.simulation import memory
-from dtfm_lab.widgets.schedule.predictions import bubble_of
+from dtfm_lab.widgets.planner.replanning import replanned
+from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.what_if.setting import FACTORS, LEAST_FACTOR, MOST_FACTOR, Setting, rounded
 
 MOST_KEPT = 1000
 """Answers that are kept; the oldest are dropped."""
+MOST_DRAWN = 6
+"""Predictions with all their bars that are kept."""
 SWEPT = {"bandwidth": (0.1, 0.18, 0.32, 0.56, 1.0, 1.8, 3.2, 5.6, 10.0), "latency": (0.1, 1.0, 10.0)}
 """Factors that the figure shows."""
 N_POINTS = 9
@@ -36,6 +40,8 @@ class Answer:
     """Share of device time without computing."""
     cause: str
     """The largest cause of the bubble."""
+    parts: dict[str, float]
+    """Seconds of an iteration that a GPU computes, and that it waits for each cause, the mean of all GPUs."""
     communication_s: float
     """The paper's cost of the placement."""
     peak_bytes: float
@@ -61,18 +67,23 @@ class Answer:
     @classmethod
     def of(cls, plan: Plan, setting: Setting) -> Answer:
         """Simulate the plan under the setting and read its trace. Raises a LabError where that is not possible."""
-        tried = setting.on(plan)
-        trace = lab.simulate(tried, setting.schedule, queueing=setting.queueing)
-        known, held = trace.metrics, memory(tried, trace=trace)
-        bubble, cause, _ = bubble_of(trace)
+        return cls.read(predict(plan, setting), setting)
+
+    @classmethod
+    def read(cls, prediction: Prediction, setting: Setting) -> Answer:
+        """Read what a prediction under the setting comes to."""
+        tried, trace, held = prediction.plan, prediction.trace, prediction.memory
+        known, parts = trace.metrics, _parts(trace)
+        waits = {cause.value: parts[cause.value] for cause in CAUSES}
         position, replica = held.worst
         return cls(
             setting=setting,
             iteration_s=trace.iteration_s,
             tokens_per_s=known["tokens_per_s"],
             mfu=known["mfu"],
-            bubble=bubble,
-            cause=cause,
+            bubble=sum(waits.values()) / whole_s if (whole_s := sum(parts.values())) > 0 else 0.0,
+            cause=max(waits, key=lambda cause: waits[cause]),
+            parts=parts,
             communication_s=price_placement(tried.topology, tried.job, tried.placement.devices).total_s,
             peak_bytes=float(held.peak_bytes[position, replica]),
             limit_bytes=float(held.limit_bytes[position, replica]),
@@ -81,6 +92,18 @@ class Answer:
             price_per_million_tokens=known["price_per_million_tokens"],
             price_per_iteration=known["price_per_iteration"],
         )
+
+
+def predict(plan: Plan, setting: Setting) -> Prediction:
+    """Simulate the plan under the setting. Raises a LabError where that is not possible."""
+    tried = setting.on(plan)
+    return Prediction.of(tried, lab.simulate(tried, setting.schedule, queueing=setting.queueing))
+
+
+def _parts(trace: Trace) -> dict[str, float]:
+    frame = trace.bubble
+    waits = {cause.value: float(frame[f"{cause}_s"].mean()) for cause in CAUSES}
+    return {"computing": float(frame["busy_s"].mean()), **waits}
 
 
 def _factors() -> tuple[float, ...]:
@@ -100,31 +123,56 @@ class AnswerCache:
         self._answers: OrderedDict[Setting, Answer] = OrderedDict()
         self._seconds: OrderedDict[Setting, float | None] = OrderedDict()
         """Seconds of an iteration; None where the setting is not possible."""
+        self._drawn: OrderedDict[Setting, Prediction] = OrderedDict()
 
     def clear(self) -> None:
         """Drop every answer."""
         self._answers.clear()
         self._seconds.clear()
+        self._drawn.clear()
 
     def with_base(self, setting: Setting, base: Setting) -> tuple[Answer, Answer | None]:
         """Return the answer and the base's, None where the base is not possible.
 
         Raises a LabError where the setting is not possible.
         """
-        now = self.answer(setting)
         try:
-            return now, self.answer(base)
+            before = self.answer(base)
         except LabError:
-            return now, None
+            before = None
+        return self.answer(setting), before
 
     def answer(self, setting: Setting) -> Answer:
         """Return the answer. Raises a LabError where the setting is not possible."""
-        answer = self._answers.get(setting)
+        prediction, answer = self.prediction(setting), self._answers.get(setting)
         if answer is None:
-            answer = Answer.of(self.plan, setting)
+            answer = Answer.read(prediction, setting)
             _keep(self._answers, setting, answer)
             _keep(self._seconds, setting, answer.iteration_s)
         return answer
+
+    def prediction(self, setting: Setting) -> Prediction:
+        """Return all that a chart draws. Raises a LabError where the setting is not possible."""
+        prediction = self._drawn.get(setting)
+        if prediction is None:
+            prediction = predict(self.plan, setting)
+            _keep(self._drawn, setting, prediction, MOST_DRAWN)
+        return prediction
+
+    def drawn(self, setting: Setting) -> Prediction | None:
+        """Return the prediction where it is still kept."""
+        return self._drawn.get(setting)
+
+    def planned_anew(self, setting: Setting, cancelled: threading.Event) -> float | None:
+        """Return the seconds of an iteration after a short search from the plan; None where that fails."""
+        try:
+            held = setting.on(self.plan)
+            found = replanned(self.plan, held.topology, held.job, cancelled)
+            if found is None:
+                return None
+            return lab.simulate(found.plan, setting.schedule, queueing=setting.queueing).iteration_s
+        except LabError:
+            return None
 
     def points(self, setting: Setting, axis: str) -> list[tuple[float, float]]:
         """Return the known (factor, seconds) along one factor, all else as in the setting."""
@@ -151,7 +199,7 @@ class AnswerCache:
         return figures.sweep(lab.sweep(self.plan, **held | SWEPT), x="bandwidth")
 
 
-def _keep(kept: OrderedDict[Any, Any], key: Setting, value: object) -> None:
+def _keep(kept: OrderedDict[Any, Any], key: Setting, value: object, most: int = MOST_KEPT) -> None:
     kept[key] = value
-    while len(kept) > MOST_KEPT:
+    while len(kept) > most:
         kept.popitem(last=False)

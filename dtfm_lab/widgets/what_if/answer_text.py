@@ -86,6 +86,26 @@ def describe(answer: Answer, base: Answer) -> str:
     return f"{text}, {format_s(abs(change))} {word}{share}"
 
 
+def large_numbers(now: Answer | None, base: Answer | None, told: str) -> str:
+    """Return ``12.5 s → 22.9 s an iteration, 5,700 tokens/s``, and behind it what is ``told``; a dash for no answer."""
+    if now is None:
+        return '<div class="dtfm-what-if-numbers"><b>–</b></div>'
+    was = ""
+    if base is not None and abs(now.iteration_s - base.iteration_s) > 1e-9 * base.iteration_s:
+        was = f"{escape(format_s(base.iteration_s))} → "
+    tokens = f"<span>{escape(_large(now.tokens_per_s))} tokens/s</span>" if now.tokens_per_s is not None else ""
+    lacking = "" if now.fits else f'<span class="dtfm-over">lacks memory on {escape(now.worst)}</span>'
+    rest = f"<span>{escape(told)}</span>" if told else ""
+    return (
+        f'<div class="dtfm-what-if-numbers" role="status"><i>{was}</i><b>{escape(format_s(now.iteration_s))}</b>'
+        f"<span>an iteration</span>{tokens}{lacking}{rest}</div>"
+    )
+
+
+def _large(value: float) -> str:
+    return f"{value / 1000:.3g}k" if value >= 10_000 else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def answer(now: Answer, base: Answer | None, changed: str, number: int) -> str:
     """Return the iteration in large, then every measure with its difference from the base.
 

@@ -12,6 +12,7 @@ from typing import Any
 import ipywidgets as w
 import plotly.graph_objects as go
 
+from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.results.alternatives import pinned
 from dtfm_lab.widgets.controls import icon_button, labelled
 from dtfm_lab.widgets.lab_state import Guard
@@ -60,7 +61,11 @@ class Pins:
         )
         self.table = w.VBox()
         self.table.add_class("dtfm-pins")
+        self.chips = w.HBox()
+        """A row of one height: a button for each pin, with its seconds, and one that removes it."""
+        self.chips.add_class("dtfm-pin-chips")
         self._head = w.HTML()
+        self.chips.children = [_no_pins()]
         self.bars.observe(lambda _: self._show(), "value")
 
     @property
@@ -79,6 +84,7 @@ class Pins:
         if count_differs:
             self.rows = [self._row(number) for number in range(len(pins))]
             self.table.children = [self._header(), *(row.view for row in self.rows)] if pins else []
+            self.chips.children = [row.chip for row in self.rows] or [_no_pins()]
         self._show()
 
     def add(self, setting: Setting, answer: Answer | None, base: Setting) -> None:
@@ -156,7 +162,7 @@ class Pins:
             f'<div class="dtfm-pin-cells"><span class="dtfm-pin-bar">{escape(measured.title)}</span>{titles}</div>'
         )
         for pin, row in zip(self._pins, self.rows, strict=True):
-            row.show(pin.name, self._cells(pin, measured, columns, answers))
+            row.show(pin, self._cells(pin, measured, columns, answers))
 
     def _cells(self, pin: Pin, measured: Measure, columns: list[Measure], answers: list[Answer]) -> str:
         if pin.answer is None:
@@ -168,7 +174,7 @@ class Pins:
 
 
 class PinRow:
-    """A name that can be edited, the numbers, and two buttons."""
+    """A name that can be edited, the numbers, and two buttons; ``chip`` is the same in little."""
 
     def __init__(self, rename: Callable[[str], None], load: Callable[[], None], remove: Callable[[], None]) -> None:
         self.name = w.Text(continuous_update=False, layout=w.Layout(width="190px", flex="none"))
@@ -181,11 +187,24 @@ class PinRow:
         self.remove.on_click(lambda _: remove())
         self.view = w.HBox([self.name, self.load, self.remove, self.cells])
         self.view.add_class("dtfm-pin")
+        self.short_load = w.Button(layout=w.Layout(width="auto"))
+        short_remove = w.Button(icon="times", tooltip="Remove this pin", layout=w.Layout(width="24px"))
+        self.short_load.on_click(lambda _: load())
+        short_remove.on_click(lambda _: remove())
+        self.chip = w.HBox([self.short_load, short_remove])
+        self.chip.add_class("dtfm-pin-chip")
 
-    def show(self, name: str, cells: str) -> None:
+    def show(self, pin: Pin, cells: str) -> None:
         with self._is_showing:
-            self.name.value, self.name.tooltip = name, name
+            self.name.value, self.name.tooltip = pin.name, pin.name
         self.cells.value = cells
+        known = "…" if not pin.is_computed else format_s(pin.answer.iteration_s) if pin.answer else "not possible"
+        self.short_load.description = f"{pin.name}  {known}"
+        self.short_load.tooltip = pin.problem or f"Turn the sliders to {pin.name}: {known}"
+
+
+def _no_pins() -> w.HTML:
+    return w.HTML('<span class="dtfm-pin-none">Pin this keeps a setting here, to compare it with others.</span>')
 
 
 def _free(name: str, others: Sequence[Pin]) -> str:

@@ -11,6 +11,7 @@ from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets.controls import control_for, label_of, labelled, mark
 from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.schedule.choice_controls import queueing_control
+from dtfm_lab.widgets.what_if.main_sliders import MainSliders
 from dtfm_lab.widgets.what_if.setting import (
     BATCH_OPTIONS,
     EVERY,
@@ -24,6 +25,8 @@ from dtfm_lab.widgets.what_if.setting import (
     rounded,
 )
 
+MAIN = ("bandwidth", "latency", "global_batch")
+"""What the three large sliders turn; the others are behind a button."""
 MOVED = "dtfm-moved"
 """CSS class of a control that differs from the plan."""
 LABEL_WIDTH, SLIDER_WIDTH, MENU_WIDTH = "98px", "390px", "310px"
@@ -32,7 +35,10 @@ SLIDERS = (*BATCH_OPTIONS, "synchronise_every")
 
 
 class SettingControls:
-    """Shows ``setting``; calls ``changed`` when a person turns a control, but not in ``show``."""
+    """Shows ``setting``; calls ``changed`` when a person turns a control, but not in ``show``.
+
+    ``sliders.view`` has the three that are used most, ``view`` the others.
+    """
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -64,7 +70,9 @@ class SettingControls:
         }
         for control in self.by_name.values():
             control.observe(self._turned, "value")
-        self.view = w.VBox(sorted(self.by_name.values(), key=lambda control: isinstance(control, w.Checkbox)))
+        self.sliders = MainSliders({name: self.by_name[name] for name in MAIN})
+        rarer = [control for name, control in self.by_name.items() if name not in MAIN]
+        self.view = w.VBox(sorted(rarer, key=lambda control: isinstance(control, w.Checkbox)))
         self._mark()
 
     @property
@@ -132,6 +140,8 @@ class SettingControls:
         for name, control in self.by_name.items():
             control.disabled = self.base is None
             mark(control, MOVED, name in moved)
+        base = None if self.base is None else self.base.values
+        self.sliders.show(base, "" if base is not None else "There is no plan to ask this of yet")
 
 
 def _offer(control: w.SelectionSlider, values: list[int], text: Callable[[int], str]) -> None:

@@ -1,6 +1,7 @@
 """The step What if: what another batch, schedule or network would make of the same placement, at once."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from html import escape
@@ -12,11 +13,13 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_s
 from dtfm_lab.simulation.kernels import compilation
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, mark, show, stylesheet, tried_options
+from dtfm_lab.widgets.controls import button, mark, more_menu, stylesheet, tried_options
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
+from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.what_if import answer_text
@@ -24,11 +27,18 @@ from dtfm_lab.widgets.what_if.answer import Answer, AnswerCache
 from dtfm_lab.widgets.what_if.answer_progress import AnswerProgress
 from dtfm_lab.widgets.what_if.answer_text import MEASURES
 from dtfm_lab.widgets.what_if.pins import Pins
-from dtfm_lab.widgets.what_if.setting import FACTORS, Setting, n_actions, with_valid
+from dtfm_lab.widgets.what_if.reason import headline
+from dtfm_lab.widgets.what_if.setting import BATCH_OPTIONS, FACTORS, Setting, n_actions, with_valid
 from dtfm_lab.widgets.what_if.setting_controls import SettingControls
+from dtfm_lab.widgets.what_if.small_chart import PredictionChart
 
 QUIET_S = 0.15
 """Seconds without a move before curves are computed, so that they never delay an answer."""
+NO_PLAN = "No plan yet: plan first, then move a slider"
+REPLANNED = {*FACTORS, *BATCH_OPTIONS}
+"""Values of a setting that another placement may suit better."""
+WORTH_PLANNING = 5e-3
+"""Share of an iteration that planning anew must save to be mentioned."""
 CURVE_UP_TO = 100_000
 """Actions of an iteration up to which curves follow a slider; more would take minutes."""
 
@@ -36,8 +46,8 @@ CURVE_UP_TO = 100_000
 class WhatIfPanel(Panel):
     """Simulates ``lab_state.plan`` under other settings.
 
-    Its buttons set ``lab_state.schedule``, ``lab_state.queueing``, ``lab_state.choices`` and ``lab_state.topology``.
-    ``last`` is the newest answer.
+    Its button sets ``lab_state.schedule``, ``lab_state.queueing``, ``lab_state.choices`` and ``lab_state.topology``.
+    ``last`` is the newest answer; the plan is held until the sliders rest.
     """
 
     hint = "other links, batches and schedules, at once; nothing is changed"
@@ -45,6 +55,9 @@ class WhatIfPanel(Panel):
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self.last: Answer | None = None
+        self.last_base: Answer | None = None
+        """The answer to what the lab is turned to; None where that is not possible."""
+        self._drawn: tuple[Prediction | None, Prediction | None] = None, None
         self._n_requested = self._n_begun = 0
         """Numbers of the newest request for an answer, and of the newest that was begun."""
         self._number = self._n_follow_ups = 0
@@ -57,39 +70,40 @@ class WhatIfPanel(Panel):
         """Saved settings that are restored as soon as there is a plan."""
         self._scaled_to = ""
         """Fingerprint of the network that Scale has set; empty once a plan of it has come."""
+        self._anew_cancelled = threading.Event()
+        self.anew: tuple[Setting, float | None] | None = None
+        """Seconds of an iteration once the setting is planned anew; None where that finds nothing better."""
         self.controls = SettingControls(self._ask)
         self.bandwidth, self.latency = self.controls.bandwidth, self.controls.latency
         self.pins = Pins(self._load, self._compute_rest)
-        self.pin = button("Pin", "thumb-tack", "Keep these settings and their answer in the table below", "auto")
-        self.use = button(
-            "Use these", "check", "Take schedule, messages, batch and averaging over into the lab", "auto"
-        )
-        self.scale = button(
-            "Scale the network", "expand", "Multiply the drawn network's links by these factors", "auto"
-        )
-        self.back = button("Back to the plan", "undo", "Turn everything back to the plan", "auto")
+        self.pin = button("Pin this", "thumb-tack", "", "auto")
+        self.use = button("Take it over", "check", "", "auto")
+        self.back = button("Back", "undo", "", "auto")
         self.progress = AnswerProgress()
-        self.answer, self.curves, self.problem = w.HTML(), w.HTML(), w.HTML()
+        self.numbers, self.answer, self.curves, self.problem = w.HTML(), w.HTML(), w.HTML(), w.HTML()
+        self.chart = PredictionChart(empty_words=NO_PLAN)
+        self.chart.add_class("dtfm-fill")
         self.curve_figure = AsFigure(self._draw_factors, lab_state, self._report_error)
         self.pins_figure = AsFigure(self.pins.figure, lab_state, self._report_error)
-        self._pins_box = w.VBox(
-            [w.HBox([self.pins.bars, self.pins_figure.button]), self.pins.table, self.pins_figure.output]
-        )
-        buttons = w.HBox([self.pin, self.back, self.use, self.scale])
-        buttons.add_class("dtfm-what-if-buttons")
-        left = w.VBox([self.controls.view, buttons])
-        left.add_class("dtfm-what-if-left")
-        right = w.VBox([self.answer, self.problem, self.progress.view, self.curves, self.curve_figure.button])
-        right.add_class("dtfm-what-if-right")
+        pins_table = [w.HBox([self.pins.bars, self.pins_figure.button]), self.pins.table, self.pins_figure.output]
+        menus = [
+            more_menu([self.answer, self.curves, self.curve_figure.button, self.curve_figure.output], "All numbers"),
+            more_menu([self.controls.view, *pins_table], tooltip="Other settings, and the pins as a table"),
+        ]
+        toolbar = w.HBox([self.numbers, self.pin, self.use, self.back, *menus])
+        toolbar.add_class("dtfm-toolbar")
+        told = w.HBox([self.pins.chips, self.problem, self.progress.view])
+        told.add_class("dtfm-what-if-told")
         style = stylesheet(Path(__file__).with_name("what_if.css"))
-        self.view = w.VBox([style, w.HBox([left, right]), self.curve_figure.output, self._pins_box])
+        self.view = w.VBox([style, self.controls.sliders.view, toolbar, told, self.chart])
+        self.view.add_class("dtfm-pane")
         self.view.add_class("dtfm-what-if")
         self.pin.on_click(lambda _: self._pin())
         self.use.on_click(lambda _: self._use())
-        self.scale.on_click(lambda _: self._scale())
         self.back.on_click(lambda _: self._back())
         self.progress.stop.on_click(lambda _: self._stop())
         lab_state.observe(lambda _: self._follow(), ["plan", "schedule", "queueing", "choices"])
+        lab_state.observe(lambda _: self._show_chart(), "pane")
         self._follow()
 
     @property
@@ -168,10 +182,13 @@ class WhatIfPanel(Panel):
     def _show_nothing(self, problem: str) -> None:
         self.last = None
         self.pins.set_base(None)
-        self.answer.value = answer_text.empty(
-            "What if cannot be asked of this plan." if problem else "No plan yet: plan first, then move a slider."
-        )
+        words = "What if cannot be asked of this plan" if problem else NO_PLAN
+        self.chart.clear()
+        self.chart.empty_words = words
+        self.numbers.value = answer_text.large_numbers(None, None, "")
+        self.answer.value = answer_text.empty(words)
         self.curves.value, self.problem.value = "", markup.line(escape(problem), "warning")
+        self._lab_state.what_if_note = ""
 
     def _ask(self) -> None:
         """Compute the answer to the setting; while another is computed, right after it."""
@@ -196,6 +213,7 @@ class WhatIfPanel(Panel):
         setting, base, answers = self.setting, self.base, self.answers
         if setting is None or base is None or answers is None:
             return
+        self._anew_cancelled.set()
         try:
             work = partial(answers.with_base, setting, base)
             found = await self.progress.wait(work, self._count_actions(setting, answers), self._set_slow)
@@ -205,14 +223,36 @@ class WhatIfPanel(Panel):
             return
         if found is None or answers is not self.answers or base != self.base:
             return
-        now, then = found
-        self.last = now
+        self.last, self.last_base = found
         self._number += 1
-        self.pins.set_base(then)
-        self.answer.value = answer_text.answer(now, then, setting.describe_changes(base), self._number)
-        mark(self.answer, "dtfm-what-if-old", False)
+        self.pins.set_base(self.last_base)
+        self._write_numbers()
+        self.answer.value = answer_text.answer(self.last, self.last_base, setting.describe_changes(base), self._number)
+        self._mark_old(False)
         self.problem.value = ""
+        self._show_chart()
         self._draw_curves()
+
+    def _write_numbers(self) -> None:
+        """Write the large numbers, and the headline's sentence."""
+        now, base, anew = self.last, self.last_base, self.anew
+        if now is None:
+            return
+        told = ""
+        if anew is not None and anew[0] == now.setting:
+            told = "planning anew finds nothing better" if anew[1] is None else f"planned anew {format_s(anew[1])}"
+        self.numbers.value = answer_text.large_numbers(now, base, told)
+        self._lab_state.what_if_note = "" if base is None else headline(now, base)
+
+    def _show_chart(self) -> None:
+        """Draw the newest answer, and as a line what it was before; while another pane is shown, later."""
+        now, answers, base = self.last, self.answers, self.base
+        if now is None or answers is None or base is None:
+            return
+        before = answers.drawn(base) if now.setting != base else None
+        if (prediction := answers.drawn(now.setting)) is not None and self._drawn != (prediction, before):
+            self._drawn = prediction, before
+            self.chart.show(prediction, before)
 
     def _count_actions(self, setting: Setting, answers: AnswerCache) -> int:
         """Return about how many actions an iteration has; 0 where the answer will be an error."""
@@ -224,12 +264,17 @@ class WhatIfPanel(Panel):
     def _set_slow(self, is_slow: bool) -> None:
         """Mark the answer on the screen as old while a new one takes long."""
         self._lab_state.set_busy("what-if", is_slow)
-        mark(self.answer, "dtfm-what-if-old", is_slow)
+        self._mark_old(is_slow)
+
+    def _mark_old(self, is_old: bool) -> None:
+        for widget in (self.numbers, self.answer, self.chart):
+            mark(widget, "dtfm-what-if-old", is_old)
 
     def _refuse(self, problem: str) -> None:
         """Show why there is no answer, and mark the one on the screen as old."""
         self.last = None
-        mark(self.answer, "dtfm-what-if-old", True)
+        self._mark_old(True)
+        self._lab_state.what_if_note = ""
         self.problem.value = markup.line(escape(problem), "warning")
 
     def _compute_rest(self) -> None:
@@ -243,6 +288,7 @@ class WhatIfPanel(Panel):
     async def _compute_quietly(self, answers: AnswerCache, request: tuple[int, int]) -> None:
         """Compute pins and curves one by one until a newer request comes."""
         await asyncio.sleep(QUIET_S)
+        await self._plan_anew(answers, request)
         for pin in self.pins.pins:
             if request != (self._n_requested, self._n_follow_ups):
                 return
@@ -262,6 +308,20 @@ class WhatIfPanel(Panel):
                     return
                 await asyncio.to_thread(answers.add_point, setting, axis, factor)
                 self._draw_curves()
+
+    async def _plan_anew(self, answers: AnswerCache, request: tuple[int, int]) -> None:
+        """Search from the plan that was held, shortly; what that comes to stands beside the large number."""
+        setting, base, now = self.setting, self.base, self.last
+        if request != (self._n_requested, self._n_follow_ups) or setting is None or now is None or base is None:
+            return
+        if not set(setting.changes_from(base)) & REPLANNED or (self.anew is not None and self.anew[0] == setting):
+            return
+        self._anew_cancelled = threading.Event()
+        found_s = await asyncio.to_thread(answers.planned_anew, setting, self._anew_cancelled)
+        if request == (self._n_requested, self._n_follow_ups) and not self._anew_cancelled.is_set():
+            better = found_s is not None and found_s < now.iteration_s * (1 - WORTH_PLANNING)
+            self.anew = setting, found_s if better else None
+            self._write_numbers()
 
     def _draw_curves(self) -> None:
         setting, answers = self.setting, self.answers
@@ -289,10 +349,18 @@ class WhatIfPanel(Panel):
         self._ask()
 
     def _use(self) -> None:
-        """Take over all but the factors, which are the network's."""
-        setting, plan = self.setting, self._plan
-        if setting is None or plan is None or self.last is None:
+        """Take the setting over into the lab: factors into the network, the rest into what is chosen for the plan."""
+        setting, plan, base = self.setting, self._plan, self.base
+        if setting is None or plan is None or base is None or self.last is None:
             return
+        scaled = None
+        if set(setting.changes_from(base)) & set(FACTORS):
+            try:
+                network = self._lab_state.topology or plan.topology
+                scaled = network.scaled(latency=setting.latency, bandwidth=setting.bandwidth)
+            except LabError as error:
+                self._report_error(str(error))
+                return
         always = {option.name for option in tried_options()}
         with self._lab_state.hold_trait_notifications():
             self._lab_state.schedule, self._lab_state.queueing = setting.schedule, setting.queueing
@@ -301,18 +369,9 @@ class WhatIfPanel(Panel):
                 for name, value in (self._lab_state.choices | setting.job_changes).items()
                 if name in always or value != getattr(plan.job, name)  # the batch as planned is no choice
             }
-
-    def _scale(self) -> None:
-        setting, network = self.setting, self._lab_state.topology
-        if setting is None or self._plan is None:
-            return
-        try:
-            scaled = (network or self._plan.topology).scaled(latency=setting.latency, bandwidth=setting.bandwidth)
-        except LabError as error:
-            self._report_error(str(error))
-            return
-        self._lab_state.topology = scaled
-        self._scaled_to = "" if self._lab_state.topology is None else self._lab_state.topology.fingerprint
+        if scaled is not None:
+            self._lab_state.topology = scaled
+            self._scaled_to = "" if self._lab_state.topology is None else self._lab_state.topology.fingerprint
 
     def _back(self) -> None:
         if self.base is not None:
@@ -324,12 +383,15 @@ class WhatIfPanel(Panel):
 
     def _update_buttons(self) -> None:
         setting, base = self.setting, self.base
-        turned = set() if setting is None or base is None else set(setting.changes_from(base))
+        turned = setting is not None and base is not None and bool(setting.changes_from(base))
         self.pin.disabled = self.curve_figure.button.disabled = setting is None
-        self.back.disabled = not turned
-        self.use.disabled = not turned - set(FACTORS)
-        self.scale.disabled = not turned & set(FACTORS)
-        show(self._pins_box, bool(self.pins.pins))
+        self.back.disabled = self.use.disabled = not turned
+        nothing = NO_PLAN if setting is None else "Nothing is changed yet"
+        self.pin.tooltip = NO_PLAN if setting is None else "Keep this setting and its answer in the row below"
+        self.back.tooltip = "Turn everything back to the plan" if turned else nothing
+        self.use.tooltip = (
+            "Change the network's links, the batch and the schedule of the lab to this" if turned else nothing
+        )
 
     def _draw_factors(self) -> go.Figure | None:
         return None if self.setting is None or self.answers is None else self.answers.figure(self.setting)
