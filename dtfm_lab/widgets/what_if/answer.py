@@ -14,7 +14,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import CAUSES, Trace
 from dtfm_lab.planning import price_placement
-from dtfm_lab.widgets.planner.replanning import replanned
+from dtfm_lab.widgets.planner.short_searches import replanned
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.what_if.setting import FACTORS, LEAST_FACTOR, MOST_FACTOR, Setting, rounded
 
@@ -159,6 +159,18 @@ class AnswerCache:
             _keep(self._drawn, setting, prediction, MOST_DRAWN)
         return prediction
 
+    def quick(self, setting: Setting) -> float | None:
+        """Return the seconds of an iteration alone; None where the setting is not possible."""
+        if setting not in self._seconds:
+            try:
+                iteration_s = lab.simulate(
+                    setting.on(self.plan), setting.schedule, queueing=setting.queueing
+                ).iteration_s
+                _keep(self._seconds, setting, iteration_s)
+            except LabError:  # as where a schedule lacks memory
+                _keep(self._seconds, setting, None)
+        return self._seconds.get(setting)
+
     def drawn(self, setting: Setting) -> Prediction | None:
         """Return the prediction where it is still kept."""
         return self._drawn.get(setting)
@@ -186,12 +198,7 @@ class AnswerCache:
 
     def add_point(self, setting: Setting, axis: str, factor: float) -> None:
         """Compute one point of a curve."""
-        at = setting.with_values(**{axis: factor})
-        try:
-            iteration_s = lab.simulate(at.on(self.plan), at.schedule, queueing=at.queueing).iteration_s
-            _keep(self._seconds, at, iteration_s)
-        except LabError:  # as where a schedule lacks memory
-            _keep(self._seconds, at, None)
+        self.quick(setting.with_values(**{axis: factor}))
 
     def figure(self, setting: Setting) -> go.Figure:
         """Return a figure of the iteration over both factors, all else as in the setting. This is slow."""

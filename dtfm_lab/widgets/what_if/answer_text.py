@@ -86,24 +86,29 @@ def describe(answer: Answer, base: Answer) -> str:
     return f"{text}, {format_s(abs(change))} {word}{share}"
 
 
-def large_numbers(now: Answer | None, base: Answer | None, told: str) -> str:
-    """Return ``12.5 s → 22.9 s an iteration, 5,700 tokens/s``, and behind it what is ``told``; a dash for no answer."""
-    if now is None:
+def large_numbers(now_s: float | None, was_s: float | None, parts: Sequence[str] = (), lacking: str = "") -> str:
+    """Return ``12.5 s → 22.9 s an iteration`` in large, then the parts, and in red what is lacking."""
+    if now_s is None:
         return '<div class="dtfm-what-if-numbers"><b>–</b></div>'
     was = ""
-    if base is not None and abs(now.iteration_s - base.iteration_s) > 1e-9 * base.iteration_s:
-        was = f"{escape(format_s(base.iteration_s))} → "
-    tokens = f"<span>{escape(_large(now.tokens_per_s))} tokens/s</span>" if now.tokens_per_s is not None else ""
-    lacking = "" if now.fits else f'<span class="dtfm-over">lacks memory on {escape(now.worst)}</span>'
-    rest = f"<span>{escape(told)}</span>" if told else ""
+    if was_s is not None and abs(now_s - was_s) > 1e-9 * was_s:
+        was = f"<i>{escape(_three_digits(was_s))} →</i>"
+    rest = "".join(f"<span>{escape(part)}</span>" for part in parts)
+    alarm = f'<span class="dtfm-over">{escape(lacking)}</span>' if lacking else ""
+    words = escape(", ".join([f"{format_s(now_s)} an iteration", *parts, *([lacking] if lacking else [])]))
     return (
-        f'<div class="dtfm-what-if-numbers" role="status"><i>{was}</i><b>{escape(format_s(now.iteration_s))}</b>'
-        f"<span>an iteration</span>{tokens}{lacking}{rest}</div>"
+        f'<div class="dtfm-what-if-numbers" role="status" title="{words}">{was}<b>{escape(_three_digits(now_s))}</b>'
+        f'<span class="dtfm-unit">an iteration</span>{alarm}{rest}</div>'
     )
 
 
-def _large(value: float) -> str:
-    return f"{value / 1000:.3g}k" if value >= 10_000 else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+def _three_digits(seconds: float) -> str:
+    return f"{seconds:.1f} s" if 10 <= seconds < 100 else f"{seconds:.2f} s" if 1 <= seconds < 10 else format_s(seconds)
+
+
+def large(value: float) -> str:
+    """Return ``10.5k``, ``980`` or ``3.2``."""
+    return f"{value / 1000:.3g}k" if value >= 1000 else f"{value:.3g}"
 
 
 def answer(now: Answer, base: Answer | None, changed: str, number: int) -> str:

@@ -16,7 +16,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.simulation.kernels import compilation
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, mark, more_menu, stylesheet, tried_options
+from dtfm_lab.widgets.controls import button, icon_button, mark, more_menu, stylesheet, tried_options
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.schedule.predictions import Prediction
@@ -34,6 +34,8 @@ from dtfm_lab.widgets.what_if.small_chart import PredictionChart
 
 QUIET_S = 0.15
 """Seconds without a move before curves are computed, so that they never delay an answer."""
+AT_ONCE_UP_TO = 6_000
+"""Actions of an iteration up to which its number and its chart come together; of more the number comes first."""
 NO_PLAN = "No plan yet: plan first, then move a slider"
 REPLANNED = {*FACTORS, *BATCH_OPTIONS}
 """Values of a setting that another placement may suit better."""
@@ -78,7 +80,7 @@ class WhatIfPanel(Panel):
         self.pins = Pins(self._load, self._compute_rest)
         self.pin = button("Pin this", "thumb-tack", "", "auto")
         self.use = button("Take it over", "check", "", "auto")
-        self.back = button("Back", "undo", "", "auto")
+        self.back = icon_button("undo", "")
         self.progress = AnswerProgress()
         self.numbers, self.answer, self.curves, self.problem = w.HTML(), w.HTML(), w.HTML(), w.HTML()
         self.chart = PredictionChart(empty_words=NO_PLAN)
@@ -86,13 +88,16 @@ class WhatIfPanel(Panel):
         self.curve_figure = AsFigure(self._draw_factors, lab_state, self._report_error)
         self.pins_figure = AsFigure(self.pins.figure, lab_state, self._report_error)
         pins_table = [w.HBox([self.pins.bars, self.pins_figure.button]), self.pins.table, self.pins_figure.output]
-        menus = [
-            more_menu([self.answer, self.curves, self.curve_figure.button, self.curve_figure.output], "All numbers"),
-            more_menu([self.controls.view, *pins_table], tooltip="Other settings, and the pins as a table"),
-        ]
-        toolbar = w.HBox([self.numbers, self.pin, self.use, self.back, *menus])
+        details = [self.answer, self.curves, self.curve_figure.button, self.curve_figure.output]
+        toolbar = w.HBox(
+            [
+                self.numbers,
+                more_menu(details, "Details", "Every number of the answer, and its curves"),
+                more_menu([self.controls.view, *pins_table], tooltip="Other settings, and the pins as a table"),
+            ]
+        )
         toolbar.add_class("dtfm-toolbar")
-        told = w.HBox([self.pins.chips, self.problem, self.progress.view])
+        told = w.HBox([self.pin, self.use, self.back, self.pins.chips, self.problem, self.progress.view])
         told.add_class("dtfm-what-if-told")
         style = stylesheet(Path(__file__).with_name("what_if.css"))
         self.view = w.VBox([style, self.controls.sliders.view, toolbar, told, self.chart])
@@ -185,7 +190,7 @@ class WhatIfPanel(Panel):
         words = "What if cannot be asked of this plan" if problem else NO_PLAN
         self.chart.clear()
         self.chart.empty_words = words
-        self.numbers.value = answer_text.large_numbers(None, None, "")
+        self.numbers.value = answer_text.large_numbers(None, None)
         self.answer.value = answer_text.empty(words)
         self.curves.value, self.problem.value = "", markup.line(escape(problem), "warning")
         self._lab_state.what_if_note = ""
@@ -214,9 +219,16 @@ class WhatIfPanel(Panel):
         if setting is None or base is None or answers is None:
             return
         self._anew_cancelled.set()
+        count = self._count_actions(setting, answers)
+        if count > AT_ONCE_UP_TO:  # the large number first, what is drawn after it
+            quick_s = await asyncio.to_thread(answers.quick, setting)
+            if quick_s is not None and answers is self.answers and self.last_base is not None:
+                self.numbers.value = answer_text.large_numbers(quick_s, self.last_base.iteration_s)
+            if self._n_begun < self._n_requested:
+                return
         try:
             work = partial(answers.with_base, setting, base)
-            found = await self.progress.wait(work, self._count_actions(setting, answers), self._set_slow)
+            found = await self.progress.wait(work, count, self._set_slow)
         except LabError as error:
             if answers is self.answers and setting == self.setting:
                 self._refuse(str(error))
@@ -241,7 +253,11 @@ class WhatIfPanel(Panel):
         told = ""
         if anew is not None and anew[0] == now.setting:
             told = "planning anew finds nothing better" if anew[1] is None else f"planned anew {format_s(anew[1])}"
-        self.numbers.value = answer_text.large_numbers(now, base, told)
+        parts = [] if now.tokens_per_s is None else [f"{answer_text.large(now.tokens_per_s)} tokens/s"]
+        parts += [told] if told else []
+        lacking = "" if now.fits else f"lacks memory on {now.worst}"
+        was_s = None if base is None else base.iteration_s
+        self.numbers.value = answer_text.large_numbers(now.iteration_s, was_s, parts, lacking)
         self._lab_state.what_if_note = "" if base is None else headline(now, base)
 
     def _show_chart(self) -> None:

@@ -106,10 +106,10 @@ def matching_of(plan: Plan, a: int, b: int) -> list[list[Any]]:
 def network_of(topology: Topology) -> dict[str, Any]:
     """Return the positions of devices in the network, without a plan, and the links that are drawn.
 
-    {"devices": [{"name", "region", "x", "y"}], "regions": [{"name", "x", "y", "half", "round"}], "links", "bundles"};
-    y grows downwards, and the smallest distance of two devices is 1. A link is [i, j, strength, ms, Gbit/s, ms
-    back, Gbit/s back] of two devices, a bundle is the same of two regions, by medians; strength goes from 0 to 1 with
-    the slower bandwidth.
+    {"devices": [{"name", "region", "gpu", "x", "y"}], "regions": [{"name", "x", "y", "half", "round"}], "links",
+    "bundles"}; y grows downwards, and the smallest distance of two devices is 1. A link is [i, j, strength, ms,
+    Gbit/s, ms back, Gbit/s back] of two devices, a bundle is the same of two regions, by medians; strength goes from 0
+    to 1 with the slower bandwidth.
     """
     places = device_places(topology) * (1, -1)
     # no region is drawn where no device has one
@@ -120,7 +120,7 @@ def network_of(topology: Topology) -> dict[str, Any]:
     links, bundles = _drawn(topology, members)
     return {
         "devices": [
-            {"name": device.name, "region": device.region, "x": x, "y": y}
+            {"name": device.name, "region": device.region, "gpu": device.gpu, "x": x, "y": y}
             for device, (x, y) in zip(topology.devices, places.round(4).tolist(), strict=True)
         ],
         "regions": [

@@ -3,7 +3,7 @@ import { cleanUps, h, onTraits } from "shared/dom.js";
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
-  const root = h("div", { class: "dtfm dtfm-sliders", role: "group", "aria-label": "What is changed", "data-lm-suppress-shortcuts": "true" });
+  const root = h("div", { class: "dtfm dtfm-big-sliders", role: "group", "aria-label": "What is changed", "data-lm-suppress-shortcuts": "true" });
   const rows = new Map(); // key -> {input, output, note, name}
   el.append(root);
 

@@ -28,7 +28,7 @@ export function makePath({ state, choose, point, send }) {
   const sum = h("div", { class: "dtfm-path-sum" });
   const root = h("div", { class: "dtfm-path" }, scroller, h("div", { class: "dtfm-path-line" }, told, bound), sum);
   const badges = new Map(); // device -> element, kept over plans, so that it can glide
-  let data = null, held = null, lit = null, drawnSize = "";
+  let data = null, held = null, lit = null, drawnSize = "", gpuOf = new Map();
 
   const all = () => [...data.groups, ...(data.idle.length ? [{ stage: IDLE, devices: data.idle, regions: [], cost_s: 0 }] : [])];
   const nameOf = (group) => (group.stage === IDLE ? "idle" : placesOf(group.regions));
@@ -41,6 +41,7 @@ export function makePath({ state, choose, point, send }) {
     data = next;
     drawnSize = `${root.clientWidth} x ${root.clientHeight}`;
     const shown = all();
+    gpuOf = new Map(data.network.devices?.map((device) => [device.name, device.gpu]));
     const names = new Set(shown.flatMap(({ devices }) => devices));
     for (const [name, element] of badges) if (!names.has(name)) { element.remove(); badges.delete(name); }
     const width = Math.max(NARROWEST, Math.min(WIDEST, scroller.clientWidth / Math.max(1, shown.length)));
@@ -67,7 +68,7 @@ export function makePath({ state, choose, point, send }) {
       "aria-label": `${groupTitle(group)}${stage === IDLE ? "" : `, averages ${seconds(group.cost_s)}`}`,
     },
     h("i", { class: "stage" }, stage === IDLE ? "–" : String(stage)), h("b", { title: nameOf(group) }, nameOf(group)),
-    stage === IDLE ? h("span", {}, counted(group.devices.length, "device")) : h("span", { title: `averages ${seconds(group.cost_s)}` }, h("em", {}), averagingText(group)));
+    stage === IDLE ? h("span", {}, counted(group.devices.length, "device")) : h("span", { title: `averages ${seconds(group.cost_s)}` }, group.devices.length < 2 ? null : h("em", {}), averagingText(group)));
     head.addEventListener("click", () => choose.group(stage));
     head.addEventListener("pointerenter", () => point({ stage }));
     head.addEventListener("pointerleave", () => point(null));
@@ -82,7 +83,7 @@ export function makePath({ state, choose, point, send }) {
 
   const groupTitle = (group) => (group.stage === IDLE ? counted(group.devices.length, "idle device") : `Stage ${group.stage}, ${nameOf(group) || counted(group.devices.length, "device")}`);
 
-  const averagingText = (group) => `${root.dataset.room === "words" ? "averages " : ""}${brief(group.cost_s)}`;
+  const averagingText = (group) => (group.devices.length < 2 ? "alone" : `${root.dataset.room === "words" ? "averages " : ""}${brief(group.cost_s)}`);
 
   function badge(name, replica, group, size) {
     let element = badges.get(name);
@@ -91,7 +92,7 @@ export function makePath({ state, choose, point, send }) {
       listenTo(element, name);
       badges.set(name, element);
     }
-    element.className = `device ${gpuShape(group.gpus?.[replica] ?? "")}`;
+    element.className = `device ${gpuShape(group.gpus?.[replica] ?? gpuOf.get(name) ?? "")}`;
     element.textContent = size < NUMBERED_BADGE ? "" : group.stage === IDLE ? "" : String(replica);
     element.setAttribute("aria-label", deviceWords(name, data).replaceAll("\n", ", "));
     return element;
