@@ -77,6 +77,11 @@ class Replanning(Panel):
             self._cancelled.set()
             self.line.value = ""
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether what is drawn now could not be planned."""
+        return self._failed is not None
+
     def begin(self) -> None:
         """Plan what is drawn now, as once the kernel's loop runs."""
         self._request()

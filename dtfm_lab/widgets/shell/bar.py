@@ -48,6 +48,12 @@ class Bar:
         """The one next action."""
         return next_action(self._lab_state, can_refit=self._can_refit())
 
+    @property
+    def _is_replanning(self) -> bool:
+        state = self._lab_state
+        waits = state.plan_is_stale and self._replanning.switch.value and not self._replanning.has_failed
+        return waits and state.topology is not None and not state.message
+
     def _soon(self) -> None:
         """Refresh once for all changes of one turn of the loop."""
         if not has_event_loop():
@@ -64,7 +70,8 @@ class Bar:
             view.network = ["", ""] if topology is None else [topology.name, _consists_of(state)]
             view.job = ["", ""] if job is None else [job.name, _shape(state)]
             view.numbers = bar_numbers(state, before)
-            view.headline = headline(state, before, self._replanning.last, self._reason_of(plan))._asdict()
+            if not self._is_replanning:  # what was said stays until there is something new to say
+                view.headline = headline(state, before, self._replanning.last, self._reason_of(plan))._asdict()
             view.action = self.action._asdict()
             took_s = self._replanning.took_s
             view.live_note = f"planned in {format_s(took_s)}" if took_s else ""

@@ -18,8 +18,8 @@ Facts = dict[str, Any]
 def inspect(state: LabState) -> Facts:
     """Return {kind, title, hint, ...} as the page's inspector shows it; ``kind`` says which other keys there are."""
     topology, plan = state.topology, state.plan
-    if plan is not None and (topology is None or state.plan_is_stale):
-        plan = None
+    if plan is not None and (topology is None or plan.topology.names != topology.names):
+        plan = None  # after an edit of numbers the plan stays until there is another
     if topology is None:
         return {"kind": "empty", "title": "Nothing is drawn", "hint": "double-click the canvas to add a device"}
     known = set(topology.names)

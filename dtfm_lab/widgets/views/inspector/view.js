@@ -21,7 +21,7 @@ function render({ model, el }) {
   const select = (what) => model.send({ kind: "select", ...what });
   const head = (facts, ...more) => h("div", { class: "dtfm-inspector-head" }, facts.stage >= 0 ? chip(facts.stage, facts.n_stages) : null,
     h("h3", {}, facts.title), h("span", { class: "dtfm-soft" }, facts.hint), h("span", { class: "dtfm-grow" }), ...more);
-  const close = () => h("button", { type: "button", class: "dtfm-close", title: "Let go of the selection (Esc)", onclick: () => select({}) }, "Close");
+  const close = () => h("button", { type: "button", class: "dtfm-let-go", title: "Let go of the selection (Esc)", onclick: () => select({}) }, "Close");
 
   function pipeline(facts) {
     const { stages, hops, n_stages: n } = facts;

@@ -7,7 +7,7 @@ const MOST_CHIPS = 16;
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
-  const root = h("div", { class: "dtfm dtfm-foot", role: "note", "aria-label": "Legend" });
+  const root = h("div", { class: "dtfm dtfm-lab-foot", role: "note", "aria-label": "Legend" });
   el.append(root);
 
   function chips(n, dark) {
@@ -34,8 +34,8 @@ function render({ model, el }) {
       ...(n ? [chips(n, theme.dark)] : []),
       kind("forward", theme.dark), kind("backward", theme.dark), kind("averaging", theme.dark),
       h("span", {}, hatch(theme.softText), "waits"),
-      h("span", { class: "dtfm-foot-links" }, "link: width is bandwidth, dashes are latency"),
-      h("span", { class: "dtfm-grow" }), h("span", { class: "dtfm-foot-keys" }, model.get("shortcuts")));
+      h("span", { class: "dtfm-lab-foot-links" }, "link: width is bandwidth, dashes are latency"),
+      h("span", { class: "dtfm-grow" }), h("span", { class: "dtfm-lab-foot-keys" }, model.get("shortcuts")));
   }
   onTraits(model, ["n_stages", "shortcuts"], show, cleanUp);
   onTheme(show, cleanUp);

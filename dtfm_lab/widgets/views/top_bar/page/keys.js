@@ -1,6 +1,12 @@
 // Keys that hold wherever the focus is in the lab, but in a field: 1 to 6 panes, Z undo, F whole window, ? words, Esc.
 
 const TYPED_IN = "input:not([type=range]):not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable=true]";
+const MOVES = new Set(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"]);
+
+/** A notebook takes arrows for its cells, and would keep sliders and menus from moving. */
+function keepToLab(event) {
+  if (MOVES.has(event.key)) event.stopPropagation();
+}
 
 export function labKeys(el, { press, toggleWindow, close }, cleanUp) {
   const lab = () => el.closest(".dtfm-lab");
@@ -18,8 +24,11 @@ export function labKeys(el, { press, toggleWindow, close }, cleanUp) {
     event.preventDefault();
     event.stopPropagation();
   }
-  const later = setTimeout(() => lab()?.setAttribute("data-lm-suppress-shortcuts", "true"), 200); // letters are no commands of the notebook
-  cleanUp.add(() => clearTimeout(later));
+  const later = setTimeout(() => {
+    lab()?.setAttribute("data-lm-suppress-shortcuts", "true"); // letters are no commands of the notebook
+    lab()?.addEventListener("keydown", keepToLab);
+  }, 200);
+  cleanUp.add(() => { clearTimeout(later); lab()?.removeEventListener("keydown", keepToLab); });
   document.addEventListener("keydown", onKey);
   cleanUp.add(() => document.removeEventListener("keydown", onKey));
 }
