@@ -50,6 +50,7 @@ bench: $(VENV)/.dev
 
 bench-ui: $(VENV)/.dev
 	$(BIN)/python benchmarks/interface $(ARGS)
+	$(BIN)/python benchmarks/teaching.py
 
 # The built widgets are committed, so that neither a clone nor a wheel needs Node.
 js:

@@ -1,0 +1,290 @@
+"""A small, slow genetic algorithm to be watched: twenty placements from chance, a frame a generation.
+
+It is for teaching. It prices placements as every planner does, equations 1 to 4 with the pipelines as they stand, but
+it is given neither clusters to begin with nor a local search to the end, so that its progress can be seen.
+
+Who survives: an offspring takes the place of its worse parent where it is no worse. The communication cost counts only
+the slowest member of a group and the slowest pair of a hop, so most changes leave it as it is. Therefore the slowest
+ones do not count alone at first: members and pairs are averaged with an exponent, a power mean, that rises from 2
+until, at the end, the cost itself decides. Twins are not kept. The best placement so far is remembered.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.communication_search import require_fit
+from dtfm_lab.planning.cost import PairCosts, pair_costs, total_costs
+from dtfm_lab.planning.teaching_operators import (
+    CROSSOVER_SHARE,
+    MUTATIONS,
+    Ground,
+    Made,
+    crossover,
+    listed,
+    places_of,
+)
+
+POPULATION = 20
+TRIES = 8
+"""Children of which the best is kept, a generation's ``offspring`` times."""
+DEVICES_AN_OFFSPRING = 5
+"""There is one offspring a generation for so many devices, so that a small network is not solved at a glance."""
+EXPONENTS = (2.0, 64.0)
+"""First and last exponent of the power mean, before the cost alone decides."""
+TIE = 4.0
+"""Exponent of the power mean that decides between equal costs in the end."""
+MOST_GENERATIONS = 400
+PACE_S = 0.24
+"""Seconds that a frame stays when the search is watched, unless another pace is chosen."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Individual:
+    """One placement of the population, and how it came about."""
+
+    number: int
+    """Counted from 0 over the whole search."""
+    grid: IntArray = field(repr=False)
+    """(S, D) device indices of the topology."""
+    cost_s: float
+    """Communication cost in seconds, as ``price_placement`` has it for this grid."""
+    operator: str
+    """``chance``, ``crossover``, or the name of a mutation."""
+    words: str
+    """What was crossed over or changed."""
+    generation: int
+    """The generation that it was born in."""
+    parents: tuple["Individual", ...] = ()
+    """One or two, without their own parents. The first is the one that was changed."""
+
+    @property
+    def gain_s(self) -> float:
+        """Seconds less than its better parent; negative where it is dearer, 0 without parents."""
+        return min((one.cost_s for one in self.parents), default=self.cost_s) - self.cost_s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TeachingFrame:
+    """The population after one generation."""
+
+    generation: int
+    individuals: tuple[Individual, ...]
+    """The cheapest first."""
+    best: Individual
+    """The cheapest so far."""
+    median_s: float
+    diversity: float
+    """Share of the devices that are in different stages in two individuals, over all pairs."""
+    made_by: Mapping[str, int]
+    """Number of the individuals by operator."""
+    evaluations: int
+    """Placements priced so far."""
+    exponent: float
+    """Exponent of the power mean by which they survive; infinite where the cost itself decides."""
+
+
+def teach(
+    topology: Topology,
+    job: Job,
+    rng: np.random.Generator,
+    *,
+    population: int = POPULATION,
+    offspring: int | None = None,
+    most_generations: int = MOST_GENERATIONS,
+    priced: Callable[[FloatArray], object] = lambda _: None,
+) -> Iterator[TeachingFrame]:
+    """Frames of a teaching search in the job's shape, or the most square one, until nothing better has come for long.
+
+    Equal arguments and seeds yield equal frames. ``priced`` is called with every batch of costs in seconds.
+
+    Raises PlanError where the job does not fit the network.
+    """
+    if not job.shaped:
+        job = job.fitted(len(topology))
+    require_fit(topology, job)
+    assert job.n_stages is not None
+    assert job.n_replicas is not None
+    pair = pair_costs(topology, job)
+    place_of, places = places_of(topology, pair)
+    ground = Ground(
+        pair=pair,
+        n_stages=job.n_stages,
+        n_replicas=job.n_replicas,
+        place_of=place_of,
+        places=places,
+        names=tuple(topology.names),
+    )
+    n = len(topology)
+    n_offspring = max(1, round(n / DEVICES_AN_OFFSPRING)) if offspring is None else offspring
+    return _frames(ground, rng, population, n_offspring, most_generations, priced)
+
+
+def power_costs(grid: IntArray, pair: PairCosts, exponent: float) -> FloatArray:
+    """(...) seconds of (..., S, D) grids where power means stand for the slowest member and the slowest pair.
+
+    With an exponent of 1 all count alike; the larger it is, the nearer this is to the communication cost.
+    """
+    members_s = pair.group_s[grid[..., :, None], grid[..., None, :]].sum(axis=-1)
+    pairs_s = pair.hop_s[grid[..., :-1, :], grid[..., 1:, :]]
+    groups = _power_mean(members_s.reshape(*grid.shape[:-2], -1), exponent)
+    return np.asarray(groups + _power_mean(pairs_s, exponent).sum(axis=-1))
+
+
+def _power_mean(values: FloatArray, exponent: float) -> FloatArray:
+    largest = values.max(axis=-1)
+    scale = np.where(largest > 0, largest, 1.0)  # divided by the largest first, so that no power overflows
+    return np.asarray(largest * ((values / scale[..., None]) ** exponent).mean(axis=-1) ** (1 / exponent))
+
+
+class _Rank(NamedTuple):
+    """By what two placements are compared, the first first."""
+
+    first_s: float
+    second_s: float
+
+
+class _Survival:
+    """Prices rows and ranks them by the rule of one generation."""
+
+    def __init__(self, ground: Ground, generation: int, settling: int, priced: Callable[[FloatArray], object]) -> None:
+        low, high = EXPONENTS
+        self._ground, self._priced = ground, priced
+        self.exponent = low * (high / low) ** (generation / settling) if generation < settling else np.inf
+
+    def price(self, rows: IntArray) -> tuple[FloatArray, list[_Rank]]:
+        """(n,) communication cost in seconds of (n, N) rows, and their ranks."""
+        ground = self._ground
+        grids = rows[:, : ground.n_tasklets].reshape(-1, ground.n_stages, ground.n_replicas)
+        cost_s = total_costs(grids, ground.pair)
+        self._priced(cost_s)
+        power_s = power_costs(grids, ground.pair, self.exponent if np.isfinite(self.exponent) else TIE)
+        columns = (power_s, cost_s) if np.isfinite(self.exponent) else (cost_s, power_s)
+        return cost_s, [_Rank(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _frames(
+    ground: Ground,
+    rng: np.random.Generator,
+    n_population: int,
+    n_offspring: int,
+    most_generations: int,
+    priced: Callable[[FloatArray], object],
+) -> Iterator[TeachingFrame]:
+    n = len(ground.names)
+    settling, patience = n + 12 * ground.n_stages, max(30, min(2 * n, 60))
+    rows = np.array([rng.permutation(n) for _ in range(n_population)])
+    cost_s, ranks = _Survival(ground, 0, settling, priced).price(rows)
+    people = [
+        Individual(
+            number=number,
+            grid=ground.grid(row).copy(),
+            cost_s=float(cost),
+            operator="chance",
+            words="every device by chance",
+            generation=0,
+        )
+        for number, (row, cost) in enumerate(zip(rows, cost_s, strict=True))
+    ]
+    best, found_in, evaluations, born = min(people, key=_cost), 0, n_population, n_population
+    for generation in range(most_generations + 1):
+        survival = _Survival(ground, generation, settling, priced)
+        if generation:
+            _, ranks = survival.price(rows)
+            for _ in range(n_offspring):
+                child, row, rank, worse, tried = _offspring(ground, survival, rows, ranks, people, rng)
+                evaluations += tried
+                if rank > ranks[worse] or _is_twin(rank, ranks):
+                    continue
+                child = replace(child, number=born, generation=generation)
+                born += 1
+                rows[worse], ranks[worse], people[worse] = row, rank, child
+                if child.cost_s < best.cost_s * (1 - 1e-9):
+                    best, found_in = child, generation
+        yield _frame(ground, generation, people, best, evaluations, survival.exponent)
+        if generation > max(found_in, settling) + patience:
+            return
+
+
+def _offspring(
+    ground: Ground,
+    survival: _Survival,
+    rows: IntArray,
+    ranks: list[_Rank],
+    people: list[Individual],
+    rng: np.random.Generator,
+) -> tuple[Individual, IntArray, _Rank, int, int]:
+    """The best of some tries with one operator: the child, its row and rank, its worse parent, and the tries."""
+    parent, other = (min((int(i) for i in rng.integers(len(rows), size=2)), key=ranks.__getitem__) for _ in range(2))
+    mated = bool(rng.random() < CROSSOVER_SHARE) and parent != other and len(ground.places) > 1
+    parents = [parent, other] if mated else [parent]
+    if mated:
+        operator, made = "crossover", [_crossed(ground, rows, people, parent, other, rng) for _ in range(TRIES)]
+    else:
+        shares = np.array([share for _, _, share in MUTATIONS])
+        operator, mutate, _ = MUTATIONS[int(rng.choice(len(MUTATIONS), p=shares / shares.sum()))]
+        tries = (mutate(ground, rows[parent], rng) for _ in range(TRIES))
+        made = [one for one in tries if one is not None] or [Made(rows[parent], "nothing to change")]
+    tried = np.array([one.row for one in made])
+    cost_s, tried_ranks = survival.price(tried)
+    at = min(range(len(made)), key=tried_ranks.__getitem__)
+    child = Individual(
+        number=0,
+        grid=ground.grid(tried[at]).copy(),
+        cost_s=float(cost_s[at]),
+        operator=operator,
+        words=made[at].words,
+        generation=0,
+        parents=tuple(replace(people[one], parents=()) for one in parents),
+    )
+    return child, tried[at], tried_ranks[at], max(parents, key=ranks.__getitem__), len(made)
+
+
+def _crossed(
+    ground: Ground, rows: IntArray, people: list[Individual], recipient: int, donor: int, rng: np.random.Generator
+) -> Made:
+    row, places = crossover(ground, rows[recipient], rows[donor], rng)
+    words = f"{listed(places)} as in {people[donor].number}, the rest as in {people[recipient].number}"
+    return Made(row, words)
+
+
+def _is_twin(rank: _Rank, ranks: list[_Rank]) -> bool:
+    return any(np.allclose(rank, other, rtol=1e-9, atol=0.0) for other in ranks)
+
+
+def _frame(
+    ground: Ground, generation: int, people: list[Individual], best: Individual, evaluations: int, exponent: float
+) -> TeachingFrame:
+    return TeachingFrame(
+        generation=generation,
+        individuals=tuple(sorted(people, key=_cost)),
+        best=best,
+        median_s=float(np.median([one.cost_s for one in people])),
+        diversity=diversity(np.array([one.grid for one in people]), len(ground.names)),
+        made_by=dict(Counter(one.operator for one in people).most_common()),
+        evaluations=evaluations,
+        exponent=exponent,
+    )
+
+
+def diversity(grids: IntArray, n_devices: int) -> float:
+    """Share of ``n_devices`` that are in different stages in two of (P, S, D) grids, over all pairs of grids."""
+    n, n_stages, _ = grids.shape
+    if n < 2:
+        return 0.0
+    counts = np.zeros((n_devices, n_stages + 1))
+    for stage in range(n_stages):
+        np.add.at(counts[:, stage], grids[:, stage].ravel(), 1.0)
+    counts[:, n_stages] = n - counts.sum(axis=1)  # idle
+    alike = (counts * (counts - 1)).sum() / (n * (n - 1))
+    return float(1 - alike / n_devices)
+
+
+def _cost(one: Individual) -> float:
+    return one.cost_s
