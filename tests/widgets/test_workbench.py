@@ -191,6 +191,8 @@ async def test_the_choices_begin_with_the_jobs_own_and_follow_it() -> None:
 async def test_devices_that_do_not_fit_are_named_before_anything_runs_until_they_fit() -> None:
     the_lab = await planned("worldwide")
     panel = the_lab.schedule_panel
+    panel.schedule.value = "gpipe"
+    await until(lambda: the_lab.predicted.context.schedule == "gpipe")
     assert 'role="alert"' in panel.memory.value
     assert all(part in panel.memory.value for part in (" needs ", "GiB over", "would need"))
     panel.schedule.value = "1f1b"

@@ -69,7 +69,7 @@ def describe(trace: Trace, note: str = "", bubble: pd.DataFrame | None = None) -
     if known["mfu"] is not None:
         parts.append(f"MFU {known['mfu']:.1%}")
     if bubble is not None:
-        share, cause, of_cause = bubble_of(bubble)
+        share, cause, of_cause = _idle(bubble)
         parts.append(f"bubble {share:.1%}" + (f", chiefly {cause} ({of_cause:.1%})" if share > 0 else ""))
     return " · ".join(parts)
 
@@ -103,11 +103,12 @@ def shares_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [computing, *said]
 
 
-def bubble_of(frame: pd.DataFrame) -> tuple[float, str, float]:
-    """Return the share of device time without computing, its largest cause, and that cause's share.
+def bubble_of(trace: Trace) -> tuple[float, str, float]:
+    """Return the share of device time without computing, its largest cause, and that cause's share."""
+    return _idle(trace.bubble)
 
-    ``frame`` is a trace's ``bubble``.
-    """
+
+def _idle(frame: pd.DataFrame) -> tuple[float, str, float]:
     whole_s = float(frame["iteration_s"].sum())
     causes = {cause.value: float(frame[f"{cause}_s"].sum()) for cause in CAUSES}
     largest = max(causes, key=lambda cause: causes[cause])
@@ -139,7 +140,7 @@ class Candidate:
     def of(cls, plan: Plan, schedule: str, queueing: str) -> Candidate:
         trace = simulate(plan, schedule, queueing=queueing)
         report = memory(plan, trace=trace)
-        return cls(schedule, trace.iteration_s, bubble_of(trace.bubble)[0], _worst(report), report.fits)
+        return cls(schedule, trace.iteration_s, bubble_of(trace)[0], _worst(report), report.fits)
 
 
 def _worst(report: MemoryReport) -> str:

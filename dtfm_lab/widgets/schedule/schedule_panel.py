@@ -40,7 +40,7 @@ REFUSED = "Nothing to show: the line above says why"
 STOPPED = "Stopped: More, Predict again predicts what is chosen"
 BEFORE = "before the last edit"
 SETTLED_S = 1.0
-"""Seconds that a prediction must have stood to be what the next one is compared with; a drag gives many in between."""
+"""Seconds without an edit after which the next one is compared with what is shown; a drag makes many in a row."""
 
 
 class SchedulePanel(Panel):
@@ -56,7 +56,9 @@ class SchedulePanel(Panel):
         self._shown: Prediction | None = None
         self._before: Prediction | None = None
         """What the prediction on the screen is compared with: the one before the last edits."""
-        self._shown_at_s = 0.0
+        self._asked: object = None
+        """What the prediction on the screen answers."""
+        self._edited_at_s = 0.0
         self.second: SecondPrediction | None = None
         """The prediction in the lower halves; None for measured bars."""
         self._automatic = lab_state.schedule
@@ -158,13 +160,17 @@ class SchedulePanel(Panel):
 
     def _take(self, prediction: Prediction) -> None:
         """Make this the prediction that is shown, and say where it differs by what it is predicted from."""
-        shown, now_s = self._shown, time.monotonic()
+        shown, state, now_s = self._shown, self._lab_state, time.monotonic()
+        network = None if state.topology is None else state.topology.fingerprint
+        asked = (network, state.job, state.choices, state.queueing, state.schedule, prediction.source)
         if shown is None or not _is_comparable(shown, prediction):
             self._before = None
-        elif now_s - self._shown_at_s > SETTLED_S:
+        elif asked != self._asked and now_s - self._edited_at_s > SETTLED_S:
             self._before = shown
-        self._lab_state.prediction_note = "" if shown is None else _changed_source(shown, prediction)
-        self._shown, self._shown_at_s = prediction, now_s
+        if asked != self._asked:  # else a search goes on after the same edit
+            self._asked, self._edited_at_s = asked, now_s
+        state.prediction_note = "" if shown is None else _changed_source(shown, prediction)
+        self._shown = prediction
 
     def _draw(self) -> None:
         if self._shown is not None:
