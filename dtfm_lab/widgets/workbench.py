@@ -83,7 +83,7 @@ class Lab(w.VBox):
         self.as_python = AsPythonView(self._cells)
         self.bar = Bar(self.lab_state, self.replanning, self._press, self._can_refit)
         self.network_pane = NetworkPane(self.lab_state, self.network_panel, self.run_panel.playback.view)
-        self.panes = Panes(self.lab_state, self.steps)
+        self.panes = Panes(self.lab_state, self.steps, lambda: self.replanning.switch.value)
         self.legend, self.glossary = Legend(), Glossary()
         self.door = Door(self.open_network, self.network_panel.files.take)
         self.lab_state.observe(lambda _: self._count_stages(), ["plan"])

@@ -59,9 +59,7 @@ class NetworkPane:
     def _set_link(self, ends: Sequence[str], gbps: float, ms: float, phase: str) -> None:
         """Give a link other numbers, at every move of a slider; the whole gesture is one step of the history."""
         drawing, topology = self._panel.drawing, self._lab_state.topology
-        if phase == "begin":
-            drawing.begin_gesture()
-        elif phase == "end":
-            drawing.end_gesture()
+        if phase in ("begin", "end"):
+            drawing.gesture(phase)
         elif topology is not None and set(ends) <= set(topology.names):
             drawing.document = with_link(drawing.document, (ends[0], ends[1]), gbps, ms)

@@ -1,6 +1,6 @@
 """The right half of the lab: one result at a time, or two, under tabs; nothing in it changes its height."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 import ipywidgets as w
@@ -11,12 +11,16 @@ from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.shell.steps import Step
 from dtfm_lab.widgets.views.tabs import TabsView
 
+MADE_BY_A_RUN = frozenset({"run", "compare"})
+"""Panes that show a measurement, which no plan makes anew."""
+
 
 class Panes:
     """Shows the panels of the steps; ``lab_state.pane`` names the one that is shown."""
 
-    def __init__(self, lab_state: LabState, steps: Sequence[Step]) -> None:
-        self._lab_state, self._steps = lab_state, {step.name: step for step in steps}
+    def __init__(self, lab_state: LabState, steps: Sequence[Step], is_live: Callable[[], bool]) -> None:
+        """``is_live``: whether every edit is followed by a new plan, so that what is of the plan will be anew soon."""
+        self._lab_state, self._steps, self._is_live = lab_state, {step.name: step for step in steps}, is_live
         self._second = ""
         """Name of the pane that is shown below while the half is split."""
         self.tabs = TabsView(label="Results", numbered=True, value=lab_state.pane)
@@ -81,9 +85,10 @@ class Panes:
             box = self._boxes[name]
             mark(box, "dtfm-stale", bool(found.stale))
             if name == state.pane:
-                self._stale.value = markup.line(escape(f"before the last edit: {found.stale}")) if found.stale else ""
+                waits = bool(found.stale) and not (self._is_live() and name not in MADE_BY_A_RUN)
+                self._stale.value = markup.line(escape(f"before the last edit: {found.stale}")) if waits else ""
                 self._stale.tooltip = found.stale
                 self.redo.description = step.redo or "Again"
-                show(self.redo, bool(found.stale and step.redo and may_redo and name not in state.busy))
+                show(self.redo, waits and bool(step.redo) and may_redo and name not in state.busy)
             may_redo = may_redo and not found.stale
         self.tabs.tabs = tabs
