@@ -160,7 +160,7 @@ def test_two_devices_show_their_link_also_where_it_is_not_drawn_and_a_value_draw
     page.keyboard.up("Shift")
     side = page.locator(".dtfm-side")
     expect(side).to_contain_text("Link bob – gus")
-    expect(side).to_contain_text("From the default; a number that you type makes it its own.")
+    expect(side).to_contain_text("As any other pair; a number that you type makes it its own.")
     eventually(page, "editor.selected_link", ["bob", "gus"])
     editor.enter("back-bandwidth", "0.5")
     drawn = {"source": "gus", "target": "bob", "one_way": True, "latency_ms": 50, "bandwidth_gbps": 0.5}

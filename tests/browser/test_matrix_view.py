@@ -51,7 +51,7 @@ def matrix(page, open_notebook):
 def test_a_cell_is_told_selected_and_edited(page, matrix, eventually):
     page.mouse.move(*matrix.cell(0, 4))
     expect(page.locator(".dtfm-matrix .dtfm-tooltip")).to_have_text(
-        "ada → edsger: 8 ms, 0.1 Gbit/s (as the default says)"
+        "ada → edsger: 8 ms, 0.1 Gbit/s (as any other pair)"
     )
     matrix.click(0, 4)
     eventually(page, "(matrix.drawing.selected_link, matrix.picked)", (["ada", "edsger"], [0, 4, 0, 4]))
@@ -114,7 +114,7 @@ editor.view
     matrix = MatrixPage(page)
     assert page.evaluate("document.querySelector('.dtfm-matrix').dataset.cells") == "65536"
     page.mouse.move(*matrix.cell(3, 200))
-    told = "device-3 → device-200: 80 ms, 0.5 Gbit/s (as the default says)"
+    told = "device-3 → device-200: 80 ms, 0.5 Gbit/s (as any other pair)"
     expect(page.locator(".dtfm-matrix .dtfm-tooltip")).to_have_text(told)
     page.evaluate("document.querySelector('.dtfm-matrix').focus({ preventScroll: true })")
     one, next_one = matrix.cell(3, 200), matrix.cell(3, 201)

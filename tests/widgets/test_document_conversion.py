@@ -131,7 +131,7 @@ def test_pairs_that_nothing_speaks_of_are_filled_by_distance_only_where_that_is_
         "regions": [{"name": city, "latency_ms": 1.0, "bandwidth_gbps": 1.0} for city in ("London", "Tokyo", "Paris")],
         "between": [{"from": "London", "to": "Paris", "latency_ms": 3.0, "bandwidth_gbps": 2.0}],
     }
-    plain = documents.topology_of(document)
+    plain = documents.topology_of(document | {"fill": "default"})
     assert plain.latency_s[0, 1] == pytest.approx(0.02)
     drawn = documents.topology_of(document | {"fill": "distance"})
     assert drawn.latency_s[0, 1] == drawn.latency_s[1, 0] > 0.05

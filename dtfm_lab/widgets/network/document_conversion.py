@@ -2,7 +2,7 @@
 
 A document is plain JSON::
 
-    name, description, default: {latency_ms, bandwidth_gbps}, fill: "default" | "distance"
+    name, description, default: {latency_ms, bandwidth_gbps}, fill: "default" | "distance" | "drawn"
     devices   {name, region, gpu, x, y}, and where there are any: price_per_hour, uplink_gbps, downlink_gbps,
               hardware {gpu, peak_tflops, memory_gib} (holds while it names the device's GPU), measured_as
     regions   {name, latency_ms, bandwidth_gbps}
@@ -26,7 +26,7 @@ from dtfm_lab.domain.units import TERA, GiB
 from dtfm_lab.files import topology_from_mapping, topology_to_mapping
 from dtfm_lab.widgets.network.document_checks import first_mistake
 from dtfm_lab.widgets.network.drawing import Document
-from dtfm_lab.widgets.network.links import filled
+from dtfm_lab.widgets.network.links import AS_DRAWN, filled
 
 CARDS = ("uplink_gbps", "downlink_gbps")
 
@@ -42,7 +42,7 @@ ALIKE = 1e-9
 
 
 def empty_document(name: str = "drawn") -> Document:
-    """Return a blank canvas, with links as over an ordinary internet connection."""
+    """Return a blank canvas, with links as over an ordinary internet connection; between regions by distance."""
     return {
         "name": name,
         "devices": [],
@@ -50,6 +50,7 @@ def empty_document(name: str = "drawn") -> Document:
         "between": [],
         "links": [],
         "default": {"latency_ms": 20.0, "bandwidth_gbps": 0.1},
+        "fill": AS_DRAWN,
     }
 
 

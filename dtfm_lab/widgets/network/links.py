@@ -8,13 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import combinations
+from math import dist
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.domain.network import Place, find_place, link_between
+from dtfm_lab.domain.network import find_place, link_between
+from dtfm_lab.domain.network.places import Link as LinkByDistance
+from dtfm_lab.domain.network.places import link_over
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 
 Document = dict[str, Any]
@@ -22,13 +25,22 @@ Speed = tuple[float, float]
 """(latency_ms, bandwidth_gbps)"""
 
 
-BY_DISTANCE = "distance"
-"""Value of ``document["fill"]`` where the rule is used."""
+BY_DISTANCE, AS_DRAWN = "distance", "drawn"
+"""Values of ``document["fill"]`` where pairs of regions without a line get one by a rule.
+
+By the distance of known cities alone; or else as far apart as they are drawn.
+"""
 RULE = (
-    "Pairs of regions that stand in known cities and have no line of their own: latency 5.6 ms + 3.0 × great circle "
-    "/ 200,000 km/s, bandwidth 78 Mbit / latency but at most 1.05 Gbit/s; fitted to 45 pairs of AWS regions "
-    "(DT-FM, 2022), half of them within 15 %. All other pairs: the default."
+    "Regions without a line between them: latency 5.6 ms + 3.0 × distance / 200,000 km/s, bandwidth 78 Mbit / latency "
+    "but at most 1.05 Gbit/s, fitted to 45 pairs of AWS regions (DT-FM, 2022), half of them within 15 %. "
 )
+WHERE = {
+    BY_DISTANCE: "The distance is that of known cities; all other pairs have the numbers of “any other pair”.",
+    AS_DRAWN: "The distance is that of known cities; of others as they are drawn, 100 pixels being 1,000 km.",
+}
+METRES_PER_PIXEL = 10_000.0
+DRAWN_STEP_M = 250_000.0
+"""Drawn distances are rounded to this, so that a nudge changes no link."""
 
 
 Pair = tuple[str, str]
@@ -123,15 +135,38 @@ def pair_speed(document: Document, source: str, target: str) -> tuple[Speed, Ori
 def filled(document: Document) -> list[dict[str, Any]]:
     """Return {"regions": [a, b], "latency_ms", "bandwidth_gbps", "distance_km"} of each pair that the rule sets.
 
-    These are the pairs without a line ``between`` them, in either direction, whose names are known places; none unless
-    the document uses the rule. Devices without a region keep the default.
+    These are the pairs without a line ``between`` them, in either direction, whose names are known places or, where
+    the document says so, which are drawn; none unless the document uses the rule. Devices without a region keep the
+    default.
     """
-    if document.get("fill") != BY_DISTANCE:
+    fill = document.get("fill")
+    if fill not in WHERE:
         return []
     with_line = {frozenset(ends_of(line)) for line in document["between"]}
-    names = [region["name"] for region in document["regions"]]
-    known = [(name, place) for name in names if (place := find_place(name)) is not None]
-    return [_line_by_distance(a, b) for a, b in combinations(known, 2) if frozenset((a[0], b[0])) not in with_line]
+    places = {region["name"]: find_place(region["name"]) for region in document["regions"]}
+    middles = _middles(document) if fill == AS_DRAWN else {}
+    lines = []
+    for a, b in combinations(places, 2):
+        if frozenset((a, b)) in with_line:
+            continue
+        one, other = places[a], places[b]
+        if one is not None and other is not None:
+            lines.append(_line_by_rule(a, b, link_between(one, other)))
+        elif a in middles and b in middles:
+            apart_m = METRES_PER_PIXEL * dist(middles[a], middles[b])
+            lines.append(_line_by_rule(a, b, link_over(DRAWN_STEP_M * max(1, round(apart_m / DRAWN_STEP_M)))))
+    return lines
+
+
+def _middles(document: Document) -> dict[str, tuple[float, float]]:
+    """Return the middle of each region's devices, in pixels; none of a region without any."""
+    members: dict[str, list[tuple[float, float]]] = {}
+    for device in document["devices"]:
+        members.setdefault(device["region"], []).append((device["x"], device["y"]))
+    return {
+        region: (sum(x for x, _ in inside) / len(inside), sum(y for _, y in inside) / len(inside))
+        for region, inside in members.items()
+    }
 
 
 def ends_of(line: dict[str, Any]) -> tuple[str, str]:
@@ -140,10 +175,9 @@ def ends_of(line: dict[str, Any]) -> tuple[str, str]:
     return first, second
 
 
-def _line_by_distance(a: tuple[str, Place], b: tuple[str, Place]) -> dict[str, Any]:
-    link = link_between(a[1], b[1])
+def _line_by_rule(a: str, b: str, link: LinkByDistance) -> dict[str, Any]:
     return {
-        "regions": [a[0], b[0]],
+        "regions": [a, b],
         "latency_ms": round(to_ms(link.latency_s), 1),
         "bandwidth_gbps": round(to_gbps(link.bandwidth_bytes_per_s), 3),
         "distance_km": round(link.distance_m / 1e3),

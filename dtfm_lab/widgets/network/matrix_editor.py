@@ -12,14 +12,14 @@ import numpy as np
 from dtfm_lab.domain.errors import LabError, TopologyError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import to_gbps, to_ms
-from dtfm_lab.widgets.controls import labelled
+from dtfm_lab.widgets.controls import labelled, more_menu
 from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.network.drawing import Document, Drawing
 from dtfm_lab.widgets.network.links import Change, Pair, change_inside, change_pair, set_links
 from dtfm_lab.widgets.views.matrix import BANDWIDTH, LATENCY, MatrixView
 
 LINKS, REGIONS = "links", "regions"
-NOTHING_SELECTED = "Click a cell: a link, from its row to its column. Drag, or Shift and click, for many; Enter edits."
+NOTHING_SELECTED = "Click a cell, a link from its row to its column, to type other numbers; drag for many."
 
 
 class MatrixEditor:
@@ -28,18 +28,20 @@ class MatrixEditor:
     A typed number is set at once, on the selected links or on all links between their regions.
     """
 
-    def __init__(self, drawing: Drawing) -> None:
+    def __init__(self, drawing: Drawing, *, height: int = 520) -> None:
+        """``height`` of the matrix in pixels; 0 fills the element that ``view`` is in."""
         self._drawing = drawing
         self._is_showing = Guard()
-        self.canvas = MatrixView(drawing)
+        self.canvas = MatrixView(drawing, height=height)
         self.shows = w.ToggleButtons(
             options=[("Latency", LATENCY), ("Bandwidth", BANDWIDTH)],
             tooltips=["Milliseconds, one way (key L)", "Gbit/s (key B)"],
-            style=w.ToggleButtonsStyle(button_width="104px"),
+            style=w.ToggleButtonsStyle(button_width="94px"),
+            layout=w.Layout(width="auto", flex="none"),
         )
-        self.what = w.HTML()
-        self.latency_ms = self._field("Latency", "one way, in milliseconds")
-        self.bandwidth_gbps = self._field("Bandwidth", "in Gbit/s")
+        self.what = w.HTML(layout=w.Layout(flex="1 1 0", min_width="0", overflow="hidden"))
+        self.latency_ms = self._field("ms", "Latency one way, in milliseconds", "84px", "20px")
+        self.bandwidth_gbps = self._field("Gbit/s", "Bandwidth in Gbit/s", "112px", "42px")
         self.both_ways = w.Checkbox(
             True,
             description="both ways",
@@ -48,22 +50,19 @@ class MatrixEditor:
             tooltip="The way back becomes the same",
         )
         self.scope = w.RadioButtons(
-            options=[("only these links", LINKS), ("their regions, all links", REGIONS)], layout=w.Layout(width="auto")
+            options=[("only the selected links", LINKS), ("every link between their regions", REGIONS)],
+            layout=w.Layout(width="auto"),
         )
-        self.result = w.HTML()
-        fields = [
-            w.HBox([self.latency_ms, w.Label("ms")]),
-            w.HBox([self.bandwidth_gbps, w.Label("Gbit/s")]),
-            self.both_ways,
-            self.scope,
-        ]
-        self._fields = w.VBox(fields)
-        side = w.VBox(
-            [self.shows, self.what, self._fields, self.result],
-            layout=w.Layout(flex="0 0 236px", width="236px", overflow="hidden"),
-        )
-        grown = w.VBox([self.canvas], layout=w.Layout(flex="1 1 0", min_width="0"))
-        self.view = w.HBox([grown, side], layout=w.Layout(grid_gap="10px", width="100%"))
+        self.result = w.HTML(layout=w.Layout(flex="none"))
+        self._fields = [self.latency_ms, self.bandwidth_gbps, self.both_ways, self.scope]
+        options = more_menu([self.both_ways, self.scope], tooltip="What a typed number applies to")
+        row = w.HBox([self.shows, self.latency_ms, self.bandwidth_gbps, options])
+        row.add_class("dtfm-toolbar")
+        told = w.HBox([self.what, self.result], layout=w.Layout(height="26px", padding="0 0 0 4px"))
+        self.view = w.VBox([row, told, self.canvas])
+        self.view.add_class("dtfm-matrix-editor")
+        if not height:
+            self.view.add_class("dtfm-fill")
         w.link((self.shows, "value"), (self.canvas, "shows"))
         self.canvas.observe(lambda _: self._show_selected(), ["picked", "latency_ms", "bandwidth_gbps", "names"])
         self.canvas.observe(lambda _: setattr(self.result, "value", ""), "picked")
@@ -78,8 +77,8 @@ class MatrixEditor:
         self.canvas.show(topology)
 
     @staticmethod
-    def _field(name: str, tooltip: str) -> w.Text:
-        return labelled(w.Text, name, "178px", "74px", tooltip=f"{name} {tooltip}", continuous_update=False)
+    def _field(unit: str, tooltip: str, width: str, label_width: str) -> w.Text:
+        return labelled(w.Text, unit, width, label_width, tooltip=tooltip, continuous_update=False)
 
     def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         """Focus the field of the shown quantity after Enter or a double click on the matrix."""
@@ -92,9 +91,13 @@ class MatrixEditor:
         links = self.canvas.picked_links()
         topology = self.canvas.topology
         there = bool(links) and topology is not None and set(self.canvas.names) <= set(topology.names)
-        self._fields.layout.display = "" if there else "none"
+        for field in self._fields:
+            field.disabled = not there
         self.what.value = f'<div class="dtfm-line">{escape(self._describe(links) if there else NOTHING_SELECTED)}</div>'
         if not there or topology is None:
+            with self._is_showing:
+                for text in (self.latency_ms, self.bandwidth_gbps):
+                    text.value, text.placeholder = "", ""
             return
         rows, columns = zip(*((topology.index(a), topology.index(b)) for a, b in links), strict=True)
         with self._is_showing:

@@ -18,7 +18,7 @@ from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.network.document_checks import is_document
 from dtfm_lab.widgets.network.document_conversion import document_of, empty_document, gpus_of, times_lost, topology_of
 from dtfm_lab.widgets.network.drawing import Document, Drawing
-from dtfm_lab.widgets.network.links import BY_DISTANCE, RULE, filled
+from dtfm_lab.widgets.network.links import AS_DRAWN, BY_DISTANCE, RULE, WHERE, filled
 from dtfm_lab.widgets.network.map_editor import MapEditor
 from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.network.network_row import BLANK, NetworkFilesRow
@@ -65,10 +65,15 @@ class NetworkPanel(Panel):
             layout=w.Layout(width="auto"),
         )
         self.fill = w.Dropdown(
-            options=[("as the default says", "default"), ("by distance", BY_DISTANCE)],
-            description="Other pairs",
-            tooltip="Links between regions that have no line in the drawing",
-            layout=w.Layout(width="260px"),
+            options=[
+                ("all alike, as “any other pair”", "default"),
+                ("by distance of known cities", BY_DISTANCE),
+                ("by distance, else as drawn", AS_DRAWN),
+            ],
+            description="Regions without a line",
+            tooltip="Latency and bandwidth between two regions that have no line of their own in the drawing",
+            style={"description_width": "140px"},
+            layout=w.Layout(width="380px"),
         )
         self.figure = AsFigure(self.make_figure, lab_state, lambda line: lab_state.report_error("network", line))
         self.note = w.HTML()
@@ -174,7 +179,7 @@ class NetworkPanel(Panel):
         """Return ``topology_of`` the document; quickly where devices were only moved."""
         if self._accepted is not None:
             before, topology = self._accepted
-            if _unplaced(before) == _unplaced(document):
+            if _unplaced(before) == _unplaced(document) and filled(before) == filled(document):
                 places = [(drawn["x"], drawn["y"]) for drawn in document["devices"]]
                 moved = (
                     replace(device, position=place) for device, place in zip(topology.devices, places, strict=True)
@@ -202,8 +207,8 @@ class NetworkPanel(Panel):
         canvas.plan = self.lab_state.plan if canvas.highlight else None
         if self.matrix is not None and canvas is self.matrix.canvas:
             self.matrix.show(self.lab_state.topology)
-        self.fill.value = BY_DISTANCE if document.get("fill") == BY_DISTANCE else "default"
-        notes = [f"{escape(RULE)} {len(pairs)} filled."] if self.fill.value == BY_DISTANCE else []
+        self.fill.value = fill if (fill := document.get("fill")) in WHERE else "default"
+        notes = [f"{escape(RULE + WHERE[fill])} {len(pairs)} filled."] if fill in WHERE else []
         n_links = len(document["links"])
         if len(document["devices"]) > MANY_DEVICES and n_links > MANY_LINKS and canvas is self.editor:
             notes.append(f"{n_links:,} links have numbers of their own: the matrix shows them all.")
@@ -230,7 +235,7 @@ class NetworkPanel(Panel):
         if self.shown.value == "map" and self.map is None:
             self.map = MapEditor(self.drawing)
         if self.shown.value == "matrix" and self.matrix is None:
-            self.matrix = MatrixEditor(self.drawing)
+            self.matrix = MatrixEditor(self.drawing, height=0)
         made = [("canvas", self.editor, self.editor)]
         made += [("map", self.map.view, self.map.canvas)] if self.map is not None else []
         made += [("matrix", self.matrix.view, self.matrix.canvas)] if self.matrix is not None else []

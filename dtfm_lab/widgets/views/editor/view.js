@@ -38,7 +38,7 @@ function render({ model, el }) {
   const empty = emptyState(() => addDevice("", graph.freePlace()));
   const side = h("div", { class: "dtfm-side" });
   const status = h("div", { class: "dtfm-status", "aria-live": "polite" });
-  const foot = h("div", { class: "dtfm-foot" }, legend);
+  const foot = h("div", { class: "dtfm-canvas-foot" }, legend);
   const box = h("div", { class: "dtfm-box" }, stage, over, empty, foot);
   const main = h("div", { class: "dtfm-main" }, box, side);
   const root = frame("dtfm-editor", "Network canvas", "application");
@@ -104,7 +104,7 @@ function render({ model, el }) {
       travelling: [...(run ? travelling(run.messages, scene, laid) : []), ...recovering.now(scene, laid, theme.dark)],
     });
     const selected = (line) => graph.isSelected(line.id);
-    labels.show(scene.lines, placeLabels(scene.lines, laid, { width, height, top: 4, bottom: 40 }, (line) => selected(line) || line.id === hovered), selected);
+    labels.show(scene.lines, placeLabels(scene.lines, laid, { width, height, top: 4, bottom: 40 }, (line) => selected(line) || line.id === hovered || line.id === labels.held()), selected);
   }
 
   function playedAt(t_s) {

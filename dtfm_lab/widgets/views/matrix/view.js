@@ -1,10 +1,10 @@
 // All links of a network as cells. Python holds the numbers and does the edits; here cells are shown and selected.
-import { cleanUps, frame, h, oncePerFrame, onTraits, typed } from "shared/dom.js";
+import { onShine, shine } from "shared/bus.js";
+import { cleanUps, frame, h, oncePerFrame, onTraits, sized, typed } from "shared/dom.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
-import { VERMILLION } from "shared/theme.js";
 import { bitmap, paintScale } from "./page/cells.js";
 import { placeOf, viewOf } from "./page/frame.js";
-import { clipped, paintBorders, paintCells, paintCross, paintFrame, paintNames } from "./page/paint.js";
+import { clipped, paintBorders, paintCells, paintCross, paintFrame, paintNames, paintShade } from "./page/paint.js";
 import { cellWords } from "./page/words.js";
 
 const UNIT = { latency: "ms", bandwidth: "Gbit/s" };
@@ -15,6 +15,8 @@ function render({ model, el }) {
   let map = null;
   let place = null;
   let pointer = null;
+  let lit = null; // what another view points at
+  let told = ""; // the cell that this one has said it points at
   let press = null; // {from: [row, column], picked, pan}
 
   const root = frame("dtfm-matrix", "Matrix of links", "application");
@@ -72,17 +74,39 @@ function render({ model, el }) {
     const selected = new Set(model.get("selected"));
     const hover = pointer && !press?.pan && place.inside(pointer.x, pointer.y) ? cellAt(pointer) : null;
     const cells = press?.picked ?? picked();
+    const shone = litRows();
+    tell(hover);
     const strong = (index) => {
       if (hover && hover.includes(index)) return theme.text;
-      return selected.has(data.names[index]) ? VERMILLION : "";
+      return selected.has(data.names[index]) || shone?.has(index) ? theme.text : "";
     };
     paintNames(context, place, data.names, model.get("blocks"), data.edges, view, theme, strong);
     clipped(context, place, () => {
-      if (cells) paintFrame(context, place, cells);
+      if (shone) paintShade(context, place, n(), shone, theme);
+      if (cells) paintFrame(context, place, theme, cells);
       if (hover) paintCross(context, place, ...hover, theme);
     });
     if (hover) tip.show(cellWords(data, ...hover), pointer.x, pointer.y);
     box.style.cursor = press?.pan ? "grabbing" : hover ? "cell" : pointer && range(pointer) ? "pointer" : "default";
+  }
+
+  /** Tells every view of the lab which link is pointed at. */
+  function tell(hover) {
+    const link = hover && hover[0] !== hover[1] ? hover.map((index) => data.names[index]) : null;
+    if (String(link ?? "") === told) return;
+    told = String(link ?? "");
+    shine(root, link && { link });
+  }
+
+  /** The rows and columns of what another view points at; null for nothing. */
+  function litRows() {
+    if (!lit) return null;
+    const stages = model.get("highlight").stages ?? {};
+    const tasks = model.get("highlight").tasks ?? {};
+    const isLit = (name) => (lit.devices ?? lit.link)?.includes(name)
+      || (Number.isInteger(lit.stage) && stages[name] === lit.stage) || (Number.isInteger(lit.replica) && tasks[name]?.[1] === lit.replica);
+    const rows = new Set(data.names.flatMap((name, index) => (isLit(name) ? [index] : [])));
+    return rows.size ? rows : null;
   }
 
   const within = (index) => Math.min(n() - 1, Math.max(0, index));
@@ -222,15 +246,14 @@ function render({ model, el }) {
   onTraits(model, ["picked"], () => { const cells = picked(); if (cells && place && !press) view.reach(cells[2], cells[3]); showStatus(); over.draw(); }, cleanUp);
   onTraits(model, ["selected"], () => over.draw(), cleanUp);
   onTraits(model, ["problem", "summary"], showStatus, cleanUp);
-  const resize = () => { box.style.height = `${model.get("height")}px`; };
-  onTraits(model, ["height"], resize, cleanUp);
+  onShine(root, (what, isOwn) => { lit = isOwn ? null : what; over.draw(); }, cleanUp);
 
   /** Where a cell is in the box, in pixels: for whoever points at it from outside, as tests do. */
   root.whereIs = (row, column) => place && [place.x(column + 0.5), place.y(row + 0.5)];
   box.append(empty);
   root.append(box, status);
   el.append(root);
-  resize();
+  sized(model, el, root, box, cleanUp);
   load();
   return cleanUp.run;
 }

@@ -61,14 +61,17 @@ export function changeRegions(document, names, change) {
   return { ...document, regions: document.regions.map((region) => (names.includes(region.name) ? { ...region, ...change } : region)) };
 }
 
-/** Puts devices in a region of their own; regions this empties go. It changes no latency but by name. */
+/** Inside a region that is drawn by hand: one site's network, not the wide area that joins it to others. */
+export const ONE_SITE = { latency_ms: 0.5, bandwidth_gbps: 10 };
+
+/** Puts devices in a region of their own, with a site's network inside; regions this empties go. */
 export function groupDevices(document, names) {
   const name = freeName(document.regions, "region");
   const devices = document.devices.map((device) => (names.includes(device.name) ? { ...device, region: name } : device));
   const emptied = document.regions
     .map((region) => region.name)
     .filter((region) => document.devices.some((one) => one.region === region) && !devices.some((one) => one.region === region));
-  const grown = { ...document, devices, regions: [...document.regions, { name, ...document.default }] };
+  const grown = { ...document, devices, regions: [...document.regions, { name, ...ONE_SITE }] };
   return [removeRegions(grown, emptied), name];
 }
 

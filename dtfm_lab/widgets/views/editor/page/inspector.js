@@ -71,6 +71,7 @@ function regionSection(document, names, edit) {
   ];
   const fields = conditionFields(regions, (change) => edit(docs.changeRegions(document, names, change)));
   const notes = [`Latency and bandwidth between the ${members.length === 1 ? "one device" : `${members.length} devices`} inside.`];
+  if (document.fill === "drawn") notes.push("To other regions by distance, unless a line says otherwise: cities as on the globe, others as drawn, 100 pixels being 1,000 km.");
   if (names.length > 1) return { title: `${names.length} regions`, notes, fields, actions };
   const rename = (to) => refuseName(document.regions, names[0], to, "region")
     ?? edit(docs.renameRegion(document, names[0], to), { regions: [to] });
@@ -115,10 +116,10 @@ function linesSection(document, kind, chosen, edit) {
 function defaultSection(document, edit) {
   const fields = [
     { name: "network-name", label: "Name of the network", kind: "text", values: [document.name], take: (name) => (name ? edit({ ...document, name }) : "A network needs a name.") },
-    { kind: "heading", label: "All other pairs" },
+    { kind: "heading", label: "Any other pair of devices" },
     ...conditionFields([document.default], (change) => edit({ ...document, default: { ...document.default, ...change } })),
   ];
-  const notes = ["Used wherever no link, region or region pair says otherwise."];
+  const notes = ["For two devices that no link, region or pair of regions says anything of."];
   if (document.devices.length)
     notes.push("Click a thing to edit it. Shift-click or shift-drag selects several.", "N and Shift+N go from device to device, / searches, arrows move.");
   return { title: "Network", fields, notes };

@@ -53,7 +53,10 @@ export function labelLayer(model, { read, set, press, point }, cleanUp) {
     }
   }
 
-  return { element, show, dragging: () => [...held.values()].some((one) => one.drag.dragging()) };
+  /** The line whose label is dragged or has the focus; empty for none. */
+  const heldLine = () => [...held.values()].find((one) => one.drag.dragging() || one.label.element === element.getRootNode().activeElement)?.line.id ?? "";
+
+  return { element, show, held: heldLine, dragging: () => [...held.values()].some((one) => one.drag.dragging()) };
 }
 
 /**
@@ -86,7 +89,8 @@ export function placeLabels(lines, laid, { width, height, top, bottom }, isWante
     }
     if (!best) continue;
     const half = wide / 2 + 2;
-    places.set(line.id, { x: Math.min(width - half, Math.max(half, best.at.x)), y: best.at.y });
+    const y = Math.min(height - bottom - HEIGHT / 2, Math.max(top + HEIGHT / 2, best.at.y));
+    places.set(line.id, { x: Math.min(width - half, Math.max(half, best.at.x)), y });
     placed.push(best.box);
   }
   return places;

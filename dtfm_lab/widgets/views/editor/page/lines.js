@@ -39,14 +39,14 @@ export function conditionsOf(document, kind, ends, filled) {
   if (kind === "link") return capped(document, ends, betweenDevices(document, ends, filled));
   const rule = filled.find((one) => joins(one, ends));
   if (rule) return { ...conditions(rule), line, origin: `by distance, ≈ ${Math.round(rule.distance_km).toLocaleString("en-US")} km` };
-  return { ...conditions(document.default), line, origin: "from the default" };
+  return { ...conditions(document.default), line, origin: "as any other pair" };
 }
 
 function betweenDevices(document, ends, filled) {
   const [a, b] = ends.map((name) => document.devices.find((device) => device.name === name)?.region || "");
   const inside = a && a === b ? document.regions.find((region) => region.name === a) : null;
   if (inside) return { ...conditions(inside), line: null, origin: `from inside ${a}` };
-  if (!a || !b || a === b) return { ...conditions(document.default), line: null, origin: "from the default" };
+  if (!a || !b || a === b) return { ...conditions(document.default), line: null, origin: "as any other pair" };
   const pair = conditionsOf(document, "pair", [a, b], filled);
   return pair.line ? { ...pair, line: null, origin: `from the regions ${a} – ${b}` } : pair;
 }

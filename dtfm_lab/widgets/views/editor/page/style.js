@@ -1,6 +1,4 @@
 // Sizes on the canvas. Cytoscape is told them so that it knows what is pressed; paint.js draws.
-import { CATEGORIES, GREY } from "shared/theme.js";
-
 const [LEAST, MOST, READABLE] = [9, 40, 18]; // pixels a device is high
 const BOX_WIDTH = 1.32; // of a laptop's box over its height
 const REGION_PADDING = 30; // pixels around a region's devices: its label above, their names below
@@ -41,11 +39,4 @@ export function styleSheet({ zoom, near, ink }) {
     { selector: "edge.link", style: { "z-compound-depth": "auto", "z-index": 2 } },
     { selector: ".eh-ghost-edge, edge.eh-preview", style: { ...shown, "curve-style": "straight" } },
   ];
-}
-
-/** A GPU's colour and shape on the map. */
-export function gpuLook(gpu, gpus) {
-  const at = gpus.indexOf(gpu);
-  if (at < 0) return { color: GREY, shape: "ellipse" };
-  return { color: CATEGORIES[at % CATEGORIES.length], shape: ["ellipse", "round-rectangle", "triangle", "diamond"][Math.floor(at / CATEGORIES.length) % 4] };
 }

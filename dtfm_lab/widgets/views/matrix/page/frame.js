@@ -5,6 +5,7 @@ const WIDEST = 128; // pixels for a name
 const MOST_NAMES = 0.25; // of the width, for names beside rows
 const CORNER = 74; // pixels for what the axes mean
 const SCALE = 78; // pixels for the colour bar
+const BAND = 18; // pixels for the regions' names outside of their devices'
 
 /** A square view of n cells a side that can be zoomed; `changed()` asks for a repaint. */
 export function viewOf(count, changed) {
@@ -45,11 +46,12 @@ export function placeOf(context, width, height, names, blocks, view, theme) {
   const flat = !named && blocks.every(([name, count]) => context.measureText(name || "no region").width < count * Math.min(share, roughly) - 8);
   const seen = named ? names.slice(Math.floor(Math.min(view.x, view.y)), Math.ceil(Math.max(view.x, view.y) + view.span)) : blocks.map(([name]) => name || "no region");
   const margin = widest(seen);
-  const [left, top] = [Math.max(margin, CORNER) + 4, flat ? 26 : named ? Math.max(margin, 20) + 4 : Math.min(margin, 84) + 4];
+  const band = named && blocks.length > 1 ? BAND : 0;
+  const [left, top] = [Math.max(margin, CORNER - band) + 4 + band, (flat ? 26 : named ? Math.max(margin, 20) + 4 : Math.min(margin, 84) + 4) + band];
   const side = Math.max(40, Math.min(width - left - SCALE, height - top - 8));
   const cell = side / view.span;
   return {
-    left, top, side, cell, named, margin, flat,
+    left, top, side, cell, named, margin, flat, band,
     right: left + side, bottom: top + side, scaleX: left + side + 18,
     x: (column) => left + (column - view.x) * cell,
     y: (row) => top + (row - view.y) * cell,

@@ -1,6 +1,6 @@
 // Draws the matrix: cells, borders of regions, names, what is selected and pointed at.
 import { figures } from "shared/axis.js";
-import { inkOn, VERMILLION } from "shared/theme.js";
+import { inkOn } from "shared/theme.js";
 import { shadeOf } from "./cells.js";
 import { fitting } from "shared/text.js";
 
@@ -78,7 +78,7 @@ export function paintNames(context, place, names, blocks, edges, view, theme, st
       context.translate(place.x(x), place.top - 6);
       if (!flat) context.rotate(-Math.PI / 2);
       context.textAlign = flat ? "center" : "left";
-      context.fillText(flat ? text : fitting(context, name, place.top - 8), 0, flat ? -4 : 0);
+      context.fillText(flat ? text : fitting(context, name, place.top - place.band - 8), 0, flat ? -4 : 0);
       context.restore();
     }
   }
@@ -87,15 +87,58 @@ export function paintNames(context, place, names, blocks, edges, view, theme, st
   context.textAlign = "left";
   context.textBaseline = "alphabetic";
   context.fillText("from ↓  to →", 6, place.top - 8);
+  if (place.band) paintBands(context, place, blocks, edges, view, theme);
+}
+
+/** The regions' names outside of their devices', each along its rows and columns. */
+function paintBands(context, place, blocks, edges, view, theme) {
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  blocks.forEach(([name], at) => {
+    const [fromX, toX] = [Math.max(edges[at], view.x), Math.min(edges[at + 1], view.x + view.span)];
+    const [fromY, toY] = [Math.max(edges[at], view.y), Math.min(edges[at + 1], view.y + view.span)];
+    for (const [from, to, turned] of [[place.x(fromX), place.x(toX), false], [place.y(fromY), place.y(toY), true]]) {
+      if (to - from < 14) continue;
+      context.save();
+      if (turned) { context.translate(9, (from + to) / 2); context.rotate(-Math.PI / 2); }
+      else context.translate((from + to) / 2, 9);
+      context.font = `650 ${theme.font.replace("12px", "11px")}`;
+      context.fillStyle = theme.text;
+      context.fillText(fitting(context, name || "no region", to - from - 6), 0, 0);
+      context.fillStyle = theme.border;
+      context.fillRect((from - to) / 2 + 2, 8, to - from - 4, 1);
+      context.restore();
+    }
+  });
+}
+
+/** Fades the cells outside of `lit` rows and columns: those of one device, or those among several. */
+export function paintShade(context, place, n, lit, theme) {
+  const runs = [];
+  for (let at = 0; at < n; at++) {
+    const isLit = lit.has(at);
+    if (runs.length && runs.at(-1).isLit === isLit) runs.at(-1).to = at + 1;
+    else runs.push({ from: at, to: at + 1, isLit });
+  }
+  const single = lit.size === 1;
+  context.globalAlpha = 0.72;
+  context.fillStyle = theme.surface;
+  for (const rows of runs) {
+    for (const columns of runs) {
+      if (single ? rows.isLit || columns.isLit : rows.isLit && columns.isLit) continue;
+      context.fillRect(place.x(columns.from), place.y(rows.from), (columns.to - columns.from) * place.cell, (rows.to - rows.from) * place.cell);
+    }
+  }
+  context.globalAlpha = 1;
 }
 
 /** A frame around cells [row, column, to row, to column]. */
-export function paintFrame(context, place, [row, column, toRow, toColumn]) {
+export function paintFrame(context, place, theme, [row, column, toRow, toColumn]) {
   const [top, left] = [Math.min(row, toRow), Math.min(column, toColumn)];
   const [bottom, right] = [Math.max(row, toRow) + 1, Math.max(column, toColumn) + 1];
   const grow = Math.max(0, (6 - place.cell * (right - left)) / 2, (6 - place.cell * (bottom - top)) / 2); // one of 256 must be seen
   const box = [place.x(left) - grow, place.y(top) - grow, (right - left) * place.cell + 2 * grow, (bottom - top) * place.cell + 2 * grow];
-  for (const [width, color] of [[4, "#ffffff"], [2, VERMILLION]]) {
+  for (const [width, color] of [[4, theme.surface], [2, theme.text]]) {
     context.strokeStyle = color;
     context.lineWidth = width;
     context.strokeRect(...box);

@@ -18,7 +18,7 @@ export function cellWords(data, row, column) {
 }
 
 function reason(origin, a, b, filled) {
-  if (origin === DEFAULT) return "as the default says";
+  if (origin === DEFAULT) return "as any other pair";
   if (origin === REGION) return `inside ${a}`;
   if (origin === PAIR) return `between ${a} and ${b}`;
   if (origin === LINK) return "a link of its own";
