@@ -7,13 +7,14 @@ from dtfm_lab.widgets.views.map import MapView
 
 
 class MapEditor:
-    """``view`` shows a drawing on the map, and is the map alone, ``canvas``.
+    """``view`` shows a drawing on the map, which fills its pane; ``canvas`` is the same.
 
     ``on_swap(a, b)`` is called where a person drops device ``a`` on device ``b`` to exchange their places in the plan.
     """
 
     def __init__(self, drawing: Drawing) -> None:
-        self.canvas = self.view = MapView(drawing)
+        self.canvas = self.view = MapView(drawing, height=0)
+        self.canvas.add_class("dtfm-fill")
         self.on_swap: Callable[[str, str], None] = lambda a, b: None
         self.canvas.on_msg(self._on_message)
 

@@ -36,8 +36,8 @@ function render({ model, el }) {
 
   const root = frame("dtfm-map", "Map", "application");
   const box = h("div", { class: "dtfm-box" });
-  const empty = h("div", { class: "dtfm-over dtfm-hint", hidden: true });
-  const note = h("div", { class: "dtfm-over dtfm-note", role: "status", hidden: true });
+  const empty = h("div", { class: "dtfm-float dtfm-hint", hidden: true });
+  const note = h("div", { class: "dtfm-float dtfm-said", role: "status", hidden: true });
   const camera = cameraOf(box, () => { drawGround(); drawAll(); }, isStill, cleanUp);
   const { element: groundCanvas, draw: drawGround } = sharpCanvas(box, paintWorld, cleanUp);
   const { element: pipesCanvas, draw: drawPipes } = sharpCanvas(box, (context, width, height, theme) => scene.paintStill(context, theme), cleanUp);
@@ -275,7 +275,8 @@ function render({ model, el }) {
 
   function trackPointer() {
     const { press, pointer } = hand;
-    point(pointer && !press && !camera.flying && scene.layout ? under(scene.hits(), pointer.x, pointer.y) : tags.dragging ? pointed : null);
+    if (tags.pointed && !press) return;
+    point(pointer && !press && !camera.flying && scene.layout ? under(scene.hits(), pointer.x, pointer.y) : null);
   }
 
   function point(hit) {

@@ -4,9 +4,10 @@ import { cleanUps, h } from "shared/dom.js";
 
 /** `act` is {read(key), set(key, conditions, before), press(key), point(key | null)}; `show` puts labels where they belong. */
 export function labels(model, box, act, cleanUp) {
-  const layer = h("div", { class: "dtfm-labels" });
+  const layer = h("div", { class: "dtfm-tags" });
   box.append(layer);
   const shown = new Map();
+  let under = null; // the pointer
   cleanUp.add(() => { for (const { gone } of shown.values()) gone.run(); });
 
   function make(pair) {
@@ -20,8 +21,9 @@ export function labels(model, box, act, cleanUp) {
       show: (conditions) => label.write(conditions, about(key)),
       press: () => act.press(key),
     }, gone);
-    label.element.addEventListener("pointerenter", () => act.point(key));
-    label.element.addEventListener("pointerleave", () => act.point(null));
+    label.element.addEventListener("pointerenter", () => { under = key; act.point(key); });
+    label.element.addEventListener("pointerleave", () => { under = null; act.point(null); });
+    gone.add(() => { if (under === key) under = null; });
     layer.append(label.element);
     return { ...label, drag, gone };
   }
@@ -54,7 +56,7 @@ export function labels(model, box, act, cleanUp) {
       for (const [key, { element, drag }] of shown) if (drag.dragging() || element === document.activeElement || element.getRootNode().activeElement === element) return key;
       return null;
     },
-    get keys() { return [...shown.keys()]; },
+    get pointed() { return under; },
     get dragging() { return [...shown.values()].some(({ drag }) => drag.dragging()); },
   };
 }

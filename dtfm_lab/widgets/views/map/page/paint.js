@@ -22,7 +22,7 @@ export function paintPipes(context, pairs, camera, theme, state) {
   for (const layer of [false, true]) for (const [pair, { used, strong, opacity, averaging }] of states) {
     if ((used || strong || averaging) !== layer) continue;
     const many = pairs.length > 40;
-    context.globalAlpha = opacity * (strong ? 0.95 : averaging ? 0.75 : used ? (many ? 0.5 : 0.66) : many ? 0.13 : 0.24);
+    context.globalAlpha = opacity * (strong ? 0.95 : averaging ? 0.75 : used ? (many ? 0.5 : 0.66) : many ? 0.13 : pair.averages ? 0.34 : 0.22);
     context.strokeStyle = averaging && !strong ? kindColor("averaging", theme.dark) : used || strong ? theme.text : theme.softText;
     context.lineWidth = linkWidth(pair.gbps) * (strong || !many ? 1 : 0.6);
     context.setLineDash(linkDash(pair.ms));

@@ -94,7 +94,7 @@ export function labelPlaces(pairs, layout, { width, height, must, kept, lines })
       const [nx, ny] = [-(after[1] - before[1]) / far, (after[0] - before[0]) / far];
       const half = Math.abs(nx) * LABEL_W / 2 + Math.abs(ny) * LABEL_H / 2;
       offer(spot[0], spot[1], at * 0.4);
-      for (const side of [1, -1]) offer(spot[0] + side * nx * (half + 3), spot[1] + side * ny * (half + 3), 2.5 + at * 0.4);
+      for (const off of [3, 16]) for (const side of [1, -1]) offer(spot[0] + side * nx * (half + off), spot[1] + side * ny * (half + off), 2 + off / 5 + at * 0.4);
     });
     if (best) { places.set(key, best); taken.push(best.box.map((edge, at) => edge + (at < 2 ? -2 : 2))); }
   }

@@ -8,6 +8,7 @@ import { paintBadge, paintCards, paintPipes, paintSeat } from "./paint.js";
 import { playing } from "./playing.js";
 
 const MOST_LABELS = 16; // pipes in use; where there are more, only those that are asked for have labels
+const MOST_SLOWEST = 6;
 const FADED = 0.28;
 const BADGE = 0.43; // of a cell: a badge's radius
 
@@ -64,7 +65,7 @@ export function sceneOf(view) {
     if (!layout) return;
     const chosen = chosenPair();
     const wanted = worthDrawing(pairs, uses, new Set([chosen].filter(Boolean))).filter(({ a, b }) => layout.byName.has(a) && layout.byName.has(b));
-    drawn = routed(wanted.map((pair) => ({ ...pair, used: Boolean(uses.get(pair.key)?.hops.length) })));
+    drawn = routed(wanted.map((pair) => ({ ...pair, used: Boolean(uses.get(pair.key)?.hops.length), averages: Boolean(uses.get(pair.key)?.averages.length) })));
     run.forget();
     badgeSprites.place(layout.cards.flatMap((card) => card.devices.map((device, at) => {
       const task = Object.hasOwn(tasks, device.name) ? tasks[device.name] : null;
@@ -154,13 +155,21 @@ export function sceneOf(view) {
     const inUse = drawn.filter(({ used }) => used);
     const asked = routed([...must].filter((key) => !inUse.some((pair) => pair.key === key)).map((key) => drawn.find((pair) => pair.key === key) ?? pairs.get(key))
       .filter(({ a, b }) => layout.byName.has(a) && layout.byName.has(b)));
-    const wanted = inUse.length > MOST_LABELS ? [...inUse.filter(({ key }) => must.has(key)), ...asked] : [...inUse, ...asked];
+    const busy = inUse.length ? inUse : slowest();
+    const wanted = busy.length > MOST_LABELS ? [...busy.filter(({ key }) => must.has(key)), ...asked] : [...busy.filter(({ key }) => !asked.some((pair) => pair.key === key)), ...asked];
     const names = new Set(wanted.map(({ key }) => key));
     for (const key of tags.keys()) if (!names.has(key)) tags.delete(key);
     const fresh = wanted.filter(({ key }) => !tags.has(key));
     if (fresh.length) for (const [key, spot] of labelPlaces(fresh, layout, { width: size[0], height: size[1], must, kept: [...tags.values()], lines: inUse })) tags.set(key, spot);
     // magnified or made small, labels keep their size: those far out of sight are left out
     return camera.k < 0.75 ? new Map([...tags].filter(([key]) => must.has(key))) : tags;
+  }
+
+  /** Where no pipeline leaves its city, the slowest pairs that average are worth a label, or all of a few without a plan. */
+  function slowest() {
+    const averaging = drawn.filter(({ key }) => uses.get(key)?.averages.length);
+    const few = averaging.length || drawn.length > MOST_SLOWEST ? averaging : drawn;
+    return [...few].sort((one, other) => one.gbps - other.gbps).slice(0, MOST_SLOWEST);
   }
 
   function wayBetween(from, to) {
