@@ -68,6 +68,8 @@ class LabState(traitlets.HasTraits):
     what_if_note = traitlets.Unicode("")
     run_note = traitlets.Unicode("")
     """How far a run is: "profiling 3 of 8", "iteration 8 of 24"; empty while none runs."""
+    hand_note = traitlets.Unicode("")
+    """The last move by hand, while the plan is what it made."""
     compare_note = traitlets.Unicode("")
     dark = traitlets.Bool(False)
     """Whether the page has a dark theme."""

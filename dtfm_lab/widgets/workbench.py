@@ -114,6 +114,7 @@ class Lab(w.VBox):
         self.plan_panel = PlanPanel(lab_state, job)
         self.replanning = Replanning(lab_state, self.plan_panel.objective_controls.options, live=live)
         self.groups_panel = GroupsPanel(lab_state)
+        self.network_panel.on_swap = lambda a, b: self.groups_panel.hand.exchange(a, b)
         self.schedule_panel = SchedulePanel(lab_state)
         self.what_if_panel = WhatIfPanel(lab_state)
         self.run_panel = RunPanel(lab_state, self.schedule_panel, self.network_panel.drawing)

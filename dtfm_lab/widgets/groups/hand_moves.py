@@ -58,7 +58,7 @@ class HandMoves:
         """Take another plan. One that was not made by hand clears the history."""
         if plan is None or plan is not self._made:
             self._history.clear()
-            self.note = ""
+            self.note = self._lab_state.hand_note = ""
         self.undo.disabled, self.redo.disabled = not self._history.can_undo, not self._history.can_redo
         self.undo.tooltip = (
             "Take back the last move by hand" if self._history.can_undo else "No move by hand to take back"
@@ -155,6 +155,11 @@ class HandMoves:
         if plan is not None and len(selected) == 1 and partner is not None:
             begin(self._exchange(plan, selected[0], partner), self._report_error)
 
+    def exchange(self, device: str, partner: str) -> None:
+        """Exchange two devices of the plan, or put an idle one in another's place."""
+        if (plan := self._lab_state.plan) is not None:
+            begin(self._exchange(plan, device, partner), self._report_error)
+
     async def _exchange(self, plan: Plan, device: str, partner: str) -> None:
         made = await asyncio.to_thread(exchanged, plan, device, partner)
         if self._lab_state.plan is not plan:
@@ -176,4 +181,5 @@ class HandMoves:
 
     def _put(self, plan: Plan, line: str) -> None:
         self._made, self.note = plan, line
+        self._lab_state.hand_note = line
         self._lab_state.plan = plan

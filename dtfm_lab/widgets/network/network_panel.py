@@ -47,6 +47,8 @@ class NetworkPanel(Panel):
         self._problem, self._summary = "", ""
         self._is_linking = Guard()
         self.drawing = Drawing(empty_document())
+        self.on_swap: Callable[[str, str], None] = lambda a, b: None
+        """Called where a device is dropped on another, to exchange their places in the plan."""
         self.editor = TopologyEditor(self.drawing, height=0)
         self.map: MapEditor | None = None
         self.matrix: MatrixEditor | None = None
@@ -234,6 +236,7 @@ class NetworkPanel(Panel):
         """Show another view; only the view that is shown follows the drawing."""
         if self.shown.value == "map" and self.map is None:
             self.map = MapEditor(self.drawing)
+            self.map.on_swap = self.on_swap
         if self.shown.value == "matrix" and self.matrix is None:
             self.matrix = MatrixEditor(self.drawing, height=0)
         made = [("canvas", self.editor, self.editor)]

@@ -50,6 +50,8 @@ def headline(state: LabState, before: Before | None, found: Replanned | None, re
         return Headline("The run:", state.run_note, "busy")
     if note := getattr(state, PANE_NOTES.get(state.pane, "message")):
         return _split(note)
+    if state.hand_note:
+        return _split(state.hand_note)
     plan = state.plan
     if plan is None:
         return Headline("Planning…", "", "busy") if state.job is not None else Headline("No job fits this network.")
