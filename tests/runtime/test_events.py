@@ -10,6 +10,9 @@ from run_helpers import even_plan
 import dtfm_lab as lab
 
 
+TOLD_OFTEN = ("spans", "parameters", "listening", "calibrating")
+
+
 def test_events_come_as_an_async_stream_from_the_first_to_the_last() -> None:
     async def collect() -> tuple[list[dict], list[dict]]:
         run = lab.start(even_plan(2, 1), iterations=3)
@@ -18,8 +21,12 @@ def test_events_come_as_an_async_stream_from_the_first_to_the_last() -> None:
 
     seen, late = asyncio.run(collect())
     assert seen == late
-    names = [event["event"] for event in seen if event["event"] not in ("spans", "parameters")]
+    names = [event["event"] for event in seen if event["event"] not in TOLD_OFTEN]
     assert names == ["starting", "ready", "profile", "iteration", "iteration", "iteration", "held_out", "done"]
+    assert [event["workers"] for event in seen if event["event"] == "listening"] == [1, 2]
+    profiled = [(event["done"], event["total"]) for event in seen if event["event"] == "calibrating"]
+    assert [done for done, _ in profiled] == list(range(len(profiled)))
+    assert profiled[-1][0] < profiled[-1][1]
     rows = sum(len(event["rows"]) for event in seen if event["event"] == "spans")
     assert rows == 3 * len(lab.simulate(even_plan(2, 1)))
 

@@ -25,6 +25,10 @@ class Record:
         self.spec = spec
         self.status = "starting"
         """One of starting, profiling, running, and in the end done, failed or stopped."""
+        self.n_ready = 0
+        """Number of workers that have started."""
+        self.profiled = (0, 0)
+        """Calibration iterations that are done, and of how many; that number may still change."""
         self.losses: list[float] = []
         """Mean training loss of each iteration, from ``spec.first_iteration`` on."""
         self.late_messages = self.overruns = 0
@@ -130,6 +134,10 @@ class Record:
         """Add one event; unknown ones change nothing."""
         with self._lock:
             match event["event"]:
+                case "listening":
+                    self.n_ready = event["workers"]
+                case "calibrating":
+                    self.profiled = event["done"], event["total"]
                 case "ready":
                     self.status, self._torch = "profiling", event["torch"]
                 case "profile":

@@ -117,6 +117,10 @@ class Run(Record):
         if condition := slower(times):
             self.conditions[device] = condition
 
+    def slow_in_secret(self, device: str, factor: float) -> None:
+        """Make this device compute slower in training without a record of it, for a reader who is to find it out."""
+        self._command(device, "slow", factor=self.check_factor(factor), in_training=True)
+
     def rank_of(self, device: str) -> int:
         """Return the rank of the device's worker. Raises UnknownName where it has none."""
         if device not in (ranks := self.ranks):

@@ -41,8 +41,8 @@ def describe_progress(run: Record) -> str:
     whole = f"{len(run.losses)} of {run.spec.iterations} iterations"
     before = f", {run.spec.first_iteration} before them" if run.spec.first_iteration else ""
     return {
-        "starting": f"starting {len(run.spec.workers)} workers",
-        "profiling": "profiling: a few iterations on copies, to know what computations cost here",
+        "starting": f"starting workers: {run.n_ready} of {len(run.spec.workers)}",
+        "profiling": f"profiling {run.profiled[0] + 1} of {max(1, *run.profiled)}",
         "running": f"{whole} done{before}",
         "done": f"{whole} done{before}",
         "stopped": f"stopped after {whole}{before}",

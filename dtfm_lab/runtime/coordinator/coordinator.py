@@ -6,6 +6,7 @@ iteration is repeated: losses are those of an undisturbed run.
 """
 
 import contextlib
+import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
@@ -134,6 +135,8 @@ class Coordinator:
         n_counted, counted_s, number, warm_ups = 0, 0.0, FIRST_CALIBRATION, WARM_UPS
         while n_counted < MOST and (n_counted < FEWEST or counted_s < LONG_S):
             counts, began_s = warm_ups <= 0, time.monotonic()
+            done = number - FIRST_CALIBRATION
+            emit("calibrating", done=done, total=done + max(0, warm_ups) + _still_counted(n_counted, counted_s))
             self._begin("calibrate", iteration=number, counts=counts, first=number == FIRST_CALIBRATION)
             took_s = time.monotonic() - began_s
             number, n_counted, counted_s = number + 1, n_counted + counts, counted_s + took_s * counts
@@ -155,6 +158,7 @@ class Coordinator:
             drawn_s = [row for row in rows if row[0] in held]
             self._train_orders[rank] = {"drawn_s": drawn_s, "time_scale": time_scale}
         self._until_done(lambda: self._pool.order_all("train", each=self._train_orders))
+        self._pool.begin_training()
 
     def _iterate(self) -> None:
         answers = self._begin("iterate", iteration=self._done)
@@ -303,6 +307,14 @@ class Coordinator:
             return []
         refuse_shared_gpus([offer["gpu"] for offer in offers])
         return [pair for offer in offers for pair in offer["ids"]]
+
+
+def _still_counted(n_counted: int, counted_s: float) -> int:
+    """Return how many more calibration iterations will be counted, if they go on taking as long."""
+    if not n_counted:
+        return FEWEST
+    enough = math.ceil(LONG_S * n_counted / counted_s) if counted_s > 0 else MOST
+    return min(max(enough, FEWEST), MOST) - n_counted
 
 
 def refuse_shared_gpus(gpus: Sequence[str]) -> None:

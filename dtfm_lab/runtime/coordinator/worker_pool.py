@@ -9,7 +9,7 @@ from typing import Any
 
 from dtfm_lab.runtime.coordinator.recovery import describe_stages, why_unrecoverable
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle
-from dtfm_lab.runtime.protocol.json_lines import CommandReader
+from dtfm_lab.runtime.protocol.json_lines import CommandReader, emit
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 CHECK_EVERY_S = 0.2
@@ -69,6 +69,8 @@ class WorkerPool:
         """Workers whose rank was given back to a resumed one, until its join has succeeded."""
         self._slowdowns: dict[int, float] = {}
         self._unsent_slowdowns: set[int] = set()
+        self._slow_in_training: set[int] | None = set()
+        """Ranks that are to be slow only once they are calibrated; None once they are."""
 
     def wait_until_listening(self) -> None:
         """Wait until every worker has reported its address. Raises WorkersLost."""
@@ -123,7 +125,13 @@ class WorkerPool:
 
     def send_slowdowns_again(self, ranks: Collection[int]) -> None:
         """Order the slowdowns of these ranks again, because a replacement must be as slow as the worker before it."""
-        self._unsent_slowdowns |= set(ranks) & self._slowdowns.keys()
+        self._unsent_slowdowns |= (set(ranks) & self._slowdowns.keys()) - (self._slow_in_training or set())
+        self._send_slowdowns()
+
+    def begin_training(self) -> None:
+        """Order the slowdowns that calibration must not see."""
+        self._unsent_slowdowns |= self._slow_in_training or set()
+        self._slow_in_training = None
         self._send_slowdowns()
 
     def device(self, rank: int) -> str:
@@ -164,6 +172,7 @@ class WorkerPool:
                         broken_s, broken = broken_s or time.monotonic(), message["message"]
                     case "listening":
                         worker.address, worker.torch_version = message["address"], message["torch"]
+                        emit("listening", workers=sum(other.address is not None for other in self.workers))
                     case "spans":
                         self._on_spans(message["rows"])
                     case event if event == do:
@@ -225,7 +234,8 @@ class WorkerPool:
                             worker.signal(signal.SIGCONT)
                 case "slow":
                     self._slowdowns[rank] = command["factor"]
-                    self._unsent_slowdowns.add(rank)
+                    waits = self._slow_in_training if command.get("in_training") else None
+                    (self._unsent_slowdowns if waits is None else waits).add(rank)
 
     def _send_slowdowns(self) -> None:
         """Send those that are due, except to stopped workers: what these do not read would fill their pipes."""
