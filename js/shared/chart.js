@@ -13,7 +13,8 @@ const STEP_PX = 8; // of an arrow key
  * `x`, `y`: {low, high, label, format}, and of both also log, of `x` also whole;
  * `curves`: [{xs, lines: [{ys, color, width, dash, alpha, stepped, marked}]}], where `marked` lists the rows that get a dot;
  * `between`: two indices of lines, the area of which is shaded, or null;
- * `ends`: [{value, text, color, bold}], the values at the right edge.
+ * `ends`: [{value, text, color, bold}], the values at the right edge;
+ * `marks`: [{x, text, color}], moments on the x axis, each an upright line with words.
  * `words(x)` is what the tooltip says at a place on the x axis. `drawn` is called after each drawing.
  */
 export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
@@ -63,7 +64,7 @@ export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
       ],
       series: [{}, ...lines.map(series)],
       bands: shown.between ? [{ series: shown.between.map((index) => index + 1), fill: () => faded(lineAt(shown.between[1] + 1).color, 0.12) }] : [],
-      hooks: { draw: [paintEnds, () => drawn()], setCursor: [showWords] },
+      hooks: { draw: [paintMarks, paintEnds, () => drawn()], setCursor: [showWords] },
     };
   }
 
@@ -106,6 +107,32 @@ export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
       context.font = bold ? `600 ${theme.font}` : theme.font;
       context.fillText(text, right + 13, y);
     }
+    context.restore();
+  }
+
+  /** Upright lines, their words side by side at the top, at the left of their line where there is no room at its right. */
+  function paintMarks(u) {
+    if (!shown.marks?.length) return;
+    const [ratio, { ctx: context, bbox }] = [devicePixelRatio, u];
+    const [left, top, right, bottom] = [bbox.left, bbox.top, bbox.left + bbox.width, bbox.top + bbox.height].map((value) => value / ratio);
+    context.save();
+    context.scale(ratio, ratio);
+    Object.assign(context, { textBaseline: "middle", font: theme.font, lineWidth: 1.5 });
+    shown.marks.forEach(({ x, text, color }, index) => {
+      const at = Math.min(right, Math.max(left, u.valToPos(x, "x", true) / ratio));
+      const wide = context.measureText(text).width, fits = at + 6 + wide < right;
+      context.strokeStyle = context.fillStyle = color;
+      context.textAlign = fits ? "left" : "right";
+      context.beginPath();
+      context.moveTo(at, top);
+      context.lineTo(at, bottom);
+      context.stroke();
+      const y = top + 8 + 14 * (index % 3);
+      context.fillStyle = theme.surface;
+      context.fillRect(fits ? at + 3 : at - 7 - wide, y - 7, wide + 6, 14);
+      context.fillStyle = color;
+      context.fillText(text, fits ? at + 6 : at - 6, y);
+    });
     context.restore();
   }
 

@@ -1,44 +1,51 @@
-"""Kill, pause or slow a device by hand while it runs, and read how the run recovers."""
+"""Kill, pause or slow a device by hand while it runs."""
 
 from collections.abc import Callable
 from dataclasses import asdict
-from html import escape
-
-import ipywidgets as w
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.launch import what_runs
 from dtfm_lab.runtime.client.run import Run
-from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.running.device_activity import KILL, PAUSE, RESUME, SLOW, ActivityMonitor
 from dtfm_lab.widgets.views.devices import DevicesView
 
 TIMES_SLOWER = 2.0
-LINES_SHOWN = 8
 ACTIONS = [
-    {"do": KILL, "name": "Kill", "says": "End its worker (SIGKILL), as a power cut would; another takes its place"},
-    {"do": PAUSE, "name": "Pause", "says": "Let it stand still, as a host that no longer answers"},
-    {"do": RESUME, "name": "Resume", "says": "Let it go on, at its own speed"},
-    {"do": SLOW, "name": f"Slow, x{TIMES_SLOWER:g}", "says": f"Let it compute {TIMES_SLOWER:g} times slower than now"},
+    {
+        "do": KILL,
+        "name": "Kill",
+        "says": "End its worker (SIGKILL), as a power cut would; another takes its place",
+        "done": "killed",
+    },
+    {"do": PAUSE, "name": "Pause", "says": "Let it stand still, as a host that no longer answers", "done": "paused"},
+    {"do": RESUME, "name": "Resume", "says": "Let it go on, at its own speed", "done": "resumed"},
+    {
+        "do": SLOW,
+        "name": f"Slow, x{TIMES_SLOWER:g}",
+        "says": f"Let it compute {TIMES_SLOWER:g} times slower than now",
+        "done": "slowed",
+    },
 ]
-NOTHING_RUNS = "Nothing runs yet: press Run, then disturb it here."
-IS_OVER = "The run is over: press Run, then disturb it here."
-IS_GONE = "Its worker is gone, and another takes its place."
+NOTHING_RUNS = "Nothing runs yet: press Run, then disturb a device here"
+IS_OVER = "The run is over: press Run, then disturb a device here"
+IS_GONE = "Its worker is gone, and another takes its place"
+IS_MYSTERY = "Not in a mystery: one fault at a time"
 
 
 class FaultControls:
-    """The devices of ``lab_state.plan``, or of a run while it goes on, and a ``log`` of its faults."""
+    """The devices of ``lab_state.plan``, or of a run while it goes on."""
 
-    def __init__(self, lab_state: LabState, report_error: Callable[[str], None]) -> None:
-        self._lab_state, self._report_error = lab_state, report_error
+    def __init__(
+        self, lab_state: LabState, report_error: Callable[[str], None], on_act: Callable[[str, str], None] | None = None
+    ) -> None:
+        """``on_act`` is called with a device and what was done to it."""
+        self._lab_state, self._report_error, self._on_act = lab_state, report_error, on_act
         self._run: Run | None = None
         self._monitor: ActivityMonitor | None = None
-        self._is_following = Guard()
-        self.devices = DevicesView(self.act, actions=ACTIONS, hint=NOTHING_RUNS, layout=w.Layout(margin="4px 0 8px"))
-        self.log = w.HTML()
+        self._is_following, self._may_disturb = Guard(), True
+        self.devices = DevicesView(self.act, actions=ACTIONS, hint=NOTHING_RUNS)
         self.devices.observe(lambda _: self._select(), "selected")
         lab_state.observe(lambda _: self._follow(), "selected")
 
@@ -47,7 +54,6 @@ class FaultControls:
         if self._run is not None and self._run.running:
             return
         self._run = self._monitor = None
-        self.log.value = ""
         if plan is None:
             self._draw([], "", NOTHING_RUNS)
             return
@@ -63,10 +69,9 @@ class FaultControls:
         ]
         self._draw(shown, "" if kept is None else f"of the plan, this machine runs {kept.sentence}", NOTHING_RUNS)
 
-    def watch(self, run: Run) -> None:
+    def watch(self, run: Run, *, may_disturb: bool = True) -> None:
         """Show the devices of this run from now on."""
         self._run, self._monitor = run, ActivityMonitor(run)
-        self.log.value = ""
         spec = run.spec
         devices = spec.plan.topology.devices
         shown = [
@@ -74,20 +79,17 @@ class FaultControls:
             for position, replica in spec.workers
             for device in [devices[spec.device(position, replica)]]
         ]
-        self._draw(shown, "", IS_GONE)
+        self._may_disturb = may_disturb
+        self._draw(shown, "", IS_GONE if may_disturb else IS_MYSTERY)
         self.show()
 
     def show(self) -> None:
         if self._run is None or self._monitor is None:
             return
         running = self._run.running
-        self.devices.running = running
-        self.devices.hint = IS_GONE if running else IS_OVER
-        self.devices.caption = "click a device, or press Enter on it, to kill, pause or slow it" if running else ""
+        self.devices.running = running and self._may_disturb
+        self.devices.hint = IS_OVER if not running else IS_GONE if self._may_disturb else IS_MYSTERY
         self.devices.show({name: asdict(activity) for name, activity in self._monitor.look().items()})
-        lines = [run_report.describe_fault(fault) for fault in self._run.faults]
-        more = [f"{len(lines) - LINES_SHOWN} more before"] if len(lines) > LINES_SHOWN else []
-        self.log.value = "".join(markup.line(escape(line)) for line in [*more, *lines[-LINES_SHOWN:]])
 
     @property
     def conditions(self) -> dict[str, str]:
@@ -104,6 +106,8 @@ class FaultControls:
             self._report_error(str(error))
             return
         self._monitor.disturbed(device, do)
+        if self._on_act is not None:
+            self._on_act(device, do)
         self.show()
 
     def _disturb(self, run: Run, device: str, do: str) -> None:

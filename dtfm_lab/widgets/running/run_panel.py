@@ -1,8 +1,9 @@
-"""The step Run: train for real, with losses and measured bars drawn as they come in."""
+"""The step Run: train for real, with measured bars, losses and what happens drawn as it comes in."""
 
 import asyncio
 import os
 import warnings
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from dtfm_lab import figures, lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import RunContext, Trace
+from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.traces import losses
 from dtfm_lab.runtime.client import preload, run_report
 from dtfm_lab.runtime.client.launch import what_runs
@@ -22,12 +24,14 @@ from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
 from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, restore_values, stylesheet, values_of
+from dtfm_lab.widgets.controls import button, labelled, more_menu, restore_values, show, stylesheet, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.running import clocks
-from dtfm_lab.widgets.running.fault_controls import FaultControls
+from dtfm_lab.widgets.running.device_activity import RESUME
+from dtfm_lab.widgets.running.fault_controls import ACTIONS, FaultControls
+from dtfm_lab.widgets.running.happenings import Happening, Happenings
 from dtfm_lab.widgets.running.playback import Playback
 from dtfm_lab.widgets.running.run_option_controls import RunOptionControls
 from dtfm_lab.widgets.running.run_progress import RunProgress
@@ -39,6 +43,9 @@ from dtfm_lab.widgets.views.document_view import PLAYED
 from dtfm_lab.widgets.views.gantt.bars import ChartRows
 from dtfm_lab.widgets.views.losses import LossView
 
+STARTS = "Start real workers on this machine, with links as slow as drawn"
+NO_PLAN = "Plan first: a run needs a plan"
+
 
 class RunPanel(Panel):
     """Runs ``lab_state.plan``, then sets ``lab_state.measured``, ``lab_state.predicted`` and ``lab_state.comparison``.
@@ -46,8 +53,6 @@ class RunPanel(Panel):
     A kernel has one run at a time, as two would disturb each other's times: starting a run stops the one that an
     earlier panel, whose cell was run again, has started.
     """
-
-    hint = "real torch workers on this machine, links as slow as drawn"
 
     newest: ClassVar[Run | None] = None
     """The last run that any panel of this kernel has started."""
@@ -61,18 +66,22 @@ class RunPanel(Panel):
         """The plan that ``run`` runs, or runs a part of."""
         self._expected_s = 0.0
         """Predicted wall seconds of an iteration of ``run``; 0 before its profile has been taken."""
-        self.clock = w.Dropdown(options=list(RUN_CLOCKS), description="Clock", layout=w.Layout(width="190px"))
-        self.iterations = w.BoundedIntText(
-            8, min=1, max=10_000, description="Iterations", layout=w.Layout(width="160px")
+        self.clock = labelled(
+            w.Dropdown, "Clock", "220px", "40px", options=[*zip(clocks.NAMES, RUN_CLOCKS, strict=True)]
         )
-        self.start = button("Run", "play", "Start real workers", style="primary")
-        self.stop = button("Stop", "stop", "End every worker", disabled=True)
+        self.clock.tooltip = "How seconds are counted; More has the three clocks side by side"
+        self.iterations = labelled(w.BoundedIntText, "Iterations", "130px", "66px", 8, min=1, max=10_000)
+        self.start = button("Run", "play", STARTS, "84px", style="primary")
+        self.stop = button("Stop", "stop", "End every worker; whole iterations are kept", "84px")
+        self.happenings = Happenings()
+        self.happened = w.HTML(layout=w.Layout(min_width="0"))
+        self.happened.add_class("dtfm-happened")
         self.progress = RunProgress()
-        self.explain, self.warned, self.status = w.HTML(), w.HTML(), w.HTML()
-        self.losses = LossView(title="Loss", layout=w.Layout(margin="0 12px 8px 0"))
+        self.explain, self.status = w.HTML(), w.HTML()
+        self.losses = LossView(title="Loss", height=0)
         self.written = w.HTML()
         self.options = RunOptionControls()
-        self.faults = FaultControls(lab_state, self._report_error)
+        self.faults = FaultControls(lab_state, self._report_error, self._disturbed)
         self.playback = Playback(lab_state, self._report_error)
         if drawing is not None:
             for name in PLAYED:
@@ -103,17 +112,31 @@ class RunPanel(Panel):
         """Keywords of ``lab.run`` that the controls are set to, beyond schedule, clock and iterations."""
         return self.options.chosen(self.iterations.value)
 
+    def toggle(self) -> None:
+        """Do the one next thing: start a run, or stop the one that goes on."""
+        if self.run is not None and self.run.running:
+            self._press_stop()
+        else:
+            self.redo()
+
     def _laid_out(self) -> w.VBox:
-        controls = w.HBox([self.clock, self.iterations, self.start, self.stop, self.progress.view])
-        beside = w.VBox([self.faults.log, self.written, self.as_figure.button], layout=w.Layout(width="34%"))
-        losses = w.VBox([self.losses], layout=w.Layout(flex="1 1 420px", min_width="0", overflow="visible"))
-        learning = w.HBox([losses, beside])
-        rows = [controls, self.playback.view]
-        rows += [self.explain, self.warned, self.status, self.faults.devices, learning, self.as_figure.output]
-        return w.VBox([stylesheet(Path(__file__).with_name("run.css")), *rows, self.options.view])
+        figure = w.HBox([self.as_figure.button, self.written])
+        more = more_menu([self.explain, self.status, self.options.view, figure, self.as_figure.output])
+        grow = w.HBox([self.progress.view])
+        grow.add_class("dtfm-grow")
+        toolbar = w.HBox([self.start, self.stop, self.iterations, self.clock, grow, self.faults.devices, more])
+        toolbar.add_class("dtfm-toolbar")
+        chart = w.Box([self._schedule.chart])
+        chart.add_class("dtfm-run-chart")
+        below = w.Box([self.losses, self.happened])
+        below.add_class("dtfm-run-below")
+        view = w.VBox([stylesheet(Path(__file__).with_name("run.css")), toolbar, chart, below])
+        for name in ("dtfm-pane", "dtfm-run"):
+            view.add_class(name)
+        return view
 
     def _begin(self) -> None:
-        self._lab_state.message = self.warned.value = ""
+        self._lab_state.message = ""
         try:
             plan = self._lab_state.chosen_plan
             if plan is None:
@@ -131,8 +154,9 @@ class RunPanel(Panel):
         except LabError as error:
             self._lab_state.report_error("run", str(error))
             return
-        lines = dict.fromkeys(str(one.message) for one in caught)
-        self.warned.value = "".join(markup.line(escape(line), "warning") for line in lines)
+        self.happenings.begin()
+        for line in dict.fromkeys(str(one.message) for one in caught):
+            self.happenings.add(f"note: {line}")
         if RunPanel.newest is not None and RunPanel.newest.running:
             begin(asyncio.to_thread(RunPanel.newest.stop), self._report_error)
         RunPanel.newest = self.run
@@ -144,6 +168,7 @@ class RunPanel(Panel):
         self.progress.begin(self.run.spec.iterations)
         self.faults.watch(self.run)
         self.playback.begin_run()
+        self._show_progress(self.run)
         self._schedule.chart.reset_measured()
         self._update_buttons()
         begin(self._watch(self.run), self._report_error)
@@ -157,6 +182,7 @@ class RunPanel(Panel):
             running = run.running  # read before the spans, so that none is missed at the end
             if run.profile and not predicted:
                 expected = await asyncio.to_thread(_predicted, run, run.context(), " from the profile just taken")
+                self._tell_prediction(expected.trace)
                 self._schedule.show(expected)
                 self._expected_s = expected.trace.iteration_s * run.time_scale
                 predicted = True
@@ -178,6 +204,12 @@ class RunPanel(Panel):
             await asyncio.sleep(FRAME_S)
         if run is self.run:
             self.playback.end_run()
+        if run is self.run and run.status != "done":
+            self._say(
+                f"stopped after {len(run.losses)} of {run.spec.iterations} iterations"
+                if run.error is None
+                else run.error
+            )
         if run.status == "stopped" and not run.losses:
             self._update_buttons()
             return
@@ -204,6 +236,7 @@ class RunPanel(Panel):
             self._lab_state.ran = self._plan
         comparison = await asyncio.to_thread(lab.compare, predicted.trace, measured)
         if run is self.run:
+            self._say(f"measured {format_s(measured.iteration_s)} an iteration: {comparison.error_text}")
             self._lab_state.comparison = comparison
 
     def _press_stop(self) -> None:
@@ -229,6 +262,32 @@ class RunPanel(Panel):
         if not (self.stop.disabled and run.running):  # the person has pressed Stop
             self.progress.show(run)
         self.faults.show()
+        self.happenings.look(run)
+        self._show_happenings()
+        self._lab_state.run_note = note_of(run) if run.running else ""
+
+    def _disturbed(self, device: str, do: str) -> None:
+        """Tell what a person has just done to a device."""
+        assert self.run is not None
+        done = {action["do"]: action["done"] for action in ACTIONS}[do]
+        at = self.run.spec.first_iteration + len(self.run.losses)
+        self.happenings.add(f"{done} in iteration {at}", device)
+        if do != RESUME:
+            self.losses.marks = [*self.losses.marks, {"at": at, "text": f"{device} {done}"}]
+
+    def _say(self, text: str) -> None:
+        self.happenings.add(text)
+        self._show_happenings()
+
+    def _show_happenings(self) -> None:
+        self.happened.value = listed(self.happenings.lines)
+
+    def _tell_prediction(self, profiled: Trace) -> None:
+        """Tell by how much the profile has changed the prediction, which was made from FLOP."""
+        before = self._lab_state.predicted
+        was = "" if before is None else f"{format_s(before.iteration_s)} → "
+        n = sum(len(group) for group in profiled.context.devices)
+        self.happenings.add(f"{n} of {n} profiled: {was}{format_s(profiled.iteration_s)} predicted")
 
     def _take_plan(self) -> None:
         self._update_buttons()
@@ -252,8 +311,38 @@ class RunPanel(Panel):
     def _update_buttons(self) -> None:
         running = self.run is not None and self.run.running
         self.start.disabled = running or self._lab_state.plan is None
+        self.start.tooltip = NO_PLAN if self._lab_state.plan is None else STARTS
         self.stop.disabled = not running
+        show(self.start, not running)
+        show(self.stop, running)
+        if not running:
+            self._lab_state.run_note = ""
         self._lab_state.set_busy("run", running or self._is_concluding)
+
+
+def note_of(run: Run) -> str:
+    """Return how far a run is, as the headline says it: ``profiling 3 of 8``, ``iteration 8 of 24``."""
+    lost = [name for name, condition in run.conditions.items() if condition == "lost"]
+    if lost:
+        return f"recovering {', '.join(lost)}"
+    if run.status == "running":
+        last = run.spec.first_iteration + run.spec.iterations
+        return f"iteration {min(run.last_whole + 2, last)} of {last}"
+    return run_report.describe_progress(run)
+
+
+def listed(lines: Sequence[Happening]) -> str:
+    """Return what happened as HTML, the newest line last and in view."""
+    rows = "".join(
+        f"<li><time>{line.at_s:.1f} s</time><span>{f'<b>{escape(line.subject)}</b> ' if line.subject else ''}"
+        f"{escape(line.text)}</span></li>"
+        for line in lines
+    )
+    empty = "" if rows else "<p>Nothing yet. Press Run: workers start, are profiled, and train for real.</p>"
+    return (
+        f'<h3>What happened</h3>{empty}<div class="dtfm-log" role="log" aria-label="What happened" tabindex="0">'
+        f"<ol>{rows}</ol></div>"
+    )
 
 
 def _written(run: Run, measured: Trace) -> str:

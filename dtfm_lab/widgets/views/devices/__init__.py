@@ -1,4 +1,4 @@
-"""The devices of a run, a row for each pipeline: what each does now, and a menu to kill, pause or slow it."""
+"""The devices of a run: what each does now, and a button with a menu to kill, pause or slow one."""
 
 import textwrap
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ LETTERS = 17
 
 
 class DevicesView(View):
-    """Draws a tile for each device. A click selects a device and opens its menu; with Shift, others stay selected.
+    """Draws a button whose menu has the selected device, the others to choose from, and what can be done to it.
 
     States are sent as messages, of changed devices only; a page that opens late sends ``hello`` and is sent all.
     """
@@ -27,9 +27,9 @@ class DevicesView(View):
     """One {"name", "stage", "stages", "pipeline", "region"} a device, pipeline by pipeline in the order of stages.
     "stages" is text, for a device that holds several."""
     actions = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """The entries of the menu, {"do", "name", "says"} each."""
+    """The entries of the menu, {"do", "name", "says", "done"} each."""
     hint = traitlets.Unicode("").tag(sync=True)
-    """The line of the menu where no action is possible."""
+    """Why no action is possible, where none is."""
     running = traitlets.Bool(False).tag(sync=True)
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     title = traitlets.Unicode("Devices").tag(sync=True)

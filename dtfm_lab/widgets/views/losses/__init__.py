@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from dtfm_lab.figures.palette import BLUE, LINE_GREY, VERMILLION
+from dtfm_lab.figures.palette import GREY, LINE_GREY, MARKER_EDGE
 from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets.views.view import Figure, View
 
@@ -27,7 +27,10 @@ class LossView(View):
     """Iterations of the run, counted from the first."""
     reference = traitlets.Float(None, allow_none=True).tag(sync=True)
     """Unigram entropy of the held-out text in nats per token."""
+    marks = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """{"at", "text"} of what befell the run, at so many iterations done."""
     height = traitlets.Int(200).tag(sync=True)
+    """Pixels of the chart; 0 fills the element that the view is in."""
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
@@ -38,7 +41,7 @@ class LossView(View):
     def reset(self, first: int = 0, total: int = 0) -> None:
         """Remove all losses and prepare for ``total`` iterations after the ``first`` ones."""
         with self.hold_sync():
-            self.first, self.total, self.reference = first, total, None
+            self.first, self.total, self.reference, self.marks = first, total, None, []
         self.training, self.held_out = [], []
         self._send_since(0, held_out=True)
 
@@ -64,8 +67,8 @@ class LossView(View):
         looked = [(at, loss) for at, loss in self.held_out if np.isfinite(loss)]
         if not known:
             return None
-        curves: list[tuple[str, Points, dict[str, Any]]] = [("training", known, {"color": BLUE})]
-        curves += [("held-out", looked, {"color": VERMILLION})] if looked else []
+        curves: list[tuple[str, Points, dict[str, Any]]] = [("training", known, {"color": MARKER_EDGE})]
+        curves += [("held-out", looked, {"color": GREY, "dash": "dot"})] if looked else []
         if self.reference is not None:
             level: Points = [
                 (known[0][0], self.reference),

@@ -18,7 +18,7 @@ function render({ model, el }) {
   root.append(h("div", { class: "dtfm-heading" }, title, h("span", { class: "dtfm-grow" }), legend), box, caption);
   el.append(root);
 
-  const shown = () => ({ training, heldOut, first: model.get("first"), total: model.get("total"), reference: model.get("reference") });
+  const shown = () => ({ training, heldOut, first: model.get("first"), total: model.get("total"), reference: model.get("reference"), marks: model.get("marks") });
   const { draw } = lineChart(box, (theme) => (training.length ? plotted(shown(), theme) : null), words, cleanUp);
   box.append(empty);
 
@@ -42,13 +42,14 @@ function render({ model, el }) {
   function showTexts() {
     const reference = model.get("reference");
     const n = training.length;
-    box.style.height = `${model.get("height")}px`;
+    box.style.height = model.get("height") ? `${model.get("height")}px` : "";
+    root.classList.toggle("dtfm-losses-fill", !model.get("height"));
     title.textContent = model.get("title");
     caption.textContent = model.get("caption");
     empty.hidden = n > 0;
     root.dataset.points = String(n);
     const marks = [["training", "training"], ...(heldOut.length ? [["held-out", "held-out text"]] : []),
-      ...(reference === null ? [] : [["level", "unigram entropy: without context"]])];
+      ...(reference === null ? [] : [["level", "without context"]])];
     legend.replaceChildren(...(n ? marks : []).map(([kind, text]) => h("span", {}, h("i", { class: `dtfm-losses-${kind}` }), text)));
     const first = model.get("first");
     const range = n ? `${training[0].toFixed(3)} to ${training[n - 1].toFixed(3)} nats per token, iterations ${first} to ${first + n - 1}` : "none yet";
@@ -57,7 +58,7 @@ function render({ model, el }) {
 
   model.on("msg:custom", receive);
   cleanUp.add(() => model.off("msg:custom", receive));
-  onTraits(model, ["title", "caption", "height", "reference", "total", "first"], () => { showTexts(); draw(); }, cleanUp);
+  onTraits(model, ["title", "caption", "height", "reference", "total", "first", "marks"], () => { showTexts(); draw(); }, cleanUp);
   showTexts();
   model.send({ kind: "hello" }); // Python answers with every point so far
   return cleanUp.run;

@@ -1,94 +1,84 @@
-// The menu at a device. It lies in the page's top layer, so that no box around the view can cut it off.
+// The menu of faults. It lies in the page's top layer, so that no box around the view can cut it off.
 import { h } from "shared/dom.js";
 import { roving } from "shared/roving.js";
 
 const MARGIN = 8; // pixels to the window's edge
-const GAP = 4; // to the tile
+const GAP = 4; // to the button
 
-export function deviceMenu(root, act, cleanUp) {
-  let at = null; // the tile it belongs to
-  let shown = "";
-  const head = h("div", { class: "dtfm-menu-head" });
+export function faultMenu(root, button, act, choose, cleanUp) {
+  let shown = "", listed = "";
+  const pick = h("select", { "aria-label": "Device to disturb", onchange: () => choose(pick.value) });
+  const said = h("p", { "aria-live": "polite" });
   const list = h("div", { role: "menu" });
-  const element = h("div", { class: "dtfm-menu", popover: "auto", tabindex: "-1" }, head, list);
+  const element = h("div", { class: "dtfm-faults", popover: "auto", tabindex: "-1" }, h("label", {}, "Device ", pick), said, list);
   root.append(element);
   const items = () => [...list.querySelectorAll("button:not(:disabled)")];
   const rove = roving(list, items, () => 1);
+  const isOpen = () => element.matches(":popover-open");
 
-  element.addEventListener("toggle", (event) => { if (event.newState === "closed") closed(); });
+  element.addEventListener("toggle", (event) => {
+    button.setAttribute("aria-expanded", String(event.newState === "open"));
+    if (event.newState === "closed" && (element.contains(document.activeElement) || document.activeElement === document.body)) button.focus({ preventScroll: true });
+  });
   element.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" || event.key === "Tab") {
+    if (event.key === "Escape") {
       event.preventDefault();
       close();
     }
     event.stopPropagation(); // the notebook has commands on these keys
   });
-  const scrolled = () => { if (at) follow(); };
-  window.addEventListener("scroll", scrolled, { capture: true, passive: true });
-  window.addEventListener("resize", scrolled);
+  const moved = () => { if (isOpen()) place(); };
+  window.addEventListener("scroll", moved, { capture: true, passive: true });
+  window.addEventListener("resize", moved);
   cleanUp.add(() => {
-    window.removeEventListener("scroll", scrolled, { capture: true });
-    window.removeEventListener("resize", scrolled);
+    window.removeEventListener("scroll", moved, { capture: true });
+    window.removeEventListener("resize", moved);
   });
 
-  function open(tile, what) {
-    at = tile;
-    shown = "";
-    fill(what);
+  function toggle() {
+    if (isOpen()) return close();
     element.showPopover();
-    tile.setAttribute("aria-expanded", "true");
     place();
-    (items()[0] ?? element).focus({ preventScroll: true });
+    (items()[0] ?? pick).focus({ preventScroll: true });
   }
 
   function close() {
-    if (element.matches(":popover-open")) element.hidePopover();
+    if (isOpen()) element.hidePopover();
   }
 
-  function closed() {
-    const focusIsLost = element.contains(document.activeElement) || document.activeElement === document.body;
-    at?.removeAttribute("aria-expanded");
-    if (focusIsLost && at?.isConnected) at.focus({ preventScroll: true });
-    at = null;
-  }
-
-  function fill({ device, state, actions, hint }) {
-    const content = JSON.stringify([device.name, state.said, actions, hint]);
+  function fill({ devices, device, state, actions, hint }) {
+    const names = JSON.stringify(devices.map(({ name, condition }) => [name, condition]));
+    if (names !== listed) {
+      listed = names;
+      pick.replaceChildren(...devices.map((one) => h("option", { value: one.name },
+        [`${one.name}, stage ${one.stages}, pipeline ${one.pipeline}`, one.condition].filter(Boolean).join(": "))));
+    }
+    if (pick.value !== device.name) pick.value = device.name;
+    const content = JSON.stringify([device.name, state.said, state.does, state.waits_for, state.busy, actions, hint]);
     if (content === shown) return; // what is being pointed at is not taken away
     shown = content;
     const focused = list.contains(document.activeElement) ? document.activeElement.dataset.do : null;
-    head.replaceChildren(h("b", {}, device.name),
-      h("span", {}, [`stage ${device.stages}`, `pipeline ${device.pipeline}`, device.region].filter(Boolean).join(" · ")),
-      ...(state.said ? [h("span", {}, state.said)] : []), ...(hint ? [h("p", {}, hint)] : []));
+    const does = state.waits_for ? `waits for ${state.waits_for}` : state.does;
+    const busy = typeof state.busy === "number" ? `${(state.busy * 100).toFixed(0)} % of an iteration computing` : "";
+    said.textContent = hint || [state.said || does, busy].filter(Boolean).join(" · ");
     list.setAttribute("aria-label", `What to do to ${device.name}`);
     list.replaceChildren(...actions.map((action) => h("button", {
       type: "button", role: "menuitem", tabindex: "-1", "data-do": action.do, disabled: !action.possible,
+      title: action.possible ? "" : hint || `${device.name} cannot be ${action.done} now`,
       onclick: () => { close(); act(device.name, action.do); },
     }, h("b", {}, action.name), h("span", {}, action.says))));
     rove();
     if (focused) (list.querySelector(`[data-do="${focused}"]:not(:disabled)`) ?? items()[0])?.focus();
   }
 
-  /** With its tile while the page scrolls; away with it. */
-  function follow() {
-    const { top, bottom } = at.getBoundingClientRect();
-    if (bottom < 0 || top > window.innerHeight) close();
-    else place();
-  }
-
   function place() {
-    const tile = at.getBoundingClientRect();
+    const near = button.getBoundingClientRect();
     const { offsetWidth: width, offsetHeight: height } = element;
     const [right, bottom] = [window.innerWidth - width - MARGIN, window.innerHeight - height - MARGIN];
-    let [left, top] = [tile.left, tile.bottom + GAP];
-    if (top > bottom) top = tile.top - height - GAP;
-    if (top < MARGIN) { // neither below nor above: beside
-      top = Math.min(tile.top, bottom);
-      left = tile.right + GAP <= right ? tile.right + GAP : tile.left - width - GAP;
-    }
-    element.style.left = `${Math.max(MARGIN, Math.min(left, right))}px`;
-    element.style.top = `${Math.max(MARGIN, top)}px`;
+    const top = near.bottom + GAP > bottom ? near.top - height - GAP : near.bottom + GAP;
+    element.style.left = `${Math.max(MARGIN, Math.min(near.left, right))}px`;
+    element.style.top = `${Math.max(MARGIN, Math.min(top, bottom))}px`;
   }
 
-  return { open, close, update: fill, get isOpenFor() { return at?.dataset.device ?? null; } };
+  return { toggle, close, fill };
 }

@@ -1,0 +1,79 @@
+"""What happened in a run, as lines with the wall seconds at which it did. It contains no widget."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dtfm_lab.domain.trace import Fault
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.runtime.client.run_report import CAME_BACK
+
+MOST_LINES = 200
+"""Lines that are kept; of more, the first ones are dropped."""
+
+
+@dataclass
+class Happening:
+    """One line."""
+
+    at_s: float
+    """Wall seconds since the run was started."""
+    text: str
+    subject: str = ""
+    """The device that the text begins with, where something is wrong with it."""
+    key: str = ""
+    """A newer line with the same key replaces the last line, where that has it too; empty for none."""
+
+
+class Happenings:
+    """Reads a run at every call of ``look``; ``add`` appends what the run does not record."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self.lines: list[Happening] = []
+        self._began_s = now_s()
+        self._status, self._n_done, self._n_faults, self._n_held_out = "", 0, 0, 0
+
+    def begin(self) -> None:
+        """Remove all lines and count seconds from now."""
+        self.__init__(self._now_s)  # type: ignore[misc]
+
+    def add(self, text: str, subject: str = "", key: str = "") -> None:
+        if key and self.lines and self.lines[-1].key == key:
+            self.lines.pop()
+        self.lines = [*self.lines, Happening(self._now_s() - self._began_s, text, subject, key)][-MOST_LINES:]
+
+    def look(self, run: Record) -> None:
+        """Append what has happened since the last call."""
+        n_workers = len(run.spec.workers)
+        if run.status == "starting":
+            loading = "loading torch, then starting" if not run.n_ready else "starting"
+            self.add(f"{loading} {n_workers} workers: {run.n_ready} of {n_workers}", key="starting")
+        elif run.status == "profiling":
+            done, total = run.profiled
+            self.add(
+                f"profiling {min(done + 1, total)} of {max(1, total)}: what computations cost here", key="profiling"
+            )
+        for fault in run.faults[self._n_faults :]:
+            for text in describe(fault):
+                self.add(text)
+        self._n_faults = len(run.faults)
+        done = run.spec.first_iteration + len(run.losses)
+        if done != self._n_done and run.losses:
+            first = self._n_done == 0
+            self._n_done = done
+            self.add(f"iteration {done - 1}, loss {run.losses[-1]:.2f}", key="" if first else "iteration")
+        self._n_held_out = min(self._n_held_out, len(run.held_out))
+        for at, loss in run.held_out[self._n_held_out :]:
+            self.add(f"held-out text after {at} iterations: loss {loss:.2f}", key="held-out")
+        self._n_held_out = len(run.held_out)
+
+
+def describe(fault: Fault) -> tuple[str, ...]:
+    """Return where the state of a lost device's replacement came from, and that the run goes on."""
+    how = "its own worker came back" if fault.how == CAME_BACK else "another worker takes its place"
+    return (
+        f"{fault.device}: {how}, with the state from {fault.state_from}",
+        f"training goes on from iteration {fault.iteration}, {format_s(fault.lost_s)} lost",
+    )
