@@ -59,8 +59,8 @@ export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
         y: { distr: shown.y.log ? 3 : 1, range: () => [shown.y.low, shown.y.high] },
       },
       axes: [
-        { ...axis, label: shown.x.label, size: 24, grid: quiet, ticks: { size: 4, stroke: () => theme.border }, splits: xTicks, filter: (_, splits) => splits, values: (_, splits) => splits.map(shown.x.format) },
-        { ...axis, label: shown.y.label, size: 46, gap: 3, grid: { stroke: () => theme.softBorder, width: 1 }, ticks: quiet, splits: yTicks, values: yLabels },
+        { ...axis, label: shown.x.label || null, size: 24, grid: quiet, ticks: { size: 4, stroke: () => theme.border }, splits: xTicks, filter: (_, splits) => splits, values: (_, splits) => splits.map(shown.x.format) },
+        { ...axis, label: shown.y.label || null, size: 46, gap: 3, grid: { stroke: () => theme.softBorder, width: 1 }, ticks: quiet, splits: yTicks, values: yLabels },
       ],
       series: [{}, ...lines.map(series)],
       bands: shown.between ? [{ series: shown.between.map((index) => index + 1), fill: () => faded(lineAt(shown.between[1] + 1).color, 0.12) }] : [],

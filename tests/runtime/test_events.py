@@ -9,7 +9,6 @@ from run_helpers import even_plan
 
 import dtfm_lab as lab
 
-
 TOLD_OFTEN = ("spans", "parameters", "listening", "calibrating")
 
 

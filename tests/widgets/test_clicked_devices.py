@@ -197,7 +197,7 @@ def test_of_losses_only_the_new_travel_and_a_lost_worker_takes_some_back() -> No
 def test_what_is_left_is_told_at_the_pace_of_the_last_iterations() -> None:
     clock, run = Clock(), running()
     progress = RunProgress(clock)
-    progress.begin(4)
+    progress.begin()
     for done in range(3):
         clock.now_s = 2.0 * done
         progress.show(run)

@@ -62,10 +62,10 @@ def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_of_it_
         assert devices.states["john"]["condition"] == "killed"
         await until(lambda: devices.states["john"]["condition"] == "recovered")
         assert devices.states["john"]["said"].endswith(", state from edsger")
-        assert "john was killed by SIGKILL in iteration" in panel.faults.log.value
+        assert "<b>john</b> was killed by SIGKILL in iteration" in panel.happened.value
         send(devices, {"kind": "act", "device": "john", "do": "pause"})
         assert devices.states["john"]["said"] == "paused, 0.0 s"
-        await until(lambda: "john stood still in iteration" in panel.faults.log.value)
+        await until(lambda: "<b>john</b> stood still in iteration" in panel.happened.value)
         send(devices, {"kind": "act", "device": "nobody", "do": "kill"})
         assert lab_state.message.startswith("no device of this run named 'nobody'")
         again = len(panel.run.losses)
@@ -95,14 +95,14 @@ def test_what_a_resumed_run_warns_of_is_a_line_in_place(tmp_path: Path) -> None:
         panel.restore({"iterations": 2, "options": {"checkpoint_folder": str(tmp_path / "kept"), "sample_bytes": 0}})
         panel.redo()
         await until(lambda: lab_state.comparison is not None)
-        assert panel.warned.value == ""
+        assert "note: " not in panel.happened.value
         other = tmp_path / "other.txt"
         other.write_text("It is a truth universally acknowledged. " * 500)
         panel.restore({"options": {"resume_from": str(tmp_path / "kept"), "checkpoint_folder": "", "text": str(other)}})
         panel.redo()
         assert lab_state.message == ""
-        assert "text" in panel.warned.value
-        assert "dtfm-warning" in panel.warned.value
+        await until(lambda: "note: " in panel.happened.value)
+        assert "text" in panel.happened.value
         panel.stop.click()
         await until(lambda: not panel.run.running)
 

@@ -40,8 +40,9 @@ def describe_progress(run: Record) -> str:
     """Return how far the run is: ``3 of 8 iterations done``, ``stopped after 3 of 8 iterations``."""
     whole = f"{len(run.losses)} of {run.spec.iterations} iterations"
     before = f", {run.spec.first_iteration} before them" if run.spec.first_iteration else ""
+    begins = "starting" if run.n_ready else "loading torch"
     return {
-        "starting": f"starting workers: {run.n_ready} of {len(run.spec.workers)}",
+        "starting": f"{begins}, {run.n_ready} of {len(run.spec.workers)} workers",
         "profiling": f"profiling {run.profiled[0] + 1} of {max(1, *run.profiled)}",
         "running": f"{whole} done{before}",
         "done": f"{whole} done{before}",

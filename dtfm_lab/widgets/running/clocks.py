@@ -36,7 +36,7 @@ CLOCKS = {
         "with a core, or a GPU, for every worker",
     ),
 }
-NAMES = ("CPU time, quick", "as on the drawn devices", "this machine's wall clock")
+NAMES = ("Clock: CPU time", "Clock: as drawn", "Clock: wall time")
 """What the clocks are called in the menu, in the order of ``RUN_CLOCKS``."""
 HEAD = ("clock", "measures", "does not measure", "take it")
 

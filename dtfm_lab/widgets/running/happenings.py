@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from dtfm_lab.domain.trace import Fault
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.record import Record
-from dtfm_lab.runtime.client.run_report import CAME_BACK
 
 MOST_LINES = 200
 """Lines that are kept; of more, the first ones are dropped."""
@@ -46,18 +46,17 @@ class Happenings:
 
     def look(self, run: Record) -> None:
         """Append what has happened since the last call."""
-        n_workers = len(run.spec.workers)
         if run.status == "starting":
-            loading = "loading torch, then starting" if not run.n_ready else "starting"
-            self.add(f"{loading} {n_workers} workers: {run.n_ready} of {n_workers}", key="starting")
+            self.add(run_report.describe_progress(run), key="starting")
         elif run.status == "profiling":
             done, total = run.profiled
             self.add(
                 f"profiling {min(done + 1, total)} of {max(1, total)}: what computations cost here", key="profiling"
             )
         for fault in run.faults[self._n_faults :]:
-            for text in describe(fault):
-                self.add(text)
+            took, goes_on = describe(fault)
+            self.add(took, fault.device)
+            self.add(goes_on)
         self._n_faults = len(run.faults)
         done = run.spec.first_iteration + len(run.losses)
         if done != self._n_done and run.losses:
@@ -70,10 +69,10 @@ class Happenings:
         self._n_held_out = len(run.held_out)
 
 
-def describe(fault: Fault) -> tuple[str, ...]:
-    """Return where the state of a lost device's replacement came from, and that the run goes on."""
-    how = "its own worker came back" if fault.how == CAME_BACK else "another worker takes its place"
+def describe(fault: Fault) -> tuple[str, str]:
+    """Return what befell a device and what replaced it, without its name, and that the run goes on."""
+    instead = "" if fault.how == run_report.CAME_BACK else "; another worker takes its place"
     return (
-        f"{fault.device}: {how}, with the state from {fault.state_from}",
-        f"training goes on from iteration {fault.iteration}, {format_s(fault.lost_s)} lost",
+        f"{fault.how} in iteration {fault.iteration}{instead}, with the state from {fault.state_from}",
+        f"training goes on, {format_s(fault.lost_s)} lost",
     )

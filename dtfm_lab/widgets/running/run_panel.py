@@ -44,6 +44,7 @@ from dtfm_lab.widgets.views.gantt.bars import ChartRows
 from dtfm_lab.widgets.views.losses import LossView
 
 STARTS = "Start real workers on this machine, with links as slow as drawn"
+CLOCK_OPTIONS = list(zip(clocks.NAMES, RUN_CLOCKS, strict=True))
 NO_PLAN = "Plan first: a run needs a plan"
 
 
@@ -66,13 +67,11 @@ class RunPanel(Panel):
         """The plan that ``run`` runs, or runs a part of."""
         self._expected_s = 0.0
         """Predicted wall seconds of an iteration of ``run``; 0 before its profile has been taken."""
-        self.clock = labelled(
-            w.Dropdown, "Clock", "220px", "40px", options=[*zip(clocks.NAMES, RUN_CLOCKS, strict=True)]
-        )
+        self.clock = labelled(w.Dropdown, "Clock", "150px", "0px", options=CLOCK_OPTIONS)
         self.clock.tooltip = "How seconds are counted; More has the three clocks side by side"
-        self.iterations = labelled(w.BoundedIntText, "Iterations", "130px", "66px", 8, min=1, max=10_000)
-        self.start = button("Run", "play", STARTS, "84px", style="primary")
-        self.stop = button("Stop", "stop", "End every worker; whole iterations are kept", "84px")
+        self.iterations = labelled(w.BoundedIntText, "Iterations", "118px", "62px", 8, min=1, max=10_000)
+        self.start = button("Run", "", STARTS, "60px", style="primary")
+        self.stop = button("Stop", "", "End every worker; whole iterations are kept", "60px")
         self.happenings = Happenings()
         self.happened = w.HTML(layout=w.Layout(min_width="0"))
         self.happened.add_class("dtfm-happened")
@@ -95,6 +94,7 @@ class RunPanel(Panel):
         lab_state.observe(lambda _: self._take_plan(), "plan")
         self._explain_clock()
         self._take_plan()
+        self._show_happenings()
 
     def redo(self) -> None:
         if not self.start.disabled:
@@ -122,13 +122,16 @@ class RunPanel(Panel):
     def _laid_out(self) -> w.VBox:
         figure = w.HBox([self.as_figure.button, self.written])
         more = more_menu([self.explain, self.status, self.options.view, figure, self.as_figure.output])
-        grow = w.HBox([self.progress.view])
+        grow = w.Box()
         grow.add_class("dtfm-grow")
         toolbar = w.HBox([self.start, self.stop, self.iterations, self.clock, grow, self.faults.devices, more])
         toolbar.add_class("dtfm-toolbar")
         chart = w.Box([self._schedule.chart])
         chart.add_class("dtfm-run-chart")
-        below = w.Box([self.losses, self.happened])
+        heading = w.HTML("<h3>What happened</h3>")
+        told = w.VBox([w.HBox([heading, self.progress.view]), self.happened])
+        told.add_class("dtfm-told")
+        below = w.Box([self.losses, told])
         below.add_class("dtfm-run-below")
         view = w.VBox([stylesheet(Path(__file__).with_name("run.css")), toolbar, chart, below])
         for name in ("dtfm-pane", "dtfm-run"):
@@ -165,7 +168,7 @@ class RunPanel(Panel):
         self._expected_s = 0.0
         self.written.value = ""
         self.losses.reset(self.run.spec.first_iteration, self.run.spec.iterations)
-        self.progress.begin(self.run.spec.iterations)
+        self.progress.begin()
         self.faults.watch(self.run)
         self.playback.begin_run()
         self._show_progress(self.run)
@@ -205,11 +208,7 @@ class RunPanel(Panel):
         if run is self.run:
             self.playback.end_run()
         if run is self.run and run.status != "done":
-            self._say(
-                f"stopped after {len(run.losses)} of {run.spec.iterations} iterations"
-                if run.error is None
-                else run.error
-            )
+            self._say(run.error or f"stopped after {len(run.losses)} of {run.spec.iterations} iterations")
         if run.status == "stopped" and not run.losses:
             self._update_buttons()
             return
@@ -333,16 +332,17 @@ def note_of(run: Run) -> str:
 
 def listed(lines: Sequence[Happening]) -> str:
     """Return what happened as HTML, the newest line last and in view."""
-    rows = "".join(
-        f"<li><time>{line.at_s:.1f} s</time><span>{f'<b>{escape(line.subject)}</b> ' if line.subject else ''}"
-        f"{escape(line.text)}</span></li>"
-        for line in lines
-    )
+    rows = "".join(f"<li><time>{_wall(line.at_s)}</time><span>{_named(line)}</span></li>" for line in lines)
     empty = "" if rows else "<p>Nothing yet. Press Run: workers start, are profiled, and train for real.</p>"
-    return (
-        f'<h3>What happened</h3>{empty}<div class="dtfm-log" role="log" aria-label="What happened" tabindex="0">'
-        f"<ol>{rows}</ol></div>"
-    )
+    return f'{empty}<div class="dtfm-log" role="log" aria-label="What happened" tabindex="0"><ol>{rows}</ol></div>'
+
+
+def _wall(seconds: float) -> str:
+    return f"{seconds:.{1 if seconds < 100 else 0}f} s"
+
+
+def _named(line: Happening) -> str:
+    return f"<b>{escape(line.subject)}</b> {escape(line.text)}" if line.subject else escape(line.text)
 
 
 def _written(run: Run, measured: Trace) -> str:

@@ -19,20 +19,17 @@ FEWEST_ITERATIONS = 2
 
 
 class RunProgress:
-    """A bar and a line such as ``3 of 8 iterations done, some 4 s left``."""
+    """A line such as ``3 of 8 iterations done, some 4 s left``."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._changes: deque[tuple[float, int]] = deque(maxlen=LOOKS)
-        self.bar = w.IntProgress(min=0, max=1, layout=w.Layout(width="130px", visibility="hidden"))
         self.line = w.HTML()
-        self.view = w.HBox([self.bar, self.line])
+        self.view = self.line
 
-    def begin(self, iterations: int) -> None:
-        """Start again at 0 of so many iterations."""
+    def begin(self) -> None:
+        """Start again with another run."""
         self._changes.clear()
-        self.bar.value, self.bar.max, self.bar.bar_style = 0, iterations, ""
-        self.bar.layout.visibility = "visible"
         self._write("starting")
 
     def show(self, run: Record) -> None:
@@ -41,9 +38,6 @@ class RunProgress:
             if self._changes and self._changes[-1][1] > done:
                 self._changes.clear()  # after a fault iterations are repeated
             self._changes.append((self._now_s(), done))
-        self.bar.value = done
-        if not run.running:
-            self.bar.bar_style = {"done": "success", "failed": "danger"}.get(run.status, "warning")
         left_s = self.left_s(total) if run.status == "running" else None
         self._write(run_report.describe_progress(run) + ("" if left_s is None else f", some {_rounded(left_s)} left"))
 

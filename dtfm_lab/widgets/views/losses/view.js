@@ -18,7 +18,7 @@ function render({ model, el }) {
   root.append(h("div", { class: "dtfm-heading" }, title, h("span", { class: "dtfm-grow" }), legend), box, caption);
   el.append(root);
 
-  const shown = () => ({ training, heldOut, first: model.get("first"), total: model.get("total"), reference: model.get("reference"), marks: model.get("marks") });
+  const shown = () => ({ training, heldOut, slim: !model.get("height"), first: model.get("first"), total: model.get("total"), reference: model.get("reference"), marks: model.get("marks") });
   const { draw } = lineChart(box, (theme) => (training.length ? plotted(shown(), theme) : null), words, cleanUp);
   box.append(empty);
 
@@ -44,7 +44,7 @@ function render({ model, el }) {
     const n = training.length;
     box.style.height = model.get("height") ? `${model.get("height")}px` : "";
     root.classList.toggle("dtfm-losses-fill", !model.get("height"));
-    title.textContent = model.get("title");
+    title.textContent = model.get("height") ? model.get("title") : `${model.get("title")}, nats per token`;
     caption.textContent = model.get("caption");
     empty.hidden = n > 0;
     root.dataset.points = String(n);
