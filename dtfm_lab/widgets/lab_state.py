@@ -62,6 +62,8 @@ class LabState(traitlets.HasTraits):
     """Names of the steps at which something is being computed."""
     pane = traitlets.Unicode("schedule")
     """Name of the step whose result is shown beside the network."""
+    shown_panes = traitlets.Tuple()
+    """Names of the panes that are on the screen; empty where every panel stands alone in a cell."""
     search_note = traitlets.Unicode("")
     """What the headline says while the search is shown; likewise of the other panes. Empty for nothing to say."""
     prediction_note = traitlets.Unicode("")
@@ -77,6 +79,10 @@ class LabState(traitlets.HasTraits):
     def report_error(self, step: str, message: str) -> None:
         """Show an error at the step whose control caused it."""
         self.step, self.message = step, message
+
+    def shows(self, pane: str) -> bool:
+        """Whether a pane is on the screen; what is not need not be computed."""
+        return not self.shown_panes or pane in self.shown_panes
 
     def set_busy(self, step: str, working: bool) -> None:
         """Record that a step has begun, or ended, something that takes a while."""

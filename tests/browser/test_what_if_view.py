@@ -37,7 +37,6 @@ def press(page, name):
 def test_a_slider_answers_is_pinned_saved_restored_and_copied_as_python(page, open_notebook, ask_kernel, eventually):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     open_notebook(page, [CELL])
-    page.get_by_text("No plan yet: plan first").first.wait_for()
     slider = page.get_by_role("slider", name="Bandwidth of every link")
     expect(slider).to_be_disabled()
     ask_kernel(page, PLANNED)

@@ -44,6 +44,8 @@ class GroupsPanel(Panel):
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._explaining: tuple[Plan, asyncio.Task[Explanation]] | None = None
+        self._drawn: tuple[Plan | None] | None = None
+        """The plan that is drawn; None while nothing has been."""
         self._n_requested = 0
         """Number of the newest request for an explanation; the results of earlier ones are dropped."""
         self._is_following = Guard()
@@ -93,7 +95,7 @@ class GroupsPanel(Panel):
         self.groups.observe(lambda _: self._ask(), ["selected", "selected_group", "selected_edge"])
         lab_state.observe(lambda _: self._follow(), "selected")
         lab_state.observe(lambda _: self._follow_stage(), "selected_stage")
-        lab_state.observe(lambda _: self._show(), "plan")
+        lab_state.observe(lambda _: self._show(), ["plan", "shown_panes"])
         self._show_mode()
         self._show()
 
@@ -119,7 +121,14 @@ class GroupsPanel(Panel):
             self._select_wanted()
 
     def _show(self) -> None:
+        """Draw the plan, as soon as the pane is on the screen."""
         plan = self._lab_state.plan
+        if not self._lab_state.shows("groups"):
+            self.hand.take(plan)
+            return
+        if self._drawn is not None and plan is self._drawn[0]:
+            return
+        self._drawn = (plan,)
         self.groups.title = "Groups" if plan is None else f"{plan.job.name} on {plan.topology.name}"
         with self._is_following:  # devices that the plan lacks stay selected in other views
             self.groups.show(plan)
@@ -214,7 +223,7 @@ class GroupsPanel(Panel):
         if self._lab_state.plan is None:
             self.why.value = ""
             return
-        if has_event_loop():
+        if has_event_loop() and self._lab_state.shows("groups"):
             begin(self._show_why(self._n_requested), self._report_error)
 
     async def _show_why(self, request: int) -> None:

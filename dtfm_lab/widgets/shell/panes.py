@@ -73,6 +73,7 @@ class Panes:
         for name, box in self._boxes.items():
             show(box, name == first or (split and name == self._second))
             mark(box, "dtfm-second", split and name == self._second)
+        self._lab_state.shown_panes = (first, self._second) if split else (first,)
 
     def _show_states(self) -> None:
         """Mark every tab, and say why the shown result is out of date."""

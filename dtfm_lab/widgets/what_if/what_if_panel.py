@@ -19,6 +19,7 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, icon_button, mark, more_menu, stylesheet, tried_options
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
+from dtfm_lab.widgets.schedule.prediction_chart import PredictionChart
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
@@ -30,12 +31,12 @@ from dtfm_lab.widgets.what_if.pins import Pins
 from dtfm_lab.widgets.what_if.reason import headline
 from dtfm_lab.widgets.what_if.setting import BATCH_OPTIONS, FACTORS, Setting, n_actions, with_valid
 from dtfm_lab.widgets.what_if.setting_controls import SettingControls
-from dtfm_lab.widgets.what_if.small_chart import PredictionChart
 
 QUIET_S = 0.15
 """Seconds without a move before curves are computed, so that they never delay an answer."""
 AT_ONCE_UP_TO = 6_000
 """Actions of an iteration up to which its number and its chart come together; of more the number comes first."""
+PANE = "what-if"
 NO_PLAN = "No plan yet: plan first, then move a slider"
 REPLANNED = {*FACTORS, *BATCH_OPTIONS}
 """Values of a setting that another placement may suit better."""
@@ -108,7 +109,7 @@ class WhatIfPanel(Panel):
         self.back.on_click(lambda _: self._back())
         self.progress.stop.on_click(lambda _: self._stop())
         lab_state.observe(lambda _: self._follow(), ["plan", "schedule", "queueing", "choices"])
-        lab_state.observe(lambda _: self._show_chart(), "pane")
+        lab_state.observe(lambda _: self._ask_late(), "shown_panes")
         self._follow()
 
     @property
@@ -200,9 +201,16 @@ class WhatIfPanel(Panel):
         self._n_requested += 1
         self._is_stopped = False
         self._update_buttons()
+        if not self._lab_state.shows(PANE):
+            return
         if self.setting is not None and not self._is_working:
             self._is_working = True
             begin(self._work(), self._report_error)
+
+    def _ask_late(self) -> None:
+        """Compute what was not while another pane was on the screen."""
+        if self._n_begun < self._n_requested and self._lab_state.shows(PANE):
+            self._ask()
 
     async def _work(self) -> None:
         try:
@@ -261,7 +269,7 @@ class WhatIfPanel(Panel):
         self._lab_state.what_if_note = "" if base is None else headline(now, base)
 
     def _show_chart(self) -> None:
-        """Draw the newest answer, and as a line what it was before; while another pane is shown, later."""
+        """Draw the newest answer, and as a line what it was before."""
         now, answers, base = self.last, self.answers, self.base
         if now is None or answers is None or base is None:
             return
@@ -279,7 +287,7 @@ class WhatIfPanel(Panel):
 
     def _set_slow(self, is_slow: bool) -> None:
         """Mark the answer on the screen as old while a new one takes long."""
-        self._lab_state.set_busy("what-if", is_slow)
+        self._lab_state.set_busy(PANE, is_slow)
         self._mark_old(is_slow)
 
     def _mark_old(self, is_old: bool) -> None:
@@ -413,4 +421,4 @@ class WhatIfPanel(Panel):
         return None if self.setting is None or self.answers is None else self.answers.figure(self.setting)
 
     def _report_error(self, message: str) -> None:
-        self._lab_state.report_error("what-if", message)
+        self._lab_state.report_error(PANE, message)
