@@ -222,11 +222,11 @@ def arranged(rows: ChartRows, by: str, regions: Mapping[str, str], *, network: b
 
 
 def _place(regions: Sequence[str]) -> str:
-    """Return where devices are: their region, two of them shortened, or the first and how many more there are."""
+    """Return where devices are: their region, or two of them shortened; empty where they are in more, or in none."""
     names = list(dict.fromkeys(name for name in regions if name))
     if len(names) == 2:
         return " + ".join(name[:LETTERS] for name in names)
-    return f"{names[0]} + {len(names) - 1}" if len(names) > 2 else "".join(names)
+    return names[0] if len(names) == 1 else ""
 
 
 def _kind_microbatch_stage(actions: Sequence[Action], action: IntArray) -> tuple[IntArray, IntArray, IntArray]:

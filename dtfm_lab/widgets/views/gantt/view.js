@@ -38,15 +38,15 @@ function render({ model, el }) {
 
   const title = h("strong");
   const legend = h("div", { class: "dtfm-legend" });
-  const hint = h("span", { class: "dtfm-hint", title: `${HINT}. ${KEYS}` }, HINT);
+  const hint = h("span", { class: "dtfm-gantt-hint", title: `${HINT}. ${KEYS}` }, HINT);
   const box = h("div", { class: "dtfm-box" });
   const empty = h("div", { class: "dtfm-empty" });
-  const busy = h("div", { class: "dtfm-busy", role: "status", hidden: true });
+  const busy = h("div", { class: "dtfm-gantt-busy", role: "status", hidden: true });
   const caption = h("div", { class: "dtfm-caption", "aria-live": "polite" });
   const tangle = h("span", { class: "dtfm-tangle", "aria-live": "polite" });
   const pathToggle = toggle("show_path", "Critical path", "What the iteration's length is made of (P)");
   const messagesToggle = toggle("show_messages", "Messages", "Arrows from sender to receiver (M)");
-  const zooms = h("span", { class: "dtfm-zooms", role: "group", "aria-label": "Zoom" },
+  const zooms = h("span", { class: "dtfm-gantt-zooms", role: "group", "aria-label": "Zoom" },
     ...[["−", "Zoom out (-)", () => view.zoom(1 / 0.6)], ["+", "Zoom in (+)", () => view.zoom(0.6)], ["All", "Show the whole iteration (0)", () => view.reset()]]
       .map(([text, help, onclick]) => h("button", { type: "button", title: help, "aria-label": help, onclick }, text)));
   const root = frame("dtfm-gantt", "Schedule");
@@ -67,7 +67,7 @@ function render({ model, el }) {
   const view = navigation(root, box, () => extentNow().whole, () => place, { changed: moved, clicked, scrolls: () => place !== null && place.contentHeight > place.rowsBottom - place.top + 1 }, cleanUp);
   const overview = minimap(() => place && { state, left: place.left, right: place.right, whole: extentNow().whole }, () => version, view, cleanUp);
   const shares = shareStrip();
-  root.append(overview.element, shares.element, h("div", { class: "dtfm-foot" }, pinned.element, caption, tangle, hint, zooms));
+  root.append(overview.element, shares.element, h("div", { class: "dtfm-gantt-foot" }, pinned.element, caption, tangle, hint, zooms));
   cleanUp.add(() => clearTimeout(rest));
 
   function draw() { drawAll(); drawPointer(); overview.draw(); }
@@ -302,7 +302,7 @@ function render({ model, el }) {
     empty.textContent = model.get("empty_words");
     busy.textContent = [model.get("stale"), model.get("busy")].filter(Boolean).join(" · ");
     busy.hidden = !busy.textContent;
-    box.classList.toggle("dtfm-stale", Boolean(model.get("stale")));
+    box.classList.toggle("dtfm-gantt-stale", Boolean(model.get("stale")));
     empty.hidden = !nothing() || !busy.hidden;
     for (const [name, is] of [["dtfm-gantt-fills", !height], ["dtfm-gantt-bare", isBare]]) root.classList.toggle(name, is);
     el.classList.toggle("dtfm-gantt-fills", !height);

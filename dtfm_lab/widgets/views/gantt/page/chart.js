@@ -32,7 +32,7 @@ export function chartPainter() {
     paintRows(context, place, { lit, nStages }, theme);
     const withPath = state.showPath && path.bar.length > 0 && !state.isGliding;
     const looks = {
-      kinds, families: WAITED.map((family) => kindColor(family, theme.dark)), lastFamily: state.averages ? WAITED.indexOf("averaging") : undefined,
+      kinds, families: WAITED.map((family) => kindColor(family, theme.dark)), lastFamily: state.averages && !(overlays && lower.count < upper.count) ? WAITED.indexOf("averaging") : undefined,
       ink: solid(context, theme.text), later: alarm(theme.dark), earlier: solid(context, theme.text),
     };
     const numbers = raster.paint(place, lanes, looks, perPipeline, sides, ratio);

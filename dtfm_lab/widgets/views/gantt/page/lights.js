@@ -3,6 +3,7 @@ import { isStill, onShine, onTime, shine } from "shared/bus.js";
 
 const FADED = 0.28; // of a row that is not meant
 const FADE_MS = 150;
+const AFTER = 0.55; // of what is still to come, hidden
 const PLATE = 18; // pixels of height
 
 /** `point(what)` tells the other views; `paint(context, place, theme, unit)` draws what they tell. `changed()` asks for that. */
@@ -66,7 +67,7 @@ export function lights(root, changed, cleanUp) {
   function paintTime(context, place, theme, moment) {
     const x = Math.min(place.right, Math.max(place.left, place.x(time.t_s)));
     context.fillStyle = theme.surface;
-    context.globalAlpha = 0.78;
+    context.globalAlpha = AFTER;
     context.fillRect(x, place.top, place.right - x + 1, place.rowsBottom - place.top);
     context.globalAlpha = 1;
     context.fillStyle = theme.text;
