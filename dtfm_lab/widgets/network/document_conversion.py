@@ -35,7 +35,7 @@ SPACING = 90.0
 """Pixels between devices that have no position of their own."""
 WIDER_THAN_HIGH = 1.25
 """About the canvas's width over its height."""
-BETWEEN = 2
+BESIDE, BELOW = 3.5, 2
 """Slots between the blocks of two regions, for the links between them and their labels."""
 ALIKE = 1e-9
 """Share by which a latency or a bandwidth may differ after conversion to ms and Gbit/s and back."""
@@ -185,20 +185,26 @@ def canvas_positions(topology: Topology) -> list[tuple[float, float]]:
     return places
 
 
-def _shelves(sides: dict[str, int]) -> dict[str, tuple[int, int]]:
-    """Return the corner of each region's block, in units of ``SPACING``, with ``BETWEEN`` slots to the next.
+def _shelves(sides: dict[str, int]) -> dict[str, tuple[float, float]]:
+    """Return the corner of each region's block, in units of ``SPACING``.
 
-    Blocks are placed in rows (shelf packing) on a canvas that is ``WIDER_THAN_HIGH``.
+    Blocks are placed in rows (shelf packing), as many in a row as fill a canvas best that is ``WIDER_THAN_HIGH``.
     """
-    width = WIDER_THAN_HIGH * sqrt(sum((side + BETWEEN) ** 2 for side in sides.values()))
-    corners, left, top, height = {}, 0, 0, 0
-    for region, side in sides.items():
-        if left and left + side + BETWEEN > width:
-            left, top, height = 0, top + height, 0
-        corners[region] = (left, top)
-        left += side + BETWEEN
-        height = max(height, side + BETWEEN)
-    return corners
+    packed = [_rows_of(sides, n) for n in range(1, len(sides) + 1)]
+    return min(packed, key=lambda one: max(one[0] / WIDER_THAN_HIGH, one[1]), default=(0, 0, {}))[2]
+
+
+def _rows_of(sides: dict[str, int], n_in_row: int) -> tuple[float, float, dict[str, tuple[float, float]]]:
+    """Return the width and height of the blocks in rows of so many, and the corner of each."""
+    corners, width, top = {}, 0.0, 0.0
+    regions = list(sides)
+    for first in range(0, len(regions), n_in_row):
+        row = regions[first : first + n_in_row]
+        pitch = max(sides[region] for region in row) + BESIDE
+        corners |= {region: (i * pitch, top) for i, region in enumerate(row)}
+        width = max(width, len(row) * pitch - BESIDE)
+        top += max(sides[region] for region in row) + BELOW
+    return width, top - BELOW, corners
 
 
 def with_times(topology: Topology, known: Topology, document: Document) -> Topology:

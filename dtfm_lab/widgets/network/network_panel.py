@@ -91,7 +91,7 @@ class NetworkPanel(Panel):
         self.shown.observe(lambda _: self._switch(), "value")
         self.fill.observe(self._choose_fill, "value")
         lab_state.observe(lambda _: self._select_in_drawing(), ["selected", "selected_link"])
-        lab_state.observe(lambda _: self._update_view(), ["plan", "shown_stages"])
+        lab_state.observe(lambda _: self._update_view(), ["plan", "shown_stages", "selected_stage"])
         lab_state.observe(lambda change: self._follow(change["new"]), "topology")
 
     @property
@@ -226,8 +226,9 @@ class NetworkPanel(Panel):
             return {}
         if self.lab_state.shown_stages or plan is None:
             return {"stages": stages}
+        stage = {} if self.lab_state.selected_stage < 0 else {"stage": self.lab_state.selected_stage}
         tasks = {name: [s, r] for s, names in enumerate(plan.stages) for r, name in enumerate(names)}
-        return {"stages": stages, "tasks": tasks}
+        return {"stages": stages, "tasks": tasks, **stage}
 
     def _show_summary(self, line: str) -> None:
         self.canvas.summary = line or self._summary

@@ -45,7 +45,8 @@ class DocumentView(View):
     """{"regions", "latency_ms", "bandwidth_gbps", "distance_km"} of each pair of regions whose numbers come from a
     rule."""
     highlight = traitlets.Dict().tag(sync=True)
-    """{"stages": {device: stage}} marks devices with their stage; {} marks none."""
+    """{"stages": {device: stage}} marks devices with their stage; {} marks none. Where a plan is shown, "tasks" has
+    {device: [stage, replica]}, and "stage" the selected stage."""
     playback = traitlets.Bytes(b"").tag(sync=True)
     """The iteration that is played: little-endian f4 rows of running/playback."""
     playback_devices = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -95,7 +95,7 @@ function render({ model, el }) {
     const shade = Math.min(1, isStill() ? 1 : (performance.now() - lit.since) / FADE_MS);
     if (shade < 1) draw();
     paint(context, scene, view, laid, {
-      theme, width, height, conditions, hovered, run, found, aimed: graph.aimed(),
+      theme, width, height, conditions, hovered, run, found, stage: model.get("highlight").stage ?? -1, aimed: graph.aimed(),
       selected: (kind, name) => graph.isSelected(kind === "link" || kind === "pair" ? name : `${kind}:${name}`),
       nSelected: graph.nSelected(),
       light: lit.what || !lit.up ? lightOf(lit.what ?? lit.before, scene) : null,

@@ -5,10 +5,10 @@ import { alarm, inkOn, kindColor, stageColor } from "shared/theme.js";
 import { curve, inCircle, inRectangle, trace } from "./geometry.js";
 
 const FADED = 0.28;
-const MANY_USED = 16; // lines of a plan, above which those of averaging alone are thin
+const MANY_USED = 16; // lines, above which those of averaging alone and those that the plan does not use are thin
 const FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
 const font = (size, weight = 400) => `${weight} ${size}px ${FONT}`;
-const [LEAST_NUMBER, LEAST_NAME] = [15, 30]; // pixels of a device's height for its number, of distance for its name
+const [LEAST_NUMBER, LEAST_NAME] = [12.5, 30]; // pixels of a device's height for its number, of distance for its name
 
 /** The lines of a scene as curves on the screen, and the rectangles that labels keep off. */
 export function layOut(context, scene, view, peeked) {
@@ -77,6 +77,7 @@ export function paint(context, scene, view, laid, look) {
   const litDevice = (name) => !light || light.device(name);
   paintBoxes(context, scene, laid, look);
   const tangled = scene.lines.length > 150;
+  const quiet = scene.nStages > 0 && scene.lines.length > MANY_USED;
   const crowded = scene.lines.filter((one) => one.uses.size).length > MANY_USED;
   for (const line of [...scene.lines].sort((one, other) => weight(one, look) - weight(other, look))) {
     const way = laid.curves.get(line.id);
@@ -84,7 +85,7 @@ export function paint(context, scene, view, laid, look) {
     const picked = look.selected(line.kind, line.id);
     const pointed = look.hovered === line.id;
     context.globalAlpha = alpha(!light || light.line(line)) * (tangled && !picked ? 0.35 : 1);
-    paintLine(context, line, way, { theme, picked, pointed, tangled, crowded });
+    paintLine(context, line, way, { theme, picked, pointed, tangled, crowded, quiet });
   }
   if (laid.curves.has("peek")) {
     context.globalAlpha = 1;
@@ -149,13 +150,13 @@ function haloed(context, text, x, y, color, ground) {
   context.fillText(text, x, y);
 }
 
-function paintLine(context, line, way, { theme, picked, pointed, tangled, crowded }) {
+function paintLine(context, line, way, { theme, picked, pointed, tangled, crowded, quiet }) {
   const hop = line.uses.has("hop");
   const base = context.globalAlpha;
   const strong = picked || pointed;
-  context.globalAlpha = base * (strong ? 1 : hop ? 0.62 : line.uses.size ? (crowded ? 0.35 : 0.6) : 0.8);
+  context.globalAlpha = base * (strong ? 1 : hop ? 0.62 : line.uses.size ? (crowded ? 0.35 : 0.6) : quiet ? 0.55 : 0.8);
   context.strokeStyle = strong || hop ? theme.text : line.uses.size ? kindColor("averaging", theme.dark) : theme.border;
-  const width = tangled ? 1 : linkWidth(line.bandwidth_gbps) * (crowded && !hop && !strong ? 0.6 : 1);
+  const width = tangled ? 1 : linkWidth(line.bandwidth_gbps) * (strong || hop ? 1 : line.uses.size ? (crowded ? 0.6 : 1) : quiet ? 0.45 : 1);
   context.lineWidth = picked ? width + 1.5 : width;
   stroke(context, way, linkDash(line.latency_ms).map((length) => (length * Math.max(2, width)) / 3));
   if (line.oneWay && !tangled) paintArrow(context, way, width);
@@ -198,7 +199,7 @@ function shapePath(context, shape, { x, y }, { width, height }, grow = 0) {
 }
 
 /** What stands where no stage is: the shape alone, and rings for what is selected or found. */
-function paintBody(context, { name, shape }, place, view, { theme, selected, found, conditions }) {
+function paintBody(context, { name, shape, task }, place, view, { theme, selected, found, conditions, stage }) {
   shapePath(context, shape, place, view, 2.5);
   context.fillStyle = theme.surface;
   context.fill();
@@ -208,11 +209,11 @@ function paintBody(context, { name, shape }, place, view, { theme, selected, fou
   context.strokeStyle = theme.border;
   context.lineWidth = 1.5;
   context.stroke();
-  if (selected("device", name) || found.has(name)) {
+  if (selected("device", name) || found.has(name) || (task && task[0] === stage)) {
     shapePath(context, shape, place, view, 4.5);
     context.strokeStyle = theme.text;
-    context.lineWidth = selected("device", name) ? 2.5 : 1.2;
-    context.setLineDash(selected("device", name) ? [] : [3, 3]);
+    context.lineWidth = selected("device", name) ? 2.5 : 1.5;
+    context.setLineDash(found.has(name) && !selected("device", name) ? [3, 3] : []);
     context.stroke();
     context.setLineDash([]);
   }
@@ -243,7 +244,8 @@ function paintBadges(context, scene, view, laid, look, alpha, litDevice) {
       context.fillStyle = killed ? theme.text : inkOn(fill);
       context.textAlign = "center";
       context.textBaseline = "middle";
-      context.fillText(String(stage), place.x, place.y + (shape === "triangle" ? view.height * 0.12 : 0.5));
+      const text = String(stage);
+      if (context.measureText(text).width < view.height) context.fillText(text, place.x, place.y + (shape === "triangle" ? view.height * 0.12 : 0.5));
     }
     context.globalAlpha = alpha(litDevice(device));
     if (killed) paintCrack(context, shape, place, view, theme);

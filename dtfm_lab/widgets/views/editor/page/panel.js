@@ -89,10 +89,13 @@ function textField(kind) {
   const label = h("span");
   let standing = "";
 
+  /** A number is rounded for reading, and whole while it is edited. */
   function restore() {
-    control.value = standing;
+    const read = kind === "number" && standing !== "" && Number.isFinite(Number(standing)) && document.activeElement !== control;
+    control.value = read ? String(Number(Number(standing).toPrecision(4))) : standing;
     control.removeAttribute("aria-invalid");
   }
+  for (const event of ["focus", "blur"]) control.addEventListener(event, () => { if (control.getAttribute("aria-invalid") !== "true") restore(); });
   control.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && control.value !== standing) { restore(); event.stopPropagation(); }
     if (event.key === "Enter") control.onchange(); // a change event of its own then finds nothing left to do

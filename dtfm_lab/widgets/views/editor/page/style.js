@@ -10,17 +10,11 @@ export function sizes(zoom, near) {
   return { height, width: Math.min(height * BOX_WIDTH, Math.max(height, apart * 0.8)), padding: Math.min(REGION_PADDING, apart * 0.62) };
 }
 
-/** The distance of the two nearest devices, in the document's pixels; 90 where there are not two. */
+/** How far a device's nearest neighbour is, in the document's pixels: the middle of all; 90 where there are not two. */
 export function nearest(devices) {
-  let least = Infinity;
-  const sorted = [...devices].sort((one, other) => one.x - other.x);
-  for (let i = 0; i < sorted.length; i++) {
-    for (let j = i + 1; j < sorted.length && sorted[j].x - sorted[i].x < least; j++) {
-      const distance = Math.hypot(sorted[j].x - sorted[i].x, sorted[j].y - sorted[i].y);
-      if (distance > 8) least = Math.min(least, distance);
-    }
-  }
-  return Number.isFinite(least) ? Math.min(least, 160) : 90;
+  if (devices.length < 2) return 90;
+  const distances = devices.map((one) => Math.min(...devices.map((other) => (other === one ? Infinity : (one.x - other.x) ** 2 + (one.y - other.y) ** 2))));
+  return Math.min(160, Math.max(30, Math.sqrt(distances.sort((one, other) => one - other)[distances.length >> 1])));
 }
 
 export function styleSheet({ zoom, near, ink }) {
