@@ -32,8 +32,8 @@ class Bar:
     ) -> None:
         self._lab_state, self._replanning, self._can_refit = lab_state, replanning, can_refit
         self.history = EditHistory(lab_state)
-        self._reason: tuple[Plan | None, str] = (None, "")
-        """The plan that was analysed last, and what binds it."""
+        self._reason: tuple[Plan | None, str, str] = (None, "", "")
+        """The plan and the schedule that were analysed last, and what binds them."""
         self._is_due = False
         self.view = TopBar(on_press, live=replanning.switch.value)
         self.view.observe(lambda change: setattr(replanning.switch, "value", change["new"]), "live")
@@ -80,17 +80,18 @@ class Bar:
         """Return what binds the plan, as far as known; a thread looks as soon as the plan has stood for a while."""
         if plan is None or self._lab_state.plan_is_stale:
             return ""
-        known, words = self._reason
-        if known is not plan and has_event_loop():
-            begin(self._analyse(plan), lambda _: None)
-        return words if known is plan else ""
+        known, under, words = self._reason
+        is_known = known is plan and under == self._lab_state.schedule
+        if not is_known and has_event_loop():
+            begin(self._analyse(plan, self._lab_state.schedule), lambda _: None)
+        return words if is_known else ""
 
-    async def _analyse(self, plan: Plan) -> None:
+    async def _analyse(self, plan: Plan, schedule: str) -> None:
         await asyncio.sleep(REST_S)
-        if self._lab_state.plan is not plan or self._reason[0] is plan:
+        state = self._lab_state
+        if state.plan is not plan or state.schedule != schedule or self._reason[:2] == (plan, schedule):
             return
-        words = await asyncio.to_thread(reason_of, plan)
-        self._reason = plan, words
+        self._reason = plan, schedule, await asyncio.to_thread(reason_of, plan, schedule)
         self.refresh()
 
 

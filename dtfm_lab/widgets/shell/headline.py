@@ -93,9 +93,11 @@ def _why(plan: Plan, found: Replanned | None, *, unchanged: bool) -> str:
     return f"{moves[:1].upper()}{moves[1:]}.{held}"
 
 
-def reason_of(plan: Plan) -> str:
-    """Return what binds a plan, in a sentence or two; call it on a thread."""
+def reason_of(plan: Plan, schedule: str | None = None) -> str:
+    """Return what binds a plan under a schedule, its job's where None, in a sentence or two; call it on a thread."""
     try:
+        if schedule is not None and plan.job.model is not None and schedule != plan.job.schedule_name:
+            plan = plan.changed(job=plan.job.with_fields(schedule=schedule))
         explained = planning.explain(plan)
         if plan.job.model is None:
             return explained.text.splitlines()[0]

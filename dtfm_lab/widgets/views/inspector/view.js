@@ -76,7 +76,11 @@ function render({ model, el }) {
   const observer = new ResizeObserver(later);
   observer.observe(el);
   cleanUp.add(() => observer.disconnect());
-  root.addEventListener("keydown", (event) => { if (event.key === "Escape") select({}); });
+  root.addEventListener("keydown", (event) => { 
+    if (event.key !== "Escape" || model.get("facts").kind === "pipeline") return;
+    event.preventDefault(); // there was something to let go of
+    select({});
+  });
   show();
   return cleanUp.run;
 }

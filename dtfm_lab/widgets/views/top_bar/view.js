@@ -3,7 +3,7 @@ import { cleanUps, h, onTraits, svg } from "shared/dom.js";
 import { onTheme } from "shared/theme.js";
 import { closeMenus, onMenus, toggleMenu } from "./page/menus.js";
 import { labKeys } from "./page/keys.js";
-import { onWindow, toggleWindow } from "./page/window.js";
+import { leaveWindow, onWindow, toggleWindow } from "./page/window.js";
 import { isDark } from "./page/dark.js";
 
 const LOGO = [[6, 20, 0], [13, 9, 3], [22, 17, 5], [26, 6, 7]]; // a pipeline of four stages
@@ -54,7 +54,7 @@ function render({ model, el }) {
   }
 
   function showNumbers() {
-    numbers.replaceChildren(...model.get("numbers").map(({ label, value, was, note, bad, word }) => h("div", { class: "dtfm-number", title: `${label}: ${value}${note ? `, ${note}` : ""}` },
+    numbers.replaceChildren(...model.get("numbers").map(({ label, value, was, note, bad, word }) => h("div", { class: "dtfm-number", "data-word-of": word, title: `${label}: ${value}${note ? `, ${note}` : ""}` },
       h("span", { class: "dtfm-number-label", "data-word": word || null, tabindex: word ? "0" : null }, label),
       h("span", { class: "dtfm-number-value" },
         was ? h("s", {}, was, " → ") : null, value,
@@ -101,7 +101,7 @@ function render({ model, el }) {
   onTheme(sendTheme, cleanUp);
   onMenus(el, cleanUp);
   onWindow(el, showWindow, cleanUp);
-  labKeys(el, { press, toggleWindow: () => toggleWindow(el), close: () => closeMenus(el) }, cleanUp);
+  labKeys(el, { press, toggleWindow: () => toggleWindow(el), leave: () => closeMenus(el) || leaveWindow(el) }, cleanUp);
   showPickers(); showNumbers(); showHeadline(); showAction(); showWindow(false); sendTheme();
   return cleanUp.run;
 }

@@ -8,12 +8,12 @@ function keepToLab(event) {
   if (MOVES.has(event.key)) event.stopPropagation();
 }
 
-export function labKeys(el, { press, toggleWindow, close }, cleanUp) {
+export function labKeys(el, { press, toggleWindow, leave }, cleanUp) {
   const lab = () => el.closest(".dtfm-lab");
   function onKey(event) {
     const { target, key, ctrlKey, metaKey, altKey } = event;
     if (!lab()?.contains(target) || event.defaultPrevented) return;
-    if (key === "Escape" && close()) return event.stopPropagation();
+    if (key === "Escape" && leave()) event.stopPropagation();
     if (ctrlKey || metaKey || altKey || target.matches?.(TYPED_IN)) return;
     const tab = /^[1-9]$/.test(key) && lab().querySelectorAll(".dtfm-effect-head [role=tab]")[Number(key) - 1];
     if (tab) tab.click();

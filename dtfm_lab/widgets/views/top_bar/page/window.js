@@ -12,6 +12,13 @@ export function toggleWindow(el) {
   window.dispatchEvent(new Event("resize"));
 }
 
+/** Leaves the whole window; false where the lab was not in it. */
+export function leaveWindow(el) {
+  const lab = labOf(el), isWhole = Boolean(lab?.matches(":popover-open"));
+  if (isWhole) lab.hidePopover();
+  return isWhole;
+}
+
 /** `handler(isWhole)` when the lab enters or leaves the whole window. */
 export function onWindow(el, handler, cleanUp) {
   const later = setTimeout(() => {
@@ -23,12 +30,8 @@ export function onWindow(el, handler, cleanUp) {
       if (event.newState === "closed") lab.removeAttribute("popover");
       handler(event.newState === "open");
     };
-    const onEscape = (event) => {
-      if (event.key === "Escape" && lab.matches(":popover-open") && !event.defaultPrevented) lab.hidePopover();
-    };
     lab.addEventListener("toggle", listen);
-    lab.addEventListener("keydown", onEscape);
-    cleanUp.add(() => { lab.removeEventListener("toggle", listen); lab.removeEventListener("keydown", onEscape); });
+    cleanUp.add(() => lab.removeEventListener("toggle", listen));
   }, 200); // the lab comes into the page after its children
   cleanUp.add(() => clearTimeout(later));
 }
