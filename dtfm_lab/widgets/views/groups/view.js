@@ -39,7 +39,7 @@ function render({ model, el }) {
   root.append(h("div", { class: "dtfm-heading" }, title, hint), h("div", { class: "dtfm-groups-main" }, box, side), caption);
   el.append(root);
 
-  const closer = h("button", { class: "dtfm-close", type: "button", "aria-label": "Close the list", title: "Close", onclick: () => choose({}) }, "×");
+  const closer = h("button", { class: "dtfm-groups-close", type: "button", "aria-label": "Close the list", title: "Close", onclick: () => choose({}) }, "×");
 
   let links = [], grid = null, size = "";
   let data = gathered();
