@@ -1,6 +1,9 @@
 """How the lab feels, in JupyterLab and a headless Chromium on this machine: each figure beside what is wanted of it.
 
-``opening``: from the kernel's being ready until the lab is on the page. ``gesture``: from the release of the mouse in
+``opening``: from the kernel's being ready until a planned picture moves. ``drag``: from a move of a link's label until
+the new plan's chart is painted, and frames a second meanwhile. ``play``: frames a second while an iteration plays on
+the map. ``jumps``: parts of the frame that move while a story is told. ``axe``: serious findings of axe-core on every
+pane. ``many``: 256 devices. ``gesture``: from the release of the mouse in
 the page until the kernel has taken the edit in. ``pause``: from the click until the last generation was counted, for
 each planner. ``live``: a search at full speed that is watched, beside the same search unwatched in a fresh process.
 ``gantt``: from the call in Python until the chart is painted, and frames a second under a turning wheel and a dragging
@@ -27,14 +30,22 @@ sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "te
 
 from browser import Figure, LabInBrowser, opened_browser
 from charts import gantt
+from drags import drag, play
 from edits import gesture, opening, replan, whatif
+from frame import axe, jumps
 from lasting import memory, processes
 from machine import described
 from searches import live, pause
+from sizes import many
 from weights import weights
 
 PARTS: dict[str, Callable[[LabInBrowser], list[Figure]]] = {
     "opening": opening,
+    "drag": drag,
+    "play": play,
+    "jumps": jumps,
+    "axe": axe,
+    "many": many,
     "gesture": gesture,
     "pause": pause,
     "live": live,

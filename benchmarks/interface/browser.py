@@ -15,7 +15,9 @@ import psutil
 from playwright.sync_api import CDPSession, Locator, Page, sync_playwright
 from serving import CURRENT_KERNEL, PATIENCE_MS, Jupyter, ask, chromium, fresh_page, jupyter_server
 
-LAB_OPEN = ".dtfm-lab .dtfm-editor canvas"
+LAB_OPEN = ".dtfm-lab .dtfm-cause"
+QUIET_S = 1.0
+"""Seconds without a new plan or prediction, after which the lab is at rest."""
 COUNT_FRAMES = """() => {
     window.counted ??= requestAnimationFrame(function count() { window.frames += 1; requestAnimationFrame(count); });
     window.frames = 0;
@@ -59,11 +61,14 @@ class LabInBrowser:
         self.jupyter.open(self.page, cells)
         self.page.wait_for_function(f"() => {CURRENT_KERNEL}?.status === 'idle'", timeout=PATIENCE_MS)
 
-    def open_lab(self, network: str) -> None:
-        self.open([f"import dtfm_lab as lab\nthe_lab = lab.Lab({network!r})\nthe_lab"])
+    def open_lab(self, network: str, pane: str = "schedule") -> None:
+        """The lab on a network, planned and at rest."""
+        self.open([f"import dtfm_lab as lab\nthe_lab = lab.Lab({network!r}, autosave=False)\nthe_lab"])
         self.jupyter.run_all(self.page)
         self.page.locator(LAB_OPEN).first.wait_for(timeout=PATIENCE_MS)
-        self.settle()
+        self.until("the_lab.plan is not None")
+        self.ask(f"the_lab.lab_state.pane = {pane!r}")
+        rested(self)
 
     def ask(self, code: str) -> Any:
         """What the code prints, read as JSON; None where it prints nothing."""
@@ -141,6 +146,19 @@ class Counting:
         frame = event["response"]
         length = len(frame["payloadData"])
         self._received += length if frame["opcode"] == 1 else length * 3 // 4  # binary comes as base64
+
+
+def rested(browser: LabInBrowser, patience_s: float = 60.0) -> None:
+    """Wait until plan and prediction have been the same for a while, and nothing is computed."""
+    now = "print([id(the_lab.plan), id(the_lab.predicted), len(the_lab.lab_state.busy)])"
+    deadline, before, since = time.monotonic() + patience_s, None, time.monotonic()
+    while time.monotonic() < deadline:
+        found = browser.ask(now)
+        if found != before or found[2]:
+            before, since = found, time.monotonic()
+        elif time.monotonic() - since > QUIET_S:
+            return
+        browser.page.wait_for_timeout(100)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ async def edit(n_edits):
 
 
 def memory(browser: LabInBrowser, minutes: float, n_edits: int) -> list[Figure]:
-    browser.open_lab("worldwide")
+    browser.open_lab("worldwide", pane="plan")
     browser.ask(EDITING)
     kernel = browser.kernel
     for _ in range(SEARCHES_WARM):

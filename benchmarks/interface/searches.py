@@ -26,14 +26,14 @@ UNWATCHED = """
 import json, sys, time
 import dtfm_lab as lab
 topology = lab.load_topology(sys.argv[1])
-the_lab = lab.Lab(topology)
+the_lab = lab.Lab(topology, live=False)
 steps = lab.search(topology, the_lab.job, planner=sys.argv[2], seed=0, seconds=float(sys.argv[3]))
 print(json.dumps([(time.process_time(), step.evaluations) for step in steps]))
 """
 
 
 def pause(browser: LabInBrowser) -> list[Figure]:
-    browser.open_lab(NETWORK)
+    browser.open_lab(NETWORK, pane="plan")
     browser.ask(MARKING)
     browser.page.evaluate(
         """() => addEventListener("click",
@@ -60,7 +60,7 @@ def pause(browser: LabInBrowser) -> list[Figure]:
 
 
 def live(browser: LabInBrowser) -> list[Figure]:
-    browser.open_lab(NETWORK)
+    browser.open_lab(NETWORK, pane="plan")
     browser.ask(MARKING)
     browser.page.locator(".dtfm-convergence").first.scroll_into_view_if_needed()
     _begin(browser, PLANNER, WATCHED_S)

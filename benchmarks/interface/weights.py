@@ -10,7 +10,7 @@ import nbformat
 from browser import Figure, LabInBrowser
 from serving import REPOSITORY
 
-SCRIPTS_KB, NOTEBOOK_KB = 700, 200
+SCRIPTS_KB, NOTEBOOK_KB = 900, 200
 NOTEBOOK_PATIENCE_S = 300
 
 

@@ -1,0 +1,81 @@
+"""A link's label under the hand, and an iteration that plays: what follows, and how smoothly."""
+
+from __future__ import annotations
+
+import numpy as np
+from browser import Figure, LabInBrowser, rested
+
+TRIES, DRAGGED_S, PLAYED_S = 8, 3.0, 4.0
+SIZES = (("lecture-hall", 8, 100.0), ("worldwide", 64, 250.0))
+"""network, devices, milliseconds wanted from a move to the new chart"""
+FRAMES = 30.0
+LABEL = ".dtfm-picture .dtfm-link:visible"
+CHART = ".dtfm-out-schedule .dtfm-gantt"
+ANSWERED = """async ([chart, x, y]) => {
+    const label = document.activeElement;
+    const moved = performance.now();
+    const at = { bubbles: true, pointerId: 1, buttons: 1, clientX: x, clientY: y };
+    label.dispatchEvent(new PointerEvent("pointermove", at));
+    const painted = () => Number(document.querySelector(chart)?.dataset.painted ?? 0);
+    while (painted() <= moved && performance.now() < moved + 20000) await new Promise(requestAnimationFrame);
+    return painted() > moved ? painted() - moved : -1;
+}"""
+"""Milliseconds from one move of a drag until the chart of the new plan is painted."""
+FRAME_RATE = """async ([x, y, milliseconds]) => {
+    const label = document.activeElement, began = performance.now();
+    let frames = 0;
+    while (performance.now() < began + milliseconds) {
+        const at = { bubbles: true, pointerId: 1, buttons: 1, clientX: x + 90 * Math.sin(frames / 15), clientY: y };
+        if (x) label.dispatchEvent(new PointerEvent("pointermove", at));
+        await new Promise(requestAnimationFrame);
+        frames += 1;
+    }
+    return (1000 * frames) / (performance.now() - began);
+}"""
+"""Frames a second; where x is given, with a move of the label in each."""
+
+
+def drag(browser: LabInBrowser) -> list[Figure]:
+    figures = []
+    for network, n_devices, wanted_ms in SIZES:
+        browser.open_lab(network)
+        delays_ms = []
+        for number in range(TRIES):
+            x, y = _hold_label(browser)
+            delay = browser.page.evaluate(ANSWERED, [CHART, x + (40 if number % 2 else -40), y])
+            browser.page.mouse.up()
+            if delay >= 0:
+                delays_ms.append(delay)
+            rested(browser)
+        if not delays_ms:
+            raise RuntimeError(f"{network}: no drag of a link's label was followed by a new chart")
+        note = f"median of {len(delays_ms)}, worst {max(delays_ms):.0f} ms"
+        name = f"drag of a link to plan and chart, {n_devices} devices"
+        figures.append(Figure(name, float(np.median(delays_ms)), "ms", wanted_ms, note=note))
+        x, y = _hold_label(browser)
+        rate = browser.page.evaluate(FRAME_RATE, [x, y, 1000 * DRAGGED_S])
+        browser.page.mouse.up()
+        figures.append(Figure(f"page while dragging, {n_devices} devices", rate, "frames/s", FRAMES, at_least=True))
+    return figures
+
+
+def play(browser: LabInBrowser) -> list[Figure]:
+    """The planned iteration of 64 devices plays on the map and along the chart."""
+    browser.open_lab("worldwide")
+    button = browser.page.locator(".dtfm-player-play:visible").first
+    browser.ask("the_lab.run_panel.playback.view.playing = False")
+    button.click()
+    browser.settle()
+    rate = browser.page.evaluate(FRAME_RATE, [0, 0, 1000 * PLAYED_S])
+    return [Figure("page while an iteration plays, 64 devices", rate, "frames/s", FRAMES, at_least=True)]
+
+
+def _hold_label(browser: LabInBrowser) -> tuple[float, float]:
+    """Press on the first link's label, which has the focus then; the place of the press."""
+    label = browser.page.locator(LABEL).first
+    label.wait_for()
+    box = label.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    browser.page.mouse.move(x, y)
+    browser.page.mouse.down()
+    return x, y
