@@ -24,7 +24,7 @@ from dtfm_lab.widgets.views.groups.drawing import matching_of
 
 NO_PLAN = "No plan yet"
 HINT = "Drag a device to another group: what that costs stands at each. Gradients average inside a group."
-ITERATION = "iter. is the change of an iteration's seconds; the large numbers are the communication cost."
+ITERATION = "What a move costs: communication, and in brackets the predicted iteration."
 SETTLED_S = 0.06
 """Seconds without another plan or selection before explanation and prices are computed."""
 MODES = {"Path": "path", "Ring": "ring", "Weights": "weights"}

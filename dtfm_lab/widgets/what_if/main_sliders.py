@@ -9,7 +9,12 @@ from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.views.sliders import SlidersView
 from dtfm_lab.widgets.what_if.setting import FACTORS, LEAST_FACTOR, MOST_FACTOR, rounded
 
-LABELS = {"bandwidth": "Bandwidth of every link", "latency": "Latency of every link", "global_batch": "Batch"}
+LABELS = {
+    "bandwidth": ("Bandwidth", "of every link"),
+    "latency": ("Latency", "of every link"),
+    "global_batch": ("Batch", ""),
+}
+"""The name of each slider, and what is left out of it where there is little room."""
 STOPS = 101
 """Stops of a factor, evenly on a logarithmic axis, 1 in the middle."""
 FACTOR_STOPS = [rounded(LEAST_FACTOR * (MOST_FACTOR / LEAST_FACTOR) ** (i / (STOPS - 1))) for i in range(STOPS)]
@@ -53,7 +58,14 @@ class MainSliders:
             at, zero = _nearest(stops, control.value), _nearest(stops, neutral)
             note = "" if self._base is None else AS_PLANNED if at == zero else HELD
             sliders.append(
-                {"key": name, "label": LABELS[name], "texts": texts, "neutral": zero, "note": note}
+                {
+                    "key": name,
+                    "label": LABELS[name][0],
+                    "rest": LABELS[name][1],
+                    "texts": texts,
+                    "neutral": zero,
+                    "note": note,
+                }
                 | {"why_not": self._why_not}
             )
             values[name] = at

@@ -260,7 +260,7 @@ class WhatIfPanel(Panel):
             return
         told = ""
         if anew is not None and anew[0] == now.setting:
-            told = "planning anew finds nothing better" if anew[1] is None else f"planned anew {format_s(anew[1])}"
+            told = "planned anew: no better" if anew[1] is None else f"planned anew: {format_s(anew[1])}"
         parts = [] if now.tokens_per_s is None else [f"{answer_text.large(now.tokens_per_s)} tokens/s"]
         parts += [told] if told else []
         lacking = "" if now.fits else f"lacks memory on {now.worst}"

@@ -12,8 +12,9 @@ class SlidersView(View):
     """
 
     sliders = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"key", "label", "texts", "neutral", "note", "why_not"} of each slider: what its stops are called, which of them
-    changes nothing, a few words below, and why it cannot be moved, empty where it can."""
+    """{"key", "label", "rest", "texts", "neutral", "note", "why_not"} of each slider: the rest of its label, which is
+    left out where there is little room, what its stops are called, which of them changes nothing, a few words below,
+    and why it cannot be moved, empty where it can."""
     values = traitlets.Dict().tag(sync=True)
     """{key: number of the stop that it is at}"""
 

@@ -35,9 +35,9 @@ function render({ model, el }) {
       for (const key of keys) rows.set(key, make(key));
       root.replaceChildren(...[...rows.values()].map(({ box }) => box));
     }
-    for (const { key, label, texts, note, why_not: why, neutral } of sliders) {
+    for (const { key, label, rest, texts, note, why_not: why, neutral } of sliders) {
       const row = rows.get(key);
-      row.name.textContent = label;
+      row.name.replaceChildren(label, h("span", { class: "rest" }, rest ? ` ${rest}` : ""));
       row.note.textContent = note;
       row.input.max = String(Math.max(1, texts.length - 1));
       row.input.disabled = Boolean(why);
@@ -48,12 +48,12 @@ function render({ model, el }) {
   }
 
   function write(key) {
-    const { texts, neutral, label } = entry(key);
+    const { texts, neutral, label, rest } = entry(key);
     const { input, output, box } = rows.get(key);
     const stop = at(key);
     if (input.value !== String(stop)) input.value = String(stop);
     output.textContent = texts[stop] ?? "–";
-    input.setAttribute("aria-label", label);
+    input.setAttribute("aria-label", rest ? `${label} ${rest}` : label);
     input.setAttribute("aria-valuetext", texts[stop] ?? "");
     box.classList.toggle("moved", stop !== neutral);
   }

@@ -61,7 +61,7 @@ export function makePath({ state, choose, point, send }) {
     const theme = readTheme(root);
     const paint = stage === IDLE ? "transparent" : stageColor(stage, data.groups.length, theme.dark);
     const ink = stage === IDLE ? theme.text : inkOn(paint);
-    const room = Math.max(40, 0.5 * (scroller.clientHeight - 150));
+    const room = Math.max(40, 0.42 * (scroller.clientHeight - 130));
     const size = badgeSize(group.devices.length, width - 14, room);
     const head = h("button", {
       class: "head", type: "button", "data-key": `group-${stage}`, disabled: stage === IDLE,
@@ -190,7 +190,7 @@ export function makePath({ state, choose, point, send }) {
       else {
         share = Math.abs(offer.change_s) / most;
         price.textContent = briefly(offer.change_s, offers.now_s);
-        if (offer.iteration_change_s !== undefined && offer.iteration_change_s !== null) more.textContent = `iter. ${briefly(offer.iteration_change_s, offers.iteration_s)}`;
+        if (offer.iteration_change_s !== undefined && offer.iteration_change_s !== null) more.textContent = `(${briefly(offer.iteration_change_s, offers.iteration_s)})`;
       }
       bar.style.height = `${(100 * share).toFixed(1)}%`;
       price.title = offer ? `${seconds(offer.cost_s)} of communication, in exchange with ${offer.partner}` : "";
