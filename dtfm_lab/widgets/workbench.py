@@ -35,6 +35,7 @@ from dtfm_lab.widgets.shell.bar import Bar
 from dtfm_lab.widgets.shell.network_pane import NetworkPane
 from dtfm_lab.widgets.shell.panes import Panes
 from dtfm_lab.widgets.shell.steps import Step
+from dtfm_lab.widgets.shell.tour import Tour
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
 from dtfm_lab.widgets.views.as_python import AsPythonView
 from dtfm_lab.widgets.views.door import Door
@@ -85,7 +86,8 @@ class Lab(w.VBox):
         self.network_pane = NetworkPane(self.lab_state, self.network_panel, self.run_panel.playback.view)
         self.panes = Panes(self.lab_state, self.steps, lambda: self.replanning.switch.value)
         self.legend, self.glossary = Legend(), Glossary()
-        self.door = Door(self.open_network, self.network_panel.files.take)
+        self.tour = Tour(self)
+        self.door = Door(self.open_network, self.network_panel.files.take, self.tour.start, remember=autosave)
         self.lab_state.observe(lambda _: self._count_stages(), ["plan"])
         self.network_panel.drawing.observe(lambda _: self._show_undo(), "can_undo")
         self.autosave = Autosave(autosave_path(), self._write, self._read) if autosave else None
@@ -98,7 +100,7 @@ class Lab(w.VBox):
         halves.add_class("dtfm-panes")
         self.panes.swap.observe(lambda change: mark(halves, "dtfm-swapped", change["new"]), "value")
         parts = [w.HTML(f"<style>{markup.CSS}</style>", layout=w.Layout(display="none"))]
-        parts += [self.bar.view, halves, self.legend, *self._menus(), self.glossary, self.door]
+        parts += [self.bar.view, halves, self.legend, *self._menus(), self.glossary, self.door, self.tour.view]
         parts += [] if self.autosave is None else [self.autosave.view]
         super().__init__(parts)
         self.add_class("dtfm-lab")

@@ -19,7 +19,7 @@ export function dialog(el, { className, label, onClose = () => {} }, ...children
     const lab = el.closest(".dtfm-lab");
     before = document.activeElement;
     box.hidden = false;
-    box.classList.toggle("dtfm-over", Boolean(lab));
+    box.classList.toggle("dtfm-veil", Boolean(lab));
     if (lab) {
       lab.append(box);
       covered = [...lab.children].filter((child) => child !== box && !child.inert);

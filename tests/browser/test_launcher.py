@@ -57,7 +57,7 @@ def test_the_lab_can_be_opened_again_where_its_kernel_has_ended(page, jupyter):
 
 def test_the_command_writes_a_new_notebook_each_time(page, jupyter):
     from_card(page, jupyter)
-    page.evaluate("() => window.jupyterapp.commands.execute('dtfm-lab:open')")
+    page.evaluate("() => { window.jupyterapp.commands.execute('dtfm-lab:open'); }")
     page.wait_for_function(f"({TABS})().length === 4")
     written = sorted(path.name for path in jupyter.folder.glob("dtfm-lab*.ipynb"))
     assert written == ["dtfm-lab-1.ipynb", "dtfm-lab.ipynb"]
