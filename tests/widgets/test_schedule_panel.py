@@ -19,6 +19,7 @@ from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.schedule import compare_with, schedule_panel
+from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 
 
@@ -260,6 +261,54 @@ async def test_a_prediction_and_a_measurement_that_a_file_brings_are_drawn() -> 
     lab_state.plan = None
     assert (panel.chart.start, lab_state.predicted) == (b"", None)
     assert "plan first" in panel.chart.empty_words
+
+
+@on_a_loop
+async def test_an_edit_leaves_the_prediction_before_as_a_line_and_a_search_that_goes_on_does_not() -> None:
+    lab_state, panel = await shown()
+    assert panel.chart.ghost_start == b""
+    first, panel._edited_at_s = lab_state.predicted, 0.0
+    panel.choices.by_option["compression"].value = "int8"
+    await until(lambda: lab_state.predicted is not first)
+    assert panel.chart.ends[0]["at"] == pytest.approx(first.iteration_s)
+    assert panel.chart.ends[0]["text"].startswith("was ")
+    second, panel._edited_at_s = lab_state.predicted, 0.0
+    panel.redo()
+    await until(lambda: lab_state.predicted is not second)
+    assert panel.chart.ends[0]["at"] == pytest.approx(first.iteration_s), "nothing was edited since"
+
+
+@on_a_loop
+async def test_a_prediction_from_a_profile_says_why_it_differs() -> None:
+    lab_state, panel = await shown()
+    assert "from FLOP" in panel.chart.caption
+    assert lab_state.prediction_note == ""
+    profiled = replace(lab_state.predicted, context=replace(lab_state.predicted.context, clock="virtual"))
+    panel.show(Prediction.of(lab_state.plan, profiled, " from the profile just taken"))
+    assert "from the profile" in panel.chart.caption
+    assert "no longer from FLOP" in lab_state.prediction_note
+    panel.redo()
+    await until(lambda: "from FLOP again" in lab_state.prediction_note)
+
+
+@on_a_loop
+async def test_the_schedule_fits_the_memory_unless_a_person_has_chosen_one() -> None:
+    plan = lab.plan(lab.load_topology("worldwide"), lab.load_job("dtfm-gpt3-xl"), objective="communication", steps=1)
+    assert plan.job.schedule is None
+    lab_state = LabState(topology=plan.topology)
+    panel = SchedulePanel(lab_state)
+    lab_state.plan = plan
+    await until(lambda: lab_state.predicted is not None)
+    assert not memory(plan, plan.job.schedule_name).fits
+    assert memory(plan, lab_state.schedule).fits
+    assert lab_state.schedule == panel.schedule.value == lab_state.predicted.context.schedule
+    assert f"under {lab_state.schedule} because {plan.job.schedule_name} lacks memory" in panel.chart.caption
+    panel.schedule.value = plan.job.schedule_name
+    await until(lambda: lab_state.predicted.context.schedule == plan.job.schedule_name)
+    assert "GiB over" in panel.memory.value
+    lab_state.plan = replace(plan)
+    await until(lambda: not panel._is_predicting)
+    assert lab_state.schedule == plan.job.schedule_name, "a person has chosen it"
 
 
 @on_a_loop

@@ -26,6 +26,8 @@ WAITS = {
     Cause.STRAGGLER: ("for slow GPUs", "light"),
 }
 """What an idle GPU waits for, in words, and the tone of its share."""
+FLOP = "FLOP"
+"""What computations are predicted from where no profile has been taken."""
 LEAST_SHARE = 0.004
 """Share of an iteration that is worth a word."""
 
@@ -48,7 +50,7 @@ class Prediction:
     @property
     def source(self) -> str:
         """What computations were predicted from."""
-        return "FLOP" if self.trace.context.clock == "model" else "the profile"
+        return FLOP if self.trace.context.clock == "model" else "the profile"
 
     @classmethod
     def of(cls, plan: Plan, trace: Trace, note: str = "") -> Prediction:

@@ -11,6 +11,7 @@ import ipywidgets as w
 import traitlets
 from traitlets import TraitError
 
+from dtfm_lab.compare.errors import signed_s
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.chrome import save_chrome_trace
@@ -23,7 +24,7 @@ from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import ROWS_BY, ChartRows
-from dtfm_lab.widgets.views.gantt.columns import difference, signed_s
+from dtfm_lab.widgets.views.gantt.columns import difference
 
 
 class ScheduleChart:

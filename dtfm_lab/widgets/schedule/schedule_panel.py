@@ -27,7 +27,7 @@ from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.schedule.choice_controls import ChoiceControls
 from dtfm_lab.widgets.schedule.compare_with import MEASURED, CompareWith, SecondPrediction
-from dtfm_lab.widgets.schedule.predictions import Prediction
+from dtfm_lab.widgets.schedule.predictions import FLOP, Prediction
 from dtfm_lab.widgets.schedule.schedule_chart import GanttExports, ScheduleChart
 from dtfm_lab.widgets.schedule.schedules_table import SchedulesTable
 from dtfm_lab.widgets.tasks import SLOW_S, begin, has_event_loop, run_on_thread
@@ -169,7 +169,8 @@ class SchedulePanel(Panel):
             self._before = shown
         if asked != self._asked:  # else a search goes on after the same edit
             self._asked, self._edited_at_s = asked, now_s
-        state.prediction_note = "" if shown is None else _changed_source(shown, prediction)
+        if shown is None or shown.source != prediction.source or prediction.source == FLOP:
+            state.prediction_note = "" if shown is None else _changed_source(shown, prediction)
         self._shown = prediction
 
     def _draw(self) -> None:
@@ -313,9 +314,8 @@ class SchedulePanel(Panel):
         self.chart.reset_measured()
         self._take(prediction)
         with self._is_setting:
-            self._automatic = self._lab_state.schedule = (
-                prediction.trace.context.schedule if self._is_automatic else self._lab_state.schedule
-            )
+            if self._is_automatic:
+                self._automatic = self._lab_state.schedule = prediction.trace.context.schedule
             self._lab_state.predicted = prediction.trace
         self.against.offer(prediction)
         await self._compute_second()
@@ -437,6 +437,6 @@ def _changed_source(before: Prediction, after: Prediction) -> str:
     if before.source == after.source:
         return ""
     change = f"{format_s(before.trace.iteration_s)} \u2192 {format_s(after.trace.iteration_s)}"
-    if after.source == "FLOP":
+    if after.source == FLOP:
         return f"Iteration {change}: predicted from FLOP again, as the profile is of what ran before."
     return f"Iteration {change}: predicted from the profile just taken, no longer from FLOP."

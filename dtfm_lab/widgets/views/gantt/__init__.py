@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import traitlets
 
+from dtfm_lab.compare.errors import format_error
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.palette import CRIMSON, GREY
 from dtfm_lab.figures.theme import literal
@@ -22,8 +23,6 @@ from dtfm_lab.widgets.views.gantt.columns import (
     CriticalPath,
     Messages,
     lateness_s,
-    signed_s,
-    signed_share,
 )
 from dtfm_lab.widgets.views.view import Figure, View
 
@@ -380,7 +379,7 @@ class GanttView(View):
         texts = [f"{self.upper_name} {format_s(ends_s[0])}", f"{self.lower_name} {format_s(ends_s[-1])}"]
         if len(ends_s) > 1:
             longer_s = ends_s[1] - ends_s[0]
-            texts[1] += f" ({signed_s(longer_s)}, {signed_share(longer_s / ends_s[0])})" if ends_s[0] > 0 else ""
+            texts[1] += f", {format_error(longer_s, ends_s[0])}" if ends_s[0] > 0 else ""
         marks = zip(ends_s, texts[-len(ends_s) :], (self._second is None, self._second is not None), strict=False)
         self.ends = [{"at": at, "text": text, "dashed": dashed} for at, text, dashed in marks]
 

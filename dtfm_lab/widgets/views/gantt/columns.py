@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dtfm_lab.domain.units import format_s
-
 NO_BAR = -1
 FIRST_MESSAGE = -2
 """In ``after``, message m is written as FIRST_MESSAGE - m."""
@@ -126,16 +124,6 @@ def difference(upper: Bars, lower: Bars) -> Difference:
         return Difference(longer_s, -1, 0.0)
     at = int(np.nanargmax(np.abs(late_s)))
     return Difference(longer_s, int(lower.row[at]), float(late_s[at]))
-
-
-def signed_s(seconds: float) -> str:
-    """Return ``+0.4 s``, ``−12 ms``."""
-    return ("\u2212" if seconds < 0 else "+") + format_s(abs(seconds))
-
-
-def signed_share(share: float) -> str:
-    """Return ``+1.2%``, ``−14.6%``."""
-    return ("\u2212" if share < 0 else "+") + f"{abs(share):.1%}"
 
 
 def _keys(upper: Bars, lower: Bars) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

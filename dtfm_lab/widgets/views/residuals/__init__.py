@@ -5,10 +5,10 @@ from typing import Any
 
 import traitlets
 
+from dtfm_lab.compare.errors import signed_s
 from dtfm_lab.figures.palette import BLUE, ORANGE
 from dtfm_lab.figures.theme import literal, short
 from dtfm_lab.widgets.comparing.residuals import relative
-from dtfm_lab.widgets.views.gantt.columns import signed_s
 from dtfm_lab.widgets.views.view import Figure, View
 
 MOST_ROWS = 24
