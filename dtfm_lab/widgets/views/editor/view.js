@@ -75,6 +75,7 @@ function render({ model, el }) {
   }, cleanUp);
   const rest = h("div", { class: "dtfm-rest", hidden: true }, h("span", {}, "Any other pair"), others.element);
   foot.prepend(rest);
+  over.setAttribute("aria-hidden", "true");
   box.append(labels.element);
   let [rows, time] = [playbackRows(model.get("playback")), null]; // what can be played, and the moment that is
   let lit = { what: null, since: -Infinity, up: false }; // what is pointed at, here or elsewhere
@@ -174,12 +175,18 @@ function render({ model, el }) {
   /** The way from which the selected pair was edited or pointed at, if it was. */
   const facing = () => (faced.under === JSON.stringify(graph.chosen()) ? faced.ends : null);
 
-  /** The link that is selected, drawn or not, as [from, to]; empty for none. */
+  /** The link that is selected, drawn or not, as [from, to], or one that runs between the selected pair; empty for none. */
   function chosenLink() {
-    const { links } = graph.chosen();
-    const ends = links.length === 1 ? links[0].ends : peeked();
+    const { links, pairs } = graph.chosen();
+    const ends = links.length === 1 ? links[0].ends : peeked() ?? (pairs.length === 1 ? standIns(pairs[0].ends) : null);
     const way = facing();
     return ends && way && samePair(ends, way) ? way : ends ?? [];
+  }
+
+  /** A device of each of two regions, for the views that know links of devices only; null where one is empty. */
+  function standIns(regions) {
+    const ends = regions.map((region) => now().devices.find((device) => device.region === region)?.name);
+    return ends.includes(undefined) ? null : ends;
   }
 
   /** Tells Python what is selected, where that is news. */
