@@ -380,3 +380,62 @@ def test_python_may_change_the_document_and_every_view_follows(page, open_notebo
     ask_kernel(page, "editor.problem = 'device bob: unknown GPU'; editor.selected = ['ada']")
     page.wait_for_function("() => document.querySelectorAll('.dtfm-status.dtfm-problem').length === 2")
     assert page.locator(".dtfm-side [name=device-name]").first.input_value() == "ada"
+
+
+def test_a_links_label_is_a_slider_and_what_it_does_is_undone_at_once(page, editor, eventually):
+    label = page.get_by_role("slider", name="Link ada – eve")
+    expect(label).to_have_attribute("aria-valuetext", "0.1 Gbit/s, 45 ms")
+    box = label.bounding_box()
+    middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(*middle)
+    page.mouse.down()
+    page.mouse.move(middle[0] + 130, middle[1], steps=12)
+    page.mouse.up()
+    eventually(page, "editor.document['links'][0]['bandwidth_gbps']", 1)
+    eventually(page, "(len(editor.drawing.history), editor.can_undo)", (1, True))
+    label.focus()
+    for key in ("ArrowUp", "ArrowUp", "ArrowLeft"):
+        page.keyboard.press(key)
+    link = "editor.document['links'][0]"
+    eventually(page, f"{link}['bandwidth_gbps'] < 1 and {link}['latency_ms'] > 46", True)
+    eventually(page, "len(editor.drawing.history)", 2)
+    page.locator(".dtfm-editor").focus()
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    eventually(page, "editor.document == document", True)
+
+
+def test_a_double_click_on_the_blank_canvas_adds_a_device(page, editor, eventually):
+    editor.stage.dblclick(position={"x": 30, "y": 30})
+    eventually(page, "(len(editor.document['devices']), editor.selected)", (5, ["device-1"]))
+
+
+def test_the_form_lies_over_a_canvas_that_fills_its_pane_and_escape_closes_it(page, open_notebook, eventually):
+    filling = EDITOR.replace("gpus=", "height=0, gpus=").rsplit("editor", 1)[0]
+    filling += "import ipywidgets as w\nw.VBox([editor], layout=w.Layout(height='420px'))"
+    open_notebook(page, [filling])
+    editor = EditorPage(page)
+    assert editor.stage.bounding_box()["height"] > 400
+    side = page.locator(".dtfm-side")
+    expect(side).to_be_hidden()
+    page.mouse.dblclick(*editor.place("device:ada"))
+    expect(side).to_be_visible()
+    expect(side.locator("[name=device-name]")).to_have_value("ada")
+    page.keyboard.press("Escape")
+    expect(side).to_be_hidden()
+    eventually(page, "editor.selected", ["ada"])
+
+
+def test_a_plan_shows_its_stages_on_the_devices_and_the_ways_of_its_messages(page, editor, ask_kernel):
+    tasks = {"ada": [0, 0], "bob": [1, 0], "eve": [0, 1], "gus": [1, 1]}
+    ask_kernel(page, f"editor.highlight = {{'stages': {{}}, 'tasks': {tasks}}}")
+    graph = "document.querySelector('.dtfm-stage')._cyreg.cy"
+    links = f"() => {graph}.edges('.link').map((edge) => edge.data('ends').join())"
+    page.wait_for_function(f"() => ({links})().length === 4")
+    assert sorted(page.evaluate(links)) == ["ada,bob", "ada,eve", "bob,gus", "eve,gus"]
+
+
+def test_a_network_with_all_pairs_alike_shows_pipes_between_its_regions(page, editor):
+    assert page.evaluate("() => document.querySelector('.dtfm-stage')._cyreg.cy.edges('.pair').length") == 1
+    label = page.get_by_role("slider", name="Link Zurich – Lisbon")
+    expect(label).to_have_attribute("aria-valuetext", "1 Gbit/s, 50 ms")

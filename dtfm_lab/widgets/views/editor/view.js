@@ -2,7 +2,7 @@
 // draws it and sends it once. Nothing here knows what a document costs or whether it is valid.
 import { isStill, onShine, onTime, shine } from "shared/bus.js";
 import { sharpCanvas } from "shared/canvas.js";
-import { cleanUps, frame, h, onTraits, sized } from "shared/dom.js";
+import { cleanUps, frame, h, oncePerFrame, onTraits, sized } from "shared/dom.js";
 import { linkDrag, linkLabel } from "shared/link_drag.js";
 import { playbackAt, playbackRows } from "shared/playback.js";
 import * as docs from "./page/document.js";
@@ -65,7 +65,10 @@ function render({ model, el }) {
   const labels = labelLayer(model, {
     read: (line) => conditionsOf(now(), line.kind, line.ends, filled()),
     set: (line, { latency_ms, bandwidth_gbps }) => put(withConditions(line, { latency_ms, bandwidth_gbps })),
-    press: (line) => { graph.choose(line.kind === "link" ? { links: [line.ends] } : { pairs: [line.ends] }); },
+    press(line, event) {
+      if (event.type === "keydown" && graph.isSelected(line.id)) return openForm();
+      graph.choose(line.kind === "link" ? { links: [line.ends] } : { pairs: [line.ends] });
+    },
     point: (line) => point(line && { kind: line.kind, id: line.id, ends: line.ends }),
   }, cleanUp);
   const others = linkLabel("pairs without a line");
@@ -326,6 +329,7 @@ function render({ model, el }) {
     rest.hidden = !graph.scene.hasDefault;
     others.write(now().default);
     search.again();
+    if (hovered && !graph.has(hovered)) point(null); // what has gone is not pointed at
     stages.take(graph.scene.tasks, graph.place);
     showStatus();
   }
@@ -399,6 +403,7 @@ function render({ model, el }) {
     event.stopPropagation();
     action();
   });
+  box.addEventListener("pointerleave", () => point(null));
   // Cytoscape blurs whatever has the focus on a press; this listener comes after its own.
   for (const press of ["mousedown", "touchend"]) stage.addEventListener(press, backToCanvas);
 
@@ -408,13 +413,13 @@ function render({ model, el }) {
   onTraits(model, ["outline", "links"], () => queueMicrotask(() => { if (!gone) reload(); }), cleanUp);
   onTraits(model, ["selected"], takeSelection, cleanUp);
   onTraits(model, ["selected_link"], takeLink, cleanUp);
-  onTraits(model, ["highlight"], () => { graph.redrawEdges(); refresh(); }, cleanUp);
+  const redraw = oncePerFrame(() => { graph.redrawEdges(); refresh(); }, cleanUp);
+  onTraits(model, ["highlight", "filled"], redraw, cleanUp);
   onTraits(model, ["gpus"], refresh, cleanUp);
   onTraits(model, ["playback", "playback_devices"], () => { rows = playbackRows(model.get("playback")); draw(); }, cleanUp);
   onTraits(model, ["conditions", "restored_from"], () => { recovering.take(model.get("conditions"), model.get("restored_from")); draw(); }, cleanUp);
   onShine(root, shone, cleanUp);
   onTime(root, (moment) => { time = moment; draw(); }, cleanUp);
-  onTraits(model, ["filled"], () => { graph.redrawEdges(); refresh(); }, cleanUp);
   onTraits(model, ["problem", "summary"], showStatus, cleanUp);
   onTraits(model, ["can_undo", "can_redo"], () => bar.update(tool), cleanUp);
   onDownload(model, cleanUp);

@@ -312,7 +312,8 @@ export function topologyGraph(container, on, look, cleanUp) {
 
   return {
     cy, draw, fit: () => fit(), restyle: restyleSoon, chosen, choose, use, peek, reveal,
-    redrawEdges: drawEdgesSoon,
+    redrawEdges: drawEdges,
+    has: (id) => cy.getElementById(id).nonempty(),
     chooseAll: () => cy.elements().select(),
     get scene() { return scene; },
     get peeked() { return peeked; },
@@ -336,13 +337,20 @@ export function topologyGraph(container, on, look, cleanUp) {
     aimed: () => cy.nodes(".aimed").data("name") ?? "",
     /** Where a device is in the document; undefined where it is not drawn. */
     place: (name) => cy.getElementById(deviceId(name)).position(),
-    /** The middle of what is seen, or the nearest place beside it where nobody stands. */
+    /** The middle of what is seen, or the nearest place to it where nobody stands and no region is. */
     freePlace() {
       const { x1, x2, y1, y2 } = cy.extent();
-      const place = rounded({ x: (x1 + x2) / 2, y: (y1 + y2) / 2 });
-      const taken = () => cy.nodes(".device").some((node) => Math.hypot(node.position("x") - place.x, node.position("y") - place.y) < 40);
-      while (taken()) place.x += 60;
-      return place;
+      const [x, y] = [(x1 + x2) / 2, (y1 + y2) / 2];
+      const boxes = scene.boxes.map(({ name }) => boxOf(name));
+      const free = (place) => !scene.devices.some(({ name }) => { const at = cy.getElementById(deviceId(name)).position(); return Math.hypot(at.x - place.x, at.y - place.y) < 0.8 * near; })
+        && !boxes.some((box) => place.x > box.x1 - near / 2 && place.x < box.x2 + near / 2 && place.y > box.y1 - near / 2 && place.y < box.y2 + near / 2);
+      for (let ring = 0; ring < 60; ring++)
+        for (let step = 0; step < Math.max(1, 6 * ring); step++) {
+          const turn = (2 * Math.PI * step) / Math.max(1, 6 * ring);
+          const place = rounded({ x: x + ring * near * Math.cos(turn), y: y + ring * near * Math.sin(turn) });
+          if (free(place)) return place;
+        }
+      return rounded({ x, y });
     },
     nudge(dx, dy) {
       const nodes = cy.nodes(".device").filter((node) => node.selected() || node.parent().selected());

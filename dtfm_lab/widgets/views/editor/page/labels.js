@@ -7,7 +7,8 @@ import { overlap, placeOn } from "./geometry.js";
 const MOST = 26; // more are shown when they are pointed at
 const MOST_OWN = 20; // drawn lines, above which only those of the plan have labels
 const SHARES = [0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74];
-const HEIGHT = 32;
+const [MANY_ALIKE, ENOUGH] = [8, 3]; // of so many lines that say the same, so many do
+const [HEIGHT, BRIEF] = [32, 18];
 const PER_CHARACTER = 6.3;
 const [ON_LINE, OFF_MIDDLE] = [3, 4]; // what it costs to cover another line, to stand off the middle
 
@@ -25,7 +26,7 @@ export function labelLayer(model, { read, set, press, point }, cleanUp) {
     const one = { line, label, done: () => { steps.forEach((step) => step()); label.element.remove(); } };
     one.drag = linkDrag(label.element, model, {
       read: () => read(one.line), set: (conditions) => set(one.line, conditions),
-      show: (conditions) => label.write(conditions), press: () => press(one.line),
+      show: (conditions) => label.write(conditions), press: (event) => press(one.line, event),
     }, { add: (step) => steps.push(step) });
     label.element.addEventListener("pointerenter", () => point(one.line));
     label.element.addEventListener("pointerleave", () => point(null));
@@ -37,8 +38,9 @@ export function labelLayer(model, { read, set, press, point }, cleanUp) {
 
   /** Shows labels of `wanted` lines at {id: {x, y}}; a label that is dragged or has the focus stays. */
   function show(lines, places, selected) {
+    const drawn = new Set(lines.map((line) => line.id));
     for (const [id, one] of held) {
-      if (places.has(id) || one.drag.dragging() || one.label.element === element.getRootNode().activeElement) continue;
+      if (places.has(id) || one.drag.dragging() || (drawn.has(id) && one.label.element === element.getRootNode().activeElement)) continue;
       one.done();
       held.delete(id);
     }
@@ -49,6 +51,7 @@ export function labelLayer(model, { read, set, press, point }, cleanUp) {
       one.line = line;
       if (!one.drag.dragging()) one.label.write(line, line.about ? "≈ " : "");
       one.label.element.setAttribute("aria-current", String(selected(line)));
+      one.label.element.classList.toggle("dtfm-brief", Boolean(place.brief));
       one.label.element.style.transform = `translate(${Math.round(place.x)}px, ${Math.round(place.y)}px) translate(-50%, -50%)`;
     }
   }
@@ -60,8 +63,9 @@ export function labelLayer(model, { read, set, press, point }, cleanUp) {
 }
 
 /**
- * {id: {x, y}}: where labels stand. Those of what is selected or pointed at come first, then the plan's, then others;
- * one that finds no room is left out, but for what is selected or pointed at.
+ * {id: {x, y, brief}}: where labels stand. Those of what is selected or pointed at come first, then the plan's, then others;
+ * one that finds no room says its bandwidth alone, `brief`, if that fits, and is left out else, but for what is selected
+ * or pointed at.
  */
 export function placeLabels(lines, laid, { width, height, top, bottom }, isWanted) {
   const places = new Map();
@@ -70,28 +74,36 @@ export function placeLabels(lines, laid, { width, height, top, bottom }, isWante
   const rank = (line) => (isWanted(line) ? 0 : line.uses.has("hop") && line.across ? 1 : line.own && line.uses.size ? 2 : line.kind === "pair" && line.uses.size ? 3 : line.uses.size ? 6 : line.own ? 4 : 5);
   const worth = (line) => isWanted(line) || (line.uses.size ? line.across || line.own : nOwn <= MOST_OWN && (line.own || line.kind === "pair"));
   const ways = new Map([...laid.curves].map(([id, way]) => [id, Array.from({ length: 17 }, (_, at) => placeOn(way, at / 16))]));
-  for (const line of lines.filter(worth).sort((one, other) => rank(one) - rank(other)).slice(0, MOST)) {
+  const chosen = lines.filter(worth).sort((one, other) => rank(one) - rank(other));
+  const text = (line) => linkText(line.bandwidth_gbps, line.latency_ms).join();
+  const alike = new Map(); // {text: how many say it}, and how many have said it
+  for (const line of chosen) alike.set(text(line), { all: (alike.get(text(line))?.all ?? 0) + 1, said: 0 });
+  for (const line of chosen) {
     const way = laid.curves.get(line.id);
-    if (!way) continue;
+    const { all, said } = alike.get(text(line));
+    if (!way || (!isWanted(line) && (placed.length >= MOST || (all > MANY_ALIKE && said >= ENOUGH)))) continue;
     const [gbps, ms] = linkText(line.bandwidth_gbps, line.latency_ms);
     const wide = 18 + PER_CHARACTER * Math.max(gbps.length, ms.length) + (line.about ? 10 : 0);
     let best = null;
-    for (const share of SHARES) {
+    for (const [brief, share] of [...SHARES.map((share) => [false, share]), ...SHARES.map((share) => [true, share])]) {
+      if (brief && best) break;
       const at = placeOn(way, share);
-      const box = { x1: at.x - wide / 2, x2: at.x + wide / 2, y1: at.y - HEIGHT / 2, y2: at.y + HEIGHT / 2 };
+      const [halfWide, halfHigh] = brief ? [6 + (PER_CHARACTER * gbps.length) / 2, BRIEF / 2] : [wide / 2, HEIGHT / 2];
+      const box = { x1: at.x - halfWide, x2: at.x + halfWide, y1: at.y - halfHigh, y2: at.y + halfHigh };
       const outside = box.x1 < 2 || box.x2 > width - 2 || box.y1 < top || box.y2 > height - bottom;
       const blocked = outside || placed.some((one) => overlap(box, one, 3)) || laid.taken.some((one) => overlap(box, one, 1));
       if (blocked && !isWanted(line)) continue;
       let crossed = 0;
       for (const [id, points] of ways) if (id !== line.id && points.some((p) => p.x > box.x1 && p.x < box.x2 && p.y > box.y1 && p.y < box.y2)) crossed++;
       const cost = ON_LINE * crossed + OFF_MIDDLE * Math.abs(share - 0.5) + (blocked ? 100 : 0);
-      if (!best || cost < best.cost) best = { cost, at, box };
+      if (!best || cost < best.cost) best = { cost, at, box, brief };
     }
     if (!best) continue;
-    const half = wide / 2 + 2;
+    const half = (best.box.x2 - best.box.x1) / 2 + 2;
     const y = Math.min(height - bottom - HEIGHT / 2, Math.max(top + HEIGHT / 2, best.at.y));
-    places.set(line.id, { x: Math.min(width - half, Math.max(half, best.at.x)), y });
+    places.set(line.id, { x: Math.min(width - half, Math.max(half, best.at.x)), y, brief: best.brief });
     placed.push(best.box);
+    alike.set(text(line), { all, said: said + 1 });
   }
   return places;
 }

@@ -4,7 +4,7 @@ import { along, control, inRectangle } from "./geometry.js";
 const BENDS = [0, -0.12, 0.12, -0.2, 0.2, -0.3, 0.3, -0.42, 0.42, -0.58, 0.58, -0.8, 0.8]; // of the line's length
 const STEPS = 14;
 const MOST_COMPARED = 48; // lines, above which they are not kept apart from each other
-const [THROUGH, OUTSIDE, NEAR_OTHER, PER_BEND] = [100, 40, 6, 8];
+const [THROUGH, OUTSIDE, NEAR_OTHER, PER_BEND] = [100, 80, 6, 8];
 
 /**
  * {id: bend} of lines {id, a, b, ends, twin}: `a` and `b` are places, `twin` is true where another line joins the
