@@ -1,4 +1,6 @@
-"""The world map alone in a cell: real gestures in the page, and what Python holds after them."""
+"""The map alone in a cell: real gestures in the page, and what Python holds after them."""
+
+import itertools
 
 import pytest
 
@@ -12,15 +14,22 @@ from dtfm_lab.widgets.network.map_editor import MapEditor
 
 editor = MapEditor(Drawing(document_of(load_topology("volunteers"))))
 world = editor.canvas
+world.height = 420
 world.gpus = ["T4", "RTX 4090", "RTX 3090"]
-messages = []
+messages, swaps = [], []
+editor.on_swap = lambda a, b: swaps.append((a, b))
 world.drawing.observe(lambda change: messages.append(1), "document")
 def device(name):
     return next(one for one in world.document["devices"] if one["name"] == name)
 def regions():
     return [one["name"] for one in world.document["regions"]]
+def line(a, b):
+    return next(one for one in world.document["between"] if one.get("regions") in ([a, b], [b, a]))
 editor.view
 """
+STAGES = "world.highlight = {'stages': {one['name']: at % 4 for at, one in enumerate(world.document['devices'])}}"
+GLIDE_MS = 800
+"""Longer than badges and cards take to their new places."""
 
 
 class MapPage:
@@ -31,7 +40,7 @@ class MapPage:
         self.box = page.locator(".dtfm-map .dtfm-box").first
         self.box.locator("canvas").first.wait_for()
         self.box.scroll_into_view_if_needed()
-        page.wait_for_function("() => document.querySelector('.dtfm-map').whereIs?.('London')")
+        page.wait_for_function("() => document.querySelector('.dtfm-map').whatIs().badges.length")
         page.wait_for_timeout(300)
 
     def place(self, name):
@@ -39,6 +48,10 @@ class MapPage:
         x, y = self.page.evaluate("(name) => document.querySelector('.dtfm-map').whereIs(name)", name)
         box = self.box.bounding_box()
         return box["x"] + x, box["y"] + y
+
+    def things(self):
+        """Cards, labels, pipes and badges in the box's pixels, as long as nothing is magnified."""
+        return self.page.evaluate("() => document.querySelector('.dtfm-map').whatIs()")
 
     def click(self, name):
         self.page.mouse.click(*self.place(name))
@@ -50,12 +63,25 @@ class MapPage:
         self.page.mouse.move(*end, steps=8)
         self.page.wait_for_timeout(100)
         self.page.mouse.up()
+        self.page.wait_for_timeout(GLIDE_MS)
 
 
 @pytest.fixture
 def world(page, open_notebook):
     open_notebook(page, [MAP])
     return MapPage(page)
+
+
+def boxes_of(things):
+    cards = [
+        (c["x"] - c["w"] / 2, c["y"] - c["h"] / 2, c["x"] + c["w"] / 2, c["y"] + c["h"] / 2) for c in things["cards"]
+    ]
+    labels = [(one["x"] - 38, one["y"] - 14, one["x"] + 38, one["y"] + 14) for one in things["labels"]]
+    return cards, labels
+
+
+def overlap(a, b):
+    return a[0] < b[2] and a[2] > b[0] and a[1] < b[3] and a[3] > b[1]
 
 
 def test_devices_are_selected_and_dragged_to_another_city(page, world, eventually):
@@ -74,9 +100,11 @@ def test_devices_are_selected_and_dragged_to_another_city(page, world, eventuall
 def test_a_region_is_dragged_as_a_whole_and_a_box_selects(page, world, eventually):
     world.drag(world.place("Frankfurt"), world.place("Lisbon"))
     eventually(page, "(regions(), len(messages))", (["Virginia", "Oregon", "London", "Lisbon"], 1))
-    x, y = world.place("Oregon")
+    card = next(card for card in world.things()["cards"] if card["name"] == "Oregon")
+    box = world.box.bounding_box()
+    x, y = box["x"] + card["x"], box["y"] + card["y"]
     page.keyboard.down("Shift")
-    world.drag((x - 45, y - 12), (x + 55, y + 90))
+    world.drag((x - card["w"] / 2 - 6, y - card["h"] / 2 - 6), (x + card["w"] / 2 + 6, y + card["h"] / 2 + 6))
     page.keyboard.up("Shift")
     eventually(page, "sorted(world.selected)", ["gus", "hal", "ida", "jack", "kim", "leo"])
     page.keyboard.press("Delete")
@@ -84,14 +112,16 @@ def test_a_region_is_dragged_as_a_whole_and_a_box_selects(page, world, eventuall
     assert page.locator(".jp-CodeCell").count() == 1, "typing on the map is not typing in the notebook"
 
 
-def test_a_click_near_a_city_adds_a_device_there(page, world, eventually):
+def test_a_click_near_a_city_adds_a_device_of_the_chosen_gpu(page, world, eventually):
     page.get_by_role("button", name="Add device", exact=True).click()
     x, y = world.place("Denver")
-    page.mouse.click(x + 6, y + 5)
+    page.mouse.click(x + 2, y + 1)
     eventually(page, "[device('device-1')[key] for key in ('region', 'gpu')]", ["Denver", "T4"])
     eventually(page, "world.selected", ["device-1"])
+    page.get_by_role("combobox", name="GPU of new devices").select_option("RTX 3090")
+    page.wait_for_timeout(GLIDE_MS)
     page.mouse.click(*world.place("Denver"))
-    eventually(page, "(device('device-2')['region'], len(messages))", ("Denver", 2))
+    eventually(page, "(device('device-2')['region'], device('device-2')['gpu'])", ("Denver", "RTX 3090"))
 
 
 def test_a_city_is_found_by_name_and_gets_a_device_without_a_mouse(page, world, eventually):
@@ -110,14 +140,28 @@ def test_a_city_is_found_by_name_and_gets_a_device_without_a_mouse(page, world, 
 
 def test_a_city_is_found_in_any_spelling_and_is_the_region_that_stands_there(page, world, eventually):
     for typed, number, region in (("reykjavik", 1, "Reykjavík"), ("boardman", 2, "Oregon")):
-        page.locator(".dtfm-map .dtfm-find input").fill(typed)
+        page.locator(".dtfm-map .dtfm-map-find input").fill(typed)
         page.get_by_role("button", name="Add here", exact=True).click()
         eventually(page, f"device('device-{number}')['region']", region)
 
 
+def test_arrow_keys_walk_the_cards_and_enter_opens_one(page, world, eventually):
+    page.locator(".dtfm-map").first.focus()
+    for key in ("ArrowRight", "Enter", "Enter"):
+        page.keyboard.press(key)
+        page.wait_for_timeout(100)
+    said = page.locator(".dtfm-map .dtfm-map-said")
+    expect(said).to_contain_text("Virginia")
+    eventually(page, "len(world.selected)", 1)
+    eventually(page, "device(world.selected[0])['region']", "Virginia")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press(" ")
+    eventually(page, "len(world.selected)", 2)
+
+
 def test_what_is_selected_but_no_longer_drawn_is_left_alone(page, world, ask_kernel, eventually):
     ask_kernel(page, "world.drawing.selected = ['amy', 'somebody', 'constructor']")
-    expect(page.locator(".dtfm-map .dtfm-caption")).to_contain_text("1 selected")
+    page.wait_for_timeout(300)
     world.drag(world.place("amy"), world.place("Virginia"))
     assert ask_kernel(page, "print(len(messages))") == "0", "it is there already"
     page.keyboard.press("Delete")
@@ -135,21 +179,80 @@ def test_the_wheel_scrolls_the_page_until_the_map_has_the_focus(page, world):
     page.wait_for_timeout(200)
     shift = [abs(a - b) for a, b in zip(world.place("Denver"), before, strict=True)]
     assert max(shift) < 2, "what is under the pointer stays there"
-    assert world.place("Miami")[0] > before[0] + 100
+    assert world.place("Miami")[1] > before[1] + 90
+    page.get_by_role("button", name="Fit", exact=True).click()
+    page.wait_for_timeout(600)
+    assert max(abs(a - b) for a, b in zip(world.place("Denver"), before, strict=True)) < 1
 
 
-def test_python_may_change_the_drawing_and_mark_stages(page, world, ask_kernel, set_theme):
-    ask_kernel(page, "world.drawing.document = world.document | {'devices': world.document['devices'][:6]}")
-    page.wait_for_function("() => document.querySelector('.dtfm-map').dataset.devices === '6'")
-    ask_kernel(page, "world.highlight = {'stages': {'amy': 0, 'ben': 1}}; world.problem = 'device amy: unknown GPU'")
-    expect(page.locator(".dtfm-map .dtfm-legend")).to_contain_text("stage, 0 to 1")
-    expect(page.locator(".dtfm-map .dtfm-problem")).to_contain_text("unknown GPU")
+def test_a_label_is_a_slider_of_its_pair_and_the_drag_is_one_entry_of_the_history(page, world, ask_kernel, eventually):
+    label = page.locator(".dtfm-map .dtfm-link", has_text="96 ms").first
+    box = label.bounding_box()
+    cards = world.things()["cards"]
+    start = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.move(*start)
+    page.mouse.down()
+    page.mouse.move(start[0] - 130, start[1], steps=10)
+    page.wait_for_timeout(300)
+    expect(label).to_contain_text("0.05 Gbit/s")
+    page.mouse.up()
+    eventually(page, "line('Virginia', 'London')['bandwidth_gbps']", 0.05)
+    eventually(page, "(len(world.drawing.history), line('Virginia', 'London')['latency_ms'])", (1, 96))
+    assert world.things()["cards"] == cards, "no card moves when a number changes"
+    label.focus()
+    page.keyboard.press("ArrowUp")
+    eventually(page, "line('Virginia', 'London')['latency_ms'] > 96", True)
+
+
+def test_a_device_dropped_on_another_changes_places_in_the_plan_only(page, world, ask_kernel, eventually):
+    ask_kernel(page, STAGES)
+    page.wait_for_timeout(GLIDE_MS)
+    world.drag(world.place("amy"), world.place("gus"))
+    eventually(page, "(swaps, len(messages))", ([("amy", "gus")], 0))
+
+
+def test_badges_keep_their_task_and_land_on_their_new_device(page, world, ask_kernel, set_theme):
+    ask_kernel(page, STAGES)
+    page.wait_for_timeout(GLIDE_MS)
+    before = world.things()
+    ask_kernel(page, STAGES.replace("at % 4", "(at + 1) % 4") + "; world.problem = 'device amy: unknown GPU'")
+    page.wait_for_timeout(GLIDE_MS)
+    after = world.things()
+    stage_of = {one["name"]: one["stage"] for one in before["badges"]}
+    assert all(one["stage"] == (stage_of[one["name"]] + 1) % 4 for one in after["badges"])
+    spots = [
+        {(one["name"], round(one["x"]), round(one["y"])) for one in things["badges"]} for things in (before, after)
+    ]
+    assert spots[0] == spots[1], "devices stay where they are"
+    assert before["cards"] == after["cards"]
+    expect(page.locator(".dtfm-map .dtfm-map-said")).to_contain_text("unknown GPU")
     set_theme(page, "dark")
 
 
-def test_devices_in_no_known_place_are_dragged_from_the_tray(page, open_notebook, eventually):
+@pytest.mark.parametrize("name", ["worldwide", "ten-cities", "islands", "campus"])
+def test_cards_and_labels_overlap_nothing(page, open_notebook, ask_kernel, name):
+    open_notebook(page, [MAP.replace('"volunteers"', f'"{name}"')])
+    world = MapPage(page)
+    ask_kernel(page, STAGES)
+    page.wait_for_timeout(GLIDE_MS)
+    for width, height in ((472, 340), (620, 480), (800, 700)):
+        ask_kernel(page, f"world.height = {height}; world.layout.width = '{width}px'")
+        page.wait_for_timeout(500)
+        cards, labels = boxes_of(world.things())
+        assert not any(overlap(a, b) for a, b in itertools.combinations(cards, 2))
+        assert not any(overlap(a, b) for a, b in itertools.combinations(labels, 2))
+        assert not any(overlap(a, b) for a, b in itertools.product(cards, labels))
+        inside = world.box.bounding_box()
+        assert all(
+            a >= 0 and b >= 0 and c <= inside["width"] and d <= inside["height"] for a, b, c, d in [*cards, *labels]
+        )
+
+
+def test_devices_in_no_known_place_have_cards_and_come_to_a_city_by_its_name(page, open_notebook, eventually):
     open_notebook(page, [MAP.replace('"volunteers"', '"lecture-hall"')])
     world = MapPage(page)
-    expect(page.locator(".dtfm-map .dtfm-over")).to_contain_text("No device stands in a known place")
-    world.drag(world.place("ada"), world.place("Reykjavík"))
+    assert {card["name"] for card in world.things()["cards"]} == {"front", "back"}
+    world.click("ada")
+    page.locator(".dtfm-map .dtfm-map-find input").fill("Reykjavík")
+    page.get_by_role("button", name="Move here", exact=True).click()
     eventually(page, "(device('ada')['region'], regions()[-1])", ("Reykjavík", "Reykjavík"))

@@ -36,8 +36,8 @@ function render({ model, el }) {
 
   const root = frame("dtfm-map", "Map", "application");
   const box = h("div", { class: "dtfm-box" });
-  const empty = h("div", { class: "dtfm-float dtfm-hint", hidden: true });
-  const note = h("div", { class: "dtfm-float dtfm-said", role: "status", hidden: true });
+  const empty = h("div", { class: "dtfm-map-float dtfm-map-hint", hidden: true });
+  const note = h("div", { class: "dtfm-map-float dtfm-map-said", role: "status", hidden: true });
   const camera = cameraOf(box, () => { drawGround(); drawAll(); }, isStill, cleanUp);
   const { element: groundCanvas, draw: drawGround } = sharpCanvas(box, paintWorld, cleanUp);
   const { element: pipesCanvas, draw: drawPipes } = sharpCanvas(box, (context, width, height, theme) => scene.paintStill(context, theme), cleanUp);
@@ -150,7 +150,8 @@ function render({ model, el }) {
     scene: () => scene.hits(), cities: () => freeCities(), camera, selected: chosen, tool, hasPlan: () => scene.hasPlan,
   }, tell, () => { trackPointer(); drawAll(); }, cleanUp);
 
-  const freeCities = () => (scene.layout?.ground ? cities.filter(({ place }) => !standing(regions, place)).map(({ name, place }) => ({ name, at: scene.homeOf(place) })) : []);
+  /** Cities without a region, as far as the disc goes. */
+  const freeCities = () => (scene.layout?.ground ? cities.filter(({ place }) => !standing(regions, place)).map(({ name, place }) => ({ name, at: scene.homeOf(place) })).filter(({ at }) => camera.k < 0.97 || scene.isOnDisc(...at)) : []);
   const carried = () => (hand.press && (hand.press.kind === "devices" || hand.press.kind === "region") ? hand.press : null);
   const aim = () => {
     if (!scene.layout || hand.partner()) return null;
@@ -206,12 +207,15 @@ function render({ model, el }) {
       if (place?.kind === "device") choose([place.name]);
       else if (place) {
         if (scene.layout.byName.get(place.name)?.more) scene.open(place.name);
-        choose(scene.layout.byName.get(place.name).devices.map(({ name }) => name));
+        scene.refreshBadges();
         tellWalk(walk.enter());
       }
       drawAll();
     },
-    toggle: () => { if (walk.place?.kind === "device") choose([walk.place.name], true); },
+    toggle() {
+      const { place } = walk;
+      if (place) choose(place.kind === "device" ? [place.name] : scene.layout.byName.get(place.name).devices.map(({ name }) => name), true);
+    },
     back() {
       hand.cancel();
       if (tool() !== "select") use("select");
@@ -331,7 +335,7 @@ function render({ model, el }) {
   onTraits(model, ["playback", "playback_devices"], () => { scene.play(playbackRows(model.get("playback")), model.get("playback_devices")); drawTop(); }, cleanUp);
   onTraits(model, ["conditions", "restored_from"], () => { scene.condition(model.get("conditions"), model.get("restored_from")); drawAll(); }, cleanUp);
   onShine(root, (what) => { scene.light(what); drawAll(); }, cleanUp);
-  onTime(root, (time) => { if (scene.tell(time)) drawAll(); else drawTop(); }, cleanUp);
+  onTime(root, (time) => { if (scene.tell(time)) drawPipes(); drawTop(); }, cleanUp);
   const resize = () => {
     const { fills } = root.dataset;
     root.dataset.fills = String(model.get("height") === 0);

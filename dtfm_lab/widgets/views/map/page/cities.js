@@ -24,6 +24,7 @@ export function paintCities(context, cities, camera, { width, height, theme, box
   context.fillStyle = theme.softText;
   context.globalAlpha = 0.8;
   for (const { at: [x, y] } of seen) {
+    if (!free([x, y, x, y])) continue;
     context.beginPath();
     context.arc(x, y, 2, 0, 2 * Math.PI);
     context.fill();

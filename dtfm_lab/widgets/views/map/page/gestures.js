@@ -22,7 +22,7 @@ export function gestures(root, box, map, tell, changed, cleanUp) {
   }
 
   box.addEventListener("pointerdown", (event) => {
-    if (event.target.closest(".dtfm-float, .dtfm-link")) return;
+    if (event.target.closest(".dtfm-map-float, .dtfm-link")) return;
     root.focus({ preventScroll: true });
     if (event.button > 1 || !map.scene()) return;
     if (event.button === 1) event.preventDefault();
@@ -33,7 +33,7 @@ export function gestures(root, box, map, tell, changed, cleanUp) {
 
   box.addEventListener("pointermove", (event) => {
     const [x, y] = at(event);
-    pointer = event.target.closest(".dtfm-float, .dtfm-link") ? null : { x, y };
+    pointer = event.target.closest(".dtfm-map-float, .dtfm-link") ? null : { x, y };
     if (!press) return changed();
     const [dx, dy] = [x - press.now[0], y - press.now[1]];
     if (!press.moved && Math.hypot(x - press.start[0], y - press.start[1]) < STILL) return;

@@ -4,7 +4,7 @@ import { cleanUps, h } from "shared/dom.js";
 
 /** `act` is {read(key), set(key, conditions, before), press(key), point(key | null)}; `show` puts labels where they belong. */
 export function labels(model, box, act, cleanUp) {
-  const layer = h("div", { class: "dtfm-tags" });
+  const layer = h("div", { class: "dtfm-map-tags" });
   box.append(layer);
   const shown = new Map();
   let under = null; // the pointer
@@ -46,6 +46,9 @@ export function labels(model, box, act, cleanUp) {
         if (!label.drag.dragging()) label.write(act.read(key), about(key));
         const { opacity, current } = look(key);
         const [px, py] = camera.toScreen(x, y);
+        const state = `${px.toFixed(1)} ${py.toFixed(1)} ${opacity} ${current}`;
+        if (state === label.state) continue;
+        label.state = state;
         label.element.style.transform = `translate(${px.toFixed(1)}px, ${py.toFixed(1)}px) translate(-50%, -50%)`;
         label.element.style.opacity = String(opacity);
         label.element.setAttribute("aria-current", String(current));

@@ -107,13 +107,14 @@ function paintFolded(context, card, [left, top, w, h], camera, theme, style) {
   }
 }
 
-/** The outline of a GPU's kind around (x, y). */
-export function outline(context, gpu, x, y, radius) {
+/** The outline of a GPU's kind around (x, y); a circle with two digits on it is a pill. */
+export function outline(context, gpu, x, y, radius, stage = 0) {
   context.beginPath();
   const shape = gpuShape(gpu);
+  if (shape === "circle" && stage > 9) return context.roundRect(x - 1.14 * radius, y - 0.96 * radius, 2.28 * radius, 1.92 * radius, 0.9 * radius);
   if (shape === "box") context.roundRect(x - 0.94 * radius, y - 0.86 * radius, 1.88 * radius, 1.72 * radius, radius * 0.35);
   else if (shape === "triangle") {
-    const [wide, tall] = [1.2 * radius, 1.06 * radius];
+    const [wide, tall] = [1.06 * radius, 0.98 * radius];
     context.moveTo(x, y - tall);
     context.lineTo(x + wide, y + 0.86 * tall);
     context.lineTo(x - wide, y + 0.86 * tall);
@@ -126,7 +127,7 @@ export function paintBadge(context, badge, theme, nStages, hasPlan) {
   const { x, y, radius, gpu, stage, alpha } = badge;
   if (alpha <= 0.01 || radius < 0.5) return;
   context.globalAlpha = alpha;
-  outline(context, gpu, x, y, radius);
+  outline(context, gpu, x, y, radius, stage);
   const color = stage === undefined ? null : stageColor(stage, nStages, theme.dark);
   if (color) {
     context.fillStyle = color;
@@ -145,13 +146,15 @@ export function paintBadge(context, badge, theme, nStages, hasPlan) {
     context.font = sized(theme, Math.max(11, Math.min(15, radius * 1.1)), 650);
     context.textAlign = "center";
     context.textBaseline = "middle";
+    context.letterSpacing = stage > 9 && radius < 10 ? "-0.7px" : "0px";
     context.fillText(String(stage), x, y + (gpuShape(gpu) === "triangle" ? 0.28 * radius : 0.5));
+    context.letterSpacing = "0px";
   }
   if (badge.chosen || badge.focused) {
     context.strokeStyle = theme.text;
     context.lineWidth = 2;
     context.setLineDash(badge.focused && !badge.chosen ? [3, 2] : []);
-    outline(context, gpu, x, y, radius + 2.5);
+    outline(context, gpu, x, y, radius + 2.5, stage);
     context.stroke();
     context.setLineDash([]);
   }

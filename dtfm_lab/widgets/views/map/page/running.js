@@ -7,10 +7,10 @@ export const RECOVERY_MS = 1800;
 const SQUARES = 4;
 
 /** A ring of the kind's hue and a bar that fills; `badge` is {x, y, radius, gpu}. */
-export function paintComputing(context, { x, y, radius, gpu }, kind, share, theme) {
+export function paintComputing(context, { x, y, radius, gpu, stage }, kind, share, theme) {
   context.strokeStyle = kindColor(kind, theme.dark);
   context.lineWidth = Math.max(1.5, radius * 0.22);
-  outline(context, gpu, x, y, radius + context.lineWidth / 2 + 1);
+  outline(context, gpu, x, y, radius + context.lineWidth / 2 + 1, stage);
   context.stroke();
   const [wide, tall] = [radius * 1.2, Math.max(1.5, radius * 0.22)];
   context.fillStyle = "rgba(255, 255, 255, 0.45)";

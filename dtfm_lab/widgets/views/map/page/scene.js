@@ -118,17 +118,21 @@ export function sceneOf(view) {
     });
   }
 
+  function refreshBadges(now = performance.now()) {
+    const scale = camera.cardScale;
+    badges = badgeSprites.at(now).map((sprite) => {
+      const [cx, cy] = camera.toScreen(sprite.cx, sprite.cy);
+      return { ...sprite, x: cx + sprite.dx * scale, y: cy + sprite.dy * scale, radius: BADGE * sprite.size * scale };
+    });
+  }
+
   /** Badges, and what a run does; `lifted` are names of devices that are dragged, under the pointer. */
   function paintMoving(context, theme, lifted, pointer) {
     const now = performance.now();
     const selected = view.chosen();
     const focus = view.place();
     const scale = camera.cardScale;
-    badges = badgeSprites.at(now).map((sprite) => {
-      const [cx, cy] = camera.toScreen(sprite.cx, sprite.cy);
-      const [x, y] = [cx + sprite.dx * scale, cy + sprite.dy * scale];
-      return { ...sprite, x, y, radius: BADGE * sprite.size * scale };
-    });
+    refreshBadges(now);
     const hasPlan = Object.keys(tasks).length > 0;
     const paint = (badge) => {
       if (badge.moving) {
@@ -181,7 +185,7 @@ export function sceneOf(view) {
   }
 
   return {
-    understand, renumber, place, replan, paintStill, paintMoving, labels,
+    understand, renumber, place, replan, paintStill, paintMoving, labels, refreshBadges,
     labelLook(key) {
       const shone = litPair();
       return { opacity: shone && shone !== key ? FADED : 1, current: key === chosenPair() };
@@ -205,6 +209,7 @@ export function sceneOf(view) {
       const [x, y] = globe.project(where);
       return [ground.x + (x - globe.centre[0]) * ground.scale, ground.y + (y - globe.centre[1]) * ground.scale];
     },
+    isOnDisc: (x, y) => Math.hypot(x - layout.ground.x, y - layout.ground.y) <= layout.globeOf().radius * layout.ground.scale,
     open(name) {
       if (open === name) return;
       open = name;

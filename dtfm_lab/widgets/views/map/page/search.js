@@ -18,7 +18,7 @@ export function searchField(cities, find, act) {
   const press = (what) => () => { const found = find(input.value); if (found) act[what](found); update(); };
   const add = h("button", { type: "button", hidden: true, onclick: press("add"), title: "Put a new device into this city" }, "Add here");
   const move = h("button", { type: "button", hidden: true, onclick: press("move"), title: "Bring the selected devices to this city" }, "Move here");
-  const none = h("span", { class: "dtfm-none", hidden: true, role: "status" }, "no such place");
+  const none = h("span", { class: "dtfm-map-none", hidden: true, role: "status" }, "no such place");
 
   function update() {
     const found = find(input.value);
@@ -28,5 +28,5 @@ export function searchField(cities, find, act) {
     move.hidden = !found?.place || !act.movable();
   }
 
-  return { element: h("span", { class: "dtfm-find" }, input, list, h("span", { class: "dtfm-found" }, add, move, none)), input, update };
+  return { element: h("span", { class: "dtfm-map-find" }, input, list, h("span", { class: "dtfm-map-found" }, add, move, none)), input, update };
 }

@@ -62,7 +62,7 @@ export function toolbar(root, act, tool, can, search, gpus) {
     update();
   });
 
-  const element = h("div", { class: "dtfm-float dtfm-icons", role: "toolbar", "aria-label": "Map tools" },
+  const element = h("div", { class: "dtfm-map-float dtfm-map-icons", role: "toolbar", "aria-label": "Map tools" },
     search.element, gpus, ...buttons.map(({ element: button }) => button));
   return { element, update };
 }
