@@ -14,6 +14,7 @@ from dtfm_lab.compare.attribution import ACTION
 from dtfm_lab.compare.blame import NO_SUSPECTS, Blame, blame
 from dtfm_lab.compare.drift import Drift, drift
 from dtfm_lab.compare.errors import format_error
+from dtfm_lab.compare.headline import headline
 from dtfm_lab.compare.refit import Refit, refit
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.network import shortened
@@ -109,21 +110,26 @@ class Comparison:
         """The links and devices that explain the iteration's error by their own times, worst first, with a sentence
         each; then those that are far off without changing it. Columns as in ``Blame.table``. Empty where all is within
         noise, and where the trace does not hold its schedule; ``verdict`` distinguishes the two."""
-        return NO_SUSPECTS.copy() if self._no_blame else self.blame.suspects
+        return NO_SUSPECTS.copy() if self.blame_missing else self.blame.suspects
 
     @property
     def verdict(self) -> str:
         """One sentence on the error of the iteration and its suspects."""
-        return self._no_blame or self.blame.verdict
+        return self.blame_missing or self.blame.verdict
 
     @cached_property
-    def _no_blame(self) -> str:
+    def blame_missing(self) -> str:
         """Why the error cannot be attributed; empty where it can."""
         try:
             _ = self.blame
         except TraceError as error:
             return str(error)
         return ""
+
+    @cached_property
+    def headline(self) -> str:
+        """The error of the iteration and the first suspect, for people in a hurry: see ``compare.headline``."""
+        return headline(self)
 
     @cached_property
     def drift(self) -> Drift:

@@ -16,6 +16,8 @@ from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
 from dtfm_lab.domain.units import format_s, plain_rows, to_gbps
 
+SAME = 0.005
+"""Difference of two errors, as shares of the prediction, below which neither is worse."""
 COLUMNS = ["of", "name", "stage", "replica", "kind", "what", "drawn", "fitted", "low", "high", "count", "note"]
 COMPUTE = "compute_s"
 ROUNDING = 1e-6
@@ -54,7 +56,14 @@ class Refit:
         if self.checked_error is not None:
             checked = f", {signed_share(self.checked_error)} on iterations not fitted to"
         before, after = signed_share(self.error_before), signed_share(self.error)
-        return f"error of the iteration {before} as drawn, {after} as fitted{checked}"
+        worse = "the refit predicts worse than what was drawn: " if self.is_worse else ""
+        return f"{worse}error of the iteration {before} as drawn, {after} as fitted{checked}"
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the fitted network predicts the iteration worse than the drawn one, on what neither was fitted to."""
+        after = self.error if self.checked_error is None else self.checked_error
+        return abs(after) > abs(self.error_before) + SAME
 
     @property
     def off(self) -> pd.DataFrame:

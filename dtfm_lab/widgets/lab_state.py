@@ -73,6 +73,8 @@ class LabState(traitlets.HasTraits):
     hand_note = traitlets.Unicode("")
     """The last move by hand, while the plan is what it made."""
     compare_note = traitlets.Unicode("")
+    is_mystery = traitlets.Bool(False)
+    """Whether a device or link of the last run is secretly slow, and the reader has yet to name it."""
     dark = traitlets.Bool(False)
     """Whether the page has a dark theme."""
 

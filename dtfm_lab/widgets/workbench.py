@@ -209,10 +209,10 @@ class Lab(w.VBox):
             case "compare":
                 self.lab_state.pane = "compare"
             case "refit":
-                self.compare_panel.refitting.use.click()
+                self.compare_panel.use_refit()
 
     def _can_refit(self) -> bool:
-        return self.compare_panel.refitting.found is not None
+        return self.compare_panel.refitting.is_useful
 
     def _count_stages(self) -> None:
         plan = self.lab_state.plan

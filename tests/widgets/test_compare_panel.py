@@ -44,20 +44,47 @@ def compared(plan: Plan) -> Comparison:
     return lab.compare(lab.simulate(plan, "gpipe"), measured_elsewhere(plan))
 
 
-def test_suspects_come_first_and_their_links_are_shown() -> None:
+def test_suspects_come_first_and_nothing_is_said_without_a_measurement() -> None:
     async def story() -> None:
         lab_state, panel, plan = bench_and_panel()
-        assert "Nothing measured yet" in panel.summary.value
-        lab_state.comparison = compared(plan)
-        await until(lambda: panel.suspects.text != "")
-        first = lab_state.comparison.suspects.iloc[0]
-        assert panel.suspects.text.startswith('<div class="dtfm-line dtfm-warning"')
-        assert first["sentence"].replace("->", "→") in panel.suspects.text.split("</div>")[0]
-        assert lab_state.comparison.drift.sentence.split(";")[0].replace("->", "→") in panel.suspects.text
-        panel.suspects.suspects.children[0].children[1].click()
-        assert lab_state.selected_link == tuple(first["name"].split(" -> "))
+        assert "nothing measured yet" in panel.tiles.value
+        assert panel.refit.disabled
+        assert panel.refit.tooltip == "Nothing measured yet: run the plan first"
+        lab_state.comparison = comparison = compared(plan)
+        await until(lambda: panel.residuals.tables != [])
+        first = comparison.suspects.iloc[0]
+        arrow = first["name"].replace("->", "→")
+        assert comparison.error_text.startswith("+")
+        assert lab_state.compare_note == comparison.headline
+        assert f"{arrow}, whose messages take 2.0 times what they were told. It explains" in comparison.headline
+        assert f"first {arrow}" in panel.tiles.value or f"one suspect: {arrow}" in panel.tiles.value
+        assert "no device stands out" in panel.tiles.value
+        assert panel.residuals.shown["rows"][0]["id"] == first["name"]
+        assert first["sentence"].replace("->", "→") in panel.told.value
+        await until(lambda: panel.refitting.is_useful)
         lab_state.comparison = None
-        assert (panel.suspects.text, panel.residuals.tables) == ("", [])
+        assert (panel.residuals.tables, lab_state.compare_note) == ([], "")
+
+    asyncio.run(story())
+
+
+def test_while_something_is_secretly_slow_nothing_names_it() -> None:
+    async def story() -> None:
+        lab_state, panel, plan = bench_and_panel()
+        lab_state.is_mystery = True
+        lab_state.comparison = comparison = compared(plan)
+        await until(lambda: panel.residuals.tables != [])
+        names = [row["label"] for row in panel.residuals.shown["rows"]]
+        assert names == sorted(names)
+        assert not any(row["suspect"] for table in panel.residuals.tables for row in table["rows"])
+        culprit = comparison.suspects.iloc[0]["name"].replace("->", "→")
+        assert culprit not in panel.tiles.value + panel.told.value + lab_state.compare_note
+        assert panel.refit.disabled
+        assert "secretly slow" in panel.refit.tooltip
+        lab_state.is_mystery = False
+        assert culprit in lab_state.compare_note
+        assert panel.residuals.shown["rows"][0]["suspect"]
+        await until(lambda: not panel.refit.disabled)
 
     asyncio.run(story())
 
@@ -73,13 +100,11 @@ def test_a_row_of_the_residuals_selects_what_it_is_of_and_follows_what_is_select
         assert panel.residuals.selected == [link]
         panel.residuals.table = "stages"
         send(panel.residuals, {"kind": "choose", "id": "1"})
+        assert (lab_state.selected_stage, lab_state.selected_link) == (1, ())
         assert set(lab_state.selected) == set(plan.device_names[1])
         assert panel.residuals.selected == ["1"]
         panel.residuals.table = "devices"
         assert set(panel.residuals.selected) == set(plan.device_names[1])
-        panel.residuals.table = "kinds"
-        send(panel.residuals, {"kind": "choose", "id": "F"})
-        assert set(lab_state.selected) == set(plan.device_names[1]), "a kind is nowhere in the network"
         panel.as_figure.button.click()
         panel.blame_as_figure.button.click()
         await until(lambda: panel.as_figure.figure is not None and panel.blame_as_figure.figure is not None)
@@ -91,18 +116,16 @@ def test_residuals_are_the_comparisons_and_messages_of_a_slowed_link_are_twice_a
     plan = bench_and_panel()[2]
     comparison = compared(plan)
     found = {table["key"]: {row["id"]: row for row in table["rows"]} for table in tables(comparison)}
-    assert found["messages"].keys() == set(comparison.links.index)
-    for name, row in found["messages"].items():
+    assert found["links"].keys() == set(comparison.links.index)
+    for name, row in found["links"].items():
         assert row["error_s"] == pytest.approx(comparison.links.at[name, "error_s"], abs=1e-12)
-        assert found["links"][name]["error_s"] == pytest.approx(comparison.links.at[name, "arrival_error_s"], abs=1e-9)
+        assert row["hue"] in ("forward", "backward", "averaging")
     for stage, row in found["stages"].items():
         assert row["predicted_s"] == pytest.approx(comparison.stages.at[int(stage), "predicted_s"])
     a, b = (plan.device_names[stage][0] for stage in (0, 1))
     slowed = {f"{a} -> {b}", f"{b} -> {a}"}
-    assert [found["messages"][name]["relative"] for name in slowed] == pytest.approx([1.0, 1.0])
-    assert {row["error_s"] for name, row in found["messages"].items() if name not in slowed} == {0.0}
-    worst = [abs(row["error_s"]) for row in found["links"].values()]
-    assert worst == sorted(worst, reverse=True)
+    assert [found["links"][name]["relative"] for name in slowed] == pytest.approx([1.0, 1.0])
+    assert {row["error_s"] for name, row in found["links"].items() if name not in slowed} == {0.0}
 
 
 def test_an_interval_holds_the_error_and_is_unknown_where_one_measurement_is_all_there_is() -> None:
@@ -121,16 +144,15 @@ def test_a_refit_shows_the_new_error_and_its_network_can_be_used() -> None:
         again = []
         lab_state, panel, plan = bench_and_panel(lambda: again.append(1))
         lab_state.topology = plan.topology
-        assert panel.refit.layout.display == "none"
+        assert panel.refit.disabled
         lab_state.comparison = compared(plan)
-        assert panel.refit.layout.display == ""
-        panel.redo()
+        assert not panel.refit.disabled
         await until(lambda: panel.refitting.found is not None and not panel.refit.disabled)
         assert "0.0 % as fitted" in panel.refitting.table.value
         assert ", bandwidth</th>" in panel.refitting.table.value
         refitting = panel.refitting
-        assert (refitting.use.layout.display, refitting.again.layout.display) == ("", "none")
-        refitting.use.click()
+        assert (refitting.use.disabled, refitting.again.layout.display) == (False, "none")
+        panel.use_refit()
         a, b = (plan.topology.index(plan.device_names[stage][0]) for stage in (0, 1))
         drawn, fitted = plan.topology.bandwidth_bytes_per_s[a, b], lab_state.topology.bandwidth_bytes_per_s[a, b]
         assert fitted == pytest.approx(drawn / 2)
@@ -140,7 +162,7 @@ def test_a_refit_shows_the_new_error_and_its_network_can_be_used() -> None:
         refitting.as_figure.button.click()
         await until(lambda: refitting.as_figure.figure is not None)
         lab_state.comparison = None
-        assert (refitting.table.value, refitting.found, panel.refit.layout.display) == ("", None, "none")
+        assert (refitting.table.value, refitting.found, panel.refit.disabled) == ("", None, True)
 
     asyncio.run(story())
 
@@ -173,7 +195,7 @@ def test_a_refit_without_its_plan_is_one_line() -> None:
         lab_state.choices = {"microbatch": 7}  # which the job does not allow
         lab_state.comparison = compared(plan)
         panel.refit.click()
-        assert "run again" in panel.refitting.table.value
+        assert "run again" in panel.refitting.note.value
 
     asyncio.run(story())
 
@@ -186,8 +208,10 @@ def test_where_every_link_is_as_drawn_there_is_no_network_to_use() -> None:
         lab_state.comparison = lab.compare(ran, replace(ran, context=context))
         panel.refit.click()
         await until(lambda: panel.refitting.found is not None and not panel.refit.disabled)
-        assert panel.refitting.use.layout.display == "none"
-        assert "Every link is as drawn" in panel.refitting.note.value
+        assert panel.refitting.use.disabled
+        assert "Every link is as drawn" in panel.refitting.use.tooltip
+        assert "every link is as drawn" in panel.refitting.note.value
+        assert not panel.refitting.is_useful
 
     asyncio.run(story())
 
@@ -198,8 +222,8 @@ def test_a_refit_of_a_plan_that_did_not_run_is_one_line() -> None:
         lab_state.plan = lab.evaluate(plan.topology, plan.job, stages=[[2, 0], [4, 6], [1, 3], [5, 7]])
         lab_state.comparison = compared(plan)
         panel.refit.click()
-        await until(lambda: "wanted the same" in panel.refitting.table.value)
-        assert "dtfm-warning" in panel.refitting.table.value
+        await until(lambda: "wanted the same" in panel.refitting.note.value)
+        assert "dtfm-warning" in panel.refitting.note.value
         assert not panel.refit.disabled
 
     asyncio.run(story())
@@ -220,7 +244,7 @@ def test_the_picture_shows_the_largest_of_many_rows_and_stays_small() -> None:
     rows = [row | {"id": f"<{i}>", "label": f"<{i}>", "selects": True} for i in range(200)]
     view = ResidualsView(tables=[{"key": "links", "name": "Links", "noun": "link", "count": 992, "rows": rows}])
     assert len(view.svg()) < 20_000
-    assert "largest 24 of 992" in view.svg()
+    assert "first 24 of 992" in view.svg()
     assert "<0>" not in view.svg()
-    assert view.alt_text() == "Residuals, Links: largest <0>, +100.0 % of the predicted"
+    assert view.alt_text() == "Residuals, suspects first, Links: <0> +1 s (+100.0 %)"
     assert ResidualsView().svg() == ""

@@ -1,4 +1,4 @@
-"""The step Compare: prediction against measurement, the suspects, and a refit of the network."""
+"""The step Compare: how wrong the prediction was, who is to suspect, and a network fitted to what was measured."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,50 +13,55 @@ from dtfm_lab import figures
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.comparing.findings import Findings, Tile, sentences_html, tiles_html
 from dtfm_lab.widgets.comparing.refitting import Refitting
-from dtfm_lab.widgets.comparing.residuals import tables
-from dtfm_lab.widgets.comparing.suspects import SuspectList
-from dtfm_lab.widgets.controls import show, stylesheet
+from dtfm_lab.widgets.comparing.residuals import hidden
+from dtfm_lab.widgets.controls import more_menu, stylesheet
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
-from dtfm_lab.widgets.views.residuals import ResidualsView
+from dtfm_lab.widgets.views.residuals import COLUMNS, ResidualsView
 
 ARROW = " -> "
 SAVED = ("table", "sort_by", "descending")
 """Traits of the residuals view that a workspace keeps."""
-BESIDE_ZERO = "right of 0: later or longer than predicted; left: earlier or shorter"
+TABLES = ("links", "devices", "stages")
+NOTHING = (
+    Tile("Error", "–", "nothing measured yet"),
+    Tile("From messages", "–", ""),
+    Tile("From computation", "–", ""),
+)
+TITLES = {"links": "Messages", "devices": "Computation", "stages": "Computation"}
+CLICK = "a click lights it on the network"
+SECRET = "Something is secretly slow. Read the residuals, then name it in the pane Run."
 
 
 class ComparePanel(Panel):
-    """Shows ``lab_state.comparison``; a click on a row selects its device or link in the lab's state."""
-
-    hint = "where the prediction was wrong"
+    """Shows ``lab_state.comparison``; a click on a row selects its device, stage or link in the lab's state."""
 
     def __init__(self, lab_state: LabState, plan_again: Callable[[], None] | None = None) -> None:
         """``plan_again`` starts a search, see ``Refitting``."""
         self._lab_state = lab_state
+        self._findings: Findings | None = None
         self._devices_of: dict[str, tuple[str, ...]] = {}
-        self.summary = w.HTML()
-        self.suspects = SuspectList(self.select)
-        self.residuals = ResidualsView(self._choose, title="Residuals")
+        self.tiles, self.told = w.HTML(), w.HTML()
+        self.residuals = ResidualsView(self._choose, height=0)
+        self.residuals.add_class("dtfm-fill")
         self.refitting = Refitting(lab_state, plan_again)
         self.refit = self.refitting.button
         self.as_figure = AsFigure(self._residuals_figure, lab_state, self._report_error)
         self.blame_as_figure = AsFigure(self._blame_figure, lab_state, self._report_error)
-        self._figures = w.HBox([w.HTML(), self.as_figure.button, w.HTML(), self.blame_as_figure.button])
-        self._figures.children[0].value = markup.line("Residuals:")
-        self._figures.children[2].value = markup.line("Who is to blame:")
-        outputs = [self.as_figure.output, self.blame_as_figure.output]
+        self.as_figure.button.description, self.blame_as_figure.button.description = "Residuals", "Who is to blame"
+        for made in (self.as_figure, self.blame_as_figure, self.refitting.as_figure):
+            made.button.layout.width = "auto"
         self.error = w.HTML()
-        parts = [self.summary, self.suspects.view, self.residuals, self._figures, self.error, *outputs]
-        self.view = w.VBox([stylesheet(Path(__file__).with_name("compare.css")), *parts, self.refitting.view])
+        self.view = self._laid_out()
         lab_state.observe(lambda _: self._show(), "comparison")
-        lab_state.observe(lambda _: self._mark(), ["selected", "selected_link"])
+        lab_state.observe(lambda _: self._show_findings(), "is_mystery")
+        lab_state.observe(lambda _: self._mark(), ["selected", "selected_link", "selected_stage"])
         self.residuals.observe(lambda _: self._mark(), "table")
         self._show()
 
@@ -72,42 +77,80 @@ class ComparePanel(Panel):
     def redo(self) -> None:
         self.refitting.redo()
 
+    def use_refit(self) -> None:
+        """Draw the network with the fitted links."""
+        self.refitting.apply()
+
     def select(self, of: str, name: str) -> None:
         """Select a "link" ("a -> b"), a "device", a "card" (of a device) or a "stage" in the lab's state."""
-        if of == "link":
-            self._lab_state.selected_link = tuple(name.split(ARROW, 1))
-        elif of == "stage":
-            self._lab_state.selected = self._devices_of.get(name, ())
-        else:
-            self._lab_state.selected = (name,)
+        state = self._lab_state
+        with state.hold_trait_notifications():
+            state.selected_link = tuple(name.split(ARROW, 1)) if of == "link" else ()
+            state.selected_stage = int(name) if of == "stage" else -1
+            state.selected = () if of == "link" else self._devices_of.get(name, ()) if of == "stage" else (name,)
+
+    def _laid_out(self) -> w.VBox:
+        made = w.HBox([self.as_figure.button, self.blame_as_figure.button, self.refitting.as_figure.button])
+        outputs = [self.as_figure.output, self.blame_as_figure.output, self.refitting.as_figure.output]
+        more = more_menu(
+            [
+                w.HTML("<b>In sentences</b>"),
+                self.told,
+                self.refitting.table,
+                w.HTML("<b>As figures</b>"),
+                made,
+                *outputs,
+            ]
+        )
+        self.refitting.note.add_class("dtfm-grow")
+        toolbar = w.HBox([self.refit, self.refitting.use, self.refitting.again, self.refitting.note, self.error, more])
+        toolbar.add_class("dtfm-toolbar")
+        view = w.VBox([stylesheet(Path(__file__).with_name("compare.css")), toolbar, self.tiles, self.residuals])
+        for name in ("dtfm-pane", "dtfm-compare"):
+            view.add_class(name)
+        return view
 
     def _show(self) -> None:
         comparison = self._lab_state.comparison
-        self.suspects.clear()
         self.error.value = ""
-        self.residuals.tables = []
-        for part in (self.residuals, self._figures):
-            show(part, comparison is not None)
         for made in (self.as_figure, self.blame_as_figure):
             made.put_away()  # it is of another comparison
+        self._findings = None
+        self._lab_state.compare_note = ""
         self.refitting.follow(comparison, None if comparison is None else self._plan())
         if comparison is None:
-            self.summary.value = markup.line("Nothing measured yet: run the plan first.")
+            self._show_findings()
             return
         by_stage = comparison.rows.groupby("stage")["device"].unique()
         self._devices_of = {str(stage): tuple(names) for stage, names in by_stage.items()}
-        self.summary.value = markup.line(_summary(comparison), "figure")
-        begin(self.suspects.show(comparison, lambda: comparison is self._lab_state.comparison), self._report_error)
-        begin(self._tabulate(comparison), self._report_error)
+        begin(self._find(comparison), self._report_error)
 
-    async def _tabulate(self, comparison: Comparison) -> None:
+    async def _find(self, comparison: Comparison) -> None:
         self.residuals.caption = "comparing action by action"
-        found = await asyncio.to_thread(tables, comparison)
-        if comparison is self._lab_state.comparison:
-            with self.residuals.hold_sync():
-                self.residuals.tables = found
-                self.residuals.caption = BESIDE_ZERO + _noise(comparison)
-            self._mark()
+        found = await asyncio.to_thread(Findings.of, comparison)
+        if comparison is not self._lab_state.comparison:
+            return
+        self._findings = found
+        self.residuals.caption = "; ".join(filter(None, [found.drift, _of_what(comparison)]))
+        self._show_findings()
+        if not self._lab_state.is_mystery:
+            self.refitting.begin()
+
+    def _show_findings(self) -> None:
+        """Show what was found; while something is secretly slow, nothing that names it."""
+        found, secret = self._findings, self._lab_state.is_mystery
+        if found is None:
+            self.tiles.value, self.told.value = tiles_html(NOTHING), ""
+            self.residuals.tables = []
+            return
+        self.tiles.value = tiles_html(found.tiles, secret=secret)
+        self.told.value = sentences_html((SECRET,) if secret else found.sentences)
+        self._lab_state.compare_note = SECRET if secret else found.headline
+        self.refitting.hold(secret=secret)
+        with self.residuals.hold_sync():
+            self.residuals.tables = hidden(found.tables) if secret else found.tables
+            self.residuals.n_stages = len(self._devices_of)
+        self._mark()
 
     def _plan(self) -> Plan | None:
         """Return the plan that ran; where it is unknown, the plan with the choices."""
@@ -117,31 +160,27 @@ class ComparePanel(Panel):
             return None
 
     def _choose(self, row: str) -> None:
-        of = {"links": "link", "messages": "link", "devices": "device", "stages": "stage"}.get(self.residuals.table)
-        if of is not None:
-            self.select(of, row)
+        self.select({"links": "link", "devices": "device"}.get(self.residuals.table, "stage"), row)
 
     def _mark(self) -> None:
-        """Mark the rows of the devices or the link that are selected in the lab's state."""
-        chosen, link = self._lab_state.selected, self._lab_state.selected_link
-        match self.residuals.table:
-            case "links" | "messages":
-                self.residuals.selected = [ARROW.join(link)] if link else []
-            case "devices":
-                self.residuals.selected = list(chosen)
-            case "stages":
-                by_stage = self._devices_of.items()
-                self.residuals.selected = [stage for stage, names in by_stage if set(names) <= set(chosen)]
-            case _:
-                self.residuals.selected = []
+        """Mark the rows of the devices, the stage or the link that are selected in the lab's state."""
+        state, table = self._lab_state, self.residuals.table
+        order = "by name" if state.is_mystery else "suspects first"
+        self.residuals.title = f"{TITLES.get(table, 'Residuals')}, {order}"
+        self.residuals.hint = CLICK
+        if table == "links":
+            self.residuals.selected = [ARROW.join(state.selected_link)] if state.selected_link else []
+        elif table == "devices":
+            self.residuals.selected = list(state.selected)
+        else:
+            chosen, stage = set(state.selected), state.selected_stage
+            whole = [key for key, names in self._devices_of.items() if chosen and set(names) <= chosen]
+            self.residuals.selected = [str(stage)] if stage >= 0 else whole
 
     def _is_possible(self, name: str, value: object) -> bool:
-        match name:
-            case "descending":
-                return isinstance(value, bool)
-            case "sort_by":
-                return value in self.residuals.traits()["sort_by"].values
-        return value in ("links", "messages", "devices", "stages", "kinds")
+        if name == "descending":
+            return isinstance(value, bool)
+        return value in (COLUMNS if name == "sort_by" else TABLES)
 
     def _residuals_figure(self) -> go.Figure | None:
         comparison = self._lab_state.comparison
@@ -155,16 +194,9 @@ class ComparePanel(Panel):
         self.error.value = markup.line(escape(message), "warning")
 
 
-def _summary(comparison: Comparison) -> str:
-    context = comparison.measured.context
-    return (
-        f"predicted {format_s(comparison.predicted_iteration_s)}, measured "
-        f"<b>{format_s(comparison.measured.iteration_s)}</b> (median of {comparison.measured.n_iterations}, "
-        f"{escape(context.provenance)}): <b>error {comparison.error_text}</b>; "
-        f"{count(context.late_messages, 'late message')}, {count(context.overruns, 'overrun')}."
-    )
-
-
-def _noise(comparison: Comparison) -> str:
-    n = comparison.measured.n_iterations
-    return f" · whiskers: 95 % interval over {n} iterations" if n > 1 else " · one iteration, so no interval"
+def _of_what(comparison: Comparison) -> str:
+    measured = comparison.measured
+    n, context = measured.n_iterations, measured.context
+    sure = ", lines: 95 % interval" if n > 1 else ""
+    late = f"; {count(context.late_messages, 'late message')}" if context.late_messages else ""
+    return f"mean of {count(n, 'iteration')}, {context.provenance}{late}{sure}"

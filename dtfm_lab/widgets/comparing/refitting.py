@@ -25,6 +25,7 @@ from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 
+FITS = "Fit latencies, bandwidths and computations to what was measured"
 MOST_FITTED = 12
 """Rows of the table of fitted values."""
 HEAD = ("", "drawn", "fitted", "95 % interval", "times the drawn", "")
@@ -34,20 +35,20 @@ class Refitting:
     """A button that fits the network to a comparison, a table of the result, and a button that draws that network."""
 
     def __init__(self, lab_state: LabState, plan_again: Callable[[], None] | None = None) -> None:
-        """``plan_again`` starts a search on the lab's network; without it a line points to the step Plan."""
+        """``plan_again`` starts a search on the lab's network; without it a line points to the pane Search."""
         self._lab_state, self._plan_again = lab_state, plan_again
         self._comparison: Comparison | None = None
         self._plan: Plan | None = None
+        self._is_secret = self._is_fitting = False
         self.found: Refit | None = None
-        self.button = button("Refit", "wrench", "Fit latencies, bandwidths and computations to what was measured")
-        self.use = button("Use the fitted network", "check", "Draw the links as fitted, in place of the drawn", "190px")
-        self.again = button("Plan again", "random", "Search anew, on the fitted network", "120px")
+        self.button = button("Refit", "", FITS, "auto")
+        self.use = button("Use the refitted network", "", "Draw the links as fitted, in place of the drawn", "auto")
+        self.again = button("Plan again", "", "Search anew, on the refitted network", "auto")
         self.as_figure = AsFigure(self._figure, lab_state, self._report_error)
-        self.table, self.note = w.HTML(), w.HTML()
-        self._after = w.HBox([self.use, self.again, self.as_figure.button])
-        self.view = w.VBox([self.button, self.table, self._after, self.note, self.as_figure.output])
+        self.as_figure.button.description = "Refit"
+        self.table, self.note = w.HTML(), w.HTML(layout=w.Layout(min_width="0"))
         self.button.on_click(lambda _: self.redo())
-        self.use.on_click(lambda _: self._use())
+        self.use.on_click(lambda _: self.apply())
         self.again.on_click(lambda _: plan_again() if plan_again is not None else None)
         self.follow(None, None)
 
@@ -56,8 +57,23 @@ class Refitting:
         self._comparison, self._plan, self.found = comparison, plan, None
         self.table.value = self.note.value = ""
         self.as_figure.put_away()  # it is of another comparison
-        show(self.button, comparison is not None)
-        show(self._after, False)
+        show(self.again, False)
+        self._update_buttons()
+
+    def hold(self, *, secret: bool) -> None:
+        """Refuse to fit while something is secretly slow, as the fitted values would tell."""
+        self._is_secret = secret
+        self._update_buttons()
+
+    @property
+    def is_useful(self) -> bool:
+        """Whether a refit is there that changes links and predicts at least as well as what was drawn."""
+        return self.found is not None and not self.found.is_worse and _links_differ(self.found)
+
+    def begin(self) -> None:
+        """Fit by itself, where the plan that ran is known."""
+        if self._plan is not None:
+            self.redo()
 
     def redo(self) -> None:
         if self._comparison is None or self.button.disabled:
@@ -68,8 +84,10 @@ class Refitting:
         begin(self._refit(self._comparison, self._plan), self._report_error)
 
     async def _refit(self, comparison: Comparison, plan: Plan) -> None:
-        self.button.disabled = True
-        self.table.value = markup.line("fitting links and computations")
+        self._is_fitting = True
+        self._lab_state.set_busy("compare", True)
+        self.note.value = markup.line("fitting links and computations")
+        self._update_buttons()
         try:
             found = await asyncio.to_thread(comparison.refit, plan, lab.simulate)
         except LabError:
@@ -77,33 +95,44 @@ class Refitting:
                 raise
             return
         finally:
-            self.button.disabled = False
+            self._is_fitting = False
+            self._update_buttons()
+            self._lab_state.set_busy("compare", False)
         if comparison is not self._comparison:
             return
         self.found = found
-        self.table.value, self.note.value = _fitted(found), ""
-        show(self._after, True)
-        show(self.again, False)
-        links_differ = _links_differ(found)
-        show(self.use, links_differ)
-        if not links_differ:
-            self.note.value = markup.line(
-                "Every link is as drawn: only computations were fitted, the network stays as it is."
-            )
+        self.table.value = _fitted(found)
+        links = "" if _links_differ(found) else "every link is as drawn, only computations were fitted: "
+        self.note.value = markup.line(escape(f"{links}{found.sentence}"), "warning" if found.is_worse else "note")
+        self._update_buttons()
 
-    def _use(self) -> None:
+    def apply(self) -> None:
+        """Draw the network with the fitted links."""
         if self.found is None or self._plan is None:
             return
         self._lab_state.topology = _with_fitted_links(self._lab_state.topology, self._plan, self.found)
         line = "The network is drawn with the fitted links now; the plan is of the one before"
-        self.note.value = markup.line(f"{line}." if self._plan_again else f"{line}: plan again in step 2.")
+        self.note.value = markup.line(f"{line}." if self._plan_again else f"{line}: plan again in the pane Search.")
         show(self.again, self._plan_again is not None)
+
+    def _update_buttons(self) -> None:
+        """Enable what is possible; a disabled button says why."""
+        why = "Nothing measured yet: run the plan first" if self._comparison is None else ""
+        why = "Not while something is secretly slow: a fit would tell what" if self._is_secret else why
+        self.button.disabled = bool(why) or self._is_fitting
+        self.button.tooltip = why or FITS
+        if self.found is None:
+            why = why or "Refit first"
+        elif not _links_differ(self.found):
+            why = "Every link is as drawn: only computations were fitted, the network stays as it is"
+        self.use.disabled = bool(why)
+        self.use.tooltip = why or "Draw the links as fitted, in place of the drawn"
 
     def _figure(self) -> go.Figure | None:
         return None if self.found is None else figures.refit(self.found)
 
     def _report_error(self, message: str) -> None:
-        self.table.value = markup.line(escape(message), "warning")
+        self.note.value = markup.line(escape(message), "warning")
 
 
 def _with_fitted_links(drawn: Topology | None, plan: Plan, found: Refit) -> Topology:

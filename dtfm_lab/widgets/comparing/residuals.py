@@ -6,42 +6,66 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.compare import Comparison
-from dtfm_lab.compare.errors import signed_share
+from dtfm_lab.compare.errors import share_of, signed_share
 from dtfm_lab.compare.intervals import Estimate, estimate
-from dtfm_lab.domain.schedule import Kind, Lane
-from dtfm_lab.figures.palette import KIND_NAMES
-from dtfm_lab.widgets.views.gantt.bars import DRAWN
+from dtfm_lab.domain.schedule import Lane
 
 MOST_ROWS = 200
-"""Most rows of a table; those with the largest errors are kept."""
+"""Most rows of a table; the first suspects are kept."""
 ROUNDING = 1e-9
 """Relative difference of two times that counts as none."""
+BOTH = ["duration_s_predicted", "duration_s_measured"]
+HUES = {"F": "forward", "B": "backward"}
+"""The hue of a message, by the last letter of its kind; all others average."""
 
 Table = dict[str, Any]
 
 
 def tables(comparison: Comparison) -> list[Table]:
-    """Return {"key", "name", "noun", "count", "rows"} of links, messages, devices, stages and kinds. Slow.
+    """Return {"key", "name", "noun", "own", "second", "count", "rows"} of links, devices and stages. Slow.
 
-    Rows have id, label, predicted_s, measured_s, error_s and its 95 % interval over iterations, low_s to high_s (None
-    after a single iteration); relative, to the predicted (None where that is 0); and ``selects``, whether a click
-    selects something in the network. The largest error comes first.
+    Rows have id, label and hue; predicted_s, measured_s and error_s, of one message or of the computations of an
+    iteration, and the error's 95 % interval over iterations, low_s to high_s (None after a single iteration); relative,
+    to the predicted (None where that is 0); second_s, how much later the last message of an iteration arrives, of
+    links; and suspect, whether it is one. The first suspect comes first.
     """
     rows = comparison.rows
     received, computed = rows[rows["lane"] == Lane.RECEIVE.value], rows[rows["lane"] == Lane.COMPUTE.value]
-    whole = computed.groupby(["stage", "device", "replica", "iteration"], as_index=False)[
-        ["duration_s_predicted", "duration_s_measured"]
-    ].sum()
-    by_device = whole.groupby(["device", "iteration"], as_index=False)[
-        ["duration_s_predicted", "duration_s_measured"]
-    ].sum()
-    drawn = rows[rows["kind"].isin([str(kind) for kind in DRAWN])]
+    whole = computed.groupby(["stage", "device", "replica", "iteration"], as_index=False)[BOTH].sum()
+    by_device = whole.groupby(["device", "iteration"], as_index=False)[BOTH].sum()
+    order, suspects = _suspicion(comparison)
+    later_s = received.groupby(["link", "iteration"])["end_s_error"].last().groupby("link").mean()
+    hues = received.groupby("link")["kind"].agg(lambda kinds: HUES.get(str(kinds.mode()[0])[-1], "averaging"))
+    links = [
+        row | {"second_s": float(later_s[row["id"]]), "hue": str(hues[row["id"]])} for row in _of(received, "link")
+    ]
+    stage_of = {device: str(stages.min()) for device, stages in whole.groupby("device")["stage"]}
+    devices = [row | {"stage": int(stage_of[row["id"]])} for row in _of(by_device, "device")]
+    stages = [row | {"stage": int(row["id"])} for row in _of(whole, "stage")]
+    of_stage = {("stage", stage_of[name]) for of, name in suspects if of == "device"}
+    found = []
+    for key, name, noun, own, second, its in (
+        ("links", "Links", "link", "each message longer", "last one arrives later", links),
+        ("devices", "Devices", "device", "computing longer, an iteration", "", devices),
+        ("stages", "Stages", "stage", "computing longer, an iteration", "", stages),
+    ):
+        marked = [
+            row | {"suspect": (noun, row["id"]) in suspects | of_stage, "label": _label(noun, row["id"])}
+            for row in _ranked(its, noun, order)
+        ]
+        marked.sort(key=lambda row: not row["suspect"])
+        found.append(
+            {"key": key, "name": name, "noun": noun, "own": own, "second": second}
+            | {"count": len(marked), "rows": marked[:MOST_ROWS]}
+        )
+    return found
+
+
+def hidden(found: list[Table]) -> list[Table]:
+    """Return tables that tell nobody from another, for a reader who is to find out: by name, without suspects."""
     return [
-        _table("links", "Arrival, per link", "link", _of(received, "link", "end_s"), _arrow, selects=True),
-        _table("messages", "Duration, per link", "link", _of(received, "link", "duration_s"), _arrow, selects=True),
-        _table("devices", "Computing, per device", "device", _of(by_device, "device", "duration_s"), str, selects=True),
-        _table("stages", "Computing, per stage", "stage", _of(whole, "stage", "duration_s"), _stage, selects=True),
-        _table("kinds", "One action, per kind", "kind", _of(drawn, "kind", "duration_s"), _kind, selects=False),
+        table | {"rows": sorted((row | {"suspect": False} for row in table["rows"]), key=lambda row: row["label"])}
+        for table in found
     ]
 
 
@@ -50,42 +74,47 @@ def relative(row: Table) -> str:
     return "" if row["relative"] is None else signed_share(row["relative"])
 
 
-def _of(rows: pd.DataFrame, by: str, what: str) -> list[Table]:
+def _suspicion(comparison: Comparison) -> tuple[dict[tuple[str, str], int], set[tuple[str, str]]]:
+    """The rank of every link and device by suspicion, and those that are suspects."""
+    if comparison.blame_missing:
+        return {}, set()
+    table = comparison.blame.table
+    order = {(of, name): at for at, (of, name) in enumerate(zip(table["of"], table["name"], strict=True))}
+    suspects = comparison.suspects
+    return order, set(zip(suspects["of"], suspects["name"], strict=True))
+
+
+def _ranked(rows: list[Table], noun: str, order: dict[tuple[str, str], int]) -> list[Table]:
+    """Return the rows by suspicion, and by the size of their errors where that is unknown."""
+    return sorted(rows, key=lambda row: (order.get((noun, row["id"]), len(order)), -abs(row["error_s"])))
+
+
+def _of(rows: pd.DataFrame, by: str) -> list[Table]:
     """Return rows with the means of what was predicted and measured, and the error's interval."""
     found = []
     for key, group in rows.groupby(by):
-        predicted, measured = (group[f"{what}_{which}"].to_numpy(float) for which in ("predicted", "measured"))
+        predicted, measured = (group[column].to_numpy(float) for column in BOTH)
         error = estimate(measured - predicted, group["iteration"].to_numpy(), np.mean)
-        measured_s, error_s = float(measured.mean()), float(measured.mean() - predicted.mean())
-        has_interval = np.isfinite(error.low) and np.isfinite(error.high)
+        predicted_s, measured_s = float(predicted.mean()), float(measured.mean())
+        error_s, has_interval = measured_s - predicted_s, np.isfinite(error.low) and np.isfinite(error.high)
         if np.abs(predicted - measured).max() <= ROUNDING * abs(measured_s):
             error, error_s = Estimate(0.0, 0.0, 0.0), 0.0
         found.append(
             {
                 "id": str(key),
-                "predicted_s": float(predicted.mean()),
+                "predicted_s": predicted_s,
                 "measured_s": measured_s,
                 "error_s": error_s,
                 "low_s": float(error.low) if has_interval else None,
                 "high_s": float(error.high) if has_interval else None,
-                "relative": error_s / predicted.mean() if predicted.mean() > 0 else None,
+                "relative": share_of(error_s, predicted_s) if predicted_s > 0 else None,
+                "second_s": None,
+                "hue": "",
+                "stage": -1,
             }
         )
-    return sorted(found, key=lambda row: -abs(row["error_s"]))
+    return found
 
 
-def _table(key: str, name: str, noun: str, rows: list[Table], label: Any, *, selects: bool) -> Table:
-    shown = [row | {"label": label(row["id"]), "selects": selects} for row in rows[:MOST_ROWS]]
-    return {"key": key, "name": name, "noun": noun, "count": len(rows), "rows": shown}
-
-
-def _arrow(link: str) -> str:
-    return link.replace("->", "→")
-
-
-def _stage(stage: str) -> str:
-    return f"stage {stage}"
-
-
-def _kind(kind: str) -> str:
-    return KIND_NAMES[Kind(kind)]
+def _label(noun: str, key: str) -> str:
+    return f"stage {key}" if noun == "stage" else key.replace("->", "→")

@@ -1,34 +1,40 @@
-"""Measured less predicted, row by row: a table to sort, with bars left and right of zero."""
+"""Measured less predicted, row by row: a table to sort, suspects first, with bars left and right of zero."""
 
 from collections.abc import Callable
 from typing import Any
 
 import traitlets
 
-from dtfm_lab.compare.errors import signed_s
-from dtfm_lab.figures.palette import BLUE, ORANGE
+from dtfm_lab.compare.errors import format_error
+from dtfm_lab.figures.palette import CRIMSON, GREY
 from dtfm_lab.figures.theme import literal, short
-from dtfm_lab.widgets.comparing.residuals import relative
 from dtfm_lab.widgets.views.view import Figure, View
 
 MOST_ROWS = 24
 """Most rows of the still picture."""
+COLUMNS = ("suspicion", "label", "predicted_s", "measured_s", "error_s", "relative")
 
 
 class ResidualsView(View):
-    """Draws one of several tables; a click on a row that ``selects`` calls ``choose`` with its id."""
+    """Draws one of several tables; a click on a row calls ``choose`` with its id."""
 
     tables = traitlets.List(traitlets.Dict()).tag(sync=True)
     """The tables, as ``residuals.tables`` returns them."""
     table = traitlets.Unicode("links").tag(sync=True)
     """The key of the table that is shown."""
-    sort_by = traitlets.Enum(["label", "predicted_s", "measured_s", "error_s", "relative"], "error_s").tag(sync=True)
+    sort_by = traitlets.Enum(COLUMNS, "suspicion").tag(sync=True)
+    """A column; by ``suspicion`` rows stay in the order in which they are given."""
     descending = traitlets.Bool(True).tag(sync=True)
     """Whether the largest come first; errors are sorted by size."""
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """The ids of the selected rows."""
-    title = traitlets.Unicode("Residuals").tag(sync=True)
+    title = traitlets.Unicode("Residuals, suspects first").tag(sync=True)
+    hint = traitlets.Unicode("").tag(sync=True)
+    """What stands beside the title."""
     caption = traitlets.Unicode("").tag(sync=True)
+    n_stages = traitlets.Int(1).tag(sync=True)
+    height = traitlets.Int(420).tag(sync=True)
+    """Most pixels of the table; 0 fills the element that the view is in."""
 
     def __init__(self, choose: Callable[[str], None] | None = None, **traits: Any) -> None:
         super().__init__(**traits)
@@ -46,24 +52,22 @@ class ResidualsView(View):
         if table is None or not table["rows"]:
             return None
         rows = table["rows"][:MOST_ROWS]
-        more = f", largest {len(rows)} of {table['count']}" if len(rows) < table["count"] else ""
+        more = f", first {len(rows)} of {table['count']}" if len(rows) < table["count"] else ""
         errors = [row["error_s"] for row in rows]
-        texts = [signed_s(row["error_s"]) + ("" if row["relative"] is None else f" ({relative(row)})") for row in rows]
         margin = 0.35 * (max(0.0, *errors) - min(0.0, *errors))
         bars = {
             "type": "bar",
             "orientation": "h",
             "x": errors,
             "y": list(range(len(rows))),
-            "text": texts,
+            "text": [format_error(row["error_s"], row["predicted_s"]) for row in rows],
             "width": 0.6,
         }
         labels = {"tickvals": bars["y"], "ticktext": short(row["label"] for row in rows), "autorange": "reversed"}
         reach = [min(0.0, *errors) - margin * (min(errors) < 0), max(0.0, *errors) + margin * (max(errors) > 0)]
+        colors = [CRIMSON if row.get("suspect") else GREY for row in rows]
         return {
-            "data": [
-                bars | {"textposition": "outside", "marker": {"color": [ORANGE if e < 0 else BLUE for e in errors]}}
-            ],
+            "data": [bars | {"textposition": "outside", "marker": {"color": colors}}],
             "layout": {
                 "title": {"text": f"{literal(table['name'])}: measured less predicted{more}"},
                 "height": 110 + 22 * len(rows),
@@ -77,8 +81,8 @@ class ResidualsView(View):
         table = self.shown
         if table is None or not table["rows"]:
             return f"{self.title}: nothing to compare yet"
-        worst = table["rows"][0]
-        return f"{self.title}, {table['name']}: largest {worst['label']}, {relative(worst)} of the predicted"
+        first = table["rows"][0]
+        return f"{self.title}, {table['name']}: {first['label']} {format_error(first['error_s'], first['predicted_s'])}"
 
     def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         match content:

@@ -1,24 +1,26 @@
-// Measured less predicted, row by row: a table to sort, with bars left and right of zero.
+// Measured less predicted, row by row: a table to sort, suspects first, with bars left and right of zero.
+import { seconds } from "shared/axis.js";
+import { onShine, shine } from "shared/bus.js";
 import { cleanUps, frame, h, onTraits } from "shared/dom.js";
 import { roving } from "shared/roving.js";
-import { seconds } from "shared/axis.js";
+import { inkOn, kindColor, onTheme, readTheme, stageColor } from "shared/theme.js";
+import { bar, scaleOf, signed } from "./page/bar.js";
 import { COLUMNS, sorted } from "./page/order.js";
-import { axis, bar, scaleOf } from "./page/bar.js";
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const title = h("strong");
-  const tabs = h("div", { class: "dtfm-residuals-tabs", role: "tablist" });
-  const note = h("span", { class: "dtfm-residuals-note" });
+  const hint = h("span", { class: "dtfm-residuals-note" });
+  const tabs = h("div", { class: "dtfm-residuals-tabs", role: "tablist", "aria-label": "What is compared" });
   const head = h("tr");
   const body = h("tbody");
   const table = h("table", {}, h("thead", {}, head), body);
-  const scroll = h("div", { class: "dtfm-residuals-scroll" }, table);
+  const scroll = h("div", { class: "dtfm-residuals-scroll", tabindex: "0", role: "region", "aria-label": "Residuals" }, table);
   const empty = h("div", { class: "dtfm-residuals-empty" }, "Nothing to compare yet: run the plan first.");
   const caption = h("div", { class: "dtfm-caption" });
   const root = frame("dtfm-residuals", "Residuals");
   root.removeAttribute("tabindex"); // its buttons take the focus
-  root.append(h("div", { class: "dtfm-heading" }, title, tabs, h("span", { class: "dtfm-grow" }), note), scroll, empty, caption);
+  root.append(h("div", { class: "dtfm-heading" }, title, hint, h("span", { class: "dtfm-grow" }), tabs), scroll, empty, caption);
   el.append(root);
   const rove = roving(body, () => [...body.querySelectorAll("button")], () => 1);
   const roveTabs = roving(tabs, () => [...tabs.querySelectorAll("button")], () => 1);
@@ -31,16 +33,22 @@ function render({ model, el }) {
   }
 
   function sortBy(key) {
-    const again = model.get("sort_by") === key;
-    set({ sort_by: key, descending: again ? !model.get("descending") : key !== "label" });
+    const here = model.get("sort_by") === key;
+    const first = key !== "label";
+    if (!here) set({ sort_by: key, descending: first });
+    else if (model.get("descending") === first) set({ descending: !first });
+    else set({ sort_by: "suspicion", descending: true });
   }
 
   function show() {
     const found = tableNow();
     title.textContent = model.get("title");
+    hint.textContent = found ? [model.get("hint"), found.rows.length < found.count ? `first ${found.rows.length} of ${found.count}` : ""].filter(Boolean).join(" · ") : "";
     caption.textContent = found ? model.get("caption") : "";
-    for (const part of [scroll, tabs, note]) part.hidden = !found;
+    for (const part of [scroll, tabs]) part.hidden = !found;
     empty.hidden = !!found;
+    root.classList.toggle("dtfm-residuals-fill", !model.get("height"));
+    scroll.style.maxHeight = model.get("height") ? `${model.get("height")}px` : "";
     if (!found) return;
     const focused = root.contains(document.activeElement) ? document.activeElement.dataset.key : null;
     tabs.replaceChildren(...model.get("tables").map(({ key, name }) => h("button", {
@@ -48,44 +56,73 @@ function render({ model, el }) {
       "aria-selected": String(key === found.key), onclick: () => set({ table: key }),
     }, name)));
     roveTabs();
-    note.textContent = found.rows.length < found.count ? `the ${found.rows.length} with the largest errors of ${found.count}` : "";
-    const scale = scaleOf(found.rows);
-    head.replaceChildren(...COLUMNS.map((column) => headCell(column, found, scale)));
+    const scale = scaleOf(found.rows), dark = readTheme(root).dark;
+    head.replaceChildren(...COLUMNS.flatMap((column) => (column.key === "error_s" ? [barHead(found), headCell(column, found)] : [headCell(column, found)])));
     const selected = new Set(model.get("selected"));
-    body.replaceChildren(...sorted(found.rows, model.get("sort_by"), model.get("descending")).map((row) => line(row, scale, selected)));
+    body.replaceChildren(...sorted(found.rows, model.get("sort_by"), model.get("descending")).map((row) => line(row, found, scale, selected, dark)));
     rove();
     if (focused) root.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
     root.dataset.rows = String(found.rows.length);
   }
 
-  function headCell({ key, name }, found, scale) {
+  const barHead = ({ own, second }) => h("th", { scope: "col", class: "dtfm-residuals-bars" },
+    h("span", {}, h("i", { class: "dtfm-key-own" }), own), second ? h("span", {}, h("i", { class: "dtfm-key-second" }), second) : null);
+
+  function headCell({ key, name }, found) {
     const here = model.get("sort_by") === key;
     const mark = here ? (model.get("descending") ? " ▾" : " ▴") : "";
-    const button = h("button", { type: "button", "data-key": `head ${key}`, title: `Sort by ${name}`, onclick: () => sortBy(key) },
+    const button = h("button", { type: "button", "data-key": `head ${key}`, title: `Sort by ${name}; a third click puts suspects first`, onclick: () => sortBy(key) },
       `${key === "label" ? found.noun : name}${mark}`);
-    return h("th", { scope: "col", class: `dtfm-residuals-${key}`, "aria-sort": here ? (model.get("descending") ? "descending" : "ascending") : "none" },
-      button, key === "error_s" ? axis(scale) : null);
+    return h("th", { scope: "col", class: `dtfm-residuals-${key}`, "aria-sort": here ? (model.get("descending") ? "descending" : "ascending") : "none" }, button);
   }
 
-  function line(row, scale, selected) {
+  /** What a row is of, as the other views are told. */
+  function what(row, { noun }) {
+    if (noun === "link") return { link: row.id.split(" -> ") };
+    return noun === "stage" ? { stage: row.stage } : { devices: [row.id] };
+  }
+
+  function swatch(row, dark) {
+    if (row.stage >= 0) {
+      const color = stageColor(row.stage, model.get("n_stages"), dark);
+      return h("i", { class: "dtfm-residuals-stage", style: `background:${color};color:${inkOn(color)}` }, String(row.stage));
+    }
+    return row.hue ? h("i", { class: "dtfm-residuals-kind", style: `background:${kindColor(row.hue, dark)}`, title: row.hue }) : null;
+  }
+
+  function line(row, found, scale, selected, dark) {
     const choose = () => model.send({ kind: "choose", id: row.id });
-    const name = row.selects
-      ? h("button", { type: "button", tabindex: "-1", "data-key": row.id, title: `Show ${row.label} in the network`, "aria-pressed": String(selected.has(row.id)) }, row.label)
-      : h("span", {}, row.label);
-    return h("tr", { class: row.selects ? "dtfm-selects" : "", "data-id": row.id, onclick: row.selects ? choose : null },
-      h("th", { scope: "row" }, name), h("td", {}, seconds(row.predicted_s)), h("td", {}, seconds(row.measured_s)),
-      bar(row, scale), h("td", {}, relative(row.relative)));
+    const name = h("button", { type: "button", tabindex: "-1", "data-key": row.id, title: `Show ${row.label} in the network`, "aria-pressed": String(selected.has(row.id)) },
+      swatch(row, dark), h("span", {}, row.label));
+    const share = row.relative === null || !isFinite(row.relative) ? "–" : percent(row.relative);
+    return h("tr", {
+      class: [row.suspect && "dtfm-suspect", selected.has(row.id) && "dtfm-chosen"].filter(Boolean).join(" "), "data-id": row.id, onclick: choose,
+      onpointerenter: () => shine(el, what(row, found)), onpointerleave: () => shine(el, null),
+    },
+    h("th", { scope: "row" }, name), h("td", {}, seconds(row.predicted_s)), h("td", {}, seconds(row.measured_s)),
+    bar(row, scale), h("td", { class: "dtfm-residuals-longer" }, row.error_s ? signed(row.error_s) : "0"), h("td", {}, share));
   }
 
-  onTraits(model, ["tables", "table", "sort_by", "descending", "selected", "title", "caption"], show, cleanUp);
+  onShine(el, (pointed, isOwn) => {
+    const found = tableNow();
+    if (!found || isOwn) return;
+    const key = (one) => JSON.stringify(one);
+    for (const tr of body.children) {
+      const row = found.rows.find(({ id }) => id === tr.dataset.id);
+      const lit = pointed && row && (key(what(row, found)) === key(pointed) || (pointed.devices && found.noun === "device" && pointed.devices.includes(row.id)));
+      tr.classList.toggle("dtfm-lit", Boolean(lit));
+    }
+  }, cleanUp);
+  onTraits(model, ["tables", "table", "sort_by", "descending", "selected", "title", "hint", "caption", "height", "n_stages"], show, cleanUp);
+  onTheme(show, cleanUp);
   show();
   return cleanUp.run;
 }
 
-function relative(share) {
-  if (share === null || !isFinite(share)) return "–";
+function percent(share) {
+  if (Math.abs(share) < 5e-4) return "0.0 %";
   const size = Math.abs(share) >= 0.9995 ? (share * 100).toFixed(0) : (share * 100).toFixed(1);
-  return `${share > 0 && Number(size) > 0 ? "+" : ""}${size.replace("-", "−")} %`;
+  return `${share > 0 ? "+" : ""}${size.replace("-", "−")} %`;
 }
 
 export default { render };
