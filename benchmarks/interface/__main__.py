@@ -34,7 +34,7 @@ from drags import drag, play
 from edits import gesture, opening, replan, whatif
 from frame import axe, jumps
 from lasting import memory, processes
-from machine import described
+from machine import machine_line
 from searches import live, pause
 from sizes import many
 from weights import weights
@@ -66,7 +66,7 @@ def main(only: str, minutes: float, edits: int) -> None:
     chosen = [name.strip() for name in only.split(",") if name.strip()] or list(parts)
     if unknown := [name for name in chosen if name not in parts]:
         raise click.UsageError(f"no part named {unknown[0]!r}; known: {', '.join(parts)}")
-    print(described(), flush=True)
+    print(machine_line(), flush=True)
     missed = 0
     for name in chosen:
         # Of each part's own: what one leaves in a kernel or a browser must not weigh on the next.
@@ -79,7 +79,7 @@ def main(only: str, minutes: float, edits: int) -> None:
             except Exception:
                 print(f"{name}: could not be measured\n{traceback.format_exc(limit=-4)}", file=sys.stderr)
                 missed += 1
-    print(described())
+    print(machine_line())
     sys.exit(bool(missed))
 
 

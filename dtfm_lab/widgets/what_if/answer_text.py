@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.widgets.what_if.answer import Answer
+from dtfm_lab.widgets.what_if.reason import PARTS
 from dtfm_lab.widgets.what_if.setting import LEAST_FACTOR, MOST_FACTOR
 
 TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -136,15 +137,22 @@ def answer(now: Answer, base: Answer | None, changed: str, number: int) -> str:
 def _cell(measure: Measure, now: Answer, base: Answer | None) -> str:
     value = measure.of(now)
     assert value is not None
-    detail = f", chiefly {now.cause}" if measure.name == "bubble" and value > 0 else ""
+    detail = f", chiefly {PARTS[now.cause].lower()}" if measure.name == "bubble" and value > 0 else ""
     change, was = ("", None) if base is None else (measure.difference(now, base), measure.of(base))
     better = was is not None and (value > was) == measure.more_is_better
     tone = "better" if better else "worse"
     shown = f' <span class="dtfm-answer-change {tone}">{escape(change)}</span>' if change else ""
     return (
-        f'<div role="listitem"><div class="dtfm-answer-title">{escape(measure.title)}</div>'
+        f'<div role="listitem"><div class="dtfm-answer-title">{_explained(measure.title)}</div>'
         f"<div>{escape(measure.text(value) + detail)}{shown}</div></div>"
     )
+
+
+def _explained(title: str) -> str:
+    """Return the title, marked for the glossary where it is a word of the field."""
+    if title not in ("MFU", "bubble"):
+        return escape(title)
+    return f'<span class="dtfm-word" data-word="{title}" tabindex="0">{title}</span>'
 
 
 def _memory(now: Answer) -> str:

@@ -13,7 +13,7 @@ from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation import schedules
-from dtfm_lab.widgets.controls import tried_options
+from dtfm_lab.widgets.controls import CHOICES, tried_options
 
 BATCH_OPTIONS = ("microbatch", "global_batch")
 FACTORS = ("bandwidth", "latency")
@@ -103,12 +103,14 @@ def _describe(name: str, value: Any) -> str:
         case "compression":
             return "uncompressed" if value == "none" else str(value)
         case "synchronise_every":
-            return "averaging each" if value == 1 else f"averaging every {value:,}"
+            return "averaging at every iteration" if value == 1 else f"averaging every {value:,} iterations"
         case "recompute":
             return "recomputing" if value else "keeping activations"
         case "queueing":
-            return "one card a device" if value == "cards" else "one link a pair"
-        case "schedule" | "synchronisation":
+            return f"messages queue {CHOICES['queueing'].get(value, value)}"
+        case "synchronisation":
+            return f"{value} averaging"
+        case "schedule":
             return str(value)
     return f"{name.replace('_', ' ')} {value}"
 

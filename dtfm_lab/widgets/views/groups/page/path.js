@@ -7,7 +7,7 @@ import { inkOn, kindColor, readTheme, stageColor } from "shared/theme.js";
 import { change, counted, deviceWords } from "./words.js";
 
 const NARROWEST = 30, WIDEST = 150; // pixels of a column
-const ROOMS = [["words", 112], ["names", 66], ["numbers", 56], ["tight", 46], ["badges", 0]]; // from which width of a column on
+const ROOMS = [["words", 112], ["names", 60], ["numbers", 54], ["tight", 46], ["badges", 0]]; // from which width of a column on
 const LESS = { words: true, names: true }; // rooms for a word more
 const GAP = 4; // pixels between badges
 const LARGEST_BADGE = 32, SMALLEST_BADGE = 9, NUMBERED_BADGE = 17;
@@ -152,7 +152,7 @@ export function makePath({ state, choose, point, send }) {
     const cost = !target || offers.device !== held.name ? undefined
       : partner ? offers.devices?.[partner]?.[0] : offers.groups?.find(({ stage }) => stage === target.stage)?.cost_s;
     if (cost === undefined) {
-      told.replaceChildren(h("b", {}, seconds(total)), ` of communication = the slowest group's averaging${steps.length ? ` + ${counted(steps.length, "hop")}` : ""}`);
+      told.replaceChildren(h("b", {}, seconds(total)), ` of communication = slowest averaging${steps.length ? ` + ${counted(steps.length, "hop")}` : ""}`);
       return;
     }
     const swap = partner ?? offers.groups.find(({ stage }) => stage === target.stage)?.partner;
