@@ -1,69 +1,202 @@
-"""The lab on the page, as a person's hands know it."""
+"""The lab on the page, as a person's hands and eyes know it: by names and labels, rarely by positions."""
 
 import os
 import re
 from pathlib import Path
 
+from serving import PATIENCE_MS
+
+FRAME = {
+    "bar": ".dtfm-bar",
+    "headline": ".dtfm-headline",
+    "cause": ".dtfm-cause",
+    "effect": ".dtfm-effect",
+    "picture": ".dtfm-picture",
+    "inspector": ".dtfm-inspector",
+    "foot": "[aria-label=Legend]",
+}
+"""What never moves, by its selector in the lab."""
+BOXES = """(frame) => Object.fromEntries(Object.entries(frame).map(([name, selector]) => {
+    const { x, y, width, height } = document.querySelector(`.dtfm-lab ${selector}`).getBoundingClientRect();
+    return [name, [x, y, width, height]];
+}))"""
+SCROLLED = """() => [
+    document.scrollingElement, ...document.querySelectorAll(".jp-WindowedPanel-outer, .dtfm-lab, .dtfm-panes"),
+].map((one) => one.scrollTop)"""
+OUTSIDE = """() => {
+    const { scrollWidth, scrollHeight } = document.scrollingElement;
+    return [scrollWidth - innerWidth, scrollHeight - innerHeight];
+}"""
+BADGE = """(name) => document.querySelector(".dtfm-editor .dtfm-stage")._cyreg.cy.getElementById(`device:${name}`)
+    .renderedPosition()"""
+CARD = """(name) => document.querySelector(".dtfm-map").whereIs(name)"""
+
 
 class LabPage:
-    """Where things are in the lab on the page."""
+    """Where things are in the lab, and what a person does with them.
+
+    ``look`` is called after every step: it keeps a picture where the environment asks for some, and holds the lab to
+    its word that nothing scrolls and nothing jumps.
+    """
 
     def __init__(self, page, name):
         self.page, self.name, self.n_shots = page, name, 0
-        self.stage = page.locator(".dtfm-editor .dtfm-stage").first
-        self.stage.locator("canvas").first.wait_for()
-        self.stage.scroll_into_view_if_needed()
+        self.root = page.locator(".dtfm-lab").first
+        self.root.locator(".dtfm-bar").wait_for()
+        self.root.locator(FRAME["foot"]).wait_for()
+        self.headline = self.root.locator(".dtfm-headline .dtfm-sentence")
+        self.next = self.root.locator(".dtfm-bar .dtfm-go")
         page.wait_for_timeout(500)
+        self._boxes, self._scrolled = self.boxes(), self.scrolled()
 
-    def section(self, name):
-        return self.page.locator(f".dtfm-section-{name}")
+    # What stays.
 
-    def tool(self, name):
-        self.page.locator(".dtfm-toolbar").first.get_by_role("button", name=name, exact=True).click()
+    def boxes(self):
+        return self.page.evaluate(BOXES, FRAME)
 
-    def press(self, name, section="", *, last=True):
-        """A button of the lab's own, by its text: its icon is part of its accessible name.
+    def scrolled(self):
+        return self.page.evaluate(SCROLLED)
 
-        ``section`` is where it is, None: over all sections; there may be several of a name.
-        """
-        inside = f".dtfm-section-{section} " if section else ".dtfm-lab > " if section is None else ".dtfm-lab "
-        scope = self.page.locator(f"{inside}.widget-hbox" if section is None else inside.strip())
-        buttons = scope.locator("button", has_text=re.compile(rf"^\s*{name}\s*$"))
-        (buttons.last if last else buttons.first).click()
+    def settle(self):
+        """From now on the frame is held to where it is: the window has another size, or another part of it."""
+        self.page.wait_for_timeout(500)
+        self._boxes, self._scrolled = self.boxes(), self.scrolled()
+
+    def look(self, state):
+        """Keep a picture, where the environment asks for some; nothing has scrolled, nothing has jumped."""
+        self.n_shots += 1
+        if folder := os.environ.get("DTFM_SCREENSHOTS"):
+            path = Path(folder) / f"{self.name}-{self.n_shots:02d}-{state}.png"
+            self.page.screenshot(path=path)
+        boxes = self.boxes()
+        moved = {name: (before, boxes[name]) for name, before in self._boxes.items() if before != boxes[name]}
+        assert moved == {}, f"at {state}, (before, now): {moved}"
+        assert self.scrolled() == self._scrolled, f"at {state} something was scrolled"
+        assert max(self.page.evaluate(OUTSIDE)) <= 0, f"at {state} the page is larger than its window"
+
+    # The bar.
+
+    def whole_window(self):
+        self.root.get_by_role("button", name="Whole window").click()
+        self.page.locator(".dtfm-lab.dtfm-window").wait_for()
+        self.settle()
+
+    def number(self, label):
+        """The text of one of the bar's numbers, such as ``456 ms proved the best``."""
+        found = self.root.locator(".dtfm-number").filter(has_text=label)
+        return found.first.locator(".dtfm-number-value").inner_text()
+
+    def said(self):
+        return self.headline.inner_text()
+
+    def press_next(self, label):
+        """The one filled button, when it says this."""
+        self.page.wait_for_function(
+            "(label) => document.querySelector('.dtfm-lab .dtfm-go').textContent === label", arg=label
+        )
+        self.next.click()
+
+    def menu(self, name):
+        """Open the menu of the network, of the job, or of what is rarer (``more``)."""
+        self.root.locator(f".dtfm-bar [data-menu={name}]").click()
+        box = self.root.locator(f".dtfm-menu-{name}")
+        box.wait_for()
+        self.page.wait_for_timeout(200)
+        return box
+
+    def close_menu(self):
+        """A click elsewhere."""
+        box = self._boxes["foot"]
+        self.page.mouse.click(box[0] + box[2] - 4, box[1] + box[3] / 2)
+        self.root.locator(".dtfm-menu.dtfm-open").wait_for(state="hidden")
+
+    # The panes.
+
+    def pane(self, title):
+        """Show a result by its tab; returns its part of the page."""
+        tab = self.root.get_by_role("tablist", name="Results").get_by_role("tab", name=re.compile(f"^{title}"))
+        tab.click()
+        return self._shown(title)
+
+    def key_pane(self, digit, title):
+        """Show a result by its digit."""
+        self.page.keyboard.press(str(digit))
+        return self._shown(title)
+
+    def _shown(self, title):
+        name = {"Search": "plan", "What if": "what-if"}.get(title, title.lower())
+        out = self.root.locator(f".dtfm-out-{name}")
+        out.wait_for()
+        self.page.wait_for_timeout(300)
+        return out
+
+    def more(self, within):
+        """Open what is behind More in a part of the page."""
+        within.locator(".dtfm-more-button").last.click()
+        box = within.locator(".dtfm-popover").last
+        box.wait_for()
+        return box
+
+    def picture(self, title):
+        """Show the network as Map, Canvas or Matrix."""
+        self.root.get_by_role("tablist", name="Views of the network").get_by_role("tab", name=title).click()
+        self.page.wait_for_timeout(500)
+
+    @property
+    def inspector(self):
+        return self.root.locator(".dtfm-inspector")
+
+    # The canvas and the map.
+
+    @property
+    def stage(self):
+        return self.root.locator(".dtfm-editor .dtfm-stage").first
 
     def at(self, x, y):
+        """Of a place on the canvas, its place on the page."""
         box = self.stage.bounding_box()
         return box["x"] + x, box["y"] + y
 
-    def click(self, x, y, modifiers=()):
+    def where(self, device):
+        """The middle of a device on the canvas, on the page."""
+        place = self.page.evaluate(BADGE, device)
+        return self.at(place["x"], place["y"])
+
+    def on_map(self, name):
+        """Where a device or a city is on the map, on the page."""
+        box = self.root.locator(".dtfm-map .dtfm-box").bounding_box()
+        x, y = self.page.evaluate(CARD, name)
+        return box["x"] + x, box["y"] + y
+
+    def click(self, place, modifiers=()):
         for key in modifiers:
             self.page.keyboard.down(key)
-        self.page.mouse.click(*self.at(x, y))
+        self.page.mouse.click(*place)
         for key in modifiers:
             self.page.keyboard.up(key)
         self.page.wait_for_timeout(150)
 
-    def drag(self, start, end):
-        self.page.mouse.move(*self.at(*start))
+    def drag(self, start, end, *, look=""):
+        self.page.mouse.move(*start)
         self.page.mouse.down()
-        self.page.mouse.move(*self.at(*end), steps=12)
-        self.page.wait_for_timeout(100)
+        self.page.mouse.move(*end, steps=12)
+        self.page.wait_for_timeout(400 if look else 100)
+        if look:
+            self.look(look)
         self.page.mouse.up()
         self.page.wait_for_timeout(200)
 
-    def fill(self, label, value):
-        field = self.page.locator(".dtfm-editor").get_by_label(label).first
+    def link(self, name):
+        """The label of a link, which is a slider of its bandwidth."""
+        return self.root.get_by_role("slider", name=re.compile(f"^Link {name}")).first
+
+    def drag_link(self, name, dx, *, look=""):
+        """Drag a link's label sideways: 130 px are a factor of ten."""
+        box = self.link(name).bounding_box(timeout=PATIENCE_MS)
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        self.drag((x, y), (x + dx, y), look=look)
+
+    def fill(self, field, value):
         field.fill(value)
         field.press("Enter")
         self.page.wait_for_timeout(150)
-
-    def look(self, state, at=None):
-        """Keep a picture, where the environment asks for some."""
-        folder = os.environ.get("DTFM_SCREENSHOTS")
-        if folder is None:
-            return
-        if at is not None:
-            self.page.locator(at).first.scroll_into_view_if_needed()
-            self.page.wait_for_timeout(300)
-        self.n_shots += 1
-        self.page.screenshot(path=Path(folder) / f"{self.name}-{self.n_shots:02d}-{state}.png")

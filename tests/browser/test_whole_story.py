@@ -1,5 +1,6 @@
-"""The whole lab by hand, no code typed: every step from a blank canvas to a refit, a device killed on the way.
+"""The whole lab by hand on one screen, no code typed: from a blank canvas to a refit, a device killed on the way.
 
+After every step the frame is where it was, to the pixel, and nothing has scrolled, see ``LabPage.look``.
 ``DTFM_SCREENSHOTS=folder`` keeps a picture of every state, light and dark.
 """
 
@@ -13,15 +14,16 @@ expect = pytest.importorskip("playwright.sync_api", reason="the browser tests ne
 pytest.importorskip("torch", reason="the story trains with torch")
 
 PLACES = {
-    "device-1": (110, 100),
-    "device-2": (220, 100),
-    "device-3": (330, 100),
-    "device-4": (560, 100),
-    "device-5": (670, 100),
-    "device-6": (250, 300),
-    "device-7": (370, 300),
-    "device-8": (490, 300),
+    "device-1": (0.12, 0.16),
+    "device-2": (0.28, 0.16),
+    "device-3": (0.44, 0.16),
+    "device-4": (0.66, 0.16),
+    "device-5": (0.84, 0.16),
+    "device-6": (0.3, 0.66),
+    "device-7": (0.5, 0.66),
+    "device-8": (0.7, 0.66),
 }
+"""Shares of the canvas' width and height."""
 REGIONS = (("device-1", "device-2", "device-3"), ("device-4", "device-5"), ("device-6", "device-7", "device-8"))
 WATCH = """
 states = []
@@ -31,33 +33,62 @@ chart.observe(lambda _: states.append((chart.measured_iteration, chart.n_measure
 PARTIAL_STATES_WANTED = 5
 """of measured bars that fill in under the predicted ones"""
 SHAPE = "4 stages x 2 replicas"
+PLANNED = "the_lab.plan is not None and not the_lab.lab_state.plan_is_stale"
+NUMBERS = "print(the_lab.plan.cost.total_s, the_lab.measured.iteration_s, the_lab.topology.fingerprint)"
 
 
-def draw(lab: LabPage, eventually) -> None:
-    """Eight devices in three regions; the way from device-1 to device-4 slower than the way back."""
-    page = lab.page
-    lab.tool("Add device")
-    for place in PLACES.values():
-        lab.click(*place)
+def begin(page, open_notebook, set_theme, theme, *, name, network="", size=None, whole=True):
+    if size is not None:
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+    open_notebook(page, [f"import dtfm_lab as lab\nthe_lab = lab.Lab({network!r})\nthe_lab".replace("''", "")])
+    set_theme(page, theme)
+    if not whole:
+        page.evaluate("() => window.jupyterapp.commands.execute('application:toggle-left-area')")
+        page.locator(".dtfm-lab").scroll_into_view_if_needed()
+    lab = LabPage(page, name)
+    if whole:
+        lab.whole_window()
+    else:
+        lab.settle()
+    if not network:
+        lab.press_next("Open a network")
+        lab.look("door")
+        lab.root.get_by_role("dialog").get_by_role("button", name=re.compile("^Blank")).click()
+    return lab
+
+
+def draw(lab, eventually) -> None:
+    """Eight devices in three regions; the way from device-1 to device-6 slower than the way back."""
+    page, box = lab.page, lab.stage.bounding_box()
+    lab.picture("Canvas")
+    lab.stage.click(position={"x": box["width"] / 2, "y": box["height"] * 0.9})
+    page.keyboard.press("d")
+    for across, down in PLACES.values():
+        lab.click(lab.at(across * box["width"], down * box["height"]))
         page.wait_for_timeout(250)  # a second click sooner is a double click
     eventually(page, "len(the_lab.topology.devices)", 8)
-    lab.tool("Select")
+    lab.look("devices")
+    page.keyboard.press("v")
     for region in REGIONS:
-        lab.click(400, 400)  # nothing there: nothing selected
+        lab.click(lab.at(0.5 * box["width"], 0.9 * box["height"]))  # nothing there: nothing selected
         for at, name in enumerate(region):
-            lab.click(*PLACES[name], modifiers=["Shift"] if at else [])
-        lab.tool("Group")
+            lab.click(lab.where(name), modifiers=["Shift"] if at else [])
+        page.keyboard.press("g")
+        page.wait_for_timeout(300)
     eventually(page, "len(the_lab.topology.regions)", 3)
-    lab.tool("Link")
-    lab.drag(PLACES["device-1"], PLACES["device-6"])
+    page.keyboard.press("l")
+    lab.drag(lab.where("device-1"), lab.where("device-6"))
     eventually(page, "len(the_lab.network_panel.drawing.document['links'])", 1)
-    panel = page.locator(".dtfm-editor .dtfm-side")
-    latency, bandwidth = panel.get_by_label("Latency (ms)"), panel.get_by_label("Bandwidth (Gbit/s)")
-    for field, value in ((latency.nth(0), "80"), (bandwidth.nth(0), "0.02"), (latency.nth(1), "10")):
-        field.fill(value)
-        field.press("Enter")
-        page.wait_for_timeout(150)
-    lab.tool("Select")
+    page.keyboard.press("v")
+    form = page.locator(".dtfm-editor .dtfm-side")
+    if not form.is_visible():
+        page.keyboard.press("Enter")
+    latency, bandwidth = form.get_by_label("Latency (ms)"), form.get_by_label("Bandwidth (Gbit/s)")
+    lab.fill(latency.nth(0), "80")
+    lab.fill(bandwidth.nth(0), "0.02")
+    lab.fill(latency.nth(1), "10")
+    lab.look("link")
+    page.keyboard.press("Escape")
     eventually(page, "float(round(the_lab.topology.latency_s[0, 5] * 1e3, 6))", 80.0)
     eventually(page, "float(round(the_lab.topology.latency_s[5, 0] * 1e3, 6))", 10.0)
     eventually(page, "float(the_lab.topology.bandwidth_bytes_per_s[0, 5])", 2.5e6)
@@ -65,81 +96,164 @@ def draw(lab: LabPage, eventually) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_person_does_all_of_it_without_typing_code(page, open_notebook, ask_kernel, eventually, set_theme, theme):
-    open_notebook(page, ["import dtfm_lab as lab\nthe_lab = lab.Lab()\nthe_lab"])
-    set_theme(page, theme)
-    lab = LabPage(page, f"whole-{theme}")
+    """Light in the cell of a notebook, dark over the whole window, both at 1440 x 900."""
+    lab = begin(page, open_notebook, set_theme, theme, name=f"whole-{theme}", size=(1440, 900), whole=theme == "dark")
     eventually(page, "the_lab.lab_state.dark", theme == "dark")
     lab.look("blank")
     draw(lab, eventually)
     lab.look("drawn")
 
-    lab.section("plan").get_by_label("Job").select_option("tiny")  # twelve iterations in seconds, on any machine
-    lab.section("plan").get_by_label("Shape").select_option(SHAPE)
-    lab.press("Plan")
-    eventually(page, "the_lab.plan is not None", True)
-    lab.look("planned", at=".dtfm-section-plan")
+    job = lab.menu("job")
+    job.get_by_label("Job", exact=True).select_option("tiny")  # twelve iterations in seconds, on any machine
+    job.get_by_label("Shape", exact=True).select_option(SHAPE)
+    lab.look("job-menu")
+    lab.close_menu()
+    eventually(page, f"{PLANNED} and the_lab.plan.job.n_stages == 4 and the_lab.predicted is not None", True)
+    assert re.match(r"[\d.]+ m?s", lab.number("Plan"))
+    lab.look("planned-by-itself")
 
-    lab.press("Race", "plan", last=False)  # the tab, and then what starts it
-    lab.press("Race", "plan")
-    race = "the_lab.plan_panel.race"
-    eventually(page, f"{race}.search is None and len({race}.curve.points) > 3", True)
-    lab.look("raced", at=".dtfm-section-plan .dtfm-convergence >> visible=true")
-    lab.section("plan").get_by_role("button", name="Take this plan").first.click()
-    eventually(page, "the_lab.plan is not None", True)
+    race(lab, eventually)
+    groups(lab, eventually)
 
-    for letter in "abcde":
-        lab.section("groups").get_by_role("button", name=re.compile(rf"\({letter}\)")).click()
-        page.wait_for_timeout(900)
-        lab.look(f"step-{letter}", at=".dtfm-section-groups")
-
-    lab.press("Simulate")
+    schedule = lab.pane("Schedule")
     eventually(page, "the_lab.predicted is not None", True)
-    lab.look("simulated", at=".dtfm-section-schedule")
-    lab.look("what-if", at=".dtfm-section-what-if")
+    expect(schedule.locator(".dtfm-gantt")).not_to_have_attribute("data-predicted", "0")
+    lab.look("predicted")
+    lab.pane("What if")
+    lab.look("what-if")
 
-    lab.section("run").get_by_label("Iterations", exact=True).fill("12")
-    lab.section("run").get_by_label("Iterations", exact=True).press("Enter")
+    killed_run(lab, ask_kernel, eventually)
+
+    lab.press_next("Compare")
+    compared = lab.root.locator(".dtfm-out-compare")
+    compared.wait_for()
+    lab.look("compared")
+    page.wait_for_timeout(600)
+    row = compared.locator(".dtfm-residuals [role=row], .dtfm-residuals tbody tr").nth(1)
+    row.click()
+    eventually(page, "len(the_lab.lab_state.selected_link)", 2)
+    expect(lab.inspector).to_have_attribute("data-kind", "link")
+    lab.look("residual-selects-its-link")
+    compared.get_by_role("button", name=re.compile("Refit")).click()
+    eventually(page, "the_lab.compare_panel.refitting.found is not None", True)
+    lab.look("refitted")
+
+    saved_and_restored(lab, ask_kernel, eventually)
+    assert ask_kernel(page, "print(the_lab.lab_state.message)") == ""
+
+
+def race(lab, eventually) -> None:
+    """Several planners side by side; the plan of one is taken."""
+    page, search = lab.page, lab.pane("Search")
+    lab.look("search")
+    search.get_by_role("button", name="Race", exact=True).click()
+    page.wait_for_timeout(300)
+    search.locator("button", has_text=re.compile(r"^\s*Race\s*$")).last.click()
+    raced = "the_lab.plan_panel.race"
+    eventually(page, f"{raced}.search is None and len({raced}.curve.points) > 3", True)
+    lab.look("raced")
+    search.get_by_role("button", name="Take this plan").first.click()
+    eventually(page, PLANNED, True)
+
+
+def groups(lab, eventually) -> None:
+    """The paper's five steps, then a device moved by hand, and back."""
+    page, pane = lab.page, lab.pane("Groups")
+    lab.look("groups")
+    pane.get_by_role("button", name="Ring", exact=True).click()
+    for letter in "abcde":
+        pane.get_by_role("button", name=re.compile(rf"\({letter}\)")).click()
+        page.wait_for_timeout(900)
+        lab.look(f"step-{letter}")
+    pane.get_by_role("button", name="Path", exact=True).click()
+    badge = pane.locator("[data-stage='0'] [data-device]").first
+    name = badge.get_attribute("data-device")
+    start, end = (middle(pane.locator(f"[data-stage='{at}'] [data-device]").first) for at in (0, 3))
+    lab.drag(start, end, look="move-priced")
+    eventually(page, f"{name!r} in the_lab.plan.stages[3]", True)
+    lab.look("moved-by-hand")
+    pane.get_by_role("button", name=re.compile("Undo")).first.click()
+    eventually(page, f"{name!r} in the_lab.plan.stages[0]", True)
+
+
+def middle(locator):
+    box = locator.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def killed_run(lab, ask_kernel, eventually) -> None:
+    """Twelve iterations for real; a device is killed, and the run recovers."""
+    page, run = lab.page, lab.pane("Run")
+    lab.look("run")
+    lab.fill(run.get_by_label("Iterations", exact=True), "12")
     ask_kernel(page, WATCH)
-    lab.press("Run")
-    eventually(page, "the_lab.run_panel.run is not None and len(the_lab.run_panel.run.losses) >= 2", True)
-    tile = page.locator(".dtfm-tile").first
+    lab.press_next("Run it for real")
+    eventually(page, "the_lab.run_panel.run is not None", True)
+    lab.look("run-begins")
+    eventually(page, "len(the_lab.run_panel.run.losses) >= 2", True)
+    tile = run.locator("[data-device]").first
     victim = tile.get_attribute("data-device")
     tile.click()
-    lab.look("menu", at=".dtfm-devices")
+    lab.look("menu")
     page.get_by_role("menuitem", name=re.compile("^Kill")).click()
     eventually(page, "[fault.device for fault in the_lab.run_panel.run.faults]", [victim])
-    lab.look("recovered", at=".dtfm-devices")
+    lab.look("recovered")
     eventually(page, "the_lab.comparison is not None", True)
     assert ask_kernel(page, "print(the_lab.run_panel.run.status, len(the_lab.measured.context.losses))") == "done 12"
     states = {tuple(state) for state in json.loads(ask_kernel(page, "import json; print(json.dumps(states))"))}
     whole = max(n for _, n in states)
     assert len({state for state in states if 0 < state[1] < whole}) >= PARTIAL_STATES_WANTED, sorted(states)
-    lab.look("measured", at=".dtfm-gantt")
+    lab.look("measured")
 
-    lab.look("compared", at=".dtfm-section-compare")
-    row = page.locator(".dtfm-residuals [role=row], .dtfm-residuals tbody tr").nth(1)
-    row.click()
-    eventually(page, "len(the_lab.lab_state.selected_link)", 2)
-    lab.look("residual-selects-its-link", at=".dtfm-editor")
-    lab.press("Refit")
-    eventually(page, "the_lab.compare_panel.refitting.found is not None", True)
-    lab.look("refitted", at=".dtfm-section-compare")
 
-    lab.press("Save", section=None)
-    page.get_by_text("saved as lab.json").wait_for()
-    before = ask_kernel(
-        page, "print(the_lab.plan.cost.total_s, the_lab.measured.iteration_s, the_lab.topology.fingerprint)"
-    )
-    lab.section("network").get_by_label("Open", exact=True).select_option("lecture-hall")
+def saved_and_restored(lab, ask_kernel, eventually) -> None:
+    """The lab in a file; another network, which makes the run one of before; and back, equal to the last digit."""
+    page = lab.page
+    more = lab.menu("more")
+    more.locator("button", has_text="Save").click()
+    more.get_by_text("saved as lab.json").wait_for()
+    lab.look("saved")
+    lab.close_menu()
+    before = ask_kernel(page, NUMBERS)
+    network = lab.menu("network")
+    network.get_by_label("Open", exact=True).select_option("lecture-hall")
     eventually(page, "the_lab.topology.name", "lecture-hall")
-    page.get_by_text("the network has changed since this plan").first.wait_for()
+    lab.close_menu()
+    stale = lab.root.get_by_role("tab", name="Compare").get_by_label("before the last edit")
+    expect(stale).to_have_count(1)
     lab.look("stale")
-    lab.press("Restore", section=None, last=False)
-    page.get_by_text("restored").wait_for()
-    after = ask_kernel(
-        page, "print(the_lab.plan.cost.total_s, the_lab.measured.iteration_s, the_lab.topology.fingerprint)"
-    )
-    assert json.dumps(after) == json.dumps(before)
+    more = lab.menu("more")
+    more.locator("button", has_text="Restore").click()
+    more.get_by_text("restored").wait_for()
+    lab.close_menu()
     eventually(page, "the_lab.comparison is not None", True)
+    page.wait_for_timeout(3500)  # a live search would have answered by now
+    assert ask_kernel(page, NUMBERS) == before
     lab.look("restored")
-    assert ask_kernel(page, "print(the_lab.lab_state.message)") == ""
+
+
+@pytest.mark.parametrize("size", [(1100, 800), (1280, 720)], ids=["1100x800", "1280x720"])
+def test_it_holds_in_smaller_windows(page, open_notebook, ask_kernel, eventually, set_theme, size):
+    """Every pane and picture of a planned network, a run and its comparison, in the whole window."""
+    name = f"window-{size[0]}"
+    lab = begin(page, open_notebook, set_theme, "light", name=name, network="lecture-hall", size=size)
+    eventually(page, f"{PLANNED} and the_lab.predicted is not None", True)
+    lab.look("opened")
+    for digit, title in enumerate(("Search", "Groups", "Schedule", "What if", "Run", "Compare"), 1):
+        lab.key_pane(digit, title)
+        lab.look(title.lower().replace(" ", "-"))
+    for title in ("Matrix", "Map", "Canvas"):
+        lab.picture(title)
+        lab.look(title.lower())
+    for menu in ("network", "job", "more"):
+        lab.menu(menu)
+        lab.look(f"menu-{menu}")
+        lab.close_menu()
+    ask_kernel(page, "the_lab.run_panel.iterations.value = 4")
+    lab.press_next("Run it for real")
+    lab.look("run-begins")
+    eventually(page, "the_lab.comparison is not None", True)
+    lab.look("measured")
+    lab.press_next("Compare")
+    page.wait_for_timeout(800)
+    lab.look("compared")

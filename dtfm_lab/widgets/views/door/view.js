@@ -80,6 +80,7 @@ function render({ model, el }) {
   }
 
   function onOpen() {
+    if (!el.isConnected) return undefined;
     if (!model.get("is_open")) return box.close();
     line.textContent = "";
     showAll(false);
@@ -87,7 +88,7 @@ function render({ model, el }) {
   }
 
   function onOffer() {
-    if (!model.get("offered") || model.get("is_open") || wasClosed()) return;
+    if (!el.isConnected || !model.get("offered") || model.get("is_open") || wasClosed()) return;
     model.set("is_open", true);
     model.save_changes();
   }
@@ -97,7 +98,12 @@ function render({ model, el }) {
   onTraits(model, ["is_open"], onOpen, cleanUp);
   onTraits(model, ["offered"], onOffer, cleanUp);
   fill();
-  requestAnimationFrame(() => { onOffer(); onOpen(); }); // the element stands in the page only after this
+  let frame = requestAnimationFrame(function begin() { // before the element stands in the page, it is in no lab to lie over
+    if (!el.isConnected) { frame = requestAnimationFrame(begin); return; }
+    onOffer();
+    onOpen();
+  });
+  cleanUp.add(() => cancelAnimationFrame(frame));
   return cleanUp.run;
 }
 

@@ -85,6 +85,7 @@ function render({ model, el }) {
   let hovered = "";
   let laid = null; // where everything is, of `laidFor`
   let laidFor = "";
+  let taken = null; // the scene whose badges are shown
 
   /** Paints the canvas, and puts the labels on their lines. */
   function picture(context, width, height, theme) {
@@ -94,6 +95,10 @@ function render({ model, el }) {
     const moved = key !== laidFor;
     if (moved) [laid, laidFor] = [layOut(context, scene, view, graph.peeked), key];
     const place = (name) => graph.place(name);
+    if (scene !== taken) { // edges are drawn anew a frame after the plan came, and the scene with them
+      taken = scene;
+      stages.take(scene.tasks, graph.place);
+    }
     const run = time && rows.length ? playedAt(time.t_s) : null;
     const conditions = model.get("conditions");
     const shade = Math.min(1, isStill() ? 1 : (performance.now() - lit.since) / FADE_MS);
@@ -330,7 +335,6 @@ function render({ model, el }) {
     others.write(now().default);
     search.again();
     if (hovered && !graph.has(hovered)) point(null); // what has gone is not pointed at
-    stages.take(graph.scene.tasks, graph.place);
     showStatus();
   }
 

@@ -13,6 +13,7 @@ const MIXED = "(mixed)";
  */
 export function sidePanel(element) {
   let shown = null;
+  element.tabIndex = -1;
 
   function show(sections) {
     const shape = JSON.stringify(sections.map(({ title, notes = [], fields = [], actions = [] }) => [
@@ -24,6 +25,7 @@ export function sidePanel(element) {
   function build(sections, shape) {
     const focused = element.contains(document.activeElement) ? document.activeElement.name : null;
     const held = sections.map(section);
+    if (focused) element.focus({ preventScroll: true }); // a field that goes with the focus gives it to the notebook's cell
     element.replaceChildren(...held.map((one) => one.element));
     if (focused) element.querySelector(`[name="${focused}"]`)?.focus({ preventScroll: true });
     return { shape, sections: held };

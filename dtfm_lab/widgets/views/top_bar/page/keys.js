@@ -24,11 +24,20 @@ export function labKeys(el, { press, toggleWindow, leave }, cleanUp) {
     event.preventDefault();
     event.stopPropagation();
   }
+  /** A focused element that goes would leave the focus to the notebook's cell, where a digit makes a heading of the cell. */
+  function keepFocus({ target }) {
+    setTimeout(() => { if (!target.isConnected && document.activeElement?.contains(lab())) lab()?.focus({ preventScroll: true }); });
+  }
+  const on = { keydown: keepToLab, focusout: keepFocus };
+  let held = null;
   const later = setTimeout(() => {
-    lab()?.setAttribute("data-lm-suppress-shortcuts", "true"); // letters are no commands of the notebook
-    lab()?.addEventListener("keydown", keepToLab);
+    held = lab();
+    if (!held) return;
+    held.setAttribute("data-lm-suppress-shortcuts", "true"); // letters are no commands of the notebook
+    held.tabIndex = -1; // a click on nothing in it gives it the focus
+    for (const [name, handler] of Object.entries(on)) held.addEventListener(name, handler);
   }, 200);
-  cleanUp.add(() => { clearTimeout(later); lab()?.removeEventListener("keydown", keepToLab); });
+  cleanUp.add(() => { clearTimeout(later); for (const [name, handler] of Object.entries(on)) held?.removeEventListener(name, handler); });
   document.addEventListener("keydown", onKey);
   cleanUp.add(() => document.removeEventListener("keydown", onKey));
 }
