@@ -47,7 +47,8 @@ def main(faults: int, iterations: int, job: str, first: int) -> None:
             flush=True,
         )
     verdict = "" if found >= WANTED * faults else "  MISSED"
-    print(f"mystery: the first suspect is the culprit in {found} of {faults} (wanted >= {WANTED * faults:.0f}){verdict}")
+    wanted = f"wanted >= {WANTED * faults:.0f}"
+    print(f"mystery: the first suspect is the culprit in {found} of {faults} ({wanted}){verdict}")
     sys.exit(found < WANTED * faults)
 
 
