@@ -439,3 +439,13 @@ def test_a_network_with_all_pairs_alike_shows_pipes_between_its_regions(page, ed
     assert page.evaluate("() => document.querySelector('.dtfm-stage')._cyreg.cy.edges('.pair').length") == 1
     label = page.get_by_role("slider", name="Link Zurich – Lisbon")
     expect(label).to_have_attribute("aria-valuetext", "1 Gbit/s, 50 ms")
+
+
+def test_a_device_that_is_dropped_on_another_changes_places_with_it_in_the_plan(page, editor, ask_kernel, eventually):
+    tasks = {"ada": [0, 0], "bob": [1, 0], "eve": [0, 1], "gus": [1, 1]}
+    ask_kernel(page, "swaps = []; editor.on_swap = lambda a, b: swaps.append((a, b))")
+    ask_kernel(page, f"editor.highlight = {{'stages': {{}}, 'tasks': {tasks}}}")
+    page.wait_for_timeout(300)
+    editor.drag(editor.place("device:gus"), editor.place("device:bob"))
+    eventually(page, "swaps", [("gus", "bob")])
+    eventually(page, "(device('gus')['x'], messages)", (420, []))

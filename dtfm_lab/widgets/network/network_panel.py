@@ -60,6 +60,7 @@ class NetworkPanel(Panel):
         self.choose, self.path = self.files.choose, self.files.path
         self.open, self.save = self.files.open, self.files.save
         self.editor.take_files = self.files.take
+        self.editor.on_swap = lambda a, b: self.on_swap(a, b)
         self.shown = w.ToggleButtons(
             options=[(label, view) for view, label in VIEWS.items()],
             tooltips=["Drawn by hand", "Regions in their cities", "Every directed link; for large networks"],

@@ -54,6 +54,10 @@ function render({ model, el }) {
     moved: (places) => edit(docs.moveDevices(now(), places)),
     added: addDevice,
     joined: (kind, ends) => edit(addLine(now(), kind, ends, filled()), kind === "link" ? { links: [ends] } : { pairs: [ends] }),
+    swapped(a, b) {
+      graph.draw(now()); // devices stay where they are: their tasks change places
+      model.send({ kind: "swap", a, b });
+    },
     opened: (data) => (data.kind === "region" ? graph.choose({ devices: membersOf([data.name]) }) : openForm()),
     pointed: (data) => point(data),
     changed: () => draw(),
@@ -86,6 +90,7 @@ function render({ model, el }) {
   let laid = null; // where everything is, of `laidFor`
   let laidFor = "";
   let taken = null; // the scene whose badges are shown
+  let labelledFor = {}; // what the labels stand for: {key, scene}
 
   /** Paints the canvas, and puts the labels on their lines. */
   function picture(context, width, height, theme) {
@@ -104,7 +109,7 @@ function render({ model, el }) {
     const shade = Math.min(1, isStill() ? 1 : (performance.now() - lit.since) / FADE_MS);
     if (shade < 1) draw();
     paint(context, scene, view, laid, {
-      theme, width, height, conditions, hovered, run, found, stage: model.get("highlight").stage ?? -1, aimed: graph.aimed(),
+      theme, width, height, conditions, hovered, run, found, stage: model.get("highlight").stage ?? -1, aimed: graph.aimed(), under: graph.under(),
       selected: (kind, name) => graph.isSelected(kind === "link" || kind === "pair" ? name : `${kind}:${name}`),
       nSelected: graph.nSelected(),
       light: lit.what || !lit.up ? lightOf(lit.what ?? lit.before, scene) : null,
@@ -113,6 +118,9 @@ function render({ model, el }) {
       travelling: [...(run ? travelling(run.messages, scene, laid) : []), ...recovering.now(scene, laid, theme.dark)],
     });
     const selected = (line) => graph.isSelected(line.id);
+    const labelled = JSON.stringify([key, hovered, labels.held(), scene.lines.filter(selected).map((line) => line.id)]);
+    if (labelled === labelledFor.key && scene === labelledFor.scene) return; // a run moves no label
+    labelledFor = { key: labelled, scene };
     labels.show(scene.lines, placeLabels(scene.lines, laid, { width, height, top: 4, bottom: 40 }, (line) => selected(line) || line.id === hovered || line.id === labels.held()), selected);
   }
 

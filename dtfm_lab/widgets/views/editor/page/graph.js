@@ -19,7 +19,7 @@ const MARGIN = { left: 16, right: 16, top: 16, bottom: 46 }; // around a fitted 
 const [RESTYLED_BY, RESTYLED_AFTER_MS] = [1.4, 120]; // to restyle everything is no work for every frame of a zoom
 /**
  * `on` holds what the drawing reports: chosen(), moved(places), added(region, position), joined(kind, [a, b]),
- * opened(element), pointed({device | region | line} or null), changed() when the picture has to be painted again.
+ * opened(element), swapped(device, device), pointed({device | region | line} or null), changed() when the picture has to be painted again.
  * `look()` gives {highlight, filled}.
  */
 export function topologyGraph(container, on, look, cleanUp) {
@@ -242,12 +242,26 @@ export function topologyGraph(container, on, look, cleanUp) {
     afterwards(() => { choosing = false; refocus(); on.changed(); on.chosen(); });
   });
 
+  /** The device on which a single one is held while it is dragged, if both have a task: they would change places. */
+  let under = null;
+  cy.on("drag", "node.device", ({ target }) => {
+    const alone = cy.nodes(":grabbed").length === 1 && !(target.selected() && byKind("device").length > 1);
+    const reach = (0.6 * sizes(cy.zoom(), near).height) / cy.zoom();
+    const [at, names] = [target.position(), scene.tasks];
+    const other = alone && target.data("name") in names
+      ? cy.nodes(".device").filter((node) => !node.same(target) && node.data("name") in names && Math.hypot(node.position("x") - at.x, node.position("y") - at.y) < reach) : [];
+    under = other.length ? other[0].data("name") : null;
+  });
+
   let moving = false;
-  cy.on("dragfree", "node", () => {
+  cy.on("dragfree", "node", ({ target }) => {
     if (moving) return;
     moving = true;
     afterwards(() => {
       moving = false;
+      const other = under;
+      under = null;
+      if (other) return on.swapped(target.data("name"), other);
       rememberBoxes();
       route();
       on.moved(places());
@@ -335,6 +349,8 @@ export function topologyGraph(container, on, look, cleanUp) {
     nSelected: () => cy.elements(":selected").length,
     /** The region that a line is about to be drawn to; empty for none. */
     aimed: () => cy.nodes(".aimed").data("name") ?? "",
+    /** The device that would change places with the one that is dragged; null for none. */
+    under: () => under,
     /** Where a device is in the document; undefined where it is not drawn. */
     place: (name) => cy.getElementById(deviceId(name)).position(),
     /** The middle of what is seen, or the nearest place to it where nobody stands and no region is. */

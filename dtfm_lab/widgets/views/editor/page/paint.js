@@ -199,7 +199,7 @@ function shapePath(context, shape, { x, y }, { width, height }, grow = 0) {
 }
 
 /** What stands where no stage is: the shape alone, and rings for what is selected or found. */
-function paintBody(context, { name, shape, task }, place, view, { theme, selected, found, conditions, stage }) {
+function paintBody(context, { name, shape, task }, place, view, { theme, selected, found, conditions, stage, under }) {
   shapePath(context, shape, place, view, 2.5);
   context.fillStyle = theme.surface;
   context.fill();
@@ -209,11 +209,12 @@ function paintBody(context, { name, shape, task }, place, view, { theme, selecte
   context.strokeStyle = theme.border;
   context.lineWidth = 1.5;
   context.stroke();
-  if (selected("device", name) || found.has(name) || (task && task[0] === stage)) {
+  if (selected("device", name) || found.has(name) || name === under || (task && task[0] === stage)) {
+    if (name === under) context.globalAlpha = 1;
     shapePath(context, shape, place, view, 4.5);
     context.strokeStyle = theme.text;
     context.lineWidth = selected("device", name) ? 2.5 : 1.5;
-    context.setLineDash(found.has(name) && !selected("device", name) ? [3, 3] : []);
+    context.setLineDash((found.has(name) && !selected("device", name)) || name === under ? [3, 3] : []);
     context.stroke();
     context.setLineDash([]);
   }
