@@ -40,6 +40,9 @@ EXPONENTS = (2.0, 64.0)
 """First and last exponent of the power mean, before the cost alone decides."""
 TIE = 4.0
 """Exponent of the power mean that decides between equal costs in the end."""
+FEW_DEVICES = 16
+"""Most devices of a network on which a twin is one that has every device in the same stage. On larger ones it is one
+that ranks equal, or copies of one placement with devices of a kind exchanged would soon be all."""
 MOST_GENERATIONS = 400
 PACE_S = 0.24
 """Seconds that a frame stays when the search is watched, unless another pace is chosen."""
@@ -200,7 +203,7 @@ def _frames(
             for _ in range(n_offspring):
                 child, row, rank, worse, tried = _offspring(ground, survival, rows, ranks, people, rng)
                 evaluations += tried
-                if rank > ranks[worse] or _is_twin(rank, ranks):
+                if rank > ranks[worse] or _is_twin(ground, row, rank, rows, ranks):
                     continue
                 child = replace(child, number=born, generation=generation)
                 born += 1
@@ -254,8 +257,14 @@ def _crossed(
     return Made(row, words)
 
 
-def _is_twin(rank: _Rank, ranks: list[_Rank]) -> bool:
-    return any(np.allclose(rank, other, rtol=1e-9, atol=0.0) for other in ranks)
+def _is_twin(ground: Ground, row: IntArray, rank: _Rank, rows: IntArray, ranks: list[_Rank]) -> bool:
+    """Whether the population already has one like it, see ``FEW_DEVICES``."""
+    if len(row) > FEW_DEVICES:
+        return any(np.allclose(rank, other, rtol=1e-9, atol=0.0) for other in ranks)
+    stage_at = np.minimum(np.arange(len(row)) // ground.n_replicas, ground.n_stages)
+    stage_of = np.empty_like(row)
+    stage_of[row] = stage_at
+    return bool((stage_of[rows] == stage_at).all(axis=1).any())
 
 
 def _frame(

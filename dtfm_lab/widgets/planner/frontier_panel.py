@@ -13,7 +13,7 @@ from dtfm_lab import figures, lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.planning import Frontier
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, labelled, restore_values, values_of
+from dtfm_lab.widgets.controls import button, labelled, more_menu, restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import FRAME_S, begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
@@ -83,9 +83,12 @@ class FrontierPanel:
             tooltip="The fastest, the cheapest, and those under limits of dollars an hour",
         )
         self.seed = labelled(w.BoundedIntText, "Seed", "110px", "38px", 0, min=0, max=2**31, tooltip="Of the searches")
-        self.start = button("Frontier", "line-chart", "Search for it", style="primary")
-        self.stop = button("Stop", "stop", "End after the search at hand and keep what is found", disabled=True)
-        self.chart = FrontierView(self._choose)
+        self.start = button(
+            "Search the frontier", "", "The fastest, the cheapest, and those between", "auto", style="primary"
+        )
+        self.stop = button("Stop", "", "End after the search at hand and keep what is found", "auto", disabled=True)
+        self.chart = FrontierView(self._choose, height=0)
+        self.chart.add_class("dtfm-fill")
         self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
         self._controls: dict[str, w.ValueWidget] = {
             "seconds": self.seconds,
@@ -93,15 +96,9 @@ class FrontierPanel:
             "seed": self.seed,
         }
         self.note = w.HTML(markup.line(WHAT))
-        self.view = w.VBox(
-            [
-                w.HBox([self.seconds, self.searches, self.seed]),
-                w.HBox([self.start, self.stop, self.figure.button]),
-                self.note,
-                self.chart,
-                self.figure.output,
-            ]
-        )
+        more = more_menu([self.seconds, self.searches, self.seed, self.figure.button, self.figure.output])
+        self.bar: list[w.Widget] = [self.start, self.stop, w.Box(layout=w.Layout(flex="1 1 0")), more]
+        self.view = w.VBox([self.chart, self.note])
         self.start.on_click(lambda _: self.redo())
         self.stop.on_click(lambda _: self._stop())
         lab_state.observe(lambda _: self._mark_chosen(), "plan")

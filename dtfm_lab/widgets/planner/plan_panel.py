@@ -1,5 +1,5 @@
-"""The step Plan: choose a job and a planner, and watch a search; let several planners race; or see seconds against
-dollars."""
+"""The pane Search: watch a slow search think, run the real one, let planners race, see seconds against dollars, or
+arrange the devices by hand."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,11 +19,12 @@ from dtfm_lab.lab.memory_warnings import held_memory
 from dtfm_lab.planning import PlanStep, planners, simulated, why_they_differ
 from dtfm_lab.simulation.memory_advice import advice
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, labelled, restore_values, show, stylesheet, values_of
+from dtfm_lab.widgets.controls import button, labelled, more_menu, restore_values, show, stylesheet, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.background_search import BackgroundSearch
+from dtfm_lab.widgets.planner.by_hand import ByHandPanel
 from dtfm_lab.widgets.planner.frontier_panel import FrontierPanel
 from dtfm_lab.widgets.planner.job_controls import JobControls
 from dtfm_lab.widgets.planner.objective_controls import ObjectiveControls
@@ -38,11 +39,16 @@ from dtfm_lab.widgets.planner.search_controls import (
     rows,
     watch,
 )
+from dtfm_lab.widgets.planner.teaching_panel import TeachingPanel
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.convergence import ConvergenceView
 
-MODES = ("Search", "Race", "Frontier")
+TEACHING, REAL, RACE, FRONTIER, BY_HAND = MODES = ("Teaching", "Real", "Race", "Frontier", "By hand")
+MODES_BEFORE = {"Search": REAL}
+"""Modes that saved files may name otherwise."""
+STEP = "plan"
+"""Name of this pane."""
 BUDGETS = ("seconds", "generations")
 SETTLED_S = 0.4
 """Seconds that a plan stands before it is compared with that of least communication cost."""
@@ -67,9 +73,16 @@ class PlanPanel(Panel):
         self.schedule = self.job_controls.schedule
         self.mode = w.ToggleButtons(
             options=list(MODES),
-            tooltips=["One planner", "Several planners side by side", "Seconds against dollars: many plans"],
-            style={"button_width": "90px"},
+            tooltips=[
+                "A slow search from chance, a generation at a time",
+                "The planner that makes the lab's plans",
+                "Several planners side by side",
+                "Seconds against dollars: many plans",
+                "Beat the planner: arrange the devices yourself",
+            ],
+            style={"button_width": "auto"},
         )
+        self.mode.add_class("dtfm-modes")
         self.objective_controls = ObjectiveControls(lab_state, self._show_objective)
         self.objective = self.objective_controls.objective
         self.planner = labelled(
@@ -98,11 +111,16 @@ class PlanPanel(Panel):
         self.generations = w.BoundedIntText(
             50, min=1, max=10_000_000, tooltip="Generations", layout=w.Layout(width="70px", display="none")
         )
-        self.plan = button("Plan", "search", "Search for the best plan", style="primary")
-        self.step = button("Step", "step-forward", "Go on for one generation, then hold")
-        self.curve = ConvergenceView(height=240)
+        self.plan = button("Plan", "", "Search for the best plan", "auto", style="primary")
+        self.step = button("Step", "", "Go on for one generation, then hold", "auto")
+        self.curve = ConvergenceView(height=0)
+        self.curve.add_class("dtfm-fill")
         self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
-        self.note, self.details = w.HTML(), w.HTML()
+        self.note, self.alarm, self.details = w.HTML(), w.HTML(), w.HTML()
+        self.note.add_class("dtfm-plan-note")
+        self.alarm.add_class("dtfm-plan-alarm")
+        self.teaching = TeachingPanel(lab_state)
+        self.by_hand = ByHandPanel(lab_state)
         self.race = RacePanel(lab_state, self._update_buttons, self.objective_controls.options)
         self.frontier = FrontierPanel(lab_state, self._update_buttons)
         self._controls: dict[str, w.ValueWidget] = {
@@ -113,25 +131,41 @@ class PlanPanel(Panel):
             "generations": self.generations,
             "speed": self.speed,
         }
-        self._search_box = w.VBox(
-            [
-                w.HBox([self.planner, self.seed, self.budget, self.seconds, self.generations, self.speed]),
-                w.HBox([self.plan, self.pause, self.step, self.stop, self.figure.button]),
-                self.curve,
-                self.figure.output,
-            ]
-        )
-        style = stylesheet(Path(__file__).with_suffix(".css"))
         aims = self.objective_controls
-        self._aims = w.HBox([aims.objective, aims.more, aims.limits])
-        head = w.HBox([self.mode, self._aims], layout=w.Layout(flex_flow="row wrap"))
-        modes = [self._search_box, self.race.view, self.frontier.view]
-        self.view = w.VBox([style, self.job_controls.view, head, *modes, self.note, self.details])
+        budget = w.HBox([self.budget, self.seconds, self.generations])
+        table = more_menu([self.details], "The plan", "Its stages and pipelines as a table, and why it is this one")
+        search_more = [aims.objective, aims.more, aims.limits, self.planner, budget, self.speed, self.seed]
+        search_more += [self.figure.button, self.figure.output]
+        bars = {
+            TEACHING: [_space(), more_menu([*self.teaching.more, self.teaching.figure.output])],
+            REAL: [self.plan, self.pause, self.step, self.stop, _space(), table, more_menu(search_more)],
+            RACE: self.race.bar,
+            FRONTIER: self.frontier.bar,
+            BY_HAND: self.by_hand.bar,
+        }
+        self._bars = {mode: w.HBox(children) for mode, children in bars.items()}
+        for bar in self._bars.values():
+            bar.add_class("dtfm-mode-bar")
+        toolbar = w.HBox([self.mode, *self._bars.values()])
+        toolbar.add_class("dtfm-toolbar")
+        self._mains = {
+            TEACHING: self.teaching.view,
+            REAL: w.VBox([self.curve, self.alarm, self.note]),
+            RACE: self.race.view,
+            FRONTIER: self.frontier.view,
+            BY_HAND: self.by_hand.view,
+        }
+        for main in self._mains.values():
+            main.add_class("dtfm-fill")
+            main.add_class("dtfm-mode-main")
+        self.view = w.VBox([stylesheet(Path(__file__).with_suffix(".css")), toolbar, *self._mains.values()])
+        self.view.add_class("dtfm-pane")
         self.mode.observe(lambda _: self._show_mode(), "value")
         self.budget.observe(lambda _: self._show_budget(), "value")
         self.plan.on_click(lambda _: self.redo())
         self.step.on_click(lambda _: self._step())
         lab_state.observe(lambda _: self._describe_plan(), ["topology", "job", "plan"])
+        lab_state.observe(lambda _: self._enter(), ["pane", "topology", "plan"])
         self._show_mode()
         self._show_objective()
         self._describe_plan()
@@ -148,6 +182,7 @@ class PlanPanel(Panel):
             "objective": self.objective_controls.settings(),
             "race": self.race.settings(),
             "frontier": self.frontier.settings(),
+            "teaching": self.teaching.settings(),
             "mode": self.mode.value,
         }
 
@@ -160,8 +195,10 @@ class PlanPanel(Panel):
             self.curve.against = parts["search"]["against"]
         self.race.restore(parts.get("race", {}))
         self.frontier.restore(settings.get("frontier"))
-        if self._is_idle:
-            restore_values({"mode": self.mode}, settings)
+        self.teaching.restore(settings.get("teaching"))
+        mode = settings.get("mode")
+        if self._is_idle and isinstance(mode, str):
+            restore_values({"mode": self.mode}, {"mode": MODES_BEFORE.get(mode, mode)})
 
     def redo(self) -> None:
         topology, job = self.lab_state.topology, self.lab_state.job
@@ -182,7 +219,7 @@ class PlanPanel(Panel):
         except LabError as error:
             self._report_error(str(error))
             return
-        self.mode.value = MODES[0]
+        self.mode.value = REAL
         self.curve.reset()
         self._show_objective(restart=True)
         begin(self._watch(self.controls.start(steps)), self._report_error)
@@ -237,6 +274,9 @@ class PlanPanel(Panel):
         self.plan.disabled = not self._is_idle or self.lab_state.topology is None or self.lab_state.job is None
         self.controls.update()
         self.step.disabled = self.search is None
+        show(self.plan, self.search is None)
+        for one in (self.pause, self.step, self.stop):
+            show(one, self.search is not None)
         self.race.update_buttons(free=self.search is None and self.frontier.search is None)
         self.frontier.update_buttons(free=self.search is None and self.race.search is None)
         self.mode.disabled = not self._is_idle
@@ -244,10 +284,20 @@ class PlanPanel(Panel):
             self.lab_state.set_busy("plan", not self._is_idle)
 
     def _show_mode(self) -> None:
-        boxes = self._search_box, self.race.view, self.frontier.view
-        for mode, box in zip(MODES, boxes, strict=True):
-            show(box, self.mode.value == mode)
-        show(self._aims, self.mode.value != MODES[2])
+        for mode in MODES:
+            show(self._bars[mode], self.mode.value == mode)
+            show(self._mains[mode], self.mode.value == mode)
+        self._enter()
+
+    def _enter(self) -> None:
+        """Tell the modes that show something on the network whether they are looked at."""
+        looked_at = self.mode.value if self.lab_state.pane == STEP else ""
+        for mode, part in ((TEACHING, self.teaching), (BY_HAND, self.by_hand)):
+            if looked_at != mode:
+                part.leave()
+        for mode, part in ((TEACHING, self.teaching), (BY_HAND, self.by_hand)):
+            if looked_at == mode:
+                part.enter()
 
     def _show_objective(self, *, restart: bool = False) -> None:
         """Write the curve in the chosen objective's words, unless it holds a search for another one."""
@@ -265,7 +315,7 @@ class PlanPanel(Panel):
         """Write both seconds of the plan, and its table; a thread looks whether its devices have the memory."""
         plan = self.lab_state.plan
         self._update_buttons()
-        self.details.value = ""
+        self.details.value = self.alarm.value = ""
         if plan is None:
             self.note.value = ""
         elif self.lab_state.plan_is_stale:
@@ -283,14 +333,14 @@ class PlanPanel(Panel):
         lacking = await asyncio.to_thread(_lacking, plan)
         if not self._is_described(plan):
             return
-        self.details.value = markup.warning(lacking) + tables(plan)
+        self.alarm.value = markup.warning(lacking)
         await asyncio.sleep(SETTLED_S)
         if job is None or not self._is_fastest(plan) or not self._is_described(plan):
             return
         why = await asyncio.to_thread(_difference, plan, job)
         if why and self._is_described(plan):
             why = f'<div class="dtfm-plan-why">{escape(why)}</div>'
-            self.details.value = markup.warning(lacking) + why + tables(plan)
+            self.details.value = why + tables(plan)
 
     def _is_fastest(self, plan: Plan) -> bool:
         """Whether the plan was found as the fastest of all, not as one of few dollars."""
@@ -302,6 +352,11 @@ class PlanPanel(Panel):
     def _is_described(self, plan: Plan) -> bool:
         """Whether this plan's table is still what is shown."""
         return self.lab_state.plan is plan and bool(self.details.value)
+
+
+def _space() -> w.Box:
+    """Return what takes the room between the left and the right end of a toolbar."""
+    return w.Box(layout=w.Layout(flex="1 1 0"))
 
 
 def _lacking(plan: Plan) -> str:

@@ -12,7 +12,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.planning import PlanStep, planners, simulated
 from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, labelled, restore_values, values_of
+from dtfm_lab.widgets.controls import button, labelled, more_menu, restore_values, show, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.planner.background_search import BackgroundSearch
@@ -56,25 +56,23 @@ class RacePanel:
             min=0.1,
             max=3600,
             step=1,
-            tooltip="CPU seconds that each planner gets",
+            tooltip="Seconds that each planner may compute; waiting for the others does not count",
         )
-        self.start = button("Race", "flag-checkered", "Start all of them", style="primary")
-        self.curve = ConvergenceView(title="Race", height=260, against="seconds", clock="CPU seconds of each planner")
+        self.start = button("Race", "", "Start all of them", "auto", style="primary")
+        self.curve = ConvergenceView(
+            title="Race", height=0, against="seconds", clock="seconds of processor time of each planner"
+        )
+        self.curve.add_class("dtfm-fill")
         self.standings = Standings(self._take)
         self._measure = self.standings.measure
         self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
         self._controls: dict[str, w.ValueWidget] = {"seed": self.seed, "seconds": self.seconds, "speed": self.speed}
-        self.view = w.VBox(
-            [
-                w.HBox([w.Label("Planners", layout=w.Layout(margin="2px 10px 2px 4px")), *self.planners.values()]),
-                w.HBox([self.seconds, self.seed, self.speed]),
-                w.HBox([self.start, self.pause, self.stop, self.figure.button]),
-                w.HTML(markup.line(FAIR, "note")),
-                self.curve,
-                self.standings.view,
-                self.figure.output,
-            ]
-        )
+        chosen = w.HBox([w.Label("Planners"), *self.planners.values()])
+        rarer = [chosen, self.seconds, self.speed, self.seed, w.HTML(markup.line(FAIR, "note"))]
+        rarer += [self.figure.button, self.figure.output]
+        more = more_menu(rarer, tooltip="Who races, for how long, and how")
+        self.bar: list[w.Widget] = [self.start, self.pause, self.stop, w.Box(layout=w.Layout(flex="1 1 0")), more]
+        self.view = w.VBox([self.curve, self.standings.view])
         self.start.on_click(lambda _: self.redo())
         for box in self.planners.values():
             box.observe(lambda _: self.update_buttons(), "value")
@@ -121,6 +119,9 @@ class RacePanel:
         ready = self._lab_state.topology is not None and self._lab_state.job is not None and len(self.chosen) > 0
         self.start.disabled = self.search is not None or not free or not ready
         self.controls.update()
+        show(self.start, self.search is None)
+        for one in (self.pause, self.stop):
+            show(one, self.search is not None)
 
     async def _watch(self, search: BackgroundSearch) -> None:
         preview = PlacementPreview(self._lab_state)
@@ -155,7 +156,8 @@ class RacePanel:
         ties = [s.planner for s in self.standings.newest.values() if s.best_s <= leader.best_s * (1 + PROVEN)]
         leaders = f"{_listed(ties)} lead{'s' if len(ties) == 1 else ''}"
         words = self._measure.gap_words(leader.best_s, bound_s)
-        return f"{state} {used_s:.1f} CPU s each at most: {leaders} with {self._measure.words(leader.best_s)}, {words}"
+        with_what = f"{leaders} with {self._measure.words(leader.best_s)}, {words}"
+        return f"{state} {used_s:.1f} s of processor time each: {with_what}"
 
     def _take(self, planner: str) -> None:
         step = self.standings.newest[planner]

@@ -50,8 +50,8 @@ class SearchControls:
             value="to watch",
             tooltip="How long an improvement stays on the screen; may be moved while it runs, and costs no budget",
         )
-        self.pause = button("Pause", "pause", pause_tooltip)
-        self.stop = button("Stop", "stop", stop_tooltip)
+        self.pause = button("Pause", "", pause_tooltip, "auto")
+        self.stop = button("Stop", "", stop_tooltip, "auto")
         self.speed.observe(lambda _: self._set_pace(), "value")
         self.pause.on_click(lambda _: self._toggle())
         self.stop.on_click(lambda _: self._stop())
@@ -65,7 +65,7 @@ class SearchControls:
         """Enable the buttons while a search runs; Pause is Resume while it is paused."""
         self.pause.disabled = self.stop.disabled = self.search is None
         paused = self.search is not None and self.search.paused
-        self.pause.description, self.pause.icon = ("Resume", "play") if paused else ("Pause", "pause")
+        self.pause.description = "Resume" if paused else "Pause"
 
     def _stop(self) -> None:
         if self.search is not None:

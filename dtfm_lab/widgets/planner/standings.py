@@ -13,7 +13,7 @@ from dtfm_lab.widgets.measures import MEASURES, TIMES, Measure, percent
 
 SHOWN_S = 0.5
 """Seconds between two updates of the rows."""
-HEAD = ("", "planner", "best", "gap", "what that means", "CPU", "evaluations", "found at")
+HEAD = ("", "planner", "best", "gap", "what that means", "computed", "priced", "found at")
 
 
 class Standings:
@@ -37,7 +37,7 @@ class Standings:
         self.newest, self._found_at_s, self._due = {}, {}, 0.0
         self._rows = {name: w.HTML() for name in names}
         self.takes = {
-            name: button("Take this plan", "", f"Go on with the plan of {name}", "118px", disabled=True)
+            name: button("Take this plan", "", f"Go on with the plan of {name}", "auto", disabled=True)
             for name in names
         }
         for name, take in self.takes.items():

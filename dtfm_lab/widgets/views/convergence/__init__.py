@@ -36,6 +36,7 @@ class ConvergenceView(View):
 
     title = traitlets.Unicode("Convergence").tag(sync=True)
     height = traitlets.Int(260).tag(sync=True)
+    """Pixels of the chart; 0 fills the element that it is in."""
     against = traitlets.Enum(["evaluations", "seconds"], "evaluations").tag(sync=True)
     """The quantity on the x axis."""
     clock = traitlets.Unicode("seconds of search").tag(sync=True)

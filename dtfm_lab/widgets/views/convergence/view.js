@@ -76,7 +76,8 @@ function render({ model, el }) {
 
   function showTexts() {
     title.textContent = model.get("title");
-    box.style.height = `${model.get("height")}px`;
+    box.style.height = model.get("height") ? `${model.get("height")}px` : "";
+    root.classList.toggle("dtfm-filling", !model.get("height"));
     root.setAttribute("aria-label", `${model.get("title")}: best, median and lower bound of the ${model.get("noun")}; arrow keys read values`);
   }
 

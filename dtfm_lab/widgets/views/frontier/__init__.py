@@ -24,6 +24,8 @@ class FrontierView(View):
     """Number of the point whose plan is the lab's."""
     title = traitlets.Unicode("Seconds against dollars").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
+    height = traitlets.Int(250).tag(sync=True)
+    """Pixels of the chart; 0 fills the element that it is in."""
 
     def __init__(self, choose: Callable[[int], None] | None = None, **traits: Any) -> None:
         super().__init__(**traits)

@@ -3,7 +3,7 @@ import { cleanUps, frame, h, onResize, onTraits, svg } from "shared/dom.js";
 import { dollars, figures, logTicks, seconds, ticks } from "shared/axis.js";
 import { roving } from "shared/roving.js";
 
-const [LEFT, RIGHT, TOP, BOTTOM, HEIGHT] = [62, 18, 14, 40, 250];
+const [LEFT, RIGHT, TOP, BOTTOM] = [62, 18, 14, 40];
 const STEEP = 6; // ratio of the largest to the smallest from which an axis is logarithmic
 
 function render({ model, el }) {
@@ -21,23 +21,26 @@ function render({ model, el }) {
 
   function show() {
     const points = model.get("points"), bounds = model.get("bounds"), chosen = model.get("chosen");
-    const wide = box.clientWidth || 600;
+    const height = model.get("height");
+    root.classList.toggle("dtfm-filling", !height);
+    box.style.height = height ? `${height}px` : "";
+    const wide = box.clientWidth || 600, high = box.clientHeight || 250;
     const focused = box.contains(document.activeElement) ? document.activeElement.dataset.point : null;
     title.textContent = model.get("title");
     caption.textContent = model.get("caption");
     box.replaceChildren();
     if (!points.length) return void box.append(h("div", { class: "dtfm-empty" }, "No frontier yet"));
     const x = scale(points.map((one) => one.dollars), LEFT, wide - RIGHT);
-    const y = scale([...points.map((one) => one.seconds), ...bounds.map(([, bound]) => bound)], HEIGHT - BOTTOM, TOP);
-    const picture = svg("svg", { width: wide, height: HEIGHT, role: "group", "aria-label": `${points.length} plans` });
+    const y = scale([...points.map((one) => one.seconds), ...bounds.map(([, bound]) => bound)], high - BOTTOM, TOP);
+    const picture = svg("svg", { width: wide, height: high, role: "group", "aria-label": `${points.length} plans` });
     for (const value of x.marks(wide / 90)) picture.append(
-      svg("line", { class: "dtfm-tick", x1: x.at(value), x2: x.at(value), y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM + 4 }),
-      text(x.at(value), HEIGHT - BOTTOM + 17, `$${figures(value)}`, "middle"));
+      svg("line", { class: "dtfm-tick", x1: x.at(value), x2: x.at(value), y1: high - BOTTOM, y2: high - BOTTOM + 4 }),
+      text(x.at(value), high - BOTTOM + 17, `$${figures(value)}`, "middle"));
     for (const value of y.marks(6)) picture.append(
       svg("line", { class: "dtfm-grid", x1: LEFT, x2: wide - RIGHT, y1: y.at(value), y2: y.at(value) }),
       text(LEFT - 7, y.at(value) + 4, figures(value), "end"));
-    picture.append(text((LEFT + wide - RIGHT) / 2, HEIGHT - 4, "dollars an hour of all devices that serve", "middle"));
-    const up = text(-(TOP + HEIGHT - BOTTOM) / 2, 12, "seconds an iteration", "middle");
+    picture.append(text((LEFT + wide - RIGHT) / 2, high - 4, "dollars an hour of all devices that serve", "middle"));
+    const up = text(-(TOP + high - BOTTOM) / 2, 12, "seconds an iteration", "middle");
     up.setAttribute("transform", "rotate(-90)");
     picture.append(up);
     if (bounds.length > 1) picture.append(svg("polyline", { class: "dtfm-bound", points: bounds.map(([spent, bound]) => `${x.at(spent)},${y.at(bound)}`).join(" ") }));
@@ -61,7 +64,7 @@ function render({ model, el }) {
     if (focused !== null) box.querySelector(`[data-point="${focused}"]`)?.focus({ preventScroll: true });
   }
 
-  onTraits(model, ["points", "bounds", "chosen", "title", "caption"], show, cleanUp);
+  onTraits(model, ["points", "bounds", "chosen", "title", "caption", "height"], show, cleanUp);
   onResize(box, show, cleanUp);
   show();
   return cleanUp.run;

@@ -1,0 +1,319 @@
+"""The mode Teaching: a slow search that is watched, scrubbed and asked about, beside what the real one has found."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import ipywidgets as w
+import numpy as np
+import plotly.graph_objects as go
+
+from dtfm_lab import figures
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import IntArray, format_s
+from dtfm_lab.planning import evaluate, simulated
+from dtfm_lab.planning.cost import pair_costs
+from dtfm_lab.planning.teaching import PACE_S, TeachingFrame, teach
+from dtfm_lab.planning.teaching_operators import places_of
+from dtfm_lab.widgets.controls import labelled, restore_values, values_of
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.planner.reference import Reference, refer
+from dtfm_lab.widgets.planner.search_controls import SHOWN_S
+from dtfm_lab.widgets.tasks import FRAME_S, begin, has_event_loop
+from dtfm_lab.widgets.views.as_figure import AsFigure
+from dtfm_lab.widgets.views.population import PopulationView, cells_of
+
+PACES = {"slow (0.48 s)": 2 * PACE_S, "to watch (0.24 s)": PACE_S, "fast (0.08 s)": PACE_S / 3}
+"""Seconds that a generation stays on the screen."""
+AHEAD = 400
+"""Generations that are computed ahead of the one shown; then the thread waits."""
+NO_NETWORK = "Open or draw a network: a slow search can then be watched."
+
+
+class Task(NamedTuple):
+    """What is searched for."""
+
+    topology: Topology
+    job: Job
+    seed: int
+
+
+class TeachingSearch:
+    """Computes frames on a thread, from chance; ``stop`` ends it within a generation."""
+
+    def __init__(self, frames: Iterator[TeachingFrame]) -> None:
+        self._unseen: list[TeachingFrame] = []
+        self._lock = threading.Lock()
+        self.error: BaseException | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(frames,), daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def drain(self) -> list[TeachingFrame]:
+        """Return the frames since the last call. Raises what the search raised."""
+        with self._lock:
+            unseen, self._unseen = self._unseen, []
+        if not unseen and self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        return unseen
+
+    def _work(self, frames: Iterator[TeachingFrame]) -> None:
+        try:
+            for frame in frames:
+                with self._lock:
+                    self._unseen.append(frame)
+                if self._stopped.is_set():
+                    return
+                time.sleep(0.001)  # leaves the interpreter to the event loop
+        except BaseException as error:
+            self.error = error
+
+
+class TeachingPanel:
+    """Sets ``lab_state.shown_stages`` to the individual that is shown, and ``plan`` where it is taken over.
+
+    ``changed`` is called when something begins or ends that the panel around it should know of.
+    """
+
+    def __init__(self, lab_state: LabState, changed: Callable[[], None] = lambda: None) -> None:
+        self._lab_state, self._changed = lab_state, changed
+        self.search: TeachingSearch | None = None
+        """The search that runs; None while none does, though frames may be left to show."""
+        self.reference: Reference | None = None
+        self._task: Task | None = None
+        self._is_shown = False
+        self._shown_at = 0.0
+        self.view = PopulationView(self._take, hint=NO_NETWORK)
+        self.view.add_class("dtfm-fill")
+        self.seed = labelled(
+            w.BoundedIntText, "Chance", "130px", "55px", 0, min=0, max=2**31, tooltip="Seed of its random numbers"
+        )
+        self.pace = labelled(
+            w.Dropdown,
+            "A generation",
+            "230px",
+            "90px",
+            options=list(PACES),
+            value=list(PACES)[1],
+            tooltip="How long each generation stays on the screen; it costs no time of search",
+        )
+        self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
+        self.more: list[w.Widget] = [self.pace, self.seed, self.figure.button]
+        self._controls: dict[str, w.ValueWidget] = {"seed": self.seed, "pace": self.pace}
+        self.view.observe(lambda _: self._play(), "playing")
+        self.view.observe(lambda _: self._show(), ["frame", "chosen"])
+        self.seed.observe(lambda _: self.forget(), "value")
+        lab_state.observe(lambda _: self._follow(), ["topology", "job", "plan"])
+
+    def settings(self) -> dict[str, Any]:
+        return values_of(self._controls)
+
+    def restore(self, settings: object) -> None:
+        """Set the controls to saved values; unknown or impossible values are ignored."""
+        restore_values(self._controls, settings)
+
+    def enter(self) -> None:
+        """Begin to be shown: the first generation is made, and waits for Play."""
+        self._is_shown = True
+        self._prepare()
+        self._show()
+
+    def leave(self) -> None:
+        """Stop to be shown: what plays is paused, and the map shows the plan again."""
+        if not self._is_shown:
+            return
+        self._is_shown = False
+        self.view.playing = False
+        if self.view.frames:
+            self._lab_state.shown_stages = {}
+            self._lab_state.search_note = ""
+
+    def forget(self) -> None:
+        """Drop the search; the next one begins anew."""
+        if self.search is not None:
+            self.search.stop()
+            self.search = None
+        self._task = None
+        self.view.playing = False
+        if self.view.frames:
+            self.view.begin(self.view.cells)
+            self._lab_state.shown_stages = {}
+        if self._is_shown:
+            self._prepare()
+
+    @property
+    def sentence(self) -> str:
+        """What the headline says: the real planner's result, and how far the slow one is."""
+        view = self.view
+        if not view.frames:
+            return ""
+        frame = view.frames[min(view.frame, len(view.frames) - 1)]
+        real = f"{self.reference.sentence}: " if self.reference is not None else ""
+        return (
+            f"{real}{'watch' if real else 'Watch'} a slow one think: {len(frame.individuals)} from chance, "
+            f"generation {frame.generation}, {format_s(frame.best.cost_s)}."
+        )
+
+    def _wanted(self) -> Task | None:
+        """Return the network and the job in the plan's shape, or the most square one; None where there is none."""
+        topology, job, plan = self._lab_state.topology, self._lab_state.job, self._lab_state.plan
+        if topology is None or job is None:
+            return None
+        if plan is not None and not self._lab_state.plan_is_stale:
+            job = plan.job
+        return Task(topology, job if job.shaped else job.fitted(len(topology)), self.seed.value)
+
+    def _follow(self) -> None:
+        """Begin anew where the network or the shape has changed."""
+        try:
+            wanted = self._wanted()
+        except LabError:
+            wanted = None
+        if self._task is not None and (wanted is None or not _alike(wanted, self._task)):
+            self.reference = None
+            self.forget()
+        elif self._is_shown:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        """Begin the search on its thread, where nothing has been searched yet."""
+        if self._task is not None or not has_event_loop():
+            return
+        try:
+            task = self._wanted()
+            if task is None:
+                self.view.hint = NO_NETWORK
+                return
+            frames = teach(task.topology, task.job, np.random.default_rng(task.seed))
+        except LabError as error:
+            self.view.hint = str(error)
+            return
+        self._task = task
+        self.view.begin(self._cells(task))
+        self.view.hint = "Twenty placements from chance are being priced …"
+        self.search = TeachingSearch(frames)
+        begin(self._watch(self.search, task), self._report_error)
+        begin(self._refer(task), self._report_error)
+
+    def _cells(self, task: Task) -> dict[str, Any]:
+        place_of, places = places_of(task.topology, pair_costs(task.topology, task.job))
+        assert task.job.n_stages is not None
+        return cells_of(place_of, places, task.topology.names, task.job.n_stages)
+
+    async def _watch(self, search: TeachingSearch, task: Task) -> None:
+        try:
+            while self._task is task:
+                running = search.running
+                found = search.drain()
+                first = not self.view.frames
+                self.view.extend(found)
+                if found and first:
+                    self._show()
+                if not running:
+                    self.view.is_over = True
+                    return
+                await asyncio.sleep(FRAME_S)
+        finally:
+            search.stop()
+            if self.search is search:
+                self.search = None
+
+    async def _refer(self, task: Task) -> None:
+        found = await asyncio.to_thread(refer, task.topology, task.job)
+        if self._task is task:
+            self.reference = found
+            with self.view.hold_sync():
+                self.view.bound_s, self.view.planner_s = found.bound_s, found.cost_s
+            self._show()
+
+    def _play(self) -> None:
+        if self.view.playing:
+            self._prepare()
+            if has_event_loop():
+                begin(self._turn_pages(), self._report_error)
+        self._show(now=True)
+        self._changed()
+
+    async def _turn_pages(self) -> None:
+        """Show a generation after the other at the chosen pace, until the last."""
+        view = self.view
+        while view.playing:
+            await asyncio.sleep(PACES[self.pace.value])
+            if not view.playing:
+                return
+            if view.frame + 1 < len(view.frames):
+                view.frame += 1
+            elif view.is_over:
+                view.playing = False
+
+    def _show(self, *, now: bool = False) -> None:
+        """Show the individual on the network's views, at most four times a second while it plays."""
+        one = self.view.shown
+        if one is None or not self._is_shown or self._task is None:
+            return
+        self._lab_state.search_note = self.sentence
+        if self.view.playing and not now and time.monotonic() < self._shown_at + SHOWN_S * 0.9:
+            return
+        self._shown_at = time.monotonic()
+        self._lab_state.shown_stages = stages_by_name(self._task.topology, one.grid)
+
+    def _take(self, number: int) -> None:
+        self.view.playing = False
+        begin(self._take_over(number), self._report_error)
+
+    async def _take_over(self, number: int) -> None:
+        task = self._task
+        if task is None:
+            return
+        grid = self.view.individuals[number].grid
+        plan = await asyncio.to_thread(plan_of, task.topology, task.job, grid)
+        if self._task is task:
+            self._lab_state.plan = plan
+            self._lab_state.search_note = (
+                f"Individual {number} is the plan now: {format_s(plan.cost.total_s)} of communication."
+            )
+
+    def _make_figure(self) -> go.Figure | None:
+        drawn = self.view.figure()
+        return None if drawn is None else figures.theme(go.Figure(drawn))
+
+    def _report_error(self, message: str) -> None:
+        self._lab_state.report_error("plan", message)
+
+
+def plan_of(topology: Topology, job: Job, grid: IntArray) -> Plan:
+    """Return the plan of a (S, D) grid whose columns are its pipelines, with the seconds of its iteration."""
+    ranks: list[int | None] = [None] * len(topology)
+    for (stage, replica), device in np.ndenumerate(grid):
+        ranks[device] = replica * len(grid) + stage
+    return simulated(evaluate(topology, job, rank_map=ranks))
+
+
+def stages_by_name(topology: Topology, grid: IntArray) -> dict[str, int]:
+    """Return the stage of each device that serves, by its name."""
+    names = topology.names
+    return {names[device]: stage for stage, group in enumerate(grid.tolist()) for device in group}
+
+
+def _alike(one: Task, other: Task) -> bool:
+    """Whether two tasks have the same placements at the same costs."""
+    shapes = [(task.job.n_stages, task.job.n_replicas, task.seed) for task in (one, other)]
+    if shapes[0] != shapes[1] or one.topology.names != other.topology.names:
+        return False
+    if one.topology is other.topology and one.job == other.job:
+        return True
+    before, after = (pair_costs(task.topology, task.job) for task in (one, other))
+    return np.array_equal(before.group_s, after.group_s) and np.array_equal(before.hop_s, after.hop_s)

@@ -1,0 +1,184 @@
+"""A population, generation by generation: tiny pictures, one individual's story, and a curve."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import traitlets
+
+from dtfm_lab.domain.units import IntArray, format_s
+from dtfm_lab.figures.palette import BLUE, LINE_GREY
+from dtfm_lab.planning.teaching import Individual, TeachingFrame
+from dtfm_lab.widgets.views.view import Figure, View
+
+NOBODY = -1
+"""The number of no individual: the card then follows the cheapest."""
+IDLE = -1
+"""Stage of a device without one."""
+
+
+class PopulationView(View):
+    """Draws frames of a teaching search. The kernel sets ``frame`` while it plays, the page where it is scrubbed."""
+
+    cells = traitlets.Dict().tag(sync=True)
+    """Where each device is in a picture, see ``cells_of``; empty where nothing is searched."""
+    frame = traitlets.Int(0).tag(sync=True)
+    """The generation that is shown."""
+    playing = traitlets.Bool(False).tag(sync=True)
+    chosen = traitlets.Int(NOBODY).tag(sync=True)
+    """Number of the individual that the card tells of."""
+    bound_s = traitlets.Float(0.0).tag(sync=True)
+    """Seconds that no placement costs less than; 0 where none is known."""
+    planner_s = traitlets.Float(0.0).tag(sync=True)
+    """Seconds that the real planner found; 0 where it has not searched yet."""
+    is_over = traitlets.Bool(False).tag(sync=True)
+    """Whether the search has ended, so that no more frames come."""
+    hint = traitlets.Unicode("").tag(sync=True)
+    """What stands where there is nothing to show yet."""
+    height = traitlets.Int(0).tag(sync=True)
+    """Pixels; 0 fills the element that it is in."""
+
+    def __init__(self, take: Callable[[int], None] | None = None, **traits: Any) -> None:
+        super().__init__(**traits)
+        self._take = take
+        self.frames: list[TeachingFrame] = []
+        self.individuals: dict[int, Individual] = {}
+        """All that were shown, and their parents, by number."""
+        self.on_msg(self._on_message)
+
+    def begin(self, cells: dict[str, Any]) -> None:
+        """Show nothing yet, in pictures of these cells."""
+        self.frames, self.individuals = [], {}
+        with self.hold_sync():
+            self.cells, self.frame, self.chosen, self.is_over = cells, 0, NOBODY, False
+        self.send({"kind": "reset"})
+
+    def extend(self, frames: Sequence[TeachingFrame]) -> None:
+        """Add frames, with the individuals that have not been sent yet."""
+        new: dict[int, Individual] = {}
+        for frame in frames:
+            for one in (frame.best, *frame.individuals):
+                for each in (*one.parents, one):
+                    known = self.individuals.get(each.number) or new.get(each.number)
+                    if known is None or (each.parents and not known.parents):
+                        new[each.number] = each
+        self.individuals |= new
+        self.frames += frames
+        if frames:
+            self._send_frames(frames, list(new.values()))
+
+    @property
+    def shown(self) -> Individual | None:
+        """The chosen individual, or else the cheapest of the shown generation."""
+        if self.chosen in self.individuals:
+            return self.individuals[self.chosen]
+        return self.frames[min(self.frame, len(self.frames) - 1)].best if self.frames else None
+
+    def figure(self) -> Figure | None:
+        if not self.frames:
+            return None
+        generations = [frame.generation + 1 for frame in self.frames]
+        lines = [
+            ("best", [frame.best.cost_s for frame in self.frames], {"color": BLUE, "width": 2.5}),
+            ("median", [frame.median_s for frame in self.frames], {"color": LINE_GREY, "width": 1.5}),
+        ]
+        if self.bound_s > 0:
+            lines.append(("lower bound", [self.bound_s] * len(generations), {"color": LINE_GREY, "dash": "dash"}))
+        return {
+            "data": [
+                {"x": generations, "y": values, "mode": "lines", "line": {**look, "shape": "hv"}}
+                | {"name": f"{name}: {format_s(values[-1])}"}
+                for name, values, look in lines
+            ],
+            "layout": {
+                "title": {"text": "A teaching search: twenty placements from chance"},
+                "height": 380,
+                "xaxis": {"title": {"text": "generation, from 1"}, "type": "log"},
+                "yaxis": {"title": {"text": "communication cost, s"}},
+            },
+        }
+
+    def alt_text(self) -> str:
+        if not self.frames:
+            return "Teaching search: not begun"
+        frame = self.frames[min(self.frame, len(self.frames) - 1)]
+        return (
+            f"Teaching search, generation {frame.generation}: best {format_s(frame.best.cost_s)}, "
+            f"median {format_s(frame.median_s)} of {len(frame.individuals)} placements"
+        )
+
+    def _send_frames(self, frames: Sequence[TeachingFrame], people: Sequence[Individual]) -> None:
+        n = len(self.cells["at"])
+        stages = np.full((len(people), n), IDLE, dtype="<i2")
+        for row, one in zip(stages, people, strict=True):
+            row[one.grid] = np.arange(len(one.grid))[:, None]
+        self.send(
+            {
+                "kind": "frames",
+                "frames": [_frame_words(frame) for frame in frames],
+                "people": [_person_words(one) for one in people],
+            },
+            buffers=[stages.tobytes()],
+        )
+
+    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        match content:
+            case {"kind": "hello"}:
+                self.send({"kind": "reset"})
+                if self.frames:
+                    self._send_frames(self.frames, list(self.individuals.values()))
+            case {"kind": "take", "number": int(number)} if self._take is not None and number in self.individuals:
+                self._take(number)
+
+
+def _frame_words(frame: TeachingFrame) -> dict[str, Any]:
+    return {
+        "generation": frame.generation,
+        "numbers": [one.number for one in frame.individuals],
+        "best": frame.best.number,
+        "best_s": frame.best.cost_s,
+        "median_s": frame.median_s,
+        "diversity": frame.diversity,
+        "made_by": dict(frame.made_by),
+        "evaluations": frame.evaluations,
+        "exponent": frame.exponent if math.isfinite(frame.exponent) else 0.0,
+    }
+
+
+def _person_words(one: Individual) -> dict[str, Any]:
+    return {
+        "number": one.number,
+        "cost_s": one.cost_s,
+        "operator": one.operator,
+        "words": one.words,
+        "generation": one.generation,
+        "parents": [parent.number for parent in one.parents],
+    }
+
+
+def cells_of(place_of: IntArray, places: Sequence[str], names: Sequence[str], n_stages: int) -> dict[str, Any]:
+    """Return ``at``, the column and row of each device, with a place's devices in columns of their own.
+
+    A place of many devices has several columns, so that the picture is about square.
+    """
+    sizes = np.bincount(place_of, minlength=len(places))
+    tallest = max(int(np.ceil(np.sqrt(len(place_of)))), min(int(sizes.max()), int(2 * np.sqrt(len(place_of)))))
+    at = np.zeros((len(place_of), 2), dtype=int)
+    column, starts = 0, []
+    for place, size in enumerate(sizes):
+        here = np.flatnonzero(place_of == place)
+        wide = -(-int(size) // tallest)
+        height = -(-int(size) // wide)
+        at[here, 0], at[here, 1] = column + np.arange(size) // height, np.arange(size) % height
+        starts.append(column)
+        column += wide
+    return {
+        "at": at.tolist(),
+        "columns": column,
+        "rows": int(at[:, 1].max()) + 1,
+        "starts": starts,
+        "places": list(places),
+        "names": list(names),
+        "n_stages": n_stages,
+    }

@@ -1,0 +1,119 @@
+// A teaching search to be watched: twenty tiny pictures, one individual's story, and a curve that can be scrubbed.
+import { seconds } from "shared/axis.js";
+import { sharpCanvas } from "shared/canvas.js";
+import { cleanUps, frame, h, oncePerFrame, onResize, onTraits, typed } from "shared/dom.js";
+import { roving } from "shared/roving.js";
+import { onTheme, readTheme } from "shared/theme.js";
+import { card as makeCard } from "./page/card.js";
+import { paintCurve } from "./page/curve.js";
+import { paintPicture } from "./page/picture.js";
+
+const NOBODY = -1;
+const COLUMNS = 5;
+
+function render({ model, el }) {
+  const cleanUp = cleanUps();
+  const frames = [], people = new Map();
+  let tiles = [], generationAt = null;
+
+  const play = h("button", { type: "button", class: "dtfm-play", onclick: () => (isAtEnd() && !model.get("playing") ? set({ frame: 0, playing: true }) : set({ playing: !model.get("playing") })) });
+  const slider = h("input", { type: "range", min: "0", max: "0", value: "0", "aria-label": "Generation", oninput: () => set({ frame: Number(slider.value), playing: false }) });
+  const counted = h("span", { class: "dtfm-counted" });
+  const grid = h("div", { class: "dtfm-tiles", role: "group", "aria-label": "The population, the cheapest first" });
+  const card = makeCard((number) => set({ chosen: number, playing: false }), () => shown() && model.send({ kind: "take", number: shown().number }));
+  const box = h("div", { class: "dtfm-population-curve" });
+  const empty = h("div", { class: "dtfm-empty" });
+  const root = frame("dtfm-population", "A teaching search");
+  root.removeAttribute("tabindex"); // its controls take the focus
+  root.append(h("div", { class: "dtfm-player-row" }, play, slider, counted), h("div", { class: "dtfm-generation" }, grid, card.root), box, empty);
+  el.append(root);
+  const rove = roving(grid, () => tiles.map(({ button }) => button), () => COLUMNS);
+  const canvas = sharpCanvas(box, paint, cleanUp);
+  const draw = oncePerFrame(update, cleanUp);
+
+  function set(values) {
+    for (const [name, value] of Object.entries(values)) model.set(name, value);
+    model.save_changes();
+    draw();
+  }
+
+  const at = () => Math.min(model.get("frame"), frames.length - 1);
+  const isAtEnd = () => at() === frames.length - 1;
+  const shown = () => people.get(model.get("chosen")) ?? people.get(frames[at()]?.best);
+
+  function paint(context, wide, high) {
+    generationAt = paintCurve(context, wide, high, { frames, at: at(), bound: model.get("bound_s"), planner: model.get("planner_s") }, readTheme(root));
+  }
+
+  function update() {
+    const height = model.get("height");
+    root.style.height = height ? `${height}px` : "";
+    root.classList.toggle("dtfm-none", !frames.length);
+    empty.hidden = frames.length > 0;
+    empty.textContent = model.get("hint");
+    const playing = model.get("playing");
+    play.textContent = playing ? "Pause" : frames.length && isAtEnd() && model.get("is_over") ? "Again" : "Play";
+    root.dataset.frames = String(frames.length);
+    if (!frames.length) return void canvas.draw();
+    const now = frames[at()], one = shown();
+    [slider.max, slider.value] = [String(frames.length - 1), String(at())];
+    counted.replaceChildren("generation ", h("b", {}, String(now.generation)), `, ${now.evaluations.toLocaleString("en")} priced`);
+    slider.setAttribute("aria-valuetext", `generation ${now.generation}, best ${seconds(now.best_s)}`);
+    showTiles(now, one);
+    card.show(one, people, now, model.get("cells"));
+    const theme = readTheme(root), cells = model.get("cells");
+    tiles.forEach(({ canvas: small, number }) => paintPicture(small, cells, people.get(number).stages, theme));
+    card.paint(cells, theme);
+    canvas.draw();
+    root.dataset.frame = String(at());
+  }
+
+  function showTiles({ numbers }, one) {
+    while (tiles.length < numbers.length) {
+      const small = h("canvas", { "aria-hidden": "true" }), cost = h("span"), tile = { canvas: small, cost };
+      tile.button = h("button", { type: "button", class: "dtfm-tile", tabindex: "-1", onclick: () => set({ chosen: model.get("chosen") === tile.number ? NOBODY : tile.number, playing: false }) }, small, cost);
+      tiles.push(tile);
+    }
+    tiles = tiles.slice(0, numbers.length);
+    if (grid.childElementCount !== tiles.length) grid.replaceChildren(...tiles.map(({ button }) => button));
+    numbers.forEach((number, place) => {
+      const tile = tiles[place], person = people.get(number);
+      tile.number = number;
+      tile.cost.textContent = seconds(person.cost_s);
+      tile.button.classList.toggle("dtfm-best", number === one.number);
+      tile.button.classList.toggle("dtfm-is-parent", one.parents.includes(number));
+      tile.button.setAttribute("aria-pressed", String(number === model.get("chosen")));
+      tile.button.setAttribute("aria-label", `Individual ${number}, ${seconds(person.cost_s)}, by ${person.operator}`);
+      tile.button.dataset.number = number;
+    });
+    rove();
+  }
+
+  function receive(message, buffers) {
+    if (message.kind === "reset") { frames.length = 0; people.clear(); }
+    if (message.kind === "frames") {
+      const stages = typed(buffers[0], Int16Array), n = model.get("cells").at.length;
+      message.people.forEach((person, index) => people.set(person.number, { ...person, stages: stages.subarray(index * n, (index + 1) * n) }));
+      frames.push(...message.frames);
+    }
+    draw();
+  }
+
+  function scrub(event) {
+    if (!generationAt || (event.type === "pointermove" && !event.buttons)) return;
+    const generation = generationAt(event.clientX - box.getBoundingClientRect().left);
+    set({ frame: Math.max(0, Math.min(frames.length - 1, generation)), playing: false });
+  }
+  for (const name of ["pointerdown", "pointermove"]) box.addEventListener(name, scrub);
+
+  model.on("msg:custom", receive);
+  cleanUp.add(() => model.off("msg:custom", receive));
+  onTraits(model, ["cells", "frame", "playing", "chosen", "bound_s", "planner_s", "is_over", "hint", "height"], draw, cleanUp);
+  onTheme(draw, cleanUp);
+  onResize(root, draw, cleanUp);
+  model.send({ kind: "hello" });
+  draw();
+  return cleanUp.run;
+}
+
+export default { render };
