@@ -188,7 +188,8 @@ def test_faster_links_are_wider():
 def test_a_large_network_draws_regions_only(large_plan):
     drawn = [trace for trace in figures.network(large_plan.topology).data if trace.mode == "lines"]
     assert sum(len(lines(trace)) for trace in drawn) == 8 * 7 / 2
-    assert len(drawn) <= 5
+    assert sum(trace.showlegend for trace in drawn) <= 5
+    assert {trace.line.dash for trace in drawn} == {"solid", "longdash", "dash", "dot"}
 
 
 def test_devices_wear_the_number_of_their_stage(small_plan):

@@ -8,6 +8,7 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab.domain.network import find_place
 from dtfm_lab.figures.maps.globe import globe_of
+from dtfm_lab.figures.maps.looks import gpu_shape, link_dash, link_width
 from dtfm_lab.figures.maps.thumbnail import HEIGHT, WIDTH, thumbnail_svg
 from dtfm_lab.files import topology_names
 
@@ -65,3 +66,21 @@ def test_a_thumbnail_of_a_plan_has_its_stages_colours():
         picture = thumbnail_svg(topology, plan, dark=dark)
         colors = [lab.figures.palette.stage_color(stage, 4, dark=dark) for stage in range(4)]
         assert [picture.count(f'fill="{color}"') for color in colors] == [2] * 4
+
+
+def test_wide_is_fast_and_dotted_is_far():
+    widths = [link_width(gbps) for gbps in (0.001, 0.1, 1, 10, 1e4)]
+    assert widths == sorted(widths)
+    assert (widths[0], widths[-1]) == (1, 7)
+    assert [link_dash(ms) for ms in (0, 29.9, 30, 80, 150, 400)] == ["solid", "solid", "longdash", "dash", "dot", "dot"]
+
+
+def test_shapes_say_the_kind_of_gpu():
+    kinds = {
+        "box": ("laptop", "Raspberry Pi", ""),
+        "triangle": ("RTX 4090", "GTX 1080"),
+        "circle": ("V100", "RTX A6000"),
+    }
+    assert {name: gpu_shape(name) for names in kinds.values() for name in names} == {
+        name: kind for kind, names in kinds.items() for name in names
+    }

@@ -12,12 +12,12 @@ from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, format_s, to_gbps, to_ms
 from dtfm_lab.figures.maps.layout import bent, is_drawn
+from dtfm_lab.figures.maps.looks import gpu_shape, link_dash, link_width
 from dtfm_lab.figures.palette import (
-    BLUE,
     FAINT,
     GREY,
+    LINE_GREY,
     MARKER_EDGE,
-    VERMILLION,
     ink_on,
     stage_color,
 )
@@ -26,24 +26,26 @@ from dtfm_lab.figures.theme import WORDLESS, literal
 
 CLASSES = 5
 """Most widths of lines."""
-THIN_PX, WIDE_PX = 1.0, 7.0
 NO_REGION = "no region"
 Way = Callable[[int, int], FloatArray]
 """Gives the (n, 2) points of the line between two devices; a row of NaN interrupts the line."""
-USUAL_COLOR = "rgba(213, 94, 0, 0.6)"
+USUAL_COLOR = "rgba(128, 128, 128, 0.85)"
 BACKGROUND_COLOR = "rgba(128, 128, 128, 0.25)"
 ROOM_FOR_NUMBER_PX = 12
 """Least size of a marker in which a number is readable."""
+SYMBOLS = {"circle": "circle", "box": "square", "triangle": "triangle-up"}
+"""plotly's symbols for kinds of GPU."""
 FADED = 0.3
 """Opacity of devices in the background."""
 
 
 class Line(NamedTuple):
-    """The drawing of a link in both directions: points, the slower bandwidth, and the hover text."""
+    """The drawing of a link in both directions: points, the slower bandwidth, the longer latency, the hover text."""
 
     points: FloatArray
     """(n, 2) points; a row of NaN interrupts the line."""
     gbps: float
+    latency_ms: float
     text: str
 
 
@@ -93,7 +95,7 @@ def pipeline_lines(plan: Plan, way: Way, *, strong: int | None = None, backgroun
         ]  # fmt: skip
         look = {"width": 2.2, "color": BACKGROUND_COLOR if background or strong is not None else USUAL_COLOR}
         if pipeline == strong:
-            look = {"width": 4.5, "color": VERMILLION}
+            look = {"width": 4.5, "color": LINE_GREY}
         name = f"pipeline {pipeline}" if pipeline == strong else "pipelines" if strong is None else "other pipelines"
         lines.append(_lines(hops, name, look, legend=not any(line.name == name for line in lines)))
     return sorted(lines, key=lambda line: line.name == f"pipeline {strong}")
@@ -113,36 +115,33 @@ def group_lines(plan: Plan, way: Way, stage: int) -> go.Scatter:
 
 
 def _line(topology: Topology, a: list[int], b: list[int], points: FloatArray, name_a: str, name_b: str) -> Line:
-    words, slower = [], np.inf
+    words, slower, longer = [], np.inf, 0.0
     name_a, name_b = literal(name_a), literal(name_b)
     for source, target, way in ((a, b, f"{name_a} → {name_b}"), (b, a, f"{name_b} → {name_a}")):
         grid = np.ix_(source, target)
         gbps = float(np.median(to_gbps(topology.bandwidth_bytes_per_s[grid])))
         latency_ms = float(np.median(to_ms(topology.latency_s[grid])))
-        slower = min(slower, gbps)
+        slower, longer = min(slower, gbps), max(longer, latency_ms)
         words.append(f"{way}: {latency_ms:.4g} ms, {gbps:.4g} Gbit/s")
-    return Line(points, slower, "<br>".join(words))
+    return Line(points, slower, longer, "<br>".join(words))
 
 
 def _drawn(lines: Iterable[Line]) -> list[go.Scatter]:
-    """One plotly trace for each class of bandwidth, fastest first, with hover texts all along each line."""
+    """One plotly trace for each class of bandwidth and each dash, fastest first, with hover texts along each line."""
     lines = list(lines)
     classes = _classes(np.array([line.gbps for line in lines]))
-    grouped = defaultdict(list)
+    grouped: dict[int, dict[str, list[Line]]] = defaultdict(lambda: defaultdict(list))
     for line, its_class in zip(lines, classes, strict=True):
-        grouped[its_class].append(line)
+        grouped[its_class][link_dash(line.latency_ms)].append(line)
     traces = []
-    for at, (_, some) in enumerate(sorted(grouped.items(), reverse=True)):
-        low, high = min(line.gbps for line in some), max(line.gbps for line in some)
-        share = 1 - at / max(1, len(grouped) - 1)
-        traces.append(
-            go.Scatter(
-                **worded([line.points for line in some], [line.text for line in some]),
-                mode="lines",
-                name=f"{low:.3g} Gbit/s" if f"{low:.3g}" == f"{high:.3g}" else f"{low:.3g} to {high:.3g} Gbit/s",
-                line={"width": THIN_PX + (WIDE_PX - THIN_PX) * share, "color": FAINT},
-            )
-        )
+    for _, dashes in sorted(grouped.items(), reverse=True):
+        speeds = [line.gbps for some in dashes.values() for line in some]
+        low, high = min(speeds), max(speeds)
+        name = f"{low:.3g} Gbit/s" if f"{low:.3g}" == f"{high:.3g}" else f"{low:.3g} to {high:.3g} Gbit/s"
+        for at, (dash, some) in enumerate(dashes.items()):
+            drawn = worded([line.points for line in some], [line.text for line in some])
+            look = {"width": link_width(float(np.sqrt(low * high))), "color": FAINT, "dash": dash}
+            traces.append(go.Scatter(**drawn, mode="lines", name=name, legendgroup=name, showlegend=at == 0, line=look))
     return traces
 
 
@@ -180,7 +179,7 @@ def devices(
     if plan is not None:
         task = {int(device): (s, r) for (s, r), device in np.ndenumerate(plan.placement.devices)}
     indices = range(len(topology))
-    colors = [stage_color(task[i][0], n_stages) if i in task else BLUE if plan is None else GREY for i in indices]
+    colors = [stage_color(task[i][0], n_stages) if i in task else LINE_GREY if plan is None else GREY for i in indices]
     words = [literal(d.name) + (f" · {literal(d.region)}" if d.region else "") for d in topology.devices]
     if plan is not None:
         roles = [f"stage {task[i][0]}, pipeline {task[i][1]}" if i in task else "idle" for i in indices]
@@ -192,6 +191,7 @@ def devices(
         words, hover = [f"{w}<br>{h}" for w, h in zip(words, hardware, strict=True)], {"hoverinfo": "text"}
     shown = [strong is None or i in strong for i in indices]
     x, y = places.T.astype(np.float32)
+    symbols = [SYMBOLS[gpu_shape(device.gpu)] for device in topology.devices]
     marks = go.Scatter(
         x=x,
         y=y,
@@ -203,6 +203,7 @@ def devices(
         marker={
             "size": marker_px,
             "color": colors,
+            "symbol": symbols[0] if len(set(symbols)) == 1 else symbols,
             "opacity": 1 if strong is None else [1.0 if is_shown else FADED for is_shown in shown],
             "line": {"width": 1, "color": MARKER_EDGE},
         },

@@ -13,6 +13,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.maps.atlas import Atlas, atlas, mapped, without_place
 from dtfm_lab.figures.maps.layout import Patch, bent, device_places, is_drawn, region_patches, rim_to_rim
+from dtfm_lab.figures.maps.looks import DASH_WORDS
 from dtfm_lab.figures.maps.marks import (
     NO_REGION,
     ROOM_FOR_NUMBER_PX,
@@ -29,6 +30,7 @@ FEW_DEVICES = 16
 """Most devices of a network in which every link is drawn and every device is named."""
 USUAL_PX = 900
 """Least width of a notebook cell for which markers are sized."""
+WIDTH_WORDS = "line width: bandwidth, of the slower direction"
 NO_MAP = "no region has a known place on Earth, so without a map"
 ANCHOR_X = {1: "left", 0: "center", -1: "right"}
 ANCHOR_Y = {1: "bottom", 0: "middle", -1: "top"}
@@ -81,7 +83,7 @@ def network(topology: Topology, plan: Plan | None = None) -> go.Figure:
     figure = go.Figure([*lines, *pipelines, *marks])
     grounds(figure, patches)
     title = f"{topology.name}: {count(len(topology), 'device')} in {count(len(topology.regions), 'region')}"
-    subtitle = "line width: bandwidth, of the slower direction"
+    subtitle = f"{WIDTH_WORDS}; {DASH_WORDS}"
     if plan is not None:
         title = f"{plan.job.name} on {topology.name}: {plan.job.n_stages} stages × {plan.job.n_replicas} pipelines"
         subtitle = f"communication cost {format_s(plan.cost.total_s)}, by {plan.planner} · {numbers(drawn.marker_px)}"
@@ -101,7 +103,7 @@ def require_same(topology: Topology, plan: Plan) -> None:
 
 def numbers(marker_px: float) -> str:
     """A note on how markers of this size show the stage."""
-    return "numbers are stages" if marker_px >= ROOM_FOR_NUMBER_PX else "colours, six in turn, are stages"
+    return "numbers are stages" if marker_px >= ROOM_FOR_NUMBER_PX else "colours, from indigo to rose, are stages"
 
 
 def grounds(figure: go.Figure, patches: Mapping[str, Patch]) -> None:
@@ -144,7 +146,7 @@ def network_map(topology: Topology) -> go.Figure:
     marks = devices(topology, where.places, None, marker_px=where.marker_px, named=False)
     figure = mapped(go.Figure([*lines, *marks]), where)
     size = f"{count(len(topology), 'device')} in {count(len(topology.regions), 'region')}"
-    width = "line width: bandwidth, of the slower direction"
+    width = f"{WIDTH_WORDS}; {DASH_WORDS}"
     only = f"the {FASTEST} fastest links of each region" if many else ""
     note = " · ".join(filter(None, [width, only, without_place(where)]))
     return titled(

@@ -1,6 +1,5 @@
 """A small picture of a network without words, for a gallery."""
 
-import re
 from html import escape
 from itertools import pairwise
 
@@ -11,6 +10,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.figures.maps.globe import globe_of
 from dtfm_lab.figures.maps.layout import apart, device_places, region_patches
+from dtfm_lab.figures.maps.looks import gpu_shape
 from dtfm_lab.figures.maps.world import land_rings
 from dtfm_lab.figures.palette import stage_color
 from dtfm_lab.figures.strokes import outline
@@ -23,8 +23,6 @@ NARROWEST = 0.16
 """Least half width of the part of the globe that is shown, in radii: the coast must be recognisable."""
 MANY = 96
 """Devices above which they are drawn smaller."""
-LAPTOP = re.compile(r"laptop|cpu|mobile|apple|\bm[1-4]\b|none|raspberry|mx\d", re.IGNORECASE)
-CONSUMER = re.compile(r"rtx (?!a\d)|gtx|geforce|titan|radeon|\brx\b", re.IGNORECASE)
 
 
 def thumbnail_svg(topology: Topology, plan: Plan | None = None, *, dark: bool = False) -> str:
@@ -119,13 +117,14 @@ def _rows(n: int) -> FloatArray:
 
 def _shape(gpu: str, x: float, y: float, radius: float, look: str) -> str:
     """A circle for a data-centre GPU, a box for a laptop or a processor, a triangle for a consumer card."""
-    if LAPTOP.search(gpu):
+    shape = gpu_shape(gpu)
+    if shape == "box":
         side = 1.8 * radius
         return (
             f'<rect x="{x - side / 2:.1f}" y="{y - side / 2:.1f}" width="{side:.1f}" height="{side:.1f}" '
             f'rx="{side / 4:.1f}" {look}/>'
         )
-    if CONSUMER.search(gpu):
+    if shape == "triangle":
         wide, tall = 1.1 * radius, radius
         return f'<path d="M{x:.1f} {y - tall:.1f}l{wide:.1f} {1.9 * tall:.1f}h{-2 * wide:.1f}z" {look}/>'
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" {look}/>'

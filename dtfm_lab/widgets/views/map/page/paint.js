@@ -24,7 +24,7 @@ export function paintPipes(context, pairs, camera, theme, state) {
     const many = pairs.length > 40;
     context.globalAlpha = opacity * (strong ? 0.95 : averaging ? 0.75 : used ? (many ? 0.5 : 0.66) : many ? 0.13 : pair.averages ? 0.34 : 0.22);
     context.strokeStyle = averaging && !strong ? kindColor("averaging", theme.dark) : used || strong ? theme.text : theme.softText;
-    context.lineWidth = linkWidth(pair.gbps) * (strong || !many ? 1 : 0.6);
+    context.lineWidth = linkWidth(pair.cards ?? pair.gbps) * (strong || !many ? 1 : 0.6);
     context.setLineDash(linkDash(pair.ms));
     stroke(context, pair.points, camera.toScreen);
   }

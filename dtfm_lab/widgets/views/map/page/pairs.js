@@ -7,7 +7,10 @@ const SEPARATOR = "\u0000";
 export const pairKey = (a, b) => (a < b ? a + SEPARATOR + b : b + SEPARATOR + a);
 const wayKey = (a, b) => a + SEPARATOR + b;
 
-/** Pairs {key, a, b, there, back, kind: "line" | "filled" | "default", distance_km, gbps, ms} between these regions, by key. */
+/**
+ * Pairs {key, a, b, there, back, kind: "line" | "filled" | "default", distance_km, gbps, ms, cards} between these regions, by
+ * key: `cards` is what the devices' network cards let through, where that is less than the link's `gbps`.
+ */
 export function pairsOf(document, filled, names) {
   const said = new Map();
   const oneWay = (line) => !line.regions;
@@ -17,6 +20,7 @@ export function pairsOf(document, filled, names) {
     if (!oneWay(line)) said.set(wayKey(b, a), line);
   }
   const single = singleLinks(document);
+  const cards = cardsOf(document);
   const rule = new Map(filled.map((line) => [pairKey(...line.regions), line]));
   const pairs = new Map();
   for (let one = 0; one < names.length; one++) for (let two = one + 1; two < names.length; two++) {
@@ -25,9 +29,22 @@ export function pairsOf(document, filled, names) {
     const [there, back] = [wayKey(a, b), wayKey(b, a)].map((way) => single.get(way) ?? said.get(way) ?? guess ?? document.default);
     const kind = said.has(wayKey(a, b)) || said.has(wayKey(b, a)) || single.has(wayKey(a, b)) ? "line" : guess ? "filled" : "default";
     const slower = back.bandwidth_gbps < there.bandwidth_gbps ? back : there;
-    pairs.set(key, { key, a, b, there, back, kind, distance_km: guess?.distance_km, gbps: slower.bandwidth_gbps, ms: Math.max(there.latency_ms, back.latency_ms) });
+    const through = single.has(wayKey(a, b)) ? Infinity : Math.min(cards(a, "uplink_gbps"), cards(b, "downlink_gbps"), cards(b, "uplink_gbps"), cards(a, "downlink_gbps"));
+    pairs.set(key, { key, a, b, cards: through < slower.bandwidth_gbps ? through : null, there, back, kind, distance_km: guess?.distance_km, gbps: slower.bandwidth_gbps, ms: Math.max(there.latency_ms, back.latency_ms) });
   }
   return pairs;
+}
+
+/** The middle of what a region's network cards let through; Infinity where most have no limit. */
+function cardsOf(document) {
+  const found = new Map();
+  for (const device of document.devices) for (const card of ["uplink_gbps", "downlink_gbps"]) {
+    const key = wayKey(device.region, card);
+    if (!found.has(key)) found.set(key, []);
+    found.get(key).push(device[card] ?? Infinity);
+  }
+  for (const values of found.values()) values.sort((x, y) => x - y);
+  return (region, card) => { const values = found.get(wayKey(region, card)) ?? []; return values[values.length >> 1] ?? Infinity; };
 }
 
 /** The middle of the single links' numbers, for ways on which at least half of the devices' links have their own. */

@@ -20,7 +20,8 @@ export function describe(hit, { document, pairs, tasks, uses }) {
   const use = uses.get(hit.key);
   const why = { line: "", default: "as the default says", filled: `by distance, ${pair.distance_km?.toLocaleString("en-US")} km` }[pair.kind];
   const sends = [use?.hops.length ? count(use.hops.length, "hop") : "", use?.averages.length ? `averaging of ${count(use.averages.length, "pair")}` : ""].filter(Boolean);
-  return [`${pair.a} – ${pair.b}`, ...numbers(pair), why, sends.length ? `the plan: ${sends.join(", ")}` : "the plan does not use it"].filter(Boolean).join("\n");
+  const capped = pair.cards === null ? "" : `their network cards let ${short(pair.cards)} Gbit/s through`;
+  return [`${pair.a} – ${pair.b}`, ...numbers(pair), capped, why, sends.length ? `the plan: ${sends.join(", ")}` : "the plan does not use it"].filter(Boolean).join("\n");
 }
 
 /** "0.79 Gbit/s, 67 ms", both ways where they differ. */
