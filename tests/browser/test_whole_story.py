@@ -113,7 +113,7 @@ def test_a_person_does_all_of_it_without_typing_code(page, open_notebook, ask_ke
     lab.look("planned-by-itself")
 
     race(lab, eventually)
-    groups(lab, eventually)
+    groups(lab, ask_kernel, eventually)
 
     schedule = lab.pane("Schedule")
     eventually(page, "the_lab.predicted is not None", True)
@@ -156,9 +156,10 @@ def race(lab, eventually) -> None:
     eventually(page, PLANNED, True)
 
 
-def groups(lab, eventually) -> None:
+def groups(lab, ask_kernel, eventually) -> None:
     """The paper's five steps, then a device moved by hand, and back."""
     page, pane = lab.page, lab.pane("Groups")
+    page.wait_for_timeout(700)
     lab.look("groups")
     pane.get_by_role("button", name="Ring", exact=True).click()
     for letter in "abcde":
@@ -166,13 +167,13 @@ def groups(lab, eventually) -> None:
         page.wait_for_timeout(900)
         lab.look(f"step-{letter}")
     pane.get_by_role("button", name="Path", exact=True).click()
-    badge = pane.locator("[data-stage='0'] [data-device]").first
-    name = badge.get_attribute("data-device")
-    start, end = (middle(pane.locator(f"[data-stage='{at}'] [data-device]").first) for at in (0, 3))
+    name = ask_kernel(page, "print(the_lab.plan.stages[0][0])")
+    column = pane.get_by_role("group", name=re.compile("^Stage 3"))
+    start, end = middle(pane.locator(f"button[data-device='{name}']")), middle(column)
     lab.drag(start, end, look="move-priced")
     eventually(page, f"{name!r} in the_lab.plan.stages[3]", True)
     lab.look("moved-by-hand")
-    pane.get_by_role("button", name=re.compile("Undo")).first.click()
+    pane.get_by_title("Take back the last move by hand").click()
     eventually(page, f"{name!r} in the_lab.plan.stages[0]", True)
 
 
@@ -191,10 +192,9 @@ def killed_run(lab, ask_kernel, eventually) -> None:
     eventually(page, "the_lab.run_panel.run is not None", True)
     lab.look("run-begins")
     eventually(page, "len(the_lab.run_panel.run.losses) >= 2", True)
-    tile = run.locator("[data-device]").first
-    victim = tile.get_attribute("data-device")
-    tile.click()
-    lab.look("menu")
+    run.get_by_role("button", name=re.compile("^Disturb")).click()
+    victim = page.get_by_label("Device to disturb").input_value()
+    lab.look("disturb")
     page.get_by_role("menuitem", name=re.compile("^Kill")).click()
     eventually(page, "[fault.device for fault in the_lab.run_panel.run.faults]", [victim])
     lab.look("recovered")
