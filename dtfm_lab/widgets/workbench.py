@@ -144,10 +144,11 @@ class Lab(w.VBox):
         """Return the boxes that the bar opens over the lab: of the network, of the job, and of what is rarer."""
         larger = w.Checkbox(False, description="Larger type, as for a projector", indent=False)
         larger.observe(lambda change: mark(self, "dtfm-large", change["new"]), "value")
+        kept = [] if self.autosave is None else [self.autosave.view]
         menus = {
             "network": [self._gallery_button(), self.network_panel.files.view],
             "job": [self.plan_panel.job_controls.view],
-            "more": [self.workspace.view, self.as_python, larger],
+            "more": [*kept, self.workspace.view, self.as_python, larger],
         }
         boxes = []
         for name, children in menus.items():

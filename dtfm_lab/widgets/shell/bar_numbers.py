@@ -24,9 +24,7 @@ def bar_numbers(state: LabState, before: Before | None) -> list[dict[str, Any]]:
     numbers = [_plan(plan, before), _iteration(state, plan, before)]
     seconds = _predicted_s(state, plan)
     if seconds and plan.job.model is not None:
-        numbers.append(
-            _number("Throughput", format_count(plan.job.tokens / seconds), note="tokens/s", word="throughput")
-        )
+        numbers.append(_number("Throughput", f"{format_count(plan.job.tokens / seconds)} tokens/s", word="throughput"))
     dollars = plan.price_per_billion_tokens
     if dollars:
         numbers.append(_number("Price", format_dollars(dollars), note="per billion tokens", word="price"))
@@ -63,14 +61,13 @@ def _iteration(state: LabState, plan: Plan, before: Before | None) -> dict[str, 
     if seconds is None:
         return _number("Iteration, predicted", "–", note="the job has no model" if plan.job.model is None else "")
     context = None if state.predicted is None else state.predicted.context
-    notes = [context.schedule if context is not None else plan.job.schedule_name]
+    schedule = context.schedule if context is not None else plan.job.schedule_name
     left = plan.speed_up_left
+    note = schedule
     if left is not None and math.isfinite(left):
-        notes.append("no plan is faster" if left <= 1 else f"at most {format_times(left)} × any plan's bound")
+        note = "no plan is faster" if left <= 1 else f"at most {format_times(left)} × any plan's bound"
     was = None if before is None else before.iteration_s
-    return _number(
-        "Iteration, predicted", format_s(seconds), was=_was(was, seconds), note=" · ".join(notes), word="iteration"
-    )
+    return _number("Iteration, predicted", format_s(seconds), was=_was(was, seconds), note=note, word="iteration")
 
 
 def _measured(state: LabState) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 // The bar over the lab: network, job, live numbers, one next action; and the headline.
-import { cleanUps, h, onTraits, svg } from "shared/dom.js";
+import { cleanUps, h, onResize, onTraits, svg } from "shared/dom.js";
 import { onTheme } from "shared/theme.js";
 import { closeMenus, onMenus, toggleMenu } from "./page/menus.js";
 import { labKeys } from "./page/keys.js";
 import { leaveWindow, onWindow, toggleWindow } from "./page/window.js";
 import { isDark } from "./page/dark.js";
 
+const MOST_LEFT_OUT = 4;
 const LOGO = [[6, 20, 0], [13, 9, 3], [22, 17, 5], [26, 6, 7]]; // a pipeline of four stages
 const COLORS = ["#442F9A", "#804CB4", "#BA6EC1", "#FCB1D0"];
 
@@ -59,6 +60,15 @@ function render({ model, el }) {
       h("span", { class: "dtfm-number-value" },
         was ? h("s", {}, was, " → ") : null, value,
         h("em", { class: bad ? "dtfm-bad" : null }, note)))));
+    fit();
+  }
+
+  /** Leaves out what is said elsewhere too, until nothing is cut: notes, then throughput and price. */
+  function fit() {
+    for (let level = 0; level <= MOST_LEFT_OUT; level++) {
+      numbers.dataset.leftOut = String(level);
+      if ([...numbers.children].reduce((sum, child) => sum + child.offsetWidth, 0) <= numbers.clientWidth) return;
+    }
   }
 
   function showHeadline() {
@@ -102,6 +112,7 @@ function render({ model, el }) {
   onMenus(el, cleanUp);
   onWindow(el, showWindow, cleanUp);
   labKeys(el, { press, toggleWindow: () => toggleWindow(el), leave: () => closeMenus(el) || leaveWindow(el) }, cleanUp);
+  onResize(numbers, fit, cleanUp);
   showPickers(); showNumbers(); showHeadline(); showAction(); showWindow(false); sendTheme();
   return cleanUp.run;
 }
