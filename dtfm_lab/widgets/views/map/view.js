@@ -22,6 +22,7 @@ import { paintBox, paintTarget } from "./page/paint.js";
 
 const own = (things, name) => (Object.hasOwn(things, name) ? things[name] : undefined); // "constructor" is a name too
 const NOTE_MS = 6000;
+const WORLD = [[-120, 5], [0, 5], [120, 5]]; // what is shown of the globe while fewer than two cities have devices
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
@@ -236,7 +237,7 @@ function render({ model, el }) {
 
   function place(glide) {
     const known = regions.map(({ place: where }) => where).filter(Boolean);
-    scene.place(box.clientWidth, box.clientHeight, known, glide, (places) => (places.length ? globeFor(places) : null));
+    scene.place(box.clientWidth, box.clientHeight, known, glide, (places) => (places.length > 1 ? globeFor(places) : places.length || !present.devices.length ? globeFor([...places, ...WORLD]) : null));
     drawGround();
     drawAll();
   }

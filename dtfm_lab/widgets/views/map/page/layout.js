@@ -11,6 +11,7 @@ const MOST_IN_RING = 16;
 const FOLD = 16; // most badges of a card where there is no room for all
 const UNFOLDED = 64; // most badges of a card at all, until it is opened
 const FULLEST = 0.34; // of the picture, in cards
+const LARGEST_FOLDED = 20; // pixels of a badge: larger ones are for cards that show all of theirs
 /** [pixels of a badge and its gap, most badges of a card, pixels between cards of a ring]: the first that fits is taken. */
 const SIZES = [
   [34, 8, ROOMY], [26, 16, ROOMY], [23, 32, ROOMY], [20, UNFOLDED, ROOMY], [18, UNFOLDED, ROOMY], [20, FOLD, ROOMY], [18, FOLD, ROOMY], [18, FOLD, GAP],
@@ -29,6 +30,7 @@ export function layoutOf(regions, globe, { width, height, nameWidth, open }) {
   const placed = known.length ? known : shown;
   let best = null;
   for (const [cell, most, gap] of SIZES) {
+    if (cell > LARGEST_FOLDED && shown.some(({ devices }) => devices.length > most)) continue;
     const shelf = shelfOf(lost.map((region) => cardOf(region, cell, most, nameWidth)), width, height);
     const area = { left: EDGE, top: TOP + 2, right: width - EDGE, bottom: height - EDGE - shelf.height };
     const ground = globe && groundOf(globe, area);
