@@ -45,7 +45,8 @@ from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 import dtfm_lab as lab
 the_lab = LabState(topology=lab.load_topology("volunteers"))
 panel = PlanPanel(the_lab, lab.load_job("dtfm-gpt3-xl", n_stages=4, n_replicas=6))
-panel.seconds.value, panel.speed.value = 60, "full speed"
+panel.seconds.value, panel.speed.value, panel.race.seconds.value = 60, "full speed", 0.3
+panel.mode.value = "Real"
 panel.view
 """
 FRAMES = """async () => {
@@ -74,7 +75,7 @@ def test_a_search_that_runs_is_drawn_pauses_and_ends_with_a_plan(page, open_note
     received = []
     page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: received.append(len(frame))))
     open_notebook(page, [PANEL])
-    button = page.get_by_role("button", name="Plan")
+    button = page.get_by_role("button", name="Plan", exact=True)
     button.wait_for()
     button.click()
     page.wait_for_selector(".dtfm-convergence[data-points]:not([data-points='0'])")
@@ -91,10 +92,8 @@ def test_a_search_that_runs_is_drawn_pauses_and_ends_with_a_plan(page, open_note
 
 
 def test_a_race_is_run_and_a_plan_taken_over(page, open_notebook, eventually):
-    open_notebook(page, [PANEL.replace("60, ", "0.3, ")])
+    open_notebook(page, [PANEL])
     page.get_by_role("button", name="Race").first.click()
-    page.get_by_label("CPU s each").fill("0.3")
-    page.get_by_label("CPU s each").press("Enter")
     page.locator("button.mod-primary", has_text="Race").click()
     page.get_by_text("over after").first.wait_for()
     page.get_by_role("button", name="Take this plan").nth(1).click()

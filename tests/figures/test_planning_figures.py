@@ -227,6 +227,21 @@ def test_a_curve_of_convergence_only_falls_and_stays_above_the_bound(steps):
     assert bound.line.dash == "dash"
 
 
+@pytest.mark.parametrize(
+    ("objective", "axis", "proof"),
+    [
+        ("communication", "best communication cost (s)", "of it could be saved"),
+        ("iteration", "best iteration (s)", "of it could be saved"),
+        ("price", "best price of a billion tokens ($)", "$"),
+        ("somebody's", "best somebody's (s)", "somebody's"),
+    ],
+)
+def test_a_curve_is_written_in_the_words_of_its_objective(steps, objective, axis, proof):
+    figure = figures.convergence([replace(step, objective=objective) for step in steps])
+    assert figure.layout.yaxis.title.text == axis
+    assert proof in figure.data[0].name + figure.layout.title.text
+
+
 def test_several_searches_share_one_bound(steps):
     figure = figures.convergence({"a": steps, "b": iter(steps[:3])})
     assert [trace.name.split(" ")[0] for trace in figure.data] == ["a:", "b:", "lower"]

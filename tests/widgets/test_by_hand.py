@@ -106,17 +106,17 @@ async def test_the_network_shows_the_arrangement_and_the_plan_follows_only_when_
     hand = panel.by_hand
     one, other = hand.game.topology.names[0], hand.game.topology.names[1]
     before = dict(lab_state.shown_stages)
-    hand.view._on_message(hand.view, {"kind": "swap", "devices": [one, other]}, [])
+    hand.board._on_message(hand.board, {"kind": "swap", "devices": [one, other]}, [])
     assert lab_state.shown_stages[one] == before[other]
     assert "after 1 move" in lab_state.search_note
     await until(lambda: hand.game.planner_s > 0)
-    assert hand.view.state["bound_s"] <= hand.view.state["planner_s"] <= hand.view.state["chance_s"]
+    assert hand.board.state["bound_s"] <= hand.board.state["planner_s"] <= hand.board.state["chance_s"]
     assert lab_state.plan is None
     hand.hint.click()
-    await until(lambda: len(hand.view.hinted) == 2)
-    hand.swap(*hand.view.hinted)
+    await until(lambda: len(hand.board.hinted) == 2)
+    hand.swap(*hand.board.hinted)
     assert next(iter(hand.bests.values())).n_moves == 2
-    assert hand.view.hinted == []
+    assert hand.board.hinted == []
     hand.take.click()
     await until(lambda: lab_state.plan is not None)
     assert np.array_equal(lab_state.plan.placement.devices, hand.game.grid)

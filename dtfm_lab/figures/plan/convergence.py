@@ -14,8 +14,9 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import IntArray, format_s
 from dtfm_lab.figures.palette import CATEGORIES, DASHES, LINE_GREY
 from dtfm_lab.figures.strokes import Drawn
-from dtfm_lab.figures.theme import LEGEND_BELOW, literal, log_ticks, quality, titled
+from dtfm_lab.figures.theme import LEGEND_BELOW, literal, log_ticks, percent, quality, titled
 from dtfm_lab.planning import PlanStep
+from dtfm_lab.planning.step import PROVEN
 
 ALL_SHOWN_UP_TO = 400
 """Most points of a line that are all drawn; of more, those that would not be visible are left out."""
@@ -29,6 +30,38 @@ FEW = 100
 AXES = {"evaluations": "placements priced", "seconds": "time of search (s)", "generation": "generation"}
 CURVES = 0.68
 """Share of the height that the costs have, where diversity has a panel of its own."""
+
+
+class Quantity(NamedTuple):
+    """What a search makes least, in words."""
+
+    noun: str
+    unit: str
+    better: str
+    """What no plan is, beyond the bound."""
+
+    def words(self, value: float) -> str:
+        """A value with its unit."""
+        return f"${value:,.4g}" if self.unit == "$" else format_s(value)
+
+    def proof(self, gap: float) -> str:
+        """What the gap to the bound proves."""
+        if self.noun == QUANTITIES["communication"].noun:
+            return quality(gap)
+        return f"no plan is {self.better}" if gap < PROVEN else f"at most {percent(gap)} of it could be saved"
+
+
+QUANTITIES = {
+    "communication": Quantity("communication cost", "s", "cheaper"),
+    "iteration": Quantity("iteration", "s", "faster"),
+    "price": Quantity("price of a billion tokens", "$", "cheaper"),
+}
+"""By the name of the objective; one that somebody registered is in seconds, by its name."""
+
+
+def quantity_of(objective: str) -> Quantity:
+    """The words of an objective."""
+    return QUANTITIES.get(objective, Quantity(objective, "s", "better"))
 
 
 class Axis(NamedTuple):
@@ -75,17 +108,17 @@ def curve(name: str, steps: list[PlanStep], axis: Axis, look: dict[str, str], bo
     falls = [b for a, b in itertools.pairwise(steps) if b.best_s < a.best_s]
     kept = list(dict.fromkeys([steps[0], *falls, steps[-1]]))
     kept = [kept[row] for row in seen(axis, kept, [step.best_s for step in kept])]
-    last_s = steps[-1].best_s
+    last_s, quantity = steps[-1].best_s, quantity_of(steps[-1].objective)
     return go.Scatter(
         x=_at(axis, kept),
         y=np.array([step.best_s for step in kept], dtype=np.float32),
         mode="lines+markers" if len(kept) <= 40 else "lines",
-        name=f"{literal(name)}: {format_s(last_s)}, {quality(gap_to(last_s, bound_s))}",
+        name=f"{literal(name)}: {quantity.words(last_s)}, {quantity.proof(gap_to(last_s, bound_s))}",
         legendgroup=name,
         line={"shape": "hv", "width": 2.5, **look},
         marker={"size": 5},
         customdata=np.array([(step.evaluations, step.seconds) for step in kept], dtype=float),
-        hovertemplate=f"{literal(name)} · %{{y:.4~g}} s after %{{customdata[0]:,}} placements, "
+        hovertemplate=f"{literal(name)} · %{{y:.4~g}} {quantity.unit} after %{{customdata[0]:,}} placements, "
         "%{customdata[1]:.3~r} s<extra></extra>",
     )
 
@@ -94,20 +127,20 @@ def medians(name: str, steps: list[PlanStep], axis: Axis, look: dict[str, str]) 
     """The median cost of the population, faint; nothing where the planner has no population."""
     label = f"median of {literal(name)}"
     line = {"shape": "hv", "width": 1.3, "color": look["color"]}
-    hover = f"{label}'s population: %{{y:.4g}} s"
+    hover = f"{label}'s population: %{{y:.4g}} {quantity_of(steps[-1].objective).unit}"
     return _of_population("median_s", name, steps, axis, label, hover, opacity=0.7, line=line)
 
 
-def bound_line(found: Bounds, axis: Axis, of: str) -> go.Scatter:
+def bound_line(found: Bounds, axis: Axis, of: str, quantity: Quantity) -> go.Scatter:
     """The lower bound as a stepped line over the whole axis; ``of`` names its task in the legend."""
     bounds_s = [bound_s for _, bound_s in found]
     return go.Scatter(
         x=np.array([axis.low, *(at for at, _ in found[1:]), axis.high], dtype=np.float32),
         y=np.array([*bounds_s, bounds_s[-1]], dtype=np.float32),
         mode="lines",
-        name=f"lower bound{literal(of)} {format_s(bounds_s[-1])}",
+        name=f"lower bound{literal(of)} {quantity.words(bounds_s[-1])}",
         line={"shape": "hv", "dash": "dash", "width": 1.5, "color": LINE_GREY},
-        hovertemplate="no placement costs less than %{y:.4g} s<extra></extra>",
+        hovertemplate=f"no plan is {quantity.better} than %{{y:.4g}} {quantity.unit}<extra></extra>",
     )
 
 
@@ -152,7 +185,9 @@ class Task(NamedTuple):
 
     name: str
     fingerprint: str
-    job: Job
+    job: Job | None
+    """None where the search chooses the job's shape, so that one bound holds for all shapes."""
+    objective: str
 
 
 def convergence(
@@ -162,7 +197,7 @@ def convergence(
     log: bool | None = None,
     diversity: bool = False,
 ) -> go.Figure:
-    """Best communication cost of one search, or of several by name, with the medians of their populations.
+    """Best cost of one search, or of several by name, with the medians of their populations, in the objective's words.
 
     The bound is the largest that any of the searches had proved by then. The legend names the gap between it and the
     end of each search.
@@ -198,7 +233,8 @@ def convergence(
         figure.add_trace(curve(name, some, axis, look, bound_s))
         figure.add_traces(medians(name, some, axis, look))
     for task, found in bounds.items():
-        figure.add_trace(bound_line(found, axis, f" of {task.name}" if len(bounds) > 1 else ""))
+        of = f" of {task.name}" if len(bounds) > 1 else ""
+        figure.add_trace(bound_line(found, axis, of, quantity_of(task.objective)))
     if diversity:
         figure.add_traces(diversities(searches, axis, looks))
     _axes(figure, searches, bounds, axis, diversity)
@@ -206,7 +242,8 @@ def convergence(
 
 
 def _task(step: PlanStep) -> Task:
-    return Task(f"{step.job.name} on {step.topology.name}", step.topology.fingerprint, step.job)
+    job = step.job if step.objective == "communication" else None
+    return Task(f"{step.job.name} on {step.topology.name}", step.topology.fingerprint, job, step.objective)
 
 
 def _axis(values: list[float], against: str, log: bool | None) -> Axis:
@@ -246,9 +283,9 @@ def _axes(figure: go.Figure, searches: Searches, bounds: Mapping[Task, Bounds], 
         ticks = {"type": "log", "tickformat": "~s" if axis.field != "seconds" else "~g"}
         ticks |= {"dtick": 1} if far else {"tickvals": log_ticks(axis.low, axis.high)}
     figure.update_xaxes(title_text=AXES[axis.field], **ticks)
-    figure.update_yaxes(
-        title_text="best communication cost (s)", range=[low - room, high + room], exponentformat="none"
-    )
+    quantities = {quantity_of(step.objective) for step in ends}
+    named = " or ".join(sorted({f"{quantity.noun} ({quantity.unit})" for quantity in quantities}))
+    figure.update_yaxes(title_text=f"best {named}", range=[low - room, high + room], exponentformat="none")
     if diversity:
         figure.update_layout(
             yaxis_domain=[1 - CURVES + 0.04, 1],
@@ -264,8 +301,10 @@ def _worded(
     networks = " and ".join(dict.fromkeys(_task(step).name for step in lasts))
     best = min(lasts, key=lambda step: step.best_s)
     bound_s = bounds[_task(best)][-1][1]
-    title = f"{networks}: {format_s(best.best_s)} found"
-    note = f"by {best.planner}, {quality(gap_to(best.best_s, bound_s))}"
+    quantity = quantity_of(best.objective)
+    noun = "" if best.objective == "communication" else f"{quantity.noun} "
+    title = f"{networks}: {noun}{quantity.words(best.best_s)} found"
+    note = f"by {best.planner}, {quantity.proof(gap_to(best.best_s, bound_s))}"
     if any(step.median_s is not None for step in lasts):
         note += " · thin lines: medians of the populations"
     entries = len(searches) + len(bounds)

@@ -36,7 +36,8 @@ class ByHandPanel:
         self.bests: dict[tuple[str, int, int], Best] = {}
         """By the network's fingerprint and the shape."""
         self._is_shown = False
-        self.view = ArrangeView(self.swap, hint=NO_NETWORK)
+        self.board = ArrangeView(self.swap, hint=NO_NETWORK)
+        self.board.add_class("dtfm-fill")
         self.anew = button("Deal anew", "", "Begin again", "auto")
         self.undo = button("Undo", "", "Take back the last exchange", "auto")
         self.hint = button("Show its next move", "", "The best single exchange", "auto")
@@ -51,14 +52,10 @@ class ByHandPanel:
         )
         self.seed = labelled(w.BoundedIntText, "Chance", "130px", "55px", 0, min=0, max=2**31, tooltip="Seed")
         more = more_menu([self.beginning, self.seed], tooltip="How a game begins")
-        self.bar: list[w.Widget] = [
-            self.undo,
-            self.hint,
-            w.Box(layout=w.Layout(flex="1 1 0")),
-            self.take,
-            self.anew,
-            more,
-        ]
+        self.bar: list[w.Widget] = [_space(), more]
+        foot = w.HBox([self.undo, self.hint, _space(), self.anew, self.take])
+        foot.add_class("dtfm-hand-foot")
+        self.view = w.VBox([self.board, foot])
         self.anew.on_click(lambda _: self._deal_another())
         self.undo.on_click(lambda _: self._undo())
         self.hint.on_click(lambda _: self._ask())
@@ -95,12 +92,12 @@ class ByHandPanel:
                 job = job if job.shaped else job.fitted(len(topology))
                 self.game = HandGame(topology, job, self.beginning.value, self.seed.value)
             except LabError as error:
-                self.view.hint = str(error)
+                self.board.hint = str(error)
         else:
-            self.view.hint = NO_NETWORK
+            self.board.hint = NO_NETWORK
         if self.game is not None and has_event_loop():
             begin(self._refer(self.game), self._report_error)
-        self.view.hinted = []
+        self.board.hinted = []
         self._show()
 
     def swap(self, one: str, other: str) -> None:
@@ -111,10 +108,10 @@ class ByHandPanel:
         try:
             game.swap(game.topology.index(one), game.topology.index(other))
         except LabError as error:
-            self.view.note = str(error)
+            self.board.note = str(error)
             return
-        self.view.hinted = []
-        self.view.note = ""
+        self.board.hinted = []
+        self.board.note = ""
         self._keep_best(game)
         self._show()
 
@@ -150,7 +147,7 @@ class ByHandPanel:
     def _undo(self) -> None:
         if self.game is not None:
             self.game.undo()
-            self.view.hinted = []
+            self.board.hinted = []
             self._show()
 
     def _ask(self) -> None:
@@ -163,13 +160,13 @@ class ByHandPanel:
         if self.game is not game or len(game.moves) != moves:
             return
         if found is None:
-            self.view.note = "No single exchange makes it better: two or more at once might."
+            self.board.note = "No single exchange makes it better: two or more at once might."
             return
         game.hints += 1
         names = [game.topology.names[at] for at in (found.one, found.other)]
         gain = f"{format_s(found.gain_s)} less" if found.gain_s > 0 else "the same cost, with fewer slow pairs"
-        self.view.hinted = names
-        self.view.note = f"Its next move: {names[0]} and {names[1]}, {gain}."
+        self.board.hinted = names
+        self.board.note = f"Its next move: {names[0]} and {names[1]}, {gain}."
         self._show()
 
     async def _take_over(self) -> None:
@@ -200,9 +197,9 @@ class ByHandPanel:
             disable(control, "" if game is not None else "There is no network to arrange yet")
         disable(self.undo, "" if game is not None and game.moves else "No move has been made yet")
         if game is None:
-            self.view.state = {}
+            self.board.state = {}
             return
-        self.view.state = self._state(game)
+        self.board.state = self._state(game)
         if self._is_shown:
             self._lab_state.shown_stages = stages_by_name(game.topology, game.grid)
             self._lab_state.search_note = self.sentence
@@ -231,3 +228,8 @@ class ByHandPanel:
 
     def _report_error(self, message: str) -> None:
         self._lab_state.report_error("plan", message)
+
+
+def _space() -> w.Box:
+    """Return what takes the room between the left and the right end of a row."""
+    return w.Box(layout=w.Layout(flex="1 1 0"))

@@ -13,7 +13,7 @@ function render({ model, el }) {
   let base = 0, since = performance.now();
 
   const clock = h("b");
-  const numbers = h("dl", { class: "dtfm-hand-numbers" });
+  const numbers = h("div", { class: "dtfm-hand-numbers" });
   const meter = h("div", { class: "dtfm-hand-meter", role: "meter", "aria-label": "Score", "aria-valuemin": "0", "aria-valuemax": "100" }, h("i"));
   const board = h("div", { class: "dtfm-hand-board", role: "group", "aria-label": "Devices by stage and pipeline; choose two to exchange them" });
   const note = h("div", { class: "dtfm-hand-note", "aria-live": "polite" });
@@ -69,14 +69,14 @@ function render({ model, el }) {
     board.replaceChildren(...rows.flatMap((names, stage) => {
       const color = stageColor(stage, rows.length, dark);
       const counts = groups[stage] >= slowest * (1 - SAME);
-      const hop = stage < hops.length ? h("div", { class: `dtfm-hop${hops[stage] >= dearest * (1 - SAME) ? " dtfm-worst" : ""}`, title: `The slowest pair between stages ${stage} and ${stage + 1}; every hop counts` }, `hop ${seconds(hops[stage])}`) : null;
+      const hop = stage < hops.length ? h("div", { class: `dtfm-hand-hop${hops[stage] >= dearest * (1 - SAME) ? " dtfm-worst" : ""}`, title: `The slowest pair between stages ${stage} and ${stage + 1}; every hop counts` }, `hop ${seconds(hops[stage])}`) : null;
       return [
-        h("div", { class: "dtfm-stage" }, h("b", { style: `background:${color};color:${inkOn(color)}` }, String(stage))),
+        h("div", { class: "dtfm-hand-stage" }, h("b", { style: `background:${color};color:${inkOn(color)}` }, String(stage))),
         ...names.map((name) => device(name, color)),
-        h("div", { class: `dtfm-row-cost${counts ? " dtfm-worst" : ""}`, title: counts ? "The slowest group: it counts" : "Only the slowest group counts" },
+        h("div", { class: `dtfm-hand-cost${counts ? " dtfm-worst" : ""}`, title: counts ? "The slowest group: it counts" : "Only the slowest group counts" },
           h("span", {}, `group ${seconds(groups[stage])}`), hop),
       ];
-    }), ...(state.idle.length ? [h("div", { class: "dtfm-stage" }, "idle"), h("div", { class: "dtfm-hand-idle" }, ...state.idle.map((name) => device(name, null)))] : []));
+    }), ...(state.idle.length ? [h("div", { class: "dtfm-hand-stage" }, "idle"), h("div", { class: "dtfm-hand-idle" }, ...state.idle.map((name) => device(name, null)))] : []));
     rove();
     if (focused) devices().find(({ dataset }) => dataset.name === focused)?.focus({ preventScroll: true });
     showNumbers(state);
@@ -86,7 +86,7 @@ function render({ model, el }) {
 
   function showNumbers(state) {
     const value = (number) => (number > 0 ? seconds(number) : "…");
-    const item = (label, content, kind = "") => h("div", { class: kind }, h("dt", {}, label), h("dd", {}, content));
+    const item = (label, content, kind = "") => h("div", { class: kind }, h("span", {}, label), h("strong", {}, content));
     const score = state.planner_s ? (state.beaten ? "100, beaten!" : String(Math.floor(state.score))) : "…";
     numbers.replaceChildren(
       item("Yours", value(state.now_s), "dtfm-now"), item(state.proved ? "Planner, proved" : "Planner", value(state.planner_s)),

@@ -20,12 +20,13 @@ function render({ model, el }) {
   const slider = h("input", { type: "range", min: "0", max: "0", value: "0", "aria-label": "Generation", oninput: () => set({ frame: Number(slider.value), playing: false }) });
   const counted = h("span", { class: "dtfm-counted" });
   const grid = h("div", { class: "dtfm-tiles", role: "group", "aria-label": "The population, the cheapest first" });
-  const card = makeCard((number) => set({ chosen: number, playing: false }), () => shown() && model.send({ kind: "take", number: shown().number }));
+  const card = makeCard((number) => set({ chosen: number, playing: false }));
+  const take = h("button", { type: "button", class: "dtfm-take", title: "Make this individual the lab's plan; until then the plan at hand is kept", onclick: () => shown() && model.send({ kind: "take", number: shown().number }) }, "Take it over");
   const box = h("div", { class: "dtfm-population-curve" });
   const empty = h("div", { class: "dtfm-empty" });
   const root = frame("dtfm-population", "A teaching search");
   root.removeAttribute("tabindex"); // its controls take the focus
-  root.append(h("div", { class: "dtfm-player-row" }, play, slider, counted), h("div", { class: "dtfm-generation" }, grid, card.root), box, empty);
+  root.append(h("div", { class: "dtfm-player-row" }, play, slider, counted, take), h("div", { class: "dtfm-generation" }, grid, card.root), box, empty);
   el.append(root);
   const rove = roving(grid, () => tiles.map(({ button }) => button), () => COLUMNS);
   const canvas = sharpCanvas(box, paint, cleanUp);

@@ -5,19 +5,18 @@ import { paintPicture } from "./picture.js";
 
 const SAME = 1e-6; // share of a cost below which it counts as unchanged
 
-export function card(choose, take) {
+export function card(choose) {
   const pictures = h("div", { class: "dtfm-family" });
   const title = h("strong"), about = h("p", { class: "dtfm-about" }), words = h("p", { class: "dtfm-story" });
   const rest = h("p", { class: "dtfm-rest" });
-  const button = h("button", { type: "button", class: "dtfm-take", title: "Make it the lab's plan; until then the plan at hand is kept", onclick: () => take() }, "Take it over");
   const root = h("section", { class: "dtfm-card", "aria-label": "One individual" },
-    h("div", { class: "dtfm-card-head" }, title, button), about, pictures, words, rest);
+    title, about, pictures, words, rest);
   let painted = [];
 
   function show(person, people, frame, cells) {
     const parents = person.parents.map((number) => people.get(number)).filter(Boolean);
     title.textContent = `Individual ${person.number}: ${person.operator}`;
-    about.textContent = `${cells.places.length > 1 ? "a column or more: a place" : "all one place"}; a cell: a device; its colour: its stage`;
+    about.textContent = `${cells.places.length > 1 ? "column: a place; " : ""}cell: a device; colour: its stage`;
     const signs = parents.length > 1 ? [null, "×"] : [null];
     painted = [...parents.map((parent) => [picture(), parent]), [picture("dtfm-large"), person]];
     pictures.replaceChildren(...painted.flatMap(([canvas, one], at) => {
@@ -51,7 +50,7 @@ function story(person, parents) {
 function population({ numbers, made_by: madeBy, diversity, exponent }) {
   const made = Object.entries(madeBy).flatMap(([name, count], at) => [at ? ", " : "", h("b", {}, String(count)), ` ${name}`]);
   const rule = exponent
-    ? `A child survives where it is no worse than its worse parent, with slow ones weighing more, not alone, as yet (power ${exponent.toFixed(exponent < 10 ? 1 : 0)}).`
-    : "A child survives where it costs no more than its worse parent.";
+    ? `A child takes its worse parent's place if no worse: by all members and pairs as yet, slow ones weighing more (power ${exponent.toFixed(exponent < 10 ? 1 : 0)}).`
+    : "A child takes its worse parent's place if it costs no more.";
   return [`These ${numbers.length} came about by `, ...made, ". Two of them differ in ", h("b", {}, `${Math.round(diversity * 100)} %`), ` of their cells. ${rule}`];
 }

@@ -1,7 +1,7 @@
 // Best, median and bound over generations, on a logarithmic axis, with a playhead.
 import { seconds, ticks } from "shared/axis.js";
 
-const [LEFT, RIGHT, TOP, BOTTOM] = [58, 92, 10, 20];
+const [LEFT, RIGHT, TOP, BOTTOM] = [58, 104, 10, 20];
 const MARKS = [0, 1, 2, 5, 10, 20, 50, 100, 200, 400];
 const LABEL_PX = 14;
 
