@@ -14,7 +14,8 @@ from voila.app import Voila
 from dtfm_lab.domain.errors import LabError
 
 TEMPLATES = Path(__file__).parent / "page"
-TITLE = "dtfm_lab"
+TITLE = "dtfm lab: train one model on many machines far apart"
+NAME = "dtfm_lab"
 EXTENSIONS = (
     "@jupyter-widgets/jupyterlab-manager",
     "@voila-dashboards/widgets-manager8",
@@ -35,7 +36,7 @@ def serve(network: str | None, *, ip: str, port: int, listening: Callable[[str],
     """
     _check_address(ip)
     with tempfile.TemporaryDirectory(prefix="dtfm-lab-") as folder:
-        notebook = Path(folder) / f"{TITLE}.ipynb"
+        notebook = Path(folder) / f"{NAME}.ipynb"
         notebook.write_text(json.dumps(notebook_of(network)))
         page = LabPage(listening)
         page.initialize([

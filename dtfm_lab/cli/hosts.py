@@ -2,6 +2,7 @@
 
 import socket
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ from dtfm_lab import files
 from dtfm_lab.cli.options import RUN, cli, file_option, gathered, json_option, plan_argument, schedule_option
 from dtfm_lab.cli.plans import report_topology
 from dtfm_lab.cli.terminal import err, out, print_json
+from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.lab.arguments import as_schedule
 from dtfm_lab.runtime.client.run_report import describe_reductions
@@ -31,6 +33,7 @@ EXPORTED = [option for option in RUN if option.name in ("iterations", "clock", "
 @click.option("--hosts", "hosts_path", type=click.Path(), help="YAML: which host runs which devices, at which address.")
 @click.option("--per-host", type=int, help="Without --hosts: so many devices a host; 1 by default.")
 @click.option("--master-port", default=MASTER_PORT, show_default=True, help="Of the first host, and the next one.")
+@click.option("--force", is_flag=True, help="Overwrite an earlier run folder without asking.")
 @json_option
 def export(
     plan_file: str,
@@ -39,6 +42,7 @@ def export(
     hosts_path: str | None,
     per_host: int | None,
     master_port: int,
+    force: bool,
     as_json: bool,
     options: dict[str, Any],
 ) -> None:
@@ -47,7 +51,12 @@ def export(
         raise click.UsageError("--hosts says which host runs what; wanted it without --per-host")
     spec = spec_for(files.load_plan(plan_file), as_schedule(schedule), **options)
     hosts = hosts_of(spec, 1 if per_host is None else per_host) if hosts_path is None else load_hosts(hosts_path, spec)
-    written = write_run_folder(spec, folder, hosts, master_port=master_port)
+    if not force and (Path(folder) / "run.json").is_file():
+        if as_json or not sys.stdin.isatty():
+            raise FileError(f"{folder}: an earlier run folder is there; wanted a new folder, or --force")
+        click.confirm(f"{folder} holds an earlier run folder. Overwrite it?", abort=True, err=True)
+        force = True
+    written = write_run_folder(spec, folder, hosts, master_port=master_port, overwrite=force)
     lines = {host.name: torchrun_line(hosts, i, master_port, str(written)) for i, host in enumerate(hosts)}
     if as_json:
         return print_json({"folder": str(written), "hosts": [host.name for host in hosts], "torchrun": lines})

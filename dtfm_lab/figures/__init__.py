@@ -19,6 +19,7 @@ from dtfm_lab.figures.results.losses import losses
 from dtfm_lab.figures.results.refit import refit
 from dtfm_lab.figures.results.sensitivity import sensitivity
 from dtfm_lab.figures.results.sweep import sweep
+from dtfm_lab.figures.saving import save
 from dtfm_lab.figures.theme import alt_text, theme
 from dtfm_lab.figures.timeline.bubble import bubble
 from dtfm_lab.figures.timeline.gantt import gantt
@@ -47,6 +48,7 @@ __all__ = [
     "pinned",
     "plan_map",
     "refit",
+    "save",
     "sensitivity",
     "side_by_side",
     "step",

@@ -110,7 +110,10 @@ def test_export_tells_each_hosts_line(shell, plan_file):
     assert told["folder"] == "run"
     assert len(told["torchrun"]) == 2
     assert all("--nproc-per-node 4" in line for line in told["torchrun"].values())
-    status, out, _ = shell("export", plan_file, "-o", "run")
+    status, out, err = shell("export", plan_file, "-o", "run")
+    assert (status, out) == (2, "")
+    assert "an earlier run folder is there; wanted a new folder, or --force" in err
+    status, out, _ = shell("export", plan_file, "-o", "run", "--force")
     assert "8 workers on 8 hosts; what to do is in run/README.md" in out
     assert Path("run/README.md").is_file()
 

@@ -101,7 +101,9 @@ def test_a_text_of_ones_own_travels_along(tmp_path, plan):
 
 def test_exporting_again_replaces_a_run_folder_and_nothing_else(tmp_path, spec):
     folder = export(spec, tmp_path / "run", hosts_of(spec))
-    export(spec, folder, hosts_of(spec, 8))
+    with pytest.raises(LabError, match=r"earlier run folder is there, with .*plan\.json"):
+        export(spec, folder, hosts_of(spec, 8))
+    export(spec, folder, hosts_of(spec, 8), overwrite=True)
     assert [path.name for path in (folder / "hosts").iterdir()] == ["ada"]
     assert len(load_run_folder(folder).workers) == 8
     (mine := tmp_path / "mine").mkdir()

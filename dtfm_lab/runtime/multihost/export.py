@@ -92,15 +92,20 @@ def spec_for(
 
 
 def export(
-    spec: RunSpec, folder: str | os.PathLike[str], hosts: Sequence[Host], *, master_port: int = MASTER_PORT
+    spec: RunSpec,
+    folder: str | os.PathLike[str],
+    hosts: Sequence[Host],
+    *,
+    master_port: int = MASTER_PORT,
+    overwrite: bool = False,
 ) -> Path:
-    """Write the run folder, over an earlier one if there is one.
+    """Write the run folder; an earlier one is overwritten only where that is asked for.
 
-    Raises LabError if the folder holds something else or cannot be written, or if the port is out of range.
+    Raises LabError if the folder holds files, naming them, or cannot be written, or if the port is out of range.
     """
     if not 0 < master_port < 65535:
         raise LabError(f"master port is {master_port}; wanted 1 to 65534")
-    folder = _prepare_folder(Path(folder))
+    folder = _prepare_folder(Path(folder), overwrite=overwrite)
     text = spec.text
     if text is not None:
         _copy_text(Path(text), folder / "text.txt")
@@ -148,10 +153,16 @@ def load_run_folder(path: str | os.PathLike[str]) -> RunFolder:
     return RunFolder(folder, spec, tuple(file.workers), file.crew_address, file.crew_port)
 
 
-def _prepare_folder(folder: Path) -> Path:
+def _prepare_folder(folder: Path, *, overwrite: bool) -> Path:
     try:
-        if folder.is_dir() and any(folder.iterdir()) and not (folder / "run.json").is_file():
+        held = sorted(one.name for one in folder.iterdir()) if folder.is_dir() else []
+        if held and "run.json" not in held:
             raise FileError(f"{folder}: is a folder of something else; wanted a new one, or an earlier run folder")
+        if held and not overwrite:
+            raise FileError(
+                f"{folder}: an earlier run folder is there, with {', '.join(held)}; "
+                "wanted a new folder, or overwrite=True"
+            )
         if (folder / "hosts").is_dir():
             shutil.rmtree(folder / "hosts")
         (folder / "text.txt").unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import anywidget
 import plotly.graph_objects as go
 
-from dtfm_lab.widgets.views.snapshots import MOST_BARS, svg
+from dtfm_lab.figures.snapshots import MOST_BARS, svg
 
 STATIC = Path(__file__).parents[1] / "static"
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.widgets.views.snapshots.shapes import GRID, LETTER_PX, SOFT, decoded, numbers, path, text
+from dtfm_lab.figures.snapshots.shapes import GRID, LETTER_PX, SOFT, decoded, numbers, path, text
 
 Part = Mapping[str, Any]
 TICK_PX = 90

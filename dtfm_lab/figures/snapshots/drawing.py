@@ -13,8 +13,8 @@ import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.figures.palette import CATEGORIES, ink_on
-from dtfm_lab.widgets.views.snapshots.axes import Axis, Part, axis_of, share_scales
-from dtfm_lab.widgets.views.snapshots.shapes import (
+from dtfm_lab.figures.snapshots.axes import Axis, Part, axis_of, share_scales
+from dtfm_lab.figures.snapshots.shapes import (
     INK,
     LETTER_PX,
     LINE_PX,
@@ -82,7 +82,7 @@ class _Drawing:
         labels = [
             label for axis in upright if axis.look.get("showticklabels", True) for _, label in axis.ticks(LONG_PX)
         ]
-        left = max((LETTER_PX * len(label) + 16 for label in labels), default=0.0)
+        left = max((LETTER_PX * len(re.sub("<[^>]*>", "", label)) + 16 for label in labels), default=0.0)
         left += 20 * any(axis.title for axis in upright)
         scaled = any(trace.get("type") == "heatmap" and trace.get("showscale", True) for trace in self.traces)
         n_rows, drawn = len(self._legend_rows()), any(axis.is_drawn for axis in self.axes.values())
@@ -192,7 +192,7 @@ class _Drawing:
     def _runs(self, trace: Part, closest: float) -> _Runs:
         """Merge neighbours of a row at most ``closest`` pixels apart where both are narrow; from 8 pixels on, any."""
         x_axis, y_axis = self._on(trace, "axis")
-        base, row = numbers(trace.get("base", np.zeros(len(trace["x"])))), y_axis.px(trace["y"])
+        base, row = numbers(trace.get("base", np.zeros(len(decoded(trace["x"]))))), y_axis.px(trace["y"])
         ends = np.sort(x_axis.px(np.stack([base, base + numbers(trace["x"])])), axis=0)
         order = np.lexsort((ends[0], row))
         order = order[np.isfinite(ends[0, order] + row[order])]
@@ -210,7 +210,7 @@ class _Drawing:
 
     def _bars(self, trace: Part, color: str, runs: _Runs, *, with_text: bool) -> str:
         """Return a path for all bars of each colour and opacity: one thick line with gaps."""
-        rows, marker, n = self._on(trace, "axis")[1], trace.get("marker") or {}, len(trace["x"])
+        rows, marker, n = self._on(trace, "axis")[1], trace.get("marker") or {}, len(decoded(trace["x"]))
         thick = abs(rows.unit_px) * float(trace.get("width") or 0.8)
         middle = (runs.row + rows.unit_px * float(trace.get("offset") or 0.0)).tolist()
         fills = spread(marker.get("color", color), n)

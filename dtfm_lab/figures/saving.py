@@ -1,0 +1,91 @@
+"""Figures as files for a paper: SVG, PDF or PNG, as wide as a column or the text, in 8 pt type."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.errors import FileError, LabError, MissingExtra
+from dtfm_lab.figures.snapshots import svg
+from dtfm_lab.figures.theme import alt_text, theme
+
+WIDTHS_IN = {"column": 3.33, "text": 7.0}
+"""Inches of a column, and of the text, of the usual two-column formats of conferences."""
+PX_PER_IN = 96
+TYPE_PX = 8 / 72 * PX_PER_IN
+"""8 points."""
+HEIGHT_SHARES = {"column": 0.95, "text": 0.62}
+"""Height over width where nothing else is asked for; a legend takes more lines in a column than in the text."""
+SNAPSHOT_BARS = 20_000
+"""Most rectangles in an SVG, which stays below some 300 KB."""
+ENDINGS = (".svg", ".pdf", ".png")
+DOTS_PER_IN = 300
+
+
+def save(
+    figure: go.Figure, path: str | os.PathLike[str], *, width: str = "text", height_in: float | None = None
+) -> Path:
+    """Write the figure without its title, which a paper's caption replaces; returns the file.
+
+    Parameters
+    ----------
+    path
+        It ends in .svg, which needs nothing else installed, or in .pdf or .png, which need the extra ``figures``
+        (kaleido, and a Chrome or Chromium on this machine).
+    width
+        ``column`` (3.33 inches) or ``text`` (7 inches).
+    height_in
+        Inches; in proportion to the width where not given.
+    """
+    file = Path(path)
+    if file.suffix.lower() not in ENDINGS:
+        raise LabError(f"{file.name} ends in {file.suffix or 'nothing'}; wanted one of {', '.join(ENDINGS)}")
+    sized = for_paper(figure, width, height_in)
+    try:
+        if file.suffix.lower() == ".svg":
+            file.write_text(svg(sized, alt_text(figure), most_bars=SNAPSHOT_BARS), encoding="utf-8")
+        else:
+            _write_by_browser(sized, file)
+    except OSError as error:
+        raise FileError(f"{file} cannot be written: {error.strerror or error}") from None
+    return file
+
+
+def for_paper(figure: go.Figure, width: str = "text", height_in: float | None = None) -> go.Figure:
+    """A copy in the size and type of a paper, on white and without its title."""
+    if width not in WIDTHS_IN:
+        raise LabError(f"width is {width!r}; wanted one of {', '.join(WIDTHS_IN)}")
+    width_px = round(WIDTHS_IN[width] * PX_PER_IN)
+    copy = theme(figure, dark=False)
+    copy.update_layout(
+        width=width_px,
+        height=round(HEIGHT_SHARES[width] * width_px if height_in is None else height_in * PX_PER_IN),
+        title=None,
+        margin={"l": 8, "r": 8, "t": 8 + (TYPE_PX + 6) * _has_headings(copy), "b": 8},
+        font_size=TYPE_PX,
+        legend_font_size=TYPE_PX,
+    )
+    copy.update_annotations(font_size=TYPE_PX)
+    for axes in (copy.update_xaxes, copy.update_yaxes):
+        axes(title_font_size=TYPE_PX, tickfont_size=TYPE_PX, title_standoff=4, automargin=True)
+    copy.update_traces(textfont_size=TYPE_PX, selector=lambda trace: "textfont" in trace)
+    return copy
+
+
+def _has_headings(figure: go.Figure) -> bool:
+    """Whether something stands above the panels."""
+    return any(note.yref == "paper" and (note.y or 0) >= 1 for note in figure.layout.annotations)
+
+
+def _write_by_browser(figure: go.Figure, file: Path) -> None:
+    """Have kaleido's browser draw it. Raises MissingExtra in one line where that is not installed."""
+    if importlib.util.find_spec("kaleido") is None:
+        raise MissingExtra(
+            f"{file.name} needs kaleido, which is not installed (.svg does not): pip install 'dtfm_lab[figures]'"
+        )
+    try:
+        figure.write_image(file, scale=DOTS_PER_IN / PX_PER_IN if file.suffix.lower() == ".png" else 1)
+    except (RuntimeError, ValueError) as error:  # kaleido found no browser
+        reason = " ".join(str(error).split())[:160]
+        raise LabError(f"{file.name} was not drawn: {reason}; wanted a Chrome or Chromium on this machine") from None
