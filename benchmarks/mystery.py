@@ -14,7 +14,7 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parent))
 
-from machine import described
+from machine import machine_line
 
 from dtfm_lab import lab
 from dtfm_lab.runtime.client.mystery import start_mystery
@@ -30,7 +30,7 @@ WANTED = 28 / 30
 @click.option("--job", default="tiny", show_default=True)
 @click.option("--first", default=0, show_default=True, help="The first seed.")
 def main(faults: int, iterations: int, job: str, first: int) -> None:
-    print(described(), flush=True)
+    print(machine_line(), flush=True)
     plan = lab.evaluate("lecture-hall", job, stages=STAGES)
     found = 0
     for seed in range(first, first + faults):

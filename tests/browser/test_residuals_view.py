@@ -27,13 +27,13 @@ def test_rows_are_sorted_chosen_and_drawn_on_their_side_of_zero(page, open_noteb
     view = page.locator(".dtfm-residuals").first
     names = view.locator("tbody th")
     expect(names).to_have_text(["a → b", "b → c", "c → <b>"])
-    zero = view.locator(".dtfm-zero").first.bounding_box()["x"]
-    short, long = (view.locator(f".dtfm-{side}").first.bounding_box() for side in ("short", "long"))
+    zero = view.locator(".dtfm-residuals-zero").first.bounding_box()["x"]
+    short, long = (view.locator(f".dtfm-residuals-{side}").first.bounding_box() for side in ("short", "long"))
     assert short["x"] + short["width"] <= zero + 1.5
     assert long["x"] >= zero - 1.5
     assert long["width"] == pytest.approx(2 * short["width"], rel=0.05)
     expect(view.locator("tbody tr").first).to_contain_text("+100 %")
-    expect(view.locator(".dtfm-suspect")).to_have_count(1)
+    expect(view.locator(".dtfm-residuals-suspect")).to_have_count(1)
 
     view.get_by_role("button", name="measured", exact=True).click()
     expect(names).to_have_text(["c → <b>", "a → b", "b → c"])

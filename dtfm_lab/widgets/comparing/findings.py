@@ -52,7 +52,7 @@ def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
     error_s, whole_s = comparison.error_s, comparison.predicted_iteration_s
     notable_s = NOTABLE * whole_s
     share = signed_share(comparison.iteration_error)
-    error = Tile("Error", signed_s(error_s), f"measured − predicted, {share}", abs(error_s) >= notable_s)
+    error = Tile("Error", signed_s(error_s), f"{share} of the prediction", abs(error_s) >= notable_s)
     parts = parts_of(comparison)
     if parts is None:
         return (error, Tile("From messages", "–", comparison.blame_missing), Tile("From computation", "–", ""))

@@ -33,7 +33,7 @@ class Happenings:
         self._now_s = now_s
         self.lines: list[Happening] = []
         self._began_s = now_s()
-        self._status, self._n_done, self._n_faults, self._n_held_out = "", 0, 0, 0
+        self._n_done = self._n_faults = 0
 
     def begin(self) -> None:
         """Remove all lines and count seconds from now."""
@@ -63,10 +63,6 @@ class Happenings:
             first = self._n_done == 0
             self._n_done = done
             self.add(f"iteration {done - 1}, loss {run.losses[-1]:.2f}", key="" if first else "iteration")
-        self._n_held_out = min(self._n_held_out, len(run.held_out))
-        for at, loss in run.held_out[self._n_held_out :]:
-            self.add(f"held-out text after {at} iterations: loss {loss:.2f}", key="held-out")
-        self._n_held_out = len(run.held_out)
 
 
 def describe(fault: Fault) -> tuple[str, str]:

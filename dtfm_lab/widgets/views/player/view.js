@@ -101,7 +101,7 @@ function render({ model, el }) {
     slider.title = length() ? "Drag to any moment of the iteration" : why;
     const source = model.get("source");
     const which = source === "measured" ? `iteration ${model.get("iteration")}, measured` : source;
-    what.textContent = length() ? `1 s here = ${seconds(length() / LASTS_S)} there${which ? ` · ${which}` : ""}` : "nothing to play yet";
+    what.textContent = length() ? [which, `1 s here = ${round(length() / LASTS_S)} there`].filter(Boolean).join(" · ") : "nothing to play yet";
     what.title = what.textContent;
     showMoment();
   }
@@ -139,5 +139,8 @@ function render({ model, el }) {
   run();
   return cleanUp.run;
 }
+
+/** Two figures are enough for how much slower it goes. */
+const round = (value) => seconds(Number(value.toPrecision(2)));
 
 export default { render };

@@ -66,7 +66,7 @@ function render({ model, el }) {
   }
 
   const barHead = ({ own, second }) => h("th", { scope: "col", class: "dtfm-residuals-bars" },
-    h("span", {}, h("i", { class: "dtfm-key-own" }), own), second ? h("span", {}, h("i", { class: "dtfm-key-second" }), second) : null);
+    h("span", {}, h("i", { class: "dtfm-residuals-key-own" }), own), second ? h("span", {}, h("i", { class: "dtfm-residuals-key-second" }), second) : null);
 
   function headCell({ key, name }, found) {
     const here = model.get("sort_by") === key;
@@ -96,7 +96,7 @@ function render({ model, el }) {
       swatch(row, dark), h("span", {}, row.label));
     const share = row.relative === null || !isFinite(row.relative) ? "–" : percent(row.relative);
     return h("tr", {
-      class: [row.suspect && "dtfm-suspect", selected.has(row.id) && "dtfm-chosen"].filter(Boolean).join(" "), "data-id": row.id, onclick: choose,
+      class: [row.suspect && "dtfm-residuals-suspect", selected.has(row.id) && "dtfm-residuals-chosen"].filter(Boolean).join(" "), "data-id": row.id, onclick: choose,
       onpointerenter: () => shine(el, what(row, found)), onpointerleave: () => shine(el, null),
     },
     h("th", { scope: "row" }, name), h("td", {}, seconds(row.predicted_s)), h("td", {}, seconds(row.measured_s)),
@@ -110,7 +110,7 @@ function render({ model, el }) {
     for (const tr of body.children) {
       const row = found.rows.find(({ id }) => id === tr.dataset.id);
       const lit = pointed && row && (key(what(row, found)) === key(pointed) || (pointed.devices && found.noun === "device" && pointed.devices.includes(row.id)));
-      tr.classList.toggle("dtfm-lit", Boolean(lit));
+      tr.classList.toggle("dtfm-residuals-lit", Boolean(lit));
     }
   }, cleanUp);
   onTraits(model, ["tables", "table", "sort_by", "descending", "selected", "title", "hint", "caption", "height", "n_stages"], show, cleanUp);
