@@ -120,7 +120,7 @@ class Lab(w.VBox):
         self.schedule_panel = SchedulePanel(lab_state)
         self.what_if_panel = WhatIfPanel(lab_state)
         self.run_panel = RunPanel(lab_state, self.schedule_panel, self.network_panel.drawing)
-        self.compare_panel = ComparePanel(lab_state, self.plan_panel.redo)
+        self.compare_panel = ComparePanel(lab_state, self.plan_panel.redo, self.run_panel.guessing.view)
 
     def _steps(self) -> list[Step]:
         """Return the panes in order. The lab needs no more than an entry here to show, save and restore a new one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import numpy as np
 import pytest
 from loops import send, until
 
@@ -83,6 +84,41 @@ def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_of_it_
         panel.as_figure.button.click()
         await until(lambda: panel.as_figure.figure is not None)
         assert panel.as_figure.figure.data[0].y[0] == lab_state.measured.context.losses[0]
+
+    asyncio.run(story())
+
+
+def test_a_mystery_is_named_by_what_is_selected_and_told_right_or_wrong() -> None:
+    pytest.importorskip("torch")
+
+    async def story() -> None:
+        lab_state, panel = panel_of()
+        panel.iterations.value = 3
+        assert not panel.mystery.disabled
+        panel.begin_mystery(np.random.default_rng(1))
+        assert lab_state.is_mystery
+        assert panel.mystery.disabled
+        assert not panel.faults.devices.running, "one fault at a time"
+        secret = panel.guessing._secret
+        ends = secret.name.split(" -> ")
+        await until(lambda: lab_state.comparison is not None)
+        assert secret.name.replace("->", "→") not in panel.happened.value
+        assert panel.guessing.name.disabled
+        others = [name for names in PLAN.device_names for name in names if name not in ends]
+        lab_state.selected = (others[0],)
+        panel.guessing.name.click()
+        assert f"no, it is not {others[0]}: its computations take" in panel.happened.value
+        assert lab_state.is_mystery
+        lab_state.selected = () if len(ends) == 2 else (secret.name,)
+        lab_state.selected_link = tuple(reversed(ends)) if len(ends) == 2 else ()
+        panel.guessing.name.click()
+        assert "found at try 2" in panel.happened.value
+        assert not lab_state.is_mystery
+        panel.begin_mystery(np.random.default_rng(2))
+        panel.guessing.reveal.click()
+        assert "revealed after 0 tries" in panel.happened.value
+        panel.toggle()
+        await until(lambda: not panel.run.running)
 
     asyncio.run(story())
 

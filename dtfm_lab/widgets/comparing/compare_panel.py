@@ -42,8 +42,11 @@ SECRET = "Something is secretly slow. Read the residuals, then name it in the pa
 class ComparePanel(Panel):
     """Shows ``lab_state.comparison``; a click on a row selects its device, stage or link in the lab's state."""
 
-    def __init__(self, lab_state: LabState, plan_again: Callable[[], None] | None = None) -> None:
-        """``plan_again`` starts a search, see ``Refitting``."""
+    def __init__(
+        self, lab_state: LabState, plan_again: Callable[[], None] | None = None, guessing: w.Widget | None = None
+    ) -> None:
+        """``plan_again`` starts a search, see ``Refitting``; ``guessing`` names what is secretly slow."""
+        self._guessing = [] if guessing is None else [guessing]
         self._lab_state = lab_state
         self._findings: Findings | None = None
         self._devices_of: dict[str, tuple[str, ...]] = {}
@@ -103,7 +106,17 @@ class ComparePanel(Panel):
             ]
         )
         self.refitting.note.add_class("dtfm-grow")
-        toolbar = w.HBox([self.refit, self.refitting.use, self.refitting.again, self.refitting.note, self.error, more])
+        toolbar = w.HBox(
+            [
+                *self._guessing,
+                self.refit,
+                self.refitting.use,
+                self.refitting.again,
+                self.refitting.note,
+                self.error,
+                more,
+            ]
+        )
         toolbar.add_class("dtfm-toolbar")
         view = w.VBox([stylesheet(Path(__file__).with_name("compare.css")), toolbar, self.tiles, self.residuals])
         for name in ("dtfm-pane", "dtfm-compare"):
@@ -133,12 +146,11 @@ class ComparePanel(Panel):
         self._findings = found
         self.residuals.caption = "; ".join(filter(None, [found.drift, _of_what(comparison)]))
         self._show_findings()
-        if not self._lab_state.is_mystery:
-            self.refitting.begin()
 
     def _show_findings(self) -> None:
         """Show what was found; while something is secretly slow, nothing that names it."""
         found, secret = self._findings, self._lab_state.is_mystery
+        self.refitting.hold(secret=secret)
         if found is None:
             self.tiles.value, self.told.value = tiles_html(NOTHING), ""
             self.residuals.tables = []
@@ -146,11 +158,12 @@ class ComparePanel(Panel):
         self.tiles.value = tiles_html(found.tiles, secret=secret)
         self.told.value = sentences_html((SECRET,) if secret else found.sentences)
         self._lab_state.compare_note = SECRET if secret else found.headline
-        self.refitting.hold(secret=secret)
         with self.residuals.hold_sync():
             self.residuals.tables = hidden(found.tables) if secret else found.tables
             self.residuals.n_stages = len(self._devices_of)
         self._mark()
+        if not secret and self.refitting.found is None:
+            self.refitting.begin()
 
     def _plan(self) -> Plan | None:
         """Return the plan that ran; where it is unknown, the plan with the choices."""

@@ -119,6 +119,8 @@ class Refitting:
         """Enable what is possible; a disabled button says why."""
         why = "Nothing measured yet: run the plan first" if self._comparison is None else ""
         why = "Not while something is secretly slow: a fit would tell what" if self._is_secret else why
+        for each in (self.button, self.use, self.note):
+            show(each, not self._is_secret)
         self.button.disabled = bool(why) or self._is_fitting
         self.button.tooltip = why or FITS
         if self.found is None:

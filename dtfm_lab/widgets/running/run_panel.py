@@ -4,11 +4,13 @@ import asyncio
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar
 
 import ipywidgets as w
+import numpy as np
 import plotly.graph_objects as go
 import traitlets
 
@@ -20,6 +22,7 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.traces import losses
 from dtfm_lab.runtime.client import preload, run_report
 from dtfm_lab.runtime.client.launch import what_runs
+from dtfm_lab.runtime.client.mystery import Secret, start_mystery
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
 from dtfm_lab.simulation import simulate
@@ -32,6 +35,7 @@ from dtfm_lab.widgets.running import clocks
 from dtfm_lab.widgets.running.device_activity import RESUME
 from dtfm_lab.widgets.running.fault_controls import ACTIONS, FaultControls
 from dtfm_lab.widgets.running.happenings import Happening, Happenings
+from dtfm_lab.widgets.running.mystery_controls import MysteryControls
 from dtfm_lab.widgets.running.playback import Playback
 from dtfm_lab.widgets.running.run_option_controls import RunOptionControls
 from dtfm_lab.widgets.running.run_progress import RunProgress
@@ -45,6 +49,7 @@ from dtfm_lab.widgets.views.losses import LossView
 
 STARTS = "Start real workers on this machine, with links as slow as drawn"
 CLOCK_OPTIONS = list(zip(clocks.NAMES, RUN_CLOCKS, strict=True))
+MYSTERY = "Run with one device or link secretly three times slower, and find it from the residuals"
 NO_PLAN = "Plan first: a run needs a plan"
 
 
@@ -65,6 +70,8 @@ class RunPanel(Panel):
         self._is_concluding = False
         self._plan: Plan | None = None
         """The plan that ``run`` runs, or runs a part of."""
+        self._reductions = ""
+        """Which part of the plan runs, and what replaces its model and links."""
         self._expected_s = 0.0
         """Predicted wall seconds of an iteration of ``run``; 0 before its profile has been taken."""
         self.clock = labelled(w.Dropdown, "Clock", "150px", "0px", options=CLOCK_OPTIONS)
@@ -72,6 +79,8 @@ class RunPanel(Panel):
         self.iterations = labelled(w.BoundedIntText, "Iterations", "118px", "62px", 8, min=1, max=10_000)
         self.start = button("Run", "", STARTS, "60px", style="primary")
         self.stop = button("Stop", "", "End every worker; whole iterations are kept", "60px")
+        self.mystery = button("Mystery", "", MYSTERY, "auto")
+        self.guessing = MysteryControls(lab_state, self._say)
         self.happenings = Happenings()
         self.happened = w.HTML(layout=w.Layout(min_width="0"))
         self.happened.add_class("dtfm-happened")
@@ -91,6 +100,7 @@ class RunPanel(Panel):
         self.clock.observe(lambda _: self._explain_clock(), "value")
         self.start.on_click(lambda _: self.redo())
         self.stop.on_click(lambda _: self._press_stop())
+        self.mystery.on_click(lambda _: self.begin_mystery())
         lab_state.observe(lambda _: self._take_plan(), "plan")
         self._explain_clock()
         self._take_plan()
@@ -112,6 +122,11 @@ class RunPanel(Panel):
         """Keywords of ``lab.run`` that the controls are set to, beyond schedule, clock and iterations."""
         return self.options.chosen(self.iterations.value)
 
+    def begin_mystery(self, rng: np.random.Generator | None = None) -> None:
+        """Start a run in which one link or device, drawn by ``rng``, is secretly slow."""
+        if not self.start.disabled:
+            self._begin(np.random.default_rng() if rng is None else rng)
+
     def toggle(self) -> None:
         """Do the one next thing: start a run, or stop the one that goes on."""
         if self.run is not None and self.run.running:
@@ -124,12 +139,14 @@ class RunPanel(Panel):
         more = more_menu([self.explain, self.status, self.options.view, figure, self.as_figure.output])
         grow = w.Box()
         grow.add_class("dtfm-grow")
-        toolbar = w.HBox([self.start, self.stop, self.iterations, self.clock, grow, self.faults.devices, more])
+        toolbar = w.HBox(
+            [self.start, self.stop, self.iterations, self.clock, grow, self.mystery, self.faults.devices, more]
+        )
         toolbar.add_class("dtfm-toolbar")
         chart = w.Box([self._schedule.chart])
         chart.add_class("dtfm-run-chart")
         heading = w.HTML("<h3>What happened</h3>")
-        told = w.VBox([w.HBox([heading, self.progress.view]), self.happened])
+        told = w.VBox([w.HBox([heading, self.progress.view]), self.happened, self.guessing.view])
         told.add_class("dtfm-told")
         below = w.Box([self.losses, told])
         below.add_class("dtfm-run-below")
@@ -138,7 +155,8 @@ class RunPanel(Panel):
             view.add_class(name)
         return view
 
-    def _begin(self) -> None:
+    def _begin(self, mystery: np.random.Generator | None = None) -> None:
+        """Start a run; with ``mystery`` one that has a secret."""
         self._lab_state.message = ""
         try:
             plan = self._lab_state.chosen_plan
@@ -146,14 +164,17 @@ class RunPanel(Panel):
                 return
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UserWarning)
-                self.run = lab.start(
-                    plan,
-                    self._lab_state.schedule,
-                    iterations=self.iterations.value,
-                    clock=self.clock.value,
-                    queueing=self._lab_state.queueing,
+                options = {
+                    "iterations": self.iterations.value,
+                    "clock": self.clock.value,
+                    "queueing": self._lab_state.queueing,
                     **self.run_options,
-                )
+                }
+                secret: Secret | None = None
+                if mystery is None:
+                    self.run = lab.start(plan, self._lab_state.schedule, **options)
+                else:
+                    self.run, secret = start_mystery(plan, self._lab_state.schedule, mystery, **options)
         except LabError as error:
             self._lab_state.report_error("run", str(error))
             return
@@ -169,7 +190,13 @@ class RunPanel(Panel):
         self.written.value = ""
         self.losses.reset(self.run.spec.first_iteration, self.run.spec.iterations)
         self.progress.begin()
-        self.faults.watch(self.run)
+        self.guessing.begin(secret)
+        self._reductions = run_report.describe_reductions(
+            self.run.spec if secret is None else replace(self.run.spec, emulated=None)
+        )
+        if secret is not None:
+            self.happenings.add("a mystery: one device or link is secretly slow. Find it by its bars and residuals")
+        self.faults.watch(self.run, may_disturb=secret is None)
         self.playback.begin_run()
         self._show_progress(self.run)
         self._schedule.chart.reset_measured()
@@ -254,7 +281,7 @@ class RunPanel(Panel):
             pace,
             run_report.describe_lateness(run),
             run_report.describe_checkpoint(run),
-            run_report.describe_reductions(run.spec),
+            self._reductions,
         ]
         self.status.value = markup.line(escape("; ".join(filter(None, parts))))
         self.losses.follow(run.losses, run.held_out, run.unigram_entropy)
@@ -311,6 +338,9 @@ class RunPanel(Panel):
         running = self.run is not None and self.run.running
         self.start.disabled = running or self._lab_state.plan is None
         self.start.tooltip = NO_PLAN if self._lab_state.plan is None else STARTS
+        self.mystery.disabled = self.start.disabled
+        why = NO_PLAN if self._lab_state.plan is None else "One run at a time: stop this one first"
+        self.mystery.tooltip = why if self.start.disabled else MYSTERY
         self.stop.disabled = not running
         show(self.start, not running)
         show(self.stop, running)

@@ -1,0 +1,116 @@
+"""A mystery run: the reader names the link or the device that is secretly slow, and is told whether it is."""
+
+from collections.abc import Callable
+from html import escape
+
+import ipywidgets as w
+
+from dtfm_lab.compare import Comparison
+from dtfm_lab.runtime.client.mystery import Secret
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.controls import button, show
+from dtfm_lab.widgets.lab_state import LabState
+
+ASKS = "What is slow? Select a device or a link on the network, or a row of the residuals"
+
+
+class MysteryControls:
+    """``view`` has a button that names what is selected, one that gives up, and a line with the answer."""
+
+    def __init__(self, lab_state: LabState, tell: Callable[[str], None]) -> None:
+        """``tell`` is called with every answer."""
+        self._lab_state, self._tell = lab_state, tell
+        self._secret: Secret | None = None
+        self.tries = 0
+        self.name = button("It is this one", "", ASKS, "auto")
+        self.reveal = button("Reveal", "", "Give up, and be told", "auto")
+        self.line = w.HTML(layout=w.Layout(min_width="0", flex="1 1 0"))
+        self.view = w.HBox([self.name, self.reveal, self.line])
+        self.view.add_class("dtfm-mystery")
+        self.name.on_click(lambda _: self._guess())
+        self.reveal.on_click(lambda _: self._give_up())
+        lab_state.observe(lambda _: self._follow(), ["selected", "selected_link", "is_mystery"])
+        self._follow()
+
+    def begin(self, secret: Secret | None) -> None:
+        """Keep a new secret; None where a run has none."""
+        self._secret, self.tries = secret, 0
+        self._lab_state.is_mystery = secret is not None
+        self._follow()
+
+    @property
+    def candidate(self) -> tuple[str, str] | None:
+        """What is selected, as ("link", "a -> b") or ("device", "a"); None for nothing, or for several devices."""
+        state = self._lab_state
+        if len(state.selected_link) == 2:
+            return "link", " -> ".join(state.selected_link)
+        return ("device", str(state.selected[0])) if len(state.selected) == 1 else None
+
+    def _guess(self) -> None:
+        candidate, secret = self.candidate, self._secret
+        if candidate is None or secret is None:
+            return
+        self.tries += 1
+        evidence = evidence_of(self._lab_state.comparison, *candidate)
+        if is_it(candidate, secret):
+            self._end(f"yes, it is {described(secret)}; found at try {self.tries}")
+        else:
+            self._say(f"no, it is not {arrow(candidate[1])}{evidence}")
+
+    def _give_up(self) -> None:
+        if self._secret is not None:
+            self._end(f"it was {described(self._secret)}; revealed after {_tries(self.tries)}")
+
+    def _end(self, answer: str) -> None:
+        secret, self._secret = self._secret, None
+        assert secret is not None
+        self._say(answer)
+        self._lab_state.is_mystery = False
+        link = tuple(secret.name.split(" -> ")) if secret.of == "link" else ()
+        self._lab_state.selected_link, self._lab_state.selected = link, () if link else (secret.name,)
+
+    def _say(self, answer: str) -> None:
+        self._tell(f"mystery: {answer}")
+        self.line.value = markup.line(escape(f"{answer[:1].upper()}{answer[1:]}."))
+
+    def _follow(self) -> None:
+        """Offer to name what is selected."""
+        show(self.view, self._lab_state.is_mystery)
+        if self._secret is None:
+            return
+        candidate = self.candidate
+        self.name.disabled = candidate is None
+        self.name.tooltip = ASKS if candidate is None else f"Say that {arrow(candidate[1])} is slow"
+        tries = f" · {_tries(self.tries)}" if self.tries else ""
+        asked = ASKS if candidate is None else f"Is it {arrow(candidate[1])}?"
+        self.line.value = markup.line(escape(f"{asked}{tries}"))
+
+
+def is_it(candidate: tuple[str, str], secret: Secret) -> bool:
+    """Whether a candidate is the secret; of a link either direction counts, as one line on the network is both."""
+    of, name = candidate
+    return of == secret.of and name in (secret.name, " -> ".join(reversed(secret.name.split(" -> "))))
+
+
+def described(secret: Secret) -> str:
+    own = "messages" if secret.of == "link" else "computations"
+    return f"{arrow(secret.name)}, whose {own} take {secret.factor:g} times as long"
+
+
+def evidence_of(comparison: Comparison | None, of: str, name: str) -> str:
+    """Return ``: its messages take 1.0 times the predicted``; empty where nothing was measured of it."""
+    if comparison is None:
+        return ""
+    frame = comparison.links if of == "link" else comparison.devices.groupby("device").sum()
+    if name not in frame.index or not frame.at[name, "predicted_s"] > 0:
+        return f": nothing was measured of {'it' if of == 'device' else 'its messages'}"
+    times = float(frame.at[name, "measured_s"] / frame.at[name, "predicted_s"])
+    return f": its {'messages' if of == 'link' else 'computations'} take {times:.1f} times the predicted"
+
+
+def _tries(n: int) -> str:
+    return "1 try" if n == 1 else f"{n} tries"
+
+
+def arrow(name: str) -> str:
+    return name.replace("->", "→")
