@@ -80,7 +80,7 @@ function render({ model, el }) {
     read: () => now().default, set: (conditions) => put({ ...now(), default: { ...now().default, latency_ms: conditions.latency_ms, bandwidth_gbps: conditions.bandwidth_gbps } }),
     show: (conditions) => others.write(conditions), press: () => { graph.choose({}); openForm(); },
   }, cleanUp);
-  const rest = h("div", { class: "dtfm-rest", hidden: true }, h("span", {}, "Any other pair"), others.element);
+  const rest = h("div", { class: "dtfm-other-pairs", hidden: true }, h("span", {}, "Any other pair"), others.element);
   foot.prepend(rest);
   over.setAttribute("aria-hidden", "true");
   box.append(labels.element);

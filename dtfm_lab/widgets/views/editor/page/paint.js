@@ -8,7 +8,7 @@ const FADED = 0.28;
 const MANY_USED = 16; // lines, above which those of averaging alone and those that the plan does not use are thin
 const FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
 const font = (size, weight = 400) => `${weight} ${size}px ${FONT}`;
-const [LEAST_NUMBER, LEAST_NAME] = [12.5, 30]; // pixels of a device's height for its number, of distance for its name
+const [LEAST_NUMBER, LEAST_NAME] = [12.5, 44]; // pixels of a device's height for its number, of distance for its name
 
 /** The lines of a scene as curves on the screen, and the rectangles that labels keep off. */
 export function layOut(context, scene, view, peeked) {
@@ -49,7 +49,7 @@ export function layOut(context, scene, view, peeked) {
     const text = context.measureText(name).width <= room ? name : fitting(context, scene.shortNames.get(name) ?? name, room);
     const wide = context.measureText(text).width / 2;
     const y = place.y + h + 5;
-    names.set(name, { text, x: place.x, y, size });
+    names.set(name, { text, x: place.x, y, size, whole: text === name });
     taken.push({ owner: name, x1: place.x - wide, x2: place.x + wide, y1: y, y2: y + size + 2 });
   }
   const titles = new Map();
@@ -324,7 +324,7 @@ function paintNames(context, scene, view, laid, look, alpha, litDevice) {
     if (!short) continue;
     context.globalAlpha = alpha(litDevice(name));
     context.font = font(short.size, picked ? 650 : 400);
-    haloed(context, short.text, short.x, short.y, theme.text, theme.surface);
+    haloed(context, short.text, short.x, short.y, short.whole ? theme.text : theme.softText, theme.surface);
   }
   context.globalAlpha = 1;
   for (const { name, x, y, picked } of over) { // on a ground of its own: it may be wider than its place
