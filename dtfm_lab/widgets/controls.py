@@ -156,7 +156,7 @@ def control_for(option: Option, *, width: str = "", label_width: str = "", place
     Without choices, a text or a number that may be None is a text field that may be empty.
     """
     label = label_of(option)
-    narrow = label_width or f"{max(38, 8 * len(label))}px"
+    narrow = label_width or f"{max(38, 10 + 7 * len(label))}px"
     given: dict[str, Any] = {"description": label, "tooltip": option.help, "style": {"description_width": narrow}}
     if option.type is bool:
         layout = w.Layout(width=width or "auto")
