@@ -196,7 +196,8 @@ def _shelves(sides: dict[str, int]) -> dict[str, tuple[float, float]]:
 
 def _rows_of(sides: dict[str, int], n_in_row: int) -> tuple[float, float, dict[str, tuple[float, float]]]:
     """Return the width and height of the blocks in rows of so many, and the corner of each."""
-    corners, width, top = {}, 0.0, 0.0
+    corners: dict[str, tuple[float, float]] = {}
+    width, top = 0.0, 0.0
     regions = list(sides)
     for first in range(0, len(regions), n_in_row):
         row = regions[first : first + n_in_row]
