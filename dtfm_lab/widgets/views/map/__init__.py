@@ -1,4 +1,4 @@
-"""The world map: regions in their cities, devices around them."""
+"""The map: a card for each city around a globe, pipes between the cards, and the plan's badges on their devices."""
 
 from typing import Any
 

@@ -360,7 +360,7 @@ function render({ model, el }) {
   el.append(root);
   offerGpus();
   resize();
-  scene.condition(model.get("conditions"), {});
+  scene.condition(model.get("conditions"), model.get("restored_from"), true);
   scene.play(playbackRows(model.get("playback")), model.get("playback_devices"));
   understand();
   showProblem();

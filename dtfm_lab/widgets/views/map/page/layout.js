@@ -5,6 +5,7 @@ export const TOP = 34; // pixels of the row of icons
 export const NAME = 17; // pixels of a card's name, above its box
 const PAD = 5; // between a card's edge and its badges
 const GAP = 10; // between cards
+const TIGHT = 4; // between the smallest cards
 const ROOMY = 30; // between cards of a ring, where there is room
 const EDGE = 8; // between cards and the picture's edge
 const MOST_IN_RING = 16;
@@ -15,7 +16,7 @@ const LARGEST_FOLDED = 20; // pixels of a badge: larger ones are for cards that 
 /** [pixels of a badge and its gap, most badges of a card, pixels between cards of a ring]: the first that fits is taken. */
 const SIZES = [
   [34, 8, ROOMY], [26, 16, ROOMY], [23, 32, ROOMY], [20, UNFOLDED, ROOMY], [18, UNFOLDED, ROOMY], [20, FOLD, ROOMY], [18, FOLD, ROOMY], [18, FOLD, GAP],
-  [14, UNFOLDED, GAP], [16, FOLD, GAP], [14, FOLD, GAP], [11, FOLD, GAP], [9, FOLD, GAP], [8, 12, GAP], [7, 8, GAP],
+  [14, UNFOLDED, GAP], [16, FOLD, GAP], [14, FOLD, GAP], [11, FOLD, GAP], [9, FOLD, GAP], [8, FOLD, GAP], [7, FOLD, GAP],
 ];
 const TURN = 2 * Math.PI;
 
@@ -36,9 +37,9 @@ export function layoutOf(regions, globe, { width, height, nameWidth, open }) {
     const ground = globe && groundOf(globe, area);
     const cards = placed.map((region) => cardOf(region, cell, most, nameWidth));
     for (const card of cards) card.home = ground && card.place ? homeOf(card.place, globe, ground) : null;
-    const fits = cards.reduce((sum, card) => sum + card.w * card.h, 0) < FULLEST * (area.right - area.left) * (area.bottom - area.top)
+    const fits = cards.reduce((sum, card) => sum + card.w * card.h, 0) < (cell < 10 ? 1 : FULLEST) * (area.right - area.left) * (area.bottom - area.top)
       && cards.every((card) => card.w <= area.right - area.left && card.h <= area.bottom - area.top);
-    const apart = fits && (cards.length <= MOST_IN_RING && inRing(cards, area, ground, gap) || freely(cards, area, ground));
+    const apart = (fits || cell === SIZES.at(-1)[0]) && (cards.length <= MOST_IN_RING && inRing(cards, area, ground, gap) || freely(cards, area, ground, cell < 10 ? TIGHT : GAP));
     best = { cards: [...cards, ...shelf.cards], ground, cell, shelf: shelf.cards.length ? area.bottom + EDGE : null, folded: shelf.folded };
     if (apart) break;
   }
@@ -48,7 +49,7 @@ export function layoutOf(regions, globe, { width, height, nameWidth, open }) {
 }
 
 function groundOf(globe, { left, top, right, bottom }) {
-  const scale = (Math.min(right - left, bottom - top) / 2 + 2) / globe.radius;
+  const scale = Math.max(1, Math.min(right - left, bottom - top) / 2 + 2) / globe.radius;
   return { x: (left + right) / 2, y: (top + bottom) / 2, scale };
 }
 
@@ -147,7 +148,7 @@ function inRing(cards, area, ground, gap) {
 }
 
 /** Cards near their places, stretched to fill the area and pushed apart; false where they overlap. */
-function freely(cards, area, ground) {
+function freely(cards, area, ground, gap) {
   const [mx, my] = [(area.left + area.right) / 2, (area.top + area.bottom) / 2];
   const homes = cards.map(({ home }, at) => home ?? (ground ? [mx, my] : [mx + Math.cos(at * 2.4) * Math.sqrt(at), my + Math.sin(at * 2.4) * Math.sqrt(at)]));
   const reach = [0, 1].map((axis) => Math.max(1, ...homes.map((home) => Math.abs(home[axis] - [mx, my][axis]))));
@@ -160,10 +161,10 @@ function freely(cards, area, ground) {
     let moved = false;
     for (let one = 0; one < cards.length; one++) for (let two = one + 1; two < cards.length; two++) {
       const [a, b] = [cards[one], cards[two]];
-      if (!overlap(a, b, GAP)) continue;
+      if (!overlap(a, b, gap)) continue;
       moved = true;
-      const overX = (a.w + b.w) / 2 + GAP - Math.abs(b.x - a.x);
-      const overY = (a.h + b.h) / 2 + GAP - Math.abs(b.y - a.y);
+      const overX = (a.w + b.w) / 2 + gap - Math.abs(b.x - a.x);
+      const overY = (a.h + b.h) / 2 + gap - Math.abs(b.y - a.y);
       if (overX < overY) { const step = 0.35 * overX * (b.x > a.x || (b.x === a.x && two > one) ? 1 : -1); a.x -= step; b.x += step; }
       else { const step = 0.35 * overY * (b.y > a.y || (b.y === a.y && two > one) ? 1 : -1); a.y -= step; b.y += step; }
     }

@@ -6,7 +6,7 @@ import { inkOn, kindColor, stageColor } from "shared/theme.js";
 import { NAME } from "./layout.js";
 
 const TURN = 2 * Math.PI;
-const READABLE = 15; // pixels of a badge that a number fits in
+const READABLE = [11.5, 14]; // pixels of a badge that a number of one digit fits in, and one of two
 
 const sized = (theme, pixels, weight = 400) => theme.font.replace("12px", `${pixels}px`).replace(/^/, `${weight} `);
 
@@ -97,7 +97,7 @@ function paintFolded(context, card, [left, top, w, h], camera, theme, style) {
   context.textAlign = "center";
   context.textBaseline = "middle";
   context.fillStyle = theme.softText;
-  context.fillText(`+${card.more}`, x + dx * scale, y + dy * scale + 0.5);
+  if (card.cell * scale >= 12) context.fillText(`+${card.more}`, x + dx * scale, y + dy * scale + 0.5);
   let at = left + 5 * scale;
   for (const [stage, count] of style.counts(card)) {
     const part = ((w - 10 * scale) * count) / card.devices.length;
@@ -141,7 +141,7 @@ export function paintBadge(context, badge, theme, nStages, hasPlan) {
     context.stroke();
     context.setLineDash([]);
   }
-  if (color && 2 * radius >= READABLE) {
+  if (color && 2 * radius >= READABLE[stage > 9 ? 1 : 0]) {
     context.fillStyle = inkOn(color);
     context.font = sized(theme, Math.max(11, Math.min(15, radius * 1.1)), 650);
     context.textAlign = "center";

@@ -34,9 +34,10 @@ export function playing(wayBetween) {
     return changed;
   }
 
-  function condition(next, from) {
+  /** `quietly` where it was so before anybody looked. */
+  function condition(next, from, quietly) {
     for (const [name, what] of Object.entries(next ?? {})) {
-      if (what === "recovered" && conditions[name] !== "recovered" && !isStill()) recoveries.set(name, performance.now());
+      if (what === "recovered" && conditions[name] !== "recovered" && !quietly && !isStill()) recoveries.set(name, performance.now());
       if (what !== "recovered") recoveries.delete(name);
     }
     [conditions, sources] = [next ?? {}, from ?? {}];

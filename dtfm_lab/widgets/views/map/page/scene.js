@@ -9,6 +9,7 @@ import { playing } from "./playing.js";
 
 const MOST_LABELS = 16; // pipes in use; where there are more, only those that are asked for have labels
 const MOST_SLOWEST = 6;
+const LEAST = 60; // pixels of a box that anything is drawn in
 const FADED = 0.28;
 const BADGE = 0.43; // of a cell: a badge's radius
 
@@ -43,7 +44,7 @@ export function sceneOf(view) {
 
   /** Cards are placed anew where regions, counts or the box have changed. */
   function place(width, height, known, glide, globeFor) {
-    if (!width || !height) return;
+    if (width < LEAST || height < LEAST) return; // hidden, or on its way to its size
     const key = JSON.stringify([width, height, open, regions.map(({ name, devices, place: where }) => [name, devices.length, where])]);
     if (key !== layoutKey) {
       const resized = size[0] !== width || size[1] !== height;
