@@ -84,7 +84,11 @@ class FrontierPanel:
         )
         self.seed = labelled(w.BoundedIntText, "Seed", "110px", "38px", 0, min=0, max=2**31, tooltip="Of the searches")
         self.start = button(
-            "Search the frontier", "", "The fastest, the cheapest, and those between", "auto", style="primary"
+            "Find it",
+            "",
+            "Search for the frontier: the fastest, the cheapest, and those between",
+            "auto",
+            style="primary",
         )
         self.stop = button("Stop", "", "End after the search at hand and keep what is found", "auto", disabled=True)
         self.chart = FrontierView(self._choose, height=0)

@@ -28,10 +28,8 @@ from dtfm_lab.widgets.tasks import FRAME_S, begin, has_event_loop
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.population import PopulationView, cells_of
 
-PACES = {"slow (0.48 s)": 2 * PACE_S, "to watch (0.24 s)": PACE_S, "fast (0.08 s)": PACE_S / 3}
+PACES = {"slow (0.48 s)": 0.48, f"to watch ({PACE_S:g} s)": PACE_S, "fast (0.1 s)": 0.1}
 """Seconds that a generation stays on the screen."""
-AHEAD = 400
-"""Generations that are computed ahead of the one shown; then the thread waits."""
 NO_NETWORK = "Open or draw a network: a slow search can then be watched."
 
 
