@@ -43,7 +43,7 @@ TIE = 4.0
 FEW_DEVICES = 16
 """Most devices of a network on which a twin is one that has every device in the same stage. On larger ones it is one
 that ranks equal, or copies of one placement with devices of a kind exchanged would soon be all."""
-MOST_GENERATIONS = 400
+MOST_GENERATIONS = 600
 PACE_S = 0.36
 """Seconds that a frame stays when the search is watched, unless another pace is chosen."""
 
@@ -181,7 +181,7 @@ def _frames(
     priced: Callable[[FloatArray], object],
 ) -> Iterator[TeachingFrame]:
     n = len(ground.names)
-    settling, patience = n + 12 * ground.n_stages, max(30, min(2 * n, 60))
+    settling, patience = n + 14 * ground.n_stages, max(30, min(2 * n, 60))
     rows = np.array([rng.permutation(n) for _ in range(n_population)])
     cost_s, ranks = _Survival(ground, 0, settling, priced).price(rows)
     people = [

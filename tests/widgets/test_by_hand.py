@@ -115,7 +115,7 @@ async def test_the_network_shows_the_arrangement_and_the_plan_follows_only_when_
     hand.hint.click()
     await until(lambda: len(hand.board.hinted) == 2)
     hand.swap(*hand.board.hinted)
-    assert next(iter(hand.bests.values())).n_moves == 2
+    assert all(best.score > 0 and best.n_moves <= 2 for best in hand.bests.values())
     assert hand.board.hinted == []
     hand.take.click()
     await until(lambda: lab_state.plan is not None)

@@ -7,6 +7,7 @@ import ipywidgets as w
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets.controls import button, disable, labelled, more_menu
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.hand_game import BEGINNINGS, HandGame
@@ -121,7 +122,7 @@ class ByHandPanel:
         game, reference = self.game, self.reference
         if game is None:
             return ""
-        yours = f"{format_s(game.cost_s)} after {len(game.moves)} move{'s' * (len(game.moves) != 1)}"
+        yours = f"{format_s(game.cost_s)} after {count(len(game.moves), 'move')}"
         if reference is None or not game.planner_s:
             return f"Beat the planner: {yours}."
         if game.has_beaten:
@@ -188,7 +189,7 @@ class ByHandPanel:
         key = (game.topology.fingerprint, *game.shape)
         found = Best(game.score, len(game.moves), game.cost_s)
         before = self.bests.get(key)
-        if game.planner_s and (before is None or (found.score, -found.n_moves) > (before.score, -before.n_moves)):
+        if found.score > 0 and (before is None or (found.score, -found.n_moves) > (before.score, -before.n_moves)):
             self.bests[key] = found
 
     def _show(self) -> None:
@@ -223,7 +224,7 @@ class ByHandPanel:
             "moves": len(game.moves),
             "hints": game.hints,
             "seconds": game.seconds,
-            "best": "" if best is None else f"{best.score:.0f} in {best.n_moves} moves",
+            "best": "" if best is None else f"{best.score:.0f} in {count(best.n_moves, 'move')}",
         }
 
     def _report_error(self, message: str) -> None:
