@@ -48,7 +48,10 @@ def headline(state: LabState, before: Before | None, found: Replanned | None, re
         return Headline(*EMPTY)
     if "run" in state.busy and state.run_note:
         return Headline("The run:", state.run_note, "busy")
-    if note := getattr(state, PANE_NOTES.get(state.pane, "message")):
+    note = getattr(state, PANE_NOTES.get(state.pane, "message"))
+    if state.pane == "run" and not note:
+        note = state.compare_note  # what the last run has measured
+    if note:
         return _split(note)
     if state.hand_note:
         return _split(state.hand_note)

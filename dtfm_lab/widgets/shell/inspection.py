@@ -43,7 +43,8 @@ def _of_pipeline(plan: Plan) -> Facts:
         {"stage": s, "name": _place(plan, devices[s].tolist()), "layers": layers[s], "group_s": float(cost.group_s[s])}
         for s in range(plan.job.n_stages)
     ]
-    hops = [{"seconds": float(s), "text": format_s(float(s))} for s in cost.hop_s]
+    unit, in_unit = ("ms", 1e3) if cost.hop_s.max(initial=0.0) < 1 else ("s", 1.0)
+    hops = [{"seconds": float(s), "text": f"{float(s) * in_unit:.3g}"} for s in cost.hop_s]
     n = len(hops)
     total = [
         [format_s(cost.total_s), "of communication ="],
@@ -53,7 +54,7 @@ def _of_pipeline(plan: Plan) -> Facts:
     return {
         "kind": "pipeline",
         "title": "One pipeline, first layer to last",
-        "hint": "slowest hop of the pipelines",
+        "hint": f"slowest hops in {unit}",
         "n_stages": plan.job.n_stages,
         "stages": stages,
         "hops": hops,

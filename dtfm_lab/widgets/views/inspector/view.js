@@ -5,7 +5,8 @@ import { short } from "shared/links.js";
 import { shine } from "shared/bus.js";
 import { logSlider } from "./page/slider.js";
 
-const NARROWEST = 46; // pixels of a stage in the row of a pipeline; where there is less, some are left out
+const NARROWEST = 58; // pixels of a stage with its hop in the row of a pipeline; where there is less, some are left out
+const ROOMY = 104; // pixels from which places have their whole names
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
@@ -25,7 +26,10 @@ function render({ model, el }) {
 
   function pipeline(facts) {
     const { stages, hops, n_stages: n } = facts;
-    const fits = Math.max(2, Math.floor((el.clientWidth - 32) / NARROWEST / 1.6));
+    const width = el.clientWidth - 32;
+    const fits = Math.max(2, Math.floor(width / NARROWEST));
+    const brief = width / Math.min(stages.length, fits) < ROOMY;
+    const place = (name) => (brief ? name.replace(/^(\S{3})\S*/, "$1").replace(" +", "+") : name);
     const shown = stages.length <= fits ? stages : [...stages.slice(0, Math.ceil(fits / 2)), null, ...stages.slice(-Math.floor(fits / 2))];
     const slowest = Math.max(...hops.map(({ seconds }) => seconds), 0);
     const parts = [];
@@ -34,13 +38,13 @@ function render({ model, el }) {
       parts.push(h("button", {
         type: "button", class: "dtfm-pipeline-stage", title: `Stage ${one.stage}, ${one.layers}, ${one.name}`,
         onclick: () => select({ stage: one.stage }), onpointerenter: () => shine(el, { stage: one.stage }), onpointerleave: () => shine(el, null),
-      }, chip(one.stage, n), h("span", {}, one.name), h("small", {}, one.layers.replace(/layers? /, "").replace(" to ", "–"))));
+      }, chip(one.stage, n), h("span", {}, place(one.name)), h("small", {}, one.layers.replace(/layers? /, "").replace(" to ", "–"))));
       const hop = hops[one.stage];
       if (hop && one !== shown.at(-1)) parts.push(h("span", { class: "dtfm-hop", title: `hop from stage ${one.stage} to ${one.stage + 1}: ${hop.text}` },
-        hop.text.replace(" ", "\u2009"), h("i", { style: `height:${slowest ? 1 + 3 * hop.seconds / slowest : 1}px` })));
+        hop.text, h("i", { style: `height:${slowest ? 1 + 3 * hop.seconds / slowest : 1}px` })));
     }
     const sum = facts.total.flatMap(([value, words]) => [h("b", {}, value), ` ${words} `]);
-    return [head(facts, h("span", { class: "dtfm-soft" }, "nothing selected")), h("div", { class: "dtfm-pipeline" }, ...parts),
+    return [head(facts, h("span", { class: "dtfm-soft dtfm-keep" }, "nothing selected")), h("div", { class: "dtfm-pipeline" }, ...parts),
       h("p", {}, ...sum, h("span", { class: "dtfm-soft" }, " click a device, stage or link"))];
   }
 
