@@ -49,6 +49,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/soak.py
 
 bench-ui: $(VENV)/.dev
+	$(BIN)/python benchmarks/mystery.py
 	$(BIN)/python benchmarks/interface $(ARGS)
 	$(BIN)/python benchmarks/teaching.py
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from loops import send, until
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import Fault
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -158,6 +160,18 @@ def test_a_run_that_cannot_begin_is_one_line_and_leaves_the_button() -> None:
         await until(lambda: lab_state.message == "there is nothing to draw as a figure yet")
 
     asyncio.run(story())
+
+
+def test_a_measurement_of_before_comes_with_its_losses_and_faults() -> None:
+    lab_state, panel = panel_of()
+    ran = lab.simulate(PLAN, "gpipe")
+    fault = Fault(1, "ada", "was killed by SIGKILL", "alan", 0.1)
+    lab_state.measured = replace(
+        ran, context=replace(ran.context, source="measured", losses=(5.0, 4.0), faults=(fault,))
+    )
+    assert panel.losses.training == [5.0, 4.0]
+    assert panel.losses.marks == [{"at": 1, "text": "ada replaced"}]
+    assert "<b>ada</b> was killed by SIGKILL in iteration 1" in panel.happened.value
 
 
 def test_without_a_plan_nothing_starts() -> None:

@@ -102,9 +102,10 @@ def evidence_of(comparison: Comparison | None, of: str, name: str) -> str:
     if comparison is None:
         return ""
     frame = comparison.links if of == "link" else comparison.devices.groupby("device").sum()
-    if name not in frame.index or not frame.at[name, "predicted_s"] > 0:
+    predicted, measured = (frame[column].to_dict() for column in ("predicted_s", "measured_s"))
+    if not predicted.get(name, 0.0) > 0:
         return f": nothing was measured of {'it' if of == 'device' else 'its messages'}"
-    times = float(frame.at[name, "measured_s"] / frame.at[name, "predicted_s"])
+    times = measured[name] / predicted[name]
     return f": its {'messages' if of == 'link' else 'computations'} take {times:.1f} times the predicted"
 
 

@@ -19,6 +19,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import RunContext, Trace
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.theme import count
 from dtfm_lab.files.traces import losses
 from dtfm_lab.runtime.client import preload, run_report
 from dtfm_lab.runtime.client.launch import what_runs
@@ -34,7 +35,7 @@ from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.running import clocks
 from dtfm_lab.widgets.running.device_activity import RESUME
 from dtfm_lab.widgets.running.fault_controls import ACTIONS, FaultControls
-from dtfm_lab.widgets.running.happenings import Happening, Happenings
+from dtfm_lab.widgets.running.happenings import Happening, Happenings, describe
 from dtfm_lab.widgets.running.mystery_controls import MysteryControls
 from dtfm_lab.widgets.running.playback import Playback
 from dtfm_lab.widgets.running.run_option_controls import RunOptionControls
@@ -102,6 +103,7 @@ class RunPanel(Panel):
         self.stop.on_click(lambda _: self._press_stop())
         self.mystery.on_click(lambda _: self.begin_mystery())
         lab_state.observe(lambda _: self._take_plan(), "plan")
+        lab_state.observe(lambda _: self._take_measured(), "measured")
         self._explain_clock()
         self._take_plan()
         self._show_happenings()
@@ -321,6 +323,22 @@ class RunPanel(Panel):
         self._explain_clock()
         if self._lab_state.plan is not None:
             preload.warm_up()  # torch is loaded before the first run is started
+
+    def _take_measured(self) -> None:
+        """Show the losses of a measurement that another panel has set, as when a file is opened."""
+        measured = self._lab_state.measured
+        if measured is None or self.run is not None:
+            return
+        context = measured.context
+        first = int(measured.iteration.min())
+        self.losses.reset(first, len(context.losses))
+        self.losses.follow(context.losses, context.held_out, context.unigram_entropy)
+        self.losses.marks = [{"at": fault.iteration, "text": f"{fault.device} replaced"} for fault in context.faults]
+        self.happenings.begin()
+        self.happenings.add(f"a run of before: {count(measured.n_iterations, 'iteration')}, {context.provenance}")
+        for fault in context.faults:
+            self.happenings.add(describe(fault)[0], fault.device)
+        self._say(f"measured {format_s(measured.iteration_s)} an iteration")
 
     def _explain_clock(self) -> None:
         self.explain.value = clocks.explained(self.clock.value, _n_workers(self._lab_state.plan), _n_cores())
