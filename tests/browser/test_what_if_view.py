@@ -42,6 +42,7 @@ def test_a_slider_answers_is_pinned_saved_restored_and_copied_as_python(page, op
     ask_kernel(page, PLANNED)
     answer, numbers = page.locator(".dtfm-answer"), page.locator(".dtfm-what-if-numbers")
     expect(answer).to_contain_text("as planned")
+    expect(slider).to_be_enabled()
     expect(slider).to_have_attribute("aria-valuetext", "× 1")
     slider.focus()
     for _ in range(10):
