@@ -12,11 +12,11 @@ class SlidersView(View):
     """
 
     sliders = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"key", "label", "rest", "texts", "neutral", "note", "why_not"} of each slider: the rest of its label, which is
-    left out where there is little room, what its stops are called, which of them changes nothing, a few words below,
-    and why it cannot be moved, empty where it can."""
+    """{"key", "label", "rest", "texts", "neutral", "note", "why_not"} of each slider. The rest of its label is left out
+    where there is little room; texts are the names of its stops, neutral is the one that changes nothing; a note stands
+    below; why_not says why it cannot be moved, and is empty where it can."""
     values = traitlets.Dict().tag(sync=True)
-    """{key: number of the stop that it is at}"""
+    """The number of the stop that each slider is at, by its key."""
 
     def alt_text(self) -> str:
         told = (

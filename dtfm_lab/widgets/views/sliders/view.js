@@ -6,6 +6,8 @@ function render({ model, el }) {
   const root = h("div", { class: "dtfm dtfm-big-sliders", role: "group", "aria-label": "What is changed", "data-lm-suppress-shortcuts": "true" });
   const rows = new Map(); // key -> {input, output, note, name}
   el.append(root);
+  // a notebook takes these keys for its cells
+  root.addEventListener("keydown", (event) => { if (/^(Arrow|Home|End|Page)/.test(event.key)) event.stopPropagation(); });
 
   const entry = (key) => model.get("sliders").find((slider) => slider.key === key);
   const at = (key) => model.get("values")[key] ?? entry(key).neutral;
