@@ -45,6 +45,17 @@ gantt.set_predicted(
 """
 
 
+INK = """(box) => {
+    const canvas = box.querySelector("canvas");
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let found = 0;
+    for (let at = 0; at < data.length; at += 4)
+        found += data[at] < 60 && data[at + 1] < 60 && data[at + 2] < 60 && data[at + 3] > 180;
+    return found;
+}"""
+"""how many pixels of the chart are nearly black"""
+
+
 def test_the_chart_tells_what_a_bar_waited_for_and_draws_path_and_messages(page, open_notebook, ask_kernel, eventually):
     open_notebook(page, [GANTT])
     chart = page.locator(".dtfm-gantt").first
@@ -61,21 +72,13 @@ def test_the_chart_tells_what_a_bar_waited_for_and_draws_path_and_messages(page,
     box.hover(position={"x": size["width"] * 0.4, "y": size["height"] * 0.2})
     expect(page.get_by_role("tooltip")).to_contain_text("right after forward 0")
 
-    crimson = """(box) => {
-        const canvas = box.querySelector("canvas");
-        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-        let found = 0;
-        for (let at = 0; at < data.length; at += 4)
-            found += data[at] === 0xC2 && data[at + 1] === 0 && data[at + 2] === 0x3B;
-        return found;
-    }"""
-    assert box.evaluate(crimson) == 0
+    before = box.evaluate(INK)
     chart.focus()
     page.keyboard.press("p")
     eventually(page, "gantt.show_path", True)
     expect(path).to_have_attribute("aria-pressed", "true")
     page.wait_for_timeout(100)
-    assert box.evaluate(crimson) > 100
+    assert box.evaluate(INK) > before + 300
     messages.click()
     eventually(page, "gantt.show_messages", True)
     ask_kernel(page, "gantt.show_path = False")
@@ -157,7 +160,7 @@ def test_another_trace_goes_below_with_its_end_and_what_differs(page, open_noteb
     chart = page.locator(".dtfm-gantt").first
     expect(chart.locator(".dtfm-legend")).to_contain_text("lower half: another")
     box = chart.locator(".dtfm-box")
-    box.hover(position={"x": box.bounding_box()["width"] * 0.75, "y": 330})
+    box.hover(position={"x": box.bounding_box()["width"] * 0.75, "y": 290})
     expect(page.get_by_role("tooltip")).to_contain_text("ends +100 ms against predicted")
     ask_kernel(page, "gantt.set_second(None)")
     page.wait_for_selector(".dtfm-gantt[data-second='0']")
@@ -215,3 +218,83 @@ def test_buttons_and_the_overview_move_the_window_and_new_bars_are_painted(page,
     ask_kernel(page, "gantt.set_predicted(*predicted[:3].T, rows=['ada', 'bob'], kinds=kinds)")
     page.wait_for_selector(".dtfm-gantt[data-predicted='3']")
     page.wait_for_function("(before) => +document.querySelector('.dtfm-gantt').dataset.painted > before", arg=painted)
+
+
+STAGES = """
+def device(name, stage, replica, rows, **more):
+    return {"label": name, "device": name, "stage": stage, "replica": replica, "rows": rows} | more
+units = [
+    device("Seoul", 0, -1, [0, 1], members=[device("a", 0, 0, [0, 1]), device("b", 0, 1, [2, 3])]),
+    device("Tokyo", 1, -1, [4, 5], members=[device("c", 1, 0, [4, 5]), device("d", 1, 1, [6, 7])]),
+]
+at = np.arange(8) / 10
+def show(by=0.0, **more):
+    gantt.set_predicted(
+        at + by, at + by + .1, np.arange(8), np.arange(8) % 2, np.zeros(8), rows=list("aabbccdd"),
+        devices=list("aabbccdd"), kinds=kinds, units=units, n_stages=2, **more,
+    )
+show()
+"""
+
+
+def test_a_stages_row_opens_its_devices_and_another_closes_it(page, open_notebook, eventually):
+    open_notebook(page, [GANTT, STAGES])
+    page.wait_for_selector(".dtfm-gantt[data-predicted='8']")
+    chart = page.locator(".dtfm-gantt").first
+    page.evaluate("document.addEventListener('dtfm-shine', ({ detail }) => { window.lit = detail.what; })")
+    rows = chart.locator(".dtfm-gantt-row")
+    seoul = chart.get_by_role("button", name="stage 0, Seoul")
+    expect(rows).to_have_count(2)
+    expect(seoul).to_have_attribute("aria-expanded", "false")
+    seoul.hover()
+    page.wait_for_function("() => window.lit?.stage === 0")
+    seoul.click()
+    expect(rows).to_have_count(4)
+    expect(seoul).to_have_attribute("aria-expanded", "true")
+    eventually(page, "gantt.selected_stage", 0)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    eventually(page, "gantt.selected", ["a"])
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(seoul).to_have_attribute("aria-expanded", "false")
+    expect(chart.get_by_role("button", name="stage 1, Tokyo")).to_have_attribute("aria-expanded", "true")
+
+
+@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
+def test_bars_glide_to_their_new_places_and_what_was_stays_as_a_line(page, open_notebook, ask_kernel, motion):
+    page.emulate_media(reduced_motion=motion)
+    open_notebook(page, [GANTT, STAGES])
+    page.wait_for_selector(".dtfm-gantt[data-predicted='8'][data-painted]")
+    paints = "+document.querySelector('.dtfm-gantt').dataset.paints"
+    before = page.evaluate(paints)
+    ask_kernel(page, "show(.5, before=gantt.predicted)")
+    page.wait_for_function("(before) => +document.querySelector('.dtfm-gantt').dataset.paints > before", arg=before)
+    page.wait_for_timeout(900)
+    assert (page.evaluate(paints) - before > 3) == (motion == "no-preference")
+    box = page.locator(".dtfm-gantt .dtfm-box").first
+    size = box.bounding_box()
+    box.hover(position={"x": size["width"] * 0.44, "y": size["height"] * 0.2})
+    expect(page.get_by_role("tooltip")).to_contain_text("500.0 to 600.0 ms")
+
+
+def test_rows_without_room_scroll_beneath_the_time_axis(page, open_notebook, ask_kernel):
+    open_notebook(page, [GANTT, STAGES])
+    page.wait_for_selector(".dtfm-gantt[data-predicted='8']")
+    scroller = page.locator(".dtfm-gantt-scroller").first
+    overflow = "(it) => it.scrollHeight - it.clientHeight"
+    assert scroller.evaluate(overflow) <= 1
+    ask_kernel(page, "gantt.height = 70")
+    page.wait_for_timeout(300)
+    assert scroller.evaluate(overflow) > 1
+    box = page.locator(".dtfm-gantt .dtfm-box").first
+    axis = """(box) => {
+        const canvas = box.querySelector("canvas");
+        const ratio = window.devicePixelRatio;
+        return canvas.getContext("2d").getImageData(0, 0, canvas.width, Math.round(20 * ratio)).data.join();
+    }"""
+    before = box.evaluate(axis)
+    scroller.evaluate("(it) => { it.scrollTop = 30; }")
+    page.wait_for_timeout(300)
+    assert box.evaluate(axis) == before

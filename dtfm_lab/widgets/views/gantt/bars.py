@@ -173,7 +173,7 @@ def arranged(rows: ChartRows, by: str, regions: Mapping[str, str], *, network: b
     to its region.
     """
     n_positions, n_replicas = rows.shape
-    device = rows.devices[::ROWS_PER_DEVICE]
+    device, names = rows.devices[::ROWS_PER_DEVICE], rows.names
 
     def unit(position: int, replica: int, heading: str = "") -> dict[str, Any]:
         index = position * n_replicas + replica
@@ -185,7 +185,7 @@ def arranged(rows: ChartRows, by: str, regions: Mapping[str, str], *, network: b
             "replica": replica,
             "heading": heading,
             "rows": list(range(first, first + (ROWS_PER_DEVICE if network else 1))),
-            "tip": f"{rows.names[index]}, pipeline {replica}: computations above, messages that it sends below",
+            "tip": f"{names[index]}, pipeline {replica}: computations above, messages that it sends below",
         }
 
     def stage(position: int) -> dict[str, Any]:
