@@ -93,16 +93,17 @@ def shares_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     whole_s = float(frame["iteration_s"].sum())
     if whole_s <= 0:
         return []
-    waits = [
-        {"name": name, "share": float(frame[f"{cause}_s"].sum()) / whole_s, "tone": tone}
-        for cause, (name, tone) in WAITS.items()
-    ]
+    seconds = [(float(frame[f"{cause}_s"].sum()), name, tone) for cause, (name, tone) in WAITS.items()]
+    largest_first = [(s / whole_s, name, tone) for s, name, tone in sorted(seconds, reverse=True)]
+    said = [(share, name, tone) for share, name, tone in largest_first if share >= LEAST_SHARE]
     computing = {"name": "computes", "share": float(frame["busy_s"].sum()) / whole_s, "tone": "ink"}
-    largest_first = sorted(waits, key=lambda wait: -wait["share"])
-    said = [wait for wait in largest_first if wait["share"] >= LEAST_SHARE]
-    if said:
-        said[0]["name"] = f"waits {said[0]['name']}"
-    return [computing, *said]
+    return [
+        computing,
+        *(
+            {"name": f"waits {name}" if number == 0 else name, "share": share, "tone": tone}
+            for number, (share, name, tone) in enumerate(said)
+        ),
+    ]
 
 
 def bubble_of(trace: Trace) -> tuple[float, str, float]:
