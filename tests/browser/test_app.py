@@ -1,6 +1,5 @@
 """The Lab as a page of its own: what a visitor sees, and what is left when the visitor goes."""
 
-import re
 import signal
 import time
 
@@ -33,23 +32,36 @@ def until(holds):
 
 def visit(page, address):
     page.goto(address)
-    page.locator(".dtfm-lab .dtfm-editor canvas").first.wait_for()
-    page.wait_for_timeout(300)
+    page.locator(".dtfm-lab .dtfm-panes").first.wait_for()
+    page.locator("#loading").wait_for(state="detached")
 
 
-def test_a_visitor_plans_by_click_and_takes_the_kernel_along(app, browser):
+def test_a_visitor_finds_a_plan_in_the_whole_window_and_takes_the_kernel_along(app, browser):
     address, process = app
     with fresh_page(browser) as page:
         visit(page, address)
-        assert page.title() == "dtfm_lab"
+        assert page.title().startswith("dtfm lab")
         assert page.locator(".jp-InputArea:visible, .jp-OutputPrompt:visible").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert kernels(process)
-        page.locator(".dtfm-lab button.jupyter-button", has_text=re.compile(r"^\s*Plan\s*$")).last.click()
         page.wait_for_selector(".dtfm-lab .dtfm-gantt:not([data-predicted='0'])")
+        assert page.locator(".dtfm-lab").bounding_box() == {"x": 0, "y": 0, **page.viewport_size}
         screenshot(page, "app-planned")
         page.goto("about:blank")
         until(lambda: not kernels(process))
+
+
+def test_the_frame_of_the_lab_stands_before_the_kernel_has_answered(app, browser):
+    address, _ = app
+    with fresh_page(browser) as page:
+        page.goto(address, wait_until="commit")
+        page.locator("#loading #loading_text").wait_for()
+        assert page.title().startswith("dtfm lab")
+        assert page.locator(".dtfm-lab").count() == 0
+        box = page.locator("#loading").bounding_box()
+        assert (box["width"], box["height"]) == (page.viewport_size["width"], page.viewport_size["height"])
+        page.locator("#loading").wait_for(state="detached")
+        assert page.locator(".dtfm-lab .dtfm-panes").is_visible()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
