@@ -71,6 +71,7 @@ export function paintGround(context, { land, globe, ground }, { toScreen, k }, t
   const scale = ground.scale * k;
   const open = k < 0.97; // from afar, all of the globe
   const radius = (open ? 1.75 : globe.radius) * scale;
+  if (radius <= 0) return; // a box that is not laid out yet
   context.save();
   context.beginPath();
   context.arc(x, y, radius, 0, 2 * Math.PI);
