@@ -15,7 +15,7 @@ import numpy as np
 
 import dtfm_lab as lab
 from dtfm_lab.lab.plans import default_job
-from dtfm_lab.planning.teaching import PACE_S, TeachingFrame, teach
+from dtfm_lab.planning.teaching import PACE_S, SEED, TeachingFrame, teach
 
 NETWORKS = sorted(path.stem for path in (Path(__file__).parents[1] / "topologies").glob("*.yaml"))
 VISIBLE = 0.002
@@ -39,7 +39,7 @@ def watched(frames: list[TeachingFrame]) -> tuple[list[int], list[int]]:
 
 
 @click.command(help=__doc__)
-@click.option("--seed", default=0, show_default=True)
+@click.option("--seed", default=SEED, show_default=True)
 @click.option("--only", default="", help="Some of the networks, with commas between them.")
 def main(seed: int, only: str) -> None:
     click.echo(f"teaching search, seed {seed}, a frame every {PACE_S * 1e3:.0f} ms")

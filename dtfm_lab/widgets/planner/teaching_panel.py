@@ -18,7 +18,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray, format_s
 from dtfm_lab.planning import evaluate, simulated
 from dtfm_lab.planning.cost import pair_costs
-from dtfm_lab.planning.teaching import PACE_S, TeachingFrame, teach
+from dtfm_lab.planning.teaching import PACE_S, SEED, TeachingFrame, teach
 from dtfm_lab.planning.teaching_operators import places_of
 from dtfm_lab.widgets.controls import labelled, restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
@@ -97,7 +97,7 @@ class TeachingPanel:
         self.view = PopulationView(self._take, hint=NO_NETWORK)
         self.view.add_class("dtfm-fill")
         self.seed = labelled(
-            w.BoundedIntText, "Chance", "130px", "55px", 0, min=0, max=2**31, tooltip="Seed of its random numbers"
+            w.BoundedIntText, "Chance", "130px", "55px", SEED, min=0, max=2**31, tooltip="Seed of its random numbers"
         )
         self.pace = labelled(
             w.Dropdown,
