@@ -290,7 +290,7 @@ async def test_the_seconds_of_an_iteration_follow_the_prices_of_a_move() -> None
     for place in panel.groups.offers["groups"]:
         moved_s = lab.simulate(exchanged(plan, device, place["partner"]), "1f1b").iteration_s
         assert place["iteration_change_s"] == pytest.approx(moved_s - now_s, abs=1e-9)
-    assert "communication cost" in panel.line.value
+    assert "in brackets the predicted iteration" in panel.line.value
 
 
 @on_a_loop
