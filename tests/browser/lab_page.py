@@ -132,8 +132,8 @@ class LabPage:
 
     def more(self, within):
         """Open what is behind More in a part of the page."""
-        within.locator(".dtfm-more-button").last.click()
-        box = within.locator(".dtfm-popover").last
+        within.locator(".dtfm-more-button:visible").last.click()
+        box = within.locator(".dtfm-popover:visible").last
         box.wait_for()
         return box
 

@@ -188,7 +188,10 @@ def test_a_researcher_compares_plans_of_128_devices(page, open_notebook, ask_ker
 
     search = lab.pane("Search")
     search.get_by_role("button", name="Real", exact=True).click()
-    search.get_by_label("Plan for", exact=True).select_option("the communication cost")
+    more = lab.more(search)
+    more.get_by_label("Plan for", exact=True).select_option(label="communication cost")
+    lab.look("objective")
+    lab.close_menu()
     search.get_by_role("button", name="Plan", exact=True).click()
     eventually(page, f"{PLANNED} and the_lab.plan.objective == 'communication' and the_lab.plan_panel.search is None",
                True)  # fmt: skip
