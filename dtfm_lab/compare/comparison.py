@@ -14,7 +14,6 @@ from dtfm_lab.compare.attribution import ACTION
 from dtfm_lab.compare.blame import NO_SUSPECTS, Blame, blame
 from dtfm_lab.compare.drift import Drift, drift
 from dtfm_lab.compare.errors import format_error
-from dtfm_lab.compare.headline import headline
 from dtfm_lab.compare.refit import Refit, refit
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.network import shortened
@@ -125,11 +124,6 @@ class Comparison:
         except TraceError as error:
             return str(error)
         return ""
-
-    @cached_property
-    def headline(self) -> str:
-        """The error of the iteration and the first suspect, for people in a hurry: see ``compare.headline``."""
-        return headline(self)
 
     @cached_property
     def drift(self) -> Drift:

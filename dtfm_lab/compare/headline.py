@@ -1,12 +1,10 @@
 """The error of an iteration in a sentence or three: how large, whom to suspect, and how much that explains."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from dtfm_lab.compare.comparison import Comparison
 from dtfm_lab.compare.errors import signed_share
 from dtfm_lab.domain.units import format_s
-
-if TYPE_CHECKING:
-    from dtfm_lab.compare.comparison import Comparison
 
 SMALL = 0.02
 """Share of the prediction below which an error without a suspect is not worth a reason."""
@@ -24,7 +22,7 @@ class Parts(NamedTuple):
     devices: tuple[str, ...]
 
 
-def parts_of(comparison: "Comparison") -> Parts | None:
+def parts_of(comparison: Comparison) -> Parts | None:
     """Return what messages and computations make of the error; None where the trace does not hold its schedule."""
     if comparison.blame_missing:
         return None
@@ -34,7 +32,7 @@ def parts_of(comparison: "Comparison") -> Parts | None:
     return Parts(float(table["longer_s"].sum()) - computation_s, computation_s, links, devices)
 
 
-def headline(comparison: "Comparison") -> str:
+def headline(comparison: Comparison) -> str:
     """``Measured 498 ms, 43 ms longer than predicted. Suspect: barbara → katherine, whose messages take ...``"""
     error_s, predicted_s = comparison.error_s, comparison.predicted_iteration_s
     measured = format_s(comparison.measured.iteration_s)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dtfm_lab.compare import Comparison
 from dtfm_lab.compare.blame import NOTABLE
 from dtfm_lab.compare.errors import signed_s, signed_share
-from dtfm_lab.compare.headline import parts_of
+from dtfm_lab.compare.headline import headline, parts_of
 from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.residuals import Table, tables
@@ -44,7 +44,7 @@ class Findings(NamedTuple):
         more = len(suspects) - MOST_SENTENCES
         rest = [f"and {more} more, in comparison.suspects"] if more > 0 else []
         told = (comparison.verdict, *suspects[:MOST_SENTENCES], *rest, comparison.drift.sentence)
-        return cls(comparison.headline, tiles_of(comparison), tables(comparison), comparison.drift.growth, told)
+        return cls(headline(comparison), tiles_of(comparison), tables(comparison), comparison.drift.growth, told)
 
 
 def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
