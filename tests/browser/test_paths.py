@@ -188,6 +188,7 @@ def test_a_researcher_compares_plans_of_128_devices(page, open_notebook, ask_ker
 
     search = lab.pane("Search")
     search.get_by_role("button", name="Real", exact=True).click()
+    search.get_by_role("button", name="Plan", exact=True).wait_for()
     more = lab.more(search)
     more.get_by_label("Plan for", exact=True).select_option(label="communication cost")
     lab.look("objective")
@@ -227,6 +228,6 @@ def test_a_researcher_compares_plans_of_128_devices(page, open_notebook, ask_ker
     assert download.value.suggested_filename.endswith(".svg")
     lab.close_menu()
     menu = lab.menu("more")
-    menu.locator("button", has_text="Save").click()
+    menu.get_by_title("Write the whole lab into this file").click()
     menu.get_by_text("saved as lab.json").wait_for()
     lab.look("saved")

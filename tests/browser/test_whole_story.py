@@ -210,7 +210,7 @@ def saved_and_restored(lab, ask_kernel, eventually) -> None:
     """The lab in a file; another network, which makes the run one of before; and back, equal to the last digit."""
     page = lab.page
     more = lab.menu("more")
-    more.locator("button", has_text="Save").click()
+    more.get_by_title("Write the whole lab into this file").click()
     more.get_by_text("saved as lab.json").wait_for()
     lab.look("saved")
     lab.close_menu()
@@ -223,7 +223,7 @@ def saved_and_restored(lab, ask_kernel, eventually) -> None:
     expect(stale).to_have_count(1)
     lab.look("stale")
     more = lab.menu("more")
-    more.locator("button", has_text="Restore").click()
+    more.get_by_title("Put back what this file holds").click()
     more.get_by_text("restored").wait_for()
     lab.close_menu()
     eventually(page, "the_lab.comparison is not None", True)
