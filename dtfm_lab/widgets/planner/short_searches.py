@@ -20,6 +20,10 @@ BUDGETS_S = (0.03, 0.25, 2.5)
 """Seconds of the searches that follow an edit: one that answers while a hand still drags, one that looks again, and
 one, with its bound, once nothing has changed for a while. A step is not cut short; pricing comes on top."""
 PLANNER = "evolutionary"
+PATIENCE_S = 1.0
+"""Most seconds that a plan is waited for while the search's code is loaded; to compile it takes longer."""
+COMPILING_S = 300.0
+"""The same of the last search after an edit, which waits for the compiler, too."""
 WORTH_MOVING = 5e-4
 """Share of the cost that a new placement must save."""
 
@@ -50,7 +54,8 @@ def improved(found: Replanned, job: Job, cancelled: threading.Event, seconds: fl
     """
     plan = found.plan
     options: dict[str, Any] = {"objective": plan.objective, "queueing": plan.queueing, "start": plan}
-    best = _searched(plan.topology, job, cancelled, seconds, seed=plan.seed or 0, **options)
+    patience_s = COMPILING_S if seconds == BUDGETS_S[-1] else PATIENCE_S
+    best = _searched(plan.topology, job, cancelled, seconds, patience_s=patience_s, seed=plan.seed or 0, **options)
     if best is None:
         return None
     value = objectives[plan.objective].value
@@ -76,16 +81,27 @@ def _with_bounds_of(plan: Plan, other: Plan) -> Plan:
 
 
 def _searched(
-    topology: Topology, job: Job, cancelled: threading.Event, seconds: float, **options: Any
+    topology: Topology,
+    job: Job,
+    cancelled: threading.Event,
+    seconds: float,
+    *,
+    patience_s: float = PATIENCE_S,
+    **options: Any,
 ) -> PlanStep | None:
-    """Return the last step of a search of so many seconds; None where it is cancelled."""
+    """Return the last step of a search of so many seconds; None where it is cancelled.
+
+    While its compiled code is not there yet, a search yields the plan that it begins with, which may be poor: then it
+    is waited for, at most ``patience_s`` seconds.
+    """
     began = time.perf_counter()
     best: PlanStep | None = None
     for step in search(topology, job, PLANNER, seconds=seconds, **options):
         if cancelled.is_set():
             return None
         best = step
-        if time.perf_counter() - began > seconds and step.seconds > seconds / 2:
+        took_s = time.perf_counter() - began
+        if took_s > (seconds if step.evaluations > 1 else max(seconds, patience_s)):
             break
     assert best is not None, "a search yields at least one step"
     return best
