@@ -34,7 +34,7 @@ BACKGROUND_COLOR = "rgba(128, 128, 128, 0.25)"
 ROOM_FOR_NUMBER_PX = 12
 """Least size of a marker in which a number is readable."""
 SYMBOLS = {"circle": "circle", "box": "square", "triangle": "triangle-up"}
-"""plotly's symbols for kinds of GPU."""
+"""The symbols of kinds of GPU in plotly."""
 FADED = 0.3
 """Opacity of devices in the background."""
 

@@ -123,8 +123,9 @@ def _names(names: list[str]) -> str:
 def _table(kind: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     cells = "".join(f'<th scope="col">{name}</th>' for name in head)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    named = f'tabindex="0" role="region" aria-label="{head[0]}s"'  # it scrolls, so keys must reach it
     return (
-        f'<div class="dtfm-plan-table"><table class="{kind}"><thead><tr>{cells}</tr></thead>'
+        f'<div class="dtfm-plan-table" {named}><table class="{kind}"><thead><tr>{cells}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
 

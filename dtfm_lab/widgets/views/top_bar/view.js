@@ -5,6 +5,7 @@ import { closeMenus, onMenus, toggleMenu } from "./page/menus.js";
 import { labKeys } from "./page/keys.js";
 import { leaveWindow, onWindow, toggleWindow } from "./page/window.js";
 import { isDark } from "./page/dark.js";
+import { nameControls } from "./page/names.js";
 
 const MOST_LEFT_OUT = 4;
 const LOGO = [[6, 20, 0], [13, 9, 3], [22, 17, 5], [26, 6, 7]]; // a pipeline of four stages
@@ -110,6 +111,7 @@ function render({ model, el }) {
   cleanUp.add(() => model.off("msg:custom", onMessage));
   onTheme(sendTheme, cleanUp);
   onMenus(el, cleanUp);
+  nameControls(el, cleanUp);
   onWindow(el, showWindow, cleanUp);
   labKeys(el, { press, toggleWindow: () => toggleWindow(el), leave: () => closeMenus(el) || leaveWindow(el) }, cleanUp);
   onResize(numbers, fit, cleanUp);

@@ -1,0 +1,31 @@
+// Names for screen readers, where the notebook's own controls have none: of sliders' handles, and of fields that are
+// labelled by a tooltip only.
+
+const REST_MS = 500;
+
+function nameAll(lab) {
+  for (const handle of lab.querySelectorAll(".noUi-handle:not([aria-label])")) {
+    const widget = handle.closest(".jupyter-widgets");
+    handle.setAttribute("aria-label", widget?.querySelector(".widget-label")?.textContent || widget?.title || "Value");
+  }
+  for (const field of lab.querySelectorAll(".jupyter-widgets select:not([aria-label]), .jupyter-widgets input:not([aria-label])")) {
+    const widget = field.closest(".jupyter-widgets");
+    const said = [...(field.labels ?? [])].some((label) => label.textContent.trim());
+    const name = field.title || widget?.title || field.placeholder;
+    if (!said && name) field.setAttribute("aria-label", name);
+  }
+}
+
+export function nameControls(el, cleanUp) {
+  let lab = null, waiting = 0;
+  const observer = new MutationObserver(() => {
+    if (!waiting) waiting = setTimeout(() => { waiting = 0; nameAll(lab); }, REST_MS);
+  });
+  const later = setTimeout(() => {
+    lab = el.closest(".dtfm-lab");
+    if (!lab) return;
+    nameAll(lab);
+    observer.observe(lab, { childList: true, subtree: true });
+  }, 200); // the lab comes into the page after its children
+  cleanUp.add(() => { clearTimeout(later); clearTimeout(waiting); observer.disconnect(); });
+}
