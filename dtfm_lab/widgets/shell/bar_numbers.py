@@ -17,7 +17,10 @@ THOUSAND, MILLION = 1e3, 1e6
 
 
 def bar_numbers(state: LabState, before: Before | None) -> list[dict[str, Any]]:
-    """Return {label, value, was, note, bad, word} of each number; ``was`` is empty where nothing changed."""
+    """Return {label, value, was, note, short, bad, word} of each number.
+
+    ``was`` is empty where nothing changed; ``short`` is the note where there is little room.
+    """
     plan = state.plan
     if plan is None:
         return []
@@ -32,9 +35,10 @@ def bar_numbers(state: LabState, before: Before | None) -> list[dict[str, Any]]:
 
 
 def _number(
-    label: str, value: str, *, was: str = "", note: str = "", bad: bool = False, word: str = ""
+    label: str, value: str, *, was: str = "", note: str = "", short: str = "", bad: bool = False, word: str = ""
 ) -> dict[str, Any]:
-    return {"label": label, "value": value, "was": was, "note": note, "bad": bad, "word": word}
+    known = {"label": label, "value": value, "was": was, "note": note}
+    return known | {"short": short or note, "bad": bad, "word": word}
 
 
 def _plan(plan: Plan, before: Before | None) -> dict[str, Any]:
@@ -44,6 +48,7 @@ def _plan(plan: Plan, before: Before | None) -> dict[str, Any]:
         format_s(plan.cost.total_s),
         was=_was(was, plan.cost.total_s),
         note=gap_words(plan),
+        short=gap_words(plan).replace("at most", "≤").replace("the best", "best").replace("proved best", "proved"),
         word="communication cost",
     )
 
@@ -63,11 +68,14 @@ def _iteration(state: LabState, plan: Plan, before: Before | None) -> dict[str, 
     context = None if state.predicted is None else state.predicted.context
     schedule = context.schedule if context is not None else plan.job.schedule_name
     left = plan.speed_up_left
-    note = schedule
+    note = short = schedule
     if left is not None and math.isfinite(left):
+        short = "no faster plan" if left <= 1 else f"≤ {format_times(left)} × bound"
         note = "no plan is faster" if left <= 1 else f"at most {format_times(left)} × any plan's bound"
     was = None if before is None else before.iteration_s
-    return _number("Iteration, predicted", format_s(seconds), was=_was(was, seconds), note=note, word="iteration")
+    return _number(
+        "Iteration, predicted", format_s(seconds), was=_was(was, seconds), note=note, short=short, word="iteration"
+    )
 
 
 def _measured(state: LabState) -> dict[str, Any]:

@@ -56,15 +56,15 @@ function render({ model, el }) {
   }
 
   function showNumbers() {
-    numbers.replaceChildren(...model.get("numbers").map(({ label, value, was, note, bad, word }) => h("div", { class: "dtfm-number", "data-word-of": word, title: `${label}: ${value}${note ? `, ${note}` : ""}` },
+    numbers.replaceChildren(...model.get("numbers").map(({ label, value, was, note, short, bad, word }) => h("div", { class: "dtfm-number", "data-word-of": word, title: `${label}: ${value}${note ? `, ${note}` : ""}` },
       h("span", { class: "dtfm-number-label", "data-word": word || null, tabindex: word ? "0" : null }, label),
       h("span", { class: "dtfm-number-value" },
         was ? h("s", {}, was, " → ") : null, value,
-        h("em", { class: bad ? "dtfm-bad" : null }, note)))));
+        h("em", { class: `dtfm-long${bad ? " dtfm-bad" : ""}` }, note), h("em", { class: `dtfm-short${bad ? " dtfm-bad" : ""}` }, short)))));
     fit();
   }
 
-  /** Leaves out what is said elsewhere too, until nothing is cut: notes, then throughput and price. */
+  /** Leaves out what is said elsewhere too, until nothing is cut: long notes, all notes, then throughput and price. */
   function fit() {
     for (let level = 0; level <= MOST_LEFT_OUT; level++) {
       numbers.dataset.leftOut = String(level);
