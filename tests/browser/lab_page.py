@@ -82,9 +82,19 @@ class LabPage:
         self.settle()
 
     def number(self, label):
-        """The text of one of the bar's numbers, such as ``456 ms proved the best``."""
-        found = self.root.locator(".dtfm-number").filter(has_text=label)
-        return found.first.locator(".dtfm-number-value").inner_text()
+        """One of the bar's numbers without its note, such as ``456 ms``, or ``1.464 s → 456 ms`` after an edit."""
+        found = self.root.locator(".dtfm-number").filter(has_text=label).first.locator(".dtfm-number-value")
+        return found.evaluate("(one) => [...one.childNodes].filter((part) => part.nodeName !== 'EM')"
+                              ".map((part) => part.textContent).join('')")  # fmt: skip
+
+    def settled(self, label):
+        """The same once it stands: a live plan is found in three searches, each longer than the one before."""
+        stands, since = "", 0
+        while since < 14:
+            self.page.wait_for_timeout(250)
+            now = self.number(label)
+            stands, since = now, since + 1 if now == stands else 0
+        return stands
 
     def said(self):
         return self.headline.inner_text()

@@ -36,7 +36,7 @@ NOTHING = (
 )
 TITLES = {"links": "Messages", "devices": "Computation", "stages": "Computation"}
 CLICK = "a click lights it on the network"
-SECRET = "Something is secretly slow. Read the residuals, then name it in the pane Run."
+SECRET = "Something is secretly slow. Read the residuals, then name it."
 
 
 class ComparePanel(Panel):
