@@ -6,6 +6,7 @@ expect = pytest.importorskip("playwright.sync_api", reason="the browser tests ne
 
 VIEWS = """
 import importlib
+import inspect
 import pkgutil
 from dtfm_lab.widgets import views as folder
 from dtfm_lab.widgets.views.view import View
@@ -16,7 +17,13 @@ def classes():
         own = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == found.name]
         yield from (one for one in own if found.ispkg and issubclass(one, View))
 
-views = {view.__name__: view() for view in classes()}
+def made(view):
+    # with as many functions that do nothing as it must be given
+    given = inspect.signature(view).parameters.values()
+    needed = [one for one in given if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
+    return view(*(lambda *_: None for _ in needed))
+
+views = {view.__name__: made(view) for view in classes()}
 views["TopologyEditor"].document = {
     "name": "flat",
     "devices": [{"name": "ada", "region": "", "gpu": "T4", "x": 0.0, "y": 0.0}],
@@ -29,7 +36,7 @@ views["GanttView"].set_predicted([0, 1], [1, 2], [0, 1], [0, 0], [0, 1], rows=["
 print(len(views))
 """
 SHOWN = "for view in views.values():\n    display(view)"
-COLOURS = "() => [...document.querySelectorAll('.dtfm')].map((view) => getComputedStyle(view).backgroundColor)"
+COLOURS = "() => [...document.querySelectorAll('.dtfm')].map((view) => getComputedStyle(view).color)"
 LABEL = "() => document.querySelector('.dtfm-stage')._cyreg.cy.getElementById('device:ada').style('color')"
 
 
@@ -40,7 +47,7 @@ def test_every_view_follows_the_theme(page, open_notebook, set_theme, ask_kernel
     light = page.evaluate(COLOURS), page.evaluate(LABEL)
     set_theme(page, "dark")
     dark = page.evaluate(COLOURS), page.evaluate(LABEL)
-    assert len(light[0]) == int(ask_kernel(page, "print(len(views))")) > 10
+    assert len(light[0]) >= int(ask_kernel(page, "print(len(views))")) > 10
     assert all(before != after for before, after in zip(light[0], dark[0], strict=True))
     assert light[1] != dark[1]
 
