@@ -82,7 +82,8 @@ class Lab(w.VBox):
         self.panels |= {name: panel for step in self.steps for name, panel in step.panels.items()}
         self.workspace = Workspace(self.lab_state, self.panels)
         self.as_python = AsPythonView(self._cells)
-        self.bar = Bar(self.lab_state, self.replanning, self._press, self._can_refit)
+        drawing = self.network_panel.drawing
+        self.bar = Bar(self.lab_state, self.replanning, self._press, self._can_refit, lambda: drawing.is_in_gesture)
         self.network_pane = NetworkPane(self.lab_state, self.network_panel, self.run_panel.playback.view)
         self.panes = Panes(self.lab_state, self.steps, lambda: self.replanning.switch.value)
         self.legend, self.glossary = Legend(), Glossary()

@@ -58,6 +58,11 @@ class Drawing(traitlets.HasTraits):
     def history(self) -> list[Document]:
         return list(self._past)
 
+    @property
+    def is_in_gesture(self) -> bool:
+        """Whether a drag is under way."""
+        return self._gesture_from is not None
+
     def gesture(self, phase: str) -> None:
         """Keep all edits between ``begin`` and ``end`` as one entry of the history: those of one drag."""
         before, self._gesture_from = self._gesture_from, self.document if phase == "begin" else None

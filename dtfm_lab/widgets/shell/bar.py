@@ -29,9 +29,11 @@ class Bar:
         replanning: Replanning,
         on_press: Callable[[str], None],
         can_refit: Callable[[], bool],
+        in_gesture: Callable[[], bool],
     ) -> None:
         self._lab_state, self._replanning, self._can_refit = lab_state, replanning, can_refit
-        self.history = EditHistory(lab_state)
+        self.history = EditHistory(lab_state, in_gesture=in_gesture)
+        lab_state.observe(lambda change: self._take_plan(change["new"]), "plan")
         self._reason: tuple[Plan | None, str, str] = (None, "", "")
         """The plan and the schedule that were analysed last, and what binds them."""
         self._is_due = False
@@ -42,6 +44,12 @@ class Bar:
         notes = sorted(set(PANE_NOTES.values()))
         lab_state.observe(lambda _: self._soon(), [*RESULT_TRAITS, "busy", "message", "pane", "hand_note", *notes])
         self.refresh()
+
+    def _take_plan(self, plan: Plan | None) -> None:
+        """Lay a plan that no edit has asked for against nothing: it was searched for, chosen or made by hand."""
+        last = self._replanning.last
+        if plan is not None and not self._lab_state.plan_is_stale and (last is None or last.plan is not plan):
+            self.history.forget()
 
     @property
     def action(self) -> Action:

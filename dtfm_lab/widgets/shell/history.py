@@ -27,8 +27,15 @@ class Before:
 class EditHistory:
     """Keeps one ``Before``: of the last edit, or of the first of a row of edits that follow each other fast."""
 
-    def __init__(self, lab_state: LabState, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._lab_state, self._now_s = lab_state, now_s
+    def __init__(
+        self,
+        lab_state: LabState,
+        now_s: Callable[[], float] = time.monotonic,
+        in_gesture: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``in_gesture``: whether a drag is under way, whose edits are one however slow they follow each other."""
+        self._lab_state, self._now_s, self._in_gesture = lab_state, now_s, in_gesture
+        self._was_in_gesture = False
         self._last_edit_s = -ONE_EDIT_S
         self._settled: Before | None = None
         """What stands on the screen, as long as the plan is of the network that is drawn."""
@@ -47,9 +54,9 @@ class EditHistory:
         now_s = self._now_s()
         if change["name"] == "topology" and change["old"].name != change["new"].name:
             self.before = None
-        elif self._settled is not None and now_s - self._last_edit_s > ONE_EDIT_S:
+        elif self._settled is not None and now_s - self._last_edit_s > ONE_EDIT_S and not self._was_in_gesture:
             self.before = self._settled
-        self._last_edit_s = now_s
+        self._last_edit_s, self._was_in_gesture = now_s, self._in_gesture()
 
     def _settle(self) -> None:
         state = self._lab_state
