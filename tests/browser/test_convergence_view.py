@@ -50,7 +50,7 @@ panel.mode.value = "Real"
 panel.view
 """
 FRAMES = """async () => {
-    const view = document.querySelector(".dtfm-convergence");
+    const view = document.querySelector(".dtfm-convergence[data-points]:not([data-points='0'])");
     const before = Number(view.dataset.drawn);
     const began = performance.now();
     let frames = 0;
@@ -64,7 +64,7 @@ FRAMES = """async () => {
 
 
 STILL = """async () => {
-    const caption = document.querySelector(".dtfm-convergence .dtfm-caption");
+    const caption = document.querySelector(".dtfm-convergence[data-points]:not([data-points='0']) .dtfm-caption");
     const seen = caption.textContent;
     await new Promise((done) => setTimeout(done, 700));
     return seen && caption.textContent === seen;

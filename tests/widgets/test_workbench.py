@@ -40,7 +40,8 @@ async def test_planning_predicts_as_well() -> None:
         "never worse, and what the plan takes"
     )
     assert the_lab.schedule_panel.chart.start, "bars are drawn"
-    assert len(the_lab.groups_panel.groups.groups) == the_lab.job.n_stages
+    the_lab.show_pane("groups")
+    await until(lambda: len(the_lab.groups_panel.groups.groups) == the_lab.job.n_stages)
     assert the_lab.network_panel.editor.highlight["stages"].keys() == set(the_lab.topology.names)
 
 

@@ -139,7 +139,8 @@ async def test_what_cannot_be_read_is_one_line_and_nothing_is_lost(folder: Path)
 
 @on_a_loop
 async def test_a_lab_comes_back_with_all_its_panels(folder: Path) -> None:
-    one = lab.Lab("lecture-hall", autosave=False)
+    one = lab.Lab("lecture-hall", autosave=False, live=False)
+    one.show_pane("what-if")
     one.lab_state.plan = lab.plan(one.topology, one.job, steps=3)
     await until(lambda: one.predicted is not None and one.what_if_panel.last is not None)
     one.what_if_panel.bandwidth.value = 0.5
@@ -212,7 +213,8 @@ async def test_what_nobody_can_show_leaves_the_lab_as_it_was(folder: Path) -> No
 
 @on_a_loop
 async def test_a_schedule_that_is_unknown_here_is_one_line_in_its_place(folder: Path) -> None:
-    one = lab.Lab("lecture-hall", autosave=False)
+    one = lab.Lab("lecture-hall", autosave=False, live=False)
+    one.show_pane("what-if")
     one.lab_state.plan = lab.plan(one.topology, one.job, steps=1)
     unknown_schedule = state_of(one.lab_state, {}).model_copy(update={"schedule": "mine", "predicted": None})
     restore_state(unknown_schedule, one.lab_state, one.panels)
@@ -226,7 +228,8 @@ async def test_a_schedule_that_is_unknown_here_is_one_line_in_its_place(folder: 
 
 @on_a_loop
 async def test_a_network_that_a_button_makes_is_drawn_and_can_be_undone(folder: Path) -> None:
-    one = lab.Lab("lecture-hall", autosave=False)
+    one = lab.Lab("lecture-hall", autosave=False, live=False)
+    one.show_pane("what-if")
     one.lab_state.plan = lab.plan(one.topology, one.job, steps=1)
     before = one.topology
     await until(lambda: one.what_if_panel.last is not None)
@@ -249,7 +252,8 @@ async def test_a_drawing_that_is_not_valid_yet_and_a_pin_are_kept_as_well(folder
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dtfm_lab.widgets.shell.autosave.DELAY_S", 0.02)
         patch.setattr("dtfm_lab.widgets.workbench.autosave_path", lambda: folder / "lab.json")
-        one = lab.Lab("lecture-hall")
+        one = lab.Lab("lecture-hall", live=False)
+        one.show_pane("what-if")
         one.lab_state.plan = lab.plan(one.topology, one.job, steps=1)
         await until(lambda: one.what_if_panel.last is not None)
         one.what_if_panel.pin.click()
