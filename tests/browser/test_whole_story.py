@@ -40,6 +40,7 @@ NUMBERS = "print(the_lab.plan.cost.total_s, the_lab.measured.iteration_s, the_la
 def begin(page, open_notebook, set_theme, theme, *, name, network="", size=None, whole=True):
     if size is not None:
         page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.add_init_script("localStorage.setItem('dtfm-lab-door-closed', 'yes')")  # it opens when it is asked to
     open_notebook(page, [f"import dtfm_lab as lab\nthe_lab = lab.Lab({network!r})\nthe_lab".replace("''", "")])
     set_theme(page, theme)
     if not whole:

@@ -149,6 +149,7 @@ async def test_a_lab_comes_back_with_all_its_panels(folder: Path) -> None:
     path = save_workspace(state, folder / "lab.json")
 
     other = lab.Lab("volunteers", autosave=False)
+    other.show_pane("what-if")
     other.lab_state.plan = lab.plan(other.topology, other.job, steps=1)
     other.replanning.switch.value = True  # which must not take the restored network for an edit
     restore_state(load_workspace(path), other.lab_state, other.panels)
@@ -235,7 +236,7 @@ async def test_a_network_that_a_button_makes_is_drawn_and_can_be_undone(folder: 
     await until(lambda: one.what_if_panel.last is not None)
     one.what_if_panel.latency.value = 2.0
     await until(lambda: one.what_if_panel.last.setting.latency == 2.0)
-    one.what_if_panel.scale.click()
+    one.what_if_panel.use.click()
     scaled = before.scaled(latency=2.0).fingerprint
     assert one.topology.fingerprint == scaled
     drawing = one.network_panel.drawing
