@@ -5,8 +5,9 @@ const REST_MS = 500;
 
 function nameAll(lab) {
   for (const handle of lab.querySelectorAll(".noUi-handle:not([aria-label])")) {
-    const widget = handle.closest(".jupyter-widgets");
-    handle.setAttribute("aria-label", widget?.querySelector(".widget-label")?.textContent || widget?.title || "Value");
+    const widget = handle.closest(".widget-inline-hbox, .widget-inline-vbox");
+    const label = widget?.querySelector(":scope > .widget-label")?.textContent;
+    handle.setAttribute("aria-label", label || widget?.title || "Value");
   }
   for (const field of lab.querySelectorAll(".jupyter-widgets select:not([aria-label]), .jupyter-widgets input:not([aria-label])")) {
     const widget = field.closest(".jupyter-widgets");
