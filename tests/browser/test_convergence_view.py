@@ -47,11 +47,16 @@ the_lab = LabState(topology=lab.load_topology("volunteers"))
 panel = PlanPanel(the_lab, lab.load_job("dtfm-gpt3-xl", n_stages=4, n_replicas=6))
 panel.seconds.value, panel.speed.value, panel.race.seconds.value = 60, "full speed", 0.3
 panel.mode.value = "Real"
-panel.view
+import ipywidgets as w
+from dtfm_lab.widgets import markup
+panel.view.add_class("dtfm-pane")
+box = w.VBox([w.HTML(f"<style>{markup.CSS}</style>"), panel.view])
+box.add_class("dtfm-lab")  # the pane gives the curve its height
+box
 """
 FRAMES = """async () => {
     const view = document.querySelector(".dtfm-convergence[data-points]:not([data-points='0'])");
-    const before = Number(view.dataset.drawn);
+    const before = Number(view.dataset.drawn ?? 0);
     const began = performance.now();
     let frames = 0;
     await new Promise((done) => {
@@ -59,7 +64,7 @@ FRAMES = """async () => {
         requestAnimationFrame(tick);
     });
     const seconds = (performance.now() - began) / 1000;
-    return [(Number(view.dataset.drawn) - before) / seconds, frames / seconds];
+    return [(Number(view.dataset.drawn ?? 0) - before) / seconds, frames / seconds];
 }"""
 
 
