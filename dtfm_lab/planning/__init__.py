@@ -7,6 +7,7 @@ The root has the cost, the problem given to a planner and the search that runs o
 from dtfm_lab.planning import communication_search as _objective  # noqa: F401
 from dtfm_lab.planning import planners as _registered  # noqa: F401
 from dtfm_lab.planning.bounds import lower_bound_s
+from dtfm_lab.planning.cancellation import Cancellation
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import adapt_plan, evaluate, simulated
 from dtfm_lab.planning.explain import (
@@ -33,6 +34,7 @@ from dtfm_lab.planning.step import PlanStep
 
 __all__ = [
     "Addition",
+    "Cancellation",
     "DeviceWorth",
     "Difference",
     "Explanation",

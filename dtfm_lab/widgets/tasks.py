@@ -2,7 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from dtfm_lab.domain.errors import LabError
@@ -11,11 +14,17 @@ FRAME_S = 0.066
 """Seconds between two looks at what a search or a run has produced."""
 SLOW_S = 0.15
 """Seconds of computing after which a panel shows that it is busy."""
+HANDOVER_S = 0.001
+"""Most seconds that the kernel's loop waits for the interpreter while a search computes on a thread; Python's own are
+0.005, which every message to the page would wait."""
 
 Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
 _running: set[asyncio.Task[None]] = set()
+_sharing: list[float] = []
+"""The interval of before, once for each search that computes now."""
+_sharing_lock = threading.Lock()
 
 
 def begin(work: Coroutine[Any, Any, None], report_error: Callable[[str], None]) -> asyncio.Task[None]:
@@ -44,6 +53,21 @@ def has_event_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+@contextmanager
+def shared_interpreter() -> Iterator[None]:
+    """Let the kernel's loop have the interpreter soon, for as long as this thread computes."""
+    with _sharing_lock:
+        _sharing.append(_sharing[0] if _sharing else sys.getswitchinterval())
+        sys.setswitchinterval(min(HANDOVER_S, _sharing[0]))
+    try:
+        yield
+    finally:
+        with _sharing_lock:
+            before_s = _sharing.pop()
+            if not _sharing:
+                sys.setswitchinterval(before_s)
 
 
 async def run_on_thread(

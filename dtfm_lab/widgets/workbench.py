@@ -119,6 +119,9 @@ class Lab(w.VBox):
         self.groups_panel = GroupsPanel(lab_state)
         self.network_panel.on_swap = lambda a, b: self.groups_panel.hand.exchange(a, b)
         self.schedule_panel = SchedulePanel(lab_state)
+        self.network_panel.edits.is_answering = lambda: (
+            self.replanning.is_answering or self.schedule_panel.is_predicting
+        )
         self.what_if_panel = WhatIfPanel(lab_state)
         self.run_panel = RunPanel(lab_state, self.schedule_panel, self.network_panel.drawing)
         self.compare_panel = ComparePanel(lab_state, self.plan_panel.redo, self.run_panel.guessing.view)

@@ -11,8 +11,11 @@ export function sharpCanvas(box, paint, cleanUp) {
   box.append(element);
   const context = element.getContext("2d");
 
+  let size = null; // to ask for it lays the page out, so it is not asked for at every frame
+
   function repaint() {
-    const { clientWidth: width, clientHeight: height } = box;
+    size ??= [box.clientWidth, box.clientHeight];
+    const [width, height] = size;
     if (!width || !height) return; // hidden, or not in the page yet: the resize observer will call again
     const ratio = window.devicePixelRatio || 1;
     const [pixelWidth, pixelHeight] = [Math.round(width * ratio), Math.round(height * ratio)];
@@ -26,7 +29,7 @@ export function sharpCanvas(box, paint, cleanUp) {
   }
 
   const draw = oncePerFrame(repaint, cleanUp);
-  onResize(box, draw, cleanUp);
+  onResize(box, () => { size = null; draw(); }, cleanUp);
   onTheme(draw, cleanUp);
   return { element, draw };
 }

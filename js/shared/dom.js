@@ -53,6 +53,16 @@ export function oncePerFrame(work, cleanUp) {
   };
 }
 
+/** Once for all that one message changes, before the next frame: for what has to be painted in that frame. */
+export function oncePerMessage(work, cleanUp) {
+  let [pending, ended] = [false, false];
+  cleanUp.add(() => { ended = true; });
+  return () => {
+    if (!pending) queueMicrotask(() => { pending = false; if (!ended) work(); });
+    pending = true;
+  };
+}
+
 export function onResize(element, handler, cleanUp) {
   const observer = new ResizeObserver(handler);
   observer.observe(element);

@@ -69,8 +69,21 @@ export function inkOn(hex) {
 }
 const PLUM_LUMINANCE = 0.007;
 
+const KEPT_MS = 500; // how long a theme is taken to last where nobody tells of its end
+let themes = new WeakMap(); // lab, or element outside of one -> {theme, until}
+
 /** The colours in force where `element` stands; canvases cannot use CSS variables themselves. */
 export function readTheme(element) {
+  const place = element.closest(".dtfm-lab") ?? element;
+  const known = themes.get(place);
+  if (known && performance.now() < known.until) return known.theme;
+  const theme = freshTheme(element);
+  if (element.isConnected) themes.set(place, { theme, until: performance.now() + KEPT_MS });
+  return theme;
+}
+
+/** To read a style lays the page out, so it is not done at every frame. */
+function freshTheme(element) {
   const style = getComputedStyle(element);
   const variable = (name, fallback) => style.getPropertyValue(name).trim() || fallback;
   return {
@@ -97,10 +110,11 @@ export function isDark(color) {
 export function onTheme(handler, cleanUp) {
   // JupyterLab names the theme on the body a moment before its style sheet is in force.
   let settled = 0;
+  const changed = () => { themes = new WeakMap(); handler(); };
   const observer = new MutationObserver(() => {
-    handler();
+    changed();
     clearTimeout(settled);
-    settled = setTimeout(handler, 300);
+    settled = setTimeout(changed, 300);
   });
   observer.observe(document.body, {
     attributes: true,

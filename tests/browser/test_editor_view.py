@@ -448,4 +448,4 @@ def test_a_device_that_is_dropped_on_another_changes_places_with_it_in_the_plan(
     page.wait_for_timeout(300)
     editor.drag(editor.place("device:gus"), editor.place("device:bob"))
     eventually(page, "swaps", [("gus", "bob")])
-    eventually(page, "(device('gus')['x'], messages)", (420, []))
+    eventually(page, "(device('gus')['x'], messages)", (420.0, []))

@@ -48,7 +48,7 @@ def test_a_resumed_run_counts_from_what_its_checkpoint_holds() -> None:
     assert record.losses == [3.0, 2.0]
     assert record.last_whole == 11
     assert set(record.trace().iteration) == {10, 11}
-    assert run_report.describe_progress(recorded(first_iteration=10)) == "starting 4 workers"
+    assert run_report.describe_progress(recorded(first_iteration=10)) == "loading torch, 0 of 4 workers"
 
 
 def test_iterations_that_a_fault_made_void_count_once() -> None:

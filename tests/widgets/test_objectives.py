@@ -10,6 +10,7 @@ from plan_widgets import JOB, irregular
 
 import dtfm_lab as lab
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.planning import Cancellation
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -129,14 +130,12 @@ def test_words_hold_for_every_plan():
 
 
 def test_an_edit_is_followed_by_a_plan_for_the_same_objective():
-    import threading
-
     plan = a_plan()
     slower = plan.topology.scaled(bandwidth=0.5)
-    found = replanned(plan, slower, lab.load_job("gpt3-xl"), threading.Event())
+    found = replanned(plan, slower, lab.load_job("gpt3-xl"), Cancellation())
     assert found.plan.objective == "iteration"
     assert found.plan.iteration_s is not None
     assert "network itself" in found.words or "stays at" in found.words
-    again = replanned(found.plan, slower, found.plan.job, threading.Event())
+    again = replanned(found.plan, slower, found.plan.job, Cancellation())
     assert again.plan.stages == found.plan.stages
     assert "the iteration stays at" in again.words

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,7 @@ from plan_widgets import JOB, irregular
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
-from dtfm_lab.planning import adapt_plan, evaluate
+from dtfm_lab.planning import Cancellation, adapt_plan, evaluate
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -165,14 +164,14 @@ def test_nobody_moves_for_nothing():
     topology = irregular()
     before = lab.plan(topology, JOB, seed=0, steps=10)
     hardly = topology.with_link(0, 1, latency_s=float(topology.latency_s[0, 1]) * 1.0001)
-    again = replanned(before, hardly, JOB, threading.Event())
+    again = replanned(before, hardly, JOB, Cancellation())
     if again.plan.cost.total_s > before.cost.total_s * (1 - 1e-3):
         assert describe_change(again.difference).endswith("no device moved")
 
 
 def test_the_stages_keep_their_numbers_where_they_can():
     before = lab.plan(irregular(), JOB, seed=0, steps=3)
-    after = replanned(before, before.topology.with_link(0, 1, latency_s=0.4), JOB, threading.Event()).plan
+    after = replanned(before, before.topology.with_link(0, 1, latency_s=0.4), JOB, Cancellation()).plan
     kept, turned = (
         sum(len(set(a) & set(b)) for a, b in zip(before.stages, stages, strict=True))
         for stages in (after.stages, after.stages[::-1])
@@ -181,7 +180,7 @@ def test_the_stages_keep_their_numbers_where_they_can():
 
 
 def test_what_is_given_up_says_nothing():
-    given_up = threading.Event()
+    given_up = Cancellation()
     given_up.set()
     plan = lab.plan(irregular(), JOB, seed=0, steps=1)
     assert replanned(plan, irregular(seed=1), JOB, given_up) is None
@@ -202,9 +201,7 @@ def test_an_edit_that_no_placement_is_priced_by_leaves_a_plan_made_by_hand(edit)
     names = topology.names
     by_hand = evaluate(topology, JOB, stages=[names[first : first + 4] for first in range(0, 16, 4)])
     first, *others = topology.devices
-    again = replanned(
-        by_hand, replace(topology, devices=(replace(first, **{edit: "x"}), *others)), JOB, threading.Event()
-    )
+    again = replanned(by_hand, replace(topology, devices=(replace(first, **{edit: "x"}), *others)), JOB, Cancellation())
     assert again.plan.placement.devices.tolist() == by_hand.placement.devices.tolist()
     assert (again.plan.planner, again.plan.cost.total_s) == (by_hand.planner, by_hand.cost.total_s)
 
@@ -214,7 +211,7 @@ def test_a_placement_that_stays_is_still_the_work_of_who_made_it():
     best = lab.plan(topology, JOB, seed=0, seconds=1)
     by_hand = evaluate(topology, JOB, stages=best.stages)
     hardly = topology.with_link(0, 1, latency_s=float(topology.latency_s[0, 1]) * (1 + 1e-9))
-    again = replanned(by_hand, hardly, JOB, threading.Event()).plan
+    again = replanned(by_hand, hardly, JOB, Cancellation()).plan
     assert again.stages == by_hand.stages
     assert again.planner == "given"
     assert again.lower_bound_s <= again.cost.total_s

@@ -307,7 +307,7 @@ async def test_the_schedule_fits_the_memory_unless_a_person_has_chosen_one() -> 
     await until(lambda: lab_state.predicted.context.schedule == plan.job.schedule_name)
     assert "GiB over" in panel.memory.value
     lab_state.plan = replace(plan)
-    await until(lambda: not panel._is_predicting)
+    await until(lambda: not panel.is_predicting)
     assert lab_state.schedule == plan.job.schedule_name, "a person has chosen it"
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning.cancellation import flag
 from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.nearness import Nearness
 from dtfm_lab.planning.iteration.problem import IterationProblem
@@ -157,7 +158,7 @@ class Arm:
         trial.row[:], trial.blocks[:] = found.row, found.blocks
         trial.shares[:], trial.ahead[:] = found.shares, found.ahead
         settings = exact, factor, hot, cold, n_moves
-        value, lacks = anneal(self.tables, trial, now, best, self.freedom, *settings, random)
+        value, lacks = anneal(self.tables, trial, now, best, self.freedom, *settings, random, flag())
         return _taken(best, float(value), float(lacks))
 
     def seconds(self, found: Found) -> float:

@@ -31,6 +31,8 @@ class Drawing(traitlets.HasTraits):
     """Source and target of the selected link, which need not have a line; empty for none."""
     can_undo = traitlets.Bool(False)
     can_redo = traitlets.Bool(False)
+    is_in_gesture = traitlets.Bool(False)
+    """Whether a drag is under way."""
     playback = traitlets.Bytes(b"")
     """What its views play, with the traits below: see ``DocumentView``."""
     playback_devices = traitlets.List(traitlets.Unicode())
@@ -58,16 +60,12 @@ class Drawing(traitlets.HasTraits):
     def history(self) -> list[Document]:
         return list(self._past)
 
-    @property
-    def is_in_gesture(self) -> bool:
-        """Whether a drag is under way."""
-        return self._gesture_from is not None
-
     def gesture(self, phase: str) -> None:
         """Keep all edits between ``begin`` and ``end`` as one entry of the history: those of one drag."""
         before, self._gesture_from = self._gesture_from, self.document if phase == "begin" else None
         if before is not None and before != self.document:
             self._append_to_past(before)
+        self.is_in_gesture = self._gesture_from is not None
 
     def undo(self) -> None:
         self.gesture("end")
@@ -82,6 +80,7 @@ class Drawing(traitlets.HasTraits):
         with self._is_undoing:
             self.document = document
         self._gesture_from = None
+        self.is_in_gesture = False
         self._past.clear()
         self._future.clear()
         self._update_history_traits()

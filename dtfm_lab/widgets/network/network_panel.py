@@ -22,6 +22,7 @@ from dtfm_lab.widgets.network.links import AS_DRAWN, BY_DISTANCE, RULE, WHERE, f
 from dtfm_lab.widgets.network.map_editor import MapEditor
 from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.network.network_row import BLANK, NetworkFilesRow
+from dtfm_lab.widgets.network.paced_edits import PacedEdits
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.document_view import DocumentView
@@ -87,7 +88,7 @@ class NetworkPanel(Panel):
         """What is needed less often."""
         self.view = w.VBox([self.picture])
         self.show(topology)
-        self.drawing.observe(lambda _: self._accept(), "document")
+        self.edits = PacedEdits(self.drawing, self._accept, lambda error: lab_state.report_error("network", error))
         self.drawing.observe(lambda _: self._select_in_lab_state(), ["selected", "selected_link"])
         self.shown.observe(lambda _: self._switch(), "value")
         self.fill.observe(self._choose_fill, "value")

@@ -6,7 +6,8 @@ import time
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
-from dtfm_lab.planning import PlanStep
+from dtfm_lab.planning import Cancellation, PlanStep
+from dtfm_lab.widgets.tasks import shared_interpreter
 
 PACE_CHECK_S = 0.05
 """Seconds between two looks at ``pace`` while a search waits, as it may have been changed."""
@@ -38,7 +39,8 @@ class BackgroundSearch:
     lets the kernel run every few milliseconds. Of thousands of steps between two calls of ``drain``, those are kept
     that improved, and of each planner the newest and the newest with a median.
 
-    A pause takes effect between two steps: some 50 ms apart, 100 ms where a planner waits for a solver.
+    A pause takes effect between two steps: some 50 ms apart, 100 ms where a planner waits for a solver, 300 ms in the
+    longest annealings of a plan by its seconds, which a stop ends at once.
     """
 
     def __init__(self, steps: Iterator[PlanStep], pace: Pace = SPEEDS["full speed"]) -> None:
@@ -52,7 +54,7 @@ class BackgroundSearch:
         self._go = threading.Event()
         self._go.set()
         self._single_step = threading.Event()
-        self._stopped = threading.Event()
+        self._stopped, self._cancellation = threading.Event(), Cancellation()
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, args=(steps,), daemon=True)
         self._thread.start()
@@ -79,8 +81,9 @@ class BackgroundSearch:
         self._go.set()
 
     def stop(self) -> None:
-        """End the search after the current step; return at once."""
+        """End the search; return at once."""
         self._stopped.set()
+        self._cancellation.set()
         self._go.set()
 
     def drain(self) -> list[PlanStep]:
@@ -96,6 +99,10 @@ class BackgroundSearch:
         return [step for _, step in sorted(unseen.items())]
 
     def _work(self, steps: Iterator[PlanStep]) -> None:
+        with self._cancellation.heard(), shared_interpreter():
+            self._follow(steps)
+
+    def _follow(self, steps: Iterator[PlanStep]) -> None:
         best_s: dict[str, float] = {}
         bound_s: dict[str, float] = {}
         generation = -1

@@ -1,9 +1,10 @@
 """A plan at once, and a new one after every edit: short searches on a thread, each from the plan at hand."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from html import escape
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.planning import Cancellation
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
@@ -20,8 +22,9 @@ from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.short_searches import BUDGETS_S, Replanned, first_plan, improved, replanned
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 
-REST_S = 0.4
-"""Seconds without an edit before the longest search."""
+RESTS_S = (0.25, 0.4)
+"""Seconds without an edit before the second and the third search, so that the first plan is predicted and drawn with
+the processor to itself."""
 READY = "every edit is followed by a new plan"
 
 
@@ -43,7 +46,9 @@ class Replanning(Panel):
     def __init__(self, lab_state: LabState, options: Callable[[], dict[str, Any]] = dict, *, live: bool = True) -> None:
         self._lab_state, self._options = lab_state, options
         self._task: asyncio.Task[None] | None = None
-        self._cancelled = threading.Event()
+        self._cancelled, self._woken = Cancellation(), asyncio.Event()
+        """Both are set by what makes a search out of date: one is asked by its thread, one is waited for in a rest."""
+        self._looks_further = False
         self._failed: Request | None = None
         """The last request that could not be planned; it is not tried again."""
         self.last: Replanned | None = None
@@ -74,8 +79,13 @@ class Replanning(Panel):
             self._write(READY if self._lab_state.plan is not None else f"{READY}, once there is one to begin with")
             self._request()
         else:
-            self._cancelled.set()
+            self._cancel()
             self.line.value = ""
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether the newest edit has no plan yet that is searched for."""
+        return self._task is not None and not self._looks_further
 
     @property
     def has_failed(self) -> bool:
@@ -89,7 +99,11 @@ class Replanning(Panel):
     def _yield_to_others(self) -> None:
         """End a search that only looks on: a run is measured on the same processor, and a search was asked for."""
         if {"run", "plan"} & set(self._lab_state.busy):
-            self._cancelled.set()
+            self._cancel()
+
+    def _cancel(self) -> None:
+        self._cancelled.set()
+        self._woken.set()
 
     def _request(self) -> None:
         """Begin, or begin again, where the plan is out of date."""
@@ -100,7 +114,7 @@ class Replanning(Panel):
             self._write(READY)
         if self._next_request() is None:
             return
-        self._cancelled.set()
+        self._cancel()
         if self._task is None:
             if not has_event_loop():
                 return
@@ -123,7 +137,7 @@ class Replanning(Panel):
                 await asyncio.sleep(0)  # lets an edit that changes network and job set both
                 if (request := self._next_request()) is None:
                     break
-                self._cancelled = threading.Event()
+                self._cancelled, self._woken = Cancellation(), asyncio.Event()
                 began_s = time.monotonic()
                 try:
                     found = await asyncio.to_thread(self._first_or_next, request, self._cancelled)
@@ -136,28 +150,42 @@ class Replanning(Panel):
                     continue
                 self.took_s = time.monotonic() - began_s
                 self._take(found)
+                self._looks_further = True
                 await self._look_further(found, request.job)
+                self._looks_further = False
         finally:
-            self._task = None
+            self._task, self._looks_further = None, False
 
-    def _first_or_next(self, request: Request, cancelled: threading.Event) -> Replanned | None:
+    def _first_or_next(self, request: Request, cancelled: Cancellation) -> Replanned | None:
         if request.plan is None:
             return first_plan(request.topology, request.job, cancelled, self._options())
         return replanned(request.plan, request.topology, request.job, cancelled)
 
     async def _look_further(self, found: Replanned, job: Job) -> None:
         """Search longer for the same network, as long as nothing is edited and nothing else needs the processor."""
-        for budget_s, rest_s in zip(BUDGETS_S[1:], (0.0, REST_S), strict=True):
-            await asyncio.sleep(rest_s)
+        for budget_s, rest_s in zip(BUDGETS_S[1:], RESTS_S, strict=True):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), rest_s)
             lab_state = self._lab_state
             busy = {"run", "plan"} & set(lab_state.busy)
             if self._cancelled.is_set() or busy or lab_state.plan is not found.plan or not self.switch.value:
                 return
-            better = await asyncio.to_thread(improved, found, job, self._cancelled, budget_s)
+            better = await self._unless_edited(partial(improved, found, job, self._cancelled, budget_s))
             if better is None or lab_state.plan is not found.plan or not self.switch.value or lab_state.plan_is_stale:
                 return
             self._take(better)
             found = better
+
+    async def _unless_edited(self, search_further: Callable[[], Replanned | None]) -> Replanned | None:
+        """Return what a search on a thread finds; None at once when it is out of date, and it ends by itself."""
+        searching = asyncio.ensure_future(asyncio.to_thread(search_further))
+        woken = asyncio.ensure_future(self._woken.wait())
+        await asyncio.wait({searching, woken}, return_when=asyncio.FIRST_COMPLETED)
+        woken.cancel()
+        if searching.done():
+            return searching.result()
+        searching.add_done_callback(lambda late: late.cancelled() or late.exception())  # else asyncio logs it as unread
+        return None
 
     def _take(self, found: Replanned) -> None:
         self.last = found

@@ -1,6 +1,5 @@
 """Short searches from a plan at hand, for a screen that answers every edit. They contain no widget."""
 
-import threading
 import time
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -11,12 +10,23 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.lab.memory_warnings import held_memory
-from dtfm_lab.planning import Difference, PlanStep, adapt_plan, default_objective, diff, objectives, search, simulated
+from dtfm_lab.planning import (
+    Cancellation,
+    Difference,
+    PlanStep,
+    adapt_plan,
+    default_objective,
+    diff,
+    objectives,
+    search,
+    simulated,
+)
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.widgets.planner.change_words import describe_change
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
+from dtfm_lab.widgets.tasks import shared_interpreter
 
-BUDGETS_S = (0.03, 0.25, 2.5)
+BUDGETS_S = (0.015, 0.25, 2.5)
 """Seconds of the searches that follow an edit: one that answers while a hand still drags, one that looks again, and
 one, with its bound, once nothing has changed for a while. A step is not cut short; pricing comes on top."""
 PLANNER = "evolutionary"
@@ -39,7 +49,7 @@ class Replanned(NamedTuple):
     """What the old placement is worth on the new network, by the plan's objective; None where it cannot be told."""
 
 
-def first_plan(topology: Topology, job: Job, cancelled: threading.Event, options: dict[str, Any]) -> Replanned | None:
+def first_plan(topology: Topology, job: Job, cancelled: Cancellation, options: dict[str, Any]) -> Replanned | None:
     """Return the best plan of a short search from nothing; None where it is cancelled."""
     asked = {"objective": default_objective(job)} | options
     fitted = job if asked["objective"] != COMMUNICATION else job.fitted(len(topology))
@@ -47,7 +57,7 @@ def first_plan(topology: Topology, job: Job, cancelled: threading.Event, options
     return None if best is None else Replanned(simulated(best.plan))
 
 
-def improved(found: Replanned, job: Job, cancelled: threading.Event, seconds: float) -> Replanned | None:
+def improved(found: Replanned, job: Job, cancelled: Cancellation, seconds: float) -> Replanned | None:
     """Return what a longer search from a plan finds, with its bound; the same placement where nothing is better.
 
     ``job`` is what was asked for, with what it leaves open. None where it is cancelled.
@@ -83,7 +93,7 @@ def _with_bounds_of(plan: Plan, other: Plan) -> Plan:
 def _searched(
     topology: Topology,
     job: Job,
-    cancelled: threading.Event,
+    cancelled: Cancellation,
     seconds: float,
     *,
     patience_s: float = PATIENCE_S,
@@ -96,18 +106,21 @@ def _searched(
     """
     began = time.perf_counter()
     best: PlanStep | None = None
-    for step in search(topology, job, PLANNER, seconds=seconds, **options):
-        if cancelled.is_set():
-            return None
-        best = step
-        took_s = time.perf_counter() - began
-        if took_s > (seconds if step.evaluations > 1 else max(seconds, patience_s)):
-            break
+    with shared_interpreter(), cancelled.heard() as end_after:
+        for step in search(topology, job, PLANNER, seconds=seconds, **options):
+            if cancelled.is_set():
+                return None
+            took_s = time.perf_counter() - began
+            if step.evaluations > 1 and (best is None or best.evaluations <= 1):
+                end_after(seconds - took_s)  # its kernels are loaded
+            best = step
+            if took_s > (seconds if step.evaluations > 1 else max(seconds, patience_s)):
+                break
     assert best is not None, "a search yields at least one step"
     return best
 
 
-def replanned(plan: Plan, topology: Topology, job: Job, cancelled: threading.Event) -> Replanned | None:
+def replanned(plan: Plan, topology: Topology, job: Job, cancelled: Cancellation) -> Replanned | None:
     """Return the best plan of a short search from ``plan``, by its objective; None where it is cancelled.
 
     The old placement is kept, with the planner that found it, where the best saves too little, and where the edit

@@ -52,7 +52,7 @@ class SchedulePanel(Panel):
         self._lab_state = lab_state
         self._n_requested = self._n_begun = 0
         """Numbers of the newest request for a prediction, and of the newest that was begun."""
-        self._is_predicting = self._is_comparing = self._is_stopped = self._awaits_plan = False
+        self.is_predicting = self._is_comparing = self._is_stopped = self._awaits_plan = False
         self._shown: Prediction | None = None
         self._before: Prediction | None = None
         """What the prediction on the screen is compared with: the one before the last edits."""
@@ -268,17 +268,17 @@ class SchedulePanel(Panel):
         self._awaits_plan = False
         if self._lab_state.plan_is_stale:
             self._dim()
-        elif not self._is_predicting:
+        elif not self.is_predicting:
             self.chart.stale = ""
 
     def _begin(self) -> None:
         """Predict what is chosen; while another prediction is computed, right after it."""
         self._n_requested += 1
-        if self._is_predicting:
+        if self.is_predicting:
             return
         self._update_button()
         if self._lab_state.plan is not None:
-            self._is_predicting = True
+            self.is_predicting = True
             begin(self._predict(), self._report_error)
 
     async def _predict(self) -> None:
@@ -287,7 +287,7 @@ class SchedulePanel(Panel):
                 self._n_begun = self._n_requested
                 await self._predict_chosen()
         finally:
-            self._is_predicting = False
+            self.is_predicting = False
             self._update_button()
 
     async def _predict_chosen(self) -> None:
@@ -321,7 +321,7 @@ class SchedulePanel(Panel):
         await self._compute_second()
 
     def _begin_comparing(self) -> None:
-        if self._shown is not None and not self._is_predicting:
+        if self._shown is not None and not self.is_predicting:
             begin(self._compute_second(), self._report_error)
 
     async def _compute_second(self) -> None:

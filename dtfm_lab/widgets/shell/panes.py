@@ -1,5 +1,6 @@
 """The right half of the lab: one result at a time, or two, under tabs; nothing in it changes its height."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
@@ -9,6 +10,7 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, mark, show
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.shell.steps import Step
+from dtfm_lab.widgets.tasks import SLOW_S, has_event_loop
 from dtfm_lab.widgets.views.tabs import TabsView
 
 MADE_BY_A_RUN = frozenset({"run", "compare"})
@@ -46,7 +48,8 @@ class Panes:
         self.split.observe(lambda _: self._show(), "value")
         self.tabs.observe(lambda change: lab_state.set_trait("pane", change["new"]), "value")
         lab_state.observe(self._follow, "pane")
-        lab_state.observe(lambda _: self._show_states(), [*RESULT_TRAITS, "busy"])
+        self._is_due = False
+        lab_state.observe(lambda _: self._changed(), [*RESULT_TRAITS, "busy"])
         self._show()
         self._show_states()
 
@@ -75,8 +78,17 @@ class Panes:
             mark(box, "dtfm-second", split and name == self._second)
         self._lab_state.shown_panes = (first, self._second) if split else (first,)
 
+    def _changed(self) -> None:
+        """Mark what has changed; what an edit made stale only if no new plan follows within a moment."""
+        if not (self._is_live() and self._lab_state.plan_is_stale and has_event_loop()):
+            self._show_states()
+        elif not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_later(SLOW_S, self._show_states)
+
     def _show_states(self) -> None:
         """Mark every tab, and say why the shown result is out of date."""
+        self._is_due = False
         state = self._lab_state
         tabs, may_redo = [], True
         for name, step in self._steps.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from dtfm_lab import figures, lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import CAUSES, Trace
-from dtfm_lab.planning import price_placement
+from dtfm_lab.planning import Cancellation, price_placement
 from dtfm_lab.widgets.planner.short_searches import replanned
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.what_if.setting import FACTORS, LEAST_FACTOR, MOST_FACTOR, Setting, rounded
@@ -175,7 +174,7 @@ class AnswerCache:
         """Return the prediction where it is still kept."""
         return self._drawn.get(setting)
 
-    def planned_anew(self, setting: Setting, cancelled: threading.Event) -> float | None:
+    def planned_anew(self, setting: Setting, cancelled: Cancellation) -> float | None:
         """Return the seconds of an iteration after a short search from the plan; None where that fails."""
         try:
             held = setting.on(self.plan)

@@ -1,7 +1,6 @@
 """The step What if: what another batch, schedule or network would make of the same placement, at once."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from html import escape
@@ -14,6 +13,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.planning import Cancellation
 from dtfm_lab.simulation.kernels import compilation
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, icon_button, mark, more_menu, stylesheet, tried_options
@@ -73,7 +73,7 @@ class WhatIfPanel(Panel):
         """Saved settings that are restored as soon as there is a plan."""
         self._scaled_to = ""
         """Fingerprint of the network that Scale has set; empty once a plan of it has come."""
-        self._anew_cancelled = threading.Event()
+        self._anew_cancelled = Cancellation()
         self.anew: tuple[Setting, float | None] | None = None
         """Seconds of an iteration once the setting is planned anew; None where that finds nothing better."""
         self.controls = SettingControls(self._ask)
@@ -340,7 +340,7 @@ class WhatIfPanel(Panel):
             return
         if not set(setting.changes_from(base)) & REPLANNED or (self.anew is not None and self.anew[0] == setting):
             return
-        self._anew_cancelled = threading.Event()
+        self._anew_cancelled = Cancellation()
         found_s = await asyncio.to_thread(answers.planned_anew, setting, self._anew_cancelled)
         if request == (self._n_requested, self._n_follow_ups) and not self._anew_cancelled.is_set():
             better = found_s is not None and found_s < now.iteration_s * (1 - WORTH_PLANNING)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.planning.cancellation import Flag
 from dtfm_lab.planning.iteration.kernels.pricing import PENALTY, lacking, objective, seconds_of, take_shares
 from dtfm_lab.planning.iteration.kernels.state import (
     CRITICAL,
@@ -55,8 +56,9 @@ def anneal(
     cold: float,
     n_moves: int,
     random: RandomState,
+    cancelled: Flag,
 ) -> tuple[float, float]:
-    """Metropolis steps, ``n_moves`` of them, from ``trial``; temperatures are shares of the objective.
+    """Metropolis steps from ``trial``, ``n_moves`` or until ``cancelled``; temperatures are shares of the objective.
 
     Forwards ahead are first set to ``factor`` times the steady ones, unless it is 0. By the estimate, micro-batches are
     shared out anew all the time; by the replay, exactly, they are moved. ``best`` becomes the best plan seen that lacks
@@ -92,6 +94,8 @@ def anneal(
     )
     differs = ordered and tables.synchronisation != RING
     for move in range(n_moves):
+        if cancelled[0]:
+            break
         temperature *= cooling
         limit = value * (1.0 - temperature * np.log(1.0 - uniform(random)))
         coarse = not exact and uniform(random) < COARSE * (1.0 - 4.0 * move / n_moves)

@@ -83,6 +83,7 @@ function render({ model, el }) {
   const rest = h("div", { class: "dtfm-other-pairs", hidden: true }, h("span", {}, "Any other pair"), others.element);
   foot.prepend(rest);
   over.setAttribute("aria-hidden", "true");
+  box.addEventListener("pointerleave", () => point(null)); // a drag that ends here is told no more of the pointer
   box.append(labels.element);
   let [rows, time] = [playbackRows(model.get("playback")), null]; // what can be played, and the moment that is
   let lit = { what: null, since: -Infinity, up: false }; // what is pointed at, here or elsewhere

@@ -1,6 +1,6 @@
 // Who does what when: predicted bars and below them, row by row, measured ones as they come in, or those of
 // another schedule.
-import { cleanUps, frame, h, oncePerFrame, onTraits, typed } from "shared/dom.js";
+import { cleanUps, frame, h, oncePerFrame, oncePerMessage, onTraits, typed } from "shared/dom.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
 import { readTheme } from "shared/theme.js";
 import { Bars, barUnder, COLUMNS, counterpart, joined, LATE, NO_BARS } from "./page/bars.js";
@@ -336,7 +336,7 @@ function render({ model, el }) {
 
   const used = (dark = readTheme(box).dark) => state.kindsIn(dark).filter((_, kind) => state.upper.has(kind) || state.lower.has(kind));
 
-  const reloadUpper = oncePerFrame(loadUpper, cleanUp); // the columns change together
+  const reloadUpper = oncePerMessage(loadUpper, cleanUp); // the columns change together
   const reloadLower = oncePerFrame(loadLower, cleanUp);
   const reloadTexts = oncePerFrame(showTexts, cleanUp);
 

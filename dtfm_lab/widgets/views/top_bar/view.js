@@ -46,6 +46,9 @@ function render({ model, el }) {
   const words = h("button", { type: "button", class: "dtfm-plain", "aria-label": "Words", title: "What the words mean (?)", onclick: () => press("words") }, "?");
   headline.append(dot, sentence, undo, live, words);
 
+  let room = 0; // pixels wide, for the numbers
+  const fitting = new Map(); // room and lengths of the texts -> how much is left out, as measuring lays the page out
+
   function showPickers() {
     for (const [button, trait, none] of [[network, "network", "No network"], [job, "job", "No job"]]) {
       const [name, of] = model.get(trait);
@@ -66,10 +69,17 @@ function render({ model, el }) {
 
   /** Leaves out what is said elsewhere too, until nothing is cut: long notes, all notes, then throughput and price. */
   function fit() {
-    for (let level = 0; level <= MOST_LEFT_OUT; level++) {
+    const key = JSON.stringify([room, ...[...numbers.children].map((child) => child.textContent.length)]);
+    if (!fitting.has(key)) fitting.set(key, measuredFit());
+    numbers.dataset.leftOut = String(fitting.get(key));
+  }
+
+  function measuredFit() {
+    for (let level = 0; level < MOST_LEFT_OUT; level++) {
       numbers.dataset.leftOut = String(level);
-      if ([...numbers.children].reduce((sum, child) => sum + child.offsetWidth, 0) <= numbers.clientWidth) return;
+      if ([...numbers.children].reduce((sum, child) => sum + child.offsetWidth, 0) <= numbers.clientWidth) return level;
     }
+    return MOST_LEFT_OUT;
   }
 
   function showHeadline() {
@@ -114,7 +124,7 @@ function render({ model, el }) {
   nameControls(el, cleanUp);
   onWindow(el, showWindow, cleanUp);
   labKeys(el, { press, toggleWindow: () => toggleWindow(el), leave: () => closeMenus(el) || leaveWindow(el) }, cleanUp);
-  onResize(numbers, fit, cleanUp);
+  onResize(numbers, () => { if (room !== numbers.clientWidth) { room = numbers.clientWidth; fit(); } }, cleanUp);
   showPickers(); showNumbers(); showHeadline(); showAction(); showWindow(false); sendTheme();
   return cleanUp.run;
 }
