@@ -53,8 +53,12 @@ def begin(page, open_notebook, set_theme, theme, *, name, network="", size=None,
         lab.settle()
     if not network:
         lab.press_next("Open a network")
+        door = lab.root.get_by_role("dialog")
+        door.get_by_role(
+            "button", name=re.compile("^all .* networks")
+        ).wait_for()  # a card that comes late moves others
         lab.look("door")
-        lab.root.get_by_role("dialog").get_by_role("button", name=re.compile("^Blank")).click()
+        door.get_by_role("button", name=re.compile("^Blank")).click()
     return lab
 
 

@@ -73,6 +73,9 @@ function render({ model, el }) {
       card.firstChild.innerHTML = dark ? picture_dark : picture;
       return card;
     }));
+  }
+
+  function fillList() {
     list.replaceChildren(...model.get("networks").map(({ name, devices, words }) =>
       h("button", { type: "button", class: "dtfm-door-row", onclick: () => send({ kind: "choose", name }) },
         h("b", {}, name), h("span", {}, `${devices} devices`), h("span", { title: words }, words))));
@@ -93,11 +96,13 @@ function render({ model, el }) {
     model.save_changes();
   }
 
-  onTraits(model, ["cards", "networks"], fill, cleanUp);
+  onTraits(model, ["cards"], fill, cleanUp); // once: a card that is pressed must not be replaced
+  onTraits(model, ["networks"], fillList, cleanUp);
   onTheme(fill, cleanUp);
   onTraits(model, ["is_open"], onOpen, cleanUp);
   onTraits(model, ["offered"], onOffer, cleanUp);
   fill();
+  fillList();
   let frame = requestAnimationFrame(function begin() { // before the element stands in the page, it is in no lab to lie over
     if (!el.isConnected) { frame = requestAnimationFrame(begin); return; }
     onOffer();
