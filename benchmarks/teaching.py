@@ -15,27 +15,11 @@ import numpy as np
 
 import dtfm_lab as lab
 from dtfm_lab.lab.plans import default_job
-from dtfm_lab.planning.teaching import PACE_S, SEED, TeachingFrame, teach
+from dtfm_lab.planning.teaching import PACE_S, SEED, teach
+from dtfm_lab.planning.teaching_progress import visible_falls
 
 NETWORKS = sorted(path.stem for path in (Path(__file__).parents[1] / "topologies").glob("*.yaml"))
-VISIBLE = 0.002
 WANTED, WANTED_S = 10, 10.0
-
-
-def falls(values: list[float]) -> list[int]:
-    """Generations at which a curve fell visibly."""
-    least, found = values[0], []
-    for generation, value in enumerate(values):
-        if value < least - VISIBLE * (np.ptp(values) or 1.0):
-            least = value
-            found.append(generation)
-    return found
-
-
-def watched(frames: list[TeachingFrame]) -> tuple[list[int], list[int]]:
-    """Generations at which the best fell, and at which the best or the median fell."""
-    best = falls([frame.best.cost_s for frame in frames])
-    return best, sorted({*best, *falls([frame.median_s for frame in frames])})
 
 
 @click.command(help=__doc__)
@@ -51,7 +35,7 @@ def main(seed: int, only: str) -> None:
         job = job if job.shaped else job.fitted(len(topology))
         met: list[np.ndarray] = []
         frames = list(teach(topology, job, np.random.default_rng(seed), priced=met.append))
-        best, both = watched(frames)
+        best, both = visible_falls(frames)
         seconds = (both[-1] - both[0]) * PACE_S if both else 0.0
         papers, planners = (
             lab.plan(topology, job, planner=planner, objective="communication", seed=0, seconds=2).cost.total_s

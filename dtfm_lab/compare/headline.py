@@ -35,13 +35,7 @@ def parts_of(comparison: Comparison) -> Parts | None:
 def headline(comparison: Comparison) -> str:
     """``Measured 498 ms, 43 ms longer than predicted. Suspect: barbara → katherine, whose messages take ...``"""
     error_s, predicted_s = comparison.error_s, comparison.predicted_iteration_s
-    measured = format_s(comparison.measured.iteration_s)
-    share = comparison.iteration_error
-    if format_s(abs(error_s)) == "0 s" or abs(share) < 5e-4:
-        begin = f"Measured {measured}, as long as predicted."
-    else:
-        how = "longer" if error_s > 0 else "shorter"
-        begin = f"Measured {measured}, {format_s(abs(error_s))} {how} than predicted ({signed_share(share)})."
+    share, begin = comparison.iteration_error, error_sentence(comparison)
     if comparison.blame_missing:
         return f"{begin} Nobody can be suspected: {comparison.blame_missing}"
     suspects = comparison.suspects
@@ -53,6 +47,16 @@ def headline(comparison: Comparison) -> str:
         larger = "computation" if abs(found.computation_s) > abs(found.messages_s) else "messages"
         return f"{begin} Most of it is {larger} everywhere: no link and no device stands out."
     return f"{begin} {_accuse(suspects.iloc[0], len(suspects), error_s)}"
+
+
+def error_sentence(comparison: Comparison) -> str:
+    """``Measured 498 ms, 43 ms longer than predicted (+9.5 %).``"""
+    error_s, share = comparison.error_s, comparison.iteration_error
+    measured = format_s(comparison.measured.iteration_s)
+    if format_s(abs(error_s)) == "0 s" or abs(share) < 5e-4:
+        return f"Measured {measured}, as long as predicted."
+    how = "longer" if error_s > 0 else "shorter"
+    return f"Measured {measured}, {format_s(abs(error_s))} {how} than predicted ({signed_share(share)})."
 
 
 def _accuse(first: Any, n_suspects: int, error_s: float) -> str:

@@ -45,7 +45,7 @@ def tables(comparison: Comparison) -> list[Table]:
     of_stage = {("stage", stage_of[name]) for of, name in suspects if of == "device"}
     found = []
     for key, name, noun, own, second, its in (
-        ("links", "Links", "link", "each message longer", "last one arrives later", links),
+        ("links", "Links", "link", "each message", "last arrival", links),
         ("devices", "Devices", "device", "computing longer, an iteration", "", devices),
         ("stages", "Stages", "stage", "computing longer, an iteration", "", stages),
     ):

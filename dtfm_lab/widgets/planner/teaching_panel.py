@@ -16,10 +16,12 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray, format_s
+from dtfm_lab.figures.theme import count
 from dtfm_lab.planning import evaluate, simulated
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.teaching import PACE_S, SEED, TeachingFrame, teach
 from dtfm_lab.planning.teaching_operators import places_of
+from dtfm_lab.planning.teaching_progress import visible_falls
 from dtfm_lab.widgets.controls import labelled, restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.reference import Reference, refer
@@ -30,6 +32,7 @@ from dtfm_lab.widgets.views.population import PopulationView, cells_of
 
 PACES = {"slow (0.48 s)": 0.48, f"to watch ({PACE_S:g} s)": PACE_S, "fast (0.1 s)": 0.1}
 """Seconds that a generation stays on the screen."""
+FEW_FALLS = 10
 NO_NETWORK = "Open or draw a network: a slow search can then be watched."
 
 
@@ -162,8 +165,17 @@ class TeachingPanel:
         real = f"{self.reference.sentence}: " if self.reference is not None else ""
         return (
             f"{real}{'watch' if real else 'Watch'} a slow one think: {len(frame.individuals)} from chance, "
-            f"generation {frame.generation}, {format_s(frame.best.cost_s)}."
+            f"generation {frame.generation}, {format_s(frame.best.cost_s)}.{self._little()}"
         )
+
+    def _little(self) -> str:
+        """Return a warning where there is little to be seen: some networks have few different costs."""
+        if not self.view.is_over:
+            return ""
+        n = len(visible_falls(self.view.frames)[1])
+        if n == 0:
+            return " Chance has found its end at once: here many placements cost the same."
+        return f" Little to see here: best and median fall {count(n, 'time')} in all." if n < FEW_FALLS else ""
 
     def _wanted(self) -> Task | None:
         """Return the network and the job in the plan's shape, or the most square one; None where there is none."""

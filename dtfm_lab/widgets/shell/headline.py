@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from dtfm_lab import planning
+from dtfm_lab.compare.headline import error_sentence
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
@@ -50,7 +51,7 @@ def headline(state: LabState, before: Before | None, found: Replanned | None, re
         return Headline("The run:", state.run_note, "busy")
     note = getattr(state, PANE_NOTES.get(state.pane, "message"))
     if state.pane == "run" and not note:
-        note = state.compare_note  # what the last run has measured
+        note = state.compare_note or _measured(state)
     if note:
         return _split(note)
     if state.hand_note:
@@ -64,6 +65,14 @@ def headline(state: LabState, before: Before | None, found: Replanned | None, re
     if before is not None and edit:
         return Headline(*_of_edit(state, plan, before, edit, found))
     return _split(reason) if reason else Headline("Planned.", f"{plan.job.name} on {plan.topology.name}")
+
+
+def _measured(state: LabState) -> str:
+    """Return how long the last run took, where that may be told and nothing was edited since."""
+    found = state.comparison
+    if found is None or state.is_mystery or state.plan is None or found.measured is not state.measured:
+        return ""
+    return "" if state.plan_is_stale else error_sentence(found)
 
 
 def _split(note: str) -> Headline:

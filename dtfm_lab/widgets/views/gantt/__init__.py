@@ -376,7 +376,9 @@ class GanttView(View):
             self.ends = [{"at": at_s, "text": f"{word} {format_s(at_s)}", "dashed": True}] if at_s > 0 else []
             return
         ends_s = [float(bars.end.max()) for bars in (upper, lower) if len(bars.start)]
-        texts = [f"{self.upper_name} {format_s(ends_s[0])}", f"{self.lower_name} {format_s(ends_s[-1])}"]
+        is_one = self._second is None and self.measured_iteration >= 0  # one of many, and not what the run took
+        lower_name = f"iteration {self.measured_iteration} {self.lower_name}" if is_one else self.lower_name
+        texts = [f"{self.upper_name} {format_s(ends_s[0])}", f"{lower_name} {format_s(ends_s[-1])}"]
         if len(ends_s) > 1:
             longer_s = ends_s[1] - ends_s[0]
             texts[1] += f", {format_error(longer_s, ends_s[0])}" if ends_s[0] > 0 else ""

@@ -60,6 +60,7 @@ export function chartPainter() {
       else paintMemory(context, place, number, memory, theme);
     });
     const labels = endLabels(context, place, state.ends, theme);
+    place.labels = labels;
     paintAxis(context, place, unit, labels.map(({ from, to }) => [from, to]), width, whole, theme);
     paintEnds(context, place, labels, theme);
     return { place, tangle: inSight > MOST_ARROWS ? inSight : 0, hurried };

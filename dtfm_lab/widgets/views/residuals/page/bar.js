@@ -21,7 +21,7 @@ export function bar(row, scale) {
     ? h("i", { class: "dtfm-residuals-interval", style: `left:${scale.at(row.low_s)}%;width:${scale.at(row.high_s) - scale.at(row.low_s)}%` }) : null;
   const value = signed(row.error_s);
   const said = [interval ? `${value}, 95 % interval ${signed(row.low_s)} to ${signed(row.high_s)}` : value,
-    ...(row.second_s === null ? [] : [`last one arrives ${signed(row.second_s)}`])].join("; ");
+    ...(row.second_s === null ? [] : [`last arrival ${signed(row.second_s)}`])].join("; ");
   return h("td", { class: "dtfm-residuals-bars", title: said }, h("div", { class: "dtfm-residuals-plot", role: "img", "aria-label": said },
     h("i", { class: "dtfm-residuals-zero", style: `left:${scale.at(0)}%` }),
     stripe(row.error_s, scale, `dtfm-residuals-own dtfm-residuals-${row.error_s < 0 ? "short" : "long"}`),
