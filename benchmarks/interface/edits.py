@@ -80,8 +80,9 @@ def opening(browser: LabInBrowser) -> list[Figure]:
 
 
 def gesture(browser: LabInBrowser) -> list[Figure]:
-    """Devices are put on the canvas, one by one, all over it."""
+    """Devices are put on an empty canvas, one by one, all over it."""
     browser.open_lab("lecture-hall")
+    browser.ask("the_lab.open_network('')")
     browser.ask("the_lab.network_panel.shown.value = 'canvas'")
     browser.ask(STAMPED)
     page = browser.page
@@ -95,14 +96,15 @@ def gesture(browser: LabInBrowser) -> list[Figure]:
     delays_ms = []
     for number in range(GESTURES):
         before = browser.ask("print(len(stamps))")
-        column, row = number % 10, number // 10
-        page.mouse.click(
-            box["x"] + box["width"] * (0.05 + 0.09 * column), box["y"] + box["height"] * (0.46 + 0.08 * row)
-        )
+        row, column = divmod(number, 5)
+        page.mouse.click(box["x"] + box["width"] * (0.1 + 0.2 * column), box["y"] + box["height"] * (0.12 + 0.18 * row))
         released_s = page.evaluate("window.released_s")
-        browser.until(f"len(stamps) > {before}", patience_s=10)
+        try:
+            browser.until(f"len(stamps) > {before}", patience_s=2)
+        except TimeoutError:  # the view has moved, and a device lay there
+            continue
         delays_ms.append(1000 * (browser.ask(f"print(stamps[{before}])") - released_s))
-    note = f"median of {GESTURES}, worst {max(delays_ms):.0f} ms; until the lab has taken the edit in"
+    note = f"median of {len(delays_ms)}, worst {max(delays_ms):.0f} ms; until the lab has taken the edit in"
     return [Figure("gesture to the Python trait", float(np.median(delays_ms)), "ms", 50, note=note)]
 
 

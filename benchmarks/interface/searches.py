@@ -62,10 +62,9 @@ def pause(browser: LabInBrowser) -> list[Figure]:
 def live(browser: LabInBrowser) -> list[Figure]:
     browser.open_lab(NETWORK, pane="plan")
     browser.ask(MARKING)
-    browser.page.locator(".dtfm-convergence").first.scroll_into_view_if_needed()
     _begin(browser, PLANNER, WATCHED_S)
     browser.settle(MARGIN_S)
-    counting = Counting(browser, ".dtfm-convergence", "paints", "drawn")
+    counting = Counting(browser, ".dtfm-convergence:visible", "paints", "drawn")
     browser.settle(WATCHED_S - 2 * MARGIN_S)
     rates = counting.rates()
     browser.until("the_lab.plan_panel.search is None")
@@ -92,7 +91,7 @@ def _begin(browser: LabInBrowser, planner: str, seconds: float) -> None:
         f"panel = the_lab.plan_panel; panel.planner.value = {planner!r}; panel.speed.value = 'full speed'; "
         f"panel.seconds.value = {seconds}; marks.clear()"
     )
-    browser.button("Plan").click()
+    browser.ask("panel.plan.click()")
     browser.until("panel.search is not None and marks", patience_s=20)
 
 
