@@ -173,7 +173,7 @@ async def test_a_run_takes_the_lower_halves() -> None:
     panel.chart.extend_measured(*panel.chart.predicted)
     await until(lambda: panel.chart.lower_name == "measured" and panel.second is None)
     assert panel.chart.n_measured == len(panel.chart.lower.start)
-    assert panel.chart.ends[1]["text"].startswith("measured")
+    assert panel.chart.ends[1]["text"].startswith("iteration 2 measured")
 
 
 @on_a_loop
