@@ -36,7 +36,7 @@ class Cancellation:
     def heard(self) -> Iterator[Callable[[float], None]]:
         """Within this block, compiled loops of the planners that this thread runs end once it is set.
 
-        What it gives lets them end after so many seconds, too, where the time is over.
+        It gives a function that ends them after so many seconds, too.
         """
         timers: list[threading.Timer] = []
 

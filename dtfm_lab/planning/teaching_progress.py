@@ -12,9 +12,9 @@ VISIBLE = 0.002
 
 def falls(values: Sequence[float]) -> list[int]:
     """Return the generations at which a curve fell visibly."""
-    least, found = values[0], []
+    least, found, visible = values[0], [], VISIBLE * (np.ptp(values) or 1.0)
     for generation, value in enumerate(values):
-        if value < least - VISIBLE * (np.ptp(values) or 1.0):
+        if value < least - visible:
             least = value
             found.append(generation)
     return found

@@ -91,5 +91,10 @@ async def run_on_thread(
         await asyncio.wait({task}, timeout=FRAME_S)
     if task.done():
         return task.result()
-    task.add_done_callback(lambda late: late.cancelled() or late.exception())  # else asyncio logs it as never read
+    drop(task)
     return None
+
+
+def drop(task: asyncio.Future[Any]) -> None:
+    """Let work on a thread end by itself; nobody waits for its result or its error."""
+    task.add_done_callback(lambda late: late.cancelled() or late.exception())  # else asyncio logs it as never read

@@ -62,12 +62,16 @@ class LabPage:
         self.page.wait_for_timeout(500)
         self._boxes, self._scrolled = self.boxes(), self.scrolled()
 
-    def look(self, state):
-        """Keep a picture, where the environment asks for some; nothing has scrolled, nothing has jumped."""
+    def keep(self, state):
+        """Keep a picture, where the environment asks for some."""
         self.n_shots += 1
         if folder := os.environ.get("DTFM_SCREENSHOTS"):
             path = Path(folder) / f"{self.name}-{self.n_shots:02d}-{state}.png"
             self.page.screenshot(path=path)
+
+    def look(self, state):
+        """Keep a picture; nothing has scrolled, nothing has jumped."""
+        self.keep(state)
         boxes = self.boxes()
         moved = {name: (before, boxes[name]) for name, before in self._boxes.items() if before != boxes[name]}
         assert moved == {}, f"at {state}, (before, now): {moved}"

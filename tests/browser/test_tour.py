@@ -1,8 +1,6 @@
 """A first visit: the door opens by itself, and its tour is walked to the end, or left and taken up again."""
 
-import os
 import re
-from pathlib import Path
 
 import pytest
 from lab_page import LabPage
@@ -12,7 +10,7 @@ expect = pytest.importorskip("playwright.sync_api", reason="the browser tests ne
 N_STEPS = 6
 STEP_MS = 180_000
 """Patience with a step, of which one trains for real."""
-OVERLAP = """() => {
+PLACED = """() => {
     const [card, ring] = [".dtfm-tour", ".dtfm-tour-ring"].map((one) => document.querySelector(one));
     const inside = (edge, end) => edge >= -1 && end <= 1;
     const lab = document.querySelector(".dtfm-lab").getBoundingClientRect(), at = card.getBoundingClientRect();
@@ -33,12 +31,6 @@ def visit(page, open_notebook, size):
     return lab, door, page.get_by_role("dialog", name="Tour")
 
 
-def keep(lab, state):
-    lab.n_shots += 1
-    if folder := os.environ.get("DTFM_SCREENSHOTS"):
-        lab.page.screenshot(path=Path(folder) / f"{lab.name}-{lab.n_shots:02d}-{state}.png")
-
-
 @pytest.mark.parametrize(("size", "theme"), [((1440, 900), "light"), ((1100, 800), "dark")])
 def test_all_six_steps_do_something_and_the_card_stays_in_the_lab(
     page, open_notebook, ask_kernel, eventually, set_theme, size, theme
@@ -53,15 +45,15 @@ def test_all_six_steps_do_something_and_the_card_stays_in_the_lab(
     for number in range(1, N_STEPS + 1):
         expect(card.get_by_text(f"{number} of {N_STEPS}")).to_be_visible()
         page.wait_for_timeout(700)  # the card looks for its target, which may come a moment later
-        found = page.evaluate(OVERLAP)
+        found = page.evaluate(PLACED)
         assert found == {"ring": True, "inLab": True}, f"step {number}: {found}"
-        keep(lab, f"step-{number}")
+        lab.keep(f"step-{number}")
         act = card.locator("footer button.dtfm-primary:visible").first
         if act.inner_text() not in ("Next", "Finish"):
             act.click()
         onward = card.get_by_role("button", name="Finish" if number == N_STEPS else "Next", exact=True)
         expect(onward).to_have_class(re.compile("dtfm-primary"), timeout=STEP_MS)
-        keep(lab, f"step-{number}-done")
+        lab.keep(f"step-{number}-done")
         onward.click()
     expect(card).to_be_hidden()
     eventually(page, "the_lab.measured is not None and the_lab.comparison is not None", True)

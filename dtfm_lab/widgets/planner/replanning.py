@@ -20,7 +20,7 @@ from dtfm_lab.widgets.controls import restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.short_searches import BUDGETS_S, Replanned, first_plan, improved, replanned
-from dtfm_lab.widgets.tasks import begin, has_event_loop
+from dtfm_lab.widgets.tasks import begin, drop, has_event_loop
 
 RESTS_S = (0.25, 0.4)
 """Seconds without an edit before the second and the third search, so that the first plan is predicted and drawn with
@@ -184,7 +184,7 @@ class Replanning(Panel):
         woken.cancel()
         if searching.done():
             return searching.result()
-        searching.add_done_callback(lambda late: late.cancelled() or late.exception())  # else asyncio logs it as unread
+        drop(searching)
         return None
 
     def _take(self, found: Replanned) -> None:
