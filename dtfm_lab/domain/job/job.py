@@ -14,6 +14,7 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, ModelSpec
+from dtfm_lab.domain.job.system import SystemOptions
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import Option, check_options, plain, whole
 from dtfm_lab.domain.schedule import synchronisations
@@ -31,11 +32,8 @@ INT8_BLOCK = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobOptions:
-    """What a job, a job's file and the keywords of ``load_job`` have in common: every field has a default.
-
-    A field that is added here is one of the file, of the command line and of the signatures, too.
-    """
+class PipelineOptions:
+    """How a job is cut, scheduled, averaged and compressed: every field has a default."""
 
     name: Annotated[str, Option(help="Name of the job.", varies=False)] = "job"
     dtype: Annotated[str, Option(help="Precision of numbers: fp16, bf16, fp32 or fp64.", choices=BYTES_PER_ELEMENT)] = (
@@ -89,6 +87,14 @@ class JobOptions:
         tuple[int, ...] | None,
         Option(help="Micro-batches of each pipeline; as even as they divide where not given.", varies=False),
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions(SystemOptions, PipelineOptions):
+    """What a job, a job's file and the keywords of ``load_job`` have in common.
+
+    A field that is added to either base is one of the file, of the command line and of the signatures, too.
+    """
 
 
 _COUNTS = ("blocks_per_stage", "warmups", "microbatches_per_replica")

@@ -1,0 +1,76 @@
+"""How a training system computes and communicates: the choices in which frameworks differ, each off by default.
+
+With every choice at its default a job predicts what it did before the choice existed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT
+from dtfm_lab.domain.options import Option
+
+TRANSPORTS = ("overlapped", "blocking")
+SHARDINGS = ("none", "zero-1", "zero-2", "zero-3")
+ATTENTIONS = ("fused", "unfused")
+CHECKPOINTINGS = ("none", "selective", "block", "stage")
+MiB = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemOptions:
+    """The choices that a job, its file and the keywords of ``load_job`` share."""
+
+    transport: Annotated[
+        str, Option(help="Whether a device computes on while it sends (overlapped) or waits.", choices=TRANSPORTS)
+    ] = "overlapped"
+    """``blocking`` as torch's send and Megatron's: the device computes on when its message has arrived, and the two
+    directions between two devices take turns."""
+    tensor_parallel: Annotated[
+        int | None,
+        Option(
+            help="GPUs of one host that share each layer; chosen by the planner where null.",
+            unit="GPUs",
+            least=1,
+            varies=False,
+        ),
+    ] = 1
+    sharding: Annotated[
+        str | None,
+        Option(
+            help="What replicas split among them: optimiser states (zero-1), gradients too (zero-2), parameters too "
+            "(zero-3, as FSDP); chosen by the planner where null.",
+            choices=SHARDINGS,
+        ),
+    ] = "none"
+    overlap: Annotated[bool, Option(help="Synchronise gradients in buckets while the last backward still runs.")] = (
+        False
+    )
+    bucket_bytes: Annotated[
+        float, Option(help="Gradient of a bucket, where synchronisation overlaps.", unit="bytes", above=0)
+    ] = 25 * MiB
+    """The default is that of torch's DistributedDataParallel."""
+    fragments: Annotated[
+        int, Option(help="Parts of the model that replicas average in turn between iterations.", least=1)
+    ] = 1
+    """Streaming DiLoCo (Douillard et al. 2025)."""
+    fragment_delay: Annotated[
+        int,
+        Option(help="Iterations that a fragment's average may take to arrive while training goes on.", least=0),
+    ] = 0
+    checkpointing: Annotated[
+        str, Option(help="Which activations are computed again in the backward.", choices=CHECKPOINTINGS)
+    ] = "none"
+    attention: Annotated[
+        str, Option(help="Whether attention keeps its matrix for the backward (unfused).", choices=ATTENTIONS)
+    ] = "fused"
+    gradient_dtype: Annotated[
+        str | None, Option(help="Precision of gradients where not that of numbers.", choices=BYTES_PER_ELEMENT)
+    ] = None
+    memory_traffic: Annotated[
+        bool, Option(help="Count the time of norms, activations and optimiser's step by the memory they move.")
+    ] = False
+    flush_every: Annotated[
+        int | None, Option(help="Micro-batches after which gpipe empties its pipeline; all where not given.", least=1)
+    ] = None
