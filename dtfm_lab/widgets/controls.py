@@ -31,6 +31,10 @@ LABELS = {
     "resume_from": "Go on from",
     "text": "Text to learn",
     "time_scale": "Slow down (times)",
+    "transport": "While it sends",
+    "sharding": "Replicas split",
+    "overlap": "Average while the last backward runs",
+    "memory_traffic": "Count memory traffic",
     "queueing": "Messages queue",
     "emulated": "Links as in",
     "stand_in": "Train in its place",
@@ -46,11 +50,32 @@ CHOICES = {
         "hierarchical": "regions first (hierarchical)",
     },
     "compression": {"none": "none", "fp16": "16 bits (fp16)", "int8": "8 bits (int8)"},
+    "transport": {"overlapped": "it computes on (overlapped)", "blocking": "it waits (blocking)"},
+    "sharding": {
+        "none": "nothing",
+        "zero-1": "optimiser states (ZeRO-1)",
+        "zero-2": "and gradients (ZeRO-2)",
+        "zero-3": "and parameters (ZeRO-3, FSDP)",
+    },
     "queueing": {"pairs": "per pair of devices", "cards": "per device (one card)"},
     "runs_on": {"cpu": "CPU", "cuda": "GPU (CUDA)"},
 }
 """How choices of an option read on the screen; a choice without an entry, as of a plug-in, reads as its name."""
-NOT_TRIED = frozenset({"dtype", "gradient_compression", "codec_bytes_per_s", "stages_per_device"})
+NOT_TRIED = frozenset(
+    {
+        "dtype",
+        "gradient_compression",
+        "codec_bytes_per_s",
+        "stages_per_device",
+        "bucket_bytes",
+        "fragments",
+        "fragment_delay",
+        "checkpointing",
+        "attention",
+        "gradient_dtype",
+        "flush_every",
+    }
+)
 """Job options that may vary on a plan, but are left to the job's file."""
 
 
