@@ -16,6 +16,20 @@ from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import simulate_iteration
 
+PLAYED = {
+    "transport": ("overlapped",),
+    "tensor_parallel": (1,),
+    "sharding": ("none",),
+    "overlap": (False,),
+    "fragments": (1,),
+    "checkpointing": ("none",),
+    "attention": ("fused",),
+    "gradient_dtype": (None,),
+    "flush_every": (None,),
+}
+"""The values of a job's choices that workers carry out, by field. All values of a field that is not named here are
+carried out, because it changes nothing in a run, such as how seconds are predicted, or a size that is used with
+another choice only."""
 UNLIKE_SUMS = ("ring", "hierarchical")
 """Kinds of synchronisation in which the order of a sum depends on the place in the vector, or on the region."""
 
@@ -87,6 +101,12 @@ def checked_spec(plan: Plan, schedule: str | Schedule | None, *, queueing: str =
 def check_job(spec: RunSpec) -> None:
     """Raise JobError where workers cannot compute the job."""
     job = spec.trained
+    for choice, carried_out in PLAYED.items():
+        if (found := getattr(job, choice)) not in carried_out:
+            wanted = " or ".join(str(value) for value in carried_out)
+            raise JobError(
+                f"job {job.name}: {choice} is {found}, which can be simulated but not run; real runs want {wanted}"
+            )
     if job.synchronisation not in SHARD_RULES:
         known = ", ".join(SHARD_RULES)
         raise JobError(
