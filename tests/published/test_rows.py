@@ -1,0 +1,124 @@
+"""Bands, rows, factors and ledgers: laws that hold for any source."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.published import Band, KnownMiss, Ledger, Row, Source
+from dtfm_lab.published.calibration import fit, leave_one_out, own_factor
+
+ROW = Row(
+    group="toy",
+    setting="2 stages",
+    quantity="iteration",
+    unit="s",
+    published=10.0,
+    predicted=10.2,
+    band=Band.share(0.03),
+    source="toy",
+)
+numbers = st.floats(1e-3, 1e6)
+
+
+def source(rows=(ROW,), **fields):
+    return Source(name="toy", title="Toy", cite="nobody", licence="none", rows=lambda: iter(rows), **fields)
+
+
+def ledger_of(*rows, **fields):
+    given = source(rows, **fields)
+    return Ledger(tuple(given), (given,))
+
+
+@given(numbers, st.floats(0, 0.9))
+def test_every_band_holds_an_exact_prediction_and_its_own_ends(published, share):
+    for band in (Band.share(share), Band.factor(1 + share), Band.within(share)):
+        assert band.holds(published, published)
+    assert Band.share(share).holds(published, published * (1 + share))
+    assert not Band.share(share).holds(published, published * (1.01 + share))
+    assert Band.factor(1 + share).holds(published, published / (1 + share))
+
+
+def test_bands_read_as_one_would_say_them():
+    texts = [str(band) for band in (Band.share(0.03), Band.factor(1.3), Band.within(0.0005), Band(0.9, 1.2))]
+    assert texts == ["±3 %", "0.769 to 1.3 times", "±0.0005", "0.9 to 1.2 times"]
+
+
+@pytest.mark.parametrize("ends", [(1.1, 1.2), (1.2, 0.9), (math.nan, 1.0), (-0.5, 1.5)])
+def test_a_band_without_the_exact_prediction_is_refused(ends):
+    with pytest.raises(LabError, match="band is"):
+        Band(*ends)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"quantity": "speed"}, "quantity is 'speed'"), ({"predicted": math.inf}, "wanted a number above 0")],
+)
+def test_a_row_that_says_nothing_is_refused(changes, message):
+    with pytest.raises(LabError, match=message):
+        replace(ROW, **changes)
+
+
+def test_a_row_out_of_its_band_is_seen():
+    out = replace(ROW, predicted=11.0)
+    ledger = ledger_of(ROW, replace(out, setting="4 stages"))
+    assert [row.verdict for row in ledger] == ["inside", "miss"]
+    assert len(ledger.failures) == 1
+    assert "1 of 2 rows inside" in ledger.sentence
+    assert "4 stages" in ledger.sentence
+
+
+def test_a_known_miss_stays_a_miss_and_fails_where_it_gets_worse():
+    known = {ROW.key: KnownMiss(1.1, "the rival is not modelled")}
+    same, worse, other_side = (
+        ledger_of(replace(ROW, predicted=predicted), known_misses=known) for predicted in (11.0, 11.5, 9.0)
+    )
+    assert same.misses
+    assert not same.failures
+    assert worse.failures
+    assert other_side.failures
+    assert "the rival is not modelled" in same.to_frame()["note"][0]
+
+
+def test_a_goal_is_about_the_mean_error_of_a_group():
+    rows = [replace(ROW, setting=f"{n}", predicted=10 * ratio) for n, ratio in enumerate((1.02, 0.98, 1.0))]
+    (group,) = ledger_of(*rows, goals={"toy": 0.01}).groups
+    assert group.mean_error == pytest.approx(0.04 / 3)
+    assert group.verdict == "miss"
+    assert ledger_of(*rows, goals={"toy": 0.02}).groups[0].reached
+
+
+def test_two_rows_of_one_name_are_refused():
+    with pytest.raises(LabError, match="two rows of 2 stages"):
+        list(source((ROW, ROW)))
+
+
+@given(st.lists(numbers, min_size=2, max_size=9))
+def test_what_is_left_out_does_not_move_its_own_factor(factors):
+    before = leave_one_out(factors)
+    moved = leave_one_out([factors[0] * 7, *factors[1:]])
+    assert moved[0] == before[0]
+    assert fit(factors).low * (1 - 1e-9) <= fit(factors).value <= fit(factors).high * (1 + 1e-9)
+
+
+@given(st.floats(0.01, 0.9), st.floats(0, 5))
+def test_a_factor_is_found_that_predicts_what_was_measured(efficiency, communication_s):
+    def seconds(factor):
+        return 1 / factor + communication_s
+
+    assert own_factor(seconds, seconds(efficiency)) == pytest.approx(efficiency, rel=1e-3)
+    throughput = 1 / seconds(efficiency)
+    assert own_factor(lambda factor: 1 / seconds(factor), throughput) == pytest.approx(efficiency, rel=1e-3)
+
+
+def test_a_measurement_beyond_any_factor_gives_the_end_of_the_range():
+    assert own_factor(lambda factor: 1 / factor, 0.5) == 1.0
+    assert own_factor(lambda factor: 1 / factor, 1e9) == 1e-3
+
+
+def test_one_row_cannot_be_left_out():
+    with pytest.raises(LabError, match="wanted two or more"):
+        leave_one_out([0.4])
