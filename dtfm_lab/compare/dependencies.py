@@ -46,6 +46,7 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
         compressed=Kind.PACK in kinds,
         synchronise=synchronise,
         locally=context.synchronise_every > 1,
+        shards_states=context.sharding == "zero-1",
         microbatch_counts=context.microbatches_per_replica or None,
     )
 

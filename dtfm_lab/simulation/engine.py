@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 
 from dtfm_lab.domain.errors import ScheduleError
-from dtfm_lab.domain.job import Job, device_gradient_bytes
+from dtfm_lab.domain.job import Job, device_average_bytes, device_gradient_bytes
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import ACROSS_STAGES, PASSES, Kind, Programs, Schedule, lower
@@ -46,6 +46,7 @@ def programs_in(
         compressed=job.codes_gradients,
         synchronise=synchronise,
         locally=job.synchronise_every > 1,
+        shards_states=job.sharding == "zero-1",
         microbatch_counts=job.microbatch_counts,
     )
 
@@ -74,7 +75,14 @@ class PlacedTasks:
         there = np.where(graph.partner >= 0, here[graph.partner], here)
         kinds = np.array([_SIZES.get(action.kind, 0) for action in graph.actions])[graph.action]
         gradient_bytes = np.array(device_gradient_bytes(job, programs.schedule.n_stages))[graph.position]
-        sizes = np.choose(kinds, [graph.share * gradient_bytes, job.activation_bytes, job.embedding_bytes])
+        average_bytes = np.array(device_average_bytes(job, programs.schedule.n_stages))[graph.position]
+        messages = (
+            graph.share * gradient_bytes,
+            job.activation_bytes,
+            job.embedding_bytes,
+            graph.share * average_bytes,
+        )
+        sizes = np.choose(kinds, messages)
         n_bytes = np.where(graph.role == SEND, sizes, 0.0)
         received = graph.role == RECEIVE
         n_bytes[received] = n_bytes[graph.partner[received]]
@@ -130,7 +138,7 @@ class PlacedTasks:
         return n_predecessors, successors_from, targets[np.argsort(sources, kind="stable")]
 
 
-_SIZES = {**dict.fromkeys(ACROSS_STAGES, 1), Kind.SEND_E: 2, Kind.RECV_E: 2}
+_SIZES = {**dict.fromkeys(ACROSS_STAGES, 1), Kind.SEND_E: 2, Kind.RECV_E: 2, Kind.SEND_P: 3, Kind.RECV_P: 3}
 
 
 @dataclass(frozen=True, eq=False)

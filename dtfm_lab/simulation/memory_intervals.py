@@ -215,7 +215,9 @@ class _Intervals:
         last = np.where(start < last, last, self.until)  # after local updates, parameters are averaged behind the step
         copies = {Kind.RECV_E: np.full(len(start), math.ceil(job.embedding_bytes))}
         if job.codes_gradients:  # else an average takes the place of what it averages
-            copies |= {Kind.PACK: np.ceil(whole).astype(np.int64), Kind.RECV_P: shares}
+            copies[Kind.PACK] = np.ceil(whole).astype(np.int64)
+            if job.sharding == "none":  # parameters are not compressed, and take the place of those before
+                copies[Kind.RECV_P] = shares
         for kind, n_bytes in copies.items():
             which = self._rows(kind)
             self._hold(which, start[which], last[which], n_bytes[which], is_message=True)

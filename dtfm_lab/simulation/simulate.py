@@ -72,7 +72,7 @@ def simulate(
         if not isinstance(ran, RunContext):
             raise TraceError(f"like is {shortened(ran)}; wanted a Trace of this plan")
         plan = cut_subplan(plan, ran.rehearsed)
-        check_same_plan(plan, ran, "synchronisation", "synchronise_every", *BATCH, "tokens", "flop")
+        check_same_plan(plan, ran, "synchronisation", "synchronise_every", "sharding", *BATCH, "tokens", "flop")
     job = plan.job
     links = _links(plan, ran, queueing)
     given = _rows(profile) if profile is not None else None if ran is None else ran.profile
@@ -120,6 +120,7 @@ def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:
         "orders": schedule.orders,
         "synchronisation": job.synchronisation,
         "synchronise_every": job.synchronise_every,
+        "sharding": job.sharding or "none",
         "tokens": job.tokens,
         "flop": job.flop,
         "peak_flop_per_s": tuple(tuple(peak_of(device, job.dtype) for device in row) for row in grid),

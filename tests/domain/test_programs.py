@@ -20,6 +20,7 @@ from dtfm_lab.domain.schedule import (
     lower,
     synchronisations,
 )
+from dtfm_lab.domain.schedule.synchronisation import BY_SHARDS
 
 REGIONS = ("", "Tokyo", "Seoul")
 TIED = {Kind.SEND_E, Kind.RECV_E}
@@ -34,14 +35,16 @@ def lowered(draw) -> Programs:
     counts = st.none() | st.tuples(*[st.integers(1, n_microbatches)] * n_replicas)
     region = st.sampled_from(REGIONS)
     row = st.tuples(*[region] * n_replicas)
+    synchronisation = draw(st.sampled_from(sorted(synchronisations)))
     return lower(
         schedule,
         n_replicas,
-        draw(st.sampled_from(sorted(synchronisations))),
+        synchronisation,
         draw(st.tuples(*[row] * n_devices)),
         tied=draw(st.booleans()),
         compressed=draw(st.booleans()),
         synchronise=draw(st.booleans()),
+        shards_states=synchronisation in BY_SHARDS and draw(st.booleans()),
         microbatch_counts=draw(counts),
     )
 
@@ -80,7 +83,9 @@ def test_passes_keep_their_order_and_the_step_comes_last(programs):
         ordered = [a for a in programs.schedule.programs[position] if a.microbatch < n_microbatches]
         assert [a for a in actions if a.kind in PASSES] == ordered
         assert len(set(actions)) == len(actions)
-        assert [a for a in actions if a.kind is Kind.STEP] == [actions[-1]]
+        (stepped,) = (a for a in actions if a.kind is Kind.STEP)
+        writes = Action(position, Kind.REDUCE, programs.n_replicas)  # where replicas split states
+        assert actions[-1] == (writes if writes in actions else stepped)
 
 
 @given(lowered())
@@ -97,7 +102,7 @@ def test_whatever_a_step_needs_stands_before_it_and_is_worth_waiting_for(program
 @given(lowered())
 @settings(max_examples=60, deadline=None)
 def test_no_work_is_done_that_nobody_needs(programs):
-    """Whatever is received or computed serves, over steps of the same device, a send or the optimiser's step."""
+    """Whatever is received or computed serves, over steps of the same device, a send or the device's last step."""
     for position, replica in devices_of(programs):
         steps = programs.of(position, replica)
         used = {need for step in steps for need in step.needs}
@@ -106,7 +111,7 @@ def test_no_work_is_done_that_nobody_needs(programs):
             if step.action.kind in PASSES:
                 assert i <= last_pass  # gradients are whole when the last one is done
             elif step.action.kind in RECEIVES or step.action.kind in (Kind.PACK, Kind.REDUCE):
-                assert i in used
+                assert i in used or i == len(steps) - 1
 
 
 @given(lowered())
@@ -215,6 +220,36 @@ def test_local_updates_step_on_their_own_gradients_and_average_afterwards(name, 
     assert last.action == Action(0, Kind.REDUCE, 3), "a round of its own"
     averages = {i for i, step in enumerate(steps[:-1]) if step.action.kind in (Kind.REDUCE, Kind.RECV_P)}
     assert averages <= set(last.needs)
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+@pytest.mark.parametrize("name", BY_SHARDS)
+def test_replicas_that_split_states_step_between_the_average_of_their_shard_and_sending_it_on(name, compressed):
+    steps = lower(shuffled(2, 2, 0), 3, name, tied=True, compressed=compressed, shards_states=True).of(0, 1)
+    (stepped,) = (i for i, step in enumerate(steps) if step.action.kind is Kind.STEP)
+    *sums, last = (i for i, step in enumerate(steps) if step.action.kind is Kind.REDUCE)
+    assert max(sums) == stepped - 1
+    assert stepped - 1 in steps[stepped].needs
+    assert all(stepped in step.needs for step in steps if step.action.kind is Kind.SEND_P)
+    assert last == len(steps) - 1
+    assert steps[last].action == Action(0, Kind.REDUCE, 3), "a round of its own"
+    arrived = {i for i, step in enumerate(steps) if step.action.kind is Kind.RECV_P}
+    assert arrived | {stepped} <= set(steps[last].needs)
+    assert steps[stepped - 1].coded == pytest.approx(1 / 3 if name == "ring" else 2 / 3), "only what was received"
+    assert (steps[stepped].coded, steps[last].coded) == (0, 0)
+
+
+def test_a_tied_gradient_is_exchanged_before_shards_of_it_are_sent():
+    steps = lower(shuffled(2, 2, 0), 3, tied=True, shards_states=True).of(0, 1)
+    (received,) = (i for i, step in enumerate(steps) if step.action.kind is Kind.RECV_E)
+    assert all(received in step.needs for step in steps if step.action.kind is Kind.SEND_G)
+
+
+def test_alone_a_replica_splits_nothing():
+    for synchronise in (True, False):
+        options = {"tied": True, "compressed": True, "synchronise": synchronise}
+        alone = lower(shuffled(2, 2, 0), 1, **options)
+        assert lower(shuffled(2, 2, 0), 1, shards_states=True, **options).tails == alone.tails
 
 
 def test_an_iteration_of_local_updates_that_averages_nothing_ends_with_its_step():

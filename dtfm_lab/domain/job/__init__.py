@@ -4,7 +4,12 @@ A Job fixes stages, replicas, micro-batches and how messages are compressed; mes
 """
 
 from dtfm_lab.domain.job.job import COMPRESSIONS, INT8_BLOCK, Job, JobChanges, compressed_bytes
-from dtfm_lab.domain.job.message_sizes import device_gradient_bytes, device_gradient_elements, message_bytes
+from dtfm_lab.domain.job.message_sizes import (
+    device_average_bytes,
+    device_gradient_bytes,
+    device_gradient_elements,
+    message_bytes,
+)
 from dtfm_lab.domain.job.model import (
     BACKWARD_PER_FORWARD,
     BYTES_PER_ELEMENT,
@@ -33,6 +38,7 @@ __all__ = [
     "LayerKind",
     "ModelSpec",
     "compressed_bytes",
+    "device_average_bytes",
     "device_gradient_bytes",
     "device_gradient_elements",
     "estimated_held",

@@ -14,7 +14,7 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, ModelSpec
-from dtfm_lab.domain.job.system import SystemOptions
+from dtfm_lab.domain.job.system import SystemOptions, check_sharding
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import Option, check_options, plain, whole
 from dtfm_lab.domain.schedule import synchronisations
@@ -164,7 +164,8 @@ class Job(JobOptions):
     ------
     JobError
         A count below 1, a batch that is no whole number of micro-batches or has fewer than replicas, more stages than
-        blocks, a cut that is none of the model, micro-batches per replica that are not those of the batch.
+        blocks, a cut that is none of the model, micro-batches per replica that are not those of the batch, choices
+        that contradict each other.
     UnknownName
         An unknown dtype, synchronisation or compression. (Schedules are looked up when used.)
     """
@@ -185,6 +186,7 @@ class Job(JobOptions):
         if self.schedule is not None:
             plain(f"job {self.name}: its schedule", self.schedule)
         check_options(self, thing=f"job {self.name}", error=JobError)
+        check_sharding(f"job {self.name}", self.sharding, self.synchronisation, self.synchronise_every)
         for what in _COUNTS:
             if (counts := getattr(self, what)) is not None:
                 object.__setattr__(self, what, self._checked_counts(what, counts))

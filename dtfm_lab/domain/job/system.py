@@ -8,8 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT
 from dtfm_lab.domain.options import Option
+from dtfm_lab.domain.schedule import BY_SHARDS
 
 TRANSPORTS = ("overlapped", "blocking")
 SHARDINGS = ("none", "zero-1", "zero-2", "zero-3")
@@ -74,3 +76,19 @@ class SystemOptions:
     flush_every: Annotated[
         int | None, Option(help="Micro-batches after which gpipe empties its pipeline; all where not given.", least=1)
     ] = None
+
+
+def check_sharding(thing: str, sharding: str | None, synchronisation: str, synchronise_every: int) -> None:
+    """Raises JobError where replicas of the job ``thing`` split what this way of averaging does not let them split."""
+    if sharding in (None, "none"):
+        return
+    if synchronisation not in BY_SHARDS:
+        raise JobError(
+            f"{thing}: synchronisation is {synchronisation} with sharding {sharding}, in which every replica averages "
+            f"a shard of its own; wanted {' or '.join(BY_SHARDS)}"
+        )
+    if synchronise_every > 1:
+        raise JobError(
+            f"{thing}: synchronise_every is {synchronise_every} with sharding {sharding}, in which no replica can step "
+            f"alone; wanted 1, or sharding none"
+        )

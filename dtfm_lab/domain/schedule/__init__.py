@@ -18,11 +18,12 @@ from dtfm_lab.domain.schedule.schedule import (
     Lane,
     Schedule,
 )
-from dtfm_lab.domain.schedule.synchronisation import synchronisations
+from dtfm_lab.domain.schedule.synchronisation import BY_SHARDS, synchronisations
 from dtfm_lab.domain.schedule.task_graph import TaskGraph, task_graph
 
 __all__ = [
     "ACROSS_STAGES",
+    "BY_SHARDS",
     "COMPUTE",
     "LANE",
     "PASSES",

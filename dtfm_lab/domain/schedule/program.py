@@ -94,6 +94,7 @@ def lower(
     compressed: bool = False,
     synchronise: bool = True,
     locally: bool = False,
+    shards_states: bool = False,
     microbatch_counts: tuple[int, ...] | None = None,
 ) -> Programs:
     """Programs of one iteration.
@@ -111,6 +112,11 @@ def lower(
     locally
         Replicas update themselves first and then average their parameters, rather than their gradients before the
         step; a last REDUCE, in a round of its own, writes the averages into the parameters.
+    shards_states
+        Each replica steps the shard that it averages, and sends its parameters on in place of the averages (ZeRO-1,
+        Rajbhandari et al. 2020); a last REDUCE, in a round of its own, writes those of the others. The gradient of a
+        tied embedding is exchanged before it is averaged. Wants a synchronisation of ``BY_SHARDS``, and not
+        ``locally``. Without other replicas nothing changes.
     microbatch_counts
         (replicas,) micro-batches of each pipeline, those of the schedule where None. One with fewer runs the order of
         the schedule without the last ones.
@@ -135,7 +141,17 @@ def lower(
         groups = [(replica, in_group) if synchronise else (0, ("",)) for replica in range(n_replicas)]
         tails.append(
             tuple(
-                _tail(position, pipelines[n][position], *group, synchronisation, partner, schedule, compressed, locally)
+                _tail(
+                    position,
+                    pipelines[n][position],
+                    *group,
+                    synchronisation,
+                    partner,
+                    schedule,
+                    compressed,
+                    locally,
+                    shards_states,
+                )
                 for n, group in zip(counts, groups, strict=True)
             )
         )
@@ -216,13 +232,17 @@ def _tail(
     schedule: Schedule,
     compressed: bool,
     locally: bool,
+    shards_states: bool,
 ) -> tuple[Step, ...]:
     """Synchronisation, the exchange of a tied embedding's gradient with ``partner``'s device, and the step."""
     n_before = len(pipeline)
     computed = [i for i, step in enumerate(pipeline) if step.action.kind in PASSES]
-    ready = computed[-1]  # computations keep their order: with the last one done, all gradients are whole
+    ready: tuple[int, ...] = (
+        computed[-1],
+    )  # computations keep their order: with the last one done, all gradients are whole
     steps: list[Step] = []
     parts = list(synchronisations[synchronisation](replica, regions))
+    last_sum = next((part.key for part in reversed(parts) if part.kind is Kind.REDUCE), None) if shards_states else None
 
     def add(step: Step) -> int:
         steps.append(step)
@@ -237,23 +257,34 @@ def _tail(
         return (add(Step(Action(here, Kind.RECV_E, peer=here - there))),)
 
     if locally:
-        ready = add(Step(Action(position, Kind.STEP), (ready, *exchange_embedding(ready))))
+        ready = (add(Step(Action(position, Kind.STEP), (*ready, *exchange_embedding(*ready)))),)
+    elif last_sum is not None:  # afterwards no replica has the average of a whole embedding
+        ready += exchange_embedding(*ready)
     packed = sum(part.share for part in parts if part.kind is Kind.SEND_G and not part.after)
     if compressed and packed:
-        ready = add(Step(Action(position, Kind.PACK), (ready,), coded=packed))
+        ready = (add(Step(Action(position, Kind.PACK), ready, coded=packed)),)
     at: dict[tuple[Kind, int | None, int | None], int] = {}
     unpacked = 0.0
     for part in parts:
-        needs = () if part.kind not in SENDS and part.kind is not Kind.REDUCE else (ready, *(at[k] for k in part.after))
+        needs = (
+            () if part.kind not in SENDS and part.kind is not Kind.REDUCE else (*ready, *(at[k] for k in part.after))
+        )
         unpacked += part.share if part.kind is Kind.RECV_P else 0.0
         action = Action(position, part.kind, part.round, part.peer)
-        at[part.key] = add(Step(action, needs, part.share, part.coded, part.in_turn))
-    averaged = [at[part.key] for part in parts if part.kind in (Kind.REDUCE, Kind.RECV_P)]
-    if not locally:
-        averaged += exchange_embedding(ready, *averaged)
-        add(Step(Action(position, Kind.STEP), (ready, *averaged), coded=unpacked))
+        if part.key != last_sum:
+            at[part.key] = add(Step(action, needs, part.share, part.coded, part.in_turn))
+            continue
+        # the average is not sent, so it is not coded; what waits for it waits for the step that it is used in
+        averaged = add(Step(action, needs, part.share, part.coded - 1 / len(regions), part.in_turn))
+        at[part.key] = add(Step(Action(position, Kind.STEP), (*ready, averaged)))
+    arrived = [at[part.key] for part in parts if part.kind in (Kind.REDUCE, Kind.RECV_P)]
+    if last_sum is not None:
+        add(Step(Action(position, Kind.REDUCE, len(regions)), (*ready, *arrived)))
+    elif not locally:
+        arrived += exchange_embedding(*ready, *arrived)
+        add(Step(Action(position, Kind.STEP), (*ready, *arrived), coded=unpacked))
     elif parts:
-        add(Step(Action(position, Kind.REDUCE, len(regions)), (ready, *averaged), coded=unpacked))
+        add(Step(Action(position, Kind.REDUCE, len(regions)), (*ready, *arrived), coded=unpacked))
     return tuple(steps)
 
 

@@ -29,6 +29,9 @@ out one after the other, each when the one before has arrived: the paper serves 
 Where replicas update themselves independently for some iterations (``Job.synchronise_every``), STEP needs no
 averages and comes before PACK; a last REDUCE of a round of its own, when all averages are there, writes them into the
 parameters.
+Where replicas split the optimiser's states (``Job.sharding``), STEP comes right after the REDUCE that averages the
+device's own shard, takes only that shard, and SEND_P and RECV_P carry its parameters, never compressed; a last REDUCE
+of a round of its own writes those of the other replicas. SEND_E and RECV_E then come before SEND_G.
 On the real clock a send lasts while the transport takes its bytes, and a receive from the send's start
 until they are there, which may be before the sender's call returns.
 """
@@ -66,7 +69,7 @@ class Kind(StrEnum):
     RECV_G = "RECV_G"
     REDUCE = "REDUCE"
     SEND_P = "SEND_P"
-    """An averaged shard to a replica that did not average it."""
+    """An averaged shard, or the parameters stepped with it, to a replica that did not average it."""
     RECV_P = "RECV_P"
     SEND_E = "SEND_E"
     """Gradient of a tied embedding, between the first and the last stage."""

@@ -39,6 +39,9 @@ class Part(NamedTuple):
 
 Synchronise = Callable[[int, tuple[str, ...]], Iterator[Part]]
 """Function of (replica, region of each replica's device) that yields the replica's parts."""
+BY_SHARDS = ("sharded", "sharded-at-once", "ring")
+"""Those in which every replica averages one shard, in its last REDUCE, and then sends it on: replicas that split the
+optimiser's states among them step that shard in between."""
 
 synchronisations: Registry[Synchronise] = Registry("synchronisation")
 

@@ -74,7 +74,7 @@ class TraceColumns:
 
     def _check_context(self) -> None:
         context = self.context
-        for what in ("schedule", "topology", "topology_fingerprint", "job", "queueing", "synchronisation"):
+        for what in ("schedule", "topology", "topology_fingerprint", "job", "queueing", "synchronisation", "sharding"):
             if not is_plain(text := getattr(context, what)):
                 raise TraceError(f"{what} of the trace is {shortened(text)}; wanted text without control characters")
         for name in (name for group in context.devices for name in group):

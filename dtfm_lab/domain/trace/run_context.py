@@ -80,6 +80,8 @@ class RunContext:
     synchronisation: str = "sharded"
     synchronise_every: int = 1
     """Iteration i synchronises where i + 1 is a multiple of this."""
+    sharding: str = "none"
+    """What replicas split among them: see ``Job.sharding``."""
     tokens: int = 0
     """Tokens of one iteration, over all replicas; 0 where unknown."""
     flop: float = 0.0
