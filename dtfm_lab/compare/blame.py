@@ -73,7 +73,7 @@ def blame(rows: pd.DataFrame, measured: Trace) -> Blame:
 
     Raises TraceError where the measured trace does not hold its schedule, or other actions than its schedule's.
     """
-    one_card = measured.context.queueing == "cards"
+    one_card = measured.context.has_cards
     names = owners(rows, one_card=one_card)
     numbers, every = np.unique(measured.iteration), measured.context.synchronise_every
     shape = 3, len(names), len(numbers)

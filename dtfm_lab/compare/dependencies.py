@@ -6,6 +6,7 @@ import networkx as nx
 import numpy as np
 
 from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.network import cards_of, queues_of
 from dtfm_lab.domain.schedule import Kind, Programs, TaskGraph, lower, task_graph
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, RECEIVE, SEND
 from dtfm_lab.domain.trace import Trace
@@ -55,23 +56,30 @@ def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
     """The dependencies of an iteration that synchronises, or of one that does not.
 
     Messages of one link (``pairs``) or one sender's card (``cards``) follow each other as in its program; those that
-    are received at one card, as in the trace.
+    are received at one card, or leave by a card of several devices, as in the trace.
     """
     graph = task_graph(programs_of(trace, synchronise=synchronise))
-    sends, receives = np.flatnonzero(graph.role == SEND), np.flatnonzero(graph.role == RECEIVE)
-    one_card = trace.context.queueing == "cards"
-    receiver = 0 if one_card else graph.device[graph.partner[sends]]
+    sends = np.flatnonzero(graph.role == SEND)
+    context = trace.context
+    card_of = cards_of([card for row in context.cards for card in row])
+    n_devices = len(context.devices) * len(context.devices[0])
+    ends = graph.device[sends], graph.device[graph.partner[sends]]
+    leaving, coming = queues_of(*ends, n_devices, context.queueing, card_of)
+    shared = (leaving < n_devices) & (card_of is not None)
     needs, computations, in_turn = _edges_of(graph)
-    messages = _chained(sends, graph.device[sends] * len(graph) + receiver)
+    own = np.where(shared, ends[0], leaving)
+    messages = _chained(sends, own)
     edges = _by_target(needs, computations, messages, in_turn)
     order = _topological_order(graph, edges)
     assert order is not None, "a schedule that was run can finish"
-    if one_card:
-        every = trace.context.synchronise_every
+    if context.has_cards:
+        every = context.synchronise_every
         iteration = next(i for i in np.unique(trace.iteration) if ((i + 1) % every == 0) == synchronise)
         rank = np.argsort(np.array(order))
-        by_time = receives[np.lexsort((rank[receives], _starts_s(graph, trace, int(iteration))[receives]))]
-        queued = _by_target(edges, _chained(by_time, graph.device[by_time]))
+        queued_nodes = np.concatenate([sends[shared], graph.partner[sends[coming >= 0]]])
+        queue = np.concatenate([leaving[shared], coming[coming >= 0]])
+        by_time = np.lexsort((rank[queued_nodes], _starts_s(graph, trace, int(iteration))[queued_nodes]))
+        queued = _by_target(edges, _chained(queued_nodes[by_time], queue[by_time]))
         if (with_cards := _topological_order(graph, queued)) is not None:  # clocks of several machines may disagree
             edges, order = queued, with_cards
     before: list[list[int]] = [[] for _ in range(len(graph))]

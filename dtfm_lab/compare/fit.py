@@ -61,7 +61,7 @@ def fit_links(plan: Plan, measured: Trace) -> list[LinkFit]:
     message is known, its latency plus its bytes over the bandwidth; messages of several sizes separate the two.
     """
     known = measured.context.links != "real"
-    best = np.min if measured.context.queueing == "cards" else np.median
+    best = np.min if measured.context.has_cards else np.median
     fits = []
     for link, messages in _messages(plan, measured).items():
         source, target = link

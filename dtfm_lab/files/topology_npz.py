@@ -1,7 +1,7 @@
 """Topologies as NumPy archives (.npz), which hold everything as dense arrays, never pickled, and are read quickest.
 
 An archive must hold ``latency_ms`` and ``bandwidth_gbps``, (N, N), from row to column. It may hold ``names`` and
-the devices' fields ``region``, ``gpu``, ``peak_flop_per_s``, ``memory_bytes`` and ``price_per_hour``, (N,), and
+the devices' ``region``, ``host``, ``gpu``, ``peak_flop_per_s``, ``memory_bytes`` and ``price_per_hour``, (N,), and
 ``position``, (N, 2) with NaN for none; single texts ``name`` and ``description``; and, of a measured network,
 ``message_bytes``, (K,), and ``message_ms``, (N, N, K), NaN where a pair was not measured. Arrays may also be named,
 and counted, in SI (``latency_s``, ``bandwidth_bytes_per_s``, ``message_s``) and a device's numbers as ``peak_tflops``
@@ -25,7 +25,7 @@ from dtfm_lab.domain.units import to_gbps, to_ms
 from dtfm_lab.files.reading import located, read_bytes, reason_of, title_of, write_bytes
 
 MATRICES = ("latency_ms", "bandwidth_gbps", "latency_s", "bandwidth_bytes_per_s")
-TEXTS = ("names", "region", "gpu")
+TEXTS = ("names", "region", "gpu", "host")
 NUMBERS = ("peak_flop_per_s", "peak_tflops", "memory_bytes", "memory_gib", "price_per_hour", "position")
 SINGLE = ("name", "description")
 MEASURED = ("message_bytes", "message_ms", "message_s")
@@ -79,6 +79,8 @@ def write(topology: Topology, path: Path) -> Path:
         what: np.array([getattr(d, what) for d in topology.devices])
         for what in ("region", "gpu", "peak_flop_per_s", "memory_bytes", "price_per_hour")
     }
+    if any(d.host for d in topology.devices):
+        columns["host"] = np.array([d.host for d in topology.devices])
     if any(d.position for d in topology.devices):
         columns["position"] = np.array([d.position or (np.nan, np.nan) for d in topology.devices])
     if topology.message_s is not None:

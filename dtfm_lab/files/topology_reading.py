@@ -1,9 +1,12 @@
 """Topologies from mappings as people write them in YAML: regions with defaults, region pairs, cards, single links.
 
-The speed of a pair of devices is that of the most specific entry for it: a one-way link; a link; its region, or an
-entry between its two regions (in one direction if that has ``from`` and ``to``); the default. Network cards, given
-by ``uplink_gbps`` and ``downlink_gbps`` of a device or a region, cap the bandwidth that a region or the default
-gives, never that of a link: the bandwidth of i -> j is the least of the entry's, i's uplink and j's downlink. Peak
+The speed of a pair of devices is that of the most specific entry for it: a one-way link; a link; its host; its
+region, or an entry between its two regions (in one direction if that has ``from`` and ``to``); the default. Network
+cards, given by ``uplink_gbps`` and ``downlink_gbps`` of a device or a region, cap the bandwidth that a region or the
+default gives, never that of a link or host: the bandwidth of i -> j is the least of the entry's, i's uplink and j's
+downlink. Devices of one ``host`` share its card for messages to other hosts. A device or a region names its host, or a
+region has ``per_host: 8``, which counts its devices into ``region-host-0`` and so on; ``inside_host`` of a region, or
+a line under ``hosts``, is the speed between two devices of a host. Peak
 and memory come from the GPU's name where the table of hardware has it; with ``typical_prices: true`` so do prices.
 Numbers may also be given in SI, under names that say so: ``latency_s``, ``bandwidth_bytes_per_s``,
 ``peak_flop_per_s``, ``memory_bytes``, ``uplink_bytes_per_s``, ``downlink_bytes_per_s`` and ``message_s``.
@@ -81,6 +84,7 @@ class Speed(UnitSection):
 
 class HardwareSection(UnitSection):
     gpu: Name | None = None
+    host: Name | None = None
     peak_tflops: float | None = Field(default=None, gt=0)
     memory_gib: float | None = Field(default=None, gt=0)
     price_per_hour: float | None = Field(default=None, ge=0)
@@ -97,9 +101,15 @@ class DeviceSection(HardwareSection):
 class RegionSection(HardwareSection):
     name: Name
     count: int | None = Field(default=None, ge=1, le=MOST_DEVICES)
+    per_host: int | None = Field(default=None, ge=1)
+    inside_host: Speed | None = None
     devices: list[DeviceSection] = Field(default_factory=list)
     latency_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     bandwidth_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+
+class HostSection(Speed):
+    name: Name
 
 
 class OneWaySection(Speed):
@@ -144,6 +154,7 @@ class TopologyFile(Section):
     default: Speed | None = None
     regions: list[RegionSection] = Field(default_factory=list)
     devices: list[DeviceSection] = Field(default_factory=list)
+    hosts: list[HostSection] = Field(default_factory=list)
     between: list[BetweenSection] = Field(default_factory=list)
     links: list[LinkSection] = Field(default_factory=list)
     measured: MeasuredSection | None = None
@@ -182,6 +193,7 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
     latency_ms, gbps = _region_speeds(file, regions, devices)
     up, down = (np.array([_value(what, *p) or np.inf for p in paired]) for what in ("uplink_gbps", "downlink_gbps"))
     gbps = np.minimum(gbps, np.minimum(up[:, None], down[None, :]))
+    _inside_hosts(file, devices, latency_ms, gbps)
     at = {device.name: i for i, device in enumerate(devices)}
     one_way_last = sorted(file.links, key=lambda link: link.between is None)
     for link in one_way_last:
@@ -210,6 +222,25 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
         description=file.description,
         **_message_times(file.measured, at),
     )
+
+
+def _inside_hosts(file: TopologyFile, devices: list[Device], latency_ms: FloatArray, gbps: FloatArray) -> None:
+    """Fill in the speeds between two devices of one host, where the file gives them."""
+    members: dict[str, list[int]] = {}
+    for i, device in enumerate(devices):
+        if device.host:
+            members.setdefault(device.host, []).append(i)
+    speeds: dict[str, Speed] = {}
+    for region in file.regions:
+        if (speed := region.inside_host) is not None:
+            speeds |= {device.host: speed for device in devices if device.host and device.region == region.name}
+    for host in file.hosts:
+        if host.name not in members:
+            raise unknown("host", host.name, members)
+        speeds[host.name] = host
+    for name, speed in speeds.items():
+        grid = np.ix_(members[name], members[name])
+        latency_ms[grid], gbps[grid] = speed.latency_ms, speed.bandwidth_gbps
 
 
 def _refuse_empty_regions(file: TopologyFile, topology: Topology) -> None:
@@ -275,8 +306,14 @@ def _region_sections(region: RegionSection) -> list[DeviceSection]:
     for section in region.devices:
         if section.region not in (None, region.name):
             raise TopologyError(f"device {section.name} stands under region {region.name} but says {section.region}")
+    if region.per_host is not None and region.host is not None:
+        raise TopologyError(f"region {region.name}: both host and per_host are given; wanted one of them")
     counted = [DeviceSection(name=f"{region.name}-{i}", region=region.name) for i in range(region.count or 0)]
-    return counted + [section.model_copy(update={"region": region.name}) for section in region.devices]
+    sections = counted + [section.model_copy(update={"region": region.name}) for section in region.devices]
+    if region.per_host is None:
+        return sections
+    hosts = (f"{region.name}-host-{i // region.per_host}" for i in range(len(sections)))
+    return [s.model_copy(update={"host": s.host or host}) for s, host in zip(sections, hosts, strict=True)]
 
 
 def _value(what: str, section: DeviceSection, region: RegionSection | None) -> Any:
@@ -295,6 +332,7 @@ def _device(section: DeviceSection, region: RegionSection | None, typical_prices
     fields |= {} if gib is None else {"memory_bytes": gib * GiB}
     fields |= {} if gpu is None else {"gpu": gpu}
     fields |= {} if price is None else {"price_per_hour": price}
+    fields |= {"host": _value("host", section, region) or ""}
     return Device(name=section.name, region=region.name if region else "", position=section.position, **fields)
 
 

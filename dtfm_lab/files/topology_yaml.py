@@ -34,25 +34,26 @@ def read(path: Path) -> Topology:
 
 def write(topology: Topology, path: Path) -> Path:
     """Write everything, the commonest speeds as defaults."""
-    data = topology_to_mapping(topology, short=True)
+    data = topology_to_mapping(topology, short=True, hosts=True)
     if path.suffix.lower() == ".json":
         return write_text(path, json.dumps(data, indent=1) + "\n")
     return write_text(path, yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
 
 
-def topology_to_mapping(topology: Topology, *, short: bool = False) -> dict[str, Any]:
+def topology_to_mapping(topology: Topology, *, short: bool = False, hosts: bool = False) -> dict[str, Any]:
     """A mapping from which ``topology_from_mapping`` makes an equal topology.
 
     Its matrices come back exactly where they were milliseconds and Gbit/s once, else to the last bit or two of a
     float. ``short`` also uses entries that the canvas cannot draw, where they save lines: region pairs that differ
-    by direction, and network cards.
+    by direction, and network cards; ``hosts`` the speed inside a host.
     """
     latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
     devices = [_device_mapping(d) for d in topology.devices]
-    lines = _entries(topology, latency_ms, gbps, one_way=short)
+    lines = _entries(topology, latency_ms, gbps, one_way=short, hosts=hosts)
     if short and len(lines["links"]) > len(topology):
         up, down = _cards(gbps)
-        capped = _entries(topology, latency_ms, gbps, one_way=True, cap_gbps=np.minimum(up[:, None], down[None, :]))
+        cap_gbps = np.minimum(up[:, None], down[None, :])
+        capped = _entries(topology, latency_ms, gbps, one_way=True, hosts=hosts, cap_gbps=cap_gbps)
         if len(capped["links"]) + len(topology) < len(lines["links"]):
             lines = capped
             for device, device_up, device_down in zip(devices, up, down, strict=True):
@@ -60,7 +61,9 @@ def topology_to_mapping(topology: Topology, *, short: bool = False) -> dict[str,
     data: dict[str, Any] = {"dtfm_topology": 1, "name": topology.name}
     data |= {"description": topology.description} if topology.description else {}
     data |= {"default": lines["default"]} if lines["default"] else {}
-    data |= {"regions": lines["regions"], "devices": devices, "between": lines["between"], "links": lines["links"]}
+    data |= {"regions": lines["regions"], "devices": devices}
+    data |= {"hosts": lines["hosts"]} if lines["hosts"] else {}
+    data |= {"between": lines["between"], "links": lines["links"]}
     return data | _measured(topology)
 
 
@@ -100,9 +103,10 @@ def _entries(
     gbps: FloatArray,
     *,
     one_way: bool,
+    hosts: bool,
     cap_gbps: FloatArray | None = None,
 ) -> dict[str, Any]:
-    """The file's ``default``, ``regions`` and ``between``, whose bandwidths cards may cap, and its ``links``."""
+    """The file's ``default``, ``regions`` and ``between``, whose bandwidths cards may cap, ``hosts`` and ``links``."""
     n = len(topology)
     region_of = [d.region for d in topology.devices]
     if cap_gbps is None:
@@ -122,7 +126,7 @@ def _entries(
     across = [(i, j) for i, j in every_pair if region_of[i] != region_of[j] or not region_of[i]]
     default = common(across or every_pair)
     members = {r: [i for i in range(n) if region_of[i] == r] for r in topology.regions if r}
-    stated = {(r, r): common([(i, j) for i in ids for j in ids if i != j]) for r, ids in members.items()}
+    stated = {(r, r): common(_apart(topology, ids, hosts=hosts)) for r, ids in members.items()}
     between = []
     for a, b in combinations(members, 2):
         there = [(i, j) for i in members[a] for j in members[b]]
@@ -136,9 +140,20 @@ def _entries(
             stated[a, b] = stated[b, a] = s
             between.append({"regions": [a, b], **_speed(s)})
 
+    host_of = [d.host for d in topology.devices]
+    inside: dict[str, Speed] = {}
+
     def wrong(i: int, j: int) -> bool:
+        if host_of[i] in inside and host_of[i] == host_of[j]:
+            return inside[host_of[i]] != real[i][j]
         line = stated.get((region_of[i], region_of[j]), default)
         return line is None or (line[0], min(line[1], cap[i][j])) != real[i][j]
+
+    for host in dict.fromkeys(host for host in host_of if host and hosts):
+        ids = [i for i in range(n) if host_of[i] == host]
+        pairs = [(i, j) for i in ids for j in ids if i != j]
+        if any(wrong(i, j) for i, j in pairs):
+            inside[host] = Counter(real[i][j] for i, j in pairs).most_common(1)[0][0]
 
     links: list[dict[str, Any]] = []
     names = topology.names
@@ -151,14 +166,23 @@ def _entries(
     return {
         "default": _speed(default),
         "regions": [{"name": r} | _speed(stated[r, r]) for r in members],
+        "hosts": [{"name": host} | _speed(speed) for host, speed in inside.items()],
         "between": between,
         "links": links,
     }
 
 
+def _apart(topology: Topology, devices: list[int], *, hosts: bool) -> list[tuple[int, int]]:
+    """Pairs of different devices; with ``hosts``, of different hosts where there are any."""
+    pairs = [(i, j) for i in devices for j in devices if i != j]
+    host = [device.host for device in topology.devices]
+    return [(i, j) for i, j in pairs if hosts and (host[i] != host[j] or not host[i])] or pairs
+
+
 def _device_mapping(device: Device) -> dict[str, Any]:
     data: dict[str, Any] = {"name": device.name}
     data |= {"region": device.region} if device.region else {}
+    data |= {"host": device.host} if device.host else {}
     data |= {"gpu": device.gpu, "peak_tflops": device.peak_flop_per_s / TERA, "memory_gib": device.memory_bytes / GiB}
     data |= {"price_per_hour": device.price_per_hour} if device.price_per_hour else {}
     data |= {"position": list(device.position)} if device.position else {}

@@ -115,14 +115,12 @@ class PlacedTasks:
     def _queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
         """Number of the link or card that each message occupies, -1 for computations, and how many there are."""
         role, n = self.graph.role, len(links.latency_s)
-        if links.queueing == "cards":
-            queue = np.where(role == SEND, sender, np.where(role == RECEIVE, n + receiver, -1))
-            return queue, 2 * n
-        pair = np.where(role == SEND, sender * n + receiver, -1)
+        leaving, coming = links.queues(sender, receiver)
+        queue = np.where(role == SEND, leaving, np.where(role == RECEIVE, coming, -1))
         if n <= DENSE_DEVICES:
-            return pair, n * n
-        used, queue = np.unique(pair, return_inverse=True)
-        return np.where(pair < 0, -1, queue), len(used)
+            return queue, int(queue.max(initial=-1)) + 1
+        used, dense = np.unique(queue, return_inverse=True)
+        return np.where(queue < 0, -1, dense), len(used)
 
     @property
     def _edges(self) -> tuple[IntArray, IntArray, IntArray]:

@@ -215,7 +215,7 @@ class _Baseline:
         for part in self.parts:
             tasks = part.tasks
             nodes = where[tasks.here, tasks.there]  # the two ends of a computation are the same device
-            if links.queueing == "pairs" and not part.may_be_critical(nodes):
+            if not links.has_cards and not part.may_be_critical(nodes):
                 total_s += part.share * part.times.makespan_s
                 continue
             if what == "compute":

@@ -96,6 +96,7 @@ def simulate(
         profile=tuple(known or ()),
         time_scale=1.0 if ran is None else ran.time_scale,
         queueing=links.queueing,
+        cards=shared_cards(plan, links),
         rehearsed=None if ran is None else ran.rehearsed,
         stand_in="" if ran is None else ran.stand_in,
         runs_on="cpu" if ran is None else ran.runs_on,
@@ -126,6 +127,16 @@ def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:
         "peak_flop_per_s": tuple(tuple(peak_of(device, job.dtype) for device in row) for row in grid),
         "price_per_hour": tuple(tuple(device.price_per_hour for device in row) for row in grid),
     }
+
+
+def shared_cards(plan: Plan, links: Links) -> tuple[tuple[str, ...], ...]:
+    """(stages, replicas) the first device of the host of each of a plan's; empty where no two of them share a card."""
+    if links.card_of is None:
+        return ()
+    cards = links.card_of[plan.placement.devices]
+    if np.unique(cards).size == np.unique(plan.placement.devices).size:
+        return ()
+    return tuple(tuple(plan.topology.names[card] for card in row) for row in cards.tolist())
 
 
 def _links(plan: Plan, ran: RunContext | None, queueing: str | None) -> Links:

@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from dtfm_lab.files import save_plan
 from dtfm_lab.runtime.multihost.export import export, load_run_folder, spec_for
 from dtfm_lab.runtime.multihost.hosts import Host, hosts_file, hosts_of, load_hosts, workers_by_device
 from dtfm_lab.runtime.multihost.instructions import torchrun_line
-from dtfm_lab.runtime.multihost.traffic_shaping import shape_script, shaped_directions
+from dtfm_lab.runtime.multihost.traffic_shaping import card_bytes_per_s, shape_script, shaped_directions
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 STAGES = [["ada", "alan"], ["barbara", "claude"], ["edsger", "grace"], ["john", "katherine"]]
@@ -279,3 +280,23 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path, spec, name, content, compl
         (folder / name).write_text(content)
     with pytest.raises(LabError, match=complaint):
         load_run_folder(folder)
+
+
+def test_devices_of_one_host_share_one_class_of_which_all_directions_borrow(tmp_path, spec, plan):
+    network = plan.topology
+    drawn = {host.name: [spec.device(*spec.workers[rank]) for rank in host.workers] for host in hosts_of(spec, 4)}
+    host_of = {device: name for name, devices in drawn.items() for device in devices}
+    devices = tuple(replace(d, host=host_of[i]) for i, d in enumerate(network.devices))
+    sharing = spec_for(plan.changed(topology=replace(network, devices=devices)), "1f1b", iterations=3)
+    hosts = hosts_of(sharing, 4)
+    others = [i for i in range(8) if i not in drawn[hosts[0].name]]
+    card = network.bandwidth_bytes_per_s[np.ix_(drawn[hosts[0].name], others)].max()
+    assert card_bytes_per_s(sharing, hosts[0]) == card
+    assert card_bytes_per_s(spec, hosts[0]) is None
+    folder = export(sharing, tmp_path / "run", hosts)
+    script = (folder / "hosts" / hosts[0].name / "shape.sh").read_text()
+    assert f"classid 1:1 htb rate {round(8 * card)}bit" in script
+    assert script.count("parent 1:1 classid") == script.count(" ceil ") == len(hosts) - 1
+    mixed = Host(name="both", address="both", workers=(*hosts[0].workers, *hosts[1].workers))
+    with pytest.raises(LabError, match="host both: its devices are drawn on several hosts"):
+        card_bytes_per_s(sharing, mixed)

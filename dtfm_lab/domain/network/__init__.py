@@ -11,6 +11,7 @@ from dtfm_lab.domain.network.device import (
     PAPERS_GPU,
     Device,
     as_number,
+    cards_of,
     check_count,
     check_text,
     hardware_fields,
@@ -19,7 +20,7 @@ from dtfm_lab.domain.network.device import (
     shortened,
     typical_price,
 )
-from dtfm_lab.domain.network.links import QUEUEING, Links, Passage
+from dtfm_lab.domain.network.links import QUEUEING, Links, Passage, is_shared, queues_of
 from dtfm_lab.domain.network.places import (
     Place,
     find_place,
@@ -42,6 +43,7 @@ __all__ = [
     "Place",
     "Topology",
     "as_number",
+    "cards_of",
     "check_count",
     "check_sizes",
     "check_text",
@@ -49,8 +51,10 @@ __all__ = [
     "hardware_fields",
     "hardware_of",
     "is_plain",
+    "is_shared",
     "link_between",
     "place_names",
+    "queues_of",
     "segment_of",
     "shortened",
     "typical_price",

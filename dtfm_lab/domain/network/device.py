@@ -3,7 +3,7 @@
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import TopologyError, UnknownName
 from dtfm_lab.domain.registry import nearest, unknown
-from dtfm_lab.domain.units import TERA, GiB
+from dtfm_lab.domain.units import TERA, GiB, IntArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,10 +159,12 @@ class Device:
     """US dollars for an hour; 0 where unknown."""
     position: tuple[float, float] | None = None
     """Position on the canvas, without meaning for any cost."""
+    host: str = ""
+    """The machine in which it stands: devices of one host share its network card. Empty where it has one of its own."""
 
     def __post_init__(self) -> None:
         # plain types, so that equal devices write and hash alike whatever array they came from
-        for what in ("name", "region", "gpu"):
+        for what in ("name", "region", "gpu", "host"):
             object.__setattr__(self, what, self._text(what, getattr(self, what)))
         if not self.name:
             raise TopologyError("a device has an empty name; every device needs one of its own")
@@ -233,6 +235,13 @@ def check_text(what: str, text: str) -> None:
 def is_plain(text: str) -> bool:
     """Whether the text has no control characters, line ends or lone surrogates."""
     return not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or c in "\ufffe\uffff" for c in text)
+
+
+def cards_of(hosts: Sequence[str]) -> IntArray | None:
+    """(N,) the first device of each device's host, itself for those without; None where no host has several."""
+    first: dict[str, int] = {}
+    card_of = np.array([first.setdefault(host, i) if host else i for i, host in enumerate(hosts)])
+    return None if (card_of == np.arange(len(hosts))).all() else card_of
 
 
 def check_count(n: int) -> None:

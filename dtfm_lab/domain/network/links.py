@@ -2,7 +2,9 @@
 
 ``pairs``: every directed pair of devices is a link of its own, on which messages queue (the paper's
 network). ``cards``: a device has one network card; its messages leave one at a time, to whatever device,
-and come in one at a time, in the order in which their first bytes arrive. In both models the two directions
+and come in one at a time, in the order in which their first bytes arrive. Devices of one host share its card:
+in both models, messages to and from other hosts take that card one at a time, and messages within the host
+take the pair's own link and no card. The two directions
 are independent, a transfer does not keep its device from computing, and a message takes its bytes over the
 bandwidth of its pair, or as long as messages of that size took where they were measured.
 """
@@ -14,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from dtfm_lab.domain.network.conversions import segment_of
 from dtfm_lab.domain.network.topology import Topology
@@ -51,6 +54,8 @@ class Links:
     charged_bytes: FloatArray | None = None
     """(N, N, K) bytes that, at the pair's bandwidth, take as long as each of these took beyond the latency; NaN where a
     pair was not measured. So a change of bandwidth changes the measured times in proportion."""
+    card_of: IntArray | None = None
+    """(N,) as ``Topology.card_of``: the first device of each device's host; None where no host has several."""
 
     def __post_init__(self) -> None:
         if self.queueing not in QUEUEING:
@@ -60,9 +65,10 @@ class Links:
     def of(cls, topology: Topology, queueing: str = "pairs") -> Self:
         latency_s, bandwidth = topology.latency_s, topology.bandwidth_bytes_per_s
         if topology.message_s is None:
-            return cls(latency_s, bandwidth, queueing)
+            return cls(latency_s, bandwidth, queueing, card_of=topology.card_of)
         moving_s = np.maximum(topology.message_s - latency_s[:, :, None], 0.0)
-        return cls(latency_s, bandwidth, queueing, topology.message_bytes, moving_s * bandwidth[:, :, None])
+        charged_bytes = moving_s * bandwidth[:, :, None]
+        return cls(latency_s, bandwidth, queueing, topology.message_bytes, charged_bytes, topology.card_of)
 
     @classmethod
     def free(cls, n_devices: int) -> Self:
@@ -86,13 +92,44 @@ class Links:
         charged = low + share * (high - low)
         return np.where(np.isnan(charged), n_bytes, charged) / bandwidth
 
+    @property
+    def has_cards(self) -> bool:
+        """Whether messages of several pairs wait for each other anywhere."""
+        return self.queueing == "cards" or self.card_of is not None
+
+    def queues(self, sender: IntArray, receiver: IntArray) -> tuple[IntArray, IntArray]:
+        """As ``queues_of``."""
+        return queues_of(sender, receiver, len(self.latency_s), self.queueing, self.card_of)
+
     def outgoing(self, device: int) -> OutgoingLinks:
         """The links on which this device sends."""
         return OutgoingLinks(self, device)
 
 
+def queues_of(
+    sender: IntArray, receiver: IntArray, n_devices: int, queueing: str, card_of: IntArray | None
+) -> tuple[IntArray, IntArray]:
+    """Numbers of what messages occupy where they leave and where they come in, -1 where nothing.
+
+    Cards come first, those on which messages leave and then those on which they come in; then pairs.
+    """
+    n = n_devices
+    pair = 2 * n + sender * n + receiver
+    if card_of is None:
+        return (sender, n + receiver) if queueing == "cards" else (pair, np.full_like(receiver, -1))
+    apart = card_of[sender] != card_of[receiver]
+    has_card = is_shared(card_of) | (queueing == "cards")
+    leaving = np.where(apart & has_card[sender], card_of[sender], pair)
+    return leaving, np.where(apart & has_card[receiver], n + card_of[receiver], -1)
+
+
+def is_shared(card_of: IntArray) -> npt.NDArray[np.bool_]:
+    """(N,) whether each device shares its card with another one."""
+    return np.bincount(card_of, minlength=len(card_of))[card_of] > 1
+
+
 class OutgoingLinks:
-    """The links of one sending device, with the time at which each is free again."""
+    """The links of one sending device, with the time at which each is free again; no card of a shared host."""
 
     def __init__(self, links: Links, device: int) -> None:
         self._links, self._device = links, device

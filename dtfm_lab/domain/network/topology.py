@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,13 +23,15 @@ from dtfm_lab.domain.network.conversions import (
     matrix_of,
     segment_of,
 )
-from dtfm_lab.domain.network.device import Device, check_text, is_plain, shortened, typical_price
+from dtfm_lab.domain.network.device import Device, cards_of, check_text, is_plain, shortened, typical_price
 from dtfm_lab.domain.network.either_unit import LINKS, changes_in_si, either, fields_in_si, is_column
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
+from dtfm_lab.domain.units import FloatArray, IntArray, to_gbps, to_ms
 
 __all__ = ["Device", "Topology"]
 
+FIELD_OF_LIST = {"names": "name", "regions": "region", "hosts": "host"}
+"""Arguments of ``from_matrices`` with one entry for each device, and the fields that they give."""
 LARGEST = 1e30
 """Most seconds of latency and bytes/s; 1 / LARGEST is the least bytes/s. Beyond, transfer times overflow floats."""
 
@@ -52,6 +54,9 @@ class Topology:
     A measured network may hold the times of messages of several sizes. Simulated and emulated messages
     then take these times (``transfer_s``); the communication cost, which is the paper's, still follows
     from latency and bandwidth.
+
+    Devices of one host share its network card: their messages to other hosts leave one at a time, and come in one at a
+    time. Messages within the host take the pair's own link. The communication cost does not count this wait.
 
     Raises
     ------
@@ -126,6 +131,7 @@ class Topology:
         bandwidth_bytes_per_s: npt.ArrayLike | None = None,
         names: Sequence[str] | None = None,
         regions: Sequence[str] | None = None,
+        hosts: Sequence[str] | None = None,
         name: str = "matrices",
         **device: Any,
     ) -> Topology:
@@ -151,7 +157,7 @@ class Topology:
             raise unknown("device field", min(stray), set(Device.__dataclass_fields__) - {"name", "region"})
         device = fields_in_si(device, Device.__dataclass_fields__)
         lists = {what: value for what, value in device.items() if what != "position" and is_column(value)}
-        columns = {"names": names, "regions": regions} | lists
+        columns = {"names": names, "regions": regions} | ({} if hosts is None else {"hosts": hosts}) | lists
         for what, column in columns.items():
             if isinstance(column, str) or not isinstance(column, Iterable):
                 raise TopologyError(f"{what} are {shortened(column)}; wanted a list, one for each of {n} devices")
@@ -159,7 +165,7 @@ class Topology:
         for what, values in own.items():
             if len(values) != n:
                 raise TopologyError(f"{len(values)} {what} for {n} devices; wanted one each")
-        own = {"name": own.pop("names"), "region": own.pop("regions"), **own}
+        own = {FIELD_OF_LIST.get(what, what): values for what, values in own.items()}
         devices = tuple(Device(**device | {what: values[i] for what, values in own.items()}) for i in range(n))
         with np.errstate(over="ignore"):  # an overflow is refused as an infinite bandwidth
             in_si = speeds[0].in_si(latency), speeds[1].in_si(bandwidth)
@@ -182,6 +188,11 @@ class Topology:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(device.name for device in self.devices)
+
+    @cached_property
+    def card_of(self) -> IntArray | None:
+        """(N,) the first device of each device's host, itself for those without; None where no host has several."""
+        return cards_of([device.host for device in self.devices])
 
     @property
     def regions(self) -> tuple[str, ...]:
@@ -299,8 +310,11 @@ class Topology:
     def fingerprint(self) -> str:
         """12 hex digits that change with any device or link, but not with a position on the canvas."""
         digest = hashlib.sha256()
-        for device in self.devices:
-            digest.update(repr(astuple(replace(device, position=None))).encode())
+        for d in self.devices:
+            fields = (d.name, d.region, d.gpu, d.peak_flop_per_s, d.memory_bytes, d.price_per_hour, None)
+            digest.update(repr(fields).encode())
+            if d.host:  # a network without hosts keeps the fingerprint that it had before there were any
+                digest.update(repr({"host": d.host}).encode())
         digest.update(self.latency_s.tobytes())
         digest.update(self.bandwidth_bytes_per_s.tobytes())
         if self.message_bytes is not None and self.message_s is not None:

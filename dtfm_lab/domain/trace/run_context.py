@@ -77,6 +77,8 @@ class RunContext:
     """The schedule itself: per device of a pipeline its passes in order, as ``Schedule.orders`` writes them."""
     queueing: str = "pairs"
     """Which messages wait for each other: see ``domain.network.links``."""
+    cards: tuple[tuple[str, ...], ...] = ()
+    """(stages, replicas) the first device of each device's host, where devices shared a card; empty where none did."""
     synchronisation: str = "sharded"
     synchronise_every: int = 1
     """Iteration i synchronises where i + 1 is a multiple of this."""
@@ -116,6 +118,11 @@ class RunContext:
     unigram_entropy: float | None = None
     """Nats a byte of that text, each byte drawn by its frequency alone: what a model without context can reach."""
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_cards(self) -> bool:
+        """Whether messages of several pairs waited for each other anywhere."""
+        return self.queueing == "cards" or bool(self.cards)
 
     @property
     def microbatch_counts(self) -> tuple[int, ...]:

@@ -30,8 +30,7 @@ class Judge(Protocol):
 def judge_for(problem: IterationProblem, aim: Aim) -> Judge:
     """The judge of a problem's plans."""
     job = problem.job
-    covered = problem.queueing == "pairs" and job.synchronisation in REPLAYED and job.schedule in REPLAYED_SCHEDULES
-    covered &= job.sharding == "none"
+    covered = not problem.links.has_cards and job.synchronisation in REPLAYED and job.schedule in REPLAYED_SCHEDULES
     return _Replay() if covered else _Simulator(problem, aim)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Job, LayerKind, ModelSpec
 from dtfm_lab.domain.job.job import compressed_bytes
-from dtfm_lab.domain.network import Links, Topology
+from dtfm_lab.domain.network import Links, Topology, is_shared
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.durations import EFFICIENCY, peak_of
 from dtfm_lab.simulation.memory_intervals import OPTIMIZER_BYTES
@@ -158,7 +158,7 @@ class IterationProblem:
         dollars or memory."""
         names = [device.region for device in self.topology.devices]
         region = np.unique(names, return_inverse=True)[1]
-        own = np.stack([self.flop_per_s, self.memory_bytes, self.price_per_hour, region])
+        own = np.stack([self.flop_per_s, self.memory_bytes, self.price_per_hour, region, self._shared_host])
         links = [self.latency_s, 1 / (self.links.bandwidth_bytes_per_s + 0.0)]
         links += [] if self.links.charged_bytes is None else list(np.moveaxis(self.links.charged_bytes, 2, 0))
         both = [one for matrix in links for one in (matrix, matrix.T)]
@@ -180,6 +180,17 @@ class IterationProblem:
                 classes[left[same]] = first
                 left = left[~same]
         return classes
+
+    @property
+    def _shared_host(self) -> FloatArray:
+        """(N,) the first device of each host of several; -1 for devices with a card of their own."""
+        card_of = self.links.card_of
+        return np.full(self.n_devices, -1.0) if card_of is None else np.where(is_shared(card_of), card_of, -1.0)
+
+    @property
+    def cards(self) -> bool:
+        """Whether every message of a device takes the device's own card."""
+        return self.queueing == "cards" and self.links.card_of is None
 
     def gradient_bytes(self, n_parameters: float) -> float:
         """Bytes in messages of the gradient of so many parameters, as compressed."""

@@ -74,7 +74,7 @@ def tables_of(problem: IterationProblem, microbatch: int, recompute: bool, aim: 
         codec_bytes_per_s=float(problem.codec_bytes_per_s),
         synchronisation=REPLAYED.index(job.synchronisation) if job.synchronisation in REPLAYED else 0,
         synchronise_every=int(job.synchronise_every),
-        cards=problem.queueing == "cards",
+        cards=problem.cards,
         objective=int(aim.dollars),
         most_dollars_per_s=float(aim.max_price_per_hour) / 3600.0,
         most_s=float(aim.max_iteration_s),

@@ -11,7 +11,7 @@ from dtfm_lab.domain.schedule import LANE, Action, Kind, Lane
 from dtfm_lab.domain.trace import ComputeTime, Fault, RunContext, Span, Trace
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation.measured_predecessors import with_predecessors
-from dtfm_lab.simulation.simulate import plan_context
+from dtfm_lab.simulation.simulate import plan_context, shared_cards
 
 LAST_EVENTS = ("done", "failed", "stopped")
 
@@ -111,6 +111,7 @@ class Record:
             links="real" if spec.clock == "real" else "emulated",
             **plan_context(plan, spec.built),
             queueing=spec.queueing,
+            cards=shared_cards(plan, spec.links),
             rehearsed=spec.subplan,
             stand_in="" if spec.stand_in is None else spec.stand_in.name,
             runs_on=spec.runs_on,

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import simulate_iteration
+from dtfm_lab.simulation.simulate import shared_cards
 
 PLAYED = {
     "transport": ("overlapped",),
@@ -94,6 +96,12 @@ def checked_spec(plan: Plan, schedule: str | Schedule | None, *, queueing: str =
     built = build(plan, plan.job.schedule_name if schedule is None else schedule, links=links)
     spec = RunSpec(plan=plan, schedule=built.name, orders=built.orders, queueing=queueing, **settings)
     check_job(spec)
+    if spec.clock == "paced" and (shared := shared_cards(plan, spec.links)):
+        card, count = Counter(card for row in shared for card in row).most_common(1)[0]
+        raise TopologyError(
+            f"{count} devices of the plan share the card of {card}'s host on the paced clock, whose links are emulated "
+            f"by separate workers; wanted the virtual or the real clock, or devices without host"
+        )
     simulate_iteration(plan, built, analytic(plan, spec.programs(synchronise=True)), spec.links)
     return spec
 

@@ -30,7 +30,7 @@ from dtfm_lab.runtime.client.proxy_model import RUN_DTYPES, stand_in_for, why_no
 from dtfm_lab.runtime.client.run_checks import absolute_path, checked_spec
 from dtfm_lab.runtime.multihost.hosts import Host, hosts_file
 from dtfm_lab.runtime.multihost.instructions import ranks_table, readme, run_script
-from dtfm_lab.runtime.multihost.traffic_shaping import shape_script, shaped_directions, unshape_script
+from dtfm_lab.runtime.multihost.traffic_shaping import card_bytes_per_s, shape_script, shaped_directions, unshape_script
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
@@ -129,7 +129,7 @@ def export(
         own.mkdir(parents=True, exist_ok=True)
         scripts = {
             "run.sh": run_script(spec, hosts, node_rank, master_port),
-            "shape.sh": shape_script(host, directions),
+            "shape.sh": shape_script(host, directions, card_bytes_per_s(spec, host)),
             "unshape.sh": unshape_script(host, directions),
         }
         for name, script in scripts.items():

@@ -3,6 +3,10 @@
 A host shapes the traffic that it sends: each other host has a class (htb) with the link's rate, and in it a queue
 (netem) with the link's one-way delay. The other host shapes the opposite direction. tc distinguishes hosts by address,
 not devices: several links between two hosts all get the slowest one's numbers. Links within a host are not shaped.
+
+Where the network names the host of a machine's devices, they share its card: all classes to other machines are
+children of one class with the card's rate. Each child is sure of an equal share of it and borrows the rest, up to its
+link's own rate. The card's rate is that of its fastest link to another host.
 """
 
 import math
@@ -12,6 +16,7 @@ from shlex import quote
 
 import numpy as np
 
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import to_gbps, to_ms
 from dtfm_lab.runtime.multihost.hosts import Host
@@ -19,6 +24,8 @@ from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 FIRST_CLASS = 0x10
 """Number of the first class and queue; a hexadecimal number in the script."""
+CARD_CLASS = "1:1"
+"""The class of a shared card, of which those of the directions are children."""
 PACKET_BYTES = 1500
 
 
@@ -48,8 +55,25 @@ def _direction_to(spec: RunSpec, network: Topology, source: Host, target: Host) 
     return ShapedDirection(target, float(latency_s.max()), float(bandwidth.min()), latency_s.size, alike)
 
 
-def shape_script(source: Host, directions: Sequence[ShapedDirection]) -> str:
-    """A shell script that shapes what the host sends, to be run there as root."""
+def card_bytes_per_s(spec: RunSpec, source: Host) -> float | None:
+    """Rate of the network card that the machine's devices share; None where the network names no host of theirs.
+
+    Raises LabError where they belong to several hosts of the network.
+    """
+    network = spec.plan.topology if spec.emulated is None else spec.emulated
+    devices = [spec.device(*spec.workers[rank]) for rank in source.workers]
+    hosts = {network.devices[device].host for device in devices}
+    if hosts <= {""}:
+        return None
+    if len(hosts) > 1:
+        found = ", ".join(sorted(host or "none" for host in hosts))
+        raise LabError(f"host {source.name}: its devices are drawn on several hosts ({found}); wanted those of one")
+    others = [i for i, device in enumerate(network.devices) if device.host not in hosts]
+    return float(network.bandwidth_bytes_per_s[np.ix_(devices, others)].max()) if others else None
+
+
+def shape_script(source: Host, directions: Sequence[ShapedDirection], card_rate: float | None = None) -> str:
+    """A shell script that shapes what the host sends, to be run there as root; ``card_rate`` in bytes/s."""
     if not directions:
         return _script([f"# host {source.name} has nobody to send to", "exit 0"])
     lines = [
@@ -70,8 +94,13 @@ def shape_script(source: Host, directions: Sequence[ShapedDirection]) -> str:
         'tc qdisc del dev "$interface" root 2> /dev/null || true',
         'tc qdisc add dev "$interface" root handle 1: htb',
     ]
+    if card_rate is not None:
+        card_bit = _bits(card_rate)
+        lines += ["", f"# the card that this host's devices share: {to_gbps(card_rate):.4g} Gbit/s, borrowed in turn"]
+        lines += [f'tc class add dev "$interface" parent 1: classid {CARD_CLASS} htb rate {card_bit}bit quantum 6000']
+    share = None if card_rate is None else card_rate / len(directions)
     for number, direction in enumerate(directions, start=FIRST_CLASS):
-        lines += ["", *_class_lines(number, direction)]
+        lines += ["", *_class_lines(number, direction, share)]
     return _script(lines)
 
 
@@ -103,8 +132,13 @@ def _interface(source: Host, target: Host) -> list[str]:
     ]
 
 
-def _class_lines(number: int, direction: ShapedDirection) -> Iterator[str]:
-    rate_bit = max(round(8 * direction.bandwidth_bytes_per_s), 8)
+def _bits(bytes_per_s: float) -> int:
+    return max(round(8 * bytes_per_s), 8)
+
+
+def _class_lines(number: int, direction: ShapedDirection, share: float | None) -> Iterator[str]:
+    """Class, queue and filter of a direction; ``share`` is what it is sure of where it borrows from the card."""
+    rate_bit = _bits(direction.bandwidth_bytes_per_s)
     delay_us = round(direction.latency_s * 1e6)
     which = "" if direction.alike else f", the slowest of {direction.n_links} drawn links"
     yield (
@@ -112,7 +146,14 @@ def _class_lines(number: int, direction: ShapedDirection) -> Iterator[str]:
         f"{to_gbps(direction.bandwidth_bytes_per_s):.4g} Gbit/s{which}"
     )
     class_id = f"1:{number:x}"
-    yield f'tc class add dev "$interface" parent 1: classid {class_id} htb rate {rate_bit}bit quantum 6000'
+    if share is None:
+        yield f'tc class add dev "$interface" parent 1: classid {class_id} htb rate {rate_bit}bit quantum 6000'
+    else:
+        sure_bit = min(_bits(share), rate_bit)
+        yield (
+            f'tc class add dev "$interface" parent {CARD_CLASS} classid {class_id} '
+            f"htb rate {sure_bit}bit ceil {rate_bit}bit quantum 6000"
+        )
     if delay_us:
         # netem drops packets beyond its limit: all that are in flight at full rate, half as many again, and a queue
         packets = 1000 + math.ceil(1.5 * direction.latency_s * direction.bandwidth_bytes_per_s / PACKET_BYTES)

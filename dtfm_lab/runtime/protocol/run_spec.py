@@ -94,7 +94,7 @@ class RunSpec(RunSettings):
     @property
     def replays(self) -> bool:
         """Whether the coordinator replays the spans, because workers cannot determine the order of messages."""
-        return self.queueing != "pairs"
+        return self.links.has_cards
 
     @cached_property
     def built(self) -> Schedule:

@@ -171,7 +171,8 @@ def _steady(plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> IntAr
     )
     down, up = (grid[:-1], grid[1:]), (grid[1:], grid[:-1])  # sender and receiver
     sending_down_s, sending_up_s = (links.moving_s(*hop, plan.job.activation_bytes) for hop in (down, up))
-    period_s = max(float((forward_s + backward_s).max()), _busiest_s(sending_down_s, sending_up_s, links.queueing))
+    messages = [(*down, sending_down_s), (*up, sending_up_s)]
+    period_s = max(float((forward_s + backward_s).max()), _busiest_s(links, messages))
     if period_s == 0:
         return np.zeros(n_devices, dtype=np.int64)
     hops_s = sending_down_s + links.latency_s[down] + sending_up_s + links.latency_s[up]
@@ -188,11 +189,14 @@ def _steady(plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> IntAr
     return steady
 
 
-def _busiest_s(down_s: FloatArray, up_s: FloatArray, queueing: str) -> float:
-    """Seconds for which one micro-batch occupies the busiest link, or card, in one direction."""
-    if queueing == "pairs":
-        return max(float(down_s.max(initial=0)), float(up_s.max(initial=0)))
-    nothing = np.zeros((1, down_s.shape[1]))
-    out_s = np.concatenate([down_s, nothing]) + np.concatenate([nothing, up_s])
-    in_s = np.concatenate([nothing, down_s]) + np.concatenate([up_s, nothing])
-    return float(max(out_s.max(), in_s.max()))
+def _busiest_s(links: Links, messages: list[tuple[IntArray, IntArray, FloatArray]]) -> float:
+    """Seconds for which one micro-batch of every pipeline occupies the busiest link, or card, in one direction.
+
+    ``messages`` are senders, receivers and seconds of each.
+    """
+    columns = zip(*messages, strict=True)
+    sender, receiver, seconds = (np.concatenate([part.ravel() for part in column]) for column in columns)
+    queues = np.concatenate(links.queues(sender, receiver))
+    _, queue = np.unique(queues, return_inverse=True)
+    busy_s = np.bincount(queue[queues >= 0], weights=np.tile(seconds, 2)[queues >= 0])
+    return float(busy_s.max(initial=0))

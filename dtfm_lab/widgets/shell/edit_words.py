@@ -40,7 +40,7 @@ def _of_devices(before: Topology, after: Topology) -> str:
 
 
 def _what_it_is(device: Any) -> tuple[Any, ...]:
-    return device.gpu, device.peak_flop_per_s, device.memory_bytes, device.price_per_hour, device.region
+    return device.gpu, device.peak_flop_per_s, device.memory_bytes, device.price_per_hour, device.region, device.host
 
 
 def _counted(names: list[str]) -> str:

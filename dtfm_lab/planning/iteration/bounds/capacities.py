@@ -180,7 +180,7 @@ class Capacities:
         shares = self.problem.job.microbatches_per_replica or (1, self.n_microbatches)
         for costs in self.costs:
             fill_capacities(
-                limit_s, n_stages, float(max(shares)), how, self.problem.queueing == "cards", self.kinds.role,
+                limit_s, n_stages, float(max(shares)), how, self.problem.cards, self.kinds.role,
                 costs.fits, costs.in_flight, costs.forward_s, costs.input_s, costs.weight_s, costs.chain_s,
                 costs.before_s, costs.before_back_s, self.kinds.before_hops, costs.next_s, self.least_hop_s,
                 costs.rest_s, self.classes.count, neighbours, links, once_s, floor_s, self._tied(side), side,

@@ -43,6 +43,10 @@ function deviceSection(document, names, gpus, edit) {
       options: [[NO_REGION, "(none)"], ...document.regions.map(({ name }) => [name, name])], take: (region) => change({ region }),
     },
     {
+      name: "host", label: "Host", kind: "text", values: devices.map((device) => device.host ?? ""),
+      take: (host) => change({ host: host.trim() || undefined }), // devices of one host share its network card
+    },
+    {
       ...own("price", "Price (per hour)", "price_per_hour", "Price", "a number per hour, 0 or more", (value) => value >= 0, "unknown"),
       half: false, values: devices.map((device) => priceOf(document, device)),
     },

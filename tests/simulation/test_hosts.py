@@ -1,0 +1,124 @@
+"""Devices of one host share its card: laws of the simulation, and closed forms of small cases."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plans import equal, plan_of, uneven
+
+import dtfm_lab as lab
+from dtfm_lab.compare.blame import blame
+from dtfm_lab.compare.dependencies import dependencies_of
+from dtfm_lab.domain.network import Links, Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.simulation import simulate
+
+seeds = st.integers(0, 2**16)
+queueings = st.sampled_from(["pairs", "cards"])
+AVERAGING = st.sampled_from(["sharded", "sharded-at-once", "central", "ring", "hierarchical"])
+
+
+def on_hosts(topology: Topology, hosts: list[str]) -> Topology:
+    return replace(
+        topology, devices=tuple(replace(d, host=host) for d, host in zip(topology.devices, hosts, strict=True))
+    )
+
+
+def seconds(plan: Plan, topology: Topology, queueing: str = "pairs") -> float:
+    plan = plan.changed(topology=topology)
+    return simulate(plan, "1f1b", queueing=queueing, profile=equal(plan, 1, 2)).iteration_s
+
+
+def starts_s(trace: Trace, kind: Kind) -> list[float]:
+    """When the actions of a kind start in the first iteration, in order."""
+    rows = trace.to_frame()
+    return sorted(rows[(rows["kind"] == kind.value) & (rows["iteration"] == 0)]["start_s"])
+
+
+@given(seeds, queueings, AVERAGING)
+def test_a_host_of_one_device_is_a_device(seed, queueing, synchronisation):
+    network = uneven(6, seed)
+    plan = plan_of(3, 4, 2, network, synchronisation=synchronisation)
+    alone = on_hosts(network, [f"host {i}" if i % 2 else "" for i in range(6)])
+    assert seconds(plan, alone, queueing) == seconds(plan, network, queueing)
+
+
+@given(seeds)
+def test_where_all_devices_are_of_one_host_nothing_takes_a_card(seed):
+    network = uneven(4, seed)
+    plan = plan_of(2, 3, 2, network)
+    together = on_hosts(network, ["host"] * 4)
+    assert seconds(plan, together) == seconds(plan, network)
+    assert seconds(plan, together, "cards") == seconds(plan, network)
+
+
+@pytest.mark.parametrize("queueing", ["pairs", "cards"])
+def test_two_messages_that_leave_a_host_for_two_others_go_one_after_the_other(queueing):
+    """Two pipelines of two stages; both first stages send at the same time, a message of 2 bytes at 1 byte/s."""
+    network = Topology.from_matrices(
+        np.zeros((4, 4)), np.full((4, 4), 8e-9), hosts=["left", "left", "a", "b"], names=list("wxyz")
+    )
+    plan = plan_of(2, 1, 2, network, synchronisation="central", synchronise_every=2)
+    trace = simulate(plan, "gpipe", queueing=queueing, profile=equal(plan, 1, 2))
+    assert starts_s(trace, Kind.SEND_F) == [1.0, 3.0]
+    # the gradients leave cards of their own, at 3 + 1 + 2 and 5 + 1 + 2, and the first is in when the second comes
+    assert starts_s(trace, Kind.SEND_B) == [6.0, 8.0]
+
+
+def test_messages_to_one_host_come_in_one_after_the_other():
+    network = Topology.from_matrices(np.zeros((4, 4)), np.full((4, 4), 8e-9), hosts=["a", "b", "right", "right"])
+    plan = plan_of(2, 1, 2, network, synchronise_every=2)
+    trace = simulate(plan, "gpipe", profile=equal(plan, 1, 2))
+    assert starts_s(trace, Kind.SEND_F) == [1.0, 1.0]
+    assert starts_s(trace, Kind.RECV_F) == [1.0, 3.0]
+
+
+@given(seeds, AVERAGING)
+def test_messages_of_a_shared_card_never_overlap(seed, synchronisation):
+    rng = np.random.default_rng(seed)
+    hosts = [str(h) for h in rng.integers(0, 3, 8)]
+    network = on_hosts(uneven(8, seed), hosts)
+    plan = plan_of(4, 3, 2, network, synchronisation=synchronisation)
+    links = Links.of(network)
+    trace = simulate(plan, "1f1b", profile=equal(plan, 1, 2))
+    assert trace.context.cards
+    where = {name: i for i, name in enumerate(network.names)}
+    spans: dict[int, list[tuple[float, float]]] = {}
+    rows = trace.to_frame()
+    messages = rows[rows["link"] != ""][["link", "kind", "start_s", "end_s"]]
+    for link, kind, start_s, end_s in messages.to_numpy().tolist():
+        sender, receiver = (np.array([where[name]]) for name in link.split(" -> "))
+        queue = int(links.queues(sender, receiver)["RECV" in kind][0])
+        if 0 <= queue < 2 * len(network):
+            spans.setdefault(queue, []).append((start_s, end_s))
+    for taken in spans.values():
+        taken.sort()
+        assert all(a[1] <= b[0] + 1e-9 for a, b in itertools.pairwise(taken))
+
+
+@given(seeds, AVERAGING)
+def test_dependencies_of_a_trace_follow_each_other_on_shared_cards(seed, synchronisation):
+    rng = np.random.default_rng(seed)
+    network = on_hosts(uneven(8, seed), [str(h) for h in rng.integers(0, 3, 8)])
+    plan = plan_of(4, 3, 2, network, synchronisation=synchronisation)
+    trace = simulate(plan, "1f1b", profile=equal(plan, 1, 2))
+    dependencies = dependencies_of(trace, synchronise=True)
+    assert len(dependencies.order) == len(dependencies.graph)
+
+
+def test_an_error_on_a_shared_card_is_found_whole():
+    network = on_hosts(uneven(8, 3), list("aabbccdd"))
+    plan = plan_of(4, 3, 2, network, synchronisation="ring")
+    slower = plan.changed(topology=network.scaled(bandwidth=0.5))
+    predicted = simulate(plan, "1f1b", profile=equal(plan, 1, 2))
+    measured = simulate(slower, "1f1b", profile=equal(plan, 1, 2))
+    compared = lab.compare(predicted, measured)
+    found = blame(compared.rows, measured)
+    assert found.error_s == pytest.approx(measured.iteration_s - predicted.iteration_s)
