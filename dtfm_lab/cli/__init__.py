@@ -9,7 +9,15 @@ from typing import NoReturn
 
 import click
 
-from dtfm_lab.cli import hosts, machine, plans, predictions, prices, runs  # noqa: F401  their commands join the group
+from dtfm_lab.cli import (  # noqa: F401  their commands join the group
+    hosts,
+    ledgers,
+    machine,
+    plans,
+    predictions,
+    prices,
+    runs,
+)
 from dtfm_lab.cli.options import cli
 from dtfm_lab.domain.errors import LabError, RunError
 

@@ -88,6 +88,20 @@ def row_progress(
 
 
 @contextmanager
+def growing_progress(name: str, described: Callable[[Any], str]) -> Iterator[Callable[[Any], None]]:
+    """Yield a function to call with every row of a table whose length is not known; it counts them."""
+    done = 0
+    with _progress_line(name, None) as update:
+
+        def show(row: Any) -> None:
+            nonlocal done
+            done += 1
+            update(completed=done, status=f"{done}  {described(row)}")
+
+        yield show
+
+
+@contextmanager
 def _progress_line(name: str, total: float | None) -> Iterator[Callable[..., None]]:
     """Yield a function that updates one line of progress, shown only in a terminal, with the values that changed."""
     title, status = (TextColumn(f"{{task.{what}}}", markup=False) for what in ("description", "fields[status]"))

@@ -2,6 +2,7 @@
 
 from dtfm_lab.lab.arguments import AnySchedule
 from dtfm_lab.lab.frontiers import frontier, search_frontier
+from dtfm_lab.lab.ledgers import calibrate, reproduce
 from dtfm_lab.lab.plans import (
     SMALL_NETWORK,
     additions,
@@ -30,6 +31,7 @@ __all__ = [
     "baselines",
     "bound_bindings",
     "build_schedule",
+    "calibrate",
     "compare",
     "default_job",
     "diff",
@@ -42,6 +44,7 @@ __all__ = [
     "memory",
     "plan",
     "refit",
+    "reproduce",
     "run",
     "search",
     "search_frontier",

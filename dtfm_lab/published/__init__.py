@@ -1,8 +1,24 @@
 """Published measurements laid beside our predictions of them, row by row: a ledger of where we agree and where not."""
 
 from dtfm_lab.published import systems  # noqa: F401  its modules register the sources
-from dtfm_lab.published.ledger import Group, Ledger
+from dtfm_lab.published.calibrated import Calibration, calibrate
+from dtfm_lab.published.group import Group
+from dtfm_lab.published.ledger import Ledger
+from dtfm_lab.published.reproduce import reproduce
 from dtfm_lab.published.row import QUANTITIES, Band, KnownMiss, Row
 from dtfm_lab.published.sources import Source, published, sources
 
-__all__ = ["QUANTITIES", "Band", "Group", "KnownMiss", "Ledger", "Row", "Source", "published", "sources"]
+__all__ = [
+    "QUANTITIES",
+    "Band",
+    "Calibration",
+    "Group",
+    "KnownMiss",
+    "Ledger",
+    "Row",
+    "Source",
+    "calibrate",
+    "published",
+    "reproduce",
+    "sources",
+]

@@ -6,37 +6,23 @@ logarithms, so one row that is far off does not move it.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError
 
-CLOSE = 1e-6
-"""Relative error of a prediction at which a search for its factor ends."""
-MOST_STEPS = 60
+CLOSE = 1e-5
+"""Relative accuracy of a row's own factor."""
 LEAST_FACTOR, MOST_FACTOR = 1e-3, 1.0
 
 
-@dataclass(frozen=True)
-class Fit:
-    """A factor fitted to several rows, and its range."""
+def median(factors: Sequence[float]) -> float:
+    """The median in logarithms, the geometric mean of the middle two where their number is even.
 
-    value: float
-    low: float
-    high: float
-    n: int
-
-
-def fit(factors: Sequence[float]) -> Fit:
-    """The median of the rows' own factors in logarithms, and their range. Raises LabError where there are none."""
+    Raises LabError where there are none.
+    """
     if not factors:
         raise LabError("no measured row to fit a factor to; wanted one or more")
-    return Fit(median(factors), min(factors), max(factors), len(factors))
-
-
-def median(factors: Sequence[float]) -> float:
-    """The median, the geometric mean of the middle two where their number is even."""
     return float(np.exp(np.median(np.log(np.asarray(factors, dtype=float)))))
 
 
@@ -50,24 +36,17 @@ def leave_one_out(factors: Sequence[float]) -> list[float]:
 def own_factor(
     predict: Callable[[float], float], measured: float, low: float = LEAST_FACTOR, high: float = MOST_FACTOR
 ) -> float:
-    """The factor in [low, high] at which ``predict(factor)`` is what was measured, by bisection in logarithms.
+    """The factor in [low, high] at which ``predict(factor)`` is what was measured.
 
-    ``predict`` is monotone: seconds that fall with an efficiency, or a throughput that rises. The nearer end of the
-    range where no factor in it gives the measured number.
+    ``predict`` is monotone: seconds that fall with an efficiency, or a throughput that rises. Where no factor in the
+    range gives the measured number, it is the nearer end of the range.
     """
-    at_low, at_high = predict(low), predict(high)
-    rising = at_high > at_low
-    for end, value in ((low, at_low), (high, at_high)):
-        if math.isclose(value, measured, rel_tol=CLOSE):
-            return end
-    if (measured < at_low) == rising:
-        return low
-    if (measured > at_high) == rising:
-        return high
-    for _ in range(MOST_STEPS):
-        middle = math.sqrt(low * high)
-        value = predict(middle)
-        if math.isclose(value, measured, rel_tol=CLOSE):
-            break
-        low, high = (low, middle) if (value > measured) == rising else (middle, high)
-    return middle
+    from scipy.optimize import brentq  # takes a while to load, and most sessions fit nothing
+
+    def error(log_factor: float) -> float:
+        return math.log(predict(math.exp(log_factor)) / measured)
+
+    at_low, at_high = error(math.log(low)), error(math.log(high))
+    if at_low * at_high >= 0:
+        return low if abs(at_low) < abs(at_high) else high
+    return math.exp(brentq(error, math.log(low), math.log(high), xtol=CLOSE))

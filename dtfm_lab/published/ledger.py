@@ -2,52 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.units import plain_rows
-from dtfm_lab.published.row import NO_WORSE, KnownMiss, Row
+from dtfm_lab.files.reading import write_text
+from dtfm_lab.published import ledger_html
+from dtfm_lab.published.group import Group, groups_of
+from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import Source
 
-MEAN = "mean"
-"""In place of a quantity, in the known misses of a source: the goal of a group."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """The rows of one group and quantity of a source, summed up."""
-
-    source: str
-    group: str
-    quantity: str
-    n: int
-    inside: int
-    mean_error: float
-    """Mean absolute error of our predictions, 0.03 is 3 %."""
-    their_mean_error: float | None
-    """The same of the system's own predictions, of all rows that have one."""
-    goal: float | None = None
-    """Most that ``mean_error`` is stated to be."""
-    known_miss: KnownMiss | None = None
-    """Why the goal is known to be missed; its ratio is 1 + the mean error at that time."""
-
-    @property
-    def reached(self) -> bool:
-        """Whether the goal is reached; true where there is none."""
-        return self.goal is None or self.mean_error <= self.goal
-
-    @property
-    def verdict(self) -> str:
-        """As that of a row, on the goal; empty where there is none."""
-        if self.goal is None:
-            return ""
-        if self.reached:
-            return "inside"
-        known = self.known_miss
-        return "known miss" if known is not None and self.mean_error <= known.ratio - 1 + NO_WORSE else "miss"
+ENDINGS = (".html", ".csv", ".json")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,27 +52,7 @@ class Ledger:
     @property
     def groups(self) -> tuple[Group, ...]:
         """A summary of each group and quantity, in the order of the rows."""
-        by_key: dict[tuple[str, str, str], list[Row]] = {}
-        for row in self.rows:
-            by_key.setdefault((row.source, row.group, row.quantity), []).append(row)
-        return tuple(self._group(key, rows) for key, rows in by_key.items())
-
-    def _group(self, key: tuple[str, str, str], rows: Sequence[Row]) -> Group:
-        source_name, group, quantity = key
-        source = next((source for source in self.sources if source.name == source_name), None)
-        goal = source.goals.get(group) if source is not None and quantity in ("iteration", "throughput") else None
-        theirs = [abs(error) for row in rows if (error := row.their_error) is not None]
-        return Group(
-            source=source_name,
-            group=group,
-            quantity=quantity,
-            n=len(rows),
-            inside=sum(row.inside for row in rows),
-            mean_error=sum(abs(row.error) for row in rows) / len(rows),
-            their_mean_error=sum(theirs) / len(theirs) if theirs else None,
-            goal=goal,
-            known_miss=source.known_misses.get((group, MEAN)) if source is not None else None,
-        )
+        return groups_of(self.rows, self.sources)
 
     @property
     def sentence(self) -> str:
@@ -118,6 +70,9 @@ class Ledger:
         """A row for each row: source, group, setting, quantity, unit, published, predicted, ratio, theirs, band,
         verdict, assumptions, fitted, note and cite."""
         return pd.DataFrame([row.to_dict() for row in self.rows])
+
+    def _repr_html_(self) -> str:
+        return ledger_html.fragment(self.sentence, self.rows, self.groups, self.sources)
 
     def to_dict(self) -> dict[str, Any]:
         """The ledger as plain values for JSON: sentence, sources, groups and rows."""
@@ -144,3 +99,22 @@ class Ledger:
             ],
             "rows": plain_rows(self.to_frame()),
         }
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it as a page (.html), a table (.csv) or all of it (.json). Raises FileError for another ending."""
+        match check_ending(path):
+            case ".html":
+                text = ledger_html.page(self._repr_html_())
+            case ".csv":
+                text = self.to_frame().to_csv(index=False)
+            case _:
+                text = json.dumps(self.to_dict(), indent=1) + "\n"
+        return write_text(path, text)
+
+
+def check_ending(path: str | os.PathLike[str]) -> str:
+    """The ending of a file that a ledger can be written to. Raises FileError for another."""
+    file = Path(path)
+    if (ending := file.suffix.lower()) not in ENDINGS:
+        raise FileError(f"{file.name} ends in {ending or 'nothing'}; wanted one of {', '.join(ENDINGS)}")
+    return ending

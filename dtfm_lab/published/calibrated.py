@@ -1,0 +1,214 @@
+"""Efficiency of GPUs from measured rows, with its range, and how well it predicts rows that it was not fitted to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from html import escape
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dtfm_lab.domain.errors import LabError, TraceError
+from dtfm_lab.domain.network import as_number, shortened
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Lane
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.published.calibration import leave_one_out, median, own_factor
+from dtfm_lab.published.own import OwnRow, read_rows
+from dtfm_lab.published.own_predictions import located_plan, own_efficiency, predicted
+from dtfm_lab.simulation import simulate
+
+TIMED = ("iteration", "throughput", "utilisation", "compute", "bubble")
+"""Quantities of an own file that an efficiency can be fitted to."""
+BY = ("gpu", "model", "size", "group")
+Measured = Trace | tuple[Plan, float] | OwnRow
+
+
+@dataclass(frozen=True)
+class MeasuredRow:
+    """A measured number, the efficiency at which it is predicted exactly, and its prediction from the other rows."""
+
+    name: str
+    gpu: str
+    """Kinds of the GPUs that serve; empty where unknown."""
+    model: str
+    size: str
+    """Parameters of the model, such as 1.3B; empty where unknown."""
+    group: str
+    unit: str
+    measured: float
+    efficiency: float
+    """At which this row alone is predicted exactly."""
+    from_others: float | None = None
+    """The efficiency that is fitted to all other rows; None where there are none."""
+    predicted: float | None = None
+    """The prediction at that efficiency."""
+
+    @property
+    def error(self) -> float | None:
+        """Of the prediction that never saw this row: +0.03 is three per cent too much."""
+        return None if self.predicted is None else self.predicted / self.measured - 1
+
+
+@dataclass(frozen=True, repr=False)
+class Calibration:
+    """The share of their peak that devices reach, fitted to measured rows.
+
+    ``lab.simulate(plan, efficiency=calibration)`` takes it as the number that it is.
+    """
+
+    efficiency: float
+    """Median of the rows' own efficiencies in logarithms."""
+    low: float
+    """Least efficiency of a row."""
+    high: float
+    rows: tuple[MeasuredRow, ...]
+    _predict: tuple[Callable[[float], float], ...] = field(default=(), compare=False)
+
+    def __float__(self) -> float:
+        return self.efficiency
+
+    def __repr__(self) -> str:
+        return f"<Calibration: {self.sentence}>"
+
+    @property
+    def mean_error(self) -> float | None:
+        """Mean absolute error of the rows, each predicted from all others; None for a single row."""
+        errors = [abs(row.error) for row in self.rows if row.error is not None]
+        return sum(errors) / len(errors) if errors else None
+
+    @property
+    def sentence(self) -> str:
+        """The efficiency, its range, and how well it predicts what it was not fitted to."""
+        n = len(self.rows)
+        line = f"efficiency {self.efficiency:.3g}"
+        if self.mean_error is None:
+            return f"{line} from one row, {self.rows[0].name}, and judged on none"
+        return (
+            f"{line}, {self.low:.3g} to {self.high:.3g} over {n} rows; each from the others: {self.mean_error:.1%} off"
+        )
+
+    def by(self, what: str) -> Mapping[str, Calibration]:
+        """A calibration for each ``gpu``, ``model``, ``size`` or ``group`` of the rows, judged within it.
+
+        Raises LabError for another name.
+        """
+        if what not in BY:
+            raise LabError(f"by is {shortened(what)}; wanted one of {', '.join(BY)}")
+        parts: dict[str, list[int]] = {}
+        for index, row in enumerate(self.rows):
+            parts.setdefault(getattr(row, what), []).append(index)
+        return {key: _judged([self.rows[i] for i in at], [self._predict[i] for i in at]) for key, at in parts.items()}
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each measured one: name, gpu, model, size, group, unit, measured, its own efficiency, that of all
+        others, the prediction from it, and its error."""
+        columns = [*MeasuredRow.__dataclass_fields__, "error"]
+        return pd.DataFrame([{name: getattr(row, name) for name in columns} for row in self.rows])
+
+    def _repr_html_(self) -> str:
+        table = self.to_frame().to_html(index=False, float_format=lambda number: f"{number:.4g}", na_rep="")
+        return f"<p>{escape(self.sentence)}</p>{table}"
+
+
+def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibration:
+    """The efficiency at which measured rows are predicted best.
+
+    Parameters
+    ----------
+    measured
+        Traces of real runs, of which the time that they computed is taken; pairs of a plan and the seconds of its
+        measured iteration; or a file of one's own rows, as ``reproduce`` takes it.
+
+    Raises
+    ------
+    LabError
+        There are no rows, a row is none of these, or its number can be reached at no efficiency.
+    """
+    given: list[Any] = []
+    if isinstance(measured, str | os.PathLike):
+        given += [row for row in read_rows(measured) if row.quantity in TIMED]
+    elif isinstance(measured, Trace):
+        given.append(measured)
+    else:
+        given += measured
+    if not given:
+        raise LabError(
+            "no measured rows to fit an efficiency to; wanted traces, pairs of a plan and seconds, or a file"
+        )
+    described = [_described(each, number) for number, each in enumerate(given, 1)]
+    return _judged([row for row, _ in described], [predict for _, predict in described])
+
+
+def _judged(rows: list[MeasuredRow], predict: list[Callable[[float], float]]) -> Calibration:
+    """The fit to all rows, each judged by the fit to all others."""
+    own = [row.efficiency for row in rows]
+    judged = rows
+    if len(rows) > 1:
+        judged = [
+            replace(row, from_others=others, predicted=function(others))
+            for row, others, function in zip(rows, leave_one_out(own), predict, strict=True)
+        ]
+    return Calibration(median(own), min(own), max(own), tuple(judged), tuple(predict))
+
+
+def _described(given: object, number: int) -> tuple[MeasuredRow, Callable[[float], float]]:
+    if isinstance(given, Trace):
+        return _of_trace(given, number)
+    if isinstance(given, OwnRow):
+        plan, own = (located := located_plan(given)), own_efficiency(given, located)
+        row = MeasuredRow(given.setting, *_kinds(plan), given.group, given.unit, given.published, own)
+        return row, partial(predicted, given, plan)
+    if not isinstance(given, tuple | list) or len(given) != 2 or not isinstance(given[0], Plan):
+        raise LabError(f"row {number} is {shortened(given)}; wanted a measured Trace, or a pair of a Plan and seconds")
+    seconds = as_number(given[1])
+    if seconds is None or not 0 < seconds < np.inf:
+        raise LabError(f"row {number}: seconds are {shortened(given[1])}; wanted a number above 0")
+    return _of_plan(given[0], seconds)
+
+
+def _of_plan(plan: Plan, measured_s: float) -> tuple[MeasuredRow, Callable[[float], float]]:
+    def predict(efficiency: float) -> float:
+        return simulate(plan, efficiency=efficiency).iteration_s
+
+    own = own_factor(predict, measured_s)
+    fastest_s = predict(1.0)
+    if own == 1.0 and measured_s < fastest_s * (1 - 1e-6):
+        raise LabError(
+            f"{plan.job.name} on {plan.topology.name} took {format_s(measured_s)}; wanted at least the "
+            f"{format_s(fastest_s)} that it takes at the peak"
+        )
+    return MeasuredRow(plan.job.name, *_kinds(plan), plan.topology.name, "s", measured_s, own), predict
+
+
+def _of_trace(trace: Trace, number: int) -> tuple[MeasuredRow, Callable[[float], float]]:
+    """A run's efficiency: its FLOP over what its devices would do at their peak in the time that they computed."""
+    context = trace.context
+    if context.source != "measured":
+        raise TraceError(f"row {number} is a simulated trace; wanted a measured one")
+    if not context.flop or not context.peak_flop_per_s or context.stand_in:
+        raise TraceError(
+            f"row {number}: the trace of {context.job} does not know its FLOP and peaks; wanted a run that does"
+        )
+    computing = np.array([action.lane is Lane.COMPUTE for action in trace.actions])[trace.action]
+    stages = np.array([action.stage for action in trace.actions])[trace.action] % len(context.devices)
+    weights = trace.iteration_weights[np.unique(trace.iteration, return_inverse=True)[1]]
+    peaks = np.array(context.peak_flop_per_s)[stages, trace.replica]
+    seconds = (trace.end_s - trace.start_s) * weights
+    possible = float((seconds * peaks)[computing].sum())
+    own, busy_s = context.flop / possible, float(seconds[computing].sum())
+    name = f"{context.job}, {context.schedule}, {context.clock} clock"
+    row = MeasuredRow(name, context.runs_on, context.job, "", context.topology, "s", busy_s, own)
+    return row, lambda efficiency: busy_s * own / efficiency
+
+
+def _kinds(plan: Plan) -> tuple[str, str, str]:
+    """GPUs, model and size of a plan."""
+    used = {plan.topology.devices[int(i)].gpu for i in plan.placement.devices.flat}
+    model = plan.job.modelled()
+    return ", ".join(sorted(used)), model.name, f"{model.parameters / 1e9:.2g}B"

@@ -1,0 +1,77 @@
+"""Predictions of one's own rows, by the functions that plan and simulate everything else."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.planning import default_objective, evaluate
+from dtfm_lab.planning import plan as best_plan
+from dtfm_lab.published.calibration import median, own_factor
+from dtfm_lab.published.own import OwnRow
+from dtfm_lab.published.row import Row
+from dtfm_lab.published.units import UNITS, Prediction
+from dtfm_lab.simulation import simulate
+
+SEARCH_STEPS = 4
+"""Steps of the search that places a row without a rank map; with them, the same row always has the same plan."""
+
+
+def predict_rows(rows: Sequence[OwnRow]) -> Iterator[Row]:
+    """Each row with its prediction, in order. A row that cannot be predicted raises FileError, which names it.
+
+    Where the efficiency of a row is to be fitted, it is the median of those at which the other rows of its group that
+    are fitted, too, are predicted exactly.
+    """
+    plans = {id(row): located_plan(row) for row in rows}
+    own = {id(row): own_efficiency(row, plans[id(row)]) for row in rows if row.efficiency is None}
+    for row in rows:
+        efficiency, fitted = row.efficiency, ""
+        if efficiency is None:
+            others = [one for one in rows if one is not row and id(one) in own and one.group == row.group]
+            if not others:
+                raise FileError(f"{row.where}, column efficiency: fit, of no other row; wanted two or more in a group")
+            efficiency = median([own[id(one)] for one in others])
+            fitted = f"efficiency {efficiency:.3g}, fitted to {len(others)} other rows of {row.group}"
+        assumed = () if fitted else (f"efficiency {efficiency:g}",)
+        yield Row(
+            group=row.group,
+            setting=row.setting,
+            quantity=row.quantity,
+            unit=row.unit,
+            published=row.published,
+            predicted=predicted(row, plans[id(row)], efficiency),
+            band=row.band,
+            theirs=row.theirs,
+            assumptions=(*row.given, *([f"schedule {row.schedule}"] if row.schedule else []), *assumed),
+            fitted=fitted,
+            note=row.note,
+            cite=row.cite,
+        )
+
+
+def located_plan(row: OwnRow) -> Plan:
+    """The plan of a row: of its rank map, or else found by a short search. Raises FileError that names the row."""
+    try:
+        job = row.job
+        job.modelled()
+        if row.rank_map is not None:
+            return evaluate(row.topology, job, rank_map=row.rank_map)
+        objective = default_objective(job)
+        return best_plan(row.topology, job, objective=objective, steps=SEARCH_STEPS, queueing=row.queueing)
+    except LabError as error:
+        raise FileError(f"{row.where}: {error}") from None
+
+
+def predicted(row: OwnRow, plan: Plan, efficiency: float) -> float:
+    """The row's quantity in its unit, at this efficiency."""
+    try:
+        trace = simulate(plan, row.schedule, queueing=row.queueing, efficiency=efficiency)
+        return UNITS[row.quantity][row.unit](Prediction(plan, trace))
+    except LabError as error:
+        raise FileError(f"{row.where}: {error}") from None
+
+
+def own_efficiency(row: OwnRow, plan: Plan) -> float:
+    """The efficiency at which the row is predicted exactly."""
+    return own_factor(partial(predicted, row, plan), row.published)

@@ -1,0 +1,51 @@
+"""Publications, predicted anew: the ledger of some sources by name, of all, or of one's own file."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from dtfm_lab.published import own as own_files
+from dtfm_lab.published.ledger import Ledger
+from dtfm_lab.published.own_predictions import predict_rows
+from dtfm_lab.published.row import Row
+from dtfm_lab.published.sources import Source, sources
+
+
+def reproduce(
+    names: Iterable[str] = (),
+    *,
+    own: str | os.PathLike[str] | None = None,
+    progress: Callable[[Row], None] | None = None,
+) -> Ledger:
+    """The ledger of the sources of these names; of all where there is neither a name nor an own file.
+
+    ``progress`` is called with every row as it comes; Ctrl-C keeps the rows so far. Raises UnknownName for a source
+    that is not known, and FileError for a file whose row cannot be read or predicted.
+    """
+    names = list(names)
+    wanted = [sources[name] for name in dict.fromkeys(names or ([] if own is not None else sources))]
+    if own is not None:
+        wanted.append(own_source(own))
+    rows: list[Row] = []
+    try:
+        for source in wanted:
+            for row in source:
+                rows.append(row)
+                if progress is not None:
+                    progress(row)
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+    return Ledger(tuple(rows), tuple(wanted))
+
+
+def own_source(path: str | os.PathLike[str]) -> Source:
+    """A file of one's own as a source; it is read at once and predicted when its rows are asked for."""
+    rows = own_files.read_rows(path)
+
+    def predictions() -> Iterator[Row]:
+        """The rows of the file."""
+        return predict_rows(rows)
+
+    name = Path(path).name
+    return Source(name=name, title="A file of one's own", cite=name, licence="", rows=predictions)
