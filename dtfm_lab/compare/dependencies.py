@@ -49,6 +49,7 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
         locally=context.synchronise_every > 1,
         shards_states=context.sharding == "zero-1",
         microbatch_counts=context.microbatches_per_replica or None,
+        buckets=context.buckets,
     )
 
 
@@ -56,7 +57,8 @@ def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
     """The dependencies of an iteration that synchronises, or of one that does not.
 
     Messages of one link (``pairs``) or one sender's card (``cards``) follow each other as in its program; those that
-    are received at one card, or leave by a card of several devices, as in the trace.
+    are received at one card, or leave by a card of several devices, as in the trace; so do computations that
+    synchronise buckets.
     """
     graph = task_graph(programs_of(trace, synchronise=synchronise))
     sends = np.flatnonzero(graph.role == SEND)
@@ -72,16 +74,19 @@ def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
     edges = _by_target(needs, computations, messages, in_turn)
     order = _topological_order(graph, edges)
     assert order is not None, "a schedule that was run can finish"
-    if context.has_cards:
+    if context.has_cards or len(graph.beside):
         every = context.synchronise_every
         iteration = next(i for i in np.unique(trace.iteration) if ((i + 1) % every == 0) == synchronise)
+        starts_s = _starts_s(graph, trace, int(iteration))
         rank = np.argsort(np.array(order))
-        queued_nodes = np.concatenate([sends[shared], graph.partner[sends[coming >= 0]]])
-        queue = np.concatenate([leaving[shared], coming[coming >= 0]])
-        by_time = np.lexsort((rank[queued_nodes], _starts_s(graph, trace, int(iteration))[queued_nodes]))
+        beside = graph.beside
+        queued_nodes = np.concatenate([sends[shared], graph.partner[sends[coming >= 0]], beside])
+        of_device = graph.device[beside] + max(int(leaving.max(initial=0)), int(coming.max(initial=0))) + 1
+        queue = np.concatenate([leaving[shared], coming[coming >= 0], of_device])
+        by_time = np.lexsort((rank[queued_nodes], starts_s[queued_nodes]))
         queued = _by_target(edges, _chained(queued_nodes[by_time], queue[by_time]))
-        if (with_cards := _topological_order(graph, queued)) is not None:  # clocks of several machines may disagree
-            edges, order = queued, with_cards
+        if (in_turns := _topological_order(graph, queued)) is not None:  # clocks of several machines may disagree
+            edges, order = queued, in_turns
     before: list[list[int]] = [[] for _ in range(len(graph))]
     for source, target in zip(*(ends.tolist() for ends in edges), strict=True):
         before[target].append(source)

@@ -24,7 +24,7 @@ from dtfm_lab.files.reading import write_text
 Event = dict[str, Any]
 
 MESSAGE = "message"
-CATEGORIES = {"pass": PASSES, "synchronisation": SYNCHRONISATION, "step": (Kind.STEP,)}
+CATEGORIES = {"pass": (*PASSES, Kind.PART), "synchronisation": SYNCHRONISATION, "step": (Kind.STEP,)}
 """Kinds of each category; all others are messages between stages."""
 LANES = tuple(Lane)
 LONGEST_NS = 2.0**53
@@ -156,7 +156,7 @@ def _described(action: Action) -> tuple[str, str, Event]:
     category = next((name for name, kinds in CATEGORIES.items() if kind in kinds), MESSAGE)
     args: Event = {"action": str(action), "stage": action.stage}
     if m is not None:
-        args["round" if kind in SYNCHRONISATION else "microbatch"] = m
+        args["round" if kind in SYNCHRONISATION else "part" if kind is Kind.PART else "microbatch"] = m
     return (kind.value if m is None else f"{kind.value} {m}"), category, args
 
 

@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 
 from dtfm_lab.domain.errors import ScheduleError
-from dtfm_lab.domain.job import Job, device_average_bytes, device_gradient_bytes
+from dtfm_lab.domain.job import Job, buckets_of, device_average_bytes, device_gradient_bytes
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import ACROSS_STAGES, PASSES, Kind, Programs, Schedule, lower
@@ -48,6 +48,7 @@ def programs_in(
         locally=job.synchronise_every > 1,
         shards_states=job.sharding == "zero-1",
         microbatch_counts=job.microbatch_counts,
+        buckets=buckets_of(job, schedule) if synchronise else (),
     )
 
 
@@ -87,7 +88,7 @@ class PlacedTasks:
         received = graph.role == RECEIVE
         n_bytes[received] = n_bytes[graph.partner[received]]
         seconds = np.append(compute_seconds(graph.computations, profile), 0.0)
-        return cls(graph, here, there, n_bytes, seconds[graph.computation])
+        return cls(graph, here, there, n_bytes, seconds[graph.computation] * graph.fraction)
 
     def simulate(self, links: Links) -> TaskTimes:
         """The times of all tasks on these links.
@@ -113,6 +114,16 @@ class PlacedTasks:
         return TaskTimes(self, duration_s, latency_s, *times)
 
     def _queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
+        """Number of the link or card that each message occupies, and how many there are; -1 for computations, save that
+        those for buckets take turns on their device, whose number comes after those of links."""
+        queue, n_queues = self._link_queues(links, sender, receiver)
+        beside, programs = self.graph.beside, self.graph.programs
+        if not len(beside):
+            return queue, n_queues
+        queue[beside] = n_queues + self.graph.device[beside]
+        return queue, n_queues + programs.n_positions * programs.n_replicas
+
+    def _link_queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
         """Number of the link or card that each message occupies, -1 for computations, and how many there are."""
         role, n = self.graph.role, len(links.latency_s)
         leaving, coming = links.queues(sender, receiver)

@@ -62,4 +62,9 @@ def _dependencies(graph: TaskGraph, trace: Trace, row_of: IntArray) -> tuple[Int
     # what is last decides between equals: a message's producer rather than the message before it
     sources = [by_link[:-1][same], sends, graph.sources]
     targets = [by_link[1:][same], receives, graph.successors]
+    if len(beside := graph.beside):  # they took turns as they became ready, which the graph does not order
+        in_turns = beside[np.lexsort((trace.end_s[row_of[beside]], trace.start_s[row_of[beside]], device[beside]))]
+        same = np.diff(device[in_turns]) == 0
+        sources.insert(0, in_turns[:-1][same])
+        targets.insert(0, in_turns[1:][same])
     return row_of[np.concatenate(sources)], row_of[np.concatenate(targets)]

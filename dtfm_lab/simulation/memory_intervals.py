@@ -181,7 +181,7 @@ class _Intervals:
         return MemoryIntervals(device[held], first[held], last[held], n_bytes[held], is_message[held])
 
     def _passes(self) -> None:
-        start, end = self.rows.start, self.rows.end
+        start, end = self._starts_of_passes(), self.rows.end
         of = activation_memory(self.job, self.n_stages)
         forward = self._moments(start, Kind.FORWARD)
         begun = self._moments(start, Kind.BACKWARD, Kind.BACKWARD_INPUT)
@@ -199,6 +199,23 @@ class _Intervals:
             which = self._rows(kind)
             self._hold(which, self._at(made_by, which), end[which], hop_bytes[which], is_message=True)
 
+    def _starts_of_passes(self) -> FloatArray:
+        """(rows,) starts; a backward that was computed in parts starts with its first part."""
+        start = self.rows.start
+        parts = self._rows(Kind.PART)
+        if not len(parts):
+            return start
+        start = start.copy()
+        stage = self.device * self.n_stages + self.stage
+        first: dict[int, float] = {}
+        for row in parts.tolist():
+            first[int(stage[row])] = min(first.get(int(stage[row]), np.inf), float(start[row]))
+        whole = self._rows(Kind.BACKWARD, Kind.BACKWARD_WEIGHT)
+        for row in whole[np.lexsort((self.rows.end[whole], stage[whole]))][::-1].tolist():
+            if (begun := first.pop(int(stage[row]), None)) is not None:  # the last one of its stage
+                start[row] = begun
+        return start
+
     def _synchronisation(self) -> None:
         """Peers' gradients until they are averaged, and copies of the own gradient until the step."""
         job, start = self.job, self.rows.start
@@ -215,7 +232,7 @@ class _Intervals:
         last = np.where(start < last, last, self.until)  # after local updates, parameters are averaged behind the step
         copies = {Kind.RECV_E: np.full(len(start), math.ceil(job.embedding_bytes))}
         if job.codes_gradients:  # else an average takes the place of what it averages
-            copies[Kind.PACK] = np.ceil(whole).astype(np.int64)
+            copies[Kind.PACK] = shares
             if job.sharding == "none":  # parameters are not compressed, and take the place of those before
                 copies[Kind.RECV_P] = shares
         for kind, n_bytes in copies.items():

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.job import buckets_of
 from dtfm_lab.domain.network import Links, shortened
 from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
@@ -122,6 +123,7 @@ def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:
         "synchronisation": job.synchronisation,
         "synchronise_every": job.synchronise_every,
         "sharding": job.sharding or "none",
+        "buckets": buckets_of(job, schedule),
         "tokens": job.tokens,
         "flop": job.flop,
         "peak_flop_per_s": tuple(tuple(peak_of(device, job.dtype) for device in row) for row in grid),

@@ -90,7 +90,7 @@ def test_every_kind_has_one_lane():
         expected = Lane.COMPUTE if kind in COMPUTE else Lane.SEND if kind in SENDS else Lane.RECEIVE
         assert Action(0, kind).lane is expected
     assert len(COMPUTE) + len(SENDS) + len(RECEIVES) == len(Kind)
-    assert set(SYNCHRONISATION) == set(Kind) - {F, B, I, W, Kind.STEP} - {
+    assert set(SYNCHRONISATION) == set(Kind) - {F, B, I, W, Kind.PART, Kind.STEP} - {
         Kind.SEND_F,
         Kind.RECV_F,
         Kind.SEND_B,

@@ -3,6 +3,7 @@
 A Job fixes stages, replicas, micro-batches and how messages are compressed; message sizes follow from it.
 """
 
+from dtfm_lab.domain.job.buckets import buckets_of, layer_elements
 from dtfm_lab.domain.job.job import COMPRESSIONS, INT8_BLOCK, Job, JobChanges, compressed_bytes
 from dtfm_lab.domain.job.message_sizes import (
     device_average_bytes,
@@ -37,12 +38,14 @@ __all__ = [
     "Layer",
     "LayerKind",
     "ModelSpec",
+    "buckets_of",
     "compressed_bytes",
     "device_average_bytes",
     "device_gradient_bytes",
     "device_gradient_elements",
     "estimated_held",
     "gpt",
+    "layer_elements",
     "llama",
     "message_bytes",
 ]

@@ -4,6 +4,7 @@ A Schedule orders forwards and backwards; ``lower`` adds messages, synchronisati
 ``task_graph`` lays the resulting Programs out as arrays.
 """
 
+from dtfm_lab.domain.schedule.buckets import Bucket
 from dtfm_lab.domain.schedule.program import Programs, Step, lower
 from dtfm_lab.domain.schedule.schedule import (
     ACROSS_STAGES,
@@ -31,6 +32,7 @@ __all__ = [
     "SENDS",
     "SYNCHRONISATION",
     "Action",
+    "Bucket",
     "Kind",
     "Lane",
     "Programs",

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.schedule.buckets import LAST, Bucket, parts_of, ready_after
 from dtfm_lab.domain.schedule.schedule import PASSES, SENDS, Action, Kind, Schedule
 from dtfm_lab.domain.schedule.synchronisation import synchronisations
 
@@ -25,11 +26,18 @@ class Step(NamedTuple):
     needs: tuple[int, ...] = ()
     """Positions in the same program of the steps that must have ended."""
     share: float = 0.0
-    """Fraction of the device's gradient that a synchronisation message carries."""
+    """Fraction of the device's gradient that a synchronisation message carries, or that is compressed."""
     coded: float = 0.0
     """Gradients that a computation of synchronisation codes, in whole gradients, where they are compressed."""
     in_turn: bool = False
     """Whether it waits until the last message that this device sent in turn has arrived."""
+    bucket: int | None = None
+    """Number of the device's bucket that it synchronises, where there are several; its computations run beside the
+    passes as soon as they can."""
+    fraction: float = 1.0
+    """Seconds of a computation over those of its kind: of a part of a pass, or of what is done for one bucket."""
+    whole: Kind | None = None
+    """Of a PART, the kind of the pass of which it is a part."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,7 @@ def lower(
     locally: bool = False,
     shards_states: bool = False,
     microbatch_counts: tuple[int, ...] | None = None,
+    buckets: tuple[tuple[Bucket, ...], ...] = (),
 ) -> Programs:
     """Programs of one iteration.
 
@@ -120,6 +129,9 @@ def lower(
     microbatch_counts
         (replicas,) micro-batches of each pipeline, those of the schedule where None. One with fewer runs the order of
         the schedule without the last ones.
+    buckets
+        By position, the parts of the gradient that are synchronised while the last backwards still run; empty where
+        synchronisation follows the last pass.
 
     Raises ScheduleError for more than MOST_STEPS steps, where a single device orders a pass before one it needs, or
     for counts that are not one of 1 to the schedule's for each replica.
@@ -130,9 +142,14 @@ def lower(
             f"schedule {schedule.name}: micro-batches of the pipelines are {shortened(list(counts))}; wanted one count "
             f"for each of {n_replicas} replicas, from 1 to the schedule's {schedule.n_microbatches}"
         )
-    _check_size(schedule, counts, synchronisation if synchronise else None, regions)
+    buckets = buckets if synchronise and n_replicas > 1 else ()
+    cut = buckets or ((),) * schedule.n_devices
+    _check_size(schedule, counts, synchronisation if synchronise else None, regions, cut)
     whole = tuple(_with_messages(schedule, program) for program in schedule.programs)
-    pipelines = {count: tuple(_restricted(steps, count, schedule) for steps in whole) for count in _distinct(counts)}
+    pipelines = {
+        count: tuple(_in_parts(_restricted(steps, count, schedule), of) for steps, of in zip(whole, cut, strict=True))
+        for count in _distinct(counts)
+    }
     last = schedule.n_devices - 1
     tails = []
     for position in range(schedule.n_devices):
@@ -151,6 +168,7 @@ def lower(
                     compressed,
                     locally,
                     shards_states,
+                    cut[position],
                 )
                 for n, group in zip(counts, groups, strict=True)
             )
@@ -163,15 +181,17 @@ def _check_size(
     counts: tuple[int, ...],
     synchronisation: str | None,
     regions: tuple[tuple[str, ...], ...] | None,
+    buckets: tuple[tuple[Bucket, ...], ...],
 ) -> None:
     """Count before anything is made: two messages a pass, and the parts of a group's first and last replica."""
     n_replicas = len(counts)
     n_passes = sum(len(program) for program in schedule.programs) * sum(counts) // schedule.n_microbatches
     n_steps = n_passes if schedule.n_devices == 1 else 3 * n_passes
-    for in_group in (("",) * n_replicas,) * schedule.n_devices if regions is None else regions:
+    groups = (("",) * n_replicas,) * schedule.n_devices if regions is None else regions
+    for in_group, of_device in zip(groups, buckets, strict=True):
         for replica, times in ((0, 1), (n_replicas - 1, n_replicas - 1)):
             parts = () if synchronisation is None else synchronisations[synchronisation](replica, in_group)
-            n_steps += times * sum(1 for _ in parts)
+            n_steps += times * max(len(of_device), 1) * sum(1 for _ in parts)
     if n_steps > MOST_STEPS:
         raise ScheduleError(
             f"schedule {schedule.name}: {schedule.n_microbatches} micro-batches on {schedule.n_devices} stages x "
@@ -222,6 +242,36 @@ def _restricted(steps: tuple[Step, ...], n_microbatches: int, schedule: Schedule
     return tuple(kept)
 
 
+def _in_parts(steps: tuple[Step, ...], buckets: tuple[Bucket, ...]) -> tuple[Step, ...]:
+    """The steps with the last backward of each stage cut into the parts that its buckets need."""
+    if len(buckets) < 2:
+        return steps
+    last = {step.action.stage: step.action for step in steps if step.action.kind in LAST}
+    cut = {action: parts_of(stage, buckets, action) for stage, action in last.items()}
+    place: list[int] = []
+    kept: list[Step] = []
+    for action, needs, *_ in steps:
+        moved = tuple([place[need] for need in needs])
+        for part in cut.get(action, ()):
+            whole = None if part.action is action else part.whole
+            kept.append(Step(part.action, moved, fraction=part.fraction, whole=whole))
+            moved = (len(kept) - 1,)
+        if action not in cut:
+            kept.append(Step(action, moved))
+        place.append(len(kept) - 1)
+    return tuple(kept)
+
+
+def _ready(pipeline: tuple[Step, ...], buckets: tuple[Bucket, ...]) -> list[tuple[int, ...]]:
+    """Of each bucket, the computations after which its gradients are whole; of the whole where there is one bucket."""
+    computed = [i for i, step in enumerate(pipeline) if step.action.kind in PASSES]
+    if len(buckets) < 2:
+        return [(computed[-1],)]  # computations keep their order: with the last one done, all gradients are whole
+    last = {pipeline[i].action.stage: pipeline[i].action for i in computed if pipeline[i].action.kind in LAST}
+    at = {step.action: i for i, step in enumerate(pipeline)}
+    return [tuple([at[action] for action in actions]) for actions in ready_after(buckets, last)]
+
+
 def _tail(
     position: int,
     pipeline: tuple[Step, ...],
@@ -233,16 +283,20 @@ def _tail(
     compressed: bool,
     locally: bool,
     shards_states: bool,
+    buckets: tuple[Bucket, ...],
 ) -> tuple[Step, ...]:
-    """Synchronisation, the exchange of a tied embedding's gradient with ``partner``'s device, and the step."""
-    n_before = len(pipeline)
-    computed = [i for i, step in enumerate(pipeline) if step.action.kind in PASSES]
-    ready: tuple[int, ...] = (
-        computed[-1],
-    )  # computations keep their order: with the last one done, all gradients are whole
+    """Synchronisation, the exchange of a tied embedding's gradient with ``partner``'s device, and the step.
+
+    Rounds are counted on from bucket to bucket, so that every action has a name of its own.
+    """
+    n_before, n_buckets, rounds = len(pipeline), max(len(buckets), 1), len(regions)
+    done = max(i for i, step in enumerate(pipeline) if step.action.kind in PASSES)
     steps: list[Step] = []
     parts = list(synchronisations[synchronisation](replica, regions))
     last_sum = next((part.key for part in reversed(parts) if part.kind is Kind.REDUCE), None) if shards_states else None
+    packed = sum(part.share for part in parts if part.kind is Kind.SEND_G and not part.after)
+    arrived: list[int] = []
+    unpacked = 0.0
 
     def add(step: Step) -> int:
         steps.append(step)
@@ -256,35 +310,42 @@ def _tail(
         add(Step(Action(here, Kind.SEND_E, peer=there - here), needs))
         return (add(Step(Action(here, Kind.RECV_E, peer=here - there))),)
 
-    if locally:
-        ready = (add(Step(Action(position, Kind.STEP), (*ready, *exchange_embedding(*ready)))),)
-    elif last_sum is not None:  # afterwards no replica has the average of a whole embedding
-        ready += exchange_embedding(*ready)
-    packed = sum(part.share for part in parts if part.kind is Kind.SEND_G and not part.after)
-    if compressed and packed:
-        ready = (add(Step(Action(position, Kind.PACK), ready, coded=packed)),)
-    at: dict[tuple[Kind, int | None, int | None], int] = {}
-    unpacked = 0.0
-    for part in parts:
-        needs = (
-            () if part.kind not in SENDS and part.kind is not Kind.REDUCE else (*ready, *(at[k] for k in part.after))
-        )
-        unpacked += part.share if part.kind is Kind.RECV_P else 0.0
-        action = Action(position, part.kind, part.round, part.peer)
-        if part.key != last_sum:
-            at[part.key] = add(Step(action, needs, part.share, part.coded, part.in_turn))
-            continue
-        # the average is not sent, so it is not coded; what waits for it waits for the step that it is used in
-        averaged = add(Step(action, needs, part.share, part.coded - 1 / len(regions), part.in_turn))
-        at[part.key] = add(Step(Action(position, Kind.STEP), (*ready, averaged)))
-    arrived = [at[part.key] for part in parts if part.kind in (Kind.REDUCE, Kind.RECV_P)]
+    # with split states no replica has the average of a whole embedding afterwards
+    exchanged = exchange_embedding(done) if locally or last_sum is not None else ()
+    for number, whole in enumerate(_ready(pipeline, buckets)):
+        several = n_buckets > 1
+        share = buckets[number].share if several else 1.0
+        bucket = number if several else None
+        fraction = share * n_buckets  # the mean over buckets is a profile's time
+        step = Action(position, Kind.STEP, bucket)
+        ready = (*whole, *exchanged)
+        if locally:
+            ready = (add(Step(step, ready, bucket=bucket, fraction=fraction)),)
+        if compressed and packed:
+            pack = Action(position, Kind.PACK, bucket)
+            ready = (add(Step(pack, ready, share, packed * share, bucket=bucket, fraction=fraction)),)
+        at: dict[tuple[Kind, int | None, int | None], int] = {}
+        for part in parts:
+            waits = part.kind in SENDS or part.kind is Kind.REDUCE
+            needs = (*ready, *(at[k] for k in part.after)) if waits else ()
+            unpacked += part.share * share if part.kind is Kind.RECV_P else 0.0
+            round = number * rounds + (part.round or 0) if several else part.round
+            action = Action(position, part.kind, round, part.peer)
+            carried, coded = part.share * share, part.coded * share
+            if part.key == last_sum:  # the average is not sent, so it is not coded
+                coded -= share / rounds
+            at[part.key] = add(Step(action, needs, carried, coded, part.in_turn, bucket, fraction))
+            if part.key == last_sum:  # what waits for it waits for the step that it is used in
+                needs = (*ready, at[part.key])
+                at[part.key] = add(Step(step, needs, bucket=bucket, fraction=fraction))
+        arrived += [at[part.key] for part in parts if part.kind in (Kind.REDUCE, Kind.RECV_P)]
     if last_sum is not None:
-        add(Step(Action(position, Kind.REDUCE, len(regions)), (*ready, *arrived)))
+        add(Step(Action(position, Kind.REDUCE, n_buckets * rounds), (*ready, *arrived)))
     elif not locally:
-        arrived += exchange_embedding(*ready, *arrived)
-        add(Step(Action(position, Kind.STEP), (*ready, *arrived), coded=unpacked))
+        arrived += exchange_embedding(done, *arrived)
+        add(Step(Action(position, Kind.STEP), (done, *arrived), coded=unpacked))
     elif parts:
-        add(Step(Action(position, Kind.REDUCE, len(regions)), (*ready, *arrived), coded=unpacked))
+        add(Step(Action(position, Kind.REDUCE, n_buckets * rounds), (*ready, *arrived), coded=unpacked))
     return tuple(steps)
 
 

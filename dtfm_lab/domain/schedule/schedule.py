@@ -15,6 +15,7 @@ When an action starts and ends, in simulated and measured traces alike:
 kind         starts                                               ends
 ============ ==================================================== ==============================
 F, B, I, W   device free and everything it needs is there         after its computation
+PART         the same: a part of a stage's last B or W            after its computation
 SEND_*       its content is ready and its link is free            when its last byte has left
 RECV_*       its first byte can be there: SEND start + latency    as long after that as the SEND lasts
 PACK         device free, its own gradients whole                 after compressing them
@@ -32,6 +33,9 @@ parameters.
 Where replicas split the optimiser's states (``Job.sharding``), STEP comes right after the REDUCE that averages the
 device's own shard, takes only that shard, and SEND_P and RECV_P carry its parameters, never compressed; a last REDUCE
 of a round of its own writes those of the other replicas. SEND_E and RECV_E then come before SEND_G.
+Where synchronisation overlaps (``Job.overlap``), the last backward of a stage is computed in parts, at whose ends
+buckets of its gradient are whole. What a device computes for a bucket (PACK, REDUCE) then runs beside its passes, one
+at a time, as collectives do that have a stream of their own.
 On the real clock a send lasts while the transport takes its bytes, and a receive from the send's start
 until they are there, which may be before the sender's call returns.
 """
@@ -58,6 +62,8 @@ class Kind(StrEnum):
     """The half of a split backward for which the stage before waits."""
     BACKWARD_WEIGHT = "W"
     """The half for which only the optimiser waits."""
+    PART = "PART"
+    """A part of a stage's last B or W, numbered from 0; the last part is that pass itself."""
     SEND_F = "SEND_F"
     RECV_F = "RECV_F"
     SEND_B = "SEND_B"
@@ -88,7 +94,7 @@ class Lane(StrEnum):
 BACKWARDS = (Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT)
 PASSES = (Kind.FORWARD, *BACKWARDS)
 """The computations that a schedule orders."""
-COMPUTE = (*PASSES, Kind.PACK, Kind.REDUCE, Kind.STEP)
+COMPUTE = (*PASSES, Kind.PART, Kind.PACK, Kind.REDUCE, Kind.STEP)
 SENDS = {kind: Kind(kind.replace("SEND", "RECV")) for kind in Kind if kind.startswith("SEND")}
 """Each kind of send with the receive at its other end."""
 RECEIVES = {receive: send for send, receive in SENDS.items()}
@@ -109,7 +115,7 @@ class Action(NamedTuple):
     """Number over all stages; for synchronisation and step, the first stage that the device holds."""
     kind: Kind
     microbatch: int | None = None
-    """Micro-batch; for synchronisation the round, where there are several."""
+    """Micro-batch; for synchronisation the round, where there are several, counted on over a device's buckets."""
     peer: int | None = None
     """Offset of the other end, for synchronisation only: it is replica + peer (sends) or replica - peer (receives),
     modulo replicas; for a tied embedding, stage + peer or stage - peer."""

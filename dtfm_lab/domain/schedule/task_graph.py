@@ -6,9 +6,10 @@ computation from the one before it on its device. The order of messages on a lin
 
 import itertools
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from dtfm_lab.domain.schedule.program import Programs, Step
 from dtfm_lab.domain.schedule.schedule import COMPUTE, SENDS, Action, Kind
@@ -39,6 +40,10 @@ class TaskGraph:
     """The receive of a send, and the send of a receive; -1 of computations."""
     share: FloatArray
     """Fraction of the device's gradient that a synchronisation message carries."""
+    fraction: FloatArray
+    """Seconds of a computation over those of its entry in ``computations``."""
+    for_bucket: npt.NDArray[np.bool_]
+    """Whether the action synchronises one of several buckets."""
     n_predecessors: IntArray
     """Number of edges that lead here, and one more for a receive, which follows the start of its send."""
     successors_from: IntArray
@@ -47,6 +52,12 @@ class TaskGraph:
 
     def __len__(self) -> int:
         return len(self.action)
+
+    @cached_property
+    def beside(self) -> IntArray:
+        """Nodes of the computations that synchronise buckets: they run beside the passes of their device, one at a time
+        and as they become ready."""
+        return np.flatnonzero(self.for_bucket & (self.role == COMPUTATION))
 
     @property
     def sources(self) -> IntArray:
@@ -82,7 +93,8 @@ class _Builder:
         """(positions, replicas) number of each device's first node."""
         n = int(lengths.sum())
         self.action, self.computation, self.partner = (np.full(n, -1, dtype=np.int64) for _ in range(3))
-        self.role, self.share = np.zeros(n, dtype=np.int64), np.zeros(n)
+        self.role, self.share, self.fraction = np.zeros(n, dtype=np.int64), np.zeros(n), np.ones(n)
+        self.for_bucket = np.zeros(n, dtype=bool)
         n_positions, n_replicas = lengths.shape
         self.position = np.repeat(np.arange(n_positions), lengths.sum(axis=1))
         self.replica = np.repeat(np.tile(np.arange(n_replicas), n_positions), lengths.ravel())
@@ -111,6 +123,8 @@ class _Builder:
             computation=self.computation,
             partner=self.partner,
             share=self.share,
+            fraction=self.fraction,
+            for_bucket=self.for_bucket,
             n_predecessors=n_predecessors,
             successors_from=np.concatenate([[0], np.cumsum(np.bincount(source, minlength=n))]),
             successors=target[np.argsort(source, kind="stable")],
@@ -123,9 +137,10 @@ class _Builder:
         nodes = first[position][:, None] + np.arange(len(steps))
         self.action[nodes] = [self.actions.setdefault(step.action, len(self.actions)) for step in steps]
         self.role[nodes] = [ROLES[step.action.kind] for step in steps]
+        self.fraction[nodes] = [step.fraction for step in steps]
         computed = [i for i, step in enumerate(steps) if step.action.kind in COMPUTE]
         for row, replica in enumerate(replicas):
-            self.computation[nodes[row, computed]] = [self._computation(steps[i].action, replica) for i in computed]
+            self.computation[nodes[row, computed]] = [self._computation(steps[i], replica) for i in computed]
         for i, step in enumerate(steps):
             if step.action.kind in SENDS:
                 there = step.action.counterpart()
@@ -153,12 +168,14 @@ class _Builder:
                 for node, step in enumerate(tail, start=first + len(steps)):
                     action, role = step.action, ROLES[step.action.kind]
                     self.action[node] = self.actions.setdefault(action, len(self.actions))
-                    self.role[node], self.share[node] = role, step.share
+                    self.role[node], self.share[node], self.fraction[node] = role, step.share, step.fraction
+                    self.for_bucket[node] = step.bucket is not None
                     edges += [(first + need, node) for need in step.needs]
                     if role == COMPUTATION:
-                        self.computation[node] = self._computation(action, replica)
-                        edges.append((lane, node))
-                        lane = node
+                        self.computation[node] = self._computation(step, replica)
+                        if step.bucket is None:
+                            edges.append((lane, node))
+                            lane = node
                     elif role == SEND:
                         sends.append((position, replica, step, node))
                     else:
@@ -174,8 +191,9 @@ class _Builder:
                 in_turn[position, replica] = received
         self._connect(*(np.array(ends) for ends in zip(*edges, strict=True)))
 
-    def _computation(self, action: Action, replica: int) -> int:
-        return self.computations.setdefault((action.stage, replica, action.kind), len(self.computations))
+    def _computation(self, step: Step, replica: int) -> int:
+        kind = step.action.kind if step.whole is None else step.whole
+        return self.computations.setdefault((step.action.stage, replica, kind), len(self.computations))
 
     def _pair(self, sends: IntArray, receives: IntArray) -> None:
         self.partner[sends], self.partner[receives] = receives, sends

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.schedule import PASSES, RECEIVES, SENDS
+from dtfm_lab.domain.schedule import PASSES, RECEIVES, SENDS, Kind
 from dtfm_lab.domain.trace.columns import TraceColumns
 from dtfm_lab.domain.units import FloatArray, IntArray
 
@@ -87,7 +87,8 @@ class Chains:
         behind = receives & waited & receives[after]
         cause[carries & receives] = CAUSES.index(Cause.LATENCY)
         cause[carries & behind] = CAUSES.index(Cause.BANDWIDTH)
-        cause[is_pass] = CAUSES.index(Cause.DEPENDENCY)
+        is_part = np.array([kind is Kind.PART for kind in kinds])[trace.action]
+        cause[is_pass | is_part] = CAUSES.index(Cause.DEPENDENCY)
         if_queued = np.where(carries, CAUSES.index(Cause.QUEUE), cause)
         return cls(after, begin_s, cause, if_queued, sends, receives, _slow_from_s(trace, is_pass))
 

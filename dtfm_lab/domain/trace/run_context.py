@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from dtfm_lab.domain.schedule import Kind, Schedule
+from dtfm_lab.domain.schedule import Bucket, Kind, Schedule
 
 Clock = Literal["virtual", "paced", "real", "model"]
 """How seconds were counted: see RunContext.clock."""
@@ -84,6 +84,9 @@ class RunContext:
     """Iteration i synchronises where i + 1 is a multiple of this."""
     sharding: str = "none"
     """What replicas split among them: see ``Job.sharding``."""
+    buckets: tuple[tuple[Bucket, ...], ...] = ()
+    """By position in the pipeline, the parts of the gradient that are synchronised while the last backwards run; empty
+    where synchronisation follows the last pass."""
     tokens: int = 0
     """Tokens of one iteration, over all replicas; 0 where unknown."""
     flop: float = 0.0

@@ -31,6 +31,7 @@ def judge_for(problem: IterationProblem, aim: Aim) -> Judge:
     """The judge of a problem's plans."""
     job = problem.job
     covered = not problem.links.has_cards and job.synchronisation in REPLAYED and job.schedule in REPLAYED_SCHEDULES
+    covered = covered and not job.overlap
     return _Replay() if covered else _Simulator(problem, aim)
 
 

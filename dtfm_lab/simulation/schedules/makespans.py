@@ -48,8 +48,10 @@ class Makespans:
     def _unordered(self) -> PlacedTasks:
         job = self._plan.job
         plain = adaptive(job.n_stages, job.n_microbatches)
-        programs = programs_of(self._plan, plain, synchronise=job.synchronise_every == 1)
-        tasks = PlacedTasks.of(self._plan, programs, self._profile)
+        # the lanes that are taken away are those of whole passes, so warm-ups are chosen without overlap
+        plan = self._plan.changed(job=job.with_fields(overlap=False)) if job.overlap else self._plan
+        programs = programs_of(plan, plain, synchronise=job.synchronise_every == 1)
+        tasks = PlacedTasks.of(plan, programs, self._profile)
         return replace(tasks, graph=_without_lanes(tasks.graph))
 
     @cached_property

@@ -19,7 +19,7 @@ from dtfm_lab.widgets.views.player import PlayerView
 FORWARD, BACKWARD, AVERAGING, STEP = range(4)
 KINDS = {
     **dict.fromkeys((Kind.FORWARD, Kind.SEND_F), FORWARD),
-    **dict.fromkeys((Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT, Kind.SEND_B), BACKWARD),
+    **dict.fromkeys((Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT, Kind.PART, Kind.SEND_B), BACKWARD),
     **dict.fromkeys((Kind.PACK, Kind.REDUCE, Kind.SEND_G, Kind.SEND_P, Kind.SEND_E), AVERAGING),
     Kind.STEP: STEP,
 }

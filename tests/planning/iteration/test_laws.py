@@ -1,11 +1,12 @@
 """What must hold of plans for seconds and dollars: what they keep, what they never do, and what they must find."""
 
+import itertools
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pytest
-from small_mixed import small_job, small_network
+from small_mixed import placed, small_job, small_network
 
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
@@ -195,6 +196,23 @@ def test_the_bound_is_never_above_the_plan(seed):
     assert found.iteration_s is not None
     assert found.iteration_lower_bound_s is not None
     assert 0 < found.iteration_lower_bound_s <= found.iteration_s * SAME
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("synchronisation", ["sharded", "ring"])
+def test_where_synchronisation_overlaps_the_bound_stays_below_every_plan(seed, synchronisation):
+    """Of all grids of three devices; the bound of averaging after the last pass would not."""
+    network = small_network(3, seed)
+    job = small_job(overlap=True, bucket_bytes=1.0, synchronisation=synchronisation, **LEAVES_OPEN)
+    found = planned(network, job)
+    assert found.iteration_s == simulate(found).iteration_s
+    assert found.iteration_lower_bound_s is not None
+    for n_stages, n_replicas in ((1, 1), (1, 2), (1, 3), (2, 1), (3, 1)):
+        for devices in itertools.permutations(range(3), n_stages * n_replicas):
+            grid = np.array(devices).reshape(n_stages, n_replicas)
+            one = placed(network, job.with_fields(n_stages=n_stages, n_replicas=n_replicas), grid)
+            if memory(one).fits:
+                assert found.iteration_lower_bound_s <= simulate(one).iteration_s * SAME
 
 
 # memory

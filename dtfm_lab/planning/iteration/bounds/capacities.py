@@ -14,6 +14,7 @@ For a device that passes n micro-batches in T seconds as part of any plan, whate
   own: sharded, every peer is sent a shard, waits for it, and twice (two sums of R - 1 messages); sharded at once, the
   slowest peer's shard there and back; central, the whole gradient to the root and back, or as the root to the slowest
   peer; in a ring, 2 (R - 1) shards follow each other; hierarchical, the least of what a member, and a leader, does.
+  Where it overlaps with the last backward it may hide, and counts as nothing.
 - The ends of a pipeline then exchange the gradient of a tied embedding.
 
 Links and neighbours are the best that the class has. One card for all of a device's messages makes them no faster, so
@@ -175,9 +176,10 @@ class Capacities:
         neighbours, links = self.neighbours(side)
         apart = (side != side[0]).any()
         crossing = self.crossing(side, limit_s) if apart else 0.0
-        averages = self.synchronises and n_replicas > 1
-        how = HOW.index(self.problem.job.synchronisation if averages else "none")
-        shares = self.problem.job.microbatches_per_replica or (1, self.n_microbatches)
+        job = self.problem.job
+        averages = self.synchronises and n_replicas > 1 and not job.overlap
+        how = HOW.index(job.synchronisation if averages else "none")
+        shares = job.microbatches_per_replica or (1, self.n_microbatches)
         for costs in self.costs:
             fill_capacities(
                 limit_s, n_stages, float(max(shares)), how, self.problem.cards, self.kinds.role,

@@ -21,7 +21,7 @@ from dtfm_lab.widgets.views.gantt.columns import (
     Messages,
 )
 
-DRAWN = (*PASSES, *SENDS, Kind.PACK, Kind.REDUCE, Kind.STEP)
+DRAWN = (*PASSES, Kind.PART, *SENDS, Kind.PACK, Kind.REDUCE, Kind.STEP)
 """The kinds of action that get bars, in the order of the legend. Receives mirror the sends and are left out."""
 KIND_INDEX = {kind: i for i, kind in enumerate(DRAWN)}
 ROWS_PER_DEVICE = 2
