@@ -15,6 +15,7 @@ from dtfm_lab.figures.plan.matching import matching
 from dtfm_lab.figures.results.alternatives import baselines, pinned
 from dtfm_lab.figures.results.blame import blame, drift
 from dtfm_lab.figures.results.comparison import comparison
+from dtfm_lab.figures.results.ledger import ledger
 from dtfm_lab.figures.results.losses import losses
 from dtfm_lab.figures.results.refit import refit
 from dtfm_lab.figures.results.sensitivity import sensitivity
@@ -39,6 +40,7 @@ __all__ = [
     "five_steps",
     "frontier",
     "gantt",
+    "ledger",
     "link_matrix",
     "losses",
     "matching",

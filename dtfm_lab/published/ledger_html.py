@@ -24,7 +24,7 @@ STYLE = f"""
 .dtfm-ledger h4 {{ margin: 14px 0 2px; font-size: 14px; }}
 .dtfm-ledger p {{ margin: 2px 0; }}
 .dtfm-ledger .inset {{ margin-left: 14px; }}
-.dtfm-ledger table {{ border-collapse: collapse; margin: 4px 0 8px 14px; }}
+.dtfm-ledger table {{ font: inherit; border-collapse: collapse; margin: 4px 0 8px 14px; }}
 .dtfm-ledger th, .dtfm-ledger td {{ text-align: left; padding: 2px 10px 2px 0; vertical-align: top;
   background: transparent; border: 0; }}
 .dtfm-ledger th {{ font-weight: 600; opacity: 0.8; }}
@@ -55,7 +55,10 @@ def fragment(sentence: str, rows: Sequence[Row], groups: Iterable[Group], source
 
 def page(fragment: str) -> str:
     """A ledger as a page of its own."""
-    look = "body { margin: 24px; background: Canvas; color: CanvasText; } :root { color-scheme: light dark; }"
+    look = (
+        "body { margin: 24px; font-family: system-ui, sans-serif; background: Canvas; color: CanvasText; } "
+        ":root { color-scheme: light dark; }"
+    )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Published numbers</title>'
         f'<style>{look}</style></head><body class="dtfm-ledger-page"><h1>Published numbers beside our predictions</h1>'
@@ -64,7 +67,8 @@ def page(fragment: str) -> str:
 
 
 def _group(group: Group, rows: Sequence[Row]) -> str:
-    shared = [assumed for assumed in rows[0].assumptions if all(assumed in row.assumptions for row in rows)]
+    words = [_words(row) for row in rows]
+    shared = [each for each in words[0] if all(each in others for others in words)]
     facts = [f"mean error {group.mean_error:.1%}"]
     if group.their_mean_error is not None:
         facts.append(f"their own prediction {group.their_mean_error:.1%}")
@@ -77,7 +81,7 @@ def _group(group: Group, rows: Sequence[Row]) -> str:
         f"<small>{', '.join(facts)}</small></summary>"
     ]
     if shared:
-        parts.append(f'<p class="small inset">Assumed: {escape("; ".join(shared))}.</p>')
+        parts.append(f'<p class="small inset">{escape("; ".join(shared))}.</p>')
     if group.known_miss is not None and not group.reached:
         parts.append(f'<p class="known inset">{escape(group.known_miss.reason)}</p>')
     return "".join(parts) + _table(rows, shared) + "</details>"
@@ -85,7 +89,7 @@ def _group(group: Group, rows: Sequence[Row]) -> str:
 
 def _table(rows: Sequence[Row], shared: Sequence[str]) -> str:
     theirs = any(row.theirs is not None for row in rows)
-    heads = ["", "published", "ours", "ratio", *(["theirs"] if theirs else []), "half to twice", "band", ""]
+    heads = ["", "published", "ours", "ratio", *(["theirs"] if theirs else []), "½ to 2", "band", ""]
     head = "".join(f"<th{'' if not at or not name else ' class=number'}>{name}</th>" for at, name in enumerate(heads))
     body = "".join(_line(row, shared, theirs) for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -95,8 +99,7 @@ def _line(row: Row, shared: Sequence[str], theirs: bool) -> str:
     verdict = CLASSES[row.verdict]
     unit = f" {row.unit}" if row.unit else ""
     known = row.known_miss.reason if row.known_miss is not None and not row.inside else ""
-    own = [assumed for assumed in row.assumptions if assumed not in shared]
-    words = [escape("; ".join(filter(None, ["; ".join(own), row.fitted, row.note])))]
+    words = [escape("; ".join(each for each in _words(row) if each not in shared))]
     words += [f'<span class="known">{escape(known)}</span>'] if known else []
     their = "" if row.theirs is None else f"{number(row.theirs)} ({row.theirs / row.published:.3f})"
     cells = [
@@ -110,6 +113,11 @@ def _line(row: Row, shared: Sequence[str], theirs: bool) -> str:
         f'<td class="words">{" ".join(filter(None, words))}</td>',
     ]
     return f'<tr title="{escape(row.cite, quote=True)}">{"".join(cells)}</tr>'
+
+
+def _words(row: Row) -> list[str]:
+    """What was assumed and fitted, and the note."""
+    return [*row.assumptions, *filter(None, [row.fitted, row.note])]
 
 
 def _strip(row: Row) -> str:

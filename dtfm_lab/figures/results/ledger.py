@@ -1,0 +1,192 @@
+"""Published numbers against our predictions of them: all on one diagonal, and each group's ratios on its bands."""
+
+import math
+import textwrap
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from dtfm_lab.figures.palette import BLUE, CAUSE_COLORS, LINE_GREY
+from dtfm_lab.figures.theme import LEGEND_BELOW, by_name, count, literal, log_ticks, titled, with_headings
+from dtfm_lab.published import Group, Ledger, Row
+
+RED = CAUSE_COLORS["straggler"]
+ROW_PX = 26
+LEAST_PX = 360
+BAND = "rgba(128, 128, 128, 0.30)"
+BAND_WIDTH_PX = 12
+MARGIN = 1.12
+"""Share by which the axes go beyond the outermost points."""
+FARTHEST = 3.0
+"""Ratios beyond this, or below one over it, are drawn at the edge; the hover text has them."""
+LETTERS_A_LINE = 70
+TICKS = (0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 3)
+
+
+def ledger(ledger: Ledger) -> go.Figure:
+    """Left: predicted against published, on a diagonal. Right: the ratio of the two, a line of dots for each group.
+
+    What is outside of its band is a red cross, known or not; the system's own predictions are hollow diamonds. Grey are
+    the bands that are stated. Hover texts have the assumptions.
+    """
+    groups = ledger.groups
+    figure = make_subplots(
+        rows=1,
+        cols=2,
+        column_widths=[0.42, 0.58],
+        horizontal_spacing=0.24,
+        subplot_titles=("predicted against published", "predicted / published, by group"),
+    )
+    if groups:
+        _diagonal(figure, ledger.rows)
+        _ratios(figure, groups, ledger.rows)
+    inside, semicolon, outside = ledger.sentence.partition("; ")
+    worst = semicolon + outside
+    titled(
+        figure,
+        inside,
+        f"{count(len(ledger.sources), 'source')}, {count(len(groups), 'group')}; grey: the stated bands{worst}",
+        alt=f"Published numbers against predictions: {ledger.sentence}.",
+        height=max(LEAST_PX, ROW_PX * len(groups)) + 190,
+        legend={**LEGEND_BELOW, "traceorder": "normal"},
+        margin_b=104,
+    )
+    return with_headings(figure, spare_px=12)
+
+
+def _diagonal(figure: go.Figure, rows: Sequence[Row]) -> None:
+    shown = [row for row in rows if row.published > 0 and row.predicted > 0]
+    values = [value for row in shown for value in (row.published, row.predicted)]
+    low, high = min(values) / MARGIN, max(values) * MARGIN
+    line = {"x": [low, high], "y": [low, high], "mode": "lines", "line": {"color": LINE_GREY, "width": 1}}
+    figure.add_trace(go.Scatter(**line, hoverinfo="skip", showlegend=False), row=1, col=1)
+    for inside in (True, False):
+        some = [row for row in shown if row.inside is inside]
+        figure.add_trace(
+            go.Scatter(
+                x=[row.published for row in some],
+                y=[row.predicted for row in some],
+                **_points(inside, some),
+            ),
+            row=1,
+            col=1,
+        )
+    ticks = log_ticks(low, high)
+    axis = {"type": "log", "range": [math.log10(low), math.log10(high)], "tickvals": ticks, "ticktext": _plain(ticks)}
+    figure.update_xaxes(**axis, title_text="published, in its own unit", row=1, col=1)
+    figure.update_yaxes(**axis, title_text="predicted", row=1, col=1)
+
+
+def _ratios(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> None:
+    name_of = {group.key: f"{literal(group.group)}, {group.quantity}" for group in groups}
+    names = list(name_of.values())
+    shown = [row for row in rows if row.published > 0]
+    place = {id(row): name_of[row.source, row.group, row.quantity] for row in shown}
+    for group in groups:
+        own = [row for row in shown if place[id(row)] == name_of[group.key]]
+        if own:
+            ends = [_band_of(row) for row in own]
+            figure.add_trace(
+                _stripe(name_of[group.key], min(e[0] for e in ends), max(e[1] for e in ends)), row=1, col=2
+            )
+    theirs = [row for row in shown if row.theirs is not None]
+    figure.add_trace(
+        go.Scatter(
+            x=[_within_reach(1 + (row.their_error or 0.0)) for row in theirs],
+            y=[place[id(row)] for row in theirs],
+            mode="markers",
+            name="the system's own prediction",
+            marker={"symbol": "diamond-open", "size": 8, "color": LINE_GREY},
+            hovertext=[f"{_about(row)}<br>their own prediction {row.theirs:,.4g}" for row in theirs],
+            hoverinfo="text",
+            visible=bool(theirs),
+        ),
+        row=1,
+        col=2,
+    )
+    for inside in (True, False):
+        some = [row for row in shown if row.inside is inside]
+        points = _points(inside, some) | {"showlegend": False}
+        ratios = [_within_reach(row.ratio) for row in some]
+        figure.add_trace(go.Scatter(x=ratios, y=[place[id(row)] for row in some], **points), row=1, col=2)
+    reach = [_within_reach(ratio) for row in shown for ratio in (row.ratio, 1 + (row.their_error or 0.0))]
+    far = max(1.1, *(max(ratio, 1 / ratio) for ratio in reach)) * 1.04
+    ticks = [
+        tick for tick in (0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 3) if 1 / far <= tick <= far
+    ]
+    if far > 1.3:
+        ticks = [tick for tick in ticks if tick not in (0.95, 1.05)]
+    if far > 2:
+        ticks = [tick for tick in ticks if tick not in (0.9, 1.1)]
+    figure.update_xaxes(
+        type="log",
+        range=[-math.log10(far), math.log10(far)],
+        tickvals=ticks,
+        ticktext=[f"{tick:g}" for tick in ticks],
+        title_text="predicted / published",
+        row=1,
+        col=2,
+    )
+    figure.update_yaxes(**by_name(names), row=1, col=2)
+    figure.add_vline(x=1, line={"color": LINE_GREY, "width": 1}, layer="below", row=1, col=2)
+
+
+def _points(inside: bool, rows: Sequence[Row]) -> dict[str, object]:
+    marker = {"color": BLUE, "size": 7} if inside else {"color": RED, "size": 9, "symbol": "x"}
+    return {
+        "mode": "markers",
+        "name": "inside its band" if inside else "outside of it",
+        "marker": marker,
+        "legendgroup": str(inside),
+        "hovertext": [_hover(row) for row in rows],
+        "hoverinfo": "text",
+    }
+
+
+def _stripe(name: str, low: float, high: float) -> go.Scatter:
+    return go.Scatter(
+        x=[max(low, 1 / FARTHEST), min(high, FARTHEST)],
+        y=[name, name],
+        mode="lines",
+        line={"color": BAND, "width": BAND_WIDTH_PX},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+
+
+def _band_of(row: Row) -> tuple[float, float]:
+    """The band of a row as ratios."""
+    if not row.band.absolute:
+        return row.band.low, row.band.high
+    return max(1 / FARTHEST, 1 + row.band.low / row.published), 1 + row.band.high / row.published
+
+
+def _within_reach(ratio: float) -> float:
+    return min(FARTHEST, max(1 / FARTHEST, ratio))
+
+
+def _hover(row: Row) -> str:
+    unit = f" {literal(row.unit)}" if row.unit else ""
+    lines = [
+        _about(row),
+        f"published {row.published:,.4g}{unit}, predicted {row.predicted:,.4g}{unit}: {row.ratio:.3f} ({row.band})",
+        *(_wrapped(f"assumed: {'; '.join(row.assumptions)}") if row.assumptions else []),
+        *_wrapped(row.fitted),
+        *_wrapped(row.note),
+        *_wrapped(row.known_miss.reason if row.known_miss is not None and not row.inside else ""),
+        *_wrapped(row.cite),
+    ]
+    return "<br>".join(lines)
+
+
+def _about(row: Row) -> str:
+    return f"<b>{literal(row.group)}</b>: {literal(row.setting)}, {row.quantity}"
+
+
+def _wrapped(text: str) -> list[str]:
+    return [literal(line) for line in textwrap.wrap(text, LETTERS_A_LINE)]
+
+
+def _plain(ticks: Sequence[float]) -> list[str]:
+    return [f"{tick:,.10g}" for tick in ticks]

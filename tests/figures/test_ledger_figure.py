@@ -1,0 +1,56 @@
+"""The figure of published numbers: what is missed is seen, each row can be read, and both themes have it."""
+
+from dataclasses import replace
+
+import pytest
+
+from dtfm_lab import figures
+from dtfm_lab.published import Band, Ledger, Row, Source
+
+ROW = Row(
+    group="toy <i>model</i>",
+    setting="2 stages",
+    quantity="iteration",
+    unit="s",
+    published=10.0,
+    predicted=10.2,
+    band=Band.share(0.03),
+    assumptions=("sends block",),
+    cite="nobody, $table 1$",
+)
+ROWS = (
+    ROW,
+    replace(ROW, setting="4 stages", predicted=13.0, theirs=11.0),
+    replace(ROW, setting="far", predicted=900.0),
+    replace(ROW, setting="idle", quantity="bubble", unit="", published=0.1, predicted=0.1, band=Band.within(0.001)),
+    replace(ROW, setting="none", quantity="bubble", unit="", published=0, predicted=0, band=Band.within(0.001)),
+)
+
+
+@pytest.fixture(scope="module")
+def figure():
+    source = Source(name="toy", title="Toy", cite="nobody", licence="none", rows=lambda: iter(ROWS))
+    return figures.ledger(Ledger(tuple(source), (source,)))
+
+
+def test_every_row_is_a_point_that_says_what_was_assumed(figure):
+    hovers = [text for trace in figure.data if trace.xaxis == "x2" for text in trace.hovertext or ()]
+    for setting in ("2 stages", "4 stages", "far", "idle"):
+        assert any(setting in text and "sends block" in text for text in hovers)
+    assert any("their own prediction 11" in text for text in hovers)
+
+
+def test_what_is_outside_its_band_is_drawn_as_such(figure):
+    (outside,) = [trace for trace in figure.data if trace.name == "outside of it" and trace.xaxis == "x2"]
+    assert len(outside.x) == 2
+    assert "3 of 5 rows inside" in figure.layout.title.text
+
+
+def test_names_are_shown_letter_by_letter(figure):
+    assert "&lt;i&gt;" in figure.layout.yaxis2.categoryarray[0]
+
+
+@pytest.mark.parametrize("dark", [True, False])
+def test_both_themes_and_no_rows(figure, dark):
+    assert figures.theme(figure, dark).layout.template
+    assert figures.theme(figures.ledger(Ledger(())), dark).data == ()
