@@ -49,6 +49,8 @@ def _by_source(
         if action.kind is Kind.RECV_E:
             return trained.modelled().vocab_size * trained.modelled().d_model * dtype.itemsize
         shard = shards[action].bounds(n_parameters)
+        if action.kind is Kind.RECV_P and job.sharding != "none":
+            return Codec("none", dtype).n_bytes(shard.stop - shard.start)
         return averaged.n_bytes(shard.stop - shard.start)
 
     here = spec.rank(position, replica)

@@ -43,7 +43,7 @@ class Trained:
         self.first_moments = torch.zeros_like(self.parameters)
         self.second_moments = torch.zeros_like(self.parameters)
         self.synchronised = self.parameters.clone() if locally else None
-        self.steps = 0
+        self.steps, self.splits_states = 0, False
         ends = np.cumsum([p.numel() for p in self.list]).tolist()
         self._slices = {p: slice(end - p.numel(), end) for p, end in zip(self.list, ends, strict=True)}
         self._batches = TextBatches(text, job.modelled().seq_len, job.global_batch, seed)

@@ -16,7 +16,7 @@ from dtfm_lab.runtime.client.run_checks import PLAYED
 UNPLAYED: dict[str, list[Any]] = {
     "transport": ["blocking"],
     "tensor_parallel": [2],
-    "sharding": ["zero-1", "zero-2", "zero-3"],
+    "sharding": ["zero-2", "zero-3"],
     "overlap": [True],
     "fragments": [2],
     "checkpointing": ["selective", "block", "stage"],

@@ -21,7 +21,7 @@ from dtfm_lab.simulation.simulate import shared_cards
 PLAYED = {
     "transport": ("overlapped",),
     "tensor_parallel": (1,),
-    "sharding": ("none",),
+    "sharding": ("none", "zero-1"),
     "overlap": (False,),
     "fragments": (1,),
     "checkpointing": ("none",),
@@ -120,8 +120,14 @@ def check_job(spec: RunSpec) -> None:
         raise JobError(
             f"job {job.name}: synchronisation is {job.synchronisation}, which can be simulated; real runs know {known}"
         )
-    if job.ties_stages and job.synchronise_every > 1 and (job.synchronisation in UNLIKE_SUMS or job.codes_gradients):
-        how = f"{job.gradients_as} messages" if job.codes_gradients else f"{job.synchronisation} synchronisation"
+    unlike = job.synchronisation in UNLIKE_SUMS or job.codes_gradients
+    how = f"{job.gradients_as} messages" if job.codes_gradients else f"{job.synchronisation} synchronisation"
+    if job.ties_stages and job.sharding != "none" and job.n_replicas > 1 and unlike:
+        raise JobError(
+            f"job {job.name}: {how} with sharding {job.sharding} would round the two copies of a tied embedding "
+            f"differently; wanted sharding none, an untied model, or sharded synchronisation uncompressed"
+        )
+    if job.ties_stages and job.synchronise_every > 1 and unlike:
         raise JobError(
             f"job {job.name}: {how} every {job.synchronise_every} iterations would round the two copies of a tied "
             f"embedding differently; wanted every iteration, an untied model, or sharded synchronisation uncompressed"

@@ -30,11 +30,12 @@ def find_recovery(
     """Return how to go on after ``done`` iterations without the memory of the lost ranks; None if it is lost.
 
     ``checkpoint`` is (iterations, folder) of the newest. With local updates each replica has an optimiser state, and
-    between two averages parameters, that no other replica has: only a checkpoint brings the same losses.
+    between two averages parameters, that no other replica has, and where replicas split the optimiser's states each has
+    a shard of its own: only a checkpoint brings the same losses.
     """
     if done == spec.first_iteration:
         return Recovery(done)  # every worker makes the first state by itself, from the seed or the resumed checkpoint
-    if spec.plan.job.synchronise_every == 1:
+    if not lost or not _why_alone(spec):
         donors = {rank: _living_peer(spec, rank, lost) for rank in lost}
         if all(donor is not None for donor in donors.values()):
             return Recovery(done, {rank: donor for rank, donor in donors.items() if donor is not None})
@@ -43,10 +44,22 @@ def find_recovery(
 
 def why_unrecoverable(spec: RunSpec, rank: int) -> str:
     """Return why ``find_recovery`` found nothing, in one clause."""
-    if spec.plan.job.synchronise_every > 1 and spec.plan.job.n_replicas > 1:
-        return "with local updates no other replica has the same state; wanted a checkpoint to go back to"
+    if why := _why_alone(spec):
+        return f"{why}; wanted a checkpoint to go back to"
     stages = describe_stages(spec, rank)
     return f"no other replica holds {stages}; wanted a data-parallel peer, or a checkpoint to go back to"
+
+
+def _why_alone(spec: RunSpec) -> str:
+    """Return why no replica has the state of another one; empty where all are equal, or where there is only one."""
+    job = spec.plan.job
+    if job.n_replicas == 1:
+        return ""
+    if job.synchronise_every > 1:
+        return "with local updates no other replica has the same state"
+    if job.sharding != "none":
+        return f"with {job.sharding} no other replica holds its shard of the optimiser's states"
+    return ""
 
 
 def describe_stages(spec: RunSpec, rank: int) -> str:

@@ -3,6 +3,9 @@
 A tensor is named as in the whole model: ``3.mlp_in.weight``, with ``3.mlp_in.weight.first_moment`` and
 ``.second_moment``, and ``.in_common`` after local updates. Every stage has a file of its own, so that every device
 writes alone; reading looks for a layer in all files, because the model may have been cut into other stages.
+Where replicas split the optimiser's states, each writes a file with its part of the moments, one after the other:
+``3.mlp_in.weight.first_moment.0-512`` are the first 512 elements. Readers put them together, so any number of replicas
+can go on from them.
 ``checkpoint_folders`` describes the folder.
 """
 
@@ -24,10 +27,13 @@ from dtfm_lab.runtime.protocol.checkpoint_folders import TENSORS
 from dtfm_lab.runtime.worker.training_state import TrainingState
 
 _REPLICA = re.compile(r".*-replica-(\d+)")
+MOMENTS = (".first_moment", ".second_moment")
+_PIECE = re.compile(r"(.+)\.(\d+)-(\d+)")
 
 
 def write(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, replica: int) -> None:
-    """Write one file a stage, or one a stage and replica after local updates; otherwise one replica writes for all.
+    """Write one file a stage, or one a stage and replica after local updates, or where replicas split the optimiser's
+    states, beside that of the parameters; otherwise one replica writes for all.
 
     Raises FileError if a file cannot be written.
     """
@@ -35,20 +41,17 @@ def write(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, 
     for stage, module in modules.items():
         # a tied embedding is written under both names, for readers that hold one end only; tensors are copied because
         # the format does not allow them to share memory
-        tensors = {
-            name + kind: vector[state.slice_of(parameter)].view_as(parameter).clone()
-            for name, parameter in module.named_parameters(remove_duplicate=False)
-            for kind, vector in _vectors(state)
-        }
-        path = folder / f"stage-{stage}{suffix}.safetensors"
-        partial = path.with_name(f".{path.name}.{replica}.partial")
-        metadata = {"format": "pt", "steps": str(state.steps), "dtype": str(state.parameters.dtype)}
-        try:
-            save_file(tensors, partial, {key: value.removeprefix("torch.") for key, value in metadata.items()})
-            partial.replace(path)
-        except (OSError, SafetensorError) as error:
-            partial.unlink(missing_ok=True)
-            raise FileError(f"checkpoint {folder}: cannot be written: {error}") from None
+        named = dict(module.named_parameters(remove_duplicate=False))
+        if state.splits_states:
+            _save(folder / f"stage-{stage}-shard-{replica}.safetensors", _pieces(named, state), state, replica)
+        if replica == 0 or not state.splits_states:
+            tensors = {
+                name + kind: vector[state.slice_of(parameter)].view_as(parameter).clone()
+                for name, parameter in named.items()
+                for kind, vector in _vectors(state)
+                if kind not in MOMENTS or not state.splits_states
+            }
+            _save(folder / f"stage-{stage}{suffix}.safetensors", tensors, state, replica)
 
 
 def read(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, replica: int) -> None:
@@ -59,10 +62,11 @@ def read(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, r
     with CheckpointTensors(folder, replica if state.synchronised is not None else 0) as found, torch.no_grad():
         for module in modules.values():
             for name, parameter in module.named_parameters():
-                where = state.slice_of(parameter)
                 for kind, vector in _vectors(state):
                     missing = kind == ".in_common" and not found.holds(name + kind)
-                    vector[where] = found.get(name + ("" if missing else kind), parameter.shape).view(-1).to(vector)
+                    whole = found.get(name + ("" if missing else kind), parameter.shape).view(-1)
+                    here, there = _held(state, parameter, kind)
+                    vector[there] = whole[here].to(vector)
         state.steps = found.steps
 
 
@@ -82,6 +86,8 @@ class CheckpointTensors:
     def __enter__(self) -> CheckpointTensors:
         self._files = ExitStack()
         self._holders: dict[str, Any] = {}
+        self._pieces: dict[str, dict[int, tuple[int, str]]] = {}
+        """Of a tensor that is written in pieces: first element -> (the one after the last, name of the piece)."""
         steps = {}
         for path in self._own_files():
             try:
@@ -91,6 +97,8 @@ class CheckpointTensors:
                 self._files.close()
                 raise FileError(f"checkpoint {self._folder}: {path.name} cannot be read: {error}") from None
             self._holders |= dict.fromkeys(file.keys(), file)
+            for match in filter(None, map(_PIECE.fullmatch, file.keys())):
+                self._pieces.setdefault(match[1], {})[int(match[2])] = int(match[3]), match[0]
         if len(steps) > 1:
             self._files.close()
             found = ", ".join(f"{name} after {n}" for n, name in sorted(steps.items()))
@@ -106,16 +114,34 @@ class CheckpointTensors:
 
     def get(self, name: str, shape: torch.Size) -> torch.Tensor:
         """The tensor of this name. Raises FileError if there is none or it has another shape."""
+        if name in self._pieces and name not in self._holders:
+            return self._put_together(name, shape)
         if name not in self._holders:
             raise FileError(f"checkpoint {self._folder}: holds no tensor {name}; wanted one of shape {list(shape)}")
-        try:
-            tensor: torch.Tensor = self._holders[name].get_tensor(name)
-        except SafetensorError as error:
-            raise FileError(f"checkpoint {self._folder}: tensor {name} cannot be read: {error}") from None
+        tensor = self._read(name)
         if tensor.shape != shape:
             raise FileError(
                 f"checkpoint {self._folder}: tensor {name} is of shape {list(tensor.shape)}; wanted {list(shape)}"
             )
+        return tensor
+
+    def _put_together(self, name: str, shape: torch.Size) -> torch.Tensor:
+        """The tensor of which files hold pieces. Raises FileError if they are not all of it."""
+        stop, pieces = 0, []
+        while stop in self._pieces[name]:
+            stop, piece = self._pieces[name][stop]
+            pieces.append(self._read(piece))
+        if stop != shape.numel() or sum(len(piece) for piece in pieces) != stop:
+            raise FileError(
+                f"checkpoint {self._folder}: holds elements of {name} up to {stop} only; wanted all {shape.numel()}"
+            )
+        return torch.cat(pieces).view(shape)
+
+    def _read(self, name: str) -> torch.Tensor:
+        try:
+            tensor: torch.Tensor = self._holders[name].get_tensor(name)
+        except SafetensorError as error:
+            raise FileError(f"checkpoint {self._folder}: tensor {name} cannot be read: {error}") from None
         return tensor
 
     def _own_files(self) -> Iterator[Path]:
@@ -132,3 +158,37 @@ def _vectors(state: TrainingState) -> list[tuple[str, torch.Tensor]]:
     """The saved vectors, by the suffix that names of their tensors have."""
     saved = [("", state.parameters), (".first_moment", state.first_moments), (".second_moment", state.second_moments)]
     return saved if state.synchronised is None else [*saved, (".in_common", state.synchronised)]
+
+
+def _held(state: TrainingState, parameter: nn.Parameter, kind: str) -> tuple[slice, slice]:
+    """Which elements of a parameter's vector of this kind a replica holds, and where these are in the vector."""
+    where = state.slice_of(parameter)
+    if kind not in MOMENTS or not state.splits_states:
+        return slice(0, where.stop - where.start), where
+    own = state.stepped
+    start, stop = max(where.start, own.start), min(where.stop, own.stop)
+    stop = max(start, stop)
+    return slice(start - where.start, stop - where.start), slice(start - own.start, stop - own.start)
+
+
+def _pieces(named: Mapping[str, nn.Parameter], state: TrainingState) -> dict[str, torch.Tensor]:
+    """The moments that this replica holds, by name and elements."""
+    found = {}
+    for name, parameter in named.items():
+        for kind, vector in _vectors(state):
+            here, there = _held(state, parameter, kind)
+            if kind in MOMENTS and here.start < here.stop:
+                found[f"{name}{kind}.{here.start}-{here.stop}"] = vector[there].clone()
+    return found
+
+
+def _save(path: Path, tensors: dict[str, torch.Tensor], state: TrainingState, replica: int) -> None:
+    """Write a file, which is there whole or not at all. Raises FileError if it cannot be written."""
+    partial = path.with_name(f".{path.name}.{replica}.partial")
+    metadata = {"format": "pt", "steps": str(state.steps), "dtype": str(state.parameters.dtype)}
+    try:
+        save_file(tensors, partial, {key: value.removeprefix("torch.") for key, value in metadata.items()})
+        partial.replace(path)
+    except (OSError, SafetensorError) as error:
+        partial.unlink(missing_ok=True)
+        raise FileError(f"checkpoint {path.parent}: cannot be written: {error}") from None

@@ -49,13 +49,20 @@ class DeviceMath:
             for stage, module in self.modules.items()
         }
         self._learning_rate = spec.learning_rate
-        self.state = TrainingState(self.modules.values(), local_updates=local_updates, version=spec.first_iteration)
         steps = spec.programs(synchronise=True).of(position, replica)
         codec = Codec(planned.gradients_as if planned.codes_gradients else "none", dtype)
-        self.all_reduce = AllReduce(steps, planned.synchronisation, replica, planned.n_replicas, codec)
+        self._uncompressed = Codec("none", dtype)
+        self.all_reduce = AllReduce(
+            steps, planned.synchronisation, replica, planned.n_replicas, codec, self._uncompressed
+        )
+        self.state = TrainingState(
+            self.modules.values(),
+            local_updates=local_updates,
+            version=spec.first_iteration,
+            shard=self.all_reduce.stepped,
+        )
         tied = tied_weight(self.modules, schedule.n_stages) if planned.ties_stages else None
         self._tied = slice(0, 0) if tied is None else self.state.slice_of(tied)
-        self._uncompressed = Codec("none", dtype)
 
     def begin(self, *, synchronises: bool) -> None:
         """Start an iteration."""
@@ -96,9 +103,10 @@ class DeviceMath:
         return self._stages[action.stage].evaluate(action.microbatch, received, batch)
 
     def embedding_gradient(self) -> torch.Tensor:
-        """The gradient of a tied embedding as bytes for the other stage; averaged if replicas average gradients."""
+        """The gradient of a tied embedding as bytes for the other stage; averaged if each replica steps all of it with
+        an average."""
         gradients = self.state.gradients
-        if self._synchronises and not self._local_updates:
+        if self._synchronises and not self._local_updates and not self.all_reduce.splits_states:
             gradients = gradients.clone()
             self.all_reduce.copy_averages_to(gradients)
         return self._uncompressed.encode(gradients[self._tied])
@@ -107,13 +115,19 @@ class DeviceMath:
         """Keep a received message of the synchronisation."""
         if action.kind is Kind.RECV_E:
             self._tied_gradient = self._uncompressed.decode(raw)
+            if self.all_reduce.splits_states:  # shards of the sum are averaged next
+                self._add_tied_gradient()
         else:
             self.all_reduce.receive(action, raw)
 
     def reduce(self, at: int, *, sums: bool) -> None:
-        """Sum what was received; after local updates, when no sum is left, apply the averaged change of parameters."""
+        """Sum what was received. When no sum is left, apply the averaged change of parameters after local updates, or
+        take the parameters that other replicas stepped."""
         if sums:
             self.all_reduce.reduce(at)
+            return
+        if self.all_reduce.splits_states:
+            self.all_reduce.copy_averages_to(self.state.parameters)
             return
         assert self.state.synchronised is not None
         self.all_reduce.copy_averages_to(self._change)
@@ -121,13 +135,20 @@ class DeviceMath:
 
     def step(self) -> None:
         """Take the optimiser's step with the averaged gradients, or begin to average what local updates changed."""
-        gradients = self.state.gradients
-        if self._synchronises and not self._local_updates:
-            self.all_reduce.copy_averages_to(gradients)
-        if self._tied_gradient is not None:
-            gradients[self._tied] += self._tied_gradient
+        splits_states = self.all_reduce.splits_states
+        if self._synchronises and not self._local_updates and not splits_states:
+            self.all_reduce.copy_averages_to(self.state.gradients)
+        self._add_tied_gradient()
         self.state.step(learning_rate_at(self._learning_rate, self.state.steps))
         if self._synchronises and self._local_updates:
             assert self.state.synchronised is not None
             self._change = (self.state.parameters - self.state.synchronised).mul_(self._weight)
             self.all_reduce.begin(self._change)
+        elif splits_states:
+            self.all_reduce.send_parameters(self.state.parameters)
+
+    def _add_tied_gradient(self) -> None:
+        """Add what came from the other end of a tied embedding, once."""
+        if self._tied_gradient is not None:
+            self.state.gradients[self._tied] += self._tied_gradient
+            self._tied_gradient = None

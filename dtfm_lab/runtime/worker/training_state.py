@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from torch.optim.adamw import adamw
 
+from dtfm_lab.runtime.protocol.gradient_shards import WHOLE, Shard
+
 WARM_UP = 5
 """Steps over which the learning rate rises linearly: at first Adam estimates the size of gradients from few samples."""
 
@@ -22,11 +24,19 @@ def learning_rate_at(learning_rate: float, iteration: int) -> float:
 class TrainingState:
     """``.data`` and ``.grad`` of every parameter are views into the vectors."""
 
-    def __init__(self, modules: Iterable[nn.Module], *, local_updates: bool, version: int = 0) -> None:
-        """``local_updates``: whether replicas take steps alone between synchronisations."""
+    def __init__(
+        self, modules: Iterable[nn.Module], *, local_updates: bool, version: int = 0, shard: Shard = WHOLE
+    ) -> None:
+        """``local_updates``: whether replicas take steps alone between synchronisations; ``shard``: what this replica
+        steps, where replicas split the optimiser's states."""
         self.list = list(dict.fromkeys(p for module in modules for p in module.parameters()))
         self.parameters = torch.cat([p.detach().view(-1) for p in self.list])
-        self.gradients, self.first_moments, self.second_moments = (torch.zeros_like(self.parameters) for _ in range(3))
+        self.gradients = torch.zeros_like(self.parameters)
+        self.splits_states = shard != WHOLE
+        """Whether the optimiser's states are split among the replicas, so that none has them all."""
+        self.stepped = shard.bounds(self.parameters.numel())
+        """The elements of the vectors that this replica steps; the moments are those of these elements."""
+        self.first_moments, self.second_moments = (torch.zeros_like(self.parameters[self.stepped]) for _ in range(2))
         self.synchronised = self.parameters.clone() if local_updates else None
         """Parameters at the last synchronisation, when all replicas were equal; None without local updates."""
         self.version = version
@@ -56,15 +66,16 @@ class TrainingState:
         self._steps.fill_(steps)
 
     def step(self, learning_rate: float) -> None:
-        """Take one step of AdamW, with torch's default constants, on all parameters as one, and zero the gradients.
+        """Take one step of AdamW, with torch's default constants, on all parameters that this replica steps as one, and
+        zero all gradients.
 
         The function is used because making the first instance of the class loads a compiler, which takes a second.
         """
         self._save_previous()
         with torch.no_grad():
             adamw(
-                [self.parameters],
-                [self.gradients],
+                [self.parameters[self.stepped]],
+                [self.gradients[self.stepped]],
                 [self.first_moments],
                 [self.second_moments],
                 [],
@@ -99,9 +110,11 @@ class TrainingState:
 
     def load_bytes(self, raw: torch.Tensor, version: int) -> None:
         """Become the state on which ``to_bytes`` was called."""
-        size = self.parameters.numel() * self.parameters.element_size()
-        for i, vector in enumerate(self._vectors):
-            vector.copy_(raw[i * size : (i + 1) * size].clone().view(vector.dtype))
+        start = 0
+        for vector in self._vectors:
+            stop = start + vector.numel() * vector.element_size()
+            vector.copy_(raw[start:stop].clone().view(vector.dtype))
+            start = stop
         self.steps = int(raw[-8:].cpu().clone().view(torch.float64))
         self.gradients.zero_()
         self.version = version

@@ -250,8 +250,8 @@ class Worker:
         """Write this worker's tensors; of equal replicas only the first writes."""
         from dtfm_lab.runtime.worker.checkpoint_tensors import write  # safetensors is loaded where it is used
 
-        if self._replica == 0 or self._spec.plan.job.synchronise_every > 1:
-            math = self._current_executor.math
+        math = self._current_executor.math
+        if self._replica == 0 or self._spec.plan.job.synchronise_every > 1 or math.all_reduce.splits_states:
             write(Path(order["folder"]), math.modules, math.state, self._replica)
         return {}
 

@@ -1,0 +1,182 @@
+"""Replicas that split the optimiser's states (ZeRO-1, Rajbhandari et al. 2020) train what one process trains."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from run_helpers import small_plan
+from safetensors import safe_open
+from test_recovery import after_iteration, assert_as_undisturbed, run_with
+from training_alone import train_alone
+from workers_as_threads import Trained, train
+
+import dtfm_lab as lab
+from dtfm_lab.domain.errors import FileError, JobError, RunError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import BY_SHARDS
+from dtfm_lab.runtime.client.launch import start
+from dtfm_lab.runtime.coordinator.recovery import Recovery, find_recovery
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.worker.checkpoint_tensors import CheckpointTensors
+from dtfm_lab.simulation import build
+
+STEPS = 4
+COUNTS = (5, 1, 2)
+
+
+def plan_of(sharding: str = "zero-1", n_replicas: int = 3, **fields: object) -> Plan:
+    sizes = {"global_batch": 8, "microbatches_per_replica": COUNTS if n_replicas == 3 else None}
+    return small_plan(2, n_replicas, sharding=sharding, **(sizes | fields))
+
+
+@cache
+def alone(tied: bool) -> tuple[list[float], dict[str, np.ndarray]]:
+    return train_alone(plan_of(tied=tied).job, STEPS)
+
+
+def parameters_are_equal(one: Trained, other: Trained) -> bool:
+    """Bit for bit."""
+    wanted = other.parameters()
+    return all(np.array_equal(array, wanted[name]) for name, array in one.parameters().items())
+
+
+@pytest.mark.parametrize(
+    ("synchronisation", "schedule", "tied"),
+    [
+        *((*pair, False) for pair in zip(BY_SHARDS, ("1f1b", "gpipe", "zb-h1"), strict=True)),
+        ("sharded", "zb-h1", True),
+        ("sharded-at-once", "1f1b", True),
+    ],
+)
+def test_unequal_pipelines_train_what_one_process_trains(synchronisation, schedule, tied):
+    plan = plan_of(synchronisation=synchronisation, schedule=schedule, tied=tied)
+    losses, parameters = alone(tied)
+    trained = train(plan, schedule, STEPS)
+    assert trained.losses == pytest.approx(losses, abs=1e-9)
+    assert trained.replicas_are_equal()
+    found = trained.parameters()
+    for name, wanted in parameters.items():
+        np.testing.assert_allclose(found[name], wanted, atol=1e-9, rtol=0, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp64"])
+@pytest.mark.parametrize("synchronisation", BY_SHARDS)
+def test_untied_and_uncompressed_every_bit_is_that_of_replicas_that_hold_all_states(synchronisation, dtype):
+    split, whole = (
+        train(plan_of(which, synchronisation=synchronisation, dtype=dtype), "1f1b", STEPS)
+        for which in ("zero-1", "none")
+    )
+    assert split.losses == whole.losses
+    assert parameters_are_equal(split, whole)
+
+
+@pytest.mark.parametrize("synchronisation", BY_SHARDS)
+def test_compressed_gradients_round_and_parameters_do_not(synchronisation):
+    trained = train(plan_of(synchronisation=synchronisation, gradient_compression="int8"), "1f1b", STEPS)
+    assert trained.losses == pytest.approx(alone(False)[0], abs=0.02)
+    assert trained.replicas_are_equal(), "what was sent is what the sender has"
+
+
+def test_the_states_of_all_replicas_together_are_one_copy_of_them():
+    split, whole = (train(plan_of(which), "1f1b", 1).maths for which in ("zero-1", "none"))
+    for position in range(2):
+        n_elements = whole[position, 0].state.parameters.numel()
+        for moments in ("first_moments", "second_moments"):
+            held = [getattr(split[position, replica].state, moments) for replica in range(3)]
+            assert sum(each.numel() for each in held) == n_elements
+            assert sum(each.untyped_storage().nbytes() for each in held) == n_elements * 8
+            kept = torch.cat(held)
+            assert torch.equal(kept, getattr(whole[position, 0].state, moments)), "in the order of the replicas"
+
+
+def test_in_a_ring_the_states_of_all_replicas_together_are_one_copy_too():
+    maths = train(plan_of(synchronisation="ring"), "1f1b", 1).maths
+    own = [maths[0, replica].state.stepped for replica in range(3)]
+    assert sum(each.stop - each.start for each in own) == maths[0, 0].state.parameters.numel()
+    assert len({each.start for each in own}) == 3
+
+
+def test_a_replica_alone_steps_everything():
+    plan = small_plan(2, 1, sharding="zero-1", global_batch=4)
+    trained = train(plan, "1f1b", 2)
+    assert parameters_are_equal(trained, train(small_plan(2, 1, global_batch=4), "1f1b", 2))
+    assert not any(math.state.splits_states for math in trained.maths.values())
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"synchronisation": "ring"}, "ring synchronisation with sharding zero-1 would round the two copies"),
+        ({"gradient_compression": "int8"}, "int8 messages with sharding zero-1 would round the two copies"),
+    ],
+)
+def test_what_would_drive_the_ends_of_a_tied_embedding_apart_is_refused(fields: dict[str, str], says: str) -> None:
+    with pytest.raises(JobError, match=says):
+        start(plan_of(tied=True, **fields))
+
+
+def test_a_killed_worker_takes_its_shard_with_it_and_all_go_back_to_the_checkpoint(tmp_path: Path) -> None:
+    plan = plan_of()
+    kill = after_iteration(6, lambda run: run.kill("device-1"))
+    run = run_with(plan, kill, iterations=12, checkpoint_folder=tmp_path, checkpoint_every=4)
+    assert_as_undisturbed(run, run_with(plan, iterations=12))
+    (fault,) = run.faults
+    assert fault.iteration >= 4
+    assert fault.state_from == f"checkpoint of iteration {fault.iteration}"
+
+
+def test_without_a_checkpoint_a_loss_ends_the_run_in_one_line() -> None:
+    says = r"with zero-1 no other replica holds its shard of the optimiser's states; wanted a checkpoint"
+    with pytest.raises(RunError, match=says) as failed:
+        run_with(plan_of(), after_iteration(2, lambda run: run.kill("device-1")), iterations=12)
+    assert "\n" not in str(failed.value)
+
+
+def test_a_broken_connection_without_a_lost_worker_costs_no_state() -> None:
+    plan = plan_of()
+    built = build(plan, "1f1b")
+    spec = RunSpec(plan=plan, schedule=built.name, orders=built.orders, iterations=9, clock="virtual")
+    assert find_recovery(spec, [], 5, None) == Recovery(5)
+    assert find_recovery(spec, [3], 5, None) is None
+    assert find_recovery(spec, [3], 5, (4, "there")) == Recovery(4, checkpoint="there")
+
+
+@pytest.mark.parametrize(("was", "now"), [("zero-1", "none"), ("none", "zero-1"), ("zero-1", "zero-1")])
+def test_a_checkpoint_is_resumed_by_another_number_of_replicas_split_or_not(was: str, now: str, tmp_path: Path) -> None:
+    first = plan_of(was, n_replicas=3, microbatches_per_replica=None)
+    run = run_with(first, iterations=3, checkpoint_folder=tmp_path)
+    second = plan_of(now, n_replicas=2)
+    resumed = run_with(second, iterations=3, resume_from=tmp_path)
+    losses, _ = train_alone(second.job, 6)
+    assert [*run.losses, *resumed.losses] == pytest.approx(losses, abs=1e-9)
+
+
+def test_a_checkpoint_holds_each_moment_once_and_says_which_elements_are_missing(tmp_path: Path) -> None:
+    run_with(plan_of(), iterations=2, checkpoint_folder=tmp_path)
+    (folder,) = tmp_path.glob("iteration-*")
+    names: list[str] = []
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            names += file.keys()
+    assert len(names) == len(set(names))
+    (folder / "stage-0-shard-1.safetensors").unlink()
+    split = "1.query_key_value.weight.first_moment"  # begins in one replica's shard and ends in the next one's
+    with CheckpointTensors(folder, 0) as found, pytest.raises(FileError, match=r"up to \d+ only; wanted all 3072"):
+        found.get(split, torch.Size([96, 32]))
+
+
+def test_processes_take_the_seconds_that_were_predicted(tmp_path: Path) -> None:
+    plan = plan_of(synchronisation="ring", microbatches_per_replica=None, global_batch=12)
+    run = start(plan, "1f1b", iterations=5, parameters_folder=tmp_path)
+    measured = run.wait()
+    assert measured.context.losses == pytest.approx(train_alone(plan.job, 5)[0], abs=1e-9)
+    assert measured.context.sharding == "zero-1"
+    for position in range(2):
+        assert len({run.parameter_digests[position, replica] for replica in range(3)}) == 1, "replicas differ"
+    comparison = lab.compare(lab.simulate(plan, like=measured), measured)
+    assert len(comparison.rows) == len(measured)
+    assert abs(comparison.iteration_error) < 0.02
