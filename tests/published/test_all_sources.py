@@ -9,7 +9,7 @@ NAMES = list(sources)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, scope="class")
 class TestSource:
     @pytest.fixture(scope="class")
     def ledger(self, name):

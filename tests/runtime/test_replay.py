@@ -10,10 +10,12 @@ from run_helpers import small_plan
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Lane
 from dtfm_lab.domain.trace import Span, Trace
-from dtfm_lab.runtime.client.launch import start
+from dtfm_lab.runtime.client.launch import prepare, start
 from dtfm_lab.runtime.coordinator.replay import Row, replay
+from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 
@@ -84,3 +86,33 @@ def test_a_run_on_cards_is_measured_and_predicted_on_cards() -> None:
     predicted = lab.simulate(plan, like=measured)
     assert predicted.context.queueing == "cards"
     assert len(lab.compare(predicted, measured).rows) == len(measured)
+
+
+def on_shared_cards(plan: Plan) -> Plan:
+    """The plan with its devices on two hosts, in turn."""
+    devices = tuple(replace(d, host=f"host {i % 2}") for i, d in enumerate(plan.topology.devices))
+    return plan.changed(topology=replace(plan.topology, devices=devices))
+
+
+def test_in_a_run_on_hosts_that_share_a_card_messages_leave_a_host_one_at_a_time() -> None:
+    plan = on_shared_cards(small_plan(2, 2, global_batch=12))
+    measured = start(plan, "1f1b", iterations=2).wait()
+    assert measured.context.cards
+    assert lab.simulate(plan, like=measured).context.cards == measured.context.cards
+    rows = measured.to_frame()
+    host = {device.name: device.host for device in plan.topology.devices}
+    apart = rows["link"].map(lambda link: len({host[end] for end in link.split(" -> ") if end}) == 2)
+    leaving = rows[apart & (rows["lane"] == Lane.SEND.value)]
+    assert len(leaving)
+    for _, messages in leaving.groupby(["iteration", leaving["device"].map(host)]):
+        ordered = messages.sort_values("start_s")
+        assert (ordered["start_s"].to_numpy()[1:] >= ordered["end_s"].to_numpy()[:-1] - 1e-12).all()
+
+
+def test_hosts_that_share_a_card_are_refused_on_the_paced_clock() -> None:
+    plan = on_shared_cards(small_plan(2, 2, global_batch=12))
+    with pytest.raises(LabError, match="share the card") as refusal:
+        prepare(plan, "1f1b", RunOptions(clock="paced"))
+    assert "\n" not in str(refusal.value)
+    for clock in ("virtual", "real"):
+        prepare(plan, "1f1b", RunOptions(clock=clock))

@@ -1,0 +1,72 @@
+"""INTELLECT-1's compute utilisation: local steps, then an average of what changed, over the internet."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from dtfm_lab.domain.job import Job, Layer, LayerKind, ModelSpec
+from dtfm_lab.domain.job.message_sizes import device_gradient_bytes
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.schedule import COMPUTE, Kind
+from dtfm_lab.domain.trace import ComputeTime
+from dtfm_lab.planning import evaluate
+from dtfm_lab.published.row import Band, Row
+from dtfm_lab.published.sources import published
+from dtfm_lab.published.tables import numbers
+from dtfm_lab.simulation import simulate
+
+PARAMETERS = 10_200_000_000
+LOCAL_STEPS, STEP_S = 100, 22.8
+NODES = 8
+"""Of the report's up to 14. The share of computing does not depend on it, as links are as fast as was measured."""
+
+
+@published(
+    "intellect-1",
+    title="INTELLECT-1, a model of 10 billion parameters trained over the internet",
+    cite="Jaghouar et al. 2024, INTELLECT-1 technical report",
+    licence="figures of a report, cited",
+)
+def intellect_1() -> Iterator[Row]:
+    """Shares of the time that nodes compute, for three ranges of the network."""
+    for line in numbers("single_figures.csv"):
+        if line["system"] != "INTELLECT-1":
+            continue
+        all_reduce_s, where = re.search(r"all-reduce (\d+) s \((.+)\)", line["setting"]).groups()  # type: ignore[union-attr]
+        yield Row(
+            group="INTELLECT-1",
+            setting=f"{where}, all-reduce of {all_reduce_s} s every {LOCAL_STEPS} steps of {STEP_S} s",
+            quantity="utilisation",
+            unit="%",
+            published=float(line["figure"]),
+            predicted=100 * computing_share(float(all_reduce_s)),
+            band=Band.within(0.1),
+            assumptions=("local updates", "int8 ring", "links as fast as the measured all-reduce"),
+        )
+
+
+def computing_share(all_reduce_s: float, n_nodes: int = NODES) -> float:
+    """Share of the time that nodes compute, when an average of all takes so many seconds."""
+    block = Layer(kind=LayerKind.BLOCK, parameters=PARAMETERS, forward_flop=0.0, output_elements=1)
+    sizes = {"d_model": 1, "n_heads": 1, "seq_len": 1, "vocab_size": 1}
+    model = ModelSpec(name="INTELLECT-1", layers=(block,), tied=False, family="measured", **sizes)
+    job = Job(
+        model=model,
+        n_stages=1,
+        n_replicas=n_nodes,
+        global_batch=n_nodes,
+        microbatch=1,
+        synchronisation="ring",
+        gradient_compression="int8",
+        synchronise_every=LOCAL_STEPS,
+    )
+    sent_bytes = 2 * (n_nodes - 1) / n_nodes * device_gradient_bytes(job, 1)[0]
+    shape = n_nodes, n_nodes
+    internet = Topology.from_matrices(
+        latency_s=np.zeros(shape), bandwidth_bytes_per_s=np.full(shape, sent_bytes / all_reduce_s), name="internet"
+    )
+    seconds = {Kind.FORWARD: STEP_S / 3, Kind.BACKWARD: STEP_S * 2 / 3}
+    profile = [ComputeTime(0, node, kind, seconds.get(kind, 0.0)) for node in range(n_nodes) for kind in COMPUTE]
+    plan = evaluate(internet, job, stages=[list(range(n_nodes))])
+    return simulate(plan, "1f1b", profile=profile).compute_share
