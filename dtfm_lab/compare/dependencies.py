@@ -50,6 +50,7 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
         shards_states=context.sharding == "zero-1",
         microbatch_counts=context.microbatches_per_replica or None,
         buckets=context.buckets,
+        blocking=context.transport == "blocking",
     )
 
 
@@ -57,8 +58,8 @@ def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
     """The dependencies of an iteration that synchronises, or of one that does not.
 
     Messages of one link (``pairs``) or one sender's card (``cards``) follow each other as in its program; those that
-    are received at one card, or leave by a card of several devices, as in the trace; so do computations that
-    synchronise buckets.
+    are received at one card, leave by a card of several devices, or whose two directions take turns on the link of a
+    pair, as in the trace; so do computations that synchronise buckets.
     """
     graph = task_graph(programs_of(trace, synchronise=synchronise))
     sends = np.flatnonzero(graph.role == SEND)
@@ -68,23 +69,29 @@ def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
     ends = graph.device[sends], graph.device[graph.partner[sends]]
     leaving, coming = queues_of(*ends, n_devices, context.queueing, card_of)
     shared = (leaving < n_devices) & (card_of is not None)
-    needs, computations, in_turn = _edges_of(graph)
+    needs, computations, arrivals = _edges_of(graph)
     own = np.where(shared, ends[0], leaving)
     messages = _chained(sends, own)
-    edges = _by_target(needs, computations, messages, in_turn)
+    edges = _by_target(needs, computations, messages, arrivals)
     order = _topological_order(graph, edges)
     assert order is not None, "a schedule that was run can finish"
-    if context.has_cards or len(graph.beside):
+    turns, beside = graph.takes_turns[sends], graph.beside
+    if context.has_cards or turns.any() or len(beside):
         every = context.synchronise_every
         iteration = next(i for i in np.unique(trace.iteration) if ((i + 1) % every == 0) == synchronise)
         starts_s = _starts_s(graph, trace, int(iteration))
         rank = np.argsort(np.array(order))
-        beside = graph.beside
+
+        def in_time(nodes: IntArray, queue: IntArray) -> Edges:
+            by_time = np.lexsort((rank[nodes], starts_s[nodes]))
+            return _chained(nodes[by_time], queue[by_time])
+
         queued_nodes = np.concatenate([sends[shared], graph.partner[sends[coming >= 0]], beside])
         of_device = graph.device[beside] + max(int(leaving.max(initial=0)), int(coming.max(initial=0))) + 1
         queue = np.concatenate([leaving[shared], coming[coming >= 0], of_device])
-        by_time = np.lexsort((rank[queued_nodes], starts_s[queued_nodes]))
-        queued = _by_target(edges, _chained(queued_nodes[by_time], queue[by_time]))
+        low, high = np.sort(ends, axis=0)
+        ahead, behind = in_time(sends[turns], (low * n_devices + high)[turns])
+        queued = _by_target(edges, in_time(queued_nodes, queue), (graph.partner[ahead], behind))
         if (in_turns := _topological_order(graph, queued)) is not None:  # clocks of several machines may disagree
             edges, order = queued, in_turns
     before: list[list[int]] = [[] for _ in range(len(graph))]
@@ -108,7 +115,7 @@ def _regions(trace: Trace) -> tuple[tuple[str, ...], ...]:
 
 
 def _edges_of(graph: TaskGraph) -> tuple[Edges, Edges, Edges]:
-    """Edges from what an action needs, from the computation before it, and from the message before it in turn."""
+    """Edges from what an action needs, from the computation before it, and from arrivals for which it waits."""
     source, target = graph.sources, graph.successors
     computed = np.flatnonzero(graph.role == COMPUTATION)
     before = np.full(len(graph), -1)
@@ -116,8 +123,8 @@ def _edges_of(graph: TaskGraph) -> tuple[Edges, Edges, Edges]:
     elsewhere = graph.device[source] != graph.device[target]
     after_computation = (before[target] == source) & ~elsewhere
     kinds = ~elsewhere & ~after_computation, after_computation, elsewhere
-    needs, computations, in_turn = ((source[kind], target[kind]) for kind in kinds)
-    return needs, computations, in_turn
+    needs, computations, arrivals = ((source[kind], target[kind]) for kind in kinds)
+    return needs, computations, arrivals
 
 
 def _chained(nodes: IntArray, queue: IntArray) -> Edges:

@@ -8,6 +8,7 @@ import pandas as pd
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 GB = 10**9
 GiB = 2**30

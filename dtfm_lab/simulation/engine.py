@@ -49,6 +49,7 @@ def programs_in(
         shards_states=job.sharding == "zero-1",
         microbatch_counts=job.microbatch_counts,
         buckets=buckets_of(job, schedule) if synchronise else (),
+        blocking=job.transport == "blocking",
     )
 
 
@@ -101,13 +102,14 @@ class PlacedTasks:
         sender, receiver = np.where(receives, self.there, self.here), np.where(receives, self.here, self.there)
         latency_s = np.where(sends, links.latency_s[sender, receiver], 0.0)
         moving_s = np.where(graph.partner >= 0, links.moving_s(sender, receiver, self.n_bytes), 0.0)
+        turn, n_turns = self._turns
         queue, n_queues = self._queues(links, sender, receiver)
         duration_s = self.compute_s + moving_s
         start_s, end_s = np.empty(n), np.empty(n)
-        after, before, order = (np.empty(n, dtype=np.int64) for _ in range(3))
-        times = start_s, end_s, after, before, order
+        after, before, ahead, order = (np.empty(n, dtype=np.int64) for _ in range(4))
+        times = start_s, end_s, after, before, ahead, order
         n_done = kernel("event_loop", n)(
-            graph.role, duration_s, latency_s, graph.partner, queue, n_queues, *self._edges, *times
+            graph.role, duration_s, latency_s, graph.partner, queue, n_queues, turn, n_turns, *self._edges, *times
         )
         if n_done < n:
             raise ScheduleError(describe_deadlock(graph, order[:n_done]))
@@ -132,6 +134,15 @@ class PlacedTasks:
             return queue, int(queue.max(initial=-1)) + 1
         used, dense = np.unique(queue, return_inverse=True)
         return np.where(queue < 0, -1, dense), len(used)
+
+    @property
+    def _turns(self) -> tuple[IntArray, int]:
+        """Number of the pair of devices whose messages, of both directions, each waits for; -1 where for none."""
+        takes_turns, n = self.graph.takes_turns, int(self.here.max(initial=0)) + 1
+        turn = np.full(len(self.graph), -1, dtype=np.int64)
+        pair = np.minimum(self.here, self.there) * n + np.maximum(self.here, self.there)
+        used, turn[takes_turns] = np.unique(pair[takes_turns], return_inverse=True)
+        return turn, len(used)
 
     @property
     def _edges(self) -> tuple[IntArray, IntArray, IntArray]:
@@ -164,6 +175,8 @@ class TaskTimes:
     """The node whose end it waited for last; -1 for none."""
     before: IntArray
     """The node before it on its link or card; -1 for none."""
+    ahead: IntArray
+    """The receive of the message before it, of either direction, where the two take turns; -1 for none."""
     order: IntArray
     """The nodes in the order in which they started."""
 
@@ -177,7 +190,9 @@ class TaskTimes:
         graph = self.tasks.graph
         left_s = np.empty(len(graph))
         messages = graph.role, self.duration_s, self.latency_s, graph.partner
-        kernel("longest_paths", len(graph))(*messages, self.before, self.order, *self.tasks._edges[1:], left_s)
+        kernel("longest_paths", len(graph))(
+            *messages, self.before, self.ahead, self.order, *self.tasks._edges[1:], left_s
+        )
         slack_s: FloatArray = self.makespan_s - self.start_s - left_s
         return slack_s
 

@@ -16,7 +16,8 @@ from dtfm_lab.simulation.engine import programs_of
 def with_predecessors(trace: Trace, plan: Plan, schedule: Schedule) -> Trace:
     """The trace with its column ``after``: per row, of all the rows that it had to wait for, the one that ended last.
 
-    Those are what it needs, the computation before it on its device, and the message before it on its link. Raises
+    Those are what it needs, the computation before it on its device, and the message before it on its link (or its
+    arrival, where both directions take turns on one). Raises
     TraceError where the trace holds other actions than the schedule.
     """
     every = plan.job.synchronise_every
@@ -56,12 +57,21 @@ def _dependencies(graph: TaskGraph, trace: Trace, row_of: IntArray) -> tuple[Int
     """(source row, target row) of every dependency."""
     sends = np.flatnonzero(graph.role == SEND)
     receives, device = graph.partner[sends], graph.device
-    link = device[sends] * (device.max() + 1) + device[receives]
-    by_link = sends[np.lexsort((trace.start_s[row_of[sends]], link))]
-    same = np.sort(link)[1:] == np.sort(link)[:-1]
+    n_devices, ends = device.max() + 1, np.array([device[sends], device[receives]])
+    by_time = np.argsort(trace.start_s[row_of[sends]], kind="stable")
+
+    def in_order(which: IntArray, link: IntArray) -> tuple[IntArray, IntArray]:
+        """The sends in time order, each with the next one of its link."""
+        by_link = which[np.argsort(link[which], kind="stable")]
+        same = np.diff(link[by_link]) == 0
+        return sends[by_link[:-1][same]], sends[by_link[1:][same]]
+
+    before, behind = in_order(by_time, ends[0] * n_devices + ends[1])
+    low, high = np.sort(ends, axis=0)
+    ahead, following = in_order(by_time[graph.takes_turns[sends[by_time]]], low * n_devices + high)
     # what is last decides between equals: a message's producer rather than the message before it
-    sources = [by_link[:-1][same], sends, graph.sources]
-    targets = [by_link[1:][same], receives, graph.successors]
+    sources = [before, graph.partner[ahead], sends, graph.sources]
+    targets = [behind, following, receives, graph.successors]
     if len(beside := graph.beside):  # they took turns as they became ready, which the graph does not order
         in_turns = beside[np.lexsort((trace.end_s[row_of[beside]], trace.start_s[row_of[beside]], device[beside]))]
         same = np.diff(device[in_turns]) == 0

@@ -3,7 +3,8 @@
 One thing is improved at a time; schedule and placement stay. A link is both directions of a pair
 of devices; links of the same two regions are also improved together. Where the order on
 every link is fixed (``pairs``: messages of one directed pair come from one device and keep its order), improving
-what has slack changes nothing and is not simulated. On network cards everything is simulated again.
+what has slack changes nothing and is not simulated. On network cards, and where both directions of a pair take turns
+(transport ``blocking``), everything is simulated again.
 """
 
 from __future__ import annotations
@@ -215,7 +216,8 @@ class _Baseline:
         for part in self.parts:
             tasks = part.tasks
             nodes = where[tasks.here, tasks.there]  # the two ends of a computation are the same device
-            if not links.has_cards and not part.may_be_critical(nodes):
+            fixed_order = not links.has_cards and not tasks.graph.programs.blocking
+            if fixed_order and not part.may_be_critical(nodes):
                 total_s += part.share * part.times.makespan_s
                 continue
             if what == "compute":

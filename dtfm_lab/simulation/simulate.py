@@ -73,7 +73,8 @@ def simulate(
         if not isinstance(ran, RunContext):
             raise TraceError(f"like is {shortened(ran)}; wanted a Trace of this plan")
         plan = cut_subplan(plan, ran.rehearsed)
-        check_same_plan(plan, ran, "synchronisation", "synchronise_every", "sharding", *BATCH, "tokens", "flop")
+        fields = "synchronisation", "synchronise_every", "transport", "sharding", *BATCH, "tokens", "flop"
+        check_same_plan(plan, ran, *fields)
     job = plan.job
     links = _links(plan, ran, queueing)
     given = _rows(profile) if profile is not None else None if ran is None else ran.profile
@@ -124,6 +125,7 @@ def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:
         "synchronise_every": job.synchronise_every,
         "sharding": job.sharding or "none",
         "buckets": buckets_of(job, schedule),
+        "transport": job.transport,
         "tokens": job.tokens,
         "flop": job.flop,
         "peak_flop_per_s": tuple(tuple(peak_of(device, job.dtype) for device in row) for row in grid),

@@ -11,6 +11,7 @@ from measured_traces import lecture_hall_plan, measured, with_factor
 from dtfm_lab.compare import compare
 from dtfm_lab.compare.blame import NOTABLE
 from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation.schedules import schedules
@@ -67,8 +68,10 @@ def test_nobody_is_named_where_all_errors_are_noise(queueing, seed):
         *(("gpipe", name) for name in ("sharded-at-once", "ring", "hierarchical", "central")),
     ],
 )
-def test_the_whole_error_is_shared_out(schedule, queueing, synchronisation):
-    plan = lecture_hall_plan([[0, 1, 2, 3], [4, 5, 6, 7]], n_stages=2, n_replicas=4, synchronisation=synchronisation)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_the_whole_error_is_shared_out(schedule, queueing, synchronisation, transport):
+    stages = [[0, 1, 2, 3], [4, 5, 6, 7]]
+    plan = lecture_hall_plan(stages, n_stages=2, n_replicas=4, synchronisation=synchronisation, transport=transport)
     found = compared(plan, schedule, queueing, slow={(0, 1): 1.7, (1, 3): 0.5}, noise=0.2, iterations=2)
     error_s = (found.iterations["measured_s"] - found.iterations["predicted_s"]).mean()
     assert found.blame.table["longer_s"].sum() == pytest.approx(error_s, rel=1e-6, abs=1e-12)

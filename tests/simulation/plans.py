@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.job import Job, gpt
+from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import QUEUEING, Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, PASSES, Action, Kind, Schedule, synchronisations
@@ -97,6 +98,7 @@ class Case:
     tied: bool
     compression: str
     seed: int
+    transport: str = "overlapped"
 
     def tasks(self, *, synchronise: bool = True) -> PlacedTasks:
         """Every single computation has its own duration."""
@@ -137,6 +139,7 @@ class Case:
             dtype="fp32",
             synchronisation=self.synchronisation,
             compression=self.compression,
+            transport=self.transport,
             counts=self.counts,
         )
         somewhere = np.random.default_rng(self.seed).permutation(len(topology))[: self.n_stages * self.n_replicas]
@@ -162,6 +165,7 @@ cases = st.builds(
     tied=st.booleans(),
     compression=st.sampled_from(["none", "fp16", "int8"]),
     seed=st.integers(0, 10_000),
+    transport=st.sampled_from(TRANSPORTS),
 )
 
 

@@ -8,14 +8,14 @@ receiver's card.
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping
 
 from dtfm_lab.domain.job import message_bytes
 from dtfm_lab.domain.network import Links, Passage
 from dtfm_lab.domain.network.links import IncomingCard
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Programs, Step
+from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Kind, Programs, Step
 
 Node = tuple[int, int, int]
 """position, replica, and place in that device's program"""
@@ -37,6 +37,8 @@ class _Interpreter:
         self.steps: dict[Node, Step] = {(p, r, i): s for p, r in devices for i, s in enumerate(programs.of(p, r))}
         self.node = {(r, step.action): (p, r, i) for (p, r, i), step in self.steps.items()}
         self.outgoing = {device: links.outgoing(self.index(*device)) for device in devices}
+        self.under_way: set[frozenset[int]] = set()
+        self.waiting_turns: dict[frozenset[int], deque[Node]] = defaultdict(deque)
         self.incoming = {device: IncomingCard(queues=links.queueing == "cards") for device in devices}
         self.times: dict[tuple[int, Action], tuple[float, float]] = {}
         self.missing: dict[Node, set[Node]] = {}
@@ -59,6 +61,7 @@ class _Interpreter:
             elif step.action.kind in SENDS and step.in_turn:
                 self.missing[node] |= {in_turn} if in_turn else set()
                 in_turn = self.receive_of(node)
+            self.missing[node] |= {self.receive_of((position, replica, sent)) for sent in step.arrivals}
             for other in self.missing[node]:
                 self.wanted_by[other].append(node)
 
@@ -86,12 +89,32 @@ class _Interpreter:
             self.missing[waiting].remove(node)
             if not self.missing[waiting]:
                 self.start(waiting, now_s)
+        if self.programs.blocking and self.steps[node].action.kind in (Kind.RECV_F, Kind.RECV_B):
+            pair = self.pair_of(node)
+            if self.waiting_turns[pair]:
+                self.send(self.waiting_turns[pair].popleft(), now_s)
+            else:
+                self.under_way.remove(pair)
+
+    def pair_of(self, node: Node) -> frozenset[int]:
+        stage, replica = self.steps[node].action.other_end(node[1], self.programs.n_replicas)
+        return frozenset({self.index(*node[:2]), self.index(stage % self.programs.n_positions, replica)})
 
     def start(self, node: Node, now_s: float) -> None:
-        step, (position, replica, _) = self.steps[node], node
+        step = self.steps[node]
         if step.action.kind in COMPUTE:
-            self.note(node, now_s, now_s + self.seconds[replica, step.action])
+            self.note(node, now_s, now_s + self.seconds[node[1], step.action])
             return
+        if self.programs.blocking and step.action.kind in (Kind.SEND_F, Kind.SEND_B):
+            pair = self.pair_of(node)
+            if pair in self.under_way:
+                self.waiting_turns[pair].append(node)
+                return
+            self.under_way.add(pair)
+        self.send(node, now_s)
+
+    def send(self, node: Node, now_s: float) -> None:
+        step, (position, replica, _) = self.steps[node], node
         receive = self.receive_of(node)
         passage = self.outgoing[position, replica].carry(
             self.index(*receive[:2]),

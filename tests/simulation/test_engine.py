@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from plans import Case, cases, node_of, passes_of
 from slow_interpreter import interpret
 
+from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.domain.schedule import PASSES, SENDS, Kind, synchronisations
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, RECEIVE, SEND
@@ -22,7 +23,7 @@ from dtfm_lab.simulation.engine import TaskTimes, programs_of
 from dtfm_lab.simulation.kernels import compilation, events
 from dtfm_lab.simulation.schedules import schedules
 
-EVERY = list(itertools.product(sorted(schedules), sorted(synchronisations), QUEUEING))
+EVERY = list(itertools.product(sorted(schedules), sorted(synchronisations), QUEUEING, TRANSPORTS))
 
 
 def same_as_asking_the_links(case: Case, *, synchronise: bool = True) -> None:
@@ -42,9 +43,9 @@ def test_every_row_is_as_the_links_of_a_real_run_would_have_it(case, synchronise
     same_as_asking_the_links(case, synchronise=synchronise)
 
 
-@pytest.mark.parametrize(("name", "synchronisation", "queueing"), EVERY)
-def test_no_schedule_and_no_way_to_average_is_left_out_of_that(name, synchronisation, queueing):
-    same_as_asking_the_links(Case(name, 3, 6, 4, synchronisation, queueing, True, "int8", 7))
+@pytest.mark.parametrize(("name", "synchronisation", "queueing", "transport"), EVERY)
+def test_no_schedule_and_no_way_to_average_is_left_out_of_that(name, synchronisation, queueing, transport):
+    same_as_asking_the_links(Case(name, 3, 6, 4, synchronisation, queueing, True, "int8", 7, transport))
 
 
 @given(cases)

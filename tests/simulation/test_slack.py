@@ -19,8 +19,9 @@ seeds = st.integers(0, 10_000)
 
 def in_the_order_of(simulated: TaskTimes) -> PlacedTasks:
     """The same tasks, every queue served in the order in which it was then, whichever is ready first."""
-    target = np.flatnonzero(simulated.before >= 0)
-    return replace(simulated.tasks, extra_edges=(simulated.before[target], target))
+    served, taking_turns = np.flatnonzero(simulated.before >= 0), np.flatnonzero(simulated.ahead >= 0)
+    sources = np.concatenate([simulated.before[served], simulated.ahead[taking_turns]])
+    return replace(simulated.tasks, extra_edges=(sources, np.concatenate([served, taking_turns])))
 
 
 def replayed(simulated: TaskTimes, delay_s: np.ndarray) -> np.ndarray:
@@ -35,6 +36,8 @@ def replayed(simulated: TaskTimes, delay_s: np.ndarray) -> np.ndarray:
         earliest_s = max((end_s[j] for j in behind[i]), default=0.0)
         if simulated.before[i] >= 0:
             earliest_s = max(earliest_s, end_s[simulated.before[i]])
+        if simulated.ahead[i] >= 0:
+            earliest_s = max(earliest_s, end_s[simulated.ahead[i]])
         if whole.role[i] == RECEIVE:
             earliest_s = max(earliest_s, start_s[whole.partner[i]] + simulated.latency_s[whole.partner[i]])
         start_s[i] = earliest_s + delay_s[i]
@@ -160,6 +163,8 @@ def test_whatever_has_no_slack_is_part_of_a_chain_as_long_as_the_iteration(case)
             successors[i].append((int(whole.partner[i]), simulated.start_s[i] + simulated.latency_s[i]))
         if simulated.before[i] >= 0:
             successors[int(simulated.before[i])].append((i, simulated.end_s[simulated.before[i]]))
+        if simulated.ahead[i] >= 0:
+            successors[int(simulated.ahead[i])].append((i, simulated.end_s[simulated.ahead[i]]))
     for i in np.flatnonzero(critical):
         before = int(simulated.after[i])
         assert critical[before] if before >= 0 else simulated.start_s[i] == 0

@@ -1,11 +1,12 @@
 """When messages leave and arrive: one model of links for the simulator and the emulated links of real runs.
 
 ``pairs``: every directed pair of devices is a link of its own, on which messages queue (the paper's
-network). ``cards``: a device has one network card; its messages leave one at a time, to whatever device,
-and come in one at a time, in the order in which their first bytes arrive. Devices of one host share its card:
-in both models, messages to and from other hosts take that card one at a time, and messages within the host
-take the pair's own link and no card. The two directions
-are independent, a transfer does not keep its device from computing, and a message takes its bytes over the
+network); where a job's transport is ``blocking``, the messages of its pipelines also take turns, those of both
+directions of a pair (``domain.schedule.schedule``). ``cards``: a device has one network card; its messages leave one
+at a time, to whatever device, and come in one at a time, in the order in which their first bytes arrive. Devices of
+one host share its card: in both models, messages to and from other hosts take that card one at a time, and messages
+within the host take the pair's own link and no card. Otherwise the two directions are independent, a transfer does not
+keep its device from computing, and a message takes its bytes over the
 bandwidth of its pair, or as long as messages of that size took where they were measured.
 """
 

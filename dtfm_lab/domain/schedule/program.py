@@ -12,7 +12,16 @@ from typing import NamedTuple
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.schedule.buckets import LAST, Bucket, parts_of, ready_after
-from dtfm_lab.domain.schedule.schedule import PASSES, SENDS, Action, Kind, Schedule
+from dtfm_lab.domain.schedule.schedule import (
+    ACROSS_STAGES,
+    COMPUTE,
+    PASSES,
+    RECEIVES,
+    SENDS,
+    Action,
+    Kind,
+    Schedule,
+)
 from dtfm_lab.domain.schedule.synchronisation import synchronisations
 
 MOST_STEPS = 10**7
@@ -38,6 +47,8 @@ class Step(NamedTuple):
     """Seconds of a computation over those of its kind: of a part of a pass, or of what is done for one bucket."""
     whole: Kind | None = None
     """Of a PART, the kind of the pass of which it is a part."""
+    arrivals: tuple[int, ...] = ()
+    """Positions in the same program of sends whose messages must have arrived at the other end."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,9 @@ class Programs:
     messages. Replicas of as many micro-batches share them."""
     tails: tuple[tuple[tuple[Step, ...], ...], ...]
     """By position and replica: the steps after the passes, whose needs count from the beginning of the program."""
+    blocking: bool = False
+    """Whether devices wait for the arrival of what they send along the pipeline (``Step.arrivals``), and the two
+    directions between two devices take turns."""
 
     @property
     def n_replicas(self) -> int:
@@ -105,6 +119,7 @@ def lower(
     shards_states: bool = False,
     microbatch_counts: tuple[int, ...] | None = None,
     buckets: tuple[tuple[Bucket, ...], ...] = (),
+    blocking: bool = False,
 ) -> Programs:
     """Programs of one iteration.
 
@@ -132,6 +147,8 @@ def lower(
     buckets
         By position, the parts of the gradient that are synchronised while the last backwards still run; empty where
         synchronisation follows the last pass.
+    blocking
+        The transport is ``blocking``: what a device does after a pipeline's message waits for its arrival.
 
     Raises ScheduleError for more than MOST_STEPS steps, where a single device orders a pass before one it needs, or
     for counts that are not one of 1 to the schedule's for each replica.
@@ -150,6 +167,8 @@ def lower(
         count: tuple(_in_parts(_restricted(steps, count, schedule), of) for steps, of in zip(whole, cut, strict=True))
         for count in _distinct(counts)
     }
+    if blocking:
+        pipelines = {count: tuple(map(_blocking, devices)) for count, devices in pipelines.items()}
     last = schedule.n_devices - 1
     tails = []
     for position in range(schedule.n_devices):
@@ -173,7 +192,12 @@ def lower(
                 for n, group in zip(counts, groups, strict=True)
             )
         )
-    return Programs(schedule, counts, tuple(pipelines.values()), tuple(tails))
+        if blocking:
+            tails[-1] = tuple(
+                _blocking(pipelines[n][position] + tail)[len(pipelines[n][position]) :]
+                for n, tail in zip(counts, tails[-1], strict=True)
+            )
+    return Programs(schedule, counts, tuple(pipelines.values()), tuple(tails), blocking)
 
 
 def _check_size(
@@ -270,6 +294,27 @@ def _ready(pipeline: tuple[Step, ...], buckets: tuple[Bucket, ...]) -> list[tupl
     last = {pipeline[i].action.stage: pipeline[i].action for i in computed if pipeline[i].action.kind in LAST}
     at = {step.action: i for i, step in enumerate(pipeline)}
     return [tuple([at[action] for action in actions]) for actions in ready_after(buckets, last)]
+
+
+def _blocking(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps with ``arrivals``: after a pipeline's message, what the device computes or sends next waits for it.
+
+    What comes after that waits with it. Receives never wait, as they are posted beforehand, and neither does what
+    synchronises buckets beside the passes.
+    """
+    sent: tuple[int, ...] = ()
+    waiting: list[Step] = []
+    for i, step in enumerate(steps):
+        kind = step.action.kind
+        if step.bucket is not None:
+            waiting.append(step)
+            continue
+        waiting.append(step._replace(arrivals=sent) if sent and kind not in RECEIVES else step)
+        if kind in COMPUTE:
+            sent = ()
+        elif kind in SENDS and kind in ACROSS_STAGES:
+            sent = (i,)
+    return tuple(waiting)
 
 
 def _tail(

@@ -27,6 +27,16 @@ Waiting is never part of an action: it is the gap before it. A computation that 
 compressed messages includes their coding. With ``sharded`` synchronisation the messages of a device go
 out one after the other, each when the one before has arrived: the paper serves one peer after the other
 (equation 2). Which messages wait for each other otherwise: ``domain.network.links``.
+
+Where the transport is ``blocking``, a device that has sent SEND_F or SEND_B begins its next computation and its next
+send when that message has arrived (its RECV has ended at the other end), and the two directions between two devices
+take turns: a message starts when the one before it, of either direction, has arrived. torch's process group does so
+for NCCL: all point-to-point operations of a pair of ranks use one communicator and one stream, one after the other
+(``ProcessGroupNCCL::pointToPoint``; pytorch/pytorch#132852), and Megatron-LM's ``p2p_communication`` waits for them
+before it goes on. Receives are posted beforehand and wait for no computation of the receiver. SEND_E belongs to
+synchronisation, which each kind of synchronisation orders by itself. Among network cards (``cards``, or those that the
+devices of a host share), a message first waits for its turn and then for the card.
+
 Where replicas update themselves independently for some iterations (``Job.synchronise_every``), STEP needs no
 averages and comes before PACK; a last REDUCE of a round of its own, when all averages are there, writes them into the
 parameters.

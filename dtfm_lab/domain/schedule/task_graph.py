@@ -1,7 +1,8 @@
 """Programs as arrays: a node for every action of every device, an edge for every dependency that the programs fix.
 
-Edges lead to an action from those it needs, from the message before it where messages go in turn, and to each
-computation from the one before it on its device. The order of messages on a link is found by the event loop.
+Edges lead to an action from those it needs, from the message before it where messages go in turn, from the arrival of
+a message for which its device waits, and to each computation from the one before it on its device. The order of
+messages on a link is found by the event loop.
 """
 
 import itertools
@@ -9,11 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from dtfm_lab.domain.schedule.program import Programs, Step
 from dtfm_lab.domain.schedule.schedule import COMPUTE, SENDS, Action, Kind
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
 
 COMPUTATION, SEND, RECEIVE = 0, 1, 2
 """Roles of nodes."""
@@ -42,7 +42,7 @@ class TaskGraph:
     """Fraction of the device's gradient that a synchronisation message carries."""
     fraction: FloatArray
     """Seconds of a computation over those of its entry in ``computations``."""
-    for_bucket: npt.NDArray[np.bool_]
+    for_bucket: BoolArray
     """Whether the action synchronises one of several buckets."""
     n_predecessors: IntArray
     """Number of edges that lead here, and one more for a receive, which follows the start of its send."""
@@ -58,6 +58,13 @@ class TaskGraph:
         """Nodes of the computations that synchronise buckets: they run beside the passes of their device, one at a time
         and as they become ready."""
         return np.flatnonzero(self.for_bucket & (self.role == COMPUTATION))
+
+    @cached_property
+    def takes_turns(self) -> BoolArray:
+        """(nodes,) sends that share one link with those of the opposite direction: a pipeline's, where they block."""
+        turns = [self.programs.blocking and action.kind in (Kind.SEND_F, Kind.SEND_B) for action in self.actions]
+        flags: BoolArray = np.array(turns)[self.action]
+        return flags
 
     @property
     def sources(self) -> IntArray:
@@ -150,6 +157,9 @@ class _Builder:
         edges += itertools.pairwise(computed)
         source, target = (first[position][:, None] + np.array(ends) for ends in zip(*edges, strict=True))
         self._connect(source.ravel(), target.ravel())
+        for i, step in enumerate(steps):
+            for sent in step.arrivals:
+                self._connect(self.partner[nodes[:, sent]], nodes[:, i])
 
     def _read_tails(self) -> None:
         n_replicas = self.programs.n_replicas
@@ -171,6 +181,7 @@ class _Builder:
                     self.role[node], self.share[node], self.fraction[node] = role, step.share, step.fraction
                     self.for_bucket[node] = step.bucket is not None
                     edges += [(first + need, node) for need in step.needs]
+                    edges += [(int(self.partner[first + sent]), node) for sent in step.arrivals]
                     if role == COMPUTATION:
                         self.computation[node] = self._computation(step, replica)
                         if step.bucket is None:

@@ -54,6 +54,8 @@ class Chains:
     """Beginning of the row's own segment, which ends with the row."""
     cause: IntArray
     """Cause of the segment, as a position in CAUSES."""
+    carries: Flags
+    """Whether the row is a message of a pipeline."""
     if_queued: IntArray
     """The same where another message queued behind the row."""
     sends: Flags
@@ -90,16 +92,18 @@ class Chains:
         is_part = np.array([kind is Kind.PART for kind in kinds])[trace.action]
         cause[is_pass | is_part] = CAUSES.index(Cause.DEPENDENCY)
         if_queued = np.where(carries, CAUSES.index(Cause.QUEUE), cause)
-        return cls(after, begin_s, cause, if_queued, sends, receives, _slow_from_s(trace, is_pass))
+        return cls(after, begin_s, cause, carries, if_queued, sends, receives, _slow_from_s(trace, is_pass))
 
     def queued(self, row: IntArray, waiting: IntArray, was_queued: Flags) -> Flags:
         """Whether ``waiting`` queued behind ``row``, at whose end it started.
 
-        Behind a message at the receiving card, it queued behind both its receive and its send.
+        Behind a message at the receiving card, it queued behind both its receive and its send; so did a pipeline's
+        message that went out when the one before it on a link of both directions had arrived.
         """
         sent_after = self.sends[row] & self.sends[waiting]
         received_after = self.receives[row] & self.receives[waiting]
-        flags: Flags = sent_after | received_after | (self.sends[row] & self.receives[waiting] & was_queued)
+        in_turn = self.receives[row] & self.sends[waiting] & self.carries[row] & self.carries[waiting]
+        flags: Flags = sent_after | received_after | in_turn | (self.sends[row] & self.receives[waiting] & was_queued)
         return flags
 
     def check_length(self, steps: int) -> None:

@@ -32,6 +32,8 @@ def judge_for(problem: IterationProblem, aim: Aim) -> Judge:
     job = problem.job
     covered = not problem.links.has_cards and job.synchronisation in REPLAYED and job.schedule in REPLAYED_SCHEDULES
     covered = covered and not job.overlap
+    # Sends that block only add waiting to the same order of messages, so bounds of overlapped ones hold for them, too.
+    covered = covered and job.transport == "overlapped"
     return _Replay() if covered else _Simulator(problem, aim)
 
 

@@ -51,9 +51,9 @@ def _compile() -> None:
         made = {name: compiled(getattr(events, name)) for name in ("event_loop", "longest_paths")}
         whole, number = np.zeros(1, np.int64), np.zeros(1)
         edges = np.zeros(2, np.int64)
-        filled = np.zeros(1), np.zeros(1), *np.zeros((3, 1), np.int64)
-        made["event_loop"](whole, number, number, whole, whole, 1, whole, edges, whole[:0], *filled)
-        made["longest_paths"](whole, number, number, whole, whole - 1, whole, edges, whole[:0], number)
+        filled = np.zeros(1), np.zeros(1), *np.zeros((4, 1), np.int64)
+        made["event_loop"](whole, number, number, whole, whole, 1, whole - 1, 1, whole, edges, whole[:0], *filled)
+        made["longest_paths"](whole, number, number, whole, whole - 1, whole - 1, whole, edges, whole[:0], number)
         compiled_kernels.update(made)
     finally:
         _finished.set()

@@ -8,8 +8,11 @@ import heapq
 
 import numpy as np
 
-from dtfm_lab.domain.schedule.task_graph import SEND
+from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND
 from dtfm_lab.domain.units import FloatArray, IntArray
+
+STARTED = -1
+"""Number of missing predecessors of a node that has started."""
 
 
 def event_loop(
@@ -19,6 +22,8 @@ def event_loop(
     partner: IntArray,
     queue: IntArray,
     n_queues: int,
+    turn: IntArray,
+    n_turns: int,
     n_predecessors: IntArray,
     successors_from: IntArray,
     successors: IntArray,
@@ -26,6 +31,7 @@ def event_loop(
     end_s: FloatArray,
     after: IntArray,
     before: IntArray,
+    ahead: IntArray,
     order: IntArray,
 ) -> int:
     """Number of nodes that ran; the others wait for each other in a circle.
@@ -42,19 +48,23 @@ def event_loop(
         (n,) of sends: seconds to the receiver, and the receive there; anything elsewhere.
     queue
         (n,) the link or card that a message occupies, -1 where none; 0 to n_queues - 1.
+    turn
+        (n,) the two devices, as a number from 0 to n_turns - 1, of which one message at a time is under way, of either
+        direction, until it has arrived; -1 where messages do not take turns.
     n_predecessors
         (n,) number of nodes that must have ended; a receive counts its send, which must have started.
     successors_from, successors
         the nodes that wait for node i are successors[successors_from[i] : successors_from[i + 1]].
-    start_s, end_s, after, before, order
+    start_s, end_s, after, before, ahead, order
         (n,) to be filled: when each node runs, the one whose end it waited for last and the one before it in its queue
-        (-1: none), and the nodes as they start.
+        and the receive of the one before it in ``turn`` (-1: none), and the nodes as they start.
     """
     n = len(role)
-    start_s[:], end_s[:], after[:], before[:] = 0.0, 0.0, -1, -1
+    start_s[:], end_s[:], after[:], before[:], ahead[:] = 0.0, 0.0, -1, -1, -1
     ready_s = np.zeros(n)
     missing = n_predecessors.copy()
     free_s, last = np.zeros(n_queues), np.full(n_queues, -1)
+    last_sent, behind = np.full(n_turns, -1), np.full(n, -1)
     ready = [(0.0, 0)]
     ready.pop()
     for i in range(n):
@@ -63,9 +73,24 @@ def event_loop(
     done = 0
     while len(ready) > 0:
         at_s, i = heapq.heappop(ready)
+        t, q = turn[i], queue[i]
+        if t >= 0 and last_sent[t] >= 0 and ahead[i] < 0:
+            j = last_sent[t]
+            if behind[j] >= 0 or missing[partner[j]] != STARTED:  # others wait already, or it has not arrived
+                while behind[j] >= 0:
+                    j = behind[j]
+                behind[j] = i
+                continue
+            ahead[i] = partner[j]
+            if end_s[ahead[i]] > at_s:
+                behind[j], after[i] = i, ahead[i]
+                heapq.heappush(ready, (end_s[ahead[i]], i))
+                continue
+        if t >= 0:
+            last_sent[t] = i
         order[done] = i
         done += 1
-        q = queue[i]
+        missing[i] = STARTED
         if q >= 0:
             before[i] = last[q]
             if free_s[q] > at_s:
@@ -76,6 +101,12 @@ def event_loop(
         if q >= 0:
             free_s[q] = finish_s
         start_s[i], end_s[i] = at_s, finish_s
+        if role[i] == RECEIVE and behind[partner[i]] >= 0:
+            j = behind[partner[i]]
+            ahead[j] = i
+            if finish_s > ready_s[j] or after[j] < 0:
+                after[j] = i
+            heapq.heappush(ready, (max(ready_s[j], finish_s), j))
         if role[i] == SEND:
             j = partner[i]
             first_s = at_s + latency_s[i]
@@ -100,6 +131,7 @@ def longest_paths(
     latency_s: FloatArray,
     partner: IntArray,
     before: IntArray,
+    ahead: IntArray,
     order: IntArray,
     successors_from: IntArray,
     successors: IntArray,
@@ -107,13 +139,15 @@ def longest_paths(
 ) -> None:
     """Fills ``left_s``, (n,) seconds from each node's start to the last end that depends on it.
 
-    Every queue keeps its order.
+    Every queue keeps its order, and so do messages that take turns.
     """
     n = len(role)
-    behind = np.full(n, -1)
+    behind, next_sent = np.full(n, -1), np.full(n, -1)
     for i in range(n):
         if before[i] >= 0:
             behind[before[i]] = i
+        if ahead[i] >= 0:
+            next_sent[ahead[i]] = i
     for at in range(n - 1, -1, -1):
         i = order[at]
         longest_s = 0.0
@@ -121,6 +155,8 @@ def longest_paths(
             longest_s = max(longest_s, left_s[successors[k]])
         if behind[i] >= 0:
             longest_s = max(longest_s, left_s[behind[i]])
+        if next_sent[i] >= 0:
+            longest_s = max(longest_s, left_s[next_sent[i]])
         left_s[i] = duration_s[i] + longest_s
         if role[i] == SEND:
             left_s[i] = max(left_s[i], latency_s[i] + left_s[partner[i]])

@@ -20,8 +20,8 @@ Warmups = tuple[int, ...]
 class Makespans:
     """Seconds of one iteration by warm-ups, each simulated once; it synchronises if every iteration does.
 
-    Warm-ups change only the order in which devices compute. So one task graph without that order is simulated, with
-    the edges of the order in question added.
+    Warm-ups change only the order in which devices compute, and so what waits for the arrival of a message where sends
+    block. So one task graph without that order is simulated, with the edges of the order in question added.
     """
 
     def __init__(self, plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> None:
@@ -59,8 +59,9 @@ class Makespans:
         return _passes_of(self._unordered.graph)
 
     def _lanes(self, warmups: Warmups) -> tuple[IntArray, IntArray]:
-        """Edges from each pass to the one after it on its device."""
+        """Edges from each pass, and from the arrival of what it sends where sends block, to the one after it."""
         before, after = [], []
+        arrival = self._arrivals
         for passes in self._passes:
             m = passes.shape[2] // 2
             forwards, backwards = range(m), range(m, 2 * m)
@@ -68,15 +69,27 @@ class Makespans:
             lanes = np.take_along_axis(passes, turns[:, None, :], axis=2)
             before.append(lanes[:, :, :-1].ravel())
             after.append(lanes[:, :, 1:].ravel())
-        return np.concatenate(before), np.concatenate(after)
+        source, target = np.concatenate(before), np.concatenate(after)
+        sent = np.flatnonzero(arrival[source] >= 0)
+        return np.concatenate([source, arrival[source[sent]]]), np.concatenate([target, target[sent]])
+
+    @cached_property
+    def _arrivals(self) -> IntArray:
+        """(nodes,) of each pass, the receive of the message that it sends and whose arrival its device awaits."""
+        graph = self._unordered.graph
+        arrival = np.full(len(graph), -1, dtype=np.int64)
+        sends = np.flatnonzero(graph.takes_turns)
+        arrival[sends - 1] = graph.partner[sends]  # a send stands right after its producer
+        return arrival
 
 
 @lru_cache(maxsize=2)  # the same graph serves for other links
 def _without_lanes(graph: TaskGraph) -> TaskGraph:
-    """The graph without the edges from each pass to the next on its device; all others stay."""
+    """The graph without the edges to each pass from the one before it, or from an arrival elsewhere; others stay."""
     n = len(graph)
     passing = np.isin([action.kind for action in graph.actions], [Kind.FORWARD, Kind.BACKWARD])[graph.action]
-    nodes = np.flatnonzero(passing & (graph.role == COMPUTATION))
+    passing &= graph.role == COMPUTATION
+    nodes = np.flatnonzero(passing)
     before, after = nodes[:-1], nodes[1:]
     neighbours = (graph.position[before] == graph.position[after]) & (graph.replica[before] == graph.replica[after])
     source = graph.sources
@@ -86,6 +99,7 @@ def _without_lanes(graph: TaskGraph) -> TaskGraph:
     lanes = by_key[np.searchsorted(edges[by_key], (before * n + after)[neighbours])]
     left = np.ones(len(edges), dtype=bool)
     left[lanes] = False
+    left[passing[graph.successors] & (graph.device[source] != graph.device[graph.successors])] = False
     source, target = source[left], graph.successors[left]
     return replace(
         graph,

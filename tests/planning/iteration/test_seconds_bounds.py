@@ -1,6 +1,7 @@
 """No plan is faster than the bound."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,26 @@ def test_no_plan_of_a_small_network_is_faster_than_its_bound(seed, family):
     if best_s is not None:
         *_, bound_s = iteration_bound_steps(problem, 1.01 * best_s, FAMILIES[family])
         assert bound_s <= best_s
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("seed", range(4))
+def test_no_plan_whose_sends_block_is_faster_than_the_bound(seed, family):
+    case = drawn(seed, most_devices=3)
+    case = replace(case, job=replace(case.job, transport="blocking"))
+    problem = IterationProblem.of(case.topology, case.job, case.queueing)
+    best_s = min((seconds for seconds, _ in every_plan(case, family, np.random.default_rng(0), 60)), default=None)
+    if best_s is not None:
+        *_, bound_s = iteration_bound_steps(problem, 1.01 * best_s, FAMILIES[family])
+        assert bound_s <= best_s
+
+
+def test_plans_whose_sends_block_are_searched_for_by_the_simulator():
+    job = lab.load_job("tiny", n_stages=None, n_replicas=None, transport="blocking")
+    plan = lab.plan(lab.load_topology("lecture-hall"), job, objective="iteration", steps=3, seed=0)
+    assert plan.job.transport == "blocking"
+    assert plan.iteration_s == lab.simulate(plan).iteration_s
+    assert plan.iteration_lower_bound_s <= plan.iteration_s
 
 
 def test_bounds_rise_from_the_work_of_all_devices_and_are_the_same_each_time():

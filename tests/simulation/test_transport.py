@@ -1,0 +1,166 @@
+"""Sends that block: what follows from waiting for arrivals and from one link for both directions of a pair."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plans import Case, cases, equal, even, node_of, plan_of
+
+from dtfm_lab.domain.network import Links
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Kind
+from dtfm_lab.domain.schedule.task_graph import SEND
+from dtfm_lab.simulation.engine import TaskTimes, simulate_iteration
+from dtfm_lab.simulation.schedules import schedules
+from dtfm_lab.simulation.schedules.builtin import adaptive
+from dtfm_lab.simulation.schedules.makespans import Makespans
+from dtfm_lab.simulation.sensitivity import gains
+from dtfm_lab.simulation.simulate import simulate
+
+seconds = st.floats(0.1, 5)
+blocking_cases = cases.map(lambda case: replace(case, transport="blocking"))
+
+
+def both(case: Case) -> tuple[TaskTimes, TaskTimes]:
+    overlapped, blocking = (replace(case, transport=how).simulated() for how in ("overlapped", "blocking"))
+    return overlapped, blocking
+
+
+@given(cases)
+@settings(max_examples=100, deadline=None)
+def test_blocking_is_never_faster_and_no_action_is_earlier(case):
+    overlapped, blocking = both(replace(case, queueing="pairs"))
+    before, after = node_of(overlapped.tasks), node_of(blocking.tasks)
+    assert before.keys() == after.keys()
+    at, there = [before[node] for node in before], [after[node] for node in before]
+    assert (blocking.start_s[there] >= overlapped.start_s[at] - 1e-9).all()
+    assert blocking.makespan_s >= overlapped.makespan_s - 1e-9
+
+
+@given(cases)
+@settings(max_examples=40, deadline=None)
+def test_on_free_links_blocking_changes_nothing(case):
+    n = len(case.topology)
+    free = [replace(case, transport=how).tasks().simulate(Links.free(n)) for how in ("overlapped", "blocking")]
+    assert free[1].makespan_s == pytest.approx(free[0].makespan_s)
+
+
+@given(cases)
+@settings(max_examples=40, deadline=None)
+def test_with_one_stage_blocking_changes_nothing(case):
+    overlapped, blocking = both(replace(case, n_stages=1))
+    assert blocking.start_s.tolist() == overlapped.start_s.tolist()
+
+
+@given(st.integers(1, 9), seconds, seconds, st.floats(0, 3), st.floats(0, 3))
+@settings(max_examples=40, deadline=None)
+def test_gpipe_of_two_stages_pays_every_hop_in_both_directions(n_microbatches, forward_s, backward_s, far_s, moving_s):
+    """Stage 0 sends between its forwards and stage 1 between its backwards: (M + 1)(f + b) + 2 M h."""
+    plan = plan_of(2, n_microbatches, transport="blocking")
+    links = even(2, far_s, plan.job.activation_bytes / moving_s if moving_s > 1e-6 else np.inf)
+    moving_s = moving_s if moving_s > 1e-6 else 0.0
+    schedule = schedules["gpipe"](2, n_microbatches)
+    found = simulate_iteration(plan, schedule, equal(plan, forward_s, backward_s), links)
+    hop_s = far_s + moving_s
+    wanted_s = (n_microbatches + 1) * (forward_s + backward_s) + 2 * n_microbatches * hop_s
+    assert found.makespan_s == pytest.approx(wanted_s)
+
+
+@given(blocking_cases)
+@settings(max_examples=60, deadline=None)
+def test_a_device_computes_and_sends_on_when_its_message_has_arrived(case):
+    found = case.simulated()
+    graph, nodes = found.tasks.graph, node_of(found.tasks)
+    for position, replica in itertools.product(range(case.n_stages), range(case.n_replicas)):
+        arrived_s = 0.0
+        for step in graph.programs.of(position, replica):
+            node = nodes[replica, step.action]
+            if step.action.kind in COMPUTE or step.action.kind in SENDS:
+                assert found.start_s[node] >= arrived_s
+            if step.action.kind in (Kind.SEND_F, Kind.SEND_B):
+                arrived_s = found.end_s[graph.partner[node]]
+
+
+@given(blocking_cases)
+@settings(max_examples=60, deadline=None)
+def test_of_the_two_directions_of_a_pair_one_message_is_under_way_at_a_time(case):
+    found = replace(case, queueing="pairs").simulated()
+    graph, tasks = found.tasks.graph, found.tasks
+    under_way: dict[frozenset[int], list[tuple[float, float]]] = {}
+    for node in np.flatnonzero(graph.takes_turns):
+        pair = frozenset({int(tasks.here[node]), int(tasks.there[node])})
+        under_way.setdefault(pair, []).append((found.start_s[node], found.end_s[graph.partner[node]]))
+    for messages in under_way.values():
+        assert all(b[0] >= a[1] - 1e-9 for a, b in itertools.pairwise(sorted(messages)))
+
+
+@given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 1000))
+@settings(max_examples=30, deadline=None)
+def test_warm_ups_are_chosen_by_the_times_of_blocking_sends(n_stages, n_microbatches, seed):
+    case = Case("gpipe", n_stages, n_microbatches, 2, "sharded", "pairs", False, "none", 2 * seed, "blocking")
+    warmups = sorted(np.random.default_rng(seed).integers(0, n_microbatches, n_stages).tolist(), reverse=True)
+    profile = equal(case.plan, 1.0, 2.0)
+    built = adaptive(n_stages, n_microbatches, warmups)
+    wanted_s = simulate_iteration(case.plan, built, profile, case.links).makespan_s
+    assert Makespans(case.plan, tuple(profile), case.links)(np.array(warmups)) == pytest.approx(wanted_s)
+
+
+@given(blocking_cases)
+@settings(max_examples=30, deadline=None)
+def test_the_critical_path_is_as_long_as_the_iteration_and_every_gap_has_a_cause(case):
+    trace = simulate(case.plan, case.schedule, queueing=case.queueing)
+    path = trace.critical_path()
+    assert (path["end_s"] - path["start_s"]).sum() == pytest.approx(trace.iteration_s)
+    bubble = trace.bubble
+    idle = bubble.filter(like="_s").drop(columns="iteration_s").sum(axis=1)
+    assert idle.to_numpy() == pytest.approx(bubble["iteration_s"].to_numpy())
+
+
+def far_plan(**fields: object) -> Plan:
+    return plan_of(2, 4, d_model=5, **fields)
+
+
+def test_a_message_that_waits_for_the_other_direction_is_said_to_queue():
+    plan = far_plan(transport="blocking")
+    # forward and backward messages of 1F1B cross on the one link between the two devices
+    trace = simulate(plan, "1f1b", profile=equal(plan, 1.0, 1.0))
+    found = simulate_iteration(plan, schedules["1f1b"](2, 4), equal(plan, 1.0, 1.0), even(2, 0.7))
+    graph = found.tasks.graph
+    waited = [i for i in np.flatnonzero(graph.role == SEND) if found.after[i] >= 0]
+    behind = [i for i in waited if graph.actions[graph.action[found.after[i]]].kind in (Kind.RECV_F, Kind.RECV_B)]
+    assert behind
+    assert all(found.start_s[i] == pytest.approx(found.end_s[found.after[i]]) for i in behind)
+    assert trace.context.transport == "blocking"
+
+
+@given(st.sampled_from(["gpipe", "1f1b"]), st.floats(1.1, 4), st.integers(0, 500))
+@settings(max_examples=15, deadline=None)
+def test_a_gain_is_that_of_simulating_with_the_improvement(name, factor, seed):
+    case = Case(name, 3, 4, 2, "ring", "pairs", False, "none", 2 * seed, "blocking")
+    plan = case.plan
+    base_s = simulate(plan, name).iteration_s
+    for gain in gains(plan, name, factor=factor, what="latency"):
+        if gain.of != "link":
+            continue
+        a, b = (plan.topology.names.index(one) for one in gain.name.split(" - "))
+        latency_s = plan.topology.latency_s.copy()
+        latency_s[[a, b], [b, a]] /= factor
+        changed = plan.changed(topology=replace(plan.topology, latency_s=latency_s))
+        assert gain.before_s == pytest.approx(base_s)
+        assert gain.iteration_s == pytest.approx(simulate(changed, name).iteration_s)
+
+
+def test_the_embedding_of_a_tied_model_is_exchanged_in_both_directions_at_once():
+    plan = plan_of(2, 3, tied=True, transport="blocking")
+    links = Links(np.array([[0, 50.0], [0.1, 0]]), np.full((2, 2), np.inf))  # so far that both are under way at once
+    found = simulate_iteration(plan, schedules["1f1b"](2, 3), equal(plan, 1.0, 2.0), links)
+    nodes = node_of(found.tasks)
+    for stage in (0, 1):
+        sent, last = Action(stage, Kind.SEND_E, peer=1 - 2 * stage), Action(stage, Kind.BACKWARD, 2)
+        arrived_s = found.end_s[nodes[0, Action(0, Kind.RECV_B, 2)]] if stage else 0.0
+        assert found.start_s[nodes[0, sent]] == max(found.end_s[nodes[0, last]], arrived_s)
