@@ -25,7 +25,7 @@ STYLES = {"inside": "green", "known miss": "red", "miss": "bold red"}
     help="A CSV or JSON file of your own rows; docs/published.md has its columns.",
 )
 @click.option("--strict", is_flag=True, help="Exit with status 1 where a row leaves its band that is no known miss.")
-@file_option("-o", "--output", help="Write the ledger to this file: .html, .csv or .json.")
+@file_option("-o", "--output", help="Write the ledger to this file: .html, .md, .csv or .json.")
 @json_option
 def reproduce(names: tuple[str, ...], own: str | None, strict: bool, output: str | None, as_json: bool) -> None:
     """Predict what others measured, and lay each published number beside our prediction.

@@ -14,12 +14,12 @@ import pandas as pd
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.files.reading import write_text
-from dtfm_lab.published import ledger_html
+from dtfm_lab.published import ledger_html, ledger_markdown
 from dtfm_lab.published.group import Group, groups_of
 from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import Source
 
-ENDINGS = (".html", ".csv", ".json")
+ENDINGS = (".html", ".md", ".csv", ".json")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,10 +101,15 @@ class Ledger:
         }
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it as a page (.html), a table (.csv) or all of it (.json). Raises FileError for another ending."""
+        """Write it as a page (.html), a table of groups (.md) or of rows (.csv), or all of it (.json).
+
+        Raises FileError for another ending.
+        """
         match check_ending(path):
             case ".html":
                 text = ledger_html.page(self._repr_html_())
+            case ".md":
+                text = ledger_markdown.summary(self.sentence, self.rows, self.groups, self.sources)
             case ".csv":
                 text = self.to_frame().to_csv(index=False)
             case _:

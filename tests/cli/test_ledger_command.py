@@ -38,10 +38,10 @@ def test_a_miss_is_told_with_its_note(tmp_path, seconds):
     assert "0 of 1 rows inside" in told
 
 
-@pytest.mark.parametrize("ending", ["html", "csv", "json"])
+@pytest.mark.parametrize("ending", ["html", "md", "csv", "json"])
 def test_the_ledger_is_written(tmp_path, seconds, ending):
     path, written = tmp_path / "mine.csv", tmp_path / f"ledger.{ending}"
-    path.write_text(HEAD + ROW.format(seconds=seconds))
+    path.write_text(HEAD + ROW.format(seconds=2 * seconds))
     assert invoked("--own", path, "-o", written).exit_code == 0
     assert "my cluster" in written.read_text()
 
@@ -50,4 +50,4 @@ def test_mistakes_are_refused(tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text(HEAD + ROW.format(seconds=1))
     assert "no source of published numbers named 'gossip'" in str(invoked("gossip").exception)
-    assert "wanted one of .html, .csv, .json" in str(invoked("--own", path, "-o", tmp_path / "x.txt").exception)
+    assert "wanted one of .html, .md, .csv, .json" in str(invoked("--own", path, "-o", tmp_path / "x.txt").exception)
