@@ -2,13 +2,16 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from dtfm_lab.published import own as own_files
+from dtfm_lab.published import sailor_records
 from dtfm_lab.published.ledger import Ledger
 from dtfm_lab.published.own_predictions import predict_rows
 from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import Source, sources
+from dtfm_lab.published.systems import sailor
 
 
 def reproduce(
@@ -40,12 +43,14 @@ def reproduce(
 
 
 def own_source(path: str | os.PathLike[str]) -> Source:
-    """A file of one's own as a source; it is read at once and predicted when its rows are asked for."""
-    rows = own_files.read_rows(path)
+    """A file of one's own as a source; it is read at once and predicted when its rows are asked for.
 
-    def predictions() -> Iterator[Row]:
-        """The rows of the file."""
-        return predict_rows(rows)
-
-    name = Path(path).name
-    return Source(name=name, title="A file of one's own", cite=name, licence="", rows=predictions)
+    It holds rows as ``own`` describes them, or records in Sailor's format, as the packaged ones are.
+    """
+    name, data = Path(path).name, own_files.document_of(path)
+    rows: Callable[[], Iterator[Row]]
+    if sailor_records.is_document(data):
+        rows = partial(sailor.rows_of, sailor_records.document_of(data, name))
+    else:
+        rows = partial(predict_rows, own_files.read_rows(path))
+    return Source(name=name, title="A file of one's own", cite=name, licence="", rows=rows)

@@ -1,0 +1,132 @@
+"""Sailor's records: a record's plan has the record's messages and times, and records of one's own come out as well."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dtfm_lab as lab
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.network import Links
+from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.published import reproduce
+from dtfm_lab.published.sailor_records import (
+    BYTES,
+    INSIDE_A_HOST,
+    Record,
+    document_of,
+    gathering_s,
+    plan_of,
+    predicted_s,
+    profile_of,
+    shared_cards,
+)
+from dtfm_lab.published.systems.sailor import ONE_FACTOR, ONE_KIND, packaged, rows_of
+from dtfm_lab.published.tables import document
+
+PACKAGED = packaged()
+SHARING = shared_cards(PACKAGED.rows)
+
+
+def record(case: str) -> Record:
+    return next(row for row in PACKAGED.rows if row.case.endswith(case))
+
+
+def test_curves_tell_which_hosts_have_one_card():
+    assert {"RTX-3090", "RTX-2080", "Titan-RTX"} == SHARING
+    assert shared_cards([record("N4_D4")]) == set()  # curves of single GPUs alone tell nothing
+
+
+@pytest.mark.parametrize("case", ["N16_D4", "N4_D1", "N6_D3", "N2_D2"])
+def test_a_plan_has_the_messages_of_its_record_and_their_seconds(case):
+    row = record(case)
+    plan = plan_of(row, PACKAGED.message_bytes, SHARING)
+    links = Links.of(plan.topology)
+    assert plan.job.microbatch_counts == (row.n_microbatches,) * row.n_replicas
+    assert plan.job.activation_bytes == row.hop_bytes
+    grid = plan.placement.devices
+    if row.n_stages > 1:
+        curve = row.curves[row.group[0, 0].hop]
+        expected_s = np.interp(row.hop_bytes, PACKAGED.message_bytes, curve)
+        assert links.moving_s(int(grid[0, 0]), int(grid[1, 0]), row.hop_bytes) == pytest.approx(expected_s)
+    if row.n_replicas > 1:
+        shard_bytes = BYTES * row.stage_parameters[0] / row.n_replicas
+        a, b = row.group[0, 0], row.group[0, 1]
+        curve = row.curves[f"{a.gpu} x1 -> {b.gpu} x1"]
+        turns = a.tensor_parallel if {a.gpu, b.gpu} & SHARING else 1
+        expected_s = turns * np.interp(shard_bytes, PACKAGED.message_bytes, curve)
+        assert links.moving_s(int(grid[0, 0]), int(grid[0, 1]), shard_bytes) == pytest.approx(expected_s)
+
+
+def test_only_passes_that_receive_gather():
+    row = record("N16_D4")
+    seconds = {(c.stage, c.kind): c.seconds for c in profile_of(row) if c.replica == 0}
+    gather_s = gathering_s(row.group[0, 0], row.hop_bytes)
+    assert gather_s == pytest.approx(3 / 4 * row.hop_bytes / INSIDE_A_HOST["GH-96"])
+    for stage in range(4):
+        group = row.group[stage, 0]
+        assert seconds[stage, Kind.FORWARD] == pytest.approx(group.forward_s + (gather_s if stage > 0 else 0))
+        assert seconds[stage, Kind.BACKWARD] == pytest.approx(group.backward_s + (gather_s if stage < 3 else 0))
+    alone = replace(row.group[1, 0], tensor_parallel=1)
+    assert gathering_s(alone, row.hop_bytes) == 0
+
+
+def test_a_prediction_is_what_everybody_simulates():
+    row = record("N6_D3")
+    plan = plan_of(row, PACKAGED.message_bytes, SHARING)
+    assert plan.job.transport == "blocking"
+    iteration_s = lab.simulate(plan, profile=profile_of(row)).iteration_s
+    assert predicted_s(row, PACKAGED.message_bytes, SHARING) == iteration_s
+
+
+def test_a_record_equal_to_another_is_named_suspect():
+    suspects = [row.setting for row in rows_of(PACKAGED) if "suspect" in row.note]
+    assert suspects == ["mit/N3/N3_D1"]
+
+
+def test_a_factor_never_sees_its_own_row():
+    changed = tuple(
+        replace(row, measured_iteration_s=9 * row.measured_iteration_s) if row.case.endswith("N8_D4") else row
+        for row in PACKAGED.rows
+    )
+    before, after = (
+        {row.setting: row for row in rows_of(records) if row.group == ONE_KIND + ONE_FACTOR}
+        for records in (PACKAGED, replace(PACKAGED, rows=changed))
+    )
+    own = f"GPT-NEO/N8/N8_D4{ONE_FACTOR}"
+    assert before[own].predicted == after[own].predicted
+    assert before[own].published != after[own].published
+
+
+def test_records_of_ones_own_come_out_as_the_packaged_ones_do(tmp_path):
+    data = document("sailor.json")
+    data["rows"] = [row for row in data["rows"] if row["case"].endswith(("N4_D4", "N2_D1", "N64_D8"))]
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps(data))
+    ours = {row.setting: row.predicted for row in rows_of(PACKAGED)}
+    found = {row.setting: row.predicted for row in reproduce(own=path)}
+    assert len(found) == 3
+    assert found == {setting: ours[setting] for setting in found}
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"devices": []}, "0 devices; wanted one of each stage and replica"),
+        ({"curves": {}}, "no curve"),
+        ({"measured_iteration_s": 0}, "measured_iteration_s is 0"),
+        ({"stage_parameters": [1]}, "stage_parameters"),
+        ({"hop_bytes": 16777217}, "whole numbers of 4 bytes"),
+    ],
+)
+def test_wrong_records_are_refused_in_one_line(tmp_path, change, complaint):
+    data = document("sailor.json")
+    data["rows"] = [row | change for row in data["rows"] if row["case"].endswith("N4_D1")][:1]
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(LabError, match=complaint) as refusal:
+        reproduce(own=path)
+    assert "\n" not in str(refusal.value)
+    assert "rows.json" in str(refusal.value) or "N4_D1" in str(refusal.value)
+    assert document_of(document("sailor.json"), "sailor.json") == PACKAGED
