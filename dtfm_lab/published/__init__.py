@@ -3,6 +3,7 @@
 from dtfm_lab.published import systems  # noqa: F401  its modules register the sources
 from dtfm_lab.published.calibrated import Calibration, calibrate
 from dtfm_lab.published.group import Group
+from dtfm_lab.published.layer_calibration import layer_profile
 from dtfm_lab.published.ledger import Ledger
 from dtfm_lab.published.reproduce import reproduce
 from dtfm_lab.published.row import QUANTITIES, Band, KnownMiss, Row
@@ -18,6 +19,7 @@ __all__ = [
     "Row",
     "Source",
     "calibrate",
+    "layer_profile",
     "published",
     "reproduce",
     "sources",

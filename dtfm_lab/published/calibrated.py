@@ -19,14 +19,15 @@ from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.published.calibration import leave_one_out, median, own_factor
+from dtfm_lab.published.layer_calibration import StageTimes
 from dtfm_lab.published.own import OwnRow, read_rows
 from dtfm_lab.published.own_predictions import located_plan, own_efficiency, predicted
 from dtfm_lab.simulation import simulate
 
 TIMED = ("iteration", "throughput", "utilisation", "compute", "bubble")
 """Quantities of an own file that an efficiency can be fitted to."""
-BY = ("gpu", "model", "size", "group")
-Measured = Trace | tuple[Plan, float] | OwnRow
+BY = ("gpu", "model", "size", "group", "layer")
+Measured = Trace | tuple[Plan, float] | tuple[Plan, Trace] | OwnRow
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class Calibration:
     high: float
     rows: tuple[MeasuredRow, ...]
     _predict: tuple[Callable[[float], float], ...] = field(default=(), compare=False)
+    _profiled: tuple[tuple[Plan, Trace], ...] = field(default=(), compare=False)
 
     def __float__(self) -> float:
         return self.efficiency
@@ -96,14 +98,35 @@ class Calibration:
     def by(self, what: str) -> Mapping[str, Calibration]:
         """A calibration for each ``gpu``, ``model``, ``size`` or ``group`` of the rows, judged within it.
 
-        Raises LabError for another name.
+        By ``layer`` it is one for each kind of layer, from the profiles of pairs of a plan and its measured trace; its
+        rows are their stages, and its range is that of the fits without one of them. ``layer_profile`` predicts a plan
+        with them. Raises LabError for another name, and where the rows do not tell kinds of layers apart.
         """
         if what not in BY:
             raise LabError(f"by is {shortened(what)}; wanted one of {', '.join(BY)}")
+        if what == "layer":
+            return self._by_layer()
         parts: dict[str, list[int]] = {}
         for index, row in enumerate(self.rows):
             parts.setdefault(getattr(row, what), []).append(index)
         return {key: _judged([self.rows[i] for i in at], [self._predict[i] for i in at]) for key, at in parts.items()}
+
+    def _by_layer(self) -> dict[str, Calibration]:
+        times = StageTimes(self._profiled)
+        rows = tuple(
+            MeasuredRow(
+                name, "", "", "", "", "s", seconds, float(at_peak.sum() / seconds), None, times.predicted(stage)
+            )
+            for stage, (name, seconds, at_peak) in enumerate(
+                zip(times.names, times.seconds.tolist(), times.at_peak, strict=True)
+            )
+        )
+        fitted = times.efficiencies()
+        without = np.array([times.efficiencies(stage) for stage in range(len(rows))])
+        return {
+            kind.value: Calibration(float(fitted[at]), float(without[:, at].min()), float(without[:, at].max()), rows)
+            for at, kind in enumerate(times.kinds)
+        }
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each measured one: name, gpu, model, size, group, unit, measured, its own efficiency, that of all
@@ -122,8 +145,9 @@ def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibrat
     Parameters
     ----------
     measured
-        Traces of real runs, of which the time that they computed is taken; pairs of a plan and the seconds of its
-        measured iteration; or a file of one's own rows, as ``reproduce`` takes it.
+        Traces of real runs, of which the time that they computed is taken, alone or in pairs with their plans; pairs
+        of a plan and the seconds of its measured iteration; or a file of one's own rows, as ``reproduce`` takes it.
+        A run on the virtual clock may give more than 1, where this machine is faster than the drawn devices.
 
     Raises
     ------
@@ -142,7 +166,8 @@ def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibrat
             "no measured rows to fit an efficiency to; wanted traces, pairs of a plan and seconds, or a file"
         )
     described = [_described(each, number) for number, each in enumerate(given, 1)]
-    return _judged([row for row, _ in described], [predict for _, predict in described])
+    profiled = tuple((each[0], each[1]) for each in given if isinstance(each, tuple) and isinstance(each[1], Trace))
+    return replace(_judged([row for row, _ in described], [predict for _, predict in described]), _profiled=profiled)
 
 
 def _judged(rows: list[MeasuredRow], predict: list[Callable[[float], float]]) -> Calibration:
@@ -166,6 +191,10 @@ def _described(given: object, number: int) -> tuple[MeasuredRow, Callable[[float
         return row, partial(predicted, given, plan)
     if not isinstance(given, tuple | list) or len(given) != 2 or not isinstance(given[0], Plan):
         raise LabError(f"row {number} is {shortened(given)}; wanted a measured Trace, or a pair of a Plan and seconds")
+    if isinstance(given[1], Trace):
+        row, predict = _of_trace(given[1], number)
+        gpu, model, size = _kinds(given[0])
+        return replace(row, gpu=gpu, model=model, size=size), predict
     seconds = as_number(given[1])
     if seconds is None or not 0 < seconds < np.inf:
         raise LabError(f"row {number}: seconds are {shortened(given[1])}; wanted a number above 0")

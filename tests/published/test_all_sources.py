@@ -1,5 +1,7 @@
 """Every published row is predicted inside its stated band, or is on record as a miss that has not become worse."""
 
+from functools import cache
+
 import pytest
 
 from dtfm_lab.published import published, reproduce, sources
@@ -8,12 +10,17 @@ from dtfm_lab.published.group import MEAN
 NAMES = list(sources)
 
 
+@cache
+def ledger_of(name):
+    return reproduce([name])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES, scope="class")
+@pytest.mark.parametrize("name", NAMES)
 class TestSource:
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def ledger(self, name):
-        return reproduce([name])
+        return ledger_of(name)
 
     def test_no_row_leaves_its_stated_band(self, name, ledger):
         assert ledger.rows
