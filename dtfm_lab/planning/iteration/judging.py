@@ -31,7 +31,7 @@ def judge_for(problem: IterationProblem, aim: Aim) -> Judge:
     """The judge of a problem's plans."""
     job = problem.job
     covered = not problem.links.has_cards and job.synchronisation in REPLAYED and job.schedule in REPLAYED_SCHEDULES
-    covered = covered and not job.overlap
+    covered = covered and not job.overlap and job.sharding == "none"
     # Sends that block only add waiting to the same order of messages, so bounds of overlapped ones hold for them, too.
     covered = covered and job.transport == "overlapped"
     return _Replay() if covered else _Simulator(problem, aim)

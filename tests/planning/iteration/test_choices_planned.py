@@ -1,0 +1,100 @@
+"""Whatever a job chooses, a plan takes as long as it says, and no plan takes less than its bound."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job.system import SystemOptions
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import BY_SHARDS
+from dtfm_lab.planning import plan
+from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
+from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.simulation import memory, simulate
+
+sys.path.insert(0, str(Path(__file__).parent))
+from every_plan import FAMILIES, Drawn, drawn, every_plan
+
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "transport": ("blocking",),
+    "sharding": ("zero-1", "zero-2", "zero-3"),
+    "overlap": (True,),
+    "fragments": (2,),
+    "checkpointing": ("selective", "block", "stage"),
+    "attention": ("unfused",),
+    "gradient_dtype": ("fp32",),
+    "memory_traffic": (True,),
+    "flush_every": (2,),
+}
+MODIFIERS = {"tensor_parallel", "bucket_bytes", "fragment_delay"}
+"""Fields that change nothing alone, or that another file tries."""
+EACH = [(choice, value) for choice, values in CHOICES.items() for value in values]
+MOST_PLANS = 40
+
+
+def chosen(case: Drawn, choice: str, value: object) -> Drawn:
+    """The case with a choice, and what that wants beside it."""
+    job = case.job
+    if choice == "sharding":
+        also: dict[str, Any] = {"synchronise_every": 1}
+        if job.synchronisation not in BY_SHARDS:
+            also["synchronisation"] = "ring"
+    elif choice == "flush_every":
+        also = {"schedule": "gpipe"}
+    elif choice == "fragments":
+        also = {"synchronise_every": 4}
+    else:
+        also = {}
+    return replace(case, job=job.with_fields(**{choice: value, "synchronise_every": job.synchronise_every} | also))
+
+
+def test_every_choice_is_tried() -> None:
+    assert {field.name for field in fields(SystemOptions)} == CHOICES.keys() | MODIFIERS
+
+
+@pytest.mark.parametrize(("choice", "value"), EACH)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_found_plan_takes_as_long_as_it_says_and_fits(choice: str, value: object, seed: int) -> None:
+    case = chosen(drawn(seed), choice, value)
+    try:
+        found = plan(case.topology, case.job, objective="iteration", seed=0, steps=6, queueing=case.queueing)
+    except LabError:  # in one line, or nothing fits
+        return
+    assert getattr(found.job, choice) == value
+    assert found.iteration_s == simulate(found).iteration_s
+    assert found.iteration_lower_bound_s <= found.iteration_s * (1 + 1e-9)
+    assert memory(found).fits
+
+
+@pytest.mark.parametrize(("choice", "value"), EACH)
+@pytest.mark.parametrize("seed", range(4))
+def test_no_plan_is_faster_than_its_bound(choice: str, value: object, seed: int) -> None:
+    case = chosen(drawn(seed, most_devices=3), choice, value)
+    family = list(FAMILIES)[seed % 3]
+    rng = np.random.default_rng(seed)
+    best_s = np.inf
+    for _, given in itertools.islice(every_plan(case, family, rng, MOST_PLANS), MOST_PLANS):
+        best_s = min(best_s, seconds_of(given, case.job.schedule or FAMILIES[family][0], case.queueing))
+    if best_s < np.inf:
+        *_, bound_s = iteration_bound_steps(
+            IterationProblem.of(case.topology, case.job, case.queueing), 1.01 * best_s, FAMILIES[family]
+        )
+        assert bound_s <= best_s
+
+
+def seconds_of(given: Plan, schedule: str, queueing: str) -> float:
+    """Seconds of an iteration; infinite where the schedule cannot have these counts, or does not fit."""
+    try:
+        if not memory(given, schedule).fits:
+            return np.inf
+        return simulate(given, schedule, queueing=queueing).iteration_s
+    except LabError:
+        return np.inf
