@@ -219,7 +219,7 @@ def _headlines(plan: Plan) -> Iterator[str]:
         shares = str(counts[0]) if len(counts) == 1 else ", ".join(map(str, job.microbatch_counts))
         ahead = "" if job.warmups is None else f" ({', '.join(map(str, job.warmups))} forwards ahead)"
         shape += f", {job.schedule_name}{ahead}, micro-batches of {job.microbatch}: {shares} a pipeline"
-        shape += ", recomputed" if job.recompute else ""
+        shape += {"none": "", "stage": ", recomputed"}.get(job.checkpoints, f", checkpoints {job.checkpoints}")
     yield f"{shape}; by {plan.planner}"
     if plan.iteration_s is not None:
         most = plan.speed_up_left

@@ -13,6 +13,7 @@ from pydantic import Field, create_model
 
 from dtfm_lab.domain.errors import FileError, UnknownName
 from dtfm_lab.domain.job import MODELS, Layer, LayerKind, ModelSpec, estimated_held, gpt, llama
+from dtfm_lab.domain.job.model.completion import NUMBERS_OF_CHOICES
 from dtfm_lab.domain.registry import Registry, unknown
 from dtfm_lab.files.hugging_face import dtype_from_config, model_from_config
 from dtfm_lab.files.reading import Section, located, parse, read_mapping
@@ -29,6 +30,10 @@ class LayersSection(Section):
     forward_flop: float
     output_elements: int
     held_elements: int | None = None
+    attention_elements: float = 0.0
+    selective_elements: int = 0
+    selective_flop: float = 0.0
+    moved_elements: int = 0
 
 
 class WholeSection(Section):
@@ -125,7 +130,8 @@ def model_to_section(model: ModelSpec) -> str | dict[str, Any]:
     layers = []
     for layer, alike in groupby(model.layers):
         row: dict[str, Any] = {"kind": str(layer.kind), "times": sum(1 for _ in alike)}
-        layers.append(row | {name: getattr(layer, name) for name in NUMBERS_OF_A_LAYER})
+        row |= {name: getattr(layer, name) for name in NUMBERS_OF_A_LAYER}
+        layers.append(row | {name: number for name in NUMBERS_OF_CHOICES if (number := getattr(layer, name))})
     return {name: getattr(model, name) for name in fields} | {"layers": layers}
 
 

@@ -173,7 +173,7 @@ def _as_planned(job: Job, planned: Job) -> Job:
     if same and (job.model, job.global_batch) == (planned.model, planned.global_batch):
         chosen = ("blocks_per_stage", "microbatches_per_replica", "schedule", "warmups")
         taken |= {name: getattr(planned, name) for name in chosen if getattr(job, name) is None}
-        taken["recompute"] = job.recompute or planned.recompute
+        taken["recompute"] = job.recompute or (planned.recompute and job.checkpoints == "none")
     return job.with_fields(**taken)
 
 

@@ -5,12 +5,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from dtfm_lab.domain.errors import JobError, TraceError
-from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, device_gradient_elements
+from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, device_gradient_elements, repeated_flop
 from dtfm_lab.domain.network import Device, as_number, hardware_of, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind, Programs
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.simulation.memory_traffic import NO_TRAFFIC, memory_bandwidth_of, stage_traffic, step_traffic_bytes
 
 EFFICIENCY = 0.4
 """Share of its peak that a device reaches. Megatron-LM reports 44 to 52 % on A100s (Narayanan et al. 2021,
@@ -22,30 +23,36 @@ WHOLE_FROM_HALVES = {Kind.BACKWARD_INPUT: Kind.BACKWARD, Kind.BACKWARD_WEIGHT: K
 def analytic(plan: Plan, programs: Programs, efficiency: float = EFFICIENCY) -> tuple[ComputeTime, ...]:
     """FLOP of a stage's layers over its device's peak x efficiency, and the coding of compressed messages.
 
-    A backward takes twice a forward, one more where activations are recomputed; split, its two halves take one
-    each, and the recomputation goes with the first. Averaging and the optimiser's step are bound by memory, not
-    FLOP, and count as 0 beside what they code. Raises JobError where the efficiency is not within 0 and 1.
+    A backward takes twice a forward, and again what it recomputes; split, its two halves take one each, and the
+    recomputation goes with the first. Averaging and the optimiser's step are bound by memory, not FLOP, and count as 0
+    beside what they code, but for ``memory_traffic``. Raises JobError where the efficiency is not within 0 and 1, or a
+    GPU's memory bandwidth is unknown where the job counts it.
     """
     share = as_number(efficiency)
     if share is None or not 0 < share <= 1:
         raise JobError(f"efficiency is {shortened(efficiency)}; wanted more than 0 and at most 1")
     job, schedule = plan.job, programs.schedule
     last = schedule.n_stages - 1
-    one_message_s = _coding_s(plan, job.activation_elements) if job.codes_activations else 0.0
+    one_message_bytes = job.activation_elements * BYTES_PER_ELEMENT[job.dtype]
+    one_message_s = one_message_bytes / job.codec_bytes_per_s if job.codes_activations else 0.0
     rows = []
     for stage, layers in enumerate(job.layers_of(schedule.n_stages)):
         position = stage % job.n_stages
         flop = job.microbatch * sum(layer.forward_flop for layer in layers)
+        again_flop = job.microbatch * sum(repeated_flop(job, layer) for layer in layers)
+        traffic = stage_traffic(job, layers) if job.memory_traffic else NO_TRAFFIC
         coding_s = 0.0 if job.n_stages == 1 else one_message_s * ((stage > 0) + (stage < last))
         for replica in range(job.n_replicas):
             device = plan.topology.devices[int(plan.placement.devices[position, replica])]
-            forward_s = flop / (peak_of(device, job.dtype) * share)
-            again_s = forward_s if job.recompute else 0.0
+            peak = peak_of(device, job.dtype) * share
+            forward_s, again_s = flop / peak, again_flop / peak
             half_s = BACKWARD_PER_FORWARD / 2 * forward_s
+            moved_s = traffic.over(memory_bandwidth_of(device)) if job.memory_traffic else NO_TRAFFIC
+            back_s = again_s + moved_s.again + moved_s.backward
             rows += [
-                ComputeTime(stage, replica, Kind.FORWARD, forward_s + coding_s),
-                ComputeTime(stage, replica, Kind.BACKWARD, 2 * half_s + again_s + coding_s),
-                ComputeTime(stage, replica, Kind.BACKWARD_INPUT, half_s + again_s + coding_s),
+                ComputeTime(stage, replica, Kind.FORWARD, forward_s + moved_s.forward + coding_s),
+                ComputeTime(stage, replica, Kind.BACKWARD, 2 * half_s + back_s + coding_s),
+                ComputeTime(stage, replica, Kind.BACKWARD_INPUT, half_s + back_s + coding_s),
                 ComputeTime(stage, replica, Kind.BACKWARD_WEIGHT, half_s),
             ]
     return (*rows, *_synchronising(plan, programs))
@@ -69,18 +76,20 @@ def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
     """PACK, REDUCE and STEP take the time of coding; where a device has several of a kind, each takes the mean."""
     job = plan.job
     n_elements = device_gradient_elements(job, programs.schedule.n_stages)
+    step_bytes = step_traffic_bytes(job, programs.schedule.n_stages)
     rows = []
     for position, tails in enumerate(programs.tails):
-        whole_s = _coding_s(plan, n_elements[position]) if job.codes_gradients else 0.0
+        coded_bytes = n_elements[position] * BYTES_PER_ELEMENT[job.gradients_in]
+        whole_s = coded_bytes / job.codec_bytes_per_s if job.codes_gradients else 0.0
         for replica, tail in enumerate(tails):
+            device = plan.topology.devices[int(plan.placement.devices[position, replica])]
             for kind in (Kind.PACK, Kind.REDUCE, Kind.STEP):
                 coded = [step.coded for step in tail if step.action.kind is kind]
-                rows.append(ComputeTime(position, replica, kind, whole_s * float(np.mean(coded)) if coded else 0.0))
+                seconds = whole_s * float(np.mean(coded)) if coded else 0.0
+                if kind is Kind.STEP and coded and job.memory_traffic:
+                    seconds += step_bytes[position] / memory_bandwidth_of(device) / len(coded)
+                rows.append(ComputeTime(position, replica, kind, seconds))
     return rows
-
-
-def _coding_s(plan: Plan, n_elements: int) -> float:
-    return n_elements * BYTES_PER_ELEMENT[plan.job.dtype] / plan.job.codec_bytes_per_s
 
 
 def compute_seconds(computations: Iterable[tuple[int, int, Kind]], profile: Iterable[ComputeTime]) -> FloatArray:

@@ -8,19 +8,31 @@ framework takes for itself, an operator's own temporaries and memory lost betwee
 A backward that is split holds everything until the end of W: what I frees, the gradients that W multiplies with
 take up again (Qi et al. 2024, "Zero Bubble Pipeline Parallelism", table 1: 32 of a block's 34 bytes a token and
 width; of a head it would be half).
-A micro-batch that is recomputed leaves its stage's input only, until its backward makes all the rest again.
+With checkpoints a micro-batch leaves less, until its backward makes the rest again: that of the whole stage, or of one
+block at a time. A split backward does the latter, too, but holds all of it to the end of W.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, LayerKind, device_gradient_bytes, device_gradient_elements
+from dtfm_lab.domain.job import (
+    BYTES_PER_ELEMENT,
+    Job,
+    Layer,
+    LayerKind,
+    device_gradient_bytes,
+    device_gradient_elements,
+    kept_elements,
+    needed_elements,
+)
+from dtfm_lab.domain.job.system import BLOCKWISE
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
@@ -48,30 +60,51 @@ class StaticMemory(NamedTuple):
 def static_memory(job: Job, n_stages: int) -> StaticMemory:
     """Of each position in the pipeline, the model cut into ``n_stages``; a tied embedding counts at both ends."""
     n_elements = np.array(device_gradient_elements(job, n_stages), dtype=np.int64)
-    weights = n_elements * BYTES_PER_ELEMENT[job.dtype]
-    return StaticMemory(weights, weights, n_elements * OPTIMIZER_BYTES[job.dtype])
+    return StaticMemory(
+        n_elements * BYTES_PER_ELEMENT[job.dtype],
+        n_elements * BYTES_PER_ELEMENT[job.gradients_in],
+        n_elements * OPTIMIZER_BYTES[job.dtype],
+    )
 
 
 class ActivationMemory(NamedTuple):
     """Bytes of one micro-batch's activations. Each (stages,)."""
 
     kept: IntArray
-    """Held from forward to the end of the backward: everything, or the stage's input where the rest is recomputed."""
+    """Held from forward to the end of the backward: everything, or what checkpoints leave."""
     recomputed: IntArray
     """Held in addition from the beginning of its backward to the end: what is recomputed."""
 
 
-def activation_memory(job: Job, n_stages: int) -> ActivationMemory:
-    """Activations of every stage, the model cut into ``n_stages``."""
+def activation_memory(job: Job, n_stages: int, *, splits: bool = False) -> ActivationMemory:
+    """Activations of every stage, the model cut into ``n_stages``; ``splits`` where backwards have two halves.
+
+    Where blocks are recomputed one at a time, a backward needs the most when all kept up to a block, and all of that
+    block, are held: what the layers behind it kept is free by then.
+    """
     each = job.microbatch * BYTES_PER_ELEMENT[job.dtype]
     stages = job.layers_of(n_stages)
-    whole = each * np.array([sum(layer.held_elements for layer in layers) for layers in stages], dtype=np.int64)
-    if not job.recompute:
+    whole = each * np.array([sum(needed_elements(job, x) for x in layers) for layers in stages], dtype=np.int64)
+    if job.checkpoints == "none":
         return ActivationMemory(whole, np.zeros_like(whole))
+    if job.checkpoints in BLOCKWISE:
+        kept = each * np.array([sum(kept_elements(job, x) for x in layers) for layers in stages], dtype=np.int64)
+        again = each * np.array([_most_at_once(job, layers) for layers in stages], dtype=np.int64)
+        return ActivationMemory(kept, whole - kept if splits else again)
     boundary = job.modelled().boundary_elements
     begins = [layers[0].held_elements if layers[0].kind is LayerKind.EMBEDDING else boundary for layers in stages]
     kept = np.minimum(each * np.array(begins, dtype=np.int64), whole)
     return ActivationMemory(kept, whole - kept)
+
+
+def _most_at_once(job: Job, layers: Sequence[Layer]) -> int:
+    """Numbers of one sequence that a backward, one block at a time, holds beyond what all the layers kept."""
+    most, behind = 0, 0
+    for layer in reversed(layers):
+        kept = kept_elements(job, layer)
+        most = max(most, needed_elements(job, layer) - kept - behind)
+        behind += kept
+    return most
 
 
 def activation_budget(plan: Plan) -> IntArray:
@@ -182,7 +215,7 @@ class _Intervals:
 
     def _passes(self) -> None:
         start, end = self._starts_of_passes(), self.rows.end
-        of = activation_memory(self.job, self.n_stages)
+        of = activation_memory(self.job, self.n_stages, splits=len(self._rows(Kind.BACKWARD_INPUT)) > 0)
         forward = self._moments(start, Kind.FORWARD)
         begun = self._moments(start, Kind.BACKWARD, Kind.BACKWARD_INPUT)
         passed_on = self._moments(end, Kind.BACKWARD, Kind.BACKWARD_INPUT)

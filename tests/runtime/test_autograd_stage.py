@@ -63,6 +63,27 @@ def test_split_or_recomputed_backwards_give_the_bits_of_whole_ones(play, recompu
         assert ours is None or torch.equal(ours, theirs)
 
 
+@pytest.mark.parametrize("stage", STAGES)
+def test_blocks_computed_again_give_the_bits_of_kept_ones(stage):
+    wanted, wanted_gradients = whole(stage)
+    found, gradients = whole(stage, checkpoints_blocks=True)
+    assert torch.equal(gradients, wanted_gradients)
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert (ours is None) == (theirs is None)
+        assert ours is None or torch.equal(ours, theirs)
+
+
+def test_blocks_are_computed_again_in_the_backward():
+    def flop_of(checkpoints: bool) -> tuple[int, int]:
+        run, _ = passes(1, checkpoints_blocks=checkpoints)
+        forward = flop(lambda: run.forward(0, tensor(0, 1, 0), BATCH))
+        return forward, flop(lambda: run.backward(0, tensor(9, 1, 2), BATCH))
+
+    (forward, backward), (same, more) = flop_of(False), flop_of(True)
+    assert same == forward
+    assert backward < more <= backward + forward  # torch stops behind the last tensor that the backward needs
+
+
 def flop(work) -> int:
     with FlopCounterMode(display=False) as counter:
         work()

@@ -19,7 +19,7 @@ UNPLAYED: dict[str, list[Any]] = {
     "sharding": ["zero-2", "zero-3"],
     "overlap": [True],
     "fragments": [2],
-    "checkpointing": ["selective", "block", "stage"],
+    "checkpointing": ["selective"],
     "attention": ["unfused"],
     "gradient_dtype": ["fp64"],
     "flush_every": [2],
@@ -45,3 +45,11 @@ def test_the_refusal_names_the_choice_the_value_and_what_is_wanted() -> None:
     says = r"^job tiny: attention is unfused, which can be simulated but not run; real runs want fused$"
     with pytest.raises(JobError, match=says):
         start(even_plan(attention="unfused"))
+
+
+def test_blocks_computed_again_beside_split_backwards_are_refused() -> None:
+    says = (
+        "checkpointing is block with schedule zb-h1, which splits backwards; real runs want stage or none, or another"
+    )
+    with pytest.raises(JobError, match=says):
+        start(even_plan(checkpointing="block"), schedule="zb-h1")

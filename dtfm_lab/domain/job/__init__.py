@@ -3,6 +3,7 @@
 A Job fixes stages, replicas, micro-batches and how messages are compressed; message sizes follow from it.
 """
 
+from dtfm_lab.domain.job.activations import kept_elements, moved_elements, needed_elements, repeated_flop
 from dtfm_lab.domain.job.buckets import buckets_of, layer_elements
 from dtfm_lab.domain.job.job import COMPRESSIONS, INT8_BLOCK, Job, JobChanges, compressed_bytes
 from dtfm_lab.domain.job.message_sizes import (
@@ -45,7 +46,11 @@ __all__ = [
     "device_gradient_elements",
     "estimated_held",
     "gpt",
+    "kept_elements",
     "layer_elements",
     "llama",
     "message_bytes",
+    "moved_elements",
+    "needed_elements",
+    "repeated_flop",
 ]

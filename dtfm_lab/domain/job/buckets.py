@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from dtfm_lab.domain.job.activations import repeated_flop
 from dtfm_lab.domain.job.job import Job
 from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer
+from dtfm_lab.domain.job.system import BLOCKWISE
 from dtfm_lab.domain.schedule import Bucket, Kind, Schedule
 from dtfm_lab.domain.schedule.buckets import LAST
 
@@ -37,10 +39,10 @@ def _of_device(job: Job, schedule: Schedule, position: int) -> tuple[Bucket, ...
     layers = job.layers_of(schedule.n_stages)
     elements = {stage: layer_elements(job, schedule.n_stages, stage) for stage in order}
     n_elements = sum(map(sum, elements.values()))
-    each_bytes = BYTES_PER_ELEMENT[job.dtype if job.gradient_dtype is None else job.gradient_dtype]
+    each_bytes = BYTES_PER_ELEMENT[job.gradients_in]
     found: list[tuple[int, dict[int, float]]] = [(0, {})]
     for stage in order:
-        fractions = _fractions(layers[stage], recomputes=job.recompute and last[stage] is Kind.BACKWARD)
+        fractions = _fractions(job, layers[stage], recomputes=last[stage] is Kind.BACKWARD)
         for count, fraction in zip(reversed(elements[stage]), reversed(fractions), strict=True):
             n, parts = found[-1]
             if n * each_bytes >= job.bucket_bytes and count:
@@ -51,11 +53,15 @@ def _of_device(job: Job, schedule: Schedule, position: int) -> tuple[Bucket, ...
     return tuple(Bucket(n / max(n_elements, 1), tuple(parts.items())) for n, parts in found)
 
 
-def _fractions(layers: tuple[Layer, ...], *, recomputes: bool) -> list[float]:
-    """Of each layer, the fraction of a backward that it takes, by its FLOP; the last begins with recomputing all."""
-    flop = sum(layer.forward_flop for layer in layers)
-    shares = [layer.forward_flop / flop if flop else 1 / len(layers) for layer in layers]
-    if recomputes:
+def _fractions(job: Job, layers: tuple[Layer, ...], *, recomputes: bool) -> list[float]:
+    """Of each layer, the fraction of a backward that it takes, by its FLOP, with those of a block computed again before
+    its own; where the stage is, the last layer begins with recomputing all."""
+    flops = [layer.forward_flop for layer in layers]
+    if recomputes and job.checkpoints in BLOCKWISE:
+        flops = [BACKWARD_PER_FORWARD * layer.forward_flop + repeated_flop(job, layer) for layer in layers]
+    flop = sum(flops)
+    shares = [one / flop if flop else 1 / len(layers) for one in flops]
+    if recomputes and job.checkpoints == "stage":
         again = 1 / (1 + BACKWARD_PER_FORWARD)
         shares = [share * (1 - again) for share in shares]
         shares[-1] += again

@@ -14,7 +14,8 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, ModelSpec
-from dtfm_lab.domain.job.system import SystemOptions, check_sharding
+from dtfm_lab.domain.job.model.completion import completed
+from dtfm_lab.domain.job.system import BLOCKWISE, SystemOptions, check_layers, check_sharding
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import Option, check_options, plain, whole
 from dtfm_lab.domain.schedule import synchronisations
@@ -102,6 +103,13 @@ _COUNTS = ("blocks_per_stage", "warmups", "microbatches_per_replica")
 _SIZES = ("given_gradient_bytes", "given_hop_bytes")
 _SIZED_BY = {"model", "n_stages", "n_replicas", "global_batch"}
 """Fields on which message sizes depend, which are those of a stage's gradient and of a replica's mini-batch."""
+_AHEAD_BY = {"n_stages", "microbatch", "global_batch", "schedule", "model", "blocks_per_stage"} | {
+    "recompute",
+    "checkpointing",
+    "attention",
+    "gradient_dtype",
+}
+"""Fields for which a planner chose how many forwards each stage runs ahead: the schedule, and what memory holds."""
 _STAGES = Option(
     help="Pipeline stages: the pipeline-parallel degree, the paper's D_PP; chosen by the planner where not given.",
     least=1,
@@ -195,12 +203,19 @@ class Job(JobOptions):
                 f"job {self.name}: model is {shortened(self.model)}; wanted a ModelSpec (lab.load_job takes names and "
                 f"paths)"
             )
+        if self.recompute and self.checkpointing in BLOCKWISE:
+            raise JobError(
+                f"job {self.name}: checkpointing is {self.checkpointing} and recompute true; wanted one of them, as "
+                f"recompute is checkpointing stage"
+            )
         if self.model is None:
             if self.given_gradient_bytes is None or self.given_hop_bytes is None:
                 raise JobError(f"job {self.name} has no model; wanted one, or gradient_bytes and activation_bytes")
             if self.blocks_per_stage is not None:
                 raise JobError(f"job {self.name} has no model to cut; wanted one, or no blocks_per_stage")
             return
+        object.__setattr__(self, "model", completed(self.model))
+        check_layers(f"job {self.name}", self.model, self)
         if self.given_gradient_bytes is None or self.given_hop_bytes is None:
             self.modelled()
 
@@ -293,7 +308,17 @@ class Job(JobOptions):
     def stage_gradient_bytes(self) -> tuple[float, ...]:
         """Per stage, bytes of its whole gradient in messages."""
         how = self.gradients_as
-        return tuple(compressed_bytes(n, self.dtype, how) for n in self.stage_parameters)
+        return tuple(compressed_bytes(n, self.gradients_in, how) for n in self.stage_parameters)
+
+    @property
+    def checkpoints(self) -> str:
+        """The checkpointing in effect: ``stage`` where either field says so."""
+        return "stage" if self.recompute else self.checkpointing
+
+    @property
+    def gradients_in(self) -> str:
+        """The dtype of gradients."""
+        return self.dtype if self.gradient_dtype is None else self.gradient_dtype
 
     @property
     def gradients_as(self) -> str:
@@ -314,14 +339,14 @@ class Job(JobOptions):
     @property
     def codes_gradients(self) -> bool:
         """Whether synchronisation's messages are compressed at all."""
-        return self.stage_gradient_bytes[0] < compressed_bytes(self.stage_parameters[0], self.dtype, "none")
+        return self.stage_gradient_bytes[0] < compressed_bytes(self.stage_parameters[0], self.gradients_in, "none")
 
     @property
     def embedding_bytes(self) -> float:
         """What the first and the last stage send each other where they tie their embeddings: its gradient, never
         compressed."""
         model = self.modelled()
-        return float(model.vocab_size * model.d_model * BYTES_PER_ELEMENT[self.dtype])
+        return float(model.vocab_size * model.d_model * BYTES_PER_ELEMENT[self.gradients_in])
 
     @property
     def ties_stages(self) -> bool:
@@ -451,7 +476,7 @@ class Job(JobOptions):
         resized = changed & {"n_replicas", "microbatch", "global_batch"} == {"microbatch"}
         if changed & {"n_replicas", "microbatch", "global_batch"}:
             dropped["microbatches_per_replica"] = self._shares_of(fields["microbatch"]) if resized else None
-        if changed & {"n_stages", "microbatch", "global_batch", "schedule", "recompute", "model", "blocks_per_stage"}:
+        if changed & _AHEAD_BY:
             dropped["warmups"] = None
         if model is not None and any(getattr(self, what) is not None for what in changed & _SIZED_BY):
             dropped |= dict.fromkeys(_SIZES)

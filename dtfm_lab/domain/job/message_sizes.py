@@ -28,7 +28,9 @@ def device_gradient_elements(job: Job, n_stages: int) -> tuple[int, ...]:
 @lru_cache(maxsize=64)
 def device_gradient_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     """Bytes in messages of the gradients of all stages of each position in the pipeline."""
-    return tuple(compressed_bytes(n, job.dtype, job.gradients_as) for n in device_gradient_elements(job, n_stages))
+    return tuple(
+        compressed_bytes(n, job.gradients_in, job.gradients_as) for n in device_gradient_elements(job, n_stages)
+    )
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from dtfm_lab.domain.errors import JobError
-from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT
+from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, LayerKind, ModelSpec
 from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.schedule import BY_SHARDS
 
@@ -17,6 +17,8 @@ TRANSPORTS = ("overlapped", "blocking")
 SHARDINGS = ("none", "zero-1", "zero-2", "zero-3")
 ATTENTIONS = ("fused", "unfused")
 CHECKPOINTINGS = ("none", "selective", "block", "stage")
+BLOCKWISE = ("selective", "block")
+"""Checkpointings in which each block computes what it has not kept again, one at a time."""
 MiB = 2**20
 
 
@@ -64,12 +66,17 @@ class SystemOptions:
     checkpointing: Annotated[
         str, Option(help="Which activations are computed again in the backward.", choices=CHECKPOINTINGS)
     ] = "none"
+    """``selective`` keeps every other matrix product and the attention's output (torchtitan's of operators), ``block``
+    the input of each block, ``stage`` that of each stage, as ``recompute`` does."""
     attention: Annotated[
         str, Option(help="Whether attention keeps its matrix for the backward (unfused).", choices=ATTENTIONS)
     ] = "fused"
+    """Unfused, a layer keeps 5 a s^2 bytes a sequence more in half precision (Korthikanti et al. 2022, section 4)."""
     gradient_dtype: Annotated[
         str | None, Option(help="Precision of gradients where not that of numbers.", choices=BYTES_PER_ELEMENT)
     ] = None
+    """Gradients are kept and exchanged in it. Megatron-LM's are in fp32: with half-precision parameters 18 bytes a
+    parameter, 2 + 4 + 12 (its table of the distributed optimizer)."""
     memory_traffic: Annotated[
         bool, Option(help="Count the time of norms, activations and optimiser's step by the memory they move.")
     ] = False
@@ -92,3 +99,19 @@ def check_sharding(thing: str, sharding: str | None, synchronisation: str, synch
             f"{thing}: synchronise_every is {synchronise_every} with sharding {sharding}, in which no replica can step "
             f"alone; wanted 1, or sharding none"
         )
+
+
+def check_layers(thing: str, model: ModelSpec, options: SystemOptions) -> None:
+    """Raises JobError where a choice needs numbers that the model's layers do not give."""
+    wanted = {
+        "attention_elements": ("attention unfused", options.attention == "unfused"),
+        "selective_elements": ("checkpointing selective", options.checkpointing == "selective"),
+        "moved_elements": ("memory_traffic", options.memory_traffic),
+    }
+    blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
+    for what, (choice, is_chosen) in wanted.items():
+        if is_chosen and not any(getattr(layer, what) for layer in blocks):
+            raise JobError(
+                f"{thing}: {choice} needs {what}, which the layers of model {model.name} do not give; wanted a model "
+                f"of a family, or layers with {what}"
+            )

@@ -260,6 +260,7 @@ class Plan:
             "schedule": self.job.schedule_name,
             "warmups": self.job.warmups,
             "recompute": self.job.recompute,
+            "checkpointing": self.job.checkpoints,
             "queueing": self.queueing,
             "stages": self.stages,
             "pipelines": self.pipelines,

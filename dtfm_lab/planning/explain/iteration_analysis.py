@@ -160,8 +160,9 @@ def analysed(plan: Plan) -> IterationAnalysis:
 def _more_memory(job: Job) -> list[tuple[str, Job]]:
     """Jobs that hold more in memory, with what is changed in words."""
     tried = []
-    if job.recompute:
-        tried.append(("without recomputing activations", job.with_fields(recompute=False, warmups=job.warmups)))
+    if job.checkpoints != "none":
+        kept = job.with_fields(recompute=False, checkpointing="none", warmups=job.warmups)
+        tried.append(("without recomputing activations", kept))
     if job.warmups is not None:
         most = job.n_microbatches
         ahead = tuple(min(depth + 1, most) for depth in np.array(job.warmups).tolist())

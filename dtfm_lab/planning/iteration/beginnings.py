@@ -63,7 +63,7 @@ class Beginnings:
             return None
         topology, job = self._problem.topology, plan.job
         grid = np.array([[topology.index(name) for name in group] for group in plan.stages])
-        arm = self._arms.of(grid.shape[0], grid.shape[1], job.microbatch, job.recompute)
+        arm = self._arms.of(grid.shape[0], grid.shape[1], job.microbatch, job.checkpoints == "stage")
         if arm is None or job.model is None or job.model.n_blocks != self._problem.n_blocks:
             return None
         row = self._filled(grid)

@@ -31,20 +31,23 @@ def fitting_plan(problem: IterationProblem) -> Fitting:
     Raises PlanError, naming what lacks, where nothing fits.
     """
     job = problem.job
-    for recompute in (True,) if job.recompute else (False, True):
+    for recompute in problem.recomputations:
         for microbatch in problem.microbatches:
             if (found := _fitting(problem, microbatch, recompute)) is not None:
                 return found
     microbatch = problem.microbatches[0]
     if job.schedule == "gpipe" and job.n_replicas is None:
-        return Fitting(True, microbatch)  # a pipeline of fewer micro-batches holds fewer, so more of them may fit
-    least = _bytes(problem, microbatch, True, 0)
+        # a pipeline of fewer micro-batches holds fewer, so more of them may fit
+        return Fitting(problem.recomputations[-1], microbatch)
+    recompute = problem.recomputations[-1]
+    least = _bytes(problem, microbatch, recompute, 0)
+    how = "with recomputation" if recompute else f"with checkpointing {job.checkpoints}"
     whole = float(least[problem.n_blocks, 3]) if problem.n_blocks else 0.0
     has = float(problem.memory_bytes.sum())
     pinned = "" if job.n_stages is None else f" in {job.n_stages} stages"
     block = f"its smallest part needs {format_bytes(float(least[1, 1]))}, the largest device has"
     raise PlanError(
-        f"job {job.name} fits no plan on {problem.topology.name}{pinned}: with recomputation it needs some "
+        f"job {job.name} fits no plan on {problem.topology.name}{pinned}: {how} it needs some "
         f"{format_bytes(whole)}, all devices have {format_bytes(has)}; {block} "
         f"{format_bytes(float(problem.memory_bytes.max()))}; wanted more memory, or a smaller model or micro-batch"
     )
@@ -115,7 +118,8 @@ def _bytes(problem: IterationProblem, microbatch: int, recompute: bool, ahead: i
         kept = passes.kept_bytes + first * passes.first_kept_bytes + last * passes.last_kept_bytes
         left = np.minimum(passes.first_input_bytes if first else passes.input_bytes, kept) if recompute else kept
         messages = np.ceil(passes.hop_bytes) * ((not first) + (not last))
-        needs[:, role] = parameters * problem.static_bytes_per_parameter + n_held * left + (kept - left) + messages
+        again = kept - left + max(passes.again_bytes - last * passes.last_kept_bytes, 0.0)
+        needs[:, role] = parameters * problem.static_bytes_per_parameter + n_held * left + again + messages
         if first != last:
             least = parameters * problem.static_bytes_per_parameter + np.ceil(problem.embedding_bytes)
             needs[:, role] = np.maximum(needs[:, role], least)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job.system import BLOCKWISE
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.iteration.arms import Arm, Found
@@ -34,6 +35,8 @@ def judge_for(problem: IterationProblem, aim: Aim) -> Judge:
     covered = covered and not job.overlap and job.sharding == "none"
     # Sends that block only add waiting to the same order of messages, so bounds of overlapped ones hold for them, too.
     covered = covered and job.transport == "overlapped"
+    # blocks that compute again beside a head that does not, and seconds that are no FLOP, are the simulator's
+    covered = covered and job.checkpoints not in BLOCKWISE and not job.memory_traffic
     return _Replay() if covered else _Simulator(problem, aim)
 
 

@@ -4,7 +4,7 @@ Everything is in SI units: seconds, bytes, FLOP. N devices, L blocks. A *sequenc
 move micro-batches of several.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -12,8 +12,19 @@ from typing import Self
 import numpy as np
 
 from dtfm_lab.domain.errors import PlanError
-from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Job, LayerKind, ModelSpec
-from dtfm_lab.domain.job.job import compressed_bytes
+from dtfm_lab.domain.job import (
+    BACKWARD_PER_FORWARD,
+    BYTES_PER_ELEMENT,
+    Job,
+    Layer,
+    LayerKind,
+    ModelSpec,
+    compressed_bytes,
+    kept_elements,
+    needed_elements,
+    repeated_flop,
+)
+from dtfm_lab.domain.job.system import BLOCKWISE
 from dtfm_lab.domain.network import Links, Topology, is_shared
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.durations import EFFICIENCY, peak_of
@@ -51,6 +62,9 @@ class Passes:
 
     Where activations are recomputed, these are held only during the backward, beside ``input_bytes`` of each
     micro-batch from forward to backward."""
+    again_bytes: float
+    """Held in addition during a backward that computes its blocks again one at a time; less what the head kept, which
+    is free by then."""
     first_kept_bytes: float
     last_kept_bytes: float
     input_bytes: float
@@ -86,6 +100,11 @@ class IterationProblem:
     """(L + 1,) prefix sums over blocks: parameters."""
     block_held: FloatArray
     """(L + 1,) prefix sums over blocks: numbers held from forward to backward for one sequence."""
+    again_held: float
+    """Numbers that a backward, computing its blocks again one at a time, holds in addition for one sequence: of the
+    block that needs fewest."""
+    again_flop_share: float
+    """FLOP that the backwards of blocks checkpointed one by one repeat, for one of their forwards; on average."""
     first_extra: FloatArray
     """(3,) FLOP, parameters and held numbers of the embedding; zeros where there is none."""
     last_extra: FloatArray
@@ -93,6 +112,7 @@ class IterationProblem:
     tied_parameters: float
     """Parameters of the copy of the embedding that the last stage holds, where it is not the first; else 0."""
     bytes_per_element: int
+    gradient_element_bytes: int
     static_bytes_per_parameter: float
     """Parameter, gradient and optimiser's state."""
     codec_bytes_per_s: float
@@ -112,7 +132,7 @@ class IterationProblem:
         if model is None:
             raise PlanError(f"job {job.name} has no model; wanted one, or the objective communication")
         blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
-        first, last = (_extra(model, kind) for kind in (LayerKind.EMBEDDING, LayerKind.HEAD))
+        first, last = (_extra(job, model, kind) for kind in (LayerKind.EMBEDDING, LayerKind.HEAD))
         n_parameters = sum(layer.parameters for layer in blocks[:1]) + 1
         each, how = BYTES_PER_ELEMENT[job.dtype], job.gradients_as
         given = job.microbatch
@@ -127,17 +147,25 @@ class IterationProblem:
             price_per_hour=np.array([device.price_per_hour for device in topology.devices]),
             block_flop=_prefix(layer.forward_flop for layer in blocks),
             block_parameters=_prefix(layer.parameters for layer in blocks),
-            block_held=_prefix(layer.held_elements for layer in blocks),
+            block_held=_prefix(kept_elements(job, layer) for layer in blocks),
+            again_held=float(min((needed_elements(job, x) - kept_elements(job, x) for x in blocks), default=0)),
+            again_flop_share=_share_repeated(job, blocks),
             first_extra=first,
             last_extra=last,
             tied_parameters=float(model.vocab_size * model.d_model) if model.tied else 0.0,
             bytes_per_element=each,
-            static_bytes_per_parameter=float(2 * each + OPTIMIZER_BYTES[job.dtype]),
+            gradient_element_bytes=BYTES_PER_ELEMENT[job.gradients_in],
+            static_bytes_per_parameter=float(each + BYTES_PER_ELEMENT[job.gradients_in] + OPTIMIZER_BYTES[job.dtype]),
             codec_bytes_per_s=job.codec_bytes_per_s,
-            codes_gradients=compressed_bytes(n_parameters, job.dtype, how)
-            < compressed_bytes(n_parameters, job.dtype, "none"),
+            codes_gradients=compressed_bytes(n_parameters, job.gradients_in, how)
+            < compressed_bytes(n_parameters, job.gradients_in, "none"),
             microbatches=_powers_of_two(job.global_batch) if given is None else (given,),
         )
+
+    @property
+    def recomputations(self) -> tuple[bool, ...]:
+        """Whether a plan recomputes whole stages: as the job says, or either where it keeps all activations."""
+        return {"none": (False, True), "stage": (True,)}.get(self.job.checkpoints, (False,))
 
     @property
     def n_devices(self) -> int:
@@ -150,7 +178,7 @@ class IterationProblem:
     @property
     def embedding_bytes(self) -> float:
         """What the first and the last stage of a pipeline send each other where they tie their embeddings; else 0."""
-        return self.tied_parameters * self.bytes_per_element
+        return self.tied_parameters * self.gradient_element_bytes
 
     @cached_property
     def alike(self) -> IntArray:
@@ -194,7 +222,7 @@ class IterationProblem:
 
     def gradient_bytes(self, n_parameters: float) -> float:
         """Bytes in messages of the gradient of so many parameters, as compressed."""
-        return compressed_bytes(int(n_parameters), self.job.dtype, self.job.gradients_as)
+        return compressed_bytes(int(n_parameters), self.job.gradients_in, self.job.gradients_as)
 
     def stage_parameters(self, blocks: IntArray) -> FloatArray:
         """(S,) parameters of each stage's devices, for (S,) blocks."""
@@ -234,6 +262,7 @@ class IterationProblem:
             first_flop=microbatch * float(self.first_extra[0]),
             last_flop=microbatch * float(self.last_extra[0]),
             kept_bytes=each * self.block_held,
+            again_bytes=each * self.again_held,
             first_kept_bytes=each * float(self.first_extra[2]),
             last_kept_bytes=each * float(self.last_extra[2]),
             input_bytes=each * model.boundary_elements,
@@ -245,10 +274,16 @@ def _prefix(numbers: Iterable[float]) -> FloatArray:
     return np.concatenate([[0.0], np.cumsum(np.fromiter(numbers, dtype=float))])
 
 
-def _extra(model: ModelSpec, kind: LayerKind) -> FloatArray:
-    rows = [(x.forward_flop, x.parameters, x.held_elements) for x in model.layers if x.kind is kind]
+def _extra(job: Job, model: ModelSpec, kind: LayerKind) -> FloatArray:
+    rows = [(x.forward_flop, x.parameters, kept_elements(job, x)) for x in model.layers if x.kind is kind]
     extra: FloatArray = np.array((rows or [(0, 0, 0)])[0], dtype=float)
     return extra
+
+
+def _share_repeated(job: Job, blocks: Sequence[Layer]) -> float:
+    if job.checkpoints not in BLOCKWISE:
+        return 0.0
+    return sum(repeated_flop(job, x) for x in blocks) / max(sum(x.forward_flop for x in blocks), 1.0)
 
 
 def _by_stage(prefix: FloatArray, blocks: IntArray) -> FloatArray:

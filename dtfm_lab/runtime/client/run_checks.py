@@ -9,7 +9,7 @@ from typing import Any
 from dtfm_lab.domain.errors import JobError, LabError, TopologyError
 from dtfm_lab.domain.network import Links, Topology, shortened
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.schedule import Kind, Schedule
 from dtfm_lab.files import load_topology
 from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
@@ -24,7 +24,7 @@ PLAYED = {
     "sharding": ("none", "zero-1"),
     "overlap": (False,),
     "fragments": (1,),
-    "checkpointing": ("none",),
+    "checkpointing": ("none", "block", "stage"),
     "attention": ("fused",),
     "gradient_dtype": (None,),
     "flush_every": (None,),
@@ -115,6 +115,13 @@ def check_job(spec: RunSpec) -> None:
             raise JobError(
                 f"job {job.name}: {choice} is {found}, which can be simulated but not run; real runs want {wanted}"
             )
+    if job.checkpoints == "block" and any(
+        action.kind is Kind.BACKWARD_INPUT for program in spec.built.programs for action in program
+    ):
+        raise JobError(
+            f"job {job.name}: checkpointing is block with schedule {spec.built.name}, which splits backwards; "
+            f"real runs want stage or none, or another schedule"
+        )
     if job.synchronisation not in SHARD_RULES:
         known = ", ".join(SHARD_RULES)
         raise JobError(

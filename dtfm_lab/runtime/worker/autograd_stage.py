@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
-from dtfm_lab.runtime.worker.stages import next_token_loss
+from dtfm_lab.runtime.worker.stages import Block, next_token_loss
 
 Batch = list[tuple[torch.Tensor, torch.Tensor]]
 """(inputs, targets) of each micro-batch, each (microbatch, seq_len) tokens."""
@@ -46,16 +47,20 @@ class AutogradStage:
 
     def __init__(
         self,
-        module: nn.Module,
+        module: nn.Sequential,
         shape: tuple[int, ...],
         loss_divisor: float,
         *,
         is_last: bool,
         split_backward: bool,
         recompute: bool,
+        checkpoints_blocks: bool = False,
     ) -> None:
         """``shape``: of one micro-batch's activations; ``loss_divisor``: what each micro-batch's loss is divided by;
-        ``split_backward``: whether backwards may have two halves."""
+        ``split_backward``: whether backwards may have two halves; ``checkpoints_blocks``: whether a block of a whole
+        backward keeps its input only and is computed again."""
+        assert not (split_backward and checkpoints_blocks), "check_job refuses it"
+        self._checkpoints_blocks = checkpoints_blocks
         self._module, self._shape, self._loss_divisor = module, shape, loss_divisor
         self._is_last, self._recompute = is_last, recompute
         self._saved: dict[int, SavedForward] = {}
@@ -128,9 +133,19 @@ class AutogradStage:
             _add_gradients(own, torch.autograd.grad(output, own, gradient))
 
     def _run(self, microbatch: int, inputs: torch.Tensor, batch: Batch) -> torch.Tensor:
-        outputs: torch.Tensor = self._module(inputs)
+        outputs = self._through(inputs)
         if self._is_last:
             outputs = next_token_loss(outputs, batch[microbatch][1]) / self._loss_divisor
+        return outputs
+
+    def _through(self, inputs: torch.Tensor) -> torch.Tensor:
+        outputs = inputs
+        for layer in self._module.children():
+            if self._checkpoints_blocks and isinstance(layer, Block) and torch.is_grad_enabled():
+                # nothing is drawn at random, so the states of torch's generators need not be kept
+                outputs = checkpoint(layer, outputs, use_reentrant=False, preserve_rng_state=False)
+            else:
+                outputs = layer(outputs)
         return outputs
 
     def _restore(self, microbatch: int, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, list[Any]]:

@@ -44,7 +44,8 @@ class DeviceMath:
                 own if local_updates else mean,
                 is_last=stage == last,
                 split_backward=stage in split,
-                recompute=job.recompute,
+                recompute=job.checkpoints == "stage",
+                checkpoints_blocks=job.checkpoints == "block",
             )
             for stage, module in self.modules.items()
         }

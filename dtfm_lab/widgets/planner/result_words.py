@@ -63,7 +63,7 @@ def shape_line(plan: Plan) -> str:
             f"{counts[0]:,} micro-batches each" if len(set(counts)) == 1 else f"micro-batches {compact_counts(counts)}"
         )
         parts += [f"{each} {size}", escape(job.schedule_name)]
-        parts += ["recomputing activations"] if job.recompute else []
+        parts += ["recomputing activations"] if job.checkpoints != "none" else []
     if plan.idle_devices:
         parts.append(f"{_counted(len(plan.idle_devices), 'device')} idle")
     return ", ".join(parts)

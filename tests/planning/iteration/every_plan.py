@@ -163,7 +163,7 @@ def _settings(case: Drawn, family: str) -> Iterator[tuple[Job, Schedule]]:
                 for shares in _summing(total, n_replicas):
                     if list(shares) != sorted(shares):
                         continue  # placements of all orders follow
-                    for recompute in {job.recompute, True}:
+                    for recompute in {job.recompute, job.recompute or job.checkpointing == "none"}:
                         shaped = replace(
                             job,
                             n_stages=n_stages,

@@ -21,6 +21,34 @@ head      2 d: input and output of its norm; 2 vocab_size: the logits and their 
           precision the 4 bytes of the latter (section 4.3)
 embedding 1: the token
 ========= ==================================================== =====================================
+
+An unfused attention keeps its matrices, too: per pair of tokens and head the softmax, and in a gpt its dropout mask of
+half a number and what that leaves, in half precision Korthikanti's 5 a s^2 bytes; a llama has no dropout.
+
+Selective checkpointing is torchtitan's of operators ("op" in its distributed/activation_checkpoint.py): kept are the
+block's input, the output of every other matrix product, the first included, and the attention's output; everything else
+is computed again. Of the products query, key, value, out, gate, other and down of a llama, key, out and other are made
+again; of query-key-value, out, in and down of a gpt, out, and not down, behind which nothing is needed.
+
+========= ========================= ==========================================
+          gpt                       llama
+========= ========================= ==========================================
+kept      d + 3 d + d + d_ff        d + q + kv + q + d_ff + d
+products  out: 2 d^2 FLOP           key, out, other: 2 (d kv + d q + d d_ff)
+========= ========================= ==========================================
+
+What memory moves, where a job counts it, are the numbers that an operator reads and writes when all its steps are one
+kernel, as those of Megatron-LM and apex are:
+
+========= ==================================================== =====================================
+          gpt                                                  llama
+========= ==================================================== =====================================
+block     4 d: both norms; 2 d_ff: the activation function;    4 d; 5 d_ff: activation function and
+          7 d: dropout with the sum into the residual, twice   product; 6 d: residual sums;
+                                                               2 q + 2 kv: rotation
+head      2 d: its norm; 7 vocab_size: logits to fp32 (3) and their softmax (4)
+embedding 2 d: rows of the table, and the sum
+========= ==================================================== =====================================
 """
 
 from dtfm_lab.domain.errors import JobError
@@ -67,6 +95,10 @@ def gpt(
         weights=4 * d * d + 2 * d * ff,
         vectors=(5 * d + ff) + 4 * d,
         held_per_token=9 * d + 2 * ff,
+        half_scores=5,
+        selective_per_token=5 * d + ff,
+        selective_weights=d * d,
+        moved_per_token=11 * d + 2 * ff,
         table_rows=vocab_size + positions,
         norm_vectors=2,
         d_model=d,
@@ -122,6 +154,10 @@ def llama(
         weights=2 * d * q + 2 * d * kv + 3 * d * ff,
         vectors=biases + 2 * d,
         held_per_token=4 * d + 2 * q + 2 * kv + 4 * ff,
+        half_scores=2,
+        selective_per_token=2 * d + 2 * q + kv + ff,
+        selective_weights=d * kv + d * q + d * ff,
+        moved_per_token=10 * d + 2 * q + 2 * kv + 5 * ff,
         table_rows=vocab_size,
         norm_vectors=1,
         d_model=d,
@@ -146,6 +182,10 @@ def _model(
     weights: int,
     vectors: int,
     held_per_token: int,
+    half_scores: int,
+    selective_per_token: int,
+    selective_weights: int,
+    moved_per_token: int,
     table_rows: int,
     norm_vectors: int,
     d_model: int,
@@ -157,7 +197,8 @@ def _model(
 ) -> ModelSpec:
     """Model of equal blocks, whose ``weights`` multiply every token and whose ``vectors`` (biases, norms) do not.
 
-    ``held_per_token`` counts one block; ``norm_vectors`` counts the vectors of the norm before the head.
+    What counts ``per_token`` counts one block; ``half_scores`` are halves of a number that an unfused attention keeps
+    for two tokens and a head, ``norm_vectors`` the vectors of the norm before the head.
     """
     d, t = d_model, seq_len
     blocks = whole(f"model {name}", "n_layers", n_layers, most=MOST_LAYERS)
@@ -167,6 +208,10 @@ def _model(
         forward_flop=float(2 * t * weights + 4 * t * t * (n_heads * head_dim or d)),
         output_elements=t * d,
         held_elements=t * held_per_token,
+        attention_elements=half_scores / 2 * n_heads * t * t,
+        selective_elements=t * selective_per_token,
+        selective_flop=float(2 * t * selective_weights),
+        moved_elements=t * moved_per_token,
     )
     embedding = Layer(
         kind=LayerKind.EMBEDDING,
@@ -174,6 +219,7 @@ def _model(
         forward_flop=0.0,
         output_elements=t * d,
         held_elements=t,
+        moved_elements=2 * t * d,
     )
     head = Layer(
         kind=LayerKind.HEAD,
@@ -181,6 +227,7 @@ def _model(
         forward_flop=float(2 * t * d * vocab_size),
         output_elements=t * vocab_size,
         held_elements=t * (2 * d + 2 * vocab_size),
+        moved_elements=t * (2 * d + 7 * vocab_size),
     )
     return ModelSpec(
         name=name,

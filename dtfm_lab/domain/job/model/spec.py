@@ -20,6 +20,8 @@ BACKWARD_PER_FORWARD = 2.0
 
 BYTES_PER_ELEMENT = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
 MOST_ELEMENTS = 10**18
+MORE_COUNTS = ("selective_elements", "moved_elements")
+"""Fields of a layer that only some choices of a job need."""
 
 
 class LayerKind(StrEnum):
@@ -41,16 +43,29 @@ class Layer:
     held_elements: int = 0
     """Numbers kept from forward to backward, the layer's input included; a mask of a byte counts as half a number.
     ``families`` documents how the builders count."""
+    attention_elements: float = 0.0
+    """Numbers kept in addition where attention is not fused: its matrices, masks as halves. 0 where they are
+    unknown."""
+    selective_elements: int = 0
+    """Numbers kept from forward to backward with selective checkpointing; 0 where they are unknown."""
+    selective_flop: float = 0.0
+    """FLOP of the matrix products that selective checkpointing computes again."""
+    moved_elements: int = 0
+    """Numbers that operators other than matrix products read and write in a forward: norms, activation functions,
+    residuals, the loss. 0 where they are unknown."""
 
     def __post_init__(self) -> None:
         thing = f"layer of kind {self.kind}"
-        for what, least in (("parameters", 0), ("output_elements", 1), ("held_elements", 0)):
+        counts = ("parameters", "output_elements", "held_elements", *MORE_COUNTS)
+        for what in counts:
+            least = int(what == "output_elements")
             count = whole(thing, what, getattr(self, what), least=least, most=MOST_ELEMENTS)
             object.__setattr__(self, what, count)
-        flop = as_number(self.forward_flop)
-        if flop is None or not (math.isfinite(flop) and flop >= 0):
-            raise JobError(f"{thing}: forward_flop is {shortened(self.forward_flop)}; wanted 0 or more")
-        object.__setattr__(self, "forward_flop", flop)
+        for what in ("forward_flop", "selective_flop", "attention_elements"):
+            flop = as_number(getattr(self, what))
+            if flop is None or not (math.isfinite(flop) and flop >= 0):
+                raise JobError(f"{thing}: {what} is {shortened(getattr(self, what))}; wanted 0 or more")
+            object.__setattr__(self, what, flop)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -159,6 +174,10 @@ class ModelSpec:
                 forward_flop=(layer.forward_flop - before) / self.seq_len * length + after,
                 output_elements=layer.output_elements // self.seq_len * length,
                 held_elements=layer.held_elements * length // self.seq_len,
+                attention_elements=layer.attention_elements / self.seq_len**2 * length**2,
+                selective_elements=layer.selective_elements * length // self.seq_len,
+                selective_flop=layer.selective_flop / self.seq_len * length,
+                moved_elements=layer.moved_elements * length // self.seq_len,
             )
 
         return replace(self, seq_len=length, layers=tuple(resized(layer) for layer in self.layers))

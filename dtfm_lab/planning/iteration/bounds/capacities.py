@@ -78,8 +78,7 @@ class Capacities:
     @cached_property
     def costs(self) -> tuple[Costs, ...]:
         """With the job's recomputation, and with recomputation where that alone may fit."""
-        recompute = (True,) if self.problem.job.recompute else (False, True)
-        return tuple(self._costs(self.problem.passes(self.microbatch, one)) for one in recompute)
+        return tuple(self._costs(self.problem.passes(self.microbatch, one)) for one in self.problem.recomputations)
 
     def _costs(self, passes: Passes) -> Costs:
         kinds, classes, problem = self.kinds, self.classes, self.problem

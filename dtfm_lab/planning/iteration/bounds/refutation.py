@@ -22,7 +22,7 @@ MOST_FAILURES = 12
 def batch_flop(problem: IterationProblem) -> float:
     """FLOP of all forwards and backwards of the batch, with the recomputation that the job asks for."""
     flop = problem.block_flop[-1] + problem.first_extra[0] + problem.last_extra[0]
-    per_forward = 1.0 + problem.passes(1, problem.job.recompute).backward_per_forward
+    per_forward = 1.0 + problem.passes(1, problem.recomputations[0]).backward_per_forward
     return float(problem.job.global_batch * flop * per_forward)
 
 

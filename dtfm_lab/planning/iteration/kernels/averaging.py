@@ -32,7 +32,7 @@ def average(tables: Tables, row: IntArray, n_parameters: float, done: FloatArray
     whole = gradient_bytes(tables, n_parameters)
     coding_s = 0.0
     if tables.codes_gradients:
-        coding_s = n_parameters * tables.bytes_per_element / tables.codec_bytes_per_s
+        coding_s = n_parameters * tables.gradient_element_bytes / tables.codec_bytes_per_s
     always = tables.synchronise_every == 1
     moves, late = np.empty((n, n)), np.empty((n, n))
     if tables.synchronisation == RING:

@@ -44,7 +44,7 @@ def finish(tables: Tables, grid: IntArray, stage: FloatArray, ready: FloatArray,
 def _exchange_embedding(tables: Tables, grid: IntArray, r: int, up_free_s: float, done: FloatArray) -> None:
     """The two ends of pipeline r send each other the embedding's gradient; of two stages, behind the last passes'."""
     n = grid.shape[0]
-    first, last, n_bytes = grid[0, r], grid[n - 1, r], tables.tied_parameters * tables.bytes_per_element
+    first, last, n_bytes = grid[0, r], grid[n - 1, r], tables.tied_parameters * tables.gradient_element_bytes
     leaves = max(done[n - 1], up_free_s) if n == 2 else done[n - 1]
     there_s = moving_s(tables, first, last, n_bytes) + tables.link[LATENCY, first, last]
     back_s = moving_s(tables, last, first, n_bytes) + tables.link[LATENCY, last, first]

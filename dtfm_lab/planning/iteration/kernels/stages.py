@@ -38,7 +38,7 @@ def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
     stage[PARAMETERS, n - 1] += tables.last_parameters + (tables.tied_parameters if n > 1 else 0.0)
     stage[KEPT, n - 1] += tables.last_kept_bytes
     for s in range(n):
-        again = 0.0
+        again = max(tables.again_bytes - (tables.last_kept_bytes if s == n - 1 else 0.0), 0.0)
         if tables.recompute:  # a backward makes again what its forward did not keep
             left = min(tables.input_bytes if s else tables.first_input_bytes, stage[KEPT, s])
             again = stage[KEPT, s] - left
@@ -54,7 +54,7 @@ def averaging_bytes(tables: Tables, grid: IntArray, s: int, r: int, parameters: 
     static = parameters * tables.static_bytes
     tied = 0.0
     if n_stages > 1 and (s == 0 or s == n_stages - 1):
-        tied = np.ceil(tables.tied_parameters * tables.bytes_per_element)
+        tied = np.ceil(tables.tied_parameters * tables.gradient_element_bytes)
     if n == 1:
         return static + tied
     whole = gradient_bytes(tables, parameters)

@@ -81,7 +81,7 @@ def refresh_pipeline(tables: Tables, state: State, r: int, exact: bool) -> None:
         total_s, each_s, at = estimate(tables, state.grid, r, flop, m, state.ahead, ready, state.scratch)
         pipe[TOTAL, r], pipe[EACH, r], pipe[CRITICAL, r] = total_s, each_s, at
         if n > 1 and tables.tied_parameters > 0.0:
-            n_bytes = tables.tied_parameters * tables.bytes_per_element
+            n_bytes = tables.tied_parameters * tables.gradient_element_bytes
             a, b = state.grid[0, r], state.grid[n - 1, r]
             there_s = moving_s(tables, a, b, n_bytes) + tables.link[LATENCY, a, b]
             pipe[TIED, r] = max(there_s, moving_s(tables, b, a, n_bytes) + tables.link[LATENCY, b, a])

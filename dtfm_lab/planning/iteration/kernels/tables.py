@@ -50,9 +50,10 @@ class Tables(NamedTuple):
     """Whole bytes of a message along the pipeline, as memory counts it."""
     coding_s: float
     backward_per_forward: float
+    again_bytes: float
     recompute: bool
     n_microbatches: int
-    bytes_per_element: float
+    gradient_element_bytes: float
     static_bytes: float
     """Bytes a parameter: itself, its gradient, the optimiser's state."""
     codes_gradients: bool
@@ -87,7 +88,7 @@ def moving_s(tables: Tables, sender: int, receiver: int, n_bytes: float) -> floa
 @compiled
 def gradient_bytes(tables: Tables, n_parameters: float) -> float:
     """Bytes in messages of the gradient of so many parameters."""
-    plain = n_parameters * tables.bytes_per_element
+    plain = n_parameters * tables.gradient_element_bytes
     if tables.gradients_as == HALVES:
         return min(plain, n_parameters * 2.0)
     if tables.gradients_as == INT8:
