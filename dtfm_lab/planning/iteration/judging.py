@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.job.system import BLOCKWISE
+from dtfm_lab.domain.job.system import SystemOptions
+from dtfm_lab.domain.options import options_of
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.iteration.arms import Arm, Found
@@ -32,11 +33,8 @@ def judge_for(problem: IterationProblem, aim: Aim) -> Judge:
     """The judge of a problem's plans."""
     job = problem.job
     covered = not problem.links.has_cards and job.synchronisation in REPLAYED and job.schedule in REPLAYED_SCHEDULES
-    covered = covered and not job.overlap and job.sharding == "none"
-    # Sends that block only add waiting to the same order of messages, so bounds of overlapped ones hold for them, too.
-    covered = covered and job.transport == "overlapped"
-    # blocks that compute again beside a head that does not, and seconds that are no FLOP, are the simulator's
-    covered = covered and job.checkpoints not in BLOCKWISE and not job.memory_traffic
+    # the replay knows no choice of a system but the default
+    covered = covered and all(getattr(job, choice.field) == choice.default for choice in options_of(SystemOptions))
     return _Replay() if covered else _Simulator(problem, aim)
 
 
