@@ -8,6 +8,7 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.published.own import band_of, read_rows
+from dtfm_lab.published.tables import document
 
 HEAD = "setting,quantity,published,unit,network,job,n_stages,n_replicas,global_batch,microbatch,efficiency,band\n"
 
@@ -62,6 +63,24 @@ def test_a_json_file_says_the_same_as_a_table(tmp_path):
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"rows": [listed]}))
     assert lab.reproduce(own=path).rows[0].predicted == table.rows[0].predicted
+
+
+def test_records_in_sailors_format_are_predicted_as_its_own(tmp_path):
+    packaged = document("sailor.json")
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(packaged | {"rows": packaged["rows"][:1]}))
+    (row,) = lab.reproduce(own=path)
+    assert row.setting == packaged["rows"][0]["case"]
+    assert row.source == "mine.json"
+    assert 0.8 < row.ratio < 1.2
+
+
+def test_a_broken_record_is_one_line(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"message_bytes": [1.0], "rows": [{"case": "a"}]}))
+    with pytest.raises(FileError, match=r"mine\.json") as refused:
+        lab.reproduce(own=path)
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
