@@ -14,7 +14,7 @@ from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.run_checks import PLAYED
 
 UNPLAYED: dict[str, list[Any]] = {
-    "transport": ["blocking"],
+    "transport": [],
     "tensor_parallel": [2],
     "sharding": ["zero-2", "zero-3"],
     "overlap": [True],

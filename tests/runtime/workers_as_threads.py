@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -15,7 +15,8 @@ from incoming import incoming
 from dtfm_lab.domain.network import Passage
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Schedule
-from dtfm_lab.domain.trace import Span
+from dtfm_lab.domain.trace import ComputeTime, Span
+from dtfm_lab.runtime.coordinator.turns import turns_of
 from dtfm_lab.runtime.protocol.profile import ComputeLog
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.batches import TextBatches
@@ -24,6 +25,7 @@ from dtfm_lab.runtime.worker.device_math import DeviceMath
 from dtfm_lab.runtime.worker.execute import Executor
 from dtfm_lab.runtime.worker.transport import NO_DELAY, Message
 from dtfm_lab.simulation import build
+from dtfm_lab.simulation.durations import analytic
 
 PATIENCE_S = 20.0
 
@@ -56,6 +58,8 @@ class InMemory:
         content: torch.Tensor,
         stamp: Callable[[], Passage] = lambda: NO_DELAY,
         on_sent: Callable[[Passage], None] = lambda passage: None,
+        *,
+        acknowledged: bool = False,
     ) -> None:
         raw = content.detach().contiguous().view(-1).view(torch.uint8).clone()
         number = self.sent[to] = self.sent.get(to, -1) + 1
@@ -71,6 +75,12 @@ class InMemory:
         with self.post.changed:
             assert self.post.changed.wait_for(lambda: key in self.post.boxes, PATIENCE_S), f"no {action} came"
             return self.post.boxes.pop(key)
+
+    def peek(self, iteration: int, action: Action) -> Passage:
+        key = (self.rank, iteration, action)
+        with self.post.changed:
+            assert self.post.changed.wait_for(lambda: key in self.post.boxes, PATIENCE_S), f"no {action} came"
+            return self.post.boxes[key].passage
 
     def flush(self) -> None:
         assert not self.sent or all(
@@ -102,8 +112,15 @@ class Trained:
         return all(torch.equal(math.state.parameters, firsts[position]) for (position, _), math in self.maths.items())
 
 
-def train(plan: Plan, schedule: str | Schedule, steps: int) -> Trained:
-    """Losses are means over the replicas."""
+class DrawnClock(VirtualClock):
+    """Every computation takes what the profile says, so that times can be compared to the last digit."""
+
+    def finish(self, start_s: float, cpu_s: float, drawn_s: float) -> float:
+        return super().finish(start_s, drawn_s, drawn_s)
+
+
+def train(plan: Plan, schedule: str | Schedule, steps: int, profile: Sequence[ComputeTime] = ()) -> Trained:
+    """Losses are means over the replicas. With a profile, computations take the seconds that it says."""
     torch.set_num_threads(1)
     built, job = build(plan, schedule), plan.job
     spec = RunSpec(plan=plan, schedule=built.name, orders=built.orders, iterations=steps, clock="virtual")
@@ -111,10 +128,16 @@ def train(plan: Plan, schedule: str | Schedule, steps: int) -> Trained:
     maths = {worker: DeviceMath(spec, *worker) for worker in spec.workers}
     post = Post(spec, maths)
     spans: list[Span] = []
+    turns = turns_of(spec, profile or analytic(plan, spec.programs(synchronise=True)))
 
     def work(position: int, replica: int) -> list[float]:
         math, mail = maths[position, replica], InMemory(post, spec.rank(position, replica))
-        executor = Executor(spec, position, replica, math, mail, VirtualClock(), {}, spans.append, ComputeLog())
+        drawn_s = {(row.stage, row.kind): row.seconds for row in profile if row.replica == replica}
+        clock = DrawnClock() if profile else VirtualClock()
+        order = turns[spec.rank(position, replica)]
+        executor = Executor(
+            spec, position, replica, math, mail, clock, drawn_s, spans.append, ComputeLog(), turns=order
+        )
         shares = (batches.share(i, replica, job.microbatch_counts) for i in range(steps))
         return [executor.iteration(i, batch, 0.0) for i, batch in enumerate(shares)]
 

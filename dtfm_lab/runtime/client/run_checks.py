@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dtfm_lab.domain.errors import JobError, LabError, TopologyError
+from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import Links, Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind, Schedule
@@ -19,7 +20,7 @@ from dtfm_lab.simulation.engine import simulate_iteration
 from dtfm_lab.simulation.simulate import shared_cards
 
 PLAYED = {
-    "transport": ("overlapped",),
+    "transport": TRANSPORTS,
     "tensor_parallel": (1,),
     "sharding": ("none", "zero-1"),
     "overlap": (False,),

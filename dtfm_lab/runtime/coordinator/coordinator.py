@@ -19,6 +19,7 @@ from dtfm_lab.runtime.coordinator.calibration import Calibration, Work, calibrat
 from dtfm_lab.runtime.coordinator.checkpoint_policy import CheckpointPolicy
 from dtfm_lab.runtime.coordinator.recovery import Recovery, find_recovery, why_unrecoverable
 from dtfm_lab.runtime.coordinator.replay import replay
+from dtfm_lab.runtime.coordinator.turns import turns_of
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.coordinator.worker_pool import Answer, RunFailed, WorkerPool, WorkersLost
 from dtfm_lab.runtime.protocol.json_lines import CommandReader, InputClosed, emit
@@ -151,12 +152,12 @@ class Coordinator:
         """Let the workers build the stages that are trained, given the expected durations and the time scale."""
         profile, time_scale = calibration.profile, calibration.time_scale
         emit("profile", rows=profile, time_scale=time_scale, stretched=calibration.stretched)
-        self._train_orders = {}
+        self._train_orders, turns = {}, turns_of(self._spec, profile)
         for rank, (position, replica) in enumerate(self._spec.workers):
             held = self._spec.built.stages_of(position)
             rows = [(row.stage, row.kind, row.seconds) for row in profile if row.replica == replica]
             drawn_s = [row for row in rows if row[0] in held]
-            self._train_orders[rank] = {"drawn_s": drawn_s, "time_scale": time_scale}
+            self._train_orders[rank] = {"drawn_s": drawn_s, "time_scale": time_scale, "turns": turns[rank]}
         self._until_done(lambda: self._pool.order_all("train", each=self._train_orders))
         self._pool.begin_training()
 

@@ -3,7 +3,7 @@
 ``domain.schedule`` defines when each kind of action starts and ends.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -40,12 +40,26 @@ class Executor:
         report: Callable[[Span], None],
         log: ComputeLog,
         processor: Processor | None = None,
+        turns: Sequence[Sequence[Sequence[int]]] = ((), ()),
     ) -> None:
-        """``drawn_s``: seconds of each computation in the profile, by stage and kind; ``report``: takes each span."""
+        """Prepare to execute.
+
+        Parameters
+        ----------
+        drawn_s
+            Seconds of each computation in the profile, by stage and kind.
+        report
+            Takes each span.
+        turns
+            Of the program of an iteration that does not synchronise and of one that does, pairs of positions: a send
+            that waits until the message of a receive of this device has arrived.
+        """
         job = spec.plan.job
         self._processor = CpuProcessor() if processor is None else processor
         self._spec, self._replica = spec, replica
         self._programs = [spec.programs(synchronise=which).of(position, replica) for which in (False, True)]
+        self._turns = [{pair[0]: pair[1] for pair in of_kind} for of_kind in turns]
+        self._blocking = job.transport == "blocking"
         self._one_device = spec.built.n_devices == 1
         self.math, self.clock, self._transport = math, clock, transport
         self._drawn_s, self._report, self._log = drawn_s, report, log
@@ -58,6 +72,9 @@ class Executor:
         self._iteration, self._batch = iteration, batch
         self._program = self._programs[synchronises]
         self._ends_s = [0.0] * len(self._program)
+        self._delivered_s: dict[int, float] = {}
+        self._passages: dict[Action, Passage] = {}
+        self._goes_after = self._turns[synchronises]
         self._arrived: dict[Action, torch.Tensor] = {}
         self._results: dict[Action, torch.Tensor] = {}
         self._links.reset()
@@ -138,6 +155,7 @@ class Executor:
 
     def _receive(self, at: int, action: Action) -> None:
         message = self._transport.receive(self._iteration, action)
+        self._passages[action] = message.passage
         if action.kind in ACROSS_STAGES:
             self._arrived[action] = message.content
         else:
@@ -150,7 +168,7 @@ class Executor:
         content = self._content(step)
         to = action.other_end(self._replica, self._spec.plan.job.n_replicas)
         to_rank, there = self._spec.rank(*to), action.counterpart()
-        clock = self.clock
+        ready_s, clock = self._turn_s(at, self._ready_s(step)), self.clock
         if isinstance(clock, RealClock):
 
             def stamp() -> Passage:
@@ -160,14 +178,18 @@ class Executor:
             def sent(passage: Passage) -> None:
                 self._record_span(at, action, passage.start_s, clock.elapsed_s())
 
-            self._transport.send(to_rank, self._iteration, there, content, stamp, sent)
+            blocks = self._blocking and action.kind in ACROSS_STAGES
+            self._transport.send(to_rank, self._iteration, there, content, stamp, sent, acknowledged=blocks)
+            if blocks:
+                self._transport.flush()
             return
         passage = self._links.carry(
             self._spec.device(*to),
-            self._ready_s(step),
+            ready_s,
             message_bytes(self._spec.plan.job, self._spec.built, step),
             in_turn=step.in_turn,
         )
+        self._delivered_s[at] = passage.delivered_s
         self._transport.send(to_rank, self._iteration, there, content, lambda: passage)
         self._record_span(at, action, passage.start_s, passage.end_s)
 
@@ -183,7 +205,20 @@ class Executor:
         return [self._program[need].action for need in step.needs]
 
     def _ready_s(self, step: Step) -> float:
-        return max((self._ends_s[need] for need in step.needs), default=0.0)
+        arrived_s = (self._delivered_s.get(sent, 0.0) for sent in step.arrivals)  # on the real clock it has waited
+        return max((*(self._ends_s[need] for need in step.needs), *arrived_s), default=0.0)
+
+    def _turn_s(self, at: int, ready_s: float) -> float:
+        """When the message that goes before this send, of the other direction, has arrived, but not before it is ready.
+
+        Waits until it is there.
+        """
+        before = self._goes_after.get(at)
+        if before is None:
+            return ready_s
+        action = self._program[before].action
+        passage = self._passages.get(action) or self._transport.peek(self._iteration, action)
+        return max(ready_s, passage.delivered_s)
 
     def _record_span(self, at: int, action: Action, start_s: float, end_s: float) -> None:
         self._ends_s[at] = end_s

@@ -25,8 +25,11 @@ from dtfm_lab.runtime.protocol.connections import ConnectionLost, receive_exactl
 from dtfm_lab.runtime.worker.peer_listener import Address, PeerListener, connect_to_peer
 from dtfm_lab.runtime.worker.processors import CpuProcessor, Processor, ReceiveBuffer, SendBuffer
 
-HEADER = struct.Struct("<dddqqqqqq")
-"""A Passage, the iteration, the receive action (stage, kind, micro-batch, peer) and the content's size in bytes."""
+HEADER = struct.Struct("<dddqqqqqq?")
+"""A Passage, the iteration, the receive action (stage, kind, micro-batch, peer), the content's size in bytes, and
+whether the receiver acknowledges it."""
+ACKNOWLEDGEMENT = b"\x06"
+"""What the receiver sends back, on the same connection, when the whole content is there."""
 KINDS = list(Kind)
 NONE = -(2**31)
 """Encodes a field of an action that is None."""
@@ -52,6 +55,7 @@ class OutgoingMessage(NamedTuple):
     n_bytes: int
     stamp: Callable[[], Passage]
     on_sent: Callable[[Passage], None]
+    acknowledged: bool
 
 
 class Aborted(Exception):
@@ -108,29 +112,43 @@ class SocketTransport:
         content: torch.Tensor,
         stamp: Callable[[], Passage] = lambda: NO_DELAY,
         on_sent: Callable[[Passage], None] = lambda passage: None,
+        *,
+        acknowledged: bool = False,
     ) -> None:
         """Hand a copy of ``content`` to the sender thread; ``action`` is the receive that waits for it.
 
         The sender thread calls ``stamp`` for the passage to write on the message before the first byte is sent, and
-        ``on_sent`` with that passage after the last byte.
+        ``on_sent`` with that passage after the last byte. Where ``acknowledged``, the message counts as sent when it
+        has arrived at the other end, whatever that computes.
         """
         raw = content.detach().contiguous().view(-1).view(torch.uint8)
         buffer = self._processor.send_buffer(raw)
         with self._changed:
             self._n_unsent += 1
-        self._outboxes[to].put(OutgoingMessage(iteration, action, buffer, raw.numel(), stamp, on_sent))
+        self._outboxes[to].put(OutgoingMessage(iteration, action, buffer, raw.numel(), stamp, on_sent, acknowledged))
 
     def receive(self, iteration: int, action: Action) -> Message:
         """Wait for the message of this receive action. Raises what broke a connection, or Aborted."""
+        self.peek(iteration, action)
+        buffer, passage, arrived_s = self._mailbox.pop((iteration, action))
+        return Message(buffer.wait(), passage, arrived_s)
+
+    def peek(self, iteration: int, action: Action) -> Passage:
+        """Wait until this message has come, and leave it for ``receive``.
+
+        Raises what broke a connection, or Aborted.
+        """
         key = (iteration, action)
         self._wait_for(lambda: key in self._mailbox)
         if key not in self._mailbox:
             self._check(f"waiting for {action}")
-        buffer, passage, arrived_s = self._mailbox.pop(key)
-        return Message(buffer.wait(), passage, arrived_s)
+        return self._mailbox[key][1]
 
     def flush(self) -> None:
-        """Wait until every message has been sent. Raises what broke a connection, or Aborted."""
+        """Wait until every message has been sent, and acknowledged where that was asked for.
+
+        Raises what broke a connection, or Aborted.
+        """
         self._wait_for(lambda: self._n_unsent == 0)
         self._check("sending")
 
@@ -198,7 +216,7 @@ class SocketTransport:
             header = bytearray(HEADER.size)
             while True:
                 receive_exactly(connection, memoryview(header))
-                *passage, iteration, stage, kind, microbatch, peer, n_bytes = HEADER.unpack(header)
+                *passage, iteration, stage, kind, microbatch, peer, n_bytes, acknowledged = HEADER.unpack(header)
                 buffer: ReceiveBuffer
                 if self._pairs is None:
                     host = self._processor.host_buffer(n_bytes)
@@ -207,6 +225,8 @@ class SocketTransport:
                 else:
                     buffer = self._pairs.receive(source, n_bytes)
                     arrived_s = time.monotonic()
+                if acknowledged:
+                    connection.sendall(ACKNOWLEDGEMENT)
                 numbers = (None if n == NONE else n for n in (microbatch, peer))
                 with self._changed:
                     key = iteration, Action(stage, KINDS[kind], *numbers)
@@ -220,13 +240,17 @@ class SocketTransport:
                 passage, action = message.stamp(), message.action
                 numbers = (NONE if n is None else n for n in (action.microbatch, action.peer))
                 kind = KINDS.index(action.kind)
-                header = HEADER.pack(*passage, message.iteration, action.stage, kind, *numbers, message.n_bytes)
+                header = HEADER.pack(
+                    *passage, message.iteration, action.stage, kind, *numbers, message.n_bytes, message.acknowledged
+                )
                 if self._pairs is None:
                     _send_both(connection, header, _bytes_of(message.buffer.to_host()))
                 else:
                     connection.sendall(header)
                     self._pairs.send(target, cast(CudaSendBuffer, message.buffer))
                 message.on_sent(passage)
+                if message.acknowledged:
+                    receive_exactly(connection, memoryview(bytearray(len(ACKNOWLEDGEMENT))))
                 with self._changed:
                     self._n_unsent -= 1
                     self._changed.notify_all()

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
@@ -222,7 +222,7 @@ class Worker:
     def _train(self, order: Order) -> Answer:
         """Make the stages that will be trained."""
         drawn_s = {(stage, Kind(kind)): seconds for stage, kind, seconds in order["drawn_s"]}
-        self._build(self._new_clock(order["time_scale"]), drawn_s, self._report.span)
+        self._build(self._new_clock(order["time_scale"]), drawn_s, self._report.span, order["turns"])
         if self._spec.resume_from is not None:
             self._read_checkpoint(self._spec.resume_from, self._spec.first_iteration)
         return {}
@@ -295,12 +295,18 @@ class Worker:
         transport.wait_connected()
         return transport
 
-    def _build(self, clock: Clock, drawn_s: dict[tuple[int, Kind], float], report: Callable[[Span], None]) -> None:
+    def _build(
+        self,
+        clock: Clock,
+        drawn_s: dict[tuple[int, Kind], float],
+        report: Callable[[Span], None],
+        turns: Sequence[Sequence[Sequence[int]]] = ((), ()),
+    ) -> None:
         assert self._transport is not None
         spec, where = self._spec, (self._position, self._replica)
         math = DeviceMath(spec, *where, self._processor.device)
         self._executor = Executor(
-            spec, *where, math, self._transport, clock, drawn_s, report, self._log, self._processor
+            spec, *where, math, self._transport, clock, drawn_s, report, self._log, self._processor, turns
         )
         self._executor.slowdown = self._slowdown
 
