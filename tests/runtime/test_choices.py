@@ -17,7 +17,6 @@ UNPLAYED: dict[str, list[Any]] = {
     "transport": [],
     "tensor_parallel": [2],
     "sharding": ["zero-2", "zero-3"],
-    "overlap": [True],
     "fragments": [2],
     "checkpointing": ["selective"],
     "attention": ["unfused"],
@@ -25,8 +24,8 @@ UNPLAYED: dict[str, list[Any]] = {
     "flush_every": [2],
 }
 """Values that workers do not carry out."""
-WITHOUT_EFFECT = {"bucket_bytes", "fragment_delay", "memory_traffic"}
-"""Fields that say how seconds are counted, or count only with another choice."""
+WITHOUT_EFFECT = {"bucket_bytes", "overlap", "fragment_delay", "memory_traffic"}
+"""Fields that say how seconds are counted, or count only with another choice, or that workers carry out in full."""
 
 
 def test_every_choice_of_a_job_is_carried_out_refused_or_without_effect_on_a_run() -> None:

@@ -4,7 +4,7 @@ A Job fixes stages, replicas, micro-batches and how messages are compressed; mes
 """
 
 from dtfm_lab.domain.job.activations import kept_elements, moved_elements, needed_elements, repeated_flop
-from dtfm_lab.domain.job.buckets import buckets_of, layer_elements
+from dtfm_lab.domain.job.buckets import bucket_layers, buckets_of, layer_elements
 from dtfm_lab.domain.job.job import COMPRESSIONS, INT8_BLOCK, Job, JobChanges, compressed_bytes
 from dtfm_lab.domain.job.message_sizes import (
     device_average_bytes,
@@ -39,6 +39,7 @@ __all__ = [
     "Layer",
     "LayerKind",
     "ModelSpec",
+    "bucket_layers",
     "buckets_of",
     "compressed_bytes",
     "device_average_bytes",

@@ -32,25 +32,47 @@ def layer_elements(job: Job, n_stages: int, stage: int) -> list[int]:
     return counts
 
 
-def _of_device(job: Job, schedule: Schedule, position: int) -> tuple[Bucket, ...]:
-    program = schedule.programs[position]
-    last = {action.stage: action.kind for action in program if action.kind in LAST}
-    order = sorted(last, key=lambda stage: max(i for i, a in enumerate(program) if a.stage == stage and a.kind in LAST))
-    layers = job.layers_of(schedule.n_stages)
-    elements = {stage: layer_elements(job, schedule.n_stages, stage) for stage in order}
-    n_elements = sum(map(sum, elements.values()))
+def bucket_layers(job: Job, schedule: Schedule, position: int) -> list[list[tuple[int, int]]]:
+    """(stage, layer of that stage) of each bucket of one device, in the order in which their gradients become whole."""
+    last = _last_backwards(schedule, position)
+    elements = {stage: layer_elements(job, schedule.n_stages, stage) for stage in last}
     each_bytes = BYTES_PER_ELEMENT[job.gradients_in]
-    found: list[tuple[int, dict[int, float]]] = [(0, {})]
-    for stage in order:
-        fractions = _fractions(job, layers[stage], recomputes=last[stage] is Kind.BACKWARD)
-        for count, fraction in zip(reversed(elements[stage]), reversed(fractions), strict=True):
-            n, parts = found[-1]
-            if n * each_bytes >= job.bucket_bytes and count:
-                n, parts = 0, {}
-                found.append((n, parts))
-            parts[stage] = parts.get(stage, 0.0) + fraction
-            found[-1] = n + count, parts
-    return tuple(Bucket(n / max(n_elements, 1), tuple(parts.items())) for n, parts in found)
+    found: list[list[tuple[int, int]]] = [[]]
+    n_bytes = 0
+    for stage in last:
+        for layer, count in reversed(list(enumerate(elements[stage]))):
+            if n_bytes >= job.bucket_bytes and count:
+                found.append([])
+                n_bytes = 0
+            found[-1].append((stage, layer))
+            n_bytes += count * each_bytes
+    return found
+
+
+def _last_backwards(schedule: Schedule, position: int) -> dict[int, Kind]:
+    """The kind of each stage's last backward, the stages of a device in the order of these."""
+    last: dict[int, Kind] = {}
+    for action in schedule.programs[position]:
+        if action.kind in LAST:
+            last.pop(action.stage, None)
+            last[action.stage] = action.kind
+    return last
+
+
+def _of_device(job: Job, schedule: Schedule, position: int) -> tuple[Bucket, ...]:
+    last, layers = _last_backwards(schedule, position), job.layers_of(schedule.n_stages)
+    elements = {stage: layer_elements(job, schedule.n_stages, stage) for stage in last}
+    n_elements = max(sum(map(sum, elements.values())), 1)
+    fractions = {
+        stage: _fractions(job, layers[stage], recomputes=kind is Kind.BACKWARD) for stage, kind in last.items()
+    }
+    buckets = []
+    for held in bucket_layers(job, schedule, position):
+        parts: dict[int, float] = {}
+        for stage, layer in held:
+            parts[stage] = parts.get(stage, 0.0) + fractions[stage][layer]
+        buckets.append(Bucket(sum(elements[stage][layer] for stage, layer in held) / n_elements, tuple(parts.items())))
+    return tuple(buckets)
 
 
 def _fractions(job: Job, layers: tuple[Layer, ...], *, recomputes: bool) -> list[float]:

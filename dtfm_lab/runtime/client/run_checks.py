@@ -23,7 +23,6 @@ PLAYED = {
     "transport": TRANSPORTS,
     "tensor_parallel": (1,),
     "sharding": ("none", "zero-1"),
-    "overlap": (False,),
     "fragments": (1,),
     "checkpointing": ("none", "block", "stage"),
     "attention": ("fused",),
@@ -123,6 +122,8 @@ def check_job(spec: RunSpec) -> None:
             f"job {job.name}: checkpointing is block with schedule {spec.built.name}, which splits backwards; "
             f"real runs want stage or none, or another schedule"
         )
+    if spec.plan.job.overlap:
+        _check_overlap(spec)
     if job.synchronisation not in SHARD_RULES:
         known = ", ".join(SHARD_RULES)
         raise JobError(
@@ -141,3 +142,22 @@ def check_job(spec: RunSpec) -> None:
             f"embedding differently; wanted every iteration, an untied model, or sharded synchronisation uncompressed"
         )
     job.cut(spec.built.n_stages)
+
+
+def _check_overlap(spec: RunSpec) -> None:
+    """Raise JobError where workers cannot synchronise in buckets under the last backward."""
+    job = spec.plan.job
+    found = {
+        f"synchronises every {job.synchronise_every} iterations": job.synchronise_every > 1,
+        f"has sharding {job.sharding}": job.sharding != "none",
+        "trains another model in place of its own": spec.stand_in is not None,
+        "runs on the paced clock": spec.clock == "paced",
+        "runs on GPUs, whose messages arrive in the order of the program": spec.runs_on == "cuda",
+    }
+    for what, refused in found.items():
+        if refused:
+            raise JobError(
+                f"job {job.name}: overlap is True and it {what}, which can be simulated but not run; wanted overlap "
+                "False, or a run of its own model on CPUs that averages unsharded gradients in every iteration, on "
+                "another clock than the paced one"
+            )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any
 
-from dtfm_lab.domain.job import Job, ModelSpec
+from dtfm_lab.domain.job import Job, ModelSpec, buckets_of
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import RECEIVES, SENDS, Kind, Programs, Schedule
@@ -94,7 +94,8 @@ class RunSpec(RunSettings):
     @property
     def replays(self) -> bool:
         """Whether the coordinator replays the spans, because workers cannot determine the order of messages."""
-        return self.links.has_cards
+        in_buckets = any(len(of_device) > 1 for of_device in buckets_of(self.plan.job, self.built))
+        return self.links.has_cards or (in_buckets and self.clock == "virtual")
 
     @cached_property
     def built(self) -> Schedule:
