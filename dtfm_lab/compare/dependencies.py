@@ -45,9 +45,9 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
         _regions(trace) if context.synchronisation == "hierarchical" else None,
         tied=Kind.SEND_E in kinds,
         compressed=Kind.PACK in kinds,
-        synchronise=synchronise,
+        synchronise=synchronise and context.sharding != "zero-3",  # whose passes scatter the gradients
         locally=context.synchronise_every > 1,
-        shards_states=context.sharding == "zero-1",
+        shards_states=context.sharding in ("zero-1", "zero-2"),
         microbatch_counts=context.microbatches_per_replica or None,
         buckets=context.buckets,
         blocking=context.transport == "blocking",

@@ -27,11 +27,12 @@ from dtfm_lab.files.reading import located, read_bytes, reason_of, title_of, wri
 MATRICES = ("latency_ms", "bandwidth_gbps", "latency_s", "bandwidth_bytes_per_s")
 TEXTS = ("names", "region", "gpu", "host")
 NUMBERS = ("peak_flop_per_s", "peak_tflops", "memory_bytes", "memory_gib", "price_per_hour", "position")
+GROUPS = ("gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
 SINGLE = ("name", "description")
 MEASURED = ("message_bytes", "message_ms", "message_s")
 LARGEST_BYTES = {
     **dict.fromkeys(MATRICES, 16 * MOST_DEVICES**2 + 4096),
-    **dict.fromkeys(TEXTS + NUMBERS, 2**25),
+    **dict.fromkeys(TEXTS + NUMBERS + GROUPS, 2**25),
     **dict.fromkeys(SINGLE, 2**20),
     **dict.fromkeys(MEASURED, 8 * MOST_TIMES + 4096),
 }
@@ -81,6 +82,8 @@ def write(topology: Topology, path: Path) -> Path:
     }
     if any(d.host for d in topology.devices):
         columns["host"] = np.array([d.host for d in topology.devices])
+    if any(d.gpus > 1 for d in topology.devices):
+        columns |= {what: np.array([getattr(d, what) for d in topology.devices]) for what in GROUPS}
     if any(d.position for d in topology.devices):
         columns["position"] = np.array([d.position or (np.nan, np.nan) for d in topology.devices])
     if topology.message_s is not None:
@@ -99,7 +102,7 @@ def write(topology: Topology, path: Path) -> Path:
 
 
 def _device(arrays: dict[str, Any], i: int) -> Device:
-    fields: dict[str, Any] = {what: arrays[what][i] for what in TEXTS[1:] + NUMBERS if what in arrays}
+    fields: dict[str, Any] = {what: arrays[what][i] for what in TEXTS[1:] + NUMBERS + GROUPS if what in arrays}
     if "position" in fields and np.isnan(fields["position"]).all():
         del fields["position"]
     name = arrays["names"][i] if "names" in arrays else f"device-{i}"
@@ -143,7 +146,7 @@ def _array(what: str, data: bytes) -> Any:
         raise FileError(f"{what} is an array of version {version}; wanted (1, 0) or (2, 0)")
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read_header(stream)
-    kinds, wanted = ("fiu", "numbers") if what in MATRICES + NUMBERS + MEASURED else ("U", "text")
+    kinds, wanted = ("fiu", "numbers") if what in MATRICES + NUMBERS + GROUPS + MEASURED else ("U", "text")
     if dtype.kind not in kinds:
         raise FileError(f"{what} holds {'pickled objects' if dtype.hasobject else dtype}; wanted {wanted}")
     n_bytes = math.prod(shape) * dtype.itemsize

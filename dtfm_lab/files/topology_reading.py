@@ -6,7 +6,8 @@ cards, given by ``uplink_gbps`` and ``downlink_gbps`` of a device or a region, c
 default gives, never that of a link or host: the bandwidth of i -> j is the least of the entry's, i's uplink and j's
 downlink. Devices of one ``host`` share its card for messages to other hosts. A device or a region names its host, or a
 region has ``per_host: 8``, which counts its devices into ``region-host-0`` and so on; ``inside_host`` of a region, or
-a line under ``hosts``, is the speed between two devices of a host. Peak
+a line under ``hosts``, is the speed between two devices of a host. A device of several ``gpus`` acts as one, with the
+numbers of all of them together and ``inner`` for the speed between two. Peak
 and memory come from the GPU's name where the table of hardware has it; with ``typical_prices: true`` so do prices.
 Numbers may also be given in SI, under names that say so: ``latency_s``, ``bandwidth_bytes_per_s``,
 ``peak_flop_per_s``, ``memory_bytes``, ``uplink_bytes_per_s``, ``downlink_bytes_per_s`` and ``message_s``.
@@ -96,6 +97,8 @@ class DeviceSection(HardwareSection):
     name: Name
     region: Name | None = None
     position: tuple[float, float] | None = None
+    gpus: int = Field(default=1, ge=1)
+    inner: Speed | None = None
 
 
 class RegionSection(HardwareSection):
@@ -332,7 +335,10 @@ def _device(section: DeviceSection, region: RegionSection | None, typical_prices
     fields |= {} if gib is None else {"memory_bytes": gib * GiB}
     fields |= {} if gpu is None else {"gpu": gpu}
     fields |= {} if price is None else {"price_per_hour": price}
-    fields |= {"host": _value("host", section, region) or ""}
+    fields |= {"host": _value("host", section, region) or "", "gpus": section.gpus}
+    if section.inner is not None:
+        fields["inner_latency_s"] = from_ms(section.inner.latency_ms)
+        fields["inner_bandwidth_bytes_per_s"] = from_gbps(section.inner.bandwidth_gbps)
     return Device(name=section.name, region=region.name if region else "", position=section.position, **fields)
 
 

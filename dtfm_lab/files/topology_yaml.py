@@ -185,6 +185,9 @@ def _device_mapping(device: Device) -> dict[str, Any]:
     data |= {"host": device.host} if device.host else {}
     data |= {"gpu": device.gpu, "peak_tflops": device.peak_flop_per_s / TERA, "memory_gib": device.memory_bytes / GiB}
     data |= {"price_per_hour": device.price_per_hour} if device.price_per_hour else {}
+    if device.gpus > 1:
+        inner = to_ms(device.inner_latency_s), to_gbps(device.inner_bandwidth_bytes_per_s)
+        data |= {"gpus": device.gpus, "inner": _speed(inner)}
     data |= {"position": list(device.position)} if device.position else {}
     return data
 

@@ -29,6 +29,8 @@ def evaluate(
 ) -> Plan:
     """The plan of a given placement; its planner is named ``given``, its job takes the placement's shape.
 
+    On a network of single GPUs with hosts, a job with tensor parallelism is placed on groups (``topology.grouped``).
+
     In its own shape the job keeps its cut, its warm-ups and the micro-batches of each pipeline. Pipeline r is the one
     that begins with the r-th device of the first stage. A job without a micro-batch gets one of one sequence.
 
@@ -56,6 +58,7 @@ def evaluate(
     named = [name for name, value in given.items() if value is not None]
     if len(named) != 1:
         raise PlanError(f"{' and '.join(named) or 'nothing'} given; wanted exactly one of stages, rank_map, groups")
+    topology, job = network_of(topology, job)
     if rank_map is not None:
         grid, job = _from_ranks(topology, job, rank_map)
     else:
@@ -72,6 +75,18 @@ def evaluate(
         lower_bound_s=lower_bound_s(topology, job),
         planner="given",
     )
+
+
+def network_of(topology: Topology, job: Job) -> tuple[Topology, Job]:
+    """The network of groups that the job's tensor parallelism wants, and the job with what it leaves to a planner.
+
+    A network of single GPUs is grouped; without a planner, the degree is that of the network, and nothing is sharded.
+    Raises TopologyError where no host has so many GPUs, or groups are of another size.
+    """
+    open_ = {"tensor_parallel": topology.devices[0].gpus, "sharding": "none"}
+    if chosen := {what: value for what, value in open_.items() if getattr(job, what) is None}:
+        job = job.with_fields(**chosen)
+    return topology.grouped(job.tensor_parallel or 1), job
 
 
 def simulated(plan: Plan) -> Plan:
@@ -144,7 +159,7 @@ def adapt_plan(plan: Plan, topology: Topology, job: Job) -> Plan:
     PlanError
         The job needs more devices than there are.
     """
-    job = _as_planned(job, plan.job)
+    topology, job = network_of(topology, _as_planned(job, plan.job))
     require_fit(topology, job)
     existing = set(topology.names)
     placed = [[name if name in existing else None for name in group] for group in plan.stages]
@@ -165,6 +180,8 @@ def adapt_plan(plan: Plan, topology: Topology, job: Job) -> Plan:
 
 def _as_planned(job: Job, planned: Job) -> Job:
     """The job with what it leaves open as in a planned one: shape and micro-batch, and what was chosen for these."""
+    left = {what: getattr(planned, what) for what in ("tensor_parallel", "sharding") if getattr(job, what) is None}
+    job = job.with_fields(**left) if left else job
     if job.shaped:
         return job
     shape = ("n_stages", "n_replicas", "microbatch")

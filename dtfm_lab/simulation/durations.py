@@ -1,17 +1,27 @@
 """Seconds of computations: from FLOP and a device's peak, or from a profile measured before a run."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from dtfm_lab.domain.errors import JobError, TraceError
-from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, device_gradient_elements, repeated_flop
-from dtfm_lab.domain.network import Device, as_number, hardware_of, shortened
+from dtfm_lab.domain.job import (
+    BACKWARD_PER_FORWARD,
+    BYTES_PER_ELEMENT,
+    Job,
+    Layer,
+    device_gradient_elements,
+    repeated_flop,
+)
+from dtfm_lab.domain.network import Device, Links, as_number, hardware_of, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind, Programs
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.simulation.collectives import GroupRings
 from dtfm_lab.simulation.memory_traffic import NO_TRAFFIC, memory_bandwidth_of, stage_traffic, step_traffic_bytes
+from dtfm_lab.simulation.sharding import LayerMessages, PassSeconds, message_bytes_of, sharded_passes
+from dtfm_lab.simulation.tensor_parallel import hop_gather_s, tensor_parallel_s
 
 EFFICIENCY = 0.4
 """Share of its peak that a device reaches. Megatron-LM reports 44 to 52 % on A100s (Narayanan et al. 2021,
@@ -20,13 +30,16 @@ table 1); smaller models and older GPUs reach less. A guess to be replaced by a 
 WHOLE_FROM_HALVES = {Kind.BACKWARD_INPUT: Kind.BACKWARD, Kind.BACKWARD_WEIGHT: Kind.BACKWARD}
 
 
-def analytic(plan: Plan, programs: Programs, efficiency: float = EFFICIENCY) -> tuple[ComputeTime, ...]:
+def analytic(
+    plan: Plan, programs: Programs, efficiency: float = EFFICIENCY, links: Links | None = None
+) -> tuple[ComputeTime, ...]:
     """FLOP of a stage's layers over its device's peak x efficiency, and the coding of compressed messages.
 
     A backward takes twice a forward, and again what it recomputes; split, its two halves take one each, and the
-    recomputation goes with the first. Averaging and the optimiser's step are bound by memory, not FLOP, and count as 0
-    beside what they code, but for ``memory_traffic``. Raises JobError where the efficiency is not within 0 and 1, or a
-    GPU's memory bandwidth is unknown where the job counts it.
+    recomputation goes with the first. The all-reduces of tensor parallelism and the messages of sharded parameters are
+    part of the passes; the latter go over ``links``, those of the plan where None. Averaging and the optimiser's step
+    are bound by memory, not FLOP, and count as 0 beside what they code, but for ``memory_traffic``. Raises JobError
+    where the efficiency is not within 0 and 1, or a GPU's memory bandwidth is unknown where the job counts it.
     """
     share = as_number(efficiency)
     if share is None or not 0 < share <= 1:
@@ -35,6 +48,7 @@ def analytic(plan: Plan, programs: Programs, efficiency: float = EFFICIENCY) -> 
     last = schedule.n_stages - 1
     one_message_bytes = job.activation_elements * BYTES_PER_ELEMENT[job.dtype]
     one_message_s = one_message_bytes / job.codec_bytes_per_s if job.codes_activations else 0.0
+    rings = _rings(plan, links) if job.gathers_passes and job.n_replicas > 1 else None
     rows = []
     for stage, layers in enumerate(job.layers_of(schedule.n_stages)):
         position = stage % job.n_stages
@@ -42,34 +56,65 @@ def analytic(plan: Plan, programs: Programs, efficiency: float = EFFICIENCY) -> 
         again_flop = job.microbatch * sum(repeated_flop(job, layer) for layer in layers)
         traffic = stage_traffic(job, layers) if job.memory_traffic else NO_TRAFFIC
         coding_s = 0.0 if job.n_stages == 1 else one_message_s * ((stage > 0) + (stage < last))
+        messages = None if rings is None else _messages(job, layers, rings, position)
+        n_received = (0, 0) if job.n_stages == 1 else (int(stage > 0), int(stage < last))
         for replica in range(job.n_replicas):
             device = plan.topology.devices[int(plan.placement.devices[position, replica])]
             peak = peak_of(device, job.dtype) * share
             forward_s, again_s = flop / peak, again_flop / peak
             half_s = BACKWARD_PER_FORWARD / 2 * forward_s
             moved_s = traffic.over(memory_bandwidth_of(device)) if job.memory_traffic else NO_TRAFFIC
-            back_s = again_s + moved_s.again + moved_s.backward
+            sums_s = tensor_parallel_s(job, layers, device)
+            back_s = again_s + moved_s.again + moved_s.backward + sums_s.backward + sums_s.again
+            passes = PassSeconds(
+                forward_s + moved_s.forward + sums_s.forward, 2 * half_s + back_s, half_s + back_s, half_s
+            )
+            if messages is not None:
+                passes = sharded_passes(passes, messages)
+            gather_s = hop_gather_s(device, job.activation_bytes)
+            before_s = [coding_s + n * gather_s for n in n_received]
             rows += [
-                ComputeTime(stage, replica, Kind.FORWARD, forward_s + moved_s.forward + coding_s),
-                ComputeTime(stage, replica, Kind.BACKWARD, 2 * half_s + back_s + coding_s),
-                ComputeTime(stage, replica, Kind.BACKWARD_INPUT, half_s + back_s + coding_s),
-                ComputeTime(stage, replica, Kind.BACKWARD_WEIGHT, half_s),
+                ComputeTime(stage, replica, Kind.FORWARD, passes.forward + before_s[0]),
+                ComputeTime(stage, replica, Kind.BACKWARD, passes.backward + before_s[1]),
+                ComputeTime(stage, replica, Kind.BACKWARD_INPUT, passes.backward_input + before_s[1]),
+                ComputeTime(stage, replica, Kind.BACKWARD_WEIGHT, passes.backward_weight),
             ]
     return (*rows, *_synchronising(plan, programs))
+
+
+def _rings(plan: Plan, links: Links | None) -> GroupRings:
+    given = Links.of(plan.topology, plan.queueing) if links is None else links
+    return GroupRings(plan.topology, given, plan.placement.devices)
+
+
+def _messages(job: Job, layers: Sequence[Layer], rings: GroupRings, group: int) -> LayerMessages:
+    """What a stage whose gradients, and with zero-3 parameters, are sharded over its replicas gathers and scatters."""
+    whole = sum(layer.forward_flop for layer in layers)
+    shares = [layer.forward_flop / whole if whole else 1 / len(layers) for layer in layers]
+    sizes = [message_bytes_of(job, layer.parameters) for layer in layers]
+    seconds = {n_bytes: rings.gather_s(group, n_bytes) for n_bytes in {one for size in sizes for one in size}}
+    scatter_s = [seconds[gradient] for _, gradient in sizes]
+    if job.sharding == "zero-3":
+        return LayerMessages(shares, [seconds[parameters] for parameters, _ in sizes], scatter_s)
+    # the gradients of the last micro-batch are those that the synchronisation sends
+    each = (job.n_microbatches - 1) / job.n_microbatches
+    return LayerMessages(shares, [0.0] * len(layers), [each * one_s for one_s in scatter_s])
 
 
 def peak_of(device: Device, dtype: str) -> float:
     """FLOP/s in this dtype: from the hardware table where the device has its peak from there, else the device's own.
 
+    Those of a group of GPUs are of all of them together.
+
     A dtype without a figure in the table counts as fp32; fp64 as half of that, as on the GPUs of data centres, while
     others reach less.
     """
     known = hardware_of(device.gpu)
-    if known is None or device.peak_flop_per_s != known.peak_flop_per_s:
+    if known is None or device.peak_flop_per_s != device.gpus * known.peak_flop_per_s:
         return device.peak_flop_per_s
     if dtype in known.peak:
-        return known.peak_of(dtype)
-    return known.peak_of("fp32") / (2 if dtype == "fp64" else 1)
+        return device.gpus * known.peak_of(dtype)
+    return device.gpus * known.peak_of("fp32") / (2 if dtype == "fp64" else 1)
 
 
 def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:

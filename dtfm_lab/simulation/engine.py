@@ -37,6 +37,7 @@ def programs_in(
     job: Job, schedule: Schedule, regions: tuple[tuple[str, ...], ...], *, synchronise: bool = True
 ) -> Programs:
     """The programs of a job on any devices of these regions, (stages, replicas)."""
+    synchronise = synchronise and job.sharding != "zero-3"  # whose passes scatter the gradients
     return lower(
         schedule,
         job.n_replicas,
@@ -46,7 +47,7 @@ def programs_in(
         compressed=job.codes_gradients,
         synchronise=synchronise,
         locally=job.synchronise_every > 1,
-        shards_states=job.sharding == "zero-1",
+        shards_states=job.sharding in ("zero-1", "zero-2"),
         microbatch_counts=job.microbatch_counts,
         buckets=buckets_of(job, schedule) if synchronise else (),
         blocking=job.transport == "blocking",

@@ -38,6 +38,7 @@ from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.simulation.sharding import gathered_elements, sharded_over
 
 OPTIMIZER_BYTES = {"fp16": 12, "bf16": 12, "fp32": 8, "fp64": 16}
 """Optimiser bytes per parameter by dtype, with Adam: two moments, in half precision also a copy of the parameter, all
@@ -58,12 +59,23 @@ class StaticMemory(NamedTuple):
 
 
 def static_memory(job: Job, n_stages: int) -> StaticMemory:
-    """Of each position in the pipeline, the model cut into ``n_stages``; a tied embedding counts at both ends."""
+    """Of each position in the pipeline, the model cut into ``n_stages``; a tied embedding counts at both ends.
+
+    What is sharded over the replicas counts a shard, and beside it what is whole at a time (``gathered_elements``).
+    """
     n_elements = np.array(device_gradient_elements(job, n_stages), dtype=np.int64)
+    each = BYTES_PER_ELEMENT[job.dtype]
+    over = sharded_over(job.sharding, job.n_replicas)
+    parameters, gradients, optimizer = (-(-n_elements // parts) for parts in over)
+    if over.gradients > 1:
+        stages = [[layer.parameters for layer in layers] for layers in job.layers_of(n_stages)]
+        whole = [gathered_elements(layers, job.sharding, job.n_replicas) for layers in stages]
+        for position in range(job.n_stages):
+            here = whole[position :: job.n_stages]
+            parameters[position] += max(one[0] for one in here)
+            gradients[position] += max(one[1] for one in here)
     return StaticMemory(
-        n_elements * BYTES_PER_ELEMENT[job.dtype],
-        n_elements * BYTES_PER_ELEMENT[job.gradients_in],
-        n_elements * OPTIMIZER_BYTES[job.dtype],
+        parameters * each, gradients * BYTES_PER_ELEMENT[job.gradients_in], optimizer * OPTIMIZER_BYTES[job.dtype]
     )
 
 
@@ -77,7 +89,8 @@ class ActivationMemory(NamedTuple):
 
 
 def activation_memory(job: Job, n_stages: int, *, splits: bool = False) -> ActivationMemory:
-    """Activations of every stage, the model cut into ``n_stages``; ``splits`` where backwards have two halves.
+    """Activations of every stage, the model cut into ``n_stages``; ``splits`` where backwards have two halves. With
+    tensor parallelism, of all GPUs of a group.
 
     Where blocks are recomputed one at a time, a backward needs the most when all kept up to a block, and all of that
     block, are held: what the layers behind it kept is free by then.
@@ -93,7 +106,7 @@ def activation_memory(job: Job, n_stages: int, *, splits: bool = False) -> Activ
         return ActivationMemory(kept, whole - kept if splits else again)
     boundary = job.modelled().boundary_elements
     begins = [layers[0].held_elements if layers[0].kind is LayerKind.EMBEDDING else boundary for layers in stages]
-    kept = np.minimum(each * np.array(begins, dtype=np.int64), whole)
+    kept = np.minimum((job.tensor_parallel or 1) * each * np.array(begins, dtype=np.int64), whole)
     return ActivationMemory(kept, whole - kept)
 
 

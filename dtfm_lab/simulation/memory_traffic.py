@@ -60,4 +60,4 @@ def memory_bandwidth_of(device: Device) -> float:
             f"device {device.name}: the memory bandwidth of GPU {device.gpu} is unknown; memory_traffic wants a GPU of "
             f"the table of hardware"
         )
-    return known.memory_bytes_per_s
+    return device.gpus * known.memory_bytes_per_s

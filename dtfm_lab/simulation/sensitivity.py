@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.network import Links, as_number, shortened
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.schedule import Programs, Schedule
 from dtfm_lab.simulation.durations import EFFICIENCY, analytic
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of
 from dtfm_lab.simulation.simulate import simulate
@@ -139,14 +140,18 @@ def gains(
     links = Links.free(n) if context.links == "real" else Links.of(plan.topology, context.queueing)
     every = context.synchronise_every
     known = as_simulated.get("profile") is not None or as_simulated.get("like") is not None
+    efficiency = as_simulated.get("efficiency", EFFICIENCY)
     parts = []
     for synchronise, share in ((False, 1 - 1 / every), (True, 1 / every)):
         if share > 0:
             programs = programs_of(plan, built, synchronise=synchronise)
             # the context holds the profile of the iteration that synchronises, whose computations code more
-            profile = context.profile if known else analytic(plan, programs, as_simulated.get("efficiency", EFFICIENCY))
+            profile = context.profile if known else analytic(plan, programs, efficiency, links)
             tasks = PlacedTasks.of(plan, programs, profile)
-            parts.append(_IterationKind(share, tasks, tasks.simulate(links)))
+            on = None
+            if plan.job.gathers_passes and not known:
+                on = partial(_tasks_on, plan, programs, efficiency)
+            parts.append(_IterationKind(share, tasks, tasks.simulate(links), on))
     return _gains(plan, _Baseline(tuple(parts), links), number, [one for one in WHAT if one in chosen])
 
 
@@ -167,6 +172,11 @@ def _gains(plan: Plan, base: _Baseline, factor: float, what: list[str]) -> Itera
         )
 
 
+def _tasks_on(plan: Plan, programs: Programs, efficiency: float, links: Links) -> PlacedTasks:
+    """The tasks where passes take other seconds on other links, as those that gather parameters do."""
+    return PlacedTasks.of(plan, programs, analytic(plan, programs, efficiency, links))
+
+
 class _Target(NamedTuple):
     """A link, all links of two regions, or a device, to be improved."""
 
@@ -183,6 +193,8 @@ class _IterationKind(NamedTuple):
     """Share of all iterations that are of this kind."""
     tasks: PlacedTasks
     times: TaskTimes
+    on: Callable[[Links], PlacedTasks] | None = None
+    """The tasks on other links, where passes depend on them."""
 
     def may_be_critical(self, nodes: Mask) -> bool:
         """Whether one of these nodes may be on a critical path."""
@@ -215,6 +227,9 @@ class _Baseline:
         total_s = 0.0
         for part in self.parts:
             tasks = part.tasks
+            if part.on is not None and what != "compute":
+                total_s += part.share * part.on(links).simulate(links).makespan_s
+                continue
             nodes = where[tasks.here, tasks.there]  # the two ends of a computation are the same device
             fixed_order = not links.has_cards and not tasks.graph.programs.blocking
             if fixed_order and not part.may_be_critical(nodes):

@@ -88,7 +88,7 @@ def simulate(
     for synchronise in kinds_of_iteration:
         programs = programs_of(plan, built, synchronise=synchronise)
         if given is None:
-            known = analytic(plan, programs, efficiency)
+            known = analytic(plan, programs, efficiency, links)
         simulated.append(PlacedTasks.of(plan, programs, known or ()).simulate(links))
     context = RunContext(
         source="simulated",

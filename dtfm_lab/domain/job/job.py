@@ -108,6 +108,8 @@ _AHEAD_BY = {"n_stages", "microbatch", "global_batch", "schedule", "model", "blo
     "checkpointing",
     "attention",
     "gradient_dtype",
+    "tensor_parallel",
+    "sharding",
 }
 """Fields for which a planner chose how many forwards each stage runs ahead: the schedule, and what memory holds."""
 _STAGES = Option(
@@ -208,6 +210,7 @@ class Job(JobOptions):
                 f"job {self.name}: checkpointing is {self.checkpointing} and recompute true; wanted one of them, as "
                 f"recompute is checkpointing stage"
             )
+        self._check_system()
         if self.model is None:
             if self.given_gradient_bytes is None or self.given_hop_bytes is None:
                 raise JobError(f"job {self.name} has no model; wanted one, or gradient_bytes and activation_bytes")
@@ -218,6 +221,20 @@ class Job(JobOptions):
         check_layers(f"job {self.name}", self.model, self)
         if self.given_gradient_bytes is None or self.given_hop_bytes is None:
             self.modelled()
+
+    def _check_system(self) -> None:
+        """Raises JobError where choices of the training system contradict each other or the model."""
+        heads = 0 if self.model is None else self.model.n_heads
+        if self.tensor_parallel is not None and heads % self.tensor_parallel:
+            raise JobError(
+                f"job {self.name}: tensor_parallel is {self.tensor_parallel}; wanted a divisor of the {heads} heads of "
+                f"model {self.model.name if self.model else ''}"
+            )
+        if self.sharding not in (None, "none") and self.fragments > 1:
+            raise JobError(
+                f"job {self.name}: fragments is {self.fragments} with sharding {self.sharding}, in which no replica "
+                f"can step alone; wanted 1, or sharding none"
+            )
 
     @classmethod
     def from_bytes(
@@ -254,6 +271,11 @@ class Job(JobOptions):
     def schedule_name(self) -> str:
         """The job's pipeline schedule; that of the paper where it names none."""
         return PAPERS_SCHEDULE if self.schedule is None else self.schedule
+
+    @property
+    def gathers_passes(self) -> bool:
+        """Whether replicas exchange gradients, and perhaps parameters, in the passes of every micro-batch."""
+        return self.sharding in ("zero-2", "zero-3")
 
     @property
     def n_tasklets(self) -> int:
@@ -452,6 +474,11 @@ class Job(JobOptions):
                 f"{self.microbatch}, too few for {replicas} replicas; wanted {replicas * self.microbatch} or more"
             )
         counts = self.microbatches_per_replica
+        if self.gathers_passes and (n_microbatches % replicas or (counts is not None and len(set(counts)) > 1)):
+            raise JobError(
+                f"job {self.name}: sharding {self.sharding} with {n_microbatches} micro-batches over {replicas} "
+                f"replicas, which pass them together; wanted as many for each"
+            )
         if counts is not None and (len(counts), sum(counts)) != (replicas, n_microbatches):
             raise JobError(
                 f"job {self.name}: microbatches_per_replica is {shortened(list(counts))}, {sum(counts)} in all; wanted "

@@ -194,6 +194,13 @@ class Device:
     """Position on the canvas, without meaning for any cost."""
     host: str = ""
     """The machine in which it stands: devices of one host share its network card. Empty where it has one of its own."""
+    gpus: int = 1
+    """GPUs of one host that act as one: each holds a part of every layer (tensor parallelism). ``peak_flop_per_s``,
+    ``memory_bytes`` and ``price_per_hour`` are of all of them together. ``Topology.grouped`` makes such devices."""
+    inner_latency_s: float = 0.0
+    """Seconds, one way, between two of its GPUs."""
+    inner_bandwidth_bytes_per_s: float = math.inf
+    """Bytes per second between two of its GPUs, infinite where there is one."""
 
     def __post_init__(self) -> None:
         # plain types, so that equal devices write and hash alike whatever array they came from
@@ -209,12 +216,28 @@ class Device:
         if (price := self._number("price_per_hour", self.price_per_hour, "0 or more")) < 0:
             raise TopologyError(f"device {self.name}: price_per_hour is {price:g}; wanted 0 or more")
         object.__setattr__(self, "price_per_hour", price)
+        self._check_group()
         if self.position is not None:
             parts = list(self.position) if isinstance(self.position, Iterable) else []
             if len(parts) != 2 or isinstance(self.position, str):
                 raise TopologyError(f"device {self.name}: position is {shortened(self.position)}; wanted two numbers")
             x, y = (self._number("position", part, "two numbers") for part in parts)
             object.__setattr__(self, "position", (x, y))
+
+    def _check_group(self) -> None:
+        gpus = self._number("gpus", self.gpus, "a whole number, 1 or more")
+        if gpus != int(gpus) or gpus < 1:
+            raise TopologyError(f"device {self.name}: gpus is {shortened(self.gpus)}; wanted a whole number, 1 or more")
+        latency_s, bandwidth = as_number(self.inner_latency_s), as_number(self.inner_bandwidth_bytes_per_s)
+        if latency_s is None or not 0 <= latency_s < math.inf:
+            found = shortened(self.inner_latency_s)
+            raise TopologyError(f"device {self.name}: inner_latency_s is {found}; wanted 0 or more")
+        if bandwidth is None or not bandwidth > 0:
+            found = shortened(self.inner_bandwidth_bytes_per_s)
+            raise TopologyError(f"device {self.name}: inner_bandwidth_bytes_per_s is {found}; wanted a number above 0")
+        object.__setattr__(self, "gpus", int(gpus))
+        object.__setattr__(self, "inner_latency_s", latency_s)
+        object.__setattr__(self, "inner_bandwidth_bytes_per_s", bandwidth)
 
     def with_gpu(self, gpu: str, **numbers: float) -> Self:
         """The device with another GPU and that one's peak and memory, or the ``numbers`` given; ``replace`` would keep

@@ -25,6 +25,7 @@ from dtfm_lab.domain.network.conversions import (
 )
 from dtfm_lab.domain.network.device import Device, cards_of, check_text, is_plain, shortened, typical_price
 from dtfm_lab.domain.network.either_unit import LINKS, changes_in_si, either, fields_in_si, is_column
+from dtfm_lab.domain.network.grouping import between_groups, group_device, group_sizes, groups_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, IntArray, to_gbps, to_ms
 
@@ -32,6 +33,8 @@ __all__ = ["Device", "Topology"]
 
 FIELD_OF_LIST = {"names": "name", "regions": "region", "hosts": "host"}
 """Arguments of ``from_matrices`` with one entry for each device, and the fields that they give."""
+GROUP_FIELDS = ("gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
+"""Fields that only devices of several GPUs have."""
 LARGEST = 1e30
 """Most seconds of latency and bytes/s; 1 / LARGEST is the least bytes/s. Beyond, transfer times overflow floats."""
 
@@ -194,6 +197,32 @@ class Topology:
         """(N,) the first device of each device's host, itself for those without; None where no host has several."""
         return cards_of([device.host for device in self.devices])
 
+    def grouped(self, gpus: int) -> Topology:
+        """The network in which every ``gpus`` devices of a host that are alike are one, for tensor parallelism.
+
+        Peak, memory and price are sums; the links within a group become its inner ones. Between two groups lies the
+        fastest link between any of their devices: that of the hosts' cards. Devices left over are left out, and so are
+        times measured by message size. Raises TopologyError where no host has so many.
+        """
+        groups = groups_of(self.name, self.devices, gpus)
+        if len(groups) == len(self):
+            return self
+        return replace(
+            self,
+            devices=tuple(
+                group_device(self.devices, one, self.latency_s, self.bandwidth_bytes_per_s) for one in groups
+            ),
+            latency_s=between_groups(np.minimum, self.latency_s, groups),
+            bandwidth_bytes_per_s=between_groups(np.maximum, self.bandwidth_bytes_per_s, groups),
+            message_bytes=None,
+            message_s=None,
+        )
+
+    @property
+    def group_sizes(self) -> list[int]:
+        """Degrees of tensor parallelism that some host allows: powers of two up to 8."""
+        return group_sizes(self.devices)
+
     @property
     def regions(self) -> tuple[str, ...]:
         """Region names in the order of their first device."""
@@ -315,6 +344,8 @@ class Topology:
             digest.update(repr(fields).encode())
             if d.host:  # a network without hosts keeps the fingerprint that it had before there were any
                 digest.update(repr({"host": d.host}).encode())
+            if d.gpus > 1:
+                digest.update(repr((d.gpus, d.inner_latency_s, d.inner_bandwidth_bytes_per_s)).encode())
         digest.update(self.latency_s.tobytes())
         digest.update(self.bandwidth_bytes_per_s.tobytes())
         if self.message_bytes is not None and self.message_s is not None:
@@ -349,7 +380,8 @@ class Topology:
         """Graph whose nodes carry the Device's fields, edges latency_s and bandwidth_bytes_per_s; no measured times."""
         graph: nx.DiGraph[str] = nx.DiGraph(name=self.name, description=self.description)
         for d in self.devices:
-            graph.add_node(d.name, **{k: getattr(d, k) for k in Device.__dataclass_fields__ if k != "name"})
+            left_out = {"name"} if d.gpus > 1 else {"name", *GROUP_FIELDS}
+            graph.add_node(d.name, **{k: getattr(d, k) for k in Device.__dataclass_fields__ if k not in left_out})
         for i, source in enumerate(self.names):
             for j, target in enumerate(self.names):
                 if i != j:

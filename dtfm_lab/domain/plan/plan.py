@@ -102,6 +102,13 @@ class Plan:
             raise PlanError(f"placement of {shape[0]} x {shape[1]}; job wants {job.n_stages} x {job.n_replicas}")
         if (worst := int(self.placement.devices.max())) >= len(self.topology):
             raise PlanError(f"placement names device {worst}, but {self.topology.name} has {len(self.topology)}")
+        gpus = 1 if job.tensor_parallel is None else job.tensor_parallel
+        for index in self.placement.devices.flat:
+            if (device := self.topology.devices[int(index)]).gpus != gpus:
+                raise PlanError(
+                    f"device {device.name} stands for {device.gpus} GPU{'s' * (device.gpus > 1)}; job {job.name} wants "
+                    f"tensor_parallel of {gpus}, such as on topology.grouped({gpus})"
+                )
         s = job.n_stages
         for what, wanted in (("group_s", (s,)), ("hop_s", (s - 1,)), ("weights_s", (s, s))):
             if (found := getattr(self.cost, what).shape) != wanted:
@@ -254,6 +261,8 @@ class Plan:
             "iteration_lower_bound_s": self.iteration_lower_bound_s,
             "price_per_hour": self.price_per_hour,
             "price_per_billion_tokens": self.price_per_billion_tokens,
+            "tensor_parallel": self.job.tensor_parallel,
+            "sharding": self.job.sharding,
             "microbatch": self.job.microbatch,
             "blocks_per_stage": self.blocks_per_stage,
             "microbatches_per_replica": self.job.microbatch_counts,

@@ -222,8 +222,12 @@ class Arms:
         self.nearness = Nearness(problem)
         self._arms: dict[tuple[int, int, int, bool], Arm] = {}
         for i, microbatch in enumerate(problem.microbatches):
-            tables = tables_of(problem, microbatch, recompute, aim, self.nearness)
+            by_replicas: dict[int, Tables] = {}
             for shape in shapes_of(problem, microbatch, MOST_SHAPES if i == 0 else OTHER_SHAPES):
+                replicas = 1 if problem.job.sharding == "none" else shape[1]
+                if replicas not in by_replicas:
+                    by_replicas[replicas] = tables_of(problem, microbatch, recompute, aim, self.nearness, replicas)
+                tables = by_replicas[replicas]
                 self._arms[*shape, microbatch, recompute] = Arm(
                     tables,
                     shape,
@@ -263,7 +267,7 @@ def _freedom(job: Job) -> Freedom:
     from dtfm_lab.planning.iteration.kernels.annealing import Freedom
 
     return Freedom(
-        fixed_shares=job.microbatches_per_replica is not None,
+        fixed_shares=job.microbatches_per_replica is not None or job.gathers_passes,
         fixed_blocks=job.blocks_per_stage is not None,
         fixed_ahead=job.schedule not in (None, "adaptive-1f1b") or job.warmups is not None,
     )

@@ -1,7 +1,8 @@
 """Whether a job fits the devices' memory at all: one pipeline, as many stages as it takes, the best device for each.
 
 With one pipeline nothing is averaged, and with the fewest forwards ahead each device holds least, so where no such plan
-fits, none does. Each stage gets a device so that the blocks that fit are most in all: an assignment problem.
+fits, none does. Where replicas share what they hold, more of them are tried, too. Each stage gets a device so that the
+blocks that fit are most in all: an assignment problem.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ class Fitting:
     recompute: bool
     microbatch: int
     grid: IntArray | None = None
-    """(S, 1) devices; None where the job pins more replicas."""
+    """(S, R) devices; None where the job pins more replicas."""
     blocks: IntArray | None = None
 
 
@@ -33,14 +34,15 @@ def fitting_plan(problem: IterationProblem) -> Fitting:
     job = problem.job
     for recompute in problem.recomputations:
         for microbatch in problem.microbatches:
-            if (found := _fitting(problem, microbatch, recompute)) is not None:
-                return found
+            for replicas in _replicas(problem, microbatch):
+                if (found := _fitting(problem, microbatch, recompute, replicas)) is not None:
+                    return found
     microbatch = problem.microbatches[0]
     if job.schedule == "gpipe" and job.n_replicas is None:
         # a pipeline of fewer micro-batches holds fewer, so more of them may fit
         return Fitting(problem.recomputations[-1], microbatch)
     recompute = problem.recomputations[-1]
-    least = _bytes(problem, microbatch, recompute, 0)
+    least = _bytes(problem, microbatch, recompute, 0, max(_replicas(problem, microbatch)))
     how = "with recomputation" if recompute else f"with checkpointing {job.checkpoints}"
     whole = float(least[problem.n_blocks, 3]) if problem.n_blocks else 0.0
     has = float(problem.memory_bytes.sum())
@@ -53,9 +55,19 @@ def fitting_plan(problem: IterationProblem) -> Fitting:
     )
 
 
-def _fitting(problem: IterationProblem, microbatch: int, recompute: bool) -> Fitting | None:
+def _replicas(problem: IterationProblem, microbatch: int) -> list[int]:
+    """Numbers of pipelines to be tried: the job's, or one; doubled as far as devices go where they share memory."""
+    job = problem.job
+    if job.n_replicas is not None:
+        return [job.n_replicas]
+    n_microbatches = job.global_batch // microbatch
+    most = 1 if job.sharding == "none" else min(problem.n_devices // (job.n_stages or 1), n_microbatches)
+    powers = [2**i for i in range(max(1, most).bit_length())]
+    return [r for r in powers if not (job.gathers_passes and n_microbatches % r)]
+
+
+def _fitting(problem: IterationProblem, microbatch: int, recompute: bool, replicas: int) -> Fitting | None:
     job, n = problem.job, problem.n_devices
-    replicas = job.n_replicas or 1
     stages = range(1, min(problem.n_blocks, n // replicas) + 1) if job.n_stages is None else [job.n_stages]
     fit_by_depth: dict[int, FloatArray] = {}
     for n_stages in stages:
@@ -63,7 +75,7 @@ def _fitting(problem: IterationProblem, microbatch: int, recompute: bool) -> Fit
         for s in range(n_stages):
             depth = _least_ahead(problem, s, n_stages, microbatch)
             if depth not in fit_by_depth:
-                needs = _bytes(problem, microbatch, recompute, depth)
+                needs = _bytes(problem, microbatch, recompute, depth, replicas)
                 fit_by_depth[depth] = (needs[:, :, None] <= problem.memory_bytes).sum(axis=0) - 1.0
             role = 3 if n_stages == 1 else 0 if s == 0 else 2 if s == n_stages - 1 else 1
             most[s] = fit_by_depth[depth][role]
@@ -82,7 +94,7 @@ def _fitting(problem: IterationProblem, microbatch: int, recompute: bool) -> Fit
                 return Fitting(recompute, microbatch, grid, np.array(given, dtype=np.int64))
         elif room.sum() >= problem.n_blocks:
             return Fitting(recompute, microbatch, grid, _filled(room, problem.n_blocks))
-        if replicas > 1 and value.max() > 0:
+        if job.n_replicas is not None and replicas > 1 and value.max() > 0:
             return Fitting(recompute, microbatch)  # perhaps: equal devices of a stage are not what was assigned
     return None
 
@@ -105,22 +117,23 @@ def _least_ahead(problem: IterationProblem, s: int, n_stages: int, microbatch: i
     return 0 if job.schedule in (None, "adaptive-1f1b") else n_stages - 1 - s
 
 
-def _bytes(problem: IterationProblem, microbatch: int, recompute: bool, ahead: int) -> FloatArray:
+def _bytes(problem: IterationProblem, microbatch: int, recompute: bool, ahead: int, replicas: int) -> FloatArray:
     """(L + 1, 4) bytes of a device that holds so many blocks, as first, middle, last and only stage."""
     passes = problem.passes(microbatch, recompute)
-    replicas = problem.job.n_replicas or 1
+    each = problem.static_bytes(replicas)
     n_held = min(ahead + 1, -(-passes.n_microbatches // replicas))
     needs = np.empty((problem.n_blocks + 1, 4))
     for role, (first, last) in enumerate(((True, False), (False, False), (False, True), (True, True))):
         parameters = problem.block_parameters + first * problem.first_extra[1] + last * problem.last_extra[1]
         tied = last and not first
+        whole = problem.gathered_bytes(replicas, first=first, last=last)
         parameters = parameters + problem.tied_parameters * tied
         kept = passes.kept_bytes + first * passes.first_kept_bytes + last * passes.last_kept_bytes
         left = np.minimum(passes.first_input_bytes if first else passes.input_bytes, kept) if recompute else kept
         messages = np.ceil(passes.hop_bytes) * ((not first) + (not last))
         again = kept - left + max(passes.again_bytes - last * passes.last_kept_bytes, 0.0)
-        needs[:, role] = parameters * problem.static_bytes_per_parameter + n_held * left + again + messages
+        needs[:, role] = parameters * each + whole + n_held * left + again + messages
         if first != last:
-            least = parameters * problem.static_bytes_per_parameter + np.ceil(problem.embedding_bytes)
+            least = parameters * each + whole + np.ceil(problem.embedding_bytes)
             needs[:, role] = np.maximum(needs[:, role], least)
     return needs

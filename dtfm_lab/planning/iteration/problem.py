@@ -29,6 +29,8 @@ from dtfm_lab.domain.network import Links, Topology, is_shared
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.durations import EFFICIENCY, peak_of
 from dtfm_lab.simulation.memory_intervals import OPTIMIZER_BYTES
+from dtfm_lab.simulation.sharding import gathered_elements, message_bytes_of, sharded_over
+from dtfm_lab.simulation.tensor_parallel import tensor_parallel_s
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +116,8 @@ class IterationProblem:
     bytes_per_element: int
     gradient_element_bytes: int
     static_bytes_per_parameter: float
-    """Parameter, gradient and optimiser's state."""
+    """Parameter, gradient and optimiser's state; sharded over as many replicas as there may be, the least of any plan.
+    ``static_bytes`` tells those of a shape."""
     codec_bytes_per_s: float
     """Uncompressed bytes that a device codes in a second."""
     codes_gradients: bool
@@ -136,6 +139,7 @@ class IterationProblem:
         n_parameters = sum(layer.parameters for layer in blocks[:1]) + 1
         each, how = BYTES_PER_ELEMENT[job.dtype], job.gradients_as
         given = job.microbatch
+        most_replicas = job.n_replicas or len(topology)
         return cls(
             topology=topology,
             job=job,
@@ -155,7 +159,7 @@ class IterationProblem:
             tied_parameters=float(model.vocab_size * model.d_model) if model.tied else 0.0,
             bytes_per_element=each,
             gradient_element_bytes=BYTES_PER_ELEMENT[job.gradients_in],
-            static_bytes_per_parameter=float(each + BYTES_PER_ELEMENT[job.gradients_in] + OPTIMIZER_BYTES[job.dtype]),
+            static_bytes_per_parameter=_static_bytes(job, most_replicas),
             codec_bytes_per_s=job.codec_bytes_per_s,
             codes_gradients=compressed_bytes(n_parameters, job.gradients_in, how)
             < compressed_bytes(n_parameters, job.gradients_in, "none"),
@@ -224,6 +228,44 @@ class IterationProblem:
         """Bytes in messages of the gradient of so many parameters, as compressed."""
         return compressed_bytes(int(n_parameters), self.job.gradients_in, self.job.gradients_as)
 
+    def static_bytes(self, n_replicas: int) -> float:
+        """Bytes of a parameter, its gradient and its optimiser's state on a device of so many replicas."""
+        return _static_bytes(self.job, n_replicas)
+
+    def gathered_bytes(self, n_replicas: int, *, first: bool = True, last: bool = True) -> float:
+        """Most bytes that a device of a first, last or any stage holds whole beside its shards."""
+        unwanted = [kind for kind, has in ((LayerKind.EMBEDDING, first), (LayerKind.HEAD, last)) if not has]
+        layers = [layer.parameters for layer in self.job.modelled().layers if layer.kind not in unwanted]
+        whole = gathered_elements(layers, self.job.sharding, n_replicas)
+        return float(whole[0] * self.bytes_per_element + whole[1] * self.gradient_element_bytes)
+
+    def estimated_flop_per_s(self, microbatch: int, n_replicas: int) -> FloatArray:
+        """(N,) FLOP/s at which devices pass blocks, all-reduces within groups and gathered parameters counted as work.
+
+        For estimates that leave the devices of a group open: its ring goes over the median of the fastest links that
+        reach so many. Those without either are ``flop_per_s``.
+        """
+        job, speed = self.job, self.flop_per_s
+        gathers = job.gathers_passes and n_replicas > 1
+        if (job.tensor_parallel or 1) == 1 and not gathers:
+            return speed
+        blocks = [layer for layer in self.job.modelled().layers if layer.kind is LayerKind.BLOCK]
+        each = job.with_fields(microbatch=microbatch)
+        sums = np.array([tensor_parallel_s(each, blocks, device) for device in self.topology.devices]) / len(blocks)
+        once_s = microbatch * self.block_flop[-1] / len(blocks) / speed
+        forward_s, backward_s = once_s + sums[:, 0], BACKWARD_PER_FORWARD * once_s + sums[:, 1]
+        if gathers:
+            nearest = np.sort(self.links.bandwidth_bytes_per_s, axis=1)[:, ::-1]  # the first is the device itself
+            reach = float(np.median(nearest[:, min(n_replicas, self.n_devices) - 1]))
+            gather_s, scatter_s = (
+                (n_replicas - 1) / n_replicas * n_bytes / reach
+                for n_bytes in message_bytes_of(job, blocks[0].parameters)
+            )
+            gather_s *= job.sharding == "zero-3"
+            forward_s, backward_s = np.maximum(forward_s, gather_s), np.maximum(backward_s, gather_s + scatter_s)
+        found: FloatArray = speed * (1 + BACKWARD_PER_FORWARD) * once_s / (forward_s + backward_s)
+        return found
+
     def stage_parameters(self, blocks: IntArray) -> FloatArray:
         """(S,) parameters of each stage's devices, for (S,) blocks."""
         counts = _by_stage(self.block_parameters, blocks)
@@ -250,6 +292,7 @@ class IterationProblem:
         hop_s = np.array(self.links.moving_s(devices[:, None], devices[None, :], hop_bytes), dtype=float)
         np.fill_diagonal(hop_s, 0.0)
         each = float(microbatch * self.bytes_per_element)
+        copies = job.tensor_parallel or 1
         return Passes(
             microbatch=microbatch,
             n_microbatches=job.global_batch // microbatch,
@@ -265,9 +308,15 @@ class IterationProblem:
             again_bytes=each * self.again_held,
             first_kept_bytes=each * float(self.first_extra[2]),
             last_kept_bytes=each * float(self.last_extra[2]),
-            input_bytes=each * model.boundary_elements,
-            first_input_bytes=each * (float(self.first_extra[2]) if embeds else model.boundary_elements),
+            input_bytes=copies * each * model.boundary_elements,
+            first_input_bytes=copies * each * (float(self.first_extra[2]) if embeds else model.boundary_elements),
         )
+
+
+def _static_bytes(job: Job, n_replicas: int) -> float:
+    each, over = BYTES_PER_ELEMENT[job.dtype], sharded_over(job.sharding, n_replicas)
+    gradient = BYTES_PER_ELEMENT[job.gradients_in]
+    return each / over.parameters + gradient / over.gradients + OPTIMIZER_BYTES[job.dtype] / over.optimizer
 
 
 def _prefix(numbers: Iterable[float]) -> FloatArray:

@@ -15,7 +15,8 @@ def shapes_of(problem: IterationProblem, microbatch: int, most_shapes: int = MOS
     for s in [job.n_stages] if job.n_stages is not None else range(1, min(problem.n_blocks, n) + 1):
         most = min(n // s, n_microbatches)
         replicas = range(1, most + 1) if job.n_replicas is None else [job.n_replicas] * (job.n_replicas <= most)
-        found += [(s, r) for r in replicas if s <= problem.n_blocks]
+        # replicas that gather parameters pass as many micro-batches
+        found += [(s, r) for r in replicas if s <= problem.n_blocks and not (job.gathers_passes and n_microbatches % r)]
     if len(found) <= most_shapes:
         return found
     ratio = 1.05

@@ -34,8 +34,11 @@ class Aim:
         return min(self.max_price_per_hour, self.max_iteration_s) < math.inf
 
 
-def tables_of(problem: IterationProblem, microbatch: int, recompute: bool, aim: Aim, near: Nearness) -> Tables:
-    """The tables of one size of micro-batches and one objective. Imports numba."""
+def tables_of(
+    problem: IterationProblem, microbatch: int, recompute: bool, aim: Aim, near: Nearness, n_replicas: int = 1
+) -> Tables:
+    """The tables of one size of micro-batches and one objective; of one number of replicas where these share what they
+    hold . Imports numba."""
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
     job, links, passes = problem.job, problem.links, problem.passes(microbatch, recompute)
@@ -43,12 +46,14 @@ def tables_of(problem: IterationProblem, microbatch: int, recompute: bool, aim: 
         s_per_byte = 1.0 / links.bandwidth_bytes_per_s
     np.fill_diagonal(s_per_byte, 0.0)
     measured = links.message_bytes is not None and links.charged_bytes is not None
+    speed = problem.estimated_flop_per_s(microbatch, n_replicas)
+    memory_bytes = problem.memory_bytes - problem.gathered_bytes(n_replicas)
     price_per_s = problem.price_per_hour / 3600.0
     regions: dict[str, int] = {}
     region = [regions.setdefault(d.region or f" {i}", len(regions)) for i, d in enumerate(problem.topology.devices)]
     return Tables(
         link=np.stack([problem.latency_s, passes.hop_s, s_per_byte]),
-        device=np.stack([problem.flop_per_s, problem.memory_bytes, price_per_s, region, problem.alike, near.clusters]),
+        device=np.stack([speed, memory_bytes, price_per_s, region, problem.alike, near.clusters]),
         near=near.neighbours,
         layer=np.stack([passes.block_flop, problem.block_parameters, passes.kept_bytes]),
         message_bytes=np.array(links.message_bytes) if measured else np.empty(0),
@@ -69,7 +74,7 @@ def tables_of(problem: IterationProblem, microbatch: int, recompute: bool, aim: 
         recompute=bool(recompute),
         n_microbatches=int(passes.n_microbatches),
         gradient_element_bytes=float(problem.gradient_element_bytes),
-        static_bytes=problem.static_bytes_per_parameter,
+        static_bytes=problem.static_bytes(n_replicas),
         codes_gradients=bool(problem.codes_gradients),
         gradients_as=COMPRESSIONS.index(job.gradients_as),
         codec_bytes_per_s=float(problem.codec_bytes_per_s),

@@ -48,7 +48,7 @@ def build(
         if wanted.get("plan") or not ("warmups" in wanted and "warmups" in choices):  # else nothing is left to choose
             choices |= {
                 "plan": lambda: plan,
-                "profile": lambda: _analytic(plan, efficiency) if profile is None else profile,
+                "profile": lambda: _analytic(plan, efficiency, links) if profile is None else profile,
                 "links": lambda: links or Links.of(plan.topology),
                 "most_activations": lambda: _most_held(plan) if most_activations is None else most_activations,
             }
@@ -59,9 +59,9 @@ def build(
     return built
 
 
-def _analytic(plan: Plan, efficiency: float) -> Iterable[ComputeTime]:
+def _analytic(plan: Plan, efficiency: float, links: Links | None) -> Iterable[ComputeTime]:
     plain = schedules["1f1b"](plan.job.n_stages, plan.job.n_microbatches)
-    return analytic(plan, programs_of(plan, plain), efficiency)
+    return analytic(plan, programs_of(plan, plain), efficiency, links)
 
 
 def choices_in(job: Job) -> dict[str, Callable[[], object]]:

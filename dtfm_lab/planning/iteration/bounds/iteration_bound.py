@@ -62,7 +62,8 @@ def iteration_bound_steps(
     if every > 1:
         for alone_s in _bisected(classes, families, prices, upper, synchronises=False):
             yield alone_s
-    for together_s in _bisected(classes, families, prices, lambda: every * upper(), synchronises=True):
+    synchronises = problem.job.sharding != "zero-3"  # whose passes scatter the gradients
+    for together_s in _bisected(classes, families, prices, lambda: every * upper(), synchronises=synchronises):
         yield ((every - 1) * alone_s + max(together_s, alone_s)) / every
 
 
