@@ -4,8 +4,8 @@ With ``selective`` and ``block`` checkpointing a block keeps less than its opera
 one block at a time; the embedding and the head are not checkpointed, as in torchtitan and Megatron-LM. With ``stage``
 whole stages are: what is left then is no sum over layers, and ``memory_intervals`` counts it.
 
-With tensor parallelism numbers are those of all GPUs of a group. Norms, residuals and dropout are not divided: every GPU
-holds them whole (Korthikanti et al. 2022, section 4.2.1: 10 of the 34 bytes a token and width of a gpt).
+With tensor parallelism numbers are those of all GPUs of a group. Norms, residuals and dropout are not divided: every
+GPU holds them whole (Korthikanti et al. 2022, section 4.2.1: 10 of the 34 bytes a token and width of a gpt).
 """
 
 from __future__ import annotations
