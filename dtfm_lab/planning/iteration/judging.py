@@ -23,8 +23,10 @@ REPLAYED_SCHEDULES = (None, "1f1b", "gpipe", "adaptive-1f1b")
 class Judge(Protocol):
     """Prices what the estimate found."""
 
+    polishes: bool
+    """Whether plans are annealed by the replay, too."""
     replays: bool
-    """Whether it is the replay, by which plans are annealed, too."""
+    """Whether it is the replay itself, so that what it polished is judged."""
 
     def __call__(self, arm: Arm, found: Found) -> Found: ...
 
@@ -32,14 +34,15 @@ class Judge(Protocol):
 def judge_for(problem: IterationProblem, aim: Aim) -> Judge:
     """The judge of a problem's plans."""
     job = problem.job
-    covered = not problem.links.has_cards and job.synchronisation in REPLAYED and job.schedule in REPLAYED_SCHEDULES
+    covered = problem.queueing == "pairs" and job.synchronisation in REPLAYED and job.schedule in REPLAYED_SCHEDULES
     # the replay knows no choice of a system but the default
     covered = covered and all(getattr(job, choice.field) == choice.default for choice in options_of(SystemOptions))
-    return _Replay() if covered else _Simulator(problem, aim)
+    # cards that hosts share only delay what the replay plays: it polishes, and the simulator judges
+    return _Replay() if covered and not problem.links.has_cards else _Simulator(problem, aim, polishes=covered)
 
 
 class _Replay:
-    replays = True
+    polishes = replays = True
 
     def __call__(self, arm: Arm, found: Found) -> Found:
         exact = arm.assessed(found.row, found.blocks, 0.0, shares=found.shares, ahead=found.ahead, exact=True)
@@ -49,8 +52,8 @@ class _Replay:
 class _Simulator:
     replays = False
 
-    def __init__(self, problem: IterationProblem, aim: Aim) -> None:
-        self._problem, self._aim = problem, aim
+    def __init__(self, problem: IterationProblem, aim: Aim, *, polishes: bool) -> None:
+        self._problem, self._aim, self.polishes = problem, aim, polishes
 
     def __call__(self, arm: Arm, found: Found) -> Found:
         candidate = arm.candidate(found, self._problem, dollars=False, evaluations=0)

@@ -3,7 +3,8 @@
 Every shape is an *arm*: it has a best plan, and annealing that starts from structured placements, from its best, or
 from a neighbouring shape's. The next arm is the one whose best is least, raised a little by the annealing that it has
 had: good shapes get most of the work, and none is ever given up. Annealing goes by an estimate; what it finds is
-annealed again, colder, by the exact replay; where that does not cover the job, the simulator judges.
+annealed again, colder, by the exact replay; where that does not cover the job or its hosts' cards, the simulator
+judges.
 """
 
 from __future__ import annotations
@@ -141,14 +142,14 @@ class _Search:
         arm.work += growth
         found = arm.annealed(begin, hot, COLD, n_moves, self.random, exact=False)
         self.evaluations += n_moves
-        if found.lacks > 0 or not self.judge.replays:
+        if found.lacks > 0 or not self.judge.polishes:
             arm.keep(found)
         elif arm.best.lacks > 0 or found.value <= arm.best.value * POLISH_WITHIN:
             one_ns = 7 * s * arm.tables.n_microbatches * (1.3 / r + 0.35) + 5 * s * r * r + 3000
             n_exact = int(REPLAYED_NS * growth / one_ns) + 10
             found = arm.annealed(found, POLISH_HOT, POLISH_COLD, n_exact, self.random, exact=True)
             self.evaluations += n_exact
-            arm.keep(replace(found, judged=True))
+            arm.keep(replace(found, judged=self.judge.replays))
 
     def _nothing_fits(self) -> str:
         """The memory and the limits that no plan was found to keep, in one line."""

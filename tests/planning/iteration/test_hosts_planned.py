@@ -63,3 +63,21 @@ def test_a_found_plan_takes_as_long_as_it_says():
     *_, last = search(shared, job, objective="iteration", seed=0, steps=4, improve_bound=False)
     assert last.plan.iteration_s == simulate(last.plan).iteration_s
     assert last.plan.iteration_lower_bound_s <= last.plan.iteration_s
+
+
+@pytest.mark.parametrize("objective", ["iteration", "price"])
+def test_sharing_a_card_never_makes_the_best_plan_faster(objective):
+    """Of a small network, whose best plans are found with and without hosts."""
+    shared = lab.load_topology("shared-cards").subset([0, 1, 8, 9])
+    apart = replace(shared, devices=tuple(replace(d, host="") for d in shared.devices))
+    model = gpt(n_layers=4, d_model=1024, n_heads=4, seq_len=512, vocab_size=1000)
+    job = lab.Job(model=model, n_stages=None, n_replicas=None, global_batch=16, microbatch=1)
+    plans = [
+        list(search(network, job, objective=objective, seed=0, steps=6, improve_bound=False))[-1].plan
+        for network in (shared, apart)
+    ]
+    for plan in plans:
+        assert plan.iteration_s == simulate(plan).iteration_s
+    moved_s = simulate(plans[1].changed(topology=shared)).iteration_s
+    assert plans[1].iteration_s <= moved_s
+    assert plans[0].iteration_s <= moved_s * 1.05
