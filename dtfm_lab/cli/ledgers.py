@@ -46,6 +46,8 @@ def reproduce(names: tuple[str, ...], own: str | None, strict: bool, output: str
         print_json(ledger.to_dict())
     else:
         print_ledger(ledger)
+    if ledger.stopped:
+        sys.exit(130)
     if strict and ledger.failures:
         sys.exit(1)
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from scipy.optimize import brentq
 
 from dtfm_lab.domain.errors import LabError
 
@@ -41,7 +42,6 @@ def own_factor(
     ``predict`` is monotone: seconds that fall with an efficiency, or a throughput that rises. Where no factor in the
     range gives the measured number, it is the nearer end of the range.
     """
-    from scipy.optimize import brentq  # takes a while to load, and most sessions fit nothing
 
     def error(log_factor: float) -> float:
         return math.log(predict(math.exp(log_factor)) / measured)

@@ -7,6 +7,7 @@ of relative errors, none negative, finds the efficiencies; each stage is judged 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from scipy.optimize import nnls
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import LayerKind
@@ -41,8 +42,6 @@ class StageTimes:
 
     def efficiencies(self, without: int | None = None) -> FloatArray:
         """(kinds,) shares of the peak, fitted to all stages or to all but one."""
-        from scipy.optimize import nnls  # takes a while to load
-
         kept = np.arange(len(self.seconds)) != (-1 if without is None else without)
         inverse, _ = nnls(self.at_peak[kept] / self.seconds[kept, None], np.ones(int(kept.sum())))
         return np.asarray(1 / np.maximum(inverse, 1e-9))

@@ -28,6 +28,8 @@ class Ledger:
 
     rows: tuple[Row, ...]
     sources: tuple[Source, ...] = field(default=())
+    stopped: bool = False
+    """Whether it was interrupted before all rows were predicted."""
 
     def __repr__(self) -> str:
         return f"<Ledger: {self.sentence}>"
@@ -64,7 +66,7 @@ class Ledger:
         if self.misses:
             worst = self.misses[0]
             line += f"; worst outside: {worst.source}, {worst.setting}, {worst.quantity}, {worst.error:+.1%}"
-        return line
+        return line + ("; stopped before all were predicted" if self.stopped else "")
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each row: source, group, setting, quantity, unit, published, predicted, ratio, theirs, band,

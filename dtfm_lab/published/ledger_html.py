@@ -33,7 +33,11 @@ STYLE = f"""
 .dtfm-ledger .known, .dtfm-ledger .miss {{ color: var(--miss); }}
 .dtfm-ledger .miss {{ font-weight: 700; }}
 .dtfm-ledger td.words {{ max-width: 46em; }}
+.dtfm-ledger td:first-child {{ min-width: 17em; }}
 """
+STRIP = "½ to 2 times"
+PLAIN = ("", STRIP)
+"""Headings of columns that are not numbers."""
 CLASSES = {"inside": "good", "known miss": "known", "miss": "miss", "": ""}
 
 
@@ -89,8 +93,8 @@ def _group(group: Group, rows: Sequence[Row]) -> str:
 
 def _table(rows: Sequence[Row], shared: Sequence[str]) -> str:
     theirs = any(row.theirs is not None for row in rows)
-    heads = ["", "published", "ours", "ratio", *(["theirs"] if theirs else []), "½ to 2", "band", ""]
-    head = "".join(f"<th{'' if not at or not name else ' class=number'}>{name}</th>" for at, name in enumerate(heads))
+    heads = ["", "published", "ours", "ratio", *(["theirs"] if theirs else []), STRIP, "band", ""]
+    head = "".join(f"<th{'' if name in PLAIN else ' class=number'}>{name}</th>" for name in heads)
     body = "".join(_line(row, shared, theirs) for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

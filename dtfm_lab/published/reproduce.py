@@ -30,6 +30,7 @@ def reproduce(
     if own is not None:
         wanted.append(own_source(own))
     rows: list[Row] = []
+    stopped = False
     try:
         for source in wanted:
             for row in source:
@@ -39,7 +40,8 @@ def reproduce(
     except KeyboardInterrupt:
         if not rows:
             raise
-    return Ledger(tuple(rows), tuple(wanted))
+        stopped = True
+    return Ledger(tuple(rows), tuple(wanted), stopped)
 
 
 def own_source(path: str | os.PathLike[str]) -> Source:

@@ -1,5 +1,6 @@
 """Bands, rows, factors and ledgers: laws that hold for any source."""
 
+import importlib
 import math
 from dataclasses import replace
 
@@ -8,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.published import Band, KnownMiss, Ledger, Row, Source
+from dtfm_lab.published import Band, KnownMiss, Ledger, Row, Source, ledger_html
 from dtfm_lab.published.calibration import leave_one_out, median, own_factor
 
+reproduce_module = importlib.import_module("dtfm_lab.published.reproduce")
 ROW = Row(
     group="toy",
     setting="2 stages",
@@ -122,3 +124,23 @@ def test_a_measurement_beyond_any_factor_gives_the_end_of_the_range():
 def test_one_row_cannot_be_left_out():
     with pytest.raises(LabError, match="wanted two or more"):
         leave_one_out([0.4])
+
+
+def test_an_interrupt_keeps_the_rows_so_far_and_says_so(monkeypatch):
+    def interrupted():
+        yield ROW
+        raise KeyboardInterrupt
+
+    given = Source(name="toy", title="Toy", cite="nobody", licence="none", rows=interrupted)
+    monkeypatch.setattr(reproduce_module, "sources", {"toy": given})
+    ledger = reproduce_module.reproduce(["toy"])
+    assert len(ledger) == 1
+    assert "stopped before all were predicted" in ledger.sentence
+
+
+def test_the_page_keeps_what_is_said_letter_by_letter():
+    ledger = ledger_of(replace(ROW, setting="<b>2</b> & more", note="<script>", predicted=13.0))
+    for text in (ledger._repr_html_(), ledger_html.page(ledger._repr_html_())):
+        assert "<b>2</b> & more" not in text
+        assert "<script>" not in text
+        assert 'class="number miss"' in text
