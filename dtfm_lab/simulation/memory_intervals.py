@@ -68,8 +68,7 @@ def static_memory(job: Job, n_stages: int) -> StaticMemory:
     over = sharded_over(job.sharding, job.n_replicas)
     parameters, gradients, optimizer = (-(-n_elements // parts) for parts in over)
     if over.gradients > 1:
-        stages = [[layer.parameters for layer in layers] for layers in job.layers_of(n_stages)]
-        whole = [gathered_elements(layers, job.sharding, job.n_replicas) for layers in stages]
+        whole = [gathered_elements(layers, job.sharding, job.n_replicas) for layers in job.layers_of(n_stages)]
         for position in range(job.n_stages):
             here = whole[position :: job.n_stages]
             parameters[position] += max(one[0] for one in here)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job
+from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, Layer, LayerKind
 from dtfm_lab.domain.job.job import compressed_bytes
 
 
@@ -70,9 +70,8 @@ def sharded_passes(alone: PassSeconds, messages: LayerMessages) -> PassSeconds:
 
 def message_bytes_of(job: Job, parameters: int) -> tuple[float, float]:
     """Bytes of the parameters of a layer when gathered, and of its gradient when scattered, as compressed."""
-    return float(parameters * BYTES_PER_ELEMENT[job.dtype]), compressed_bytes(
-        parameters, job.gradients_in, job.gradients_as
-    )
+    gradient_bytes = compressed_bytes(parameters, job.gradients_in, job.gradients_as)
+    return float(parameters * BYTES_PER_ELEMENT[job.dtype]), gradient_bytes
 
 
 class Sharded(NamedTuple):
@@ -89,14 +88,18 @@ def sharded_over(sharding: str | None, n_replicas: int) -> Sharded:
     return Sharded(*(n_replicas if level >= least else 1 for least in (3, 2, 1)))
 
 
-def gathered_elements(parameters: Sequence[int], sharding: str | None, n_replicas: int) -> tuple[int, int]:
+def gathered_elements(layers: Sequence[Layer], sharding: str | None, n_replicas: int) -> tuple[int, int]:
     """Parameters and gradients of a stage's layers that a device holds whole beside its shards, at most.
 
-    With zero-3 the parameters of the layer in use and of the one fetched ahead; with it and with zero-2 the gradients
-    of the layer whose gradients are being scattered. Nothing where there is one replica.
+    With zero-3 the parameters of the block in use and of the one fetched ahead, and those of the embedding and the head
+    all the time: in FSDP they are the root's own, which torch's ``fully_shard`` does not drop after the forward. With
+    it and with zero-2 the gradients of the layer whose gradients are being scattered. Nothing where there is one
+    replica.
     """
     level = sharded_over(sharding, 2)
     if n_replicas == 1 or level.gradients == 1:
         return 0, 0
-    pairs = [sum(parameters[i : i + 2]) for i in range(max(1, len(parameters) - 1))]
-    return max(pairs) if level.parameters > 1 else 0, max(parameters)
+    blocks = sorted(layer.parameters for layer in layers if layer.kind is LayerKind.BLOCK)
+    root = sum(layer.parameters for layer in layers if layer.kind is not LayerKind.BLOCK)
+    gathered = root + sum(blocks[-2:]) if level.parameters > 1 else 0
+    return gathered, max(layer.parameters for layer in layers)

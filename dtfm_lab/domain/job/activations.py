@@ -37,7 +37,8 @@ def whole_elements(model: ModelSpec, layer: Layer) -> int:
 def needed_elements(job: Job, layer: Layer) -> int:
     """Numbers that the backward of one sequence needs, whether kept or computed again."""
     held = layer.held_elements + (math.ceil(layer.attention_elements) if job.attention == "unfused" else 0)
-    return held + _copies(job) * whole_elements(job.modelled(), layer)
+    copies = _copies(job)
+    return held + copies * whole_elements(job.modelled(), layer) if copies else held
 
 
 def kept_elements(job: Job, layer: Layer) -> int:
@@ -47,6 +48,8 @@ def kept_elements(job: Job, layer: Layer) -> int:
         return needed
     if job.checkpoints == "block":
         return min((1 + _copies(job)) * job.modelled().boundary_elements, needed)
+    if not _copies(job):
+        return min(layer.selective_elements, needed)
     share = layer.selective_elements / max(layer.held_elements, 1)  # of what is whole, as of all
     return min(
         layer.selective_elements + math.ceil(share * _copies(job) * whole_elements(job.modelled(), layer)), needed
@@ -80,5 +83,8 @@ def moved_elements(job: Job, layer: Layer) -> float:
     Each matrix that an unfused attention keeps is written by one operator, from another of its size.
     """
     moved = layer.moved_elements + (2 * layer.attention_elements if job.attention == "unfused" else 0)
+    copies = _copies(job)
+    if not copies:
+        return moved
     whole = whole_elements(job.modelled(), layer) / max(layer.held_elements, 1)
-    return moved + _copies(job) * whole * layer.moved_elements
+    return moved + copies * whole * layer.moved_elements

@@ -235,7 +235,7 @@ class IterationProblem:
     def gathered_bytes(self, n_replicas: int, *, first: bool = True, last: bool = True) -> float:
         """Most bytes that a device of a first, last or any stage holds whole beside its shards."""
         unwanted = [kind for kind, has in ((LayerKind.EMBEDDING, first), (LayerKind.HEAD, last)) if not has]
-        layers = [layer.parameters for layer in self.job.modelled().layers if layer.kind not in unwanted]
+        layers = [layer for layer in self.job.modelled().layers if layer.kind not in unwanted]
         whole = gathered_elements(layers, self.job.sharding, n_replicas)
         return float(whole[0] * self.bytes_per_element + whole[1] * self.gradient_element_bytes)
 
