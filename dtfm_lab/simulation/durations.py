@@ -19,7 +19,13 @@ from dtfm_lab.domain.schedule import Kind, Programs
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.simulation.collectives import GroupRings
-from dtfm_lab.simulation.memory_traffic import NO_TRAFFIC, memory_bandwidth_of, stage_traffic, step_traffic_bytes
+from dtfm_lab.simulation.memory_traffic import (
+    NO_TRAFFIC,
+    memory_bandwidth_of,
+    stage_traffic,
+    step_traffic_bytes,
+    unweighted,
+)
 from dtfm_lab.simulation.sharding import LayerMessages, PassSeconds, message_bytes_of, sharded_passes
 from dtfm_lab.simulation.tensor_parallel import hop_gather_s, tensor_parallel_s
 
@@ -54,6 +60,7 @@ def analytic(
         position = stage % job.n_stages
         flop = job.microbatch * sum(layer.forward_flop for layer in layers)
         again_flop = job.microbatch * sum(repeated_flop(job, layer) for layer in layers)
+        unweighted_flop = job.microbatch * unweighted(job, layers) if job.memory_traffic else 0.0
         traffic = stage_traffic(job, layers) if job.memory_traffic else NO_TRAFFIC
         coding_s = 0.0 if job.n_stages == 1 else one_message_s * ((stage > 0) + (stage < last))
         messages = None if rings is None else _messages(job, layers, rings, position)
@@ -63,11 +70,15 @@ def analytic(
             peak = peak_of(device, job.dtype) * share
             forward_s, again_s = flop / peak, again_flop / peak
             half_s = BACKWARD_PER_FORWARD / 2 * forward_s
+            unweighted_s = unweighted_flop / peak
             moved_s = traffic.over(memory_bandwidth_of(device)) if job.memory_traffic else NO_TRAFFIC
             sums_s = tensor_parallel_s(job, layers, device)
             back_s = again_s + moved_s.again + moved_s.backward + sums_s.backward + sums_s.again
             passes = PassSeconds(
-                forward_s + moved_s.forward + sums_s.forward, 2 * half_s + back_s, half_s + back_s, half_s
+                forward_s + moved_s.forward + sums_s.forward,
+                2 * half_s + back_s,
+                half_s + unweighted_s + back_s,
+                half_s - unweighted_s,
             )
             if messages is not None:
                 passes = sharded_passes(passes, messages)

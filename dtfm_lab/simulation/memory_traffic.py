@@ -46,6 +46,15 @@ def stage_traffic(job: Job, layers: Sequence[Layer]) -> Traffic:
     return Traffic(forward, BACKWARD_READS * forward, each * sum(moved_elements(job, layer) for layer in repeated))
 
 
+def unweighted(job: Job, layers: Sequence[Layer]) -> float:
+    """FLOP of a forward of one sequence that multiply no weights, but queries, keys and values.
+
+    The second half of a split backward, which makes the weights' gradients, has none of their backward.
+    """
+    attention = job.modelled().attention_flop
+    return sum(min(attention, layer.forward_flop) for layer in layers if layer.attention_elements)
+
+
 def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     """Per position in the pipeline, bytes of the optimiser's step: parameters, gradients and states are read and
     written once, gradients as zeros."""

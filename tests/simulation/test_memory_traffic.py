@@ -78,6 +78,12 @@ def test_halves_of_a_backward_move_what_the_whole_moves():
     assert both == pytest.approx(whole[0, Kind.BACKWARD])
 
 
+def test_weights_gradients_have_no_attention_in_them():
+    added = added_s("zb-h1")
+    attention = 2 * 2 * 4 * S * S * D  # sequences, blocks
+    assert added[0, Kind.BACKWARD_WEIGHT] == pytest.approx(-attention / (0.4 * HARDWARE["A100"].peak_flop_per_s))
+
+
 def test_counting_memory_never_shortens_an_iteration():
     free, counted = (simulate(plan_with(memory_traffic=counts)).iteration_s for counts in (False, True))
     assert counted > free
