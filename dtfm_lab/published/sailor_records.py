@@ -37,6 +37,7 @@ from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.files.reading import parse
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.collectives import ring_gather_s
 
 BYTES = 4
 """Of an activation's or a gradient's number."""
@@ -202,8 +203,7 @@ def profile_of(record: Record) -> list[ComputeTime]:
 
 def gathering_s(group: Group, n_bytes: float) -> float:
     """Seconds in which every rank of a group gets the parts of a message that the others have received."""
-    t = group.tensor_parallel
-    return (t - 1) / t * n_bytes / INSIDE_A_HOST.get(group.gpu, PCIE_3)
+    return ring_gather_s(n_bytes, group.tensor_parallel, INSIDE_A_HOST.get(group.gpu, PCIE_3), 0.0)
 
 
 def predicted_s(record: Record, message_bytes: Sequence[float], sharing: set[str]) -> float:

@@ -11,6 +11,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.published import reproduce
+from dtfm_lab.published.sailor_memory import peak_bytes
 from dtfm_lab.published.sailor_records import (
     BYTES,
     INSIDE_A_HOST,
@@ -81,8 +82,7 @@ def test_a_prediction_is_what_everybody_simulates():
 
 
 def test_a_record_equal_to_another_is_named_suspect():
-    suspects = [row.setting for row in rows_of(PACKAGED) if "suspect" in row.note]
-    assert suspects == ["mit/N3/N3_D1"]
+    assert {row.setting for row in rows_of(PACKAGED) if "suspect" in row.note} == {"mit/N3/N3_D1"}
 
 
 def test_a_factor_never_sees_its_own_row():
@@ -104,10 +104,18 @@ def test_records_of_ones_own_come_out_as_the_packaged_ones_do(tmp_path):
     data["rows"] = [row for row in data["rows"] if row["case"].endswith(("N4_D4", "N2_D1", "N64_D8"))]
     path = tmp_path / "rows.json"
     path.write_text(json.dumps(data))
-    ours = {row.setting: row.predicted for row in rows_of(PACKAGED)}
-    found = {row.setting: row.predicted for row in reproduce(own=path)}
-    assert len(found) == 3
-    assert found == {setting: ours[setting] for setting in found}
+    ours = {row.key: row.predicted for row in rows_of(PACKAGED)}
+    found = {row.key: row.predicted for row in reproduce(own=path)}
+    assert len(found) == 6  # seconds and memory of each
+    assert found == {key: ours[key] for key in found}
+
+
+def test_a_model_that_is_not_known_has_no_row_of_its_memory():
+    row = record("N4_D1")
+    assert peak_bytes(row) > 0
+    assert peak_bytes(replace(row, model="GPT-5")) is None
+    assert peak_bytes(replace(row, layers_per_stage=())) is None
+    assert [r.quantity for r in rows_of(replace(PACKAGED, rows=(replace(row, model="GPT-5"),)))] == ["iteration"]
 
 
 @pytest.mark.parametrize(
