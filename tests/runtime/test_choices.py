@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from run_helpers import even_plan
+from run_helpers import even_plan, small_plan
+from test_recovery import after_iteration, assert_as_undisturbed, run_with
+from training_alone import train_alone
 
+import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, LabError
 from dtfm_lab.domain.job.system import SystemOptions
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.run_checks import PLAYED
 
@@ -52,3 +59,50 @@ def test_blocks_computed_again_beside_split_backwards_are_refused() -> None:
     )
     with pytest.raises(JobError, match=says):
         start(even_plan(checkpointing="block"), schedule="zb-h1")
+
+
+CARRIED_OUT: dict[str, dict[str, Any]] = {
+    "split states": {"sharding": "zero-1", "synchronisation": "ring"},
+    "sends that block": {"transport": "blocking"},
+    "blocks computed again": {"checkpointing": "block"},
+    "split states, and sends that block": {"sharding": "zero-1", "transport": "blocking", "tied": True},
+    "all of them": {
+        "sharding": "zero-1",
+        "synchronisation": "sharded-at-once",
+        "transport": "blocking",
+        "checkpointing": "block",
+        "microbatches_per_replica": (5, 4, 3),
+    },
+}
+NOISE = 0.02
+"""Largest error of a prediction on the virtual clock."""
+
+
+def chosen(fields: dict[str, Any]) -> Plan:
+    """On links so slow that seconds of a crowded machine's CPU, which vary, are few beside those of messages."""
+    plan = small_plan(2, 3, **({"global_batch": 12} | fields))
+    slow = Topology.from_matrices(np.full((6, 6), 30.0), np.full((6, 6), 0.05), name="slow", gpu="laptop")
+    return lab.evaluate(slow, plan.job, stages=plan.placement.devices.tolist())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("choice", CARRIED_OUT)
+def test_a_run_trains_what_one_process_trains_in_the_seconds_that_were_predicted(choice: str) -> None:
+    plan = chosen(CARRIED_OUT[choice])
+    measured = start(plan, "1f1b", iterations=6).wait()
+    assert measured.context.losses == pytest.approx(train_alone(plan.job, 6)[0], abs=1e-9)
+    comparison = lab.compare(lab.simulate(plan, like=measured), measured)
+    print(f"{choice}: error {comparison.iteration_error:+.2%}")
+    assert len(comparison.rows) == len(measured)
+    messages = comparison.rows[comparison.rows["lane"] != "compute"]
+    assert messages["duration_s_error"].abs().max() < 1e-9
+    assert abs(comparison.iteration_error) < NOISE
+
+
+@pytest.mark.slow
+def test_a_kill_changes_no_bit_where_states_are_split_and_sends_block(tmp_path: Path) -> None:
+    plan = chosen(CARRIED_OUT["all of them"])
+    kill = after_iteration(4, lambda run: run.kill("device-1"))
+    run = run_with(plan, kill, iterations=9, checkpoint_folder=tmp_path, checkpoint_every=3)
+    assert_as_undisturbed(run, run_with(plan, iterations=9))
+    assert [fault.iteration % 3 for fault in run.faults] == [0]
