@@ -5,11 +5,13 @@ from collections.abc import Iterable
 
 from dtfm_lab import published
 from dtfm_lab.lab.arguments import Progress
-from dtfm_lab.published import Calibration, Ledger
+from dtfm_lab.published import Calibration, Ledger, Source
 from dtfm_lab.published.calibrated import Measured
 
 
-def reproduce(*sources: str, own: str | os.PathLike[str] | None = None, progress: Progress | None = None) -> Ledger:
+def reproduce(
+    *sources: str | Source, own: str | os.PathLike[str] | None = None, progress: Progress | None = None
+) -> Ledger:
     """Predict what others measured: every published row beside our prediction, with its band, source and assumptions.
 
     All sources, or those named (``lab.published.sources`` lists them), or the rows of a CSV or JSON file of one's own,
@@ -25,6 +27,6 @@ def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibrat
 
     ``measured`` are traces of ``lab.run``, pairs of a plan and the seconds of its measured iteration, or a file as
     ``reproduce`` takes it. ``lab.simulate(plan, efficiency=lab.calibrate(...))`` predicts with it;
-    ``.by("gpu")``, ``.by("model")`` and ``.by("size")`` have a calibration each.
+    ``.by("gpu")``, ``.by("model")``, ``.by("size")`` and ``.by("layer")`` have a calibration each.
     """
     return published.calibrate(measured)

@@ -15,18 +15,18 @@ from dtfm_lab.published.systems import sailor
 
 
 def reproduce(
-    names: Iterable[str] = (),
+    names: Iterable[str | Source] = (),
     *,
     own: str | os.PathLike[str] | None = None,
     progress: Callable[[Row], None] | None = None,
 ) -> Ledger:
-    """The ledger of the sources of these names; of all where there is neither a name nor an own file.
+    """The ledger of these sources, by name or as they are; of all where there is neither one nor an own file.
 
     ``progress`` is called with every row as it comes; Ctrl-C keeps the rows so far. Raises UnknownName for a source
     that is not known, and FileError for a file whose row cannot be read or predicted.
     """
-    names = list(names)
-    wanted = [sources[name] for name in dict.fromkeys(names or ([] if own is not None else sources))]
+    given = list(names) or ([] if own is not None else list(sources))
+    wanted = [name if isinstance(name, Source) else sources[name] for name in dict.fromkeys(given)]
     if own is not None:
         wanted.append(own_source(own))
     rows: list[Row] = []

@@ -10,7 +10,7 @@ from dtfm_lab.published.row import KnownMiss, Row
 Rows = Callable[[], Iterator[Row]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Source:
     """A publication: what it is, and a function that yields its rows, predicted anew at every call."""
 

@@ -1,6 +1,7 @@
 """Every published row is predicted inside its stated band, or is on record as a miss that has not become worse."""
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from dtfm_lab.published import published, reproduce, sources
 from dtfm_lab.published.group import MEAN
 
 NAMES = list(sources)
+PAGE = Path(__file__).parents[2] / "docs" / "published.md"
 
 
 @cache
@@ -51,3 +53,11 @@ def test_every_source_says_what_it_is():
         assert source.cite
         assert source.licence
     assert published.__doc__
+
+
+@pytest.mark.slow
+def test_the_page_tells_the_ledger():
+    told = PAGE.read_text().replace("**", "")
+    groups = [group for name in NAMES if f"| {name}: " in told for group in ledger_of(name).groups]
+    lines = [f"| {each.source}: {each.group}, {each.quantity} | {each.inside} of {each.n} |" for each in groups]
+    assert [line for line in lines if line not in told] == [], "dtfm-lab reproduce -o ledger.md writes them anew"

@@ -138,6 +138,10 @@ def test_an_interrupt_keeps_the_rows_so_far_and_says_so(monkeypatch):
     assert "stopped before all were predicted" in ledger.sentence
 
 
+def test_a_source_of_ones_own_needs_no_name():
+    assert reproduce_module.reproduce([source()]).sentence == "1 of 1 rows inside their bands"
+
+
 def test_the_page_keeps_what_is_said_letter_by_letter():
     ledger = ledger_of(replace(ROW, setting="<b>2</b> & more", note="<script>", predicted=13.0))
     for text in (ledger._repr_html_(), ledger_html.page(ledger._repr_html_())):

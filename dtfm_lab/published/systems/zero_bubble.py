@@ -121,7 +121,7 @@ def zero_bubble() -> Iterator[Row]:
             for as_published in (interleaved, False)
         )
         yield Row(
-            group=f"bubble of {name}",
+            group=name,
             setting=f"{model}, {line['stages']} stages, {n_microbatches} micro-batches, {name}",
             quantity="bubble",
             unit="",
