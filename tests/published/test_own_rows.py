@@ -69,7 +69,8 @@ def test_records_in_sailors_format_are_predicted_as_its_own(tmp_path):
     packaged = document("sailor.json")
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(packaged | {"rows": packaged["rows"][:1]}))
-    (row,) = lab.reproduce(own=path)
+    row, memory = lab.reproduce(own=path)
+    assert memory.key == (row.setting, "memory")
     assert row.setting == packaged["rows"][0]["case"]
     assert row.source == "mine.json"
     assert 0.8 < row.ratio < 1.2

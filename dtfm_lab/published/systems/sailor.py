@@ -21,7 +21,9 @@ RENDEZVOUS = (
     "a micro-batch takes the last stage's passes and both of its messages, to 1 %: the receive waits for the passes, "
     "too, while we let it be posted beforehand"
 )
-HOLDS_LESS = "28.5 GB, where the same stages in more replicas hold 37.3 GB: Sailor's own prediction is as far off"
+HOLDS_LESS = (
+    "28.5 GB, where the same stages in more replicas hold 37.3 GB; Sailor's prediction is as far from its others"
+)
 TWO_GPUS = (
     "less than each of eight GPUs that share the same stages is said to hold; Sailor's own is 3.4 to 3.9 times it"
 )
