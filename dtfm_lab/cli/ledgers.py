@@ -17,8 +17,22 @@ from dtfm_lab.published.ledger_html import number
 STYLES = {"inside": "green", "known miss": "red", "miss": "bold red"}
 
 
-@cli.command()
-@click.argument("names", nargs=-1, metavar="[SOURCE]...")
+class _ListingSources(click.Command):
+    """Names the sources in its help; they are listed only then, because that loads plug-ins."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(f"Sources: {', '.join(sources)}.")
+
+
+def _completed(_context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
+    return [name for name in sources if name.startswith(begun)]
+
+
+@cli.command(cls=_ListingSources)
+@click.argument("names", nargs=-1, metavar="[SOURCE]...", shell_complete=_completed)
 @click.option(
     "--own",
     type=click.Path(dir_okay=False),
@@ -50,9 +64,6 @@ def reproduce(names: tuple[str, ...], own: str | None, strict: bool, output: str
         sys.exit(130)
     if strict and ledger.failures:
         sys.exit(1)
-
-
-reproduce.help = f"{reproduce.help}\n\nSources: {', '.join(sources)}."
 
 
 def print_ledger(ledger: Ledger) -> None:

@@ -51,3 +51,7 @@ def test_mistakes_are_refused(tmp_path):
     path.write_text(HEAD + ROW.format(seconds=1))
     assert "no source of published numbers named 'gossip'" in str(invoked("gossip").exception)
     assert "wanted one of .html, .md, .csv, .json" in str(invoked("--own", path, "-o", tmp_path / "x.txt").exception)
+
+
+def test_the_help_lists_the_sources():
+    assert "streaming-diloco" in invoked("--help").stdout
