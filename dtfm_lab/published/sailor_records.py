@@ -41,10 +41,10 @@ from dtfm_lab.simulation.collectives import ring_gather_s
 
 BYTES = 4
 """Of an activation's or a gradient's number."""
-INSIDE_A_HOST = {"GH-96": 150e9}
+INSIDE_A_HOST = {"GH-96": 150e9, "A100-40": 300e9, "A100-80": 300e9, "V100-16": 150e9}
 """Bytes/s from one GPU of a host to another, one way. Four GH200 of a host are linked pair by pair, by six of their
 eighteen NVLink 4 links of 25 GB/s each way (Fusco et al. 2024, "Understanding Data Movement in Tightly Coupled
-Heterogeneous Systems"; De Sensi et al., SC 2024)."""
+Heterogeneous Systems"; De Sensi et al., SC 2024); the others have half of their data sheets' totals."""
 PCIE_3 = 15.75e9
 """Bytes/s of PCIe 3.0 with 16 lanes, one way (PCI-SIG): any other GPU, of which no faster link is known."""
 ASSUMPTIONS = (
@@ -93,8 +93,8 @@ class Record:
     measured_iteration_s: float
     n_microbatches: int = 0
     layers_per_stage: tuple[int, ...] = ()
-    measured_synchronisation_s: float = 0.0
-    measured_memory_bytes: float = 0.0
+    measured_synchronisation_s: float | None = None
+    measured_memory_bytes: float | None = None
     sailor_predicts_iteration_s: float | None = None
     sailor_predicts_memory_bytes: float | None = None
 
@@ -221,15 +221,17 @@ def _seconds(
     """Seconds of messages from one group to another; None for two that send each other nothing."""
     (stage, replica), (other_stage, other_replica) = here, there
     if replica == other_replica and abs(stage - other_stage) == 1:
-        earlier = record.group[min(here, there)]
-        assert earlier.hop is not None, "a stage before the last one has a hop"
-        names = _back(earlier.hop) if stage > other_stage else earlier.hop, earlier.hop
-        return next(record.curves[name] for name in names if name in record.curves)
+        if (hop := record.group[min(here, there)].hop) is None:
+            raise FileError(f"{record.case}: stage {min(stage, other_stage)} has no hop; wanted the name of a curve")
+        return record.curves.get(_back(hop) if stage > other_stage else hop, record.curves[hop])
     if stage != other_stage:
         return None
     sender, receiver = record.group[here], record.group[there]
     name = f"{sender.gpu} x1 -> {receiver.gpu} x1"
-    curve = record.curves.get(name, record.curves.get(_back(name)))
+    # where this pair was not measured, the slowest of those that the record names for the sender
+    named = [record.curves[other] for other in sender.gradients if other in record.curves]
+    slowest = max(named, key=lambda seconds: seconds[-1], default=None)
+    curve = record.curves.get(name, record.curves.get(_back(name), slowest))
     if curve is None:
         raise FileError(f"{record.case}: no curve {name!r}; wanted the seconds of its messages")
     in_turn = max(g.tensor_parallel if g.gpu in sharing else 1 for g in (sender, receiver))

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.network import cards_of, queues_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.schedule.task_graph import SEND, TaskGraph, task_graph
@@ -16,9 +17,9 @@ from dtfm_lab.simulation.engine import programs_of
 def with_predecessors(trace: Trace, plan: Plan, schedule: Schedule) -> Trace:
     """The trace with its column ``after``: per row, of all the rows that it had to wait for, the one that ended last.
 
-    Those are what it needs, the computation before it on its device, and the message before it on its link (or its
-    arrival, where both directions take turns on one). Raises
-    TraceError where the trace holds other actions than the schedule.
+    Those are what it needs, the computation before it on its device, and the message before it on its link or card (or
+    its arrival, where both directions take turns on one link). Raises TraceError where the trace holds other actions
+    than the schedule.
     """
     every = plan.job.synchronise_every
     after = np.full(len(trace), -1, dtype=np.int64)
@@ -72,6 +73,16 @@ def _dependencies(graph: TaskGraph, trace: Trace, row_of: IntArray) -> tuple[Int
     # what is last decides between equals: a message's producer rather than the message before it
     sources = [before, graph.partner[ahead], sends, graph.sources]
     targets = [behind, following, receives, graph.successors]
+    if trace.context.has_cards:  # messages that took one card waited for each other, whatever their pairs
+        card_of = cards_of([card for cards in trace.context.cards for card in cards])
+        for nodes, card in zip(
+            (sends, receives), queues_of(*ends, n_devices, trace.context.queueing, card_of), strict=True
+        ):
+            on_card = np.flatnonzero((card >= 0) & (card < 2 * n_devices))
+            in_turn = on_card[np.lexsort((trace.start_s[row_of[nodes[on_card]]], card[on_card]))]
+            same = np.diff(card[in_turn]) == 0
+            sources.insert(0, nodes[in_turn[:-1][same]])
+            targets.insert(0, nodes[in_turn[1:][same]])
     if len(beside := graph.beside):  # they took turns as they became ready, which the graph does not order
         in_turns = beside[np.lexsort((trace.end_s[row_of[beside]], trace.start_s[row_of[beside]], device[beside]))]
         same = np.diff(device[in_turns]) == 0

@@ -138,3 +138,19 @@ def test_wrong_records_are_refused_in_one_line(tmp_path, change, complaint):
     assert "\n" not in str(refusal.value)
     assert "rows.json" in str(refusal.value) or "N4_D1" in str(refusal.value)
     assert document_of(document("sailor.json"), "sailor.json") == PACKAGED
+
+
+def test_where_a_pair_of_replicas_has_no_curve_the_slowest_that_is_named_stands_in():
+    row = record("N4_D4")
+    fast, slow = "RTX-2080 x1 -> RTX-3090 x1", "RTX-2080 x1 -> Titan-RTX x1"
+    dropped = {
+        name: seconds for name, seconds in row.curves.items() if name not in (fast, "RTX-3090 x1 -> RTX-2080 x1")
+    }
+    devices = tuple(replace(d, gradients=(slow,)) for d in row.devices)
+    assert predicted_s(replace(row, curves=dropped, devices=devices), PACKAGED.message_bytes, SHARING) > 0
+    with pytest.raises(LabError, match="no curve"):
+        predicted_s(
+            replace(row, curves=dropped, devices=tuple(replace(d, gradients=()) for d in devices)),
+            PACKAGED.message_bytes,
+            SHARING,
+        )

@@ -19,6 +19,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.measured_predecessors import with_predecessors
 
 seeds = st.integers(0, 2**16)
 queueings = st.sampled_from(["pairs", "cards"])
@@ -122,3 +123,18 @@ def test_an_error_on_a_shared_card_is_found_whole():
     compared = lab.compare(predicted, measured)
     found = blame(compared.rows, measured)
     assert found.error_s == pytest.approx(measured.iteration_s - predicted.iteration_s)
+
+
+@given(seeds, queueings)
+def test_what_an_action_of_a_measured_trace_waited_for_is_found_on_cards_too(seed, queueing):
+    """From the times alone, as of a run, every wait is explained: something it waited for ended as it began."""
+    network = on_hosts(uneven(8, seed), [str(h) for h in np.random.default_rng(seed).integers(0, 3, 8)])
+    plan = plan_of(4, 3, 2, network, synchronisation="ring")
+    trace = simulate(plan, "1f1b", queueing=queueing, profile=equal(plan, 1, 2))
+    found = with_predecessors(trace, plan, trace.context.recorded_schedule)
+    started = trace.start_s > 0
+    assert (found.after[started] >= 0).all()
+    computing = started & np.array([not trace.actions[a].kind.startswith(("SEND", "RECV")) for a in trace.action])
+    sending = started & np.array([trace.actions[a].kind.startswith("SEND") for a in trace.action])
+    for rows in (np.flatnonzero(computing), np.flatnonzero(sending)):
+        assert trace.end_s[found.after[rows]] == pytest.approx(trace.start_s[rows])

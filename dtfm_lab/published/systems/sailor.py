@@ -70,8 +70,8 @@ def rows_of(records: Document) -> Iterator[Row]:
     seconds = [predicted_s(record, records.message_bytes, sharing) for record in records.rows]
     for record, predicted in zip(records.rows, seconds, strict=True):
         yield _row(record, predicted, records.rows, sharing)
-        if record.measured_memory_bytes > 0 and (held := sailor_memory.peak_bytes(record)) is not None:
-            yield _memory_row(record, held, records.rows)
+        if record.measured_memory_bytes and (held := sailor_memory.peak_bytes(record)) is not None:
+            yield _memory_row(record, record.measured_memory_bytes, held, records.rows)
     by_group: dict[str, list[tuple[Record, float]]] = {}
     for record, predicted in zip(records.rows, seconds, strict=True):
         if len({device.gpu for device in record.devices}) == 1:
@@ -119,14 +119,14 @@ def _row(record: Record, predicted: float, records: Sequence[Record], sharing: s
     )
 
 
-def _memory_row(record: Record, held_bytes: float, records: Sequence[Record]) -> Row:
+def _memory_row(record: Record, measured_bytes: float, held_bytes: float, records: Sequence[Record]) -> Row:
     theirs = record.sailor_predicts_memory_bytes
     return Row(
         group=_group(record),
         setting=record.case,
         quantity="memory",
         unit="GB",
-        published=record.measured_memory_bytes / GB,
+        published=measured_bytes / GB,
         predicted=held_bytes / GB,
         theirs=None if theirs is None else theirs / GB,
         band=MEMORY,
