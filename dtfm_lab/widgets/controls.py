@@ -48,6 +48,7 @@ CHOICES = {
         "central": "one averages for all (central)",
         "ring": "parts go round (ring)",
         "hierarchical": "regions first (hierarchical)",
+        "tree": "up a tree and down (tree)",
     },
     "compression": {"none": "none", "fp16": "16 bits (fp16)", "int8": "8 bits (int8)"},
     "transport": {"overlapped": "it computes on (overlapped)", "blocking": "it waits (blocking)"},

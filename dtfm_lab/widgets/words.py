@@ -52,6 +52,7 @@ WORDS = {
     "sharded": "Each device of a group averages one part of the gradient for all, and sends the result to the others.",
     "central": "One device of a group averages the gradients of all, and sends the result to the others.",
     "ring": "Parts of the gradient go round the devices of a group, each adding its own.",
+    "tree": "Devices of a group add up gradients in pairs, up a tree, and the average goes down again.",
     "local updates": "Replicas train on their own and average only in every H-th iteration.",
     "stage": "Consecutive layers of the model; a device holds one stage.",
     "staleness": "Something was changed after this was computed, so that it no longer says what is true now.",

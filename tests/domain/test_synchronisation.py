@@ -37,7 +37,7 @@ class Sums:
         self.programs: Programs = lower(shuffled(1, 1, 0), self.n, name, (in_region,))
         self.steps: list[tuple[Step, ...]] = [self.programs.of(0, r) for r in range(self.n)]
         self.at = [{step.action: i for i, step in enumerate(steps)} for steps in self.steps]
-        self.n_shards = {"central": 1, "hierarchical": len(self.leaders)}.get(name, self.n)
+        self.n_shards = {"central": 1, "tree": 1, "hierarchical": len(self.leaders)}.get(name, self.n)
         self.carried = cache(self._carried)
 
     def known_to(self, replica: int, i: int) -> list[int]:
@@ -85,7 +85,7 @@ class Sums:
         """Which shards a message carries: a rule of the way to average that only its prose states."""
         gathers = step.action.kind is Kind.SEND_G
         turn = step.action.microbatch
-        if self.name == "central" or (self.name == "hierarchical" and turn == 0):
+        if self.name in ("central", "tree") or (self.name == "hierarchical" and turn == 0):
             return list(range(self.n_shards))
         if self.name == "hierarchical":
             return [self.leaders.index(target if gathers else replica)]
@@ -118,12 +118,15 @@ def test_a_device_steps_when_every_message_to_it_has_come(name, in_region):
 @given(names, st.integers(1, 9))
 @settings(max_examples=45, deadline=None)
 def test_messages_carry_what_the_textbook_says(name, n):
-    """Gradients sent per device: all ways but central and ring's neighbours send (D - 1) / D out and as much back."""
+    """Gradients sent per device: (D - 1) / D out and as much back; central and tree move whole ones, D - 1 each way."""
     programs = lower(shuffled(1, 1, 0), n, name)
     sent = [sum(step.share for step in programs.of(0, r) if step.action.kind in SENDS) for r in range(n)]
     received = [sum(step.share for step in programs.of(0, r) if step.action.kind in RECEIVES) for r in range(n)]
     if name == "central":
         assert sent == received == [n - 1 if r == 0 else 1 for r in range(n)] or n == 1
+    elif name == "tree":
+        assert sum(sent) == sum(received) == 2 * (n - 1)
+        assert max(sent, default=0) <= 3
     else:
         assert sent == pytest.approx([2 * (n - 1) / n] * n)
         assert received == pytest.approx(sent)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -191,6 +193,23 @@ def test_on_equal_links_each_way_to_average_takes_its_closed_form(n, latency_s, 
     }
     for synchronisation, seconds in expected_s.items():
         assert alone_s(averaging(synchronisation, n), links) == pytest.approx(seconds), synchronisation
+
+
+@given(st.integers(2, 40), st.floats(0, 100), st.floats(0.5, 50))
+@settings(max_examples=40, deadline=None)
+def test_on_equal_links_a_tree_takes_as_many_messages_as_it_has_levels_up_and_down(n, latency_s, bandwidth):
+    plan = averaging("tree", n)
+    whole_s = plan.job.gradient_bytes / bandwidth
+    levels = math.ceil(math.log2(n))
+    assert alone_s(plan, even(n, latency_s, bandwidth)) == pytest.approx(2 * levels * (latency_s + whole_s))
+
+
+@given(st.integers(4, 40))
+@settings(max_examples=20, deadline=None)
+def test_where_messages_are_long_under_way_a_tree_beats_a_ring_and_where_they_are_large_a_ring_beats_a_tree(n):
+    far, thin = even(n, 1e3), even(n, 0.0, 1e-3)
+    assert alone_s(averaging("tree", n), far) < alone_s(averaging("ring", n), far)
+    assert alone_s(averaging("ring", n), thin) < alone_s(averaging("tree", n), thin)
 
 
 @given(st.integers(2, 7), seeds)

@@ -5,6 +5,7 @@ Peers are served in ring order, so that not all replicas send to the same one fi
 """
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from dtfm_lab.domain.registry import Registry
@@ -83,6 +84,48 @@ def ring(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
         before = ((Kind.REDUCE, n - 2, None), *(((Kind.RECV_P, i - 1, 1),) if i else ()))
         yield Part(Kind.SEND_P, i, 1, share=1 / n, after=before)
         yield Part(Kind.RECV_P, i, 1, share=1 / n)
+
+
+@synchronisations.register("tree")
+def tree(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
+    """A binary tree: whole gradients are summed from the leaves to replica 0, and the average goes back the same way.
+
+    The tree is that of NCCL's tree algorithm (Jeaugey 2019, "Massively Scale Your Deep Learning Training with NCCL
+    2.4"; ``ncclGetBtree``), of depth log2 of the replicas. NCCL also cuts the gradient into chunks that follow each
+    other and takes a second tree for half of them; here a replica passes on whole gradients.
+    """
+    n = len(regions)
+    children = _children(n)[replica]
+    summed: tuple[Key, ...] = ()
+    if children:
+        received = [Part(Kind.RECV_G, 0, (replica - child) % n, share=1.0) for child in children]
+        yield from received
+        whole = Part(Kind.REDUCE, 0, coded=len(children) + 1.0, after=tuple(part.key for part in received))
+        yield whole
+        summed = (whole.key,)
+    if replica:
+        parent = _parent(replica, n)
+        yield Part(Kind.SEND_G, 0, (parent - replica) % n, share=1.0, after=summed)
+        averaged = Part(Kind.RECV_P, 0, (replica - parent) % n, share=1.0)
+        yield averaged
+        summed = (averaged.key,)
+    yield from (Part(Kind.SEND_P, 0, (child - replica) % n, share=1.0, after=summed) for child in children)
+
+
+@lru_cache(maxsize=8)
+def _children(n_replicas: int) -> tuple[tuple[int, ...], ...]:
+    """By replica, those below it."""
+    below: list[list[int]] = [[] for _ in range(n_replicas)]
+    for replica in range(1, n_replicas):
+        below[_parent(replica, n_replicas)].append(replica)
+    return tuple(map(tuple, below))
+
+
+def _parent(replica: int, n_replicas: int) -> int:
+    """The replica above another one than 0: its lowest bit cleared, and the next one set where that is a replica."""
+    lowest = replica & -replica
+    above = (replica - lowest) | (2 * lowest)
+    return above if above < n_replicas else replica - lowest
 
 
 @synchronisations.register("hierarchical")

@@ -55,6 +55,7 @@ SHARD_RULES: dict[str, ShardRule] = {
     "central": averaged_shard,
     "ring": ring_shard,
     "hierarchical": averaged_shard,
+    "tree": averaged_shard,
 }
 """The kinds of synchronisation that workers can carry out."""
 

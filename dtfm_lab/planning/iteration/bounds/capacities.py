@@ -177,7 +177,8 @@ class Capacities:
         crossing = self.crossing(side, limit_s) if apart else 0.0
         job = self.problem.job
         averages = self.synchronises and n_replicas > 1 and not job.overlap
-        how = HOW.index(job.synchronisation if averages else "none")
+        # ways that the bound does not know, such as a tree, are as if nothing were averaged
+        how = HOW.index(job.synchronisation if averages and job.synchronisation in HOW else "none")
         shares = job.microbatches_per_replica or (1, self.n_microbatches)
         for costs in self.costs:
             fill_capacities(
