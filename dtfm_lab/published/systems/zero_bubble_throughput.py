@@ -6,9 +6,10 @@ the other rows of the model.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.published.calibration import leave_one_out
+from dtfm_lab.published.calibration import leave_one_out, median
 from dtfm_lab.published.row import Band, KnownMiss, Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
@@ -61,6 +62,19 @@ class _Measured:
         return self.samples / self.n_gpus / (self.fixed_s + self.slope_s / efficiency)
 
 
+@cache
+def _measured() -> dict[str, list[_Measured]]:
+    by_model: dict[str, list[_Measured]] = {}
+    for line in numbers("zero_bubble_table5.csv"):
+        by_model.setdefault(line["model"], []).append(_Measured.of(line))
+    return by_model
+
+
+def megatron_efficiency() -> float:
+    """The share of an A100's peak that matrix products reach under Megatron-LM, fitted to all these rows."""
+    return median([row.own_efficiency for rows in _measured().values() for row in rows])
+
+
 def _plan_of(line: dict[str, str]) -> Plan:
     (profile,) = (
         one
@@ -92,10 +106,7 @@ def _plan_of(line: dict[str, str]) -> Plan:
 )
 def zero_bubble_throughput() -> Iterator[Row]:
     """Throughputs of four models, three numbers of micro-batches and three schedules."""
-    by_model: dict[str, list[_Measured]] = {}
-    for line in numbers("zero_bubble_table5.csv"):
-        by_model.setdefault(line["model"], []).append(_Measured.of(line))
-    for model, rows in by_model.items():
+    for model, rows in _measured().items():
         fitted = leave_one_out([row.own_efficiency for row in rows])
         for row, efficiency in zip(rows, fitted, strict=True):
             yield Row(
