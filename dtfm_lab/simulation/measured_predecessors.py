@@ -75,9 +75,8 @@ def _dependencies(graph: TaskGraph, trace: Trace, row_of: IntArray) -> tuple[Int
     targets = [behind, following, receives, graph.successors]
     if trace.context.has_cards:  # messages that took one card waited for each other, whatever their pairs
         card_of = cards_of([card for cards in trace.context.cards for card in cards])
-        for nodes, card in zip(
-            (sends, receives), queues_of(*ends, n_devices, trace.context.queueing, card_of), strict=True
-        ):
+        queues = queues_of(ends[0], ends[1], int(n_devices), trace.context.queueing, card_of)
+        for nodes, card in zip((sends, receives), queues, strict=True):
             on_card = np.flatnonzero((card >= 0) & (card < 2 * n_devices))
             in_turn = on_card[np.lexsort((trace.start_s[row_of[nodes[on_card]]], card[on_card]))]
             same = np.diff(card[in_turn]) == 0

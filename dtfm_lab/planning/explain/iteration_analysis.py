@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -89,6 +89,15 @@ class IterationAnalysis:
     def memory(self) -> MemoryReport:
         """Peak memory of every device under the plan's own schedule."""
         return memory(self.plan)
+
+    @cached_property
+    def unshared_s(self) -> float | None:
+        """Seconds of the iteration if no two devices shared a card; None where none of the plan's do."""
+        if not self.trace.context.cards:
+            return None
+        topology = self.plan.topology
+        alone = tuple(replace(device, host="") for device in topology.devices)
+        return float(simulate(self.plan.changed(topology=replace(topology, devices=alone))).iteration_s)
 
     @cached_property
     def forbidden(self) -> Forbidden | None:

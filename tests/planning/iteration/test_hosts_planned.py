@@ -81,3 +81,12 @@ def test_sharing_a_card_never_makes_the_best_plan_faster(objective):
     moved_s = simulate(plans[1].changed(topology=shared)).iteration_s
     assert plans[1].iteration_s <= moved_s
     assert plans[0].iteration_s <= moved_s * 1.05
+
+
+def test_an_explanation_says_what_sharing_a_card_costs():
+    shared = lab.load_topology("shared-cards").subset([0, 1, 8, 9])
+    job = lab.load_job("tiny", n_stages=2, n_replicas=2)
+    across = lab.evaluate(shared, job, stages=[[0, 1], [2, 3]]).changed(objective="iteration")
+    assert "share its network card; with a card for each it would take" in lab.explain(across).text
+    apart = replace(shared, devices=tuple(replace(d, host="") for d in shared.devices))
+    assert "network card" not in lab.explain(across.changed(topology=apart)).text
