@@ -46,7 +46,8 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
         tied=Kind.SEND_E in kinds,
         compressed=Kind.PACK in kinds,
         synchronise=synchronise and context.sharding != "zero-3",  # whose passes scatter the gradients
-        locally=context.synchronise_every > 1,
+        locally=context.synchronise_every > 1 or context.fragments > 1 or context.fragment_delay > 0,
+        delayed=context.fragment_delay > 0,
         shards_states=context.sharding in ("zero-1", "zero-2"),
         microbatch_counts=context.microbatches_per_replica or None,
         buckets=context.buckets,

@@ -51,6 +51,8 @@ def programs_in(
         microbatch_counts=job.microbatch_counts,
         buckets=buckets_of(job, schedule) if synchronise else (),
         blocking=job.transport == "blocking",
+        averaged=job.averaged_share,
+        delayed=job.fragment_delay > 0,
     )
 
 

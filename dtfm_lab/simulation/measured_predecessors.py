@@ -21,7 +21,7 @@ def with_predecessors(trace: Trace, plan: Plan, schedule: Schedule) -> Trace:
     its arrival, where both directions take turns on one link). Raises TraceError where the trace holds other actions
     than the schedule.
     """
-    every = plan.job.synchronise_every
+    every = plan.job.averages_every
     after = np.full(len(trace), -1, dtype=np.int64)
     for iteration in np.unique(trace.iteration):
         rows = np.flatnonzero(trace.iteration == iteration)

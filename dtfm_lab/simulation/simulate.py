@@ -38,7 +38,8 @@ def simulate(
     """Predict one iteration of a plan.
 
     Where the job synchronises only in every H-th iteration, the trace holds two: iteration H - 2, which stands for all
-    that do not synchronise, and H - 1.
+    that do not synchronise, and H - 1. With fragments, H counts to the next iteration in which one travels
+    (``Job.averages_every``).
 
     Parameters
     ----------
@@ -73,7 +74,17 @@ def simulate(
         if not isinstance(ran, RunContext):
             raise TraceError(f"like is {shortened(ran)}; wanted a Trace of this plan")
         plan = cut_subplan(plan, ran.rehearsed)
-        fields = "synchronisation", "synchronise_every", "transport", "sharding", *BATCH, "tokens", "flop"
+        fields = (
+            "synchronisation",
+            "synchronise_every",
+            "fragments",
+            "fragment_delay",
+            "transport",
+            "sharding",
+            *BATCH,
+            "tokens",
+            "flop",
+        )
         check_same_plan(plan, ran, *fields)
     job = plan.job
     links = _links(plan, ran, queueing)
@@ -83,7 +94,7 @@ def simulate(
         named = ran.recorded_schedule  # with the warm-ups that were chosen for the run
     built = build(plan, named, given, links, efficiency=efficiency)
     # an iteration that synchronises is the last of synchronise_every
-    kinds_of_iteration = [True] if job.synchronise_every == 1 else [False, True]
+    kinds_of_iteration = [True] if job.averages_every == 1 else [False, True]
     simulated, known = [], given
     for synchronise in kinds_of_iteration:
         programs = programs_of(plan, built, synchronise=synchronise)
@@ -105,7 +116,7 @@ def simulate(
         versions=dict(_versions()),
         **plan_context(plan, built),
     )
-    return _trace(context, simulated, job.synchronise_every)
+    return _trace(context, simulated, job.averages_every)
 
 
 def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:
@@ -122,7 +133,9 @@ def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:
         "stages_per_device": schedule.stages_per_device,
         "orders": schedule.orders,
         "synchronisation": job.synchronisation,
-        "synchronise_every": job.synchronise_every,
+        "synchronise_every": job.averages_every,
+        "fragments": job.fragments,
+        "fragment_delay": job.fragment_delay,
         "sharding": job.sharding or "none",
         "buckets": buckets_of(job, schedule),
         "transport": job.transport,

@@ -35,7 +35,8 @@ class Post:
 
     def __init__(self, spec: RunSpec, maths: dict[tuple[int, int], DeviceMath]) -> None:
         self.changed = threading.Condition()
-        self.in_order = not spec.plan.job.overlap  # buckets leave before what their programs name first
+        job = spec.plan.job  # buckets and fragments leave before what their programs name first
+        self.in_order = not (job.overlap or job.fragments > 1 or job.fragment_delay)
         self.boxes: dict[tuple[int, int, Action], Message] = {}
         self.expected = {
             spec.rank(*worker): incoming(spec, *worker, math.state.parameters.numel()) for worker, math in maths.items()

@@ -16,7 +16,7 @@ from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import from_gbps
 from dtfm_lab.files.traces import load_trace, save_trace
 
-WAYS = ["sharded", "sharded-at-once", "central", "ring", "hierarchical"]
+WAYS = ["sharded", "sharded-at-once", "central", "ring", "tree", "hierarchical"]
 SCHEDULES = ["gpipe", "1f1b", "zb-h1", "interleaved-1f1b"]
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, ModelSpec
 from dtfm_lab.domain.job.model.completion import completed
-from dtfm_lab.domain.job.system import BLOCKWISE, SystemOptions, check_layers, check_sharding
+from dtfm_lab.domain.job.system import BLOCKWISE, SystemOptions, check_fragments, check_layers, check_sharding
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import Option, check_options, plain, whole
 from dtfm_lab.domain.schedule import synchronisations
@@ -196,6 +196,7 @@ class Job(JobOptions):
         if self.schedule is not None:
             plain(f"job {self.name}: its schedule", self.schedule)
         check_options(self, thing=f"job {self.name}", error=JobError)
+        check_fragments(f"job {self.name}", self.fragments, self.fragment_delay, self.synchronise_every)
         check_sharding(f"job {self.name}", self.sharding, self.synchronisation, self.synchronise_every)
         for what in _COUNTS:
             if (counts := getattr(self, what)) is not None:
@@ -352,6 +353,16 @@ class Job(JobOptions):
         """Per stage, the parameters that its devices hold."""
         self.require_shape()
         return self.parameters_of(self.n_stages)
+
+    @property
+    def averages_every(self) -> int:
+        """Iterations from one in which replicas average something to the next: all parameters, or a fragment's part."""
+        return self.synchronise_every // (self.fragments * max(self.fragment_delay, 1))
+
+    @property
+    def averaged_share(self) -> float:
+        """Fraction of the parameters, or their gradients, that replicas average in such an iteration."""
+        return 1 / (self.fragments * max(self.fragment_delay, 1))
 
     @property
     def codes_activations(self) -> bool:

@@ -58,11 +58,16 @@ class SystemOptions:
     fragments: Annotated[
         int, Option(help="Parts of the model that replicas average in turn between iterations.", least=1)
     ] = 1
-    """Streaming DiLoCo (Douillard et al. 2025)."""
+    """Streaming DiLoCo (Douillard et al. 2025), with local updates (``synchronise_every``): each fragment is averaged
+    once in so many iterations, one fragment after the other, evenly apart. The paper puts every P-th layer into a
+    fragment; here each is the P-th part of every device's parameters, so that all devices send equally much."""
     fragment_delay: Annotated[
         int,
         Option(help="Iterations that a fragment's average may take to arrive while training goes on.", least=0),
     ] = 0
+    """With 0 the average is due before the next iteration, as without fragments. With more, a fragment's changes up to
+    an iteration travel beside the passes of the next ones, an equal part in each, and their average is mixed half
+    and half with what the replica has become by then (the paper's tau; its alpha is 1/2)."""
     checkpointing: Annotated[
         str, Option(help="Which activations are computed again in the backward.", choices=CHECKPOINTINGS)
     ] = "none"
@@ -115,3 +120,13 @@ def check_layers(thing: str, model: ModelSpec, options: SystemOptions) -> None:
                 f"{thing}: {choice} needs {what}, which the layers of model {model.name} do not give; wanted a model "
                 f"of a family, or layers with {what}"
             )
+
+
+def check_fragments(thing: str, fragments: int, delay: int, synchronise_every: int) -> None:
+    """Raises JobError where fragments do not divide the iterations between two averages of the same one."""
+    pieces = fragments * max(delay, 1)
+    if (fragments, delay) != (1, 0) and (synchronise_every == 1 or synchronise_every % pieces):
+        raise JobError(
+            f"{thing}: synchronise_every is {synchronise_every} with fragments {fragments} and fragment_delay {delay}; "
+            f"wanted local updates, with a multiple of {pieces} above 1, or fragments 1 and fragment_delay 0"
+        )

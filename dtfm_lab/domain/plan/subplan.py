@@ -17,6 +17,8 @@ from dtfm_lab.domain.trace import RunContext, Subplan
 
 LEAST_TO_SYNCHRONISE = 4
 """Fewest workers that run two pipelines of two stages, so that replicas synchronise."""
+AS_RECORDED = {"synchronise_every": "averages_every"}
+"""Fields of a trace's context that a job has by another name."""
 SIDES = ("stages", "pipelines")
 
 
@@ -96,7 +98,7 @@ def check_same_plan(plan: Plan, ran: RunContext, *fields: str) -> None:
             f"{plan.topology.fingerprint} ({plan.topology.name}); wanted the same"
         )
     for what in fields:
-        if (found := getattr(ran, what)) != (wanted := getattr(plan.job, what)) and found:
+        if (found := getattr(ran, what)) != (wanted := getattr(plan.job, AS_RECORDED.get(what, what))) and found:
             raise TraceError(f"the trace ran with {what} {found}, this plan's job has {wanted}; wanted the same")
 
 

@@ -120,6 +120,8 @@ def lower(
     microbatch_counts: tuple[int, ...] | None = None,
     buckets: tuple[tuple[Bucket, ...], ...] = (),
     blocking: bool = False,
+    averaged: float = 1.0,
+    delayed: bool = False,
 ) -> Programs:
     """Programs of one iteration.
 
@@ -149,6 +151,11 @@ def lower(
         synchronisation follows the last pass.
     blocking
         The transport is ``blocking``: what a device does after a pipeline's message waits for its arrival.
+    averaged
+        Fraction of each device's parameters that is averaged after local updates.
+    delayed
+        What is averaged are the changes up to the beginning of the iteration: it travels beside all passes, and its
+        average is due at the end.
 
     Raises ScheduleError for more than MOST_STEPS steps, where a single device orders a pass before one it needs, or
     for counts that are not one of 1 to the schedule's for each replica.
@@ -159,7 +166,7 @@ def lower(
             f"schedule {schedule.name}: micro-batches of the pipelines are {shortened(list(counts))}; wanted one count "
             f"for each of {n_replicas} replicas, from 1 to the schedule's {schedule.n_microbatches}"
         )
-    buckets = buckets if synchronise and n_replicas > 1 else ()
+    buckets = buckets if synchronise and n_replicas > 1 and not delayed else ()
     cut = buckets or ((),) * schedule.n_devices
     _check_size(schedule, counts, synchronisation if synchronise else None, regions, cut)
     whole = tuple(_with_messages(schedule, program) for program in schedule.programs)
@@ -188,6 +195,8 @@ def lower(
                     locally,
                     shards_states,
                     cut[position],
+                    averaged,
+                    delayed,
                 )
                 for n, group in zip(counts, groups, strict=True)
             )
@@ -329,6 +338,8 @@ def _tail(
     locally: bool,
     shards_states: bool,
     buckets: tuple[Bucket, ...],
+    averaged: float,
+    delayed: bool,
 ) -> tuple[Step, ...]:
     """Synchronisation, the exchange of a tied embedding's gradient with ``partner``'s device, and the step.
 
@@ -341,6 +352,7 @@ def _tail(
     last_sum = next((part.key for part in reversed(parts) if part.kind is Kind.REDUCE), None) if shards_states else None
     packed = sum(part.share for part in parts if part.kind is Kind.SEND_G and not part.after)
     arrived: list[int] = []
+    stepped: tuple[int, ...] = ()
     unpacked = 0.0
 
     def add(step: Step) -> int:
@@ -362,10 +374,13 @@ def _tail(
         share = buckets[number].share if several else 1.0
         bucket = number if several else None
         fraction = share * n_buckets  # the mean over buckets is a profile's time
+        share *= averaged
         step = Action(position, Kind.STEP, bucket)
         ready = (*whole, *exchanged)
         if locally:
-            ready = (add(Step(step, ready, bucket=bucket, fraction=fraction)),)
+            ready = stepped = (add(Step(step, ready, bucket=bucket, fraction=fraction)),)
+        if delayed:
+            ready, bucket = (), 0
         if compressed and packed:
             pack = Action(position, Kind.PACK, bucket)
             ready = (add(Step(pack, ready, share, packed * share, bucket=bucket, fraction=fraction)),)
@@ -390,7 +405,7 @@ def _tail(
         arrived += exchange_embedding(done, *arrived)
         add(Step(Action(position, Kind.STEP), (done, *arrived), coded=unpacked))
     elif parts:
-        add(Step(Action(position, Kind.REDUCE, n_buckets * rounds), (*ready, *arrived), coded=unpacked))
+        add(Step(Action(position, Kind.REDUCE, n_buckets * rounds), (*stepped, *arrived), coded=unpacked))
     return tuple(steps)
 
 

@@ -82,6 +82,10 @@ class RunContext:
     synchronisation: str = "sharded"
     synchronise_every: int = 1
     """Iteration i synchronises where i + 1 is a multiple of this."""
+    fragments: int = 1
+    """Parts of the parameters that replicas average in turn."""
+    fragment_delay: int = 0
+    """Iterations that a fragment's average may take."""
     sharding: str = "none"
     """What replicas split among them: see ``Job.sharding``."""
     buckets: tuple[tuple[Bucket, ...], ...] = ()

@@ -79,7 +79,7 @@ def tables_of(
         gradients_as=COMPRESSIONS.index(job.gradients_as),
         codec_bytes_per_s=float(problem.codec_bytes_per_s),
         synchronisation=REPLAYED.index(job.synchronisation) if job.synchronisation in REPLAYED else 0,
-        synchronise_every=int(job.synchronise_every),
+        synchronise_every=int(job.averages_every),
         cards=problem.cards,
         objective=int(aim.dollars),
         most_dollars_per_s=float(aim.max_price_per_hour) / 3600.0,

@@ -23,7 +23,7 @@ PLAYED = {
     "transport": TRANSPORTS,
     "tensor_parallel": (1,),
     "sharding": ("none", "zero-1"),
-    "fragments": (1,),
+    "fragment_delay": (0, 1),
     "checkpointing": ("none", "block", "stage"),
     "attention": ("fused",),
     "gradient_dtype": (None,),
@@ -124,6 +124,8 @@ def check_job(spec: RunSpec) -> None:
         )
     if spec.plan.job.overlap:
         _check_overlap(spec)
+    if spec.plan.job.fragments > 1 or spec.plan.job.fragment_delay > 0:
+        _check_fragments(spec)
     if job.synchronisation not in SHARD_RULES:
         known = ", ".join(SHARD_RULES)
         raise JobError(
@@ -150,6 +152,7 @@ def _check_overlap(spec: RunSpec) -> None:
     found = {
         f"synchronises every {job.synchronise_every} iterations": job.synchronise_every > 1,
         f"has sharding {job.sharding}": job.sharding != "none",
+        f"has transport {job.transport}": job.transport != "overlapped",
         "trains another model in place of its own": spec.stand_in is not None,
         "runs on the paced clock": spec.clock == "paced",
         "runs on GPUs, whose messages arrive in the order of the program": spec.runs_on == "cuda",
@@ -159,5 +162,22 @@ def _check_overlap(spec: RunSpec) -> None:
             raise JobError(
                 f"job {job.name}: overlap is True and it {what}, which can be simulated but not run; wanted overlap "
                 "False, or a run of its own model on CPUs that averages unsharded gradients in every iteration, on "
+                "another clock than the paced one"
+            )
+
+
+def _check_fragments(spec: RunSpec) -> None:
+    """Raise JobError where workers cannot average fragments in turn."""
+    job = spec.plan.job
+    found = {
+        "the two copies of its tied embedding lie in different fragments": job.ties_stages,
+        "its clock is paced": job.fragment_delay > 0 and spec.clock == "paced",
+        "it runs on GPUs, whose messages arrive in the order of the program": spec.runs_on == "cuda",
+    }
+    for what, refused in found.items():
+        if refused:
+            raise JobError(
+                f"job {job.name}: fragments is {job.fragments}, fragment_delay {job.fragment_delay} and {what}, which "
+                "can be simulated but not run; wanted fragments 1 and fragment_delay 0, or an untied model on CPUs and "
                 "another clock than the paced one"
             )

@@ -162,6 +162,8 @@ def resumable(checkpoint: Checkpoint, job: Job, *, seed: int, learning_rate: flo
         "global_batch": (was.global_batch, job.global_batch),
         "dtype": (was.dtype, job.dtype),
         "synchronise_every": (was.synchronise_every, job.synchronise_every),
+        "fragments": (was.fragments, job.fragments),
+        "fragment_delay": (was.fragment_delay, job.fragment_delay),
     }
     if was.synchronise_every > 1:
         compared["n_replicas"] = (was.n_replicas, job.n_replicas)

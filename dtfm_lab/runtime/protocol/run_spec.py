@@ -95,7 +95,8 @@ class RunSpec(RunSettings):
     def replays(self) -> bool:
         """Whether the coordinator replays the spans, because workers cannot determine the order of messages."""
         in_buckets = any(len(of_device) > 1 for of_device in buckets_of(self.plan.job, self.built))
-        return self.links.has_cards or (in_buckets and self.clock == "virtual")
+        beside = in_buckets or self.plan.job.fragment_delay > 0
+        return self.links.has_cards or (beside and self.clock == "virtual")
 
     @cached_property
     def built(self) -> Schedule:
@@ -106,11 +107,11 @@ class RunSpec(RunSettings):
         return self._programs[synchronise]
 
     def synchronises(self, iteration: int) -> bool:
-        """Return whether this iteration averages over replicas: every ``synchronise_every``-th does.
+        """Return whether this iteration averages over replicas: every ``averages_every``-th does.
 
         Of calibration iterations, whose numbers are negative, at least every second does.
         """
-        every = self.plan.job.synchronise_every
+        every = self.plan.job.averages_every
         return (iteration + 1) % (every if iteration >= 0 else min(every, 2)) == 0
 
     @cached_property

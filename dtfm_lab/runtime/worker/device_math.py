@@ -5,6 +5,7 @@ from torch import nn
 
 from dtfm_lab.domain.job import bucket_layers, buckets_of
 from dtfm_lab.domain.schedule import Action, Kind, Step
+from dtfm_lab.runtime.protocol.gradient_shards import Shard
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.all_reduce import AllReduce
 from dtfm_lab.runtime.worker.autograd_stage import AutogradStage, Batch, Cut
@@ -14,6 +15,8 @@ from dtfm_lab.runtime.worker.stages import DTYPES, build_stages, tied_weight
 from dtfm_lab.runtime.worker.training_state import TrainingState, learning_rate_at
 
 CPU = torch.device("cpu")
+OWN_SHARE = 0.5
+"""Of its own parameters in the mix with a delayed average: alpha of Streaming DiLoCo (Douillard et al. 2025)."""
 
 
 class DeviceMath:
@@ -57,6 +60,10 @@ class DeviceMath:
         self._learning_rate = spec.learning_rate
         codec = Codec(planned.gradients_as if planned.codes_gradients else "none", dtype)
         self._uncompressed = Codec("none", dtype)
+        self._averages_every, self._fragments = planned.averages_every, planned.fragments
+        self._delayed = planned.fragment_delay > 0
+        if planned.averaged_share < 1:
+            steps = tuple(step._replace(share=round(step.share / planned.averaged_share, 9)) for step in steps)
         how = steps, planned.synchronisation, replica, planned.n_replicas, codec, self._uncompressed
         buckets = () if planned.n_replicas == 1 else buckets_of(planned, schedule)
         self.all_reduce: AllReduce | BucketedAllReduce = (
@@ -88,12 +95,16 @@ class DeviceMath:
                         seen.add(p)
         return [[one for key in bucket for one in slices[key]] for bucket in buckets]
 
-    def begin(self, *, synchronises: bool) -> None:
+    def begin(self, *, synchronises: bool, iteration: int) -> None:
         """Start an iteration."""
+        turn = ((iteration + 1) // self._averages_every - 1) % self._fragments
+        self._fragment = Shard(turn, self._fragments).bounds(self.state.parameters.numel())
         self._synchronises = synchronises
         self._tied_gradient: torch.Tensor | None = None
         if synchronises and not self._local_updates:
             self.all_reduce.begin(self.state.gradients)
+        if synchronises and self._delayed:
+            self._average_change()
 
     def discard(self) -> None:
         """Free what an iteration that was broken off has saved."""
@@ -160,7 +171,12 @@ class DeviceMath:
             return
         assert self.state.synchronised is not None
         self.all_reduce.copy_averages_to(self._change)
-        self.state.parameters.copy_(self.state.synchronised.add_(self._change))
+        here, equal = self.state.parameters[self._fragment], self.state.synchronised[self._fragment]
+        equal.add_(self._change)
+        if self._delayed:
+            here.mul_(OWN_SHARE).add_(equal, alpha=1 - OWN_SHARE)
+        else:
+            here.copy_(equal)
 
     def step(self) -> None:
         """Take the optimiser's step with the averaged gradients, or begin to average what local updates changed."""
@@ -170,12 +186,18 @@ class DeviceMath:
         self._add_tied_gradient()
         self.state.step(learning_rate_at(self._learning_rate, self.state.steps))
         if self._synchronises and self._local_updates:
-            assert self.state.synchronised is not None
-            self._change = (self.state.parameters - self.state.synchronised).mul_(self._weight)
-            self.all_reduce.begin(self._change)
+            if not self._delayed:
+                self._average_change()
         elif splits_states:
             assert isinstance(self.all_reduce, AllReduce)
             self.all_reduce.send_parameters(self.state.parameters)
+
+    def _average_change(self) -> None:
+        """Begin to average what local updates have changed in the fragment whose turn it is."""
+        assert self.state.synchronised is not None
+        part = self._fragment
+        self._change = (self.state.parameters[part] - self.state.synchronised[part]).mul_(self._weight)
+        self.all_reduce.begin(self._change)
 
     def _add_tied_gradient(self) -> None:
         """Add what came from the other end of a tied embedding, once."""

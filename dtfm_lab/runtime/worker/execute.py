@@ -83,7 +83,7 @@ class Executor:
         self._results: dict[Action, torch.Tensor] = {}
         self._links.reset()
         self._parts_s.clear()
-        self.math.begin(synchronises=synchronises)
+        self.math.begin(synchronises=synchronises, iteration=iteration)
         self.clock.start_iteration(began_monotonic_s)
         for at in self._order[synchronises]:
             step = self._program[at]
@@ -254,5 +254,5 @@ def _in_order(steps: tuple[Step, ...]) -> list[int]:
     for i, step in enumerate(steps[first:], start=first):
         leaves = step.action.kind is Kind.PACK or step.action.kind in SENDS
         if step.bucket is not None and leaves and all(need < first or need in moved for need in step.needs):
-            moved[i] = max(moved.get(need, need) for need in step.needs)
+            moved[i] = max((moved.get(need, need) for need in step.needs), default=-1)
     return sorted(range(len(steps)), key=lambda i: (moved.get(i, i), i))

@@ -50,7 +50,7 @@ class Makespans:
         plain = adaptive(job.n_stages, job.n_microbatches)
         # the lanes that are taken away are those of whole passes, so warm-ups are chosen without overlap
         plan = self._plan.changed(job=job.with_fields(overlap=False)) if job.overlap else self._plan
-        programs = programs_of(plan, plain, synchronise=job.synchronise_every == 1)
+        programs = programs_of(plan, plain, synchronise=job.averages_every == 1)
         tasks = PlacedTasks.of(plan, programs, self._profile)
         return replace(tasks, graph=_without_lanes(tasks.graph))
 

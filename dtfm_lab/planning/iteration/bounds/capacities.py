@@ -14,7 +14,8 @@ For a device that passes n micro-batches in T seconds as part of any plan, whate
   own: sharded, every peer is sent a shard, waits for it, and twice (two sums of R - 1 messages); sharded at once, the
   slowest peer's shard there and back; central, the whole gradient to the root and back, or as the root to the slowest
   peer; in a ring, 2 (R - 1) shards follow each other; hierarchical, the least of what a member, and a leader, does.
-  Where it overlaps with the last backward it may hide, and counts as nothing.
+  Where it overlaps with the last backward or travels beside an iteration it may hide, and counts as nothing; so do
+  fragments.
 - The ends of a pipeline then exchange the gradient of a tied embedding.
 
 Links and neighbours are the best that the class has. One card for all of a device's messages makes them no faster, so
@@ -176,7 +177,8 @@ class Capacities:
         apart = (side != side[0]).any()
         crossing = self.crossing(side, limit_s) if apart else 0.0
         job = self.problem.job
-        averages = self.synchronises and n_replicas > 1 and not job.overlap
+        hidden = job.overlap or job.fragments > 1 or job.fragment_delay > 0
+        averages = self.synchronises and n_replicas > 1 and not hidden
         # ways that the bound does not know, such as a tree, are as if nothing were averaged
         how = HOW.index(job.synchronisation if averages and job.synchronisation in HOW else "none")
         shares = job.microbatches_per_replica or (1, self.n_microbatches)

@@ -57,7 +57,7 @@ def iteration_bound_steps(
     classes = DeviceClasses.of(problem, MOST_CLASSES_OF_LARGE) if large else DeviceClasses.of(problem)
     families = families_of(problem.job, schedules)
     prices = None if max_price_per_hour is None else (classes.price_per_hour, max_price_per_hour)
-    every = problem.job.synchronise_every
+    every = problem.job.averages_every
     alone_s = together_s = work_bound_s(problem)
     if every > 1:
         for alone_s in _bisected(classes, families, prices, upper, synchronises=False):
