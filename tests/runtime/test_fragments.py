@@ -23,6 +23,7 @@ from dtfm_lab.runtime.worker.stages import build_stages, next_token_loss
 from dtfm_lab.runtime.worker.training_state import learning_rate_at
 
 STEPS = 9
+RATE: float = LEARNING_RATE  # type: ignore[assignment]
 
 
 def streaming_diloco(job: Job, steps: int, seed: int = 0) -> list[float]:
@@ -43,7 +44,7 @@ def streaming_diloco(job: Job, steps: int, seed: int = 0) -> list[float]:
         found = []
         shares = [part.chunk(job.n_replicas) for part in batches.batch(step)]
         for replica, (model, optimizer) in enumerate(zip(models, optimizers, strict=True)):
-            optimizer.param_groups[0]["lr"] = learning_rate_at(float(LEARNING_RATE), step)
+            optimizer.param_groups[0]["lr"] = learning_rate_at(RATE, step)
             optimizer.zero_grad()
             loss = next_token_loss(model(shares[0][replica]), shares[1][replica])
             torch.autograd.backward(loss)
