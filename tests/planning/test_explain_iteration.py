@@ -126,3 +126,13 @@ def test_messages_explain_why_two_plans_differ(job):
 def test_two_plans_of_the_same_seconds_do_not_differ(job):
     same = placed(network(["A100"] * 2), job, [[0], [1]])
     assert "do not differ in seconds" in why_they_differ(same, same)
+
+
+def test_an_explanation_names_the_choices_of_a_job():
+    job = Job(model=lab.load_job("tiny").model, n_stages=2, n_replicas=1, global_batch=8, microbatch=1)
+    chosen = job.with_fields(attention="unfused", checkpointing="block", gradient_dtype="fp32")
+    devices = network(["A100", "A100"])
+    assert "It counts with checkpointing block, attention unfused and gradient_dtype fp32." in (
+        explain(placed(devices, chosen, [[0], [1]])).text
+    )
+    assert "It counts with" not in explain(placed(devices, job, [[0], [1]])).text

@@ -2,11 +2,15 @@
 
 import pandas as pd
 
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job.system import SystemOptions
+from dtfm_lab.domain.options import options_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, Part
 from dtfm_lab.planning.explain.sentences import counted
 
+DEFAULTS = {choice.name: choice.default for choice in options_of(SystemOptions)}
 CAUSES = {
     "compute": "computing",
     "latency": "latency",
@@ -32,8 +36,16 @@ NEGLIGIBLE = 5e-4
 
 
 def of_iteration(analysis: IterationAnalysis) -> str:
-    """One line each for the seconds, what binds them, memory, idle time, idle devices, the bound and the money."""
-    lines = [_seconds(analysis), binding(analysis), _shared_cards(analysis), _memory(analysis), _idle_time(analysis)]
+    """One line each for the seconds, the job's choices, what binds them, memory, idle time, idle devices, the bound and
+    the money."""
+    lines = [
+        _seconds(analysis),
+        _choices(analysis.plan.job),
+        binding(analysis),
+        _shared_cards(analysis),
+        _memory(analysis),
+        _idle_time(analysis),
+    ]
     lines.append(_left_out(analysis.plan))
     return "\n".join(filter(None, [*lines, _bound(analysis.plan), _price(analysis.plan)]))
 
@@ -74,6 +86,14 @@ def _seconds(analysis: IterationAnalysis) -> str:
         f"{job.name} on {plan.topology.name}, {job.n_stages} x {job.n_replicas}, takes "
         f"{format_s(analysis.iteration_s)} an iteration. Its critical path: {parts}."
     )
+
+
+def _choices(job: Job) -> str:
+    """The choices of a training system that are not the default, by their names."""
+    chosen = [(one.name, getattr(job, one.field)) for one in options_of(SystemOptions)]
+    chosen = [(name, value) for name, value in chosen if value != DEFAULTS[name]]
+    words = [name if value is True else f"{name} {value}" for name, value in chosen]
+    return f"It counts with {' and '.join(filter(None, [', '.join(words[:-1]), words[-1]]))}." if words else ""
 
 
 def binding(analysis: IterationAnalysis) -> str:
