@@ -95,3 +95,11 @@ def test_a_plan_file_keeps_hosts(tmp_path):
 def test_a_host_is_text():
     with pytest.raises(LabError, match="host"):
         Device(name="a", host="a\nb")
+
+
+def test_a_plans_table_names_hosts_where_there_are_any():
+    job = lab.load_job("tiny", n_stages=2, n_replicas=3)
+    plan = lab.evaluate(network(), job, stages=[[0, 1, 2], [3, 4, 5]])
+    assert plan.to_frame()["host"].tolist() == HOSTS
+    bare = replace(plan.topology, devices=tuple(replace(d, host="") for d in plan.topology.devices))
+    assert "host" not in plan.changed(topology=bare).to_frame()

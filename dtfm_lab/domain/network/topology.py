@@ -141,7 +141,8 @@ class Topology:
         """Topology from (N, N) latencies and bandwidths, from row to column; the diagonals are not read.
 
         Latencies are given in milliseconds or, by name, in seconds, bandwidths in Gbit/s or bytes/s. DataFrames as
-        ``to_matrices`` makes them name the devices by their index. ``device`` sets further fields of every Device,
+        ``to_matrices`` makes them name the devices by their index. Devices of one of ``hosts`` share its card, empty
+        for none. ``device`` sets further fields of every Device,
         such as ``gpu="A100"``, or with a list one for each: ``gpu=["A100", "T4"]``.
         """
         given = {

@@ -17,6 +17,7 @@ COLUMNS = {
     "stage": "Int64",
     "replica": "Int64",
     "region": "object",
+    "host": "object",
     "gpu": "object",
     "blocks": "Int64",
     "parameters": "Int64",
@@ -41,11 +42,16 @@ def device_table(topology: Topology, job: Job, grid: IntArray, blocks: Sequence[
     serving = set(grid.ravel().tolist())
     idle = [device for index, device in enumerate(topology.devices) if index not in serving]
     rows += [_hardware(device) | {"microbatches": 0, "flop": 0.0} for device in idle]
-    table = pd.DataFrame(rows, columns=[*COLUMNS])
+    columns = COLUMNS if any(device.host for device in topology.devices) else _without(COLUMNS, "host")
+    table = pd.DataFrame(rows, columns=[*columns])
     if job.model is None:
         table["flop"] = np.nan
     table["work_share"] = table["flop"] / table["flop"].sum()
-    return table.astype(COLUMNS)
+    return table.astype(columns)
+
+
+def _without(columns: dict[str, str], name: str) -> dict[str, str]:
+    return {column: kind for column, kind in columns.items() if column != name}
 
 
 def _stages(job: Job, blocks: Sequence[int] | None) -> list[dict[str, Any]]:
@@ -59,5 +65,5 @@ def _stages(job: Job, blocks: Sequence[int] | None) -> list[dict[str, Any]]:
 
 
 def _hardware(device: Device) -> dict[str, Any]:
-    same = ("region", "gpu", "peak_flop_per_s", "memory_bytes", "price_per_hour")
+    same = ("region", "host", "gpu", "peak_flop_per_s", "memory_bytes", "price_per_hour")
     return {"device": device.name} | {what: getattr(device, what) for what in same}

@@ -217,10 +217,11 @@ class Plan:
     def to_frame(self) -> pd.DataFrame:
         """One row a device, in the order of stages and replicas, idle ones last.
 
-        Columns: device; stage and replica (missing where idle); region and gpu; blocks and parameters of its stage
-        (missing where idle, or without a model); microbatches an iteration; flop, forward and backward of an iteration
-        without recomputation, and work_share, the share of it in that of all devices; peak_flop_per_s, memory_bytes
-        and price_per_hour (US dollars, 0 where unknown) of the device. For the seconds, see ``lab.simulate``.
+        Columns: device; stage and replica (missing where idle); region, host (where devices name any) and gpu; blocks
+        and parameters of its stage (missing where idle, or without a model); microbatches an iteration; flop, forward
+        and backward of an iteration without recomputation, and work_share, the share of it in that of all devices;
+        peak_flop_per_s, memory_bytes and price_per_hour (US dollars, 0 where unknown) of the device. For the seconds,
+        see ``lab.simulate``.
         """
         return device_table(self.topology, self.job, self.placement.devices, self.blocks_per_stage)
 
