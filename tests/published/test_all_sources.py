@@ -14,7 +14,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "published.md"
 
 
 WIDEST = {
+    ("dt-fm", "ratio"): Band(0.8, 1.1),
     ("intellect-1", "utilisation"): Band.within(0.1),
+    ("megatron-lm", "compute"): Band.share(0.1),
     ("sailor", "iteration"): Band.share(0.1),
     ("sailor", "memory"): Band.share(0.2),
     ("simumax", "iteration"): Band.share(0.03),

@@ -1,4 +1,4 @@
-"""torchtitan's Llama 3.1 8B with FSDP on H100s: tokens a second and peak memory, with and without torch.compile.
+"""Rows of torchtitan: Llama 3.1 8B with FSDP on H100s: tokens a second and peak memory, with and without torch.compile.
 
 Nothing is fitted: devices reach the lab's default share of the data sheet's peak. Without torch.compile the operators
 between matrix products each read and write memory (``memory_traffic``); with it they are fused into few, and count as

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from dtfm_lab.domain.plan import Plan
 from dtfm_lab.published.calibration import leave_one_out, median
 from dtfm_lab.published.row import Band, KnownMiss, Row
 from dtfm_lab.published.sources import published
@@ -43,10 +42,7 @@ class _Measured:
 
     @classmethod
     def of(cls, line: dict[str, str]) -> "_Measured":
-        plan = _plan_of(line)
-        (x0, s0), (x1, s1) = ((1 / one, simulate(plan, efficiency=one).iteration_s) for one in TRIED)
-        slope_s = (s1 - s0) / (x1 - x0)
-        return cls(line, plan.job.global_batch, plan.job.n_stages, slope_s, s0 - slope_s * x0)
+        return cls(line, *_simulated(line["model"], line["schedule"], int(line["microbatches"])))
 
     @property
     def published(self) -> float:
@@ -62,7 +58,6 @@ class _Measured:
         return self.samples / self.n_gpus / (self.fixed_s + self.slope_s / efficiency)
 
 
-@cache
 def _measured() -> dict[str, list[_Measured]]:
     by_model: dict[str, list[_Measured]] = {}
     for line in numbers("zero_bubble_table5.csv"):
@@ -75,20 +70,25 @@ def megatron_efficiency() -> float:
     return median([row.own_efficiency for rows in _measured().values() for row in rows])
 
 
-def _plan_of(line: dict[str, str]) -> Plan:
+@cache
+def _simulated(model: str, schedule: str, microbatches: int) -> tuple[int, int, float, float]:
+    """Sequences of an iteration, GPUs, and the seconds that an efficiency divides and those that it does not."""
     (profile,) = (
         one
         for one in numbers("zero_bubble_profile.csv")
-        if (one["model"], one["microbatches"]) == (line["model"], line["microbatches"])
+        if (one["model"], int(one["microbatches"])) == (model, microbatches)
     )
-    return plan_of(
-        line["model"],
-        line["schedule"],
-        int(line["microbatches"]),
+    plan = plan_of(
+        model,
+        schedule,
+        microbatches,
         message_s=float(profile["message_ms"]) / 1000,
         memory_traffic=True,
         transport="blocking",
     )
+    (x0, s0), (x1, s1) = ((1 / one, simulate(plan, efficiency=one).iteration_s) for one in TRIED)
+    slope_s = (s1 - s0) / (x1 - x0)
+    return plan.job.global_batch, plan.job.n_stages, slope_s, s0 - slope_s * x0
 
 
 @published(
