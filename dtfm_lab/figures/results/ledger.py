@@ -18,7 +18,7 @@ BAND = "rgba(128, 128, 128, 0.30)"
 BAND_WIDTH_PX = 12
 MARGIN = 1.12
 """Share by which the axes go beyond the outermost points."""
-FARTHEST = 3.0
+FARTHEST = 2.0
 """Ratios beyond this, or below one over it, are drawn at the edge; the hover text has them."""
 LETTERS_A_LINE = 70
 TICKS = (0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 3)
@@ -34,15 +34,16 @@ def ledger(ledger: Ledger) -> go.Figure:
     figure = make_subplots(
         rows=1,
         cols=2,
-        column_widths=[0.42, 0.58],
-        horizontal_spacing=0.24,
+        column_widths=[0.4, 0.6],
+        horizontal_spacing=0.33,
         subplot_titles=("predicted against published", "predicted / published, by group"),
     )
     if groups:
         _diagonal(figure, ledger.rows)
         _ratios(figure, groups, ledger.rows)
     inside, semicolon, outside = ledger.sentence.partition("; ")
-    worst = semicolon + outside
+    far = any(row.published > 0 and _within_reach(row.ratio) != row.ratio for row in ledger.rows)
+    worst = f"{f'; beyond {FARTHEST:g} times at the edge' if far else ''}{semicolon}{outside}"
     titled(
         figure,
         inside,
@@ -67,7 +68,7 @@ def _diagonal(figure: go.Figure, rows: Sequence[Row]) -> None:
             go.Scatter(
                 x=[row.published for row in some],
                 y=[row.predicted for row in some],
-                **_points(inside, some),
+                **_points(inside, [_about(row) for row in some]),
             ),
             row=1,
             col=1,
@@ -79,7 +80,7 @@ def _diagonal(figure: go.Figure, rows: Sequence[Row]) -> None:
 
 
 def _ratios(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> None:
-    name_of = {group.key: f"{literal(group.group)}, {group.quantity}" for group in groups}
+    name_of = {group.key: literal(f"{group.source}: {group.group}, {group.quantity}") for group in groups}
     names = list(name_of.values())
     shown = [row for row in rows if row.published > 0]
     place = {id(row): name_of[row.source, row.group, row.quantity] for row in shown}
@@ -107,7 +108,7 @@ def _ratios(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> 
     )
     for inside in (True, False):
         some = [row for row in shown if row.inside is inside]
-        points = _points(inside, some) | {"showlegend": False}
+        points = _points(inside, [_hover(row) for row in some]) | {"showlegend": False}
         ratios = [_within_reach(row.ratio) for row in some]
         figure.add_trace(go.Scatter(x=ratios, y=[place[id(row)] for row in some], **points), row=1, col=2)
     reach = [_within_reach(ratio) for row in shown for ratio in (row.ratio, 1 + (row.their_error or 0.0))]
@@ -132,14 +133,14 @@ def _ratios(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> 
     figure.add_vline(x=1, line={"color": LINE_GREY, "width": 1}, layer="below", row=1, col=2)
 
 
-def _points(inside: bool, rows: Sequence[Row]) -> dict[str, object]:
+def _points(inside: bool, hovers: Sequence[str]) -> dict[str, object]:
     marker = {"color": BLUE, "size": 7} if inside else {"color": RED, "size": 9, "symbol": "x"}
     return {
         "mode": "markers",
         "name": "inside its band" if inside else "outside of it",
         "marker": marker,
         "legendgroup": str(inside),
-        "hovertext": [_hover(row) for row in rows],
+        "hovertext": list(hovers),
         "hoverinfo": "text",
     }
 
@@ -167,10 +168,9 @@ def _within_reach(ratio: float) -> float:
 
 
 def _hover(row: Row) -> str:
-    unit = f" {literal(row.unit)}" if row.unit else ""
     lines = [
         _about(row),
-        f"published {row.published:,.4g}{unit}, predicted {row.predicted:,.4g}{unit}: {row.ratio:.3f} ({row.band})",
+        f"band {row.band}",
         *(_wrapped(f"assumed: {'; '.join(row.assumptions)}") if row.assumptions else []),
         *_wrapped(row.fitted),
         *_wrapped(row.note),
@@ -181,7 +181,11 @@ def _hover(row: Row) -> str:
 
 
 def _about(row: Row) -> str:
-    return f"<b>{literal(row.group)}</b>: {literal(row.setting)}, {row.quantity}"
+    unit = f" {literal(row.unit)}" if row.unit else ""
+    return (
+        f"<b>{literal(row.source)}</b>: {literal(row.setting)}, {row.quantity}<br>"
+        f"published {row.published:,.4g}{unit}, predicted {row.predicted:,.4g}{unit}: {row.ratio:.3f}"
+    )
 
 
 def _wrapped(text: str) -> list[str]:
