@@ -1,7 +1,7 @@
 """Predictions: schedules, simulated iterations, memory, sensitivity and sweeps."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pandas import DataFrame
@@ -42,13 +42,19 @@ def build_schedule(
     *,
     stages_per_device: int = 2,
     warmups: Sequence[int] | None = None,
+    flush_every: int | None = None,
 ) -> Schedule:
     """A schedule by name and sizes, its order of passes under ``.orders``.
 
     ``n_stages`` counts the devices of a pipeline; ``stages_per_device`` serves interleaved-1f1b, ``warmups`` (forwards
-    before a device takes turns, one each) adaptive-1f1b.
+    before a device takes turns, one each) adaptive-1f1b, ``flush_every`` (micro-batches) gpipe.
     """
-    choices = {"stages_per_device": lambda: stages_per_device, "warmups": lambda: warmups}
+    choices: dict[str, Callable[[], object]] = {
+        "stages_per_device": lambda: stages_per_device,
+        "warmups": lambda: warmups,
+    }
+    if flush_every is not None:
+        choices["flush_every"] = lambda: flush_every
     return build_named(schedule, n_stages, n_microbatches, choices)
 
 

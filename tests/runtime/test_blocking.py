@@ -15,6 +15,7 @@ from dtfm_lab.simulation.schedules import build, schedules
 
 SHAPES = [
     ("gpipe", 4, 1, {}),
+    ("gpipe", 3, 2, {"flush_every": 3, "synchronisation": "tree"}),
     ("1f1b", 3, 2, {}),
     ("1f1b", 2, 3, {"microbatches_per_replica": (6, 8, 2)}),
     ("adaptive-1f1b", 3, 2, {"synchronise_every": 2}),

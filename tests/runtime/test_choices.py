@@ -28,10 +28,9 @@ UNPLAYED: dict[str, list[Any]] = {
     "checkpointing": ["selective"],
     "attention": ["unfused"],
     "gradient_dtype": ["fp64"],
-    "flush_every": [2],
 }
 """Values that workers do not carry out."""
-WITHOUT_EFFECT = {"bucket_bytes", "overlap", "fragments", "memory_traffic"}
+WITHOUT_EFFECT = {"bucket_bytes", "overlap", "fragments", "memory_traffic", "flush_every"}
 """Fields that say how seconds are counted, or count only with another choice, or that workers carry out in full."""
 
 

@@ -159,6 +159,11 @@ def test_checkpoints_change_no_bit(schedule, how):
     assert all(np.array_equal(array, found[name]) for name, array in kept.parameters().items())
 
 
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_flushes_train_what_one_process_trains(every):
+    assert_equals_one_process(train(small_plan(3, 2, flush_every=every), "gpipe", STEPS))
+
+
 BOTH = [*((name, "hierarchical") for name in SCHEDULES), *(("1f1b", name) for name in AVERAGES)]
 
 

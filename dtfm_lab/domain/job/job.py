@@ -236,6 +236,11 @@ class Job(JobOptions):
                 f"job {self.name}: fragments is {self.fragments} with sharding {self.sharding}, in which no replica "
                 f"can step alone; wanted 1, or sharding none"
             )
+        if self.flush_every is not None and self.schedule not in (None, PAPERS_SCHEDULE):
+            raise JobError(
+                f"job {self.name}: flush_every is {self.flush_every} with schedule {shortened(self.schedule)}; wanted "
+                f"{PAPERS_SCHEDULE}, which flushes, or no flush_every"
+            )
 
     @classmethod
     def from_bytes(

@@ -275,7 +275,7 @@ def _freedom(job: Job) -> Freedom:
 
 def _given_ahead(job: Job, n_stages: int) -> IntArray | None:
     if job.schedule == "gpipe":
-        return np.full(n_stages, job.global_batch, dtype=np.int64)
+        return np.full(n_stages, min(job.flush_every or job.global_batch, job.global_batch), dtype=np.int64)
     return None if job.warmups is None else np.array(job.warmups, dtype=np.int64)
 
 

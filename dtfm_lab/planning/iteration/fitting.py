@@ -111,7 +111,7 @@ def _least_ahead(problem: IterationProblem, s: int, n_stages: int, microbatch: i
     """Fewest forwards that a stage may run ahead under the job's schedule."""
     job = problem.job
     if job.schedule == "gpipe":
-        return job.global_batch // microbatch
+        return min(job.global_batch // microbatch, job.flush_every or job.global_batch)
     if job.warmups is not None:
         return job.warmups[s]
     return 0 if job.schedule in (None, "adaptive-1f1b") else n_stages - 1 - s

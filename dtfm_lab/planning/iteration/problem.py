@@ -131,6 +131,8 @@ class IterationProblem:
 
         Raises PlanError for a job without a model, UnknownName for another queueing.
         """
+        if job.flush_every is not None and job.schedule is None:
+            job = job.with_fields(schedule="gpipe")  # the only one that flushes
         model = job.model
         if model is None:
             raise PlanError(f"job {job.name} has no model; wanted one, or the objective communication")

@@ -27,7 +27,6 @@ PLAYED = {
     "checkpointing": ("none", "block", "stage"),
     "attention": ("fused",),
     "gradient_dtype": (None,),
-    "flush_every": (None,),
 }
 """The values of a job's choices that workers carry out, by field. All values of a field that is not named here are
 carried out, because it changes nothing in a run, such as how seconds are predicted, or a size that is used with

@@ -37,7 +37,7 @@ def build(
     UnknownName
         No schedule of that name.
     ScheduleError
-        It cannot serve the job's counts, or was made for others.
+        It cannot serve the job's counts or its flushes, or was made for others.
     JobError
         The job has no model, or its model too few blocks for several stages a device.
     """
@@ -67,6 +67,8 @@ def _analytic(plan: Plan, efficiency: float, links: Links | None) -> Iterable[Co
 def choices_in(job: Job) -> dict[str, Callable[[], object]]:
     """The choices of schedules that a job has made."""
     choices: dict[str, Callable[[], object]] = {"stages_per_device": lambda: job.stages_per_device}
+    if job.flush_every is not None:
+        choices["flush_every"] = lambda: job.flush_every
     return choices if job.warmups is None else choices | {"warmups": lambda: job.warmups}
 
 

@@ -35,10 +35,26 @@ def taking_turns(forwards: Sequence[T], backwards: Sequence[T], warmup: int) -> 
 
 
 @schedules.register("gpipe")
-def gpipe(n_stages: int, n_microbatches: int, **_: object) -> Schedule:
-    """All forwards, then all backwards (Huang et al. 2019). What DT-FM runs."""
+def gpipe(n_stages: int, n_microbatches: int, *, flush_every: int | None = None, **_: object) -> Schedule:
+    """All forwards, then all backwards (Huang et al. 2019). What DT-FM runs.
+
+    With ``flush_every`` so for every so many micro-batches in turn, the last ones fewer: the pipeline empties before
+    the next ones, and no device holds more activations than that.
+    """
     n_stages, n_microbatches = counts("gpipe", n_stages, n_microbatches)
-    return _flushed("gpipe", n_microbatches, [n_microbatches] * n_stages)
+    if flush_every is None:
+        return _flushed("gpipe", n_microbatches, [n_microbatches] * n_stages)
+    if not isinstance(flush_every, Integral) or isinstance(flush_every, bool) or flush_every < 1:
+        raise ScheduleError(f"schedule gpipe: flush_every is {shortened(flush_every)}; wanted a whole number from 1")
+    groups = [range(first, n_microbatches)[:flush_every] for first in range(0, n_microbatches, int(flush_every))]
+    return Schedule(
+        "gpipe",
+        n_microbatches,
+        tuple(
+            tuple(Action(s, kind, m) for group in groups for kind in (Kind.FORWARD, Kind.BACKWARD) for m in group)
+            for s in range(n_stages)
+        ),
+    )
 
 
 @schedules.register("1f1b")

@@ -16,6 +16,8 @@ Further keywords are the builder's own; ``build`` gives each of these that its s
 
 ``stages_per_device``
     Stages of a device, where the schedule interleaves.
+``flush_every``
+    Micro-batches after which the pipeline empties; refused by a schedule that does not name it.
 ``plan``
     The Plan that is simulated or run, its network and job included.
 ``profile``
@@ -30,6 +32,8 @@ A builder raises ScheduleError where it cannot serve the counts, or the choices 
 
 schedules: Registry[Builder] = Registry("pipeline schedule", group="dtfm_lab.schedules")
 
+FLUSHES = "flush_every"
+"""The choice that is not ignored by a schedule that cannot serve it."""
 MOST_PASSES = 2 * 10**6
 """Most passes of a pipeline, each counted forward and backward: so many take some ten seconds and half a gigabyte to
 order."""
@@ -50,6 +54,10 @@ def build_named(name: str, n_stages: int, n_microbatches: int, choices: Mapping[
     taken = choices_of(name)
     if missing := [choice for choice, needed in taken.items() if needed and choice not in choices]:
         raise ScheduleError(f"schedule {name} needs {missing[0]}; wanted it for a plan that is simulated or run")
+    if FLUSHES in choices and FLUSHES not in taken:
+        raise ScheduleError(
+            f"schedule {name} knows no flush_every, which is {choices[FLUSHES]()}; wanted gpipe, or none"
+        )
     given = {choice: choices[choice]() for choice in taken if choice in choices}
     return schedules[name](n_stages, n_microbatches, **given)
 
