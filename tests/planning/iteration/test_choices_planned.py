@@ -49,6 +49,8 @@ def chosen(case: Drawn, choice: str, value: object) -> Drawn:
             also["synchronisation"] = "ring"
     elif choice == "flush_every":
         also = {"schedule": "gpipe"}
+    elif choice == "checkpointing":
+        also = {"recompute": False}
     elif choice == "fragments":
         also = {"synchronise_every": 4}
     else:
@@ -81,8 +83,11 @@ def test_no_plan_is_faster_than_its_bound(choice: str, value: object, seed: int)
     family = list(FAMILIES)[seed % 3]
     rng = np.random.default_rng(seed)
     best_s = np.inf
-    for _, given in itertools.islice(every_plan(case, family, rng, MOST_PLANS), MOST_PLANS):
-        best_s = min(best_s, seconds_of(given, case.job.schedule or FAMILIES[family][0], case.queueing))
+    try:
+        for _, given in itertools.islice(every_plan(case, family, rng, MOST_PLANS), MOST_PLANS):
+            best_s = min(best_s, seconds_of(given, case.job.schedule or FAMILIES[family][0], case.queueing))
+    except LabError:  # the next plan cannot have the choice, and is refused; the bound is for those before
+        pass
     if best_s < np.inf:
         *_, bound_s = iteration_bound_steps(
             IterationProblem.of(case.topology, case.job, case.queueing), 1.01 * best_s, FAMILIES[family]
