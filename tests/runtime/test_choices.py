@@ -46,6 +46,13 @@ def test_a_choice_that_workers_cannot_carry_out_is_refused_in_one_line(choice: s
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("other", [{"sharding": "zero-1"}, {"transport": "blocking"}, {"synchronise_every": 2}])
+def test_buckets_beside_what_workers_do_not_combine_them_with_are_refused_in_one_line(other: dict[str, Any]) -> None:
+    with pytest.raises(JobError, match=r"overlap is True and it (has|synchronises)") as refused:
+        start(even_plan(overlap=True, **other))
+    assert "\n" not in str(refused.value)
+
+
 def test_the_refusal_names_the_choice_the_value_and_what_is_wanted() -> None:
     says = r"^job tiny: attention is unfused, which can be simulated but not run; real runs want fused$"
     with pytest.raises(JobError, match=says):
@@ -64,6 +71,7 @@ CARRIED_OUT: dict[str, dict[str, Any]] = {
     "split states": {"sharding": "zero-1", "synchronisation": "ring"},
     "sends that block": {"transport": "blocking"},
     "blocks computed again": {"checkpointing": "block"},
+    "buckets": {"overlap": True, "bucket_bytes": 20_000.0},
     "split states, and sends that block": {"sharding": "zero-1", "transport": "blocking", "tied": True},
     "all of them": {
         "sharding": "zero-1",
