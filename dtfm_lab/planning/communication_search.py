@@ -2,6 +2,7 @@
 reached or the best is proven."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.bounds.bound_search import IncrementalBound
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import PairCosts, pair_costs
+from dtfm_lab.planning.grouped_network import network_of
 from dtfm_lab.planning.limits import steps_within
 from dtfm_lab.planning.objectives import SearchRequest, objectives
 from dtfm_lab.planning.problem import Generation, Problem, canonical_order, planners
@@ -34,7 +36,8 @@ class CommunicationCost:
         """Placements in one shape: the job's own, or else the most square one that uses all devices."""
         if request.max_price_per_hour is not None or request.max_iteration_s is not None:
             raise PlanError("objective communication knows no limits of price or seconds; wanted iteration or price")
-        topology, job = request.topology, request.job
+        topology, job = network_of(request.topology, request.job)
+        request = replace(request, topology=topology, job=job)
         if not job.shaped:
             job = job.fitted(len(topology))
         require_fit(topology, job)

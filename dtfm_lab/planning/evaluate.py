@@ -13,6 +13,7 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.communication_search import require_fit
 from dtfm_lab.planning.cost import PairCosts, align, coarsened_weights, pair_costs, price_placement
+from dtfm_lab.planning.grouped_network import network_of
 from dtfm_lab.planning.path import shortest_path
 from dtfm_lab.simulation.simulate import simulate
 
@@ -75,18 +76,6 @@ def evaluate(
         lower_bound_s=lower_bound_s(topology, job),
         planner="given",
     )
-
-
-def network_of(topology: Topology, job: Job) -> tuple[Topology, Job]:
-    """The network of groups that the job's tensor parallelism wants, and the job with what it leaves to a planner.
-
-    A network of single GPUs is grouped; without a planner, the degree is that of the network, and nothing is sharded.
-    Raises TopologyError where no host has so many GPUs, or groups are of another size.
-    """
-    open_ = {"tensor_parallel": topology.devices[0].gpus, "sharding": "none"}
-    if chosen := {what: value for what, value in open_.items() if getattr(job, what) is None}:
-        job = job.with_fields(**chosen)
-    return topology.grouped(job.tensor_parallel or 1), job
 
 
 def simulated(plan: Plan) -> Plan:

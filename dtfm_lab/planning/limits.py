@@ -26,11 +26,12 @@ class Progress(Protocol):
 
 
 F = TypeVar("F", bound=Progress)
+S = TypeVar("S", bound=PlanStep)
 
 
 def steps_within(
-    request: SearchRequest, found: Iterable[F], step_of: Callable[[F, int, Callable[[], float]], PlanStep]
-) -> Iterator[PlanStep]:
+    request: SearchRequest, found: Iterable[F], step_of: Callable[[F, int, Callable[[], float]], S]
+) -> Iterator[S]:
     """The steps of a search; ``step_of`` makes one of what was found, of the generations before it, and of a clock.
 
     The clock tells the seconds since the search began, less those that the caller took between steps: it may show the

@@ -126,11 +126,6 @@ def test_a_faster_link_shortens_passes_that_gather():
     assert everything < 0.8 * simulate(plan).iteration_s
 
 
-def test_fragments_are_averaged_by_replicas_that_differ_and_share_nothing():
-    with pytest.raises(JobError, match="fragments is 2 with sharding zero-3, in which no replica can step alone"):
-        placed("zero-3", fragments=2)
-
-
 def test_replicas_that_gather_pass_as_many_micro_batches():
     with pytest.raises(JobError, match="sharding zero-3 with 33 micro-batches over 4 replicas, which pass"):
         placed("zero-3", global_batch=66)

@@ -231,11 +231,6 @@ class Job(JobOptions):
                 f"job {self.name}: tensor_parallel is {self.tensor_parallel}; wanted a divisor of the {heads} heads of "
                 f"model {self.model.name if self.model else ''}"
             )
-        if self.sharding not in (None, "none") and self.fragments > 1:
-            raise JobError(
-                f"job {self.name}: fragments is {self.fragments} with sharding {self.sharding}, in which no replica "
-                f"can step alone; wanted 1, or sharding none"
-            )
         if self.flush_every is not None and self.schedule not in (None, PAPERS_SCHEDULE):
             raise JobError(
                 f"job {self.name}: flush_every is {self.flush_every} with schedule {shortened(self.schedule)}; wanted "

@@ -97,6 +97,8 @@ class Arm:
         self.best: Found | None = None
         self.rows: list[tuple[bool, Found]] = []
         """Structured placements to begin with, those not used yet, and whether their groups are near each other."""
+        self.underestimated = 1.0
+        """How much longer its last plan took than was estimated; plans that would take as long are not simulated."""
         self.slices = 0
         """Annealings so far."""
         self.work = 0.0

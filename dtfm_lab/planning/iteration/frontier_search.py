@@ -15,7 +15,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.iteration.frontier import SAME, Frontier, iteration_s, non_dominated
-from dtfm_lab.planning.iteration.objective import IterationStep
+from dtfm_lab.planning.iteration.iteration_step import IterationStep
 from dtfm_lab.planning.search import search
 from dtfm_lab.simulation.memory import memory
 

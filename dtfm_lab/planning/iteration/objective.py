@@ -3,70 +3,32 @@
 import logging
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Placement, Plan
-from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
-from dtfm_lab.planning.cost import price_placement
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.planning.grouped_network import network_of
 from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
+from dtfm_lab.planning.iteration.iteration_step import IterationStep
 from dtfm_lab.planning.iteration.opponents import placements_by
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.search import search_iteration
+from dtfm_lab.planning.iteration.system_choices import leaves_open, search_choices
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.limits import steps_within
 from dtfm_lab.planning.objectives import SearchRequest, objectives
 from dtfm_lab.planning.step import PlanStep
-from dtfm_lab.simulation.simulate import simulate
 
 log = logging.getLogger(__name__)
 OWN_PLANNER = "evolutionary"
 """Name of the planner that stands for the search over everything."""
 TOKENS = 1e9
 """Tokens whose price is minimised."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class IterationStep(PlanStep):
-    """A step of a search for seconds or dollars; ``best_s`` and ``bound_s`` are in the unit of the objective."""
-
-    candidate: Candidate = field(repr=False)
-    iteration_bound_s: float
-    """Seconds of an iteration that no plan is faster than."""
-    queueing: str = "pairs"
-
-    @property
-    def iteration_s(self) -> float:
-        """Seconds of the incumbent's iteration, by the search."""
-        return self.candidate.iteration_s
-
-    @cached_property
-    def plan(self) -> Plan:
-        """The incumbent as a plan, its iteration simulated; constructed on first use."""
-        plan = Plan(
-            topology=self.topology,
-            job=self.job,
-            placement=Placement(self.devices),
-            cost=price_placement(self.topology, self.job, self.devices),
-            lower_bound_s=lower_bound_s(self.topology, self.job),
-            planner=self.planner,
-            objective=self.objective,
-            queueing=self.queueing,
-            seed=self.seed,
-            generation=self.generation,
-            evaluations=self.evaluations,
-            seconds=self.seconds,
-        )
-        iteration_s = simulate(plan).iteration_s
-        # bound and simulation may differ by rounding
-        bound_s = min(self.iteration_bound_s, iteration_s)
-        return plan.changed(iteration_s=iteration_s, iteration_lower_bound_s=bound_s)
 
 
 @dataclass(frozen=True)
@@ -86,8 +48,15 @@ class SimulatedObjective:
 
     def search(self, request: SearchRequest) -> Iterator[PlanStep]:
         """Plans of everything that the job leaves open: shape, devices, cut, shares, schedule, recomputation."""
-        topology, job = request.topology, request.job
-        job.modelled()
+        request.job.modelled()
+        if leaves_open(request.job):
+            return search_choices(request, self._search, dollars=self.dollars)
+        return self._search(request)
+
+    def _search(self, request: SearchRequest) -> Iterator[IterationStep]:
+        """The plans of one degree of tensor parallelism and one sharding."""
+        topology, job = network_of(request.topology, request.job)
+        request = replace(request, topology=topology, job=job)
         if self.dollars or request.max_price_per_hour is not None:
             _check_prices(topology, warns=request.start is None)
         if request.start is not None:
@@ -105,10 +74,12 @@ class SimulatedObjective:
             found = placements_by(request, aim, rng)
         return self._steps(request, found, IncrementalBound(problem, aim, request))
 
-    def _steps(self, request: SearchRequest, found: Iterator[Candidate], bound: IncrementalBound) -> Iterator[PlanStep]:
+    def _steps(
+        self, request: SearchRequest, found: Iterator[Candidate], bound: IncrementalBound
+    ) -> Iterator[IterationStep]:
         tokens = request.job.tokens
 
-        def step_of(candidate: Candidate, generation: int, spent_s: Callable[[], float]) -> PlanStep:
+        def step_of(candidate: Candidate, generation: int, spent_s: Callable[[], float]) -> IterationStep:
             bound.update(candidate, generation, spent_s)
             value, least = candidate.iteration_s, bound.iteration_s
             if self.dollars:

@@ -252,7 +252,7 @@ class IterationProblem:
         if (job.tensor_parallel or 1) == 1 and not gathers:
             return speed
         blocks = [layer for layer in self.job.modelled().layers if layer.kind is LayerKind.BLOCK]
-        each = job.with_fields(microbatch=microbatch)
+        each = job.with_fields(n_stages=1, n_replicas=1, microbatch=microbatch)
         sums = np.array([tensor_parallel_s(each, blocks, device) for device in self.topology.devices]) / len(blocks)
         once_s = microbatch * self.block_flop[-1] / len(blocks) / speed
         forward_s, backward_s = once_s + sums[:, 0], BACKWARD_PER_FORWARD * once_s + sums[:, 1]

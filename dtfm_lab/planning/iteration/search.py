@@ -83,6 +83,7 @@ class _Search:
         self.evaluations = 0
         self.operator = ""
         self.best: tuple[Arm, Found] | None = None
+        self.waited = False
         self.given = [found for found in (self.beginnings.of_plan(start), self.beginnings.of_fitting(fitting)) if found]
 
     def run(self) -> Iterator[Candidate]:
@@ -91,7 +92,7 @@ class _Search:
         for rounds in range(MOST_ROUNDS):
             for i, arm in enumerate(sorted(self.arms, key=_priority)):
                 self._improve(arm, FIRST_GROWTH * 4**rounds)
-                if self.best and (self._take(arm) or i % SHOWN_EVERY == 0):
+                if self.best and (self._take(arm) or self._judged_long() or i % SHOWN_EVERY == 0):
                     yield self._candidate(complete=False)
             if self.best is not None:
                 break
@@ -109,14 +110,22 @@ class _Search:
             arm.keep(found)
             if self._take(arm):
                 yield self._candidate(complete=False)
+        arms = list(self.arms)
+        if not self.judge.replays:  # simulations take long: shapes of most devices first, which most often are best
+            arms.sort(key=lambda arm: -arm.shape[0] * arm.shape[1])
         for i in range(self.beginnings.most_rows):
-            for arm in self.arms:
+            for arm in arms:
                 if (named := self.beginnings.structured(arm, i, STEADY)) is not None:
                     self.operator, found = named
                     self.evaluations += 1
                     arm.keep(found)
-                    if self._take(arm):
+                    if self._take(arm) or self._judged_long():
                         yield self._candidate(complete=False)
+
+    def _judged_long(self) -> bool:
+        """Whether a plan was simulated since the last time, so that the clock should be looked at; not for replays."""
+        waited, self.waited = self.waited, False
+        return waited and not self.judge.replays and self.best is not None
 
     def _take(self, arm: Arm) -> bool:
         """Whether the arm's best is the best of all, which it then becomes; it is judged first."""
@@ -124,8 +133,14 @@ class _Search:
         if best is None or best.lacks > 0 or (self.best is not None and best.value >= self.best[1].value):
             return False
         if not best.judged:
+            if self.best is not None and best.value * arm.underestimated >= self.best[1].value:
+                return False
             self.evaluations += 1
-            best = arm.best = self.judge(arm, best)
+            estimated, best = best.value, self.judge(arm, best)
+            arm.best = best
+            if not self.judge.replays and best.lacks == 0 and estimated > 0:
+                arm.underestimated = max(best.value / estimated, 1.0)
+            self.waited = True
             if best.lacks > 0 or (self.best is not None and best.value >= self.best[1].value):
                 return False
         self.best = arm, best
