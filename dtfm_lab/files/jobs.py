@@ -31,6 +31,8 @@ class JobHead(Section):
     """A preset's name, a path to a config.json from this file's folder, or the fields of a model."""
 
 
+LEFT_OPEN = ("tensor_parallel", "sharding")
+"""Fields that a file leaves to the planner by null, which is not their default."""
 _FIELDS: dict[str, Any] = {o.name: (o.type | None, None) for o in options_of(JobChanges) if o.name != "model"}
 JobFile = create_model("JobFile", __base__=JobHead, **_FIELDS)
 
@@ -88,7 +90,9 @@ def job_from_mapping(
     """A job from what a file holds; a path in it starts at ``folder``."""
     require_version(data, "dtfm_job", where)
     file = parse(JobFile, data, where)
-    given = {k: v for k, v in file.model_dump().items() if v is not None and k not in ("dtfm_job", "base", "model")}
+    nulls = file.model_fields_set & set(LEFT_OPEN)
+    written = {k: v for k, v in file.model_dump().items() if v is not None or k in nulls}
+    given = {k: v for k, v in written.items() if k not in ("dtfm_job", "base", "model")}
     given.setdefault("name", name)
     if isinstance(file.model, dict):
         given["model"] = model_from_section(file.model, f"{where}: model")
@@ -105,7 +109,7 @@ def save_job(job: Job, path: str | os.PathLike[str]) -> Path:
     data: dict[str, Any] = {"dtfm_job": 1}
     for field in fields(Job):
         value = getattr(job, field.name)
-        if value is not None:
+        if value is not None or field.name in LEFT_OPEN:
             key = next((k for k, v in BYTE_FIELDS.items() if v == field.name), field.name)
             data[key] = model_to_section(value) if isinstance(value, ModelSpec) else value
     return write_text(path, yaml.safe_dump(data, sort_keys=False))

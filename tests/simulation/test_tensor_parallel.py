@@ -12,7 +12,7 @@ from dtfm_lab.domain.job import MODELS, Job, gpt
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.files import load_topology, save_topology
+from dtfm_lab.files import load_job, load_topology, save_job, save_topology
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.collectives import ring_all_reduce_s, ring_gather_s
 from dtfm_lab.simulation.durations import analytic, peak_of
@@ -165,6 +165,12 @@ def test_files_keep_groups(tmp_path, name):
     assert [device.gpus for device in found.devices] == [4] * 4
     assert found.devices[0].inner_bandwidth_bytes_per_s == pytest.approx(300e9)
     assert found.devices[0].inner_latency_s == network.devices[0].inner_latency_s
+
+
+def test_files_keep_what_a_job_leaves_to_the_planner(tmp_path):
+    for job in (job_of(None, sharding=None), job_of(8, sharding="zero-3", n_replicas=4)):
+        found = load_job(save_job(job, tmp_path / "job.yaml"))
+        assert (found.tensor_parallel, found.sharding) == (job.tensor_parallel, job.sharding)
 
 
 @given(st.integers(1, 16), st.floats(0, 1e12), st.floats(1, 1e12), st.floats(0, 1))
