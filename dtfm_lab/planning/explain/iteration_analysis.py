@@ -100,6 +100,14 @@ class IterationAnalysis:
         return float(simulate(self.plan.changed(topology=replace(topology, devices=alone))).iteration_s)
 
     @cached_property
+    def overlapped_s(self) -> float | None:
+        """Seconds of the iteration if devices computed on while they send; None where they do."""
+        if self.trace.context.transport == "overlapped":
+            return None
+        job = self.plan.job.with_fields(transport="overlapped")
+        return float(simulate(self.plan.changed(job=job), self.trace.context.recorded_schedule).iteration_s)
+
+    @cached_property
     def forbidden(self) -> Forbidden | None:
         """What would shorten the iteration most if memory allowed it; None where memory does not bind.
 

@@ -46,7 +46,7 @@ def of_iteration(analysis: IterationAnalysis) -> str:
         _memory(analysis),
         _idle_time(analysis),
     ]
-    lines.append(_left_out(analysis.plan))
+    lines += [_blocking(analysis), _left_out(analysis.plan)]
     return "\n".join(filter(None, [*lines, _bound(analysis.plan), _price(analysis.plan)]))
 
 
@@ -117,6 +117,15 @@ def _shared_cards(analysis: IterationAnalysis) -> str:
     saved = 1 - alone_s / analysis.iteration_s
     would = f"it would take {format_s(alone_s)}, {saved:.1%} less" if saved > NEGLIGIBLE else "it would take as long"
     return f"Devices of one host share its network card; with a card for each {would}."
+
+
+def _blocking(analysis: IterationAnalysis) -> str:
+    """What it costs that devices wait for what they send; empty where they do not."""
+    if (overlapped_s := analysis.overlapped_s) is None:
+        return ""
+    saved, overlapped = 1 - overlapped_s / analysis.iteration_s, format_s(overlapped_s)
+    would = f"it would take {overlapped}, {saved:.1%} less" if saved > NEGLIGIBLE else "it would take as long"
+    return f"Sends block (transport blocking): devices wait for arrivals; if they computed on {would}."
 
 
 def _on(plan: Plan, part: Part) -> str:

@@ -44,6 +44,7 @@ def test_plans_whose_sends_block_are_searched_for_by_the_simulator():
     assert plan.job.transport == "blocking"
     assert plan.iteration_s == lab.simulate(plan).iteration_s
     assert plan.iteration_lower_bound_s <= plan.iteration_s
+    assert "Sends block (transport blocking)" in lab.explain(plan).text
 
 
 def test_bounds_rise_from_the_work_of_all_devices_and_are_the_same_each_time():
