@@ -57,8 +57,13 @@ def unweighted(job: Job, layers: Sequence[Layer]) -> float:
 
 def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     """Per position in the pipeline, bytes of the optimiser's step: parameters, gradients and states are read and
-    written once, gradients as zeros."""
-    return tuple(2.0 * n_bytes for n_bytes in static_memory(job, n_stages).total.tolist())
+    written once, gradients as zeros. Where replicas split the states, each steps its shard alone; with zero-1 it still
+    holds the whole gradient, which it zeroes."""
+    whole = static_memory(job.with_fields(sharding="none"), n_stages)
+    n_shards = 1 if job.sharding in (None, "none") else job.n_replicas
+    stepped = (2 * whole.total - whole.gradients) / n_shards
+    zeroed = whole.gradients / (n_shards if job.sharding in ("zero-2", "zero-3") else 1)
+    return tuple((stepped + zeroed).tolist())
 
 
 def memory_bandwidth_of(device: Device) -> float:

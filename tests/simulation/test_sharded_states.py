@@ -98,6 +98,16 @@ def test_a_trace_says_what_is_split_and_is_compared_as_it_ran():
         lab.simulate(replace(plan, job=plan.job.with_fields(sharding="none")), like=trace)
 
 
+@pytest.mark.parametrize(("dtype", "held", "zeroed"), [("fp16", 16, 2), ("fp32", 16, 4)])
+def test_a_step_moves_a_shard_through_memory_and_zeroes_the_whole_gradient(dtype, held, zeroed):
+    plan = plan_of(1, 4, dtype=dtype, memory_traffic=True)
+    split, whole = (
+        rows.loc[rows["kind"] == "STEP"].eval("end_s - start_s").to_numpy()
+        for rows in (lab.simulate(p).to_frame() for p in (sharded(plan), plan))
+    )
+    assert split / whole == pytest.approx((2 * held - zeroed) / 4 / (2 * held) + zeroed / (2 * held))
+
+
 def test_every_device_steps_once_and_writes_what_the_others_stepped():
     trace = lab.simulate(sharded(plan_of()))
     kinds = [trace.actions[action].kind for action in trace.action]
