@@ -51,6 +51,11 @@ def format_s(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} µs"
 
 
+def format_gbps(gbps: float) -> str:
+    """Bandwidth in Gbit/s with three digits, or whole from 1,000 on: ``0.52 Gbit/s``, ``3,600 Gbit/s``."""
+    return f"{gbps:.3g} Gbit/s" if gbps < 999.5 else f"{gbps:,.0f} Gbit/s"
+
+
 def format_bytes(n_bytes: float) -> str:
     """Bytes as text: ``31.2 GiB``, ``16 GiB``, ``840 MiB``."""
     for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,12 @@ PROVENANCE = (
     "seconds",
 )
 """Fields of a plan that are written as they are."""
+UNSAID = {
+    field.name: field.default
+    for field in fields(Device)
+    if field.name in ("host", "gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
+}
+"""Fields of a device that are left out of a file where they have these values."""
 
 
 def network_to_mapping(topology: Topology) -> dict[str, Any]:
@@ -79,7 +86,7 @@ def network_to_mapping(topology: Topology) -> dict[str, Any]:
     data = {
         "name": topology.name,
         "description": topology.description,
-        "devices": [dump(d) for d in topology.devices],
+        "devices": [_device_to_mapping(device) for device in topology.devices],
         "latency_s": topology.latency_s.tolist(),
         "bandwidth_bytes_per_s": np.where(
             np.eye(len(topology), dtype=bool), 0.0, topology.bandwidth_bytes_per_s
@@ -93,6 +100,11 @@ def network_to_mapping(topology: Topology) -> dict[str, Any]:
             for row in zip(topology.message_s.tolist(), measured.tolist(), strict=True)
         ]
     return data
+
+
+def _device_to_mapping(device: Device) -> dict[str, Any]:
+    """The device's fields, without those of hosts and groups that say nothing, one of which is infinite."""
+    return {what: value for what, value in dump(device).items() if what not in UNSAID or value != UNSAID[what]}
 
 
 def network_from_mapping(data: dict[str, Any]) -> Topology:

@@ -17,6 +17,7 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.figures.theme import count
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
+from dtfm_lab.planning.grouped_network import network_of
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
 from dtfm_lab.widgets.controls import button, mark
@@ -75,6 +76,8 @@ class Lab(w.VBox):
             job = lab.load_job(job)
         elif job is None and network is not None:
             job = lab.default_job(network)
+        if network is not None and job is not None:  # groups of GPUs are drawn as what they are planned as, one device
+            network, job = network_of(network, job)
         self.lab_state = LabState()
         self._make_panels(network, job, live=live)
         self.steps = self._steps()

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import TERA, FloatArray, GiB, format_s, to_gbps, to_ms
+from dtfm_lab.domain.units import TERA, FloatArray, GiB, format_gbps, format_s, to_gbps, to_ms
 from dtfm_lab.figures.maps.layout import bent, is_drawn
 from dtfm_lab.figures.maps.looks import gpu_shape, link_dash, link_width
 from dtfm_lab.figures.palette import (
@@ -137,7 +137,8 @@ def _drawn(lines: Iterable[Line]) -> list[go.Scatter]:
     for _, dashes in sorted(grouped.items(), reverse=True):
         speeds = [line.gbps for some in dashes.values() for line in some]
         low, high = min(speeds), max(speeds)
-        name = f"{low:.3g} Gbit/s" if f"{low:.3g}" == f"{high:.3g}" else f"{low:.3g} to {high:.3g} Gbit/s"
+        slow, fast = format_gbps(low), format_gbps(high)
+        name = fast if slow == fast else f"{slow.removesuffix(' Gbit/s')} to {fast}"
         for at, (dash, some) in enumerate(dashes.items()):
             drawn = worded([line.points for line in some], [line.text for line in some])
             look = {"width": link_width(float(np.sqrt(low * high))), "color": FAINT, "dash": dash}

@@ -3,7 +3,8 @@
 A document is plain JSON::
 
     name, description, default: {latency_ms, bandwidth_gbps}, fill: "default" | "distance" | "drawn"
-    devices   {name, region, gpu, x, y}, and where there are any: host, price_per_hour, uplink_gbps, downlink_gbps,
+    devices   {name, region, gpu, x, y}, and where there are any: host, gpus and inner {latency_ms, bandwidth_gbps} of a
+              group, price_per_hour, uplink_gbps, downlink_gbps,
               hardware {gpu, peak_tflops, memory_gib} (holds while it names the device's GPU), measured_as
     regions   {name, latency_ms, bandwidth_gbps}
     between   {regions: [a, b], latency_ms, bandwidth_gbps}, or one way with "from" and "to" for "regions"
@@ -28,9 +29,8 @@ from dtfm_lab.widgets.network.document_checks import first_mistake
 from dtfm_lab.widgets.network.drawing import Document
 from dtfm_lab.widgets.network.links import AS_DRAWN, filled
 
-CARDS = ("uplink_gbps", "downlink_gbps")
-
-
+KEPT = ("host", "gpus", "inner", "uplink_gbps", "downlink_gbps")
+"""Keys of a device in a file that pass through the drawing as they are."""
 SPACING = 90.0
 """Pixels between devices that have no position of their own."""
 WIDER_THAN_HIGH = 1.25
@@ -117,7 +117,7 @@ def _drawn_devices(topology: Topology, sections: list[dict[str, Any]]) -> list[d
     for device, section, (x, y) in zip(topology.devices, sections, canvas_positions(topology), strict=True):
         shown: dict[str, Any] = {"name": device.name, "region": device.region, "gpu": device.gpu, "x": x, "y": y}
         shown |= {"price_per_hour": device.price_per_hour} if priced else {}
-        shown |= {key: section[key] for key in ("host", *CARDS) if key in section}
+        shown |= {key: section[key] for key in KEPT if key in section}
         shown |= {"hardware": _hardware(device)} if device.gpu in unusual else {}
         shown |= {} if topology.message_s is None else {"measured_as": device.name}
         drawn.append(shown)
@@ -149,7 +149,7 @@ def _sections(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
         gpu, own = device["gpu"], device.get("hardware")
         section = {"name": device["name"], "gpu": gpu, "position": (device["x"], device["y"])}
         section |= {"region": device["region"]} if device["region"] else {}
-        section |= {key: device[key] for key in ("host", *CARDS) if device.get(key) is not None}
+        section |= {key: device[key] for key in KEPT if device.get(key) is not None}
         own = own if own and own["gpu"] == gpu else hardware.get(gpu)
         section |= {key: own[key] for key in ("peak_tflops", "memory_gib")} if own else {}
         price = device.get("price_per_hour")

@@ -6,7 +6,7 @@ import numpy as np
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_bytes, format_s, to_gbps, to_ms
+from dtfm_lab.domain.units import format_bytes, format_gbps, format_s, to_gbps, to_ms
 from dtfm_lab.widgets.lab_state import LabState
 
 MOST_LISTED = 4
@@ -174,7 +174,7 @@ def _use(plan: Plan, a: int, b: int) -> str:
 
 def _link_words(topology: Topology, source: int, target: int) -> str:
     gbps = to_gbps(topology.bandwidth_bytes_per_s[source, target])
-    return f"{gbps:.3g} Gbit/s, {to_ms(topology.latency_s[source, target]):.3g} ms"
+    return f"{format_gbps(gbps)}, {to_ms(topology.latency_s[source, target]):.3g} ms"
 
 
 def _names(topology: Topology, devices: list[int], most: int = MOST_LISTED) -> str:
