@@ -28,6 +28,10 @@ def cli() -> None:
     """Plan, predict, run and compare decentralised training of foundation models."""
 
 
+AUTO = "auto"
+"""Value of an option that is left to the planner."""
+
+
 def _command_line_options(kind: Any, *without: str) -> tuple[Option, ...]:
     """The options of a dataclass that are numbers, booleans or text, or may be given as text."""
     simple = (int, float, bool, str)
@@ -61,17 +65,33 @@ class _ListingOption(click.Option):
         return record[0], f"{record[1]} One of {', '.join(self._listed)}."
 
 
+class _OrAuto(click.ParamType[Any]):
+    """The option's own type, or ``auto``, which leaves the choice to the planner: None in Python, null in a file."""
+
+    def __init__(self, type: click.ParamType[Any]) -> None:
+        self._own, self.name = type, type.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return AUTO if value == AUTO else self._own.convert(value, param, ctx)
+
+
+def _may_be_left_open(option: Option) -> bool:
+    """Whether None says something else than leaving the option out."""
+    return option.may_be_none and option.default is not None
+
+
 def click_option(option: Option, default: object = None) -> Decorator:
     """The command-line option of a field; its value is None if it is not given."""
     flag = (option.flag or option.name).replace("_", "-")
     shown = option.default if default is None else default
+    own: Any = option.type if option.type in (int, float) else None if option.type is bool else str
     return click.option(
         f"--{flag}/--no-{flag}" if option.type is bool else f"--{flag}",
         option.name,
         cls=_ListingOption,
-        type=option.type if option.type in (int, float) else None if option.type is bool else str,
+        type=_OrAuto(click.types.convert_type(own)) if _may_be_left_open(option) else own,
         default=None,
-        help=option.help,
+        help=option.help.replace("where null", f"where {AUTO}"),
         listed=option.choices,
         show_default=False if shown in (None, "") or option.type is bool else str(shown),
     )
@@ -88,7 +108,9 @@ def gathered(options: Iterable[Option], into: str, **defaults: object) -> Decora
         @wraps(command)
         def gather(*args: Any, **values: Any) -> Any:
             popped = {option.name: values.pop(option.name) for option in options}
+            left_open = {option.name for option in options if _may_be_left_open(option) and popped[option.name] == AUTO}
             given = {name: value for name, value in popped.items() if value is not None}
+            given |= dict.fromkeys(left_open)
             return command(*args, **{into: defaults | given}, **values)
 
         wrapped: Command = gather

@@ -504,3 +504,16 @@ def test_a_wrong_simulation_is_one_line_and_exit_status_2(
     assert (status, out) == (2, "")
     assert says in err
     assert err.count("\n") == 1
+
+
+def test_the_planner_chooses_what_is_left_to_it(shell: Shell) -> None:
+    left = ("--tensor-parallel", "auto", "--sharding", "auto", "--objective", "iteration", "--seconds", "3", "--json")
+    status, out, err = shell("plan", "shared-cards", "--job", "llama-2-7b", *left)
+    assert (status, err) == (0, "")
+    plan = json.loads(out)
+    assert plan["tensor_parallel"] in (1, 2, 4, 8)
+    assert plan["sharding"] in ("none", "zero-1", "zero-2", "zero-3")
+    assert plan["iteration_lower_bound_s"] <= plan["iteration_s"]
+    status, _, err = shell("plan", "shared-cards", "--job", "llama-2-7b", "--tensor-parallel", "some")
+    assert status == 2
+    assert err.strip() == "dtfm-lab: Invalid value for '--tensor-parallel': 'some' is not a valid integer."
