@@ -194,6 +194,8 @@ def simulation_options(command: Command) -> Command:
         plan = files.load_plan(plan_file)
         if like is not None:
             how["like"] = files.load_trace(like)
+        if "flush_every" in overrides and schedule is not None and schedule in schedules:
+            overrides["schedule"] = schedule  # a job refuses it beside a schedule that does not flush
         return command(lab.with_job(plan, **overrides) if overrides else plan, schedule, how, **rest)
 
     return with_plan

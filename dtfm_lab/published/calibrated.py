@@ -159,8 +159,12 @@ def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibrat
         given += [row for row in read_rows(measured) if row.quantity in TIMED]
     elif isinstance(measured, Trace):
         given.append(measured)
-    else:
+    elif isinstance(measured, Iterable):
         given += measured
+    else:
+        raise LabError(
+            f"measured is {shortened(measured)}; wanted traces, pairs of a plan and seconds in a list, or a file"
+        )
     if not given:
         raise LabError(
             "no measured rows to fit an efficiency to; wanted traces, pairs of a plan and seconds, or a file"

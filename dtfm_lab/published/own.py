@@ -194,7 +194,10 @@ def _named(noun: str, text: str, known: Any) -> str:
 
 
 def _positive(text: str) -> float:
-    value = float(text.replace(",", "")) if re.fullmatch(r"[\d.,eE+-]+", text) else math.nan
+    try:
+        value = float(text.replace(",", "")) if re.fullmatch(r"[\d.,eE+-]+", text) else math.nan
+    except ValueError:
+        value = math.nan
     if not 0 < value < math.inf:
         raise LabError(f"{shortened(text)}; wanted a number above 0")
     return value

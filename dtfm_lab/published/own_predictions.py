@@ -73,5 +73,7 @@ def predicted(row: OwnRow, plan: Plan, efficiency: float) -> float:
 
 
 def own_efficiency(row: OwnRow, plan: Plan) -> float:
-    """The efficiency at which the row is predicted exactly."""
+    """The efficiency at which the row is predicted exactly. Raises FileError for memory, which depends on none."""
+    if row.quantity == "memory":
+        raise FileError(f"{row.where}, column efficiency: fit, but memory depends on no efficiency; wanted nothing")
     return own_factor(partial(predicted, row, plan), row.published)

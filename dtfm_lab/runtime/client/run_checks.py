@@ -107,13 +107,14 @@ def checked_spec(plan: Plan, schedule: str | Schedule | None, *, queueing: str =
 
 def check_job(spec: RunSpec) -> None:
     """Raise JobError where workers cannot compute the job."""
-    job = spec.trained
+    job = spec.plan.job
     for choice, carried_out in PLAYED.items():
         if (found := getattr(job, choice)) not in carried_out:
             wanted = " or ".join(str(value) for value in carried_out)
             raise JobError(
                 f"job {job.name}: {choice} is {found}, which can be simulated but not run; real runs want {wanted}"
             )
+    job = spec.trained
     if job.checkpoints == "block" and any(
         action.kind is Kind.BACKWARD_INPUT for program in spec.built.programs for action in program
     ):
