@@ -86,6 +86,10 @@ def simulate(
             "flop",
         )
         check_same_plan(plan, ran, *fields)
+        if (overlapped := bool(ran.buckets)) != plan.job.overlap:
+            raise TraceError(
+                f"the trace ran with overlap {overlapped}, this plan's job has {not overlapped}; wanted the same"
+            )
     job = plan.job
     links = _links(plan, ran, queueing)
     given = _rows(profile) if profile is not None else None if ran is None else ran.profile
