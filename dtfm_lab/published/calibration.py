@@ -39,14 +39,21 @@ def own_factor(
 ) -> float:
     """The factor in [low, high] at which ``predict(factor)`` is what was measured.
 
-    ``predict`` is monotone: seconds that fall with an efficiency, or a throughput that rises. Where no factor in the
-    range gives the measured number, it is the nearer end of the range.
+    ``predict`` is monotone: seconds that fall with an efficiency, or a throughput that rises. Raises LabError where no
+    factor in the range gives the measured number.
     """
 
     def error(log_factor: float) -> float:
         return math.log(predict(math.exp(log_factor)) / measured)
 
     at_low, at_high = error(math.log(low)), error(math.log(high))
-    if at_low * at_high >= 0:
-        return low if abs(at_low) < abs(at_high) else high
+    for end, off in ((low, at_low), (high, at_high)):
+        if abs(off) < CLOSE:
+            return end
+    if at_low * at_high > 0:
+        ends = sorted(measured * math.exp(off) for off in (at_low, at_high))
+        raise LabError(
+            f"{measured:.4g} was measured, and efficiencies from {low:g} to {high:g} predict {ends[0]:.4g} to "
+            f"{ends[1]:.4g}; wanted a number in that range"
+        )
     return math.exp(brentq(error, math.log(low), math.log(high), xtol=CLOSE))

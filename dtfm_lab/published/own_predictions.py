@@ -53,7 +53,7 @@ def predict_rows(rows: Sequence[OwnRow]) -> Iterator[Row]:
 def located_plan(row: OwnRow) -> Plan:
     """The plan of a row: of its rank map, or else found by a short search. Raises FileError that names the row."""
     try:
-        job = row.job
+        job = row.job if row.schedule is None else row.job.with_fields(schedule=row.schedule)
         job.modelled()
         if row.rank_map is not None:
             return evaluate(row.topology, job, rank_map=row.rank_map)
@@ -73,7 +73,15 @@ def predicted(row: OwnRow, plan: Plan, efficiency: float) -> float:
 
 
 def own_efficiency(row: OwnRow, plan: Plan) -> float:
-    """The efficiency at which the row is predicted exactly. Raises FileError for memory, which depends on none."""
+    """The efficiency at which the row is predicted exactly.
+
+    Raises FileError for memory, which depends on none, and where none predicts it.
+    """
     if row.quantity == "memory":
         raise FileError(f"{row.where}, column efficiency: fit, but memory depends on no efficiency; wanted nothing")
-    return own_factor(partial(predicted, row, plan), row.published)
+    try:
+        return own_factor(partial(predicted, row, plan), row.published)
+    except FileError:
+        raise
+    except LabError as error:
+        raise FileError(f"{row.where}, column published: {error}") from None

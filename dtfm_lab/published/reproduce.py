@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.network import shortened
 from dtfm_lab.published import own as own_files
 from dtfm_lab.published import sailor_records
 from dtfm_lab.published.ledger import Ledger
@@ -49,6 +51,8 @@ def own_source(path: str | os.PathLike[str]) -> Source:
 
     It holds rows as ``own`` describes them, or records in Sailor's format, as the packaged ones are.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise FileError(f"own is {shortened(path)}; wanted a path of a CSV or JSON file")
     name, data = Path(path).name, own_files.document_of(path)
     rows: Callable[[], Iterator[Row]]
     if sailor_records.is_document(data):

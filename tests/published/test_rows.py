@@ -116,9 +116,12 @@ def test_a_factor_is_found_that_predicts_what_was_measured(efficiency, communica
     assert own_factor(lambda factor: 1 / seconds(factor), throughput) == pytest.approx(efficiency, rel=1e-3)
 
 
-def test_a_measurement_beyond_any_factor_gives_the_end_of_the_range():
-    assert own_factor(lambda factor: 1 / factor, 0.5) == 1.0
-    assert own_factor(lambda factor: 1 / factor, 1e9) == 1e-3
+def test_a_measurement_beyond_any_factor_is_refused() -> None:
+    for measured in (0.5, 2000.0):
+        with pytest.raises(LabError, match=r"efficiencies from 0\.001 to 1 predict 1 to 1000; wanted a number in that"):
+            own_factor(lambda factor: 1 / factor, measured)
+    assert own_factor(lambda factor: 1 / factor, 1.0) == 1.0
+    assert own_factor(lambda factor: 1 / factor, 1000.0) == 1e-3
 
 
 def test_one_row_cannot_be_left_out():
