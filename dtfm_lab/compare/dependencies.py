@@ -45,13 +45,13 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
         _regions(trace) if context.synchronisation == "hierarchical" else None,
         tied=Kind.SEND_E in kinds,
         compressed=Kind.PACK in kinds,
-        synchronise=synchronise and context.sharding != "zero-3",  # whose passes scatter the gradients
+        synchronise=synchronise,
         locally=context.synchronise_every > 1 or context.fragments > 1 or context.fragment_delay > 0,
         delayed=context.fragment_delay > 0,
-        shards_states=context.sharding in ("zero-1", "zero-2"),
+        sharding=context.sharding,
         microbatch_counts=context.microbatches_per_replica or None,
         buckets=context.buckets,
-        blocking=context.transport == "blocking",
+        transport=context.transport,
     )
 
 

@@ -22,6 +22,7 @@ from dtfm_lab.domain.registry import unknown
 MOST_COUNT = 10**9
 """Largest whole number that a count may be."""
 F = TypeVar("F", bound=Callable[..., Any])
+D = TypeVar("D")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +130,11 @@ def _options_of(kind: Any) -> tuple[Option, ...]:
             )
         )
     return tuple(options)
+
+
+def part_of(kind: type[D], given: object) -> D:
+    """The fields of a dataclass out of another that has them, too, such as one derived from it."""
+    return kind(**{field.name: getattr(given, field.name) for field in fields(cast(Any, kind))})
 
 
 def check_options(given: object, *, thing: str = "", error: type[LabError] = LabError) -> None:

@@ -158,10 +158,7 @@ def adapt_plan(plan: Plan, topology: Topology, job: Job) -> Plan:
         grid = _filled(placed, free, topology, pair_costs(topology, job))
         if plan.objective == "communication" and len(set(job.microbatch_counts)) == 1:
             return evaluate(topology, job, stages=grid)
-        ranks: list[int | None] = [None] * len(topology)
-        for (stage, replica), device in np.ndenumerate(np.array(grid)):
-            ranks[device] = replica * job.n_stages + stage
-        return evaluate(topology, job, rank_map=ranks)
+        return evaluate(topology, job, rank_map=Placement(np.array(grid)).rank_map(len(topology)))
     row = [name for group in placed for name in group if name is not None] + free
     width = job.n_replicas
     return evaluate(topology, job, stages=[row[stage * width : (stage + 1) * width] for stage in range(job.n_stages)])

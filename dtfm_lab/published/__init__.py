@@ -5,6 +5,7 @@ from dtfm_lab.published.calibrated import Calibration, calibrate
 from dtfm_lab.published.group import Group
 from dtfm_lab.published.layer_calibration import layer_profile
 from dtfm_lab.published.ledger import Ledger
+from dtfm_lab.published.paper import PapersTable, papers_table, papers_waterfall
 from dtfm_lab.published.reproduce import reproduce
 from dtfm_lab.published.row import QUANTITIES, Band, KnownMiss, Row
 from dtfm_lab.published.sources import Source, published, sources
@@ -16,10 +17,13 @@ __all__ = [
     "Group",
     "KnownMiss",
     "Ledger",
+    "PapersTable",
     "Row",
     "Source",
     "calibrate",
     "layer_profile",
+    "papers_table",
+    "papers_waterfall",
     "published",
     "reproduce",
     "sources",

@@ -11,9 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.units import plain_rows
-from dtfm_lab.files.reading import write_text
+from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.published import ledger_html, ledger_markdown
 from dtfm_lab.published.group import Group, groups_of
 from dtfm_lab.published.row import Row
@@ -121,7 +120,4 @@ class Ledger:
 
 def check_ending(path: str | os.PathLike[str]) -> str:
     """The ending of a file that a ledger can be written to. Raises FileError for another."""
-    file = Path(path)
-    if (ending := file.suffix.lower()) not in ENDINGS:
-        raise FileError(f"{file.name} ends in {ending or 'nothing'}; wanted one of {', '.join(ENDINGS)}")
-    return ending
+    return ending_of(path, ENDINGS)

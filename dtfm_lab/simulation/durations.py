@@ -47,16 +47,24 @@ def analytic(
     are bound by memory, not FLOP, and count as 0 beside what they code, but for ``memory_traffic``. Raises JobError
     where the efficiency is not within 0 and 1, or a GPU's memory bandwidth is unknown where the job counts it.
     """
+    return (*pass_times(plan, programs.schedule.n_stages, efficiency, links), *_synchronising(plan, programs))
+
+
+def pass_times(
+    plan: Plan, n_stages: int, efficiency: float = EFFICIENCY, links: Links | None = None
+) -> list[ComputeTime]:
+    """The rows of ``analytic`` that are passes, the model cut into so many stages: what no program needs to be known
+    for."""
     share = as_number(efficiency)
     if share is None or not 0 < share <= 1:
         raise JobError(f"efficiency is {shortened(efficiency)}; wanted more than 0 and at most 1")
-    job, schedule = plan.job, programs.schedule
-    last = schedule.n_stages - 1
+    job = plan.job
+    last = n_stages - 1
     one_message_bytes = job.activation_elements * BYTES_PER_ELEMENT[job.dtype]
     one_message_s = one_message_bytes / job.codec_bytes_per_s if job.codes_activations else 0.0
     rings = _rings(plan, links) if job.gathers_passes and job.n_replicas > 1 else None
     rows = []
-    for stage, layers in enumerate(job.layers_of(schedule.n_stages)):
+    for stage, layers in enumerate(job.layers_of(n_stages)):
         position = stage % job.n_stages
         flop = job.microbatch * sum(layer.forward_flop for layer in layers)
         again_flop = job.microbatch * sum(repeated_flop(job, layer) for layer in layers)
@@ -90,7 +98,7 @@ def analytic(
                 ComputeTime(stage, replica, Kind.BACKWARD_INPUT, passes.backward_input + before_s[1]),
                 ComputeTime(stage, replica, Kind.BACKWARD_WEIGHT, passes.backward_weight),
             ]
-    return (*rows, *_synchronising(plan, programs))
+    return rows
 
 
 def _rings(plan: Plan, links: Links | None) -> GroupRings:

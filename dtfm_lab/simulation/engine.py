@@ -37,7 +37,6 @@ def programs_in(
     job: Job, schedule: Schedule, regions: tuple[tuple[str, ...], ...], *, synchronise: bool = True
 ) -> Programs:
     """The programs of a job on any devices of these regions, (stages, replicas)."""
-    synchronise = synchronise and job.sharding != "zero-3"  # whose passes scatter the gradients
     return lower(
         schedule,
         job.n_replicas,
@@ -47,10 +46,10 @@ def programs_in(
         compressed=job.codes_gradients,
         synchronise=synchronise,
         locally=job.synchronise_every > 1,
-        shards_states=job.sharding in ("zero-1", "zero-2"),
+        sharding=job.sharding,
         microbatch_counts=job.microbatch_counts,
-        buckets=buckets_of(job, schedule) if synchronise else (),
-        blocking=job.transport == "blocking",
+        buckets=buckets_of(job, schedule),
+        transport=job.transport,
         averaged=job.averaged_share,
         delayed=job.fragment_delay > 0,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import Kind, Schedule
+from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.units import IntArray, format_bytes
 from dtfm_lab.simulation.engine import programs_in
 from dtfm_lab.simulation.memory import MemoryReport, least_memory_schedule, least_peak_bytes, memory
@@ -179,8 +179,7 @@ class _RemedySearch:
 
 def _without_messages(job: Job, schedule: Schedule) -> IntArray:
     """(positions, replicas) bytes that a schedule needs at least, found without laying out its messages."""
-    splits = any(action.kind is Kind.BACKWARD_INPUT for program in schedule.programs for action in program)
-    of = activation_memory(job, schedule.n_stages, splits=splits)
+    of = activation_memory(job, schedule.n_stages, splits=schedule.splits_backwards)
     kept, recomputed = (each.reshape(-1, job.n_stages).min(axis=0) for each in of)
     held = {count: np.array(peak_activations(schedule.restricted(count))) for count in set(job.microbatch_counts)}
     moving = np.array([np.maximum(held[count] * kept, kept + recomputed) for count in job.microbatch_counts]).T

@@ -11,6 +11,7 @@ from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, Layer, LayerKind, moved_elements
 from dtfm_lab.domain.network import Device, hardware_of
 from dtfm_lab.simulation.memory_intervals import static_memory
+from dtfm_lab.simulation.sharding import sharded_over
 
 BACKWARD_READS = 1.5
 """Numbers moved in a backward for one in a forward: an operator that read one and wrote one reads the gradient of what
@@ -60,9 +61,9 @@ def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     written once, gradients as zeros. Where replicas split the states, each steps its shard alone; with zero-1 it still
     holds the whole gradient, which it zeroes."""
     whole = static_memory(job.with_fields(sharding="none"), n_stages)
-    n_shards = 1 if job.sharding in (None, "none") else job.n_replicas
-    stepped = (2 * whole.total - whole.gradients) / n_shards
-    zeroed = whole.gradients / (n_shards if job.sharding in ("zero-2", "zero-3") else 1)
+    over = sharded_over(job.sharding, job.n_replicas)
+    stepped = (2 * whole.total - whole.gradients) / over.optimizer
+    zeroed = whole.gradients / over.gradients
     return tuple((stepped + zeroed).tolist())
 
 

@@ -97,20 +97,13 @@ def simulate(
     if ran is not None and ran.orders and named == ran.schedule:
         named = ran.recorded_schedule  # with the warm-ups that were chosen for the run
     built = build(plan, named, given, links, efficiency=efficiency)
-    # an iteration that synchronises is the last of synchronise_every
-    kinds_of_iteration = [True] if job.averages_every == 1 else [False, True]
-    simulated, known = [], given
-    for synchronise in kinds_of_iteration:
-        programs = programs_of(plan, built, synchronise=synchronise)
-        if given is None:
-            known = analytic(plan, programs, efficiency, links)
-        simulated.append(PlacedTasks.of(plan, programs, known or ()).simulate(links))
+    simulated, known = _simulated(plan, built, given, links, efficiency)
     context = RunContext(
         source="simulated",
         clock="model" if ran is None else ran.clock,
         schedule=built.name,
         links="drawn" if ran is None else ran.links,
-        profile=tuple(known or ()),
+        profile=known,
         time_scale=1.0 if ran is None else ran.time_scale,
         queueing=links.queueing,
         cards=shared_cards(plan, links),
@@ -121,6 +114,32 @@ def simulate(
         **plan_context(plan, built),
     )
     return _trace(context, simulated, job.averages_every)
+
+
+def iteration_seconds(plan: Plan, *, queueing: str | None = None, efficiency: float = EFFICIENCY) -> float:
+    """What ``simulate(plan, ...).iteration_s`` is, without the rows of a trace."""
+    plan.job.modelled()
+    links = _links(plan, None, queueing)
+    built = build(plan, plan.job.schedule_name, None, links, efficiency=efficiency)
+    times, _ = _simulated(plan, built, None, links, efficiency)
+    every, seconds = plan.job.averages_every, [one.makespan_s for one in times]
+    return seconds[0] if every == 1 else ((every - 1) * seconds[0] + seconds[1]) / every
+
+
+def _simulated(
+    plan: Plan, schedule: Schedule, given: tuple[ComputeTime, ...] | None, links: Links, efficiency: float
+) -> tuple[list[TaskTimes], tuple[ComputeTime, ...]]:
+    """The times of an iteration, or of one that does not synchronise and one that does where most do not; and the
+    seconds of the computations, those given where any are, else of the last iteration."""
+    # an iteration that synchronises is the last of synchronise_every
+    kinds_of_iteration = [True] if plan.job.averages_every == 1 else [False, True]
+    times, known = [], () if given is None else given
+    for synchronise in kinds_of_iteration:
+        programs = programs_of(plan, schedule, synchronise=synchronise)
+        if given is None:
+            known = analytic(plan, programs, efficiency, links)
+        times.append(PlacedTasks.of(plan, programs, known).simulate(links))
+    return times, known
 
 
 def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def lowered(draw) -> Programs:
         tied=draw(st.booleans()),
         compressed=draw(st.booleans()),
         synchronise=draw(st.booleans()),
-        shards_states=synchronisation in BY_SHARDS and draw(st.booleans()),
+        sharding=draw(st.sampled_from(("none", "zero-1") if synchronisation in BY_SHARDS else ("none",))),
         microbatch_counts=draw(counts),
     )
 
@@ -225,7 +225,7 @@ def test_local_updates_step_on_their_own_gradients_and_average_afterwards(name, 
 @pytest.mark.parametrize("compressed", [True, False])
 @pytest.mark.parametrize("name", BY_SHARDS)
 def test_replicas_that_split_states_step_between_the_average_of_their_shard_and_sending_it_on(name, compressed):
-    steps = lower(shuffled(2, 2, 0), 3, name, tied=True, compressed=compressed, shards_states=True).of(0, 1)
+    steps = lower(shuffled(2, 2, 0), 3, name, tied=True, compressed=compressed, sharding="zero-1").of(0, 1)
     (stepped,) = (i for i, step in enumerate(steps) if step.action.kind is Kind.STEP)
     *sums, last = (i for i, step in enumerate(steps) if step.action.kind is Kind.REDUCE)
     assert max(sums) == stepped - 1
@@ -240,7 +240,7 @@ def test_replicas_that_split_states_step_between_the_average_of_their_shard_and_
 
 
 def test_a_tied_gradient_is_exchanged_before_shards_of_it_are_sent():
-    steps = lower(shuffled(2, 2, 0), 3, tied=True, shards_states=True).of(0, 1)
+    steps = lower(shuffled(2, 2, 0), 3, tied=True, sharding="zero-1").of(0, 1)
     (received,) = (i for i, step in enumerate(steps) if step.action.kind is Kind.RECV_E)
     assert all(received in step.needs for step in steps if step.action.kind is Kind.SEND_G)
 
@@ -249,7 +249,7 @@ def test_alone_a_replica_splits_nothing():
     for synchronise in (True, False):
         options = {"tied": True, "compressed": True, "synchronise": synchronise}
         alone = lower(shuffled(2, 2, 0), 1, **options)
-        assert lower(shuffled(2, 2, 0), 1, shards_states=True, **options).tails == alone.tails
+        assert lower(shuffled(2, 2, 0), 1, sharding="zero-1", **options).tails == alone.tails
 
 
 def test_an_iteration_of_local_updates_that_averages_nothing_ends_with_its_step():

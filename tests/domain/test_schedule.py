@@ -168,3 +168,11 @@ def test_a_schedule_of_no_microbatches_and_a_pass_with_a_peer_are_refused():
         Schedule.from_orders("mine", ["", ""])
     with pytest.raises(ScheduleError, match="is no pass of micro-batches"):
         Schedule.from_orders("mine", ["0F0+1 0B0"])
+
+
+def test_a_message_to_another_pipelines_device_names_its_offset():
+    send, receive = Action.parse("1SEND_F3+2"), Action.parse("2RECV_F3-2")
+    assert send.counterpart() == receive
+    assert send.other_end(1, 4) == (2, 3)
+    assert receive.other_end(3, 4) == (1, 1)
+    assert Action.parse("2SEND_B3+3").other_end(2, 4) == (1, 1)

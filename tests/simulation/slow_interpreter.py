@@ -89,7 +89,7 @@ class _Interpreter:
             self.missing[waiting].remove(node)
             if not self.missing[waiting]:
                 self.start(waiting, now_s)
-        if self.programs.blocking and self.steps[node].action.kind in (Kind.RECV_F, Kind.RECV_B):
+        if self.programs.takes_turns and self.steps[node].action.kind in (Kind.RECV_F, Kind.RECV_B):
             pair = self.pair_of(node)
             if self.waiting_turns[pair]:
                 self.send(self.waiting_turns[pair].popleft(), now_s)
@@ -105,7 +105,7 @@ class _Interpreter:
         if step.action.kind in COMPUTE:
             self.note(node, now_s, now_s + self.seconds[node[1], step.action])
             return
-        if self.programs.blocking and step.action.kind in (Kind.SEND_F, Kind.SEND_B):
+        if self.programs.takes_turns and step.action.kind in (Kind.SEND_F, Kind.SEND_B):
             pair = self.pair_of(node)
             if pair in self.under_way:
                 self.waiting_turns[pair].append(node)

@@ -24,6 +24,9 @@ from dtfm_lab.simulation.simulate import simulate
 
 seconds = st.floats(0.1, 5)
 blocking_cases = cases.map(lambda case: replace(case, transport="blocking"))
+waiting_cases = st.tuples(cases, st.sampled_from(["batched", "blocking"])).map(
+    lambda of: replace(of[0], transport=of[1])
+)
 
 
 def both(case: Case) -> tuple[TaskTimes, TaskTimes]:
@@ -43,6 +46,17 @@ def test_blocking_is_never_faster_and_no_action_is_earlier(case):
 
 
 @given(cases)
+@settings(max_examples=60, deadline=None)
+def test_batched_sends_lie_between_overlapped_and_blocking_ones(case):
+    seconds = [
+        replace(case, queueing="pairs", transport=how).simulated().makespan_s
+        for how in ("overlapped", "batched", "blocking")
+    ]
+    assert seconds[0] <= seconds[1] + 1e-9
+    assert seconds[1] <= seconds[2] + 1e-9
+
+
+@given(cases)
 @settings(max_examples=40, deadline=None)
 def test_on_free_links_blocking_changes_nothing(case):
     n = len(case.topology)
@@ -57,11 +71,13 @@ def test_with_one_stage_blocking_changes_nothing(case):
     assert blocking.start_s.tolist() == overlapped.start_s.tolist()
 
 
-@given(st.integers(1, 9), seconds, seconds, st.floats(0, 3), st.floats(0, 3))
+@given(st.integers(1, 9), seconds, seconds, st.floats(0, 3), st.floats(0, 3), st.sampled_from(["batched", "blocking"]))
 @settings(max_examples=40, deadline=None)
-def test_gpipe_of_two_stages_pays_every_hop_in_both_directions(n_microbatches, forward_s, backward_s, far_s, moving_s):
+def test_gpipe_of_two_stages_pays_every_hop_in_both_directions(
+    n_microbatches, forward_s, backward_s, far_s, moving_s, transport
+):
     """Stage 0 sends between its forwards and stage 1 between its backwards: (M + 1)(f + b) + 2 M h."""
-    plan = plan_of(2, n_microbatches, transport="blocking")
+    plan = plan_of(2, n_microbatches, transport=transport)
     links = even(2, far_s, plan.job.activation_bytes / moving_s if moving_s > 1e-6 else np.inf)
     moving_s = moving_s if moving_s > 1e-6 else 0.0
     schedule = schedules["gpipe"](2, n_microbatches)
@@ -71,7 +87,7 @@ def test_gpipe_of_two_stages_pays_every_hop_in_both_directions(n_microbatches, f
     assert found.makespan_s == pytest.approx(wanted_s)
 
 
-@given(blocking_cases)
+@given(waiting_cases)
 @settings(max_examples=60, deadline=None)
 def test_a_device_computes_and_sends_on_when_its_message_has_arrived(case):
     found = case.simulated()

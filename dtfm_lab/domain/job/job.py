@@ -103,7 +103,13 @@ _COUNTS = ("blocks_per_stage", "warmups", "microbatches_per_replica")
 _SIZES = ("given_gradient_bytes", "given_hop_bytes")
 _SIZED_BY = {"model", "n_stages", "n_replicas", "global_batch"}
 """Fields on which message sizes depend, which are those of a stage's gradient and of a replica's mini-batch."""
-_AHEAD_BY = {"n_stages", "microbatch", "global_batch", "schedule", "model", "blocks_per_stage"} | {
+_AHEAD_BY = {
+    "n_stages",
+    "microbatch",
+    "global_batch",
+    "schedule",
+    "model",
+    "blocks_per_stage",
     "recompute",
     "checkpointing",
     "attention",

@@ -6,14 +6,14 @@ With every choice at its default a job predicts what it did before the choice ex
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, LayerKind, ModelSpec
-from dtfm_lab.domain.options import Option
+from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.schedule import BY_SHARDS
 
-TRANSPORTS = ("overlapped", "blocking")
+TRANSPORTS = ("overlapped", "batched", "blocking")
 SHARDINGS = ("none", "zero-1", "zero-2", "zero-3")
 ATTENTIONS = ("fused", "unfused")
 CHECKPOINTINGS = ("none", "selective", "block", "stage")
@@ -27,10 +27,16 @@ class SystemOptions:
     """The choices that a job, its file and the keywords of ``load_job`` share."""
 
     transport: Annotated[
-        str, Option(help="Whether a device computes on while it sends (overlapped) or waits.", choices=TRANSPORTS)
+        str,
+        Option(
+            help="Whether a device computes on while it sends (overlapped), or waits, with the two directions between "
+            "two devices at once (batched) or in turns (blocking).",
+            choices=TRANSPORTS,
+        ),
     ] = "overlapped"
-    """``blocking`` as torch's send and Megatron's: the device computes on when its message has arrived, and the two
-    directions between two devices take turns."""
+    """``blocking`` as torch's send: the device computes on when its message has arrived, and the two directions between
+    two devices take turns. ``batched`` as Megatron-LM's: it waits as well, but what two devices send each other at the
+    same time travels at the same time (torch's ``batch_isend_irecv`` puts it into one NCCL group)."""
     tensor_parallel: Annotated[
         int | None,
         Option(
@@ -88,6 +94,12 @@ class SystemOptions:
     flush_every: Annotated[
         int | None, Option(help="Micro-batches after which gpipe empties its pipeline; all where not given.", least=1)
     ] = None
+
+
+def chosen(options: SystemOptions) -> dict[str, Any]:
+    """The choices that are not at their default, by name."""
+    found = {one.name: (getattr(options, one.field), one.default) for one in options_of(SystemOptions)}
+    return {name: value for name, (value, default) in found.items() if value != default}
 
 
 def check_sharding(thing: str, sharding: str | None, synchronisation: str, synchronise_every: int) -> None:

@@ -39,6 +39,13 @@ class Placement:
         devices.setflags(write=False)
         object.__setattr__(self, "devices", devices)
 
+    def rank_map(self, n_devices: int) -> list[int | None]:
+        """Rank of each of so many devices, pipeline x n_stages + stage; None where idle."""
+        ranks: list[int | None] = [None] * n_devices
+        for (stage, replica), device in np.ndenumerate(self.devices):
+            ranks[int(device)] = replica * len(self.devices) + stage
+        return ranks
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CostBreakdown:
@@ -209,10 +216,7 @@ class Plan:
     @property
     def rank_map(self) -> list[int | None]:
         """Rank of each device, pipeline x n_stages + stage, as DT-FM's launch scripts take it; None where idle."""
-        ranks: list[int | None] = [None] * len(self.topology)
-        for (stage, replica), device in np.ndenumerate(self.placement.devices):
-            ranks[int(device)] = replica * self.job.n_stages + stage
-        return ranks
+        return self.placement.rank_map(len(self.topology))
 
     def to_frame(self) -> pd.DataFrame:
         """One row a device, in the order of stages and replicas, idle ones last.

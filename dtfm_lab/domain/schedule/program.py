@@ -22,7 +22,7 @@ from dtfm_lab.domain.schedule.schedule import (
     Kind,
     Schedule,
 )
-from dtfm_lab.domain.schedule.synchronisation import synchronisations
+from dtfm_lab.domain.schedule.synchronisation import Part, synchronisations
 
 MOST_STEPS = 10**7
 """Most actions of an iteration; a simulation of so many takes some 4 GB."""
@@ -68,8 +68,9 @@ class Programs:
     tails: tuple[tuple[tuple[Step, ...], ...], ...]
     """By position and replica: the steps after the passes, whose needs count from the beginning of the program."""
     blocking: bool = False
-    """Whether devices wait for the arrival of what they send along the pipeline (``Step.arrivals``), and the two
-    directions between two devices take turns."""
+    """Whether devices wait for the arrival of what they send along the pipeline (``Step.arrivals``)."""
+    takes_turns: bool = False
+    """Whether the two directions between two devices of a pipeline take turns."""
 
     @property
     def n_replicas(self) -> int:
@@ -116,10 +117,10 @@ def lower(
     compressed: bool = False,
     synchronise: bool = True,
     locally: bool = False,
-    shards_states: bool = False,
+    sharding: str | None = "none",
     microbatch_counts: tuple[int, ...] | None = None,
     buckets: tuple[tuple[Bucket, ...], ...] = (),
-    blocking: bool = False,
+    transport: str = "overlapped",
     averaged: float = 1.0,
     delayed: bool = False,
 ) -> Programs:
@@ -138,19 +139,20 @@ def lower(
     locally
         Replicas update themselves first and then average their parameters, rather than their gradients before the
         step; a last REDUCE, in a round of its own, writes the averages into the parameters.
-    shards_states
-        Each replica steps the shard that it averages, and sends its parameters on in place of the averages (ZeRO-1,
-        Rajbhandari et al. 2020); a last REDUCE, in a round of its own, writes those of the others. The gradient of a
-        tied embedding is exchanged before it is averaged. Wants a synchronisation of ``BY_SHARDS``, and not
-        ``locally``. Without other replicas nothing changes.
+    sharding
+        With ``zero-1`` and ``zero-2`` each replica steps the shard that it averages, and sends its parameters on in
+        place of the averages (Rajbhandari et al. 2020); a last REDUCE, in a round of its own, writes those of the
+        others. The gradient of a tied embedding is exchanged before it is averaged. Wants a synchronisation of
+        ``BY_SHARDS``, and not ``locally``. With ``zero-3`` the passes scatter the gradients, and nothing is
+        synchronised behind them. Without other replicas nothing changes.
     microbatch_counts
         (replicas,) micro-batches of each pipeline, those of the schedule where None. One with fewer runs the order of
         the schedule without the last ones.
     buckets
         By position, the parts of the gradient that are synchronised while the last backwards still run; empty where
         synchronisation follows the last pass.
-    blocking
-        The transport is ``blocking``: what a device does after a pipeline's message waits for its arrival.
+    transport
+        Unless it is ``overlapped``, what a device does after a pipeline's message waits for its arrival.
     averaged
         Fraction of each device's parameters that is averaged after local updates.
     delayed
@@ -166,6 +168,8 @@ def lower(
             f"schedule {schedule.name}: micro-batches of the pipelines are {shortened(list(counts))}; wanted one count "
             f"for each of {n_replicas} replicas, from 1 to the schedule's {schedule.n_microbatches}"
         )
+    synchronise = synchronise and sharding != "zero-3"
+    blocking = transport != "overlapped"
     buckets = buckets if synchronise and n_replicas > 1 and not delayed else ()
     cut = buckets or ((),) * schedule.n_devices
     _check_size(schedule, counts, synchronisation if synchronise else None, regions, cut)
@@ -182,31 +186,30 @@ def lower(
         in_group = ("",) * n_replicas if regions is None else regions[position]
         partner = {0: last, last: 0}.get(position) if tied and last > 0 else None
         groups = [(replica, in_group) if synchronise else (0, ("",)) for replica in range(n_replicas)]
-        tails.append(
-            tuple(
-                _tail(
+        made: dict[tuple[int, tuple[Part, ...]], tuple[Step, ...]] = {}  # replicas of a ring all do the same
+        of_position = []
+        for n, (replica, in_region) in zip(counts, groups, strict=True):
+            key = n, tuple(synchronisations[synchronisation](replica, in_region))
+            if key not in made:
+                tail = _tail(
                     position,
                     pipelines[n][position],
-                    *group,
-                    synchronisation,
+                    key[1],
+                    len(in_region),
                     partner,
                     schedule,
                     compressed,
                     locally,
-                    shards_states,
+                    sharding in ("zero-1", "zero-2"),
                     cut[position],
                     averaged,
                     delayed,
                 )
-                for n, group in zip(counts, groups, strict=True)
-            )
-        )
-        if blocking:
-            tails[-1] = tuple(
-                _blocking(pipelines[n][position] + tail)[len(pipelines[n][position]) :]
-                for n, tail in zip(counts, tails[-1], strict=True)
-            )
-    return Programs(schedule, counts, tuple(pipelines.values()), tuple(tails), blocking)
+                n_passes = len(pipelines[n][position])
+                made[key] = _blocking(pipelines[n][position] + tail)[n_passes:] if blocking else tail
+            of_position.append(made[key])
+        tails.append(tuple(of_position))
+    return Programs(schedule, counts, tuple(pipelines.values()), tuple(tails), blocking, transport == "blocking")
 
 
 def _check_size(
@@ -329,9 +332,8 @@ def _blocking(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 def _tail(
     position: int,
     pipeline: tuple[Step, ...],
-    replica: int,
-    regions: tuple[str, ...],
-    synchronisation: str,
+    parts: tuple[Part, ...],
+    rounds: int,
     partner: int | None,
     schedule: Schedule,
     compressed: bool,
@@ -345,10 +347,9 @@ def _tail(
 
     Rounds are counted on from bucket to bucket, so that every action has a name of its own.
     """
-    n_before, n_buckets, rounds = len(pipeline), max(len(buckets), 1), len(regions)
+    n_before, n_buckets = len(pipeline), max(len(buckets), 1)
     done = max(i for i, step in enumerate(pipeline) if step.action.kind in PASSES)
     steps: list[Step] = []
-    parts = list(synchronisations[synchronisation](replica, regions))
     last_sum = next((part.key for part in reversed(parts) if part.kind is Kind.REDUCE), None) if shards_states else None
     packed = sum(part.share for part in parts if part.kind is Kind.SEND_G and not part.after)
     arrived: list[int] = []

@@ -32,10 +32,12 @@ Where the transport is ``blocking``, a device that has sent SEND_F or SEND_B beg
 send when that message has arrived (its RECV has ended at the other end), and the two directions between two devices
 take turns: a message starts when the one before it, of either direction, has arrived. torch's process group does so
 for NCCL: all point-to-point operations of a pair of ranks use one communicator and one stream, one after the other
-(``ProcessGroupNCCL::pointToPoint``; pytorch/pytorch#132852), and Megatron-LM's ``p2p_communication`` waits for them
-before it goes on. Receives are posted beforehand and wait for no computation of the receiver. SEND_E belongs to
-synchronisation, which each kind of synchronisation orders by itself. Among network cards (``cards``, or those that the
-devices of a host share), a message first waits for its turn and then for the card.
+(``ProcessGroupNCCL::pointToPoint``; pytorch/pytorch#132852). Where it is ``batched``, the device waits as well and the
+directions do not take turns: Megatron-LM's ``p2p_communication`` gives a send and the receive that goes with it to
+``batch_isend_irecv``, which makes them one NCCL group, and waits for both before it goes on. Receives are
+posted beforehand and wait for no computation of the receiver. SEND_E belongs to synchronisation, which each kind of
+synchronisation orders by itself. Among network cards (``cards``, or those that the devices of a host share), a message
+first waits for its turn and then for the card.
 
 Where replicas update themselves independently for some iterations (``Job.synchronise_every``), STEP needs no
 averages and comes before PACK; a last REDUCE of a round of its own, when all averages are there, writes them into the
@@ -127,8 +129,9 @@ class Action(NamedTuple):
     microbatch: int | None = None
     """Micro-batch; for synchronisation the round, where there are several, counted on over a device's buckets."""
     peer: int | None = None
-    """Offset of the other end, for synchronisation only: it is replica + peer (sends) or replica - peer (receives),
-    modulo replicas; for a tied embedding, stage + peer or stage - peer."""
+    """Offset of the other end: it is replica + peer (sends) or replica - peer (receives), modulo replicas; for a tied
+    embedding, stage + peer or stage - peer. None for a message along a pipeline, save where the pipeline of each
+    micro-batch is drawn (``systems.stochastic``)."""
 
     def __str__(self) -> str:
         away = 0 if self.peer is None else self.peer if self.kind in SENDS else -self.peer
@@ -153,11 +156,13 @@ class Action(NamedTuple):
     def other_end(self, replica: int, n_replicas: int) -> tuple[int, int]:
         """(stage, replica) of the device at the other end of this transfer."""
         across = ACROSS_STAGES.get(self.kind)
-        if across is not None:
+        if across is not None and self.peer is None:
             return self.stage + across, replica
         if self.peer is None or (self.kind not in SENDS and self.kind not in RECEIVES):
             raise ValueError(f"{self} is no transfer")
         peer = self.peer if self.kind in SENDS else -self.peer
+        if across is not None:
+            return self.stage + across, (replica + peer) % n_replicas
         if self.kind in (Kind.SEND_E, Kind.RECV_E):
             return self.stage + peer, replica
         return self.stage, (replica + peer) % n_replicas
@@ -244,6 +249,11 @@ class Schedule:
     def orders(self) -> tuple[str, ...]:
         """Passes of each device of a pipeline as text, ``0F0 0F1 0B0 0B1``."""
         return tuple(" ".join(map(str, program)) for program in self.programs)
+
+    @property
+    def splits_backwards(self) -> bool:
+        """Whether a backward is two passes, of the inputs' and of the weights' gradients, as in zero-bubble orders."""
+        return any(action.kind is Kind.BACKWARD_INPUT for program in self.programs for action in program)
 
     def restricted(self, n_microbatches: int) -> Schedule:
         """The same order with the first so many micro-batches only; raises ScheduleError for less than 1.

@@ -62,7 +62,7 @@ class TaskGraph:
     @cached_property
     def takes_turns(self) -> BoolArray:
         """(nodes,) sends that share one link with those of the opposite direction: a pipeline's, where they block."""
-        turns = [self.programs.blocking and action.kind in (Kind.SEND_F, Kind.SEND_B) for action in self.actions]
+        turns = [self.programs.takes_turns and action.kind in (Kind.SEND_F, Kind.SEND_B) for action in self.actions]
         flags: BoolArray = np.array(turns)[self.action]
         return flags
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.schedule import PASSES, RECEIVES, SENDS, Kind
+from dtfm_lab.domain.schedule import ACROSS_STAGES, PASSES, RECEIVES, SENDS, Kind
 from dtfm_lab.domain.trace.columns import TraceColumns
 from dtfm_lab.domain.units import FloatArray, IntArray
 
@@ -112,7 +112,7 @@ class Chains:
 
 
 def _pipeline_messages(trace: TraceColumns) -> Flags:
-    across = [action.kind in (*SENDS, *RECEIVES) and action.peer is None for action in trace.actions]
+    across = [action.kind in ACROSS_STAGES for action in trace.actions]
     flags: Flags = np.array(across)[trace.action]
     return flags
 

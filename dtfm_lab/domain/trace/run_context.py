@@ -92,7 +92,7 @@ class RunContext:
     """By position in the pipeline, the parts of the gradient that are synchronised while the last backwards run; empty
     where synchronisation follows the last pass."""
     transport: str = "overlapped"
-    """Whether devices wait for the arrival of what they send: see ``Programs.blocking``."""
+    """Whether devices wait for the arrival of what they send: see ``Job.transport``."""
     tokens: int = 0
     """Tokens of one iteration, over all replicas; 0 where unknown."""
     flop: float = 0.0

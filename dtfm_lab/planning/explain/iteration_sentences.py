@@ -3,14 +3,12 @@
 import pandas as pd
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.job.system import SystemOptions
-from dtfm_lab.domain.options import options_of
+from dtfm_lab.domain.job.system import chosen
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, Part
 from dtfm_lab.planning.explain.sentences import counted
 
-DEFAULTS = {choice.name: choice.default for choice in options_of(SystemOptions)}
 CAUSES = {
     "compute": "computing",
     "latency": "latency",
@@ -90,9 +88,7 @@ def _seconds(analysis: IterationAnalysis) -> str:
 
 def _choices(job: Job) -> str:
     """The choices of a training system that are not the default, by their names."""
-    chosen = [(one.name, getattr(job, one.field)) for one in options_of(SystemOptions)]
-    chosen = [(name, value) for name, value in chosen if value != DEFAULTS[name]]
-    words = [name if value is True else f"{name} {value}" for name, value in chosen]
+    words = [name if value is True else f"{name} {value}" for name, value in chosen(job).items()]
     return f"It counts with {' and '.join(filter(None, [', '.join(words[:-1]), words[-1]]))}." if words else ""
 
 
@@ -114,8 +110,7 @@ def _shared_cards(analysis: IterationAnalysis) -> str:
     """What it costs that devices of one host share its card; empty where none do."""
     if (alone_s := analysis.unshared_s) is None:
         return ""
-    saved = 1 - alone_s / analysis.iteration_s
-    would = f"it would take {format_s(alone_s)}, {saved:.1%} less" if saved > NEGLIGIBLE else "it would take as long"
+    would = _would_take(alone_s, analysis)
     return f"Devices of one host share its network card; with a card for each {would}."
 
 
@@ -123,9 +118,14 @@ def _blocking(analysis: IterationAnalysis) -> str:
     """What it costs that devices wait for what they send; empty where they do not."""
     if (overlapped_s := analysis.overlapped_s) is None:
         return ""
-    saved, overlapped = 1 - overlapped_s / analysis.iteration_s, format_s(overlapped_s)
-    would = f"it would take {overlapped}, {saved:.1%} less" if saved > NEGLIGIBLE else "it would take as long"
-    return f"Sends block (transport blocking): devices wait for arrivals; if they computed on {would}."
+    would = _would_take(overlapped_s, analysis)
+    transport = analysis.trace.context.transport
+    return f"Sends block (transport {transport}): devices wait for arrivals; if they computed on {would}."
+
+
+def _would_take(seconds: float, analysis: IterationAnalysis) -> str:
+    saved = 1 - seconds / analysis.iteration_s
+    return f"it would take {format_s(seconds)}, {saved:.1%} less" if saved > NEGLIGIBLE else "it would take as long"
 
 
 def _on(plan: Plan, part: Part) -> str:

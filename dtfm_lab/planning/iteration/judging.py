@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.job.system import SystemOptions
-from dtfm_lab.domain.options import options_of
+from dtfm_lab.domain.job.system import chosen
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.iteration.arms import Arm, Found
@@ -36,7 +35,7 @@ def judge_for(problem: IterationProblem, aim: Aim) -> Judge:
     job = problem.job
     covered = problem.queueing == "pairs" and job.synchronisation in REPLAYED and job.schedule in REPLAYED_SCHEDULES
     # the replay knows no choice of a system but the default
-    covered = covered and all(getattr(job, choice.field) == choice.default for choice in options_of(SystemOptions))
+    covered = covered and not chosen(job)
     # cards that hosts share only delay what the replay plays: it polishes, and the simulator judges
     return _Replay() if covered and not problem.links.has_cards else _Simulator(problem, aim, polishes=covered)
 

@@ -38,7 +38,7 @@ def tables_of(
     problem: IterationProblem, microbatch: int, recompute: bool, aim: Aim, near: Nearness, n_replicas: int = 1
 ) -> Tables:
     """The tables of one size of micro-batches and one objective; of one number of replicas where these share what they
-    hold . Imports numba."""
+    hold. Imports numba."""
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
     job, links, passes = problem.job, problem.links, problem.passes(microbatch, recompute)

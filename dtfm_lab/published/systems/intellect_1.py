@@ -15,6 +15,7 @@ from dtfm_lab.published.row import Band, Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.simulation import simulate
+from dtfm_lab.systems.modelled.diloco import DiLoCo
 
 PARAMETERS = 10_200_000_000
 LOCAL_STEPS, STEP_S = 100, 22.8
@@ -51,20 +52,12 @@ def computing_share(all_reduce_s: float, n_nodes: int = NODES) -> float:
     block = Layer(kind=LayerKind.BLOCK, parameters=PARAMETERS, forward_flop=0.0, output_elements=1)
     sizes = {"d_model": 1, "n_heads": 1, "seq_len": 1, "vocab_size": 1}
     model = ModelSpec(name="INTELLECT-1", layers=(block,), tied=False, family="measured", **sizes)
-    job = Job(
-        model=model,
-        n_stages=1,
-        n_replicas=n_nodes,
-        global_batch=n_nodes,
-        microbatch=1,
-        synchronisation="ring",
-        gradient_compression="int8",
-        synchronise_every=LOCAL_STEPS,
-    )
+    shaped = Job(model=model, n_stages=1, n_replicas=n_nodes, global_batch=n_nodes, microbatch=1)
+    job = DiLoCo(every=LOCAL_STEPS, precision="int8").trained(shaped)
     sent_bytes = 2 * (n_nodes - 1) / n_nodes * device_gradient_bytes(job, 1)[0]
-    shape = n_nodes, n_nodes
+    links = n_nodes, n_nodes
     internet = Topology.from_matrices(
-        latency_s=np.zeros(shape), bandwidth_bytes_per_s=np.full(shape, sent_bytes / all_reduce_s), name="internet"
+        latency_s=np.zeros(links), bandwidth_bytes_per_s=np.full(links, sent_bytes / all_reduce_s), name="internet"
     )
     seconds = {Kind.FORWARD: STEP_S / 3, Kind.BACKWARD: STEP_S * 2 / 3}
     profile = [ComputeTime(0, node, kind, seconds.get(kind, 0.0)) for node in range(n_nodes) for kind in COMPUTE]

@@ -18,6 +18,7 @@ from dtfm_lab.published.row import Band, Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.simulation import simulate
+from dtfm_lab.systems.modelled.diloco import DiLoCo
 
 MODELS = {"1B": (10**9, 24, 0.1), "10B": (10**10, 48, 0.8), "100B": (10**11, 108, 4.9)}
 """Parameters, layers and seconds of a step without communication, from the same table."""
@@ -31,10 +32,13 @@ REPLICAS = 2
 
 
 def job_of(model: str, method: str) -> Job:
-    """A job of so many equal layers without embedding or head, bf16, averaged layer by layer under the backward."""
+    """A job of so many equal layers without embedding or head, bf16, averaged layer by layer under the backward.
+
+    How DiLoCo averages is its strategy's; beneath the backward, as in the paper's simulator, it is only here.
+    """
     parameters, n_layers, _ = MODELS[model]
     layer = Layer(kind=LayerKind.BLOCK, parameters=parameters // n_layers, forward_flop=1.0, output_elements=1)
-    return Job(
+    job = Job(
         name=f"{model} {method}",
         model=ModelSpec(
             name=model, layers=(layer,) * n_layers, d_model=1, n_heads=1, seq_len=1, vocab_size=1, tied=False
@@ -45,10 +49,11 @@ def job_of(model: str, method: str) -> Job:
         microbatch=1,
         dtype="bf16",
         synchronisation="ring",
-        synchronise_every=EVERY[method],
         overlap=True,
         bucket_bytes=1.0,
     )
+    every = EVERY[method]
+    return job if every == 1 else DiLoCo(every=every).trained(job)
 
 
 def utilisation(job: Job, step_s: float, gbps: float) -> float:

@@ -8,25 +8,21 @@ nothing. torchtitan's GPUs have slower memory (2.4 TB/s) and a power limit of 50
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-
 from dtfm_lab.domain.job import MODELS, Job, Layer, LayerKind, ModelSpec
-from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import GiB
-from dtfm_lab.planning import evaluate
+from dtfm_lab.published.hosts import hosts_of
 from dtfm_lab.published.row import Band, Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
+from dtfm_lab.systems import Budget
+from dtfm_lab.systems.modelled.fsdp import FSDP
 
 LOCAL_BATCH = 2
-PER_HOST = 8
 NVLINK_BYTES_PER_S, NETWORK_BYTES_PER_S = 450e9, 8 * 50e9
 """Between two GPUs of a host, of the H100's data sheet, one way; and of a host's network: 400 Gbit/s a GPU."""
-NVLINK_S, NETWORK_S = 5e-6, 10e-6
-"""Latencies are guesses; prefetching hides them."""
 LOSS_ELEMENTS = 6
 """Numbers of 2 bytes for each logit at the beginning of the backward: the loss takes logits in fp32, keeps their
 log-softmax, and its backward makes the gradients of that and of the logits beside it."""
@@ -66,30 +62,17 @@ def torchtitan() -> Iterator[Row]:
 
 def plan_of(n: int, *, compiled: bool) -> Plan:
     """The model sharded over so many GPUs, in hosts of eight."""
-    host = np.arange(n) // PER_HOST
-    same = host[:, None] == host[None, :]
-    network = Topology.from_matrices(
-        latency_s=np.where(same, NVLINK_S, NETWORK_S),
-        bandwidth_bytes_per_s=np.where(same, NVLINK_BYTES_PER_S, NETWORK_BYTES_PER_S),
-        hosts=[f"host-{i}" for i in host],
-        gpu="H100",
-        name=f"{n} H100",
-    )
+    network = hosts_of(n, "H100", inside_bytes_per_s=NVLINK_BYTES_PER_S, between_bytes_per_s=NETWORK_BYTES_PER_S)
     job = Job(
         name="torchtitan",
         model=_with_loss_in_fp32(MODELS["llama-3-8b"]),
-        n_stages=1,
-        n_replicas=n,
         global_batch=LOCAL_BATCH * n,
         microbatch=LOCAL_BATCH,
         dtype="bf16",
-        gradient_dtype="fp32",
-        schedule="1f1b",
-        sharding="zero-3",
-        checkpointing="selective",
-        memory_traffic=not compiled,
     )
-    return evaluate(network, job, stages=[list(range(n))])
+    strategy = FSDP(checkpointing="selective", compiled=compiled, microbatches="given")
+    (plan,) = strategy.plans(network, job, Budget())
+    return plan
 
 
 def _with_loss_in_fp32(model: ModelSpec) -> ModelSpec:

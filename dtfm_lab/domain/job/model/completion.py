@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,23 +20,47 @@ def completed(model: ModelSpec) -> ModelSpec:
     blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
     if not blocks or any(getattr(layer, name) for layer in model.layers for name in NUMBERS_OF_CHOICES):
         return model
+    built = rebuilt(model)
+    return model if built is None else replace(model, layers=built.layers)
+
+
+def rebuilt(model: ModelSpec, **changed: Any) -> ModelSpec | None:
+    """The model as its family's builder makes it, with arguments of the builder changed, such as ``seq_len``.
+
+    None where no builder makes a model with these very layers. Raises JobError where the changed one cannot be.
+    """
+    blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
     try:
-        built = _rebuilt(model, blocks[0])
+        found = None if not blocks else _family_sizes(model, blocks[0])
+        same = None if found is None else found[0](**found[1])
     except JobError:
-        return model
-    if built is None or tuple(replace(layer, **NONE) for layer in built.layers) != model.layers:
-        return model
-    return replace(model, layers=built.layers)
+        return None
+    if found is None or same is None:
+        return None
+    without = [tuple(replace(layer, **NONE) for layer in one.layers) for one in (same, model)]
+    if without[0] != without[1]:
+        return None
+    build, sizes = found
+    return build(**sizes | {"name": model.name} | changed) if changed else same
 
 
-def _rebuilt(model: ModelSpec, block: Layer) -> ModelSpec | None:
-    """A model of the family with the width of the MLP, and the keys' heads, that the block's numbers imply."""
+def family_sizes(model: ModelSpec) -> dict[str, Any]:
+    """The arguments with which the model's family makes it. Raises JobError where no family does."""
+    blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
+    found = None if rebuilt(model) is None else _family_sizes(model, blocks[0])
+    if found is None:
+        raise JobError(f"model {model.name} is of no family that the lab builds; wanted a gpt or a llama")
+    return found[1]
+
+
+def _family_sizes(model: ModelSpec, block: Layer) -> tuple[Callable[..., ModelSpec], dict[str, Any]] | None:
+    """The builder of the model's family, and the arguments that the block's numbers imply."""
     d, t = model.d_model, model.seq_len
     sizes: dict[str, Any] = {"n_layers": model.n_blocks, "d_model": d, "n_heads": model.n_heads, "seq_len": t}
     sizes |= {"vocab_size": model.vocab_size, "tied": model.tied}
     held = block.held_elements // t
     if model.family == "gpt":
-        return gpt(**sizes, d_ff=(held - 9 * d) // 2, n_positions=model.n_positions)
+        return gpt, sizes | {"d_ff": (held - 9 * d) // 2, "n_positions": model.n_positions}
     if model.family != "llama":
         return None
     q = model.n_heads * model.head_dim
@@ -44,12 +69,11 @@ def _rebuilt(model: ModelSpec, block: Layer) -> ModelSpec | None:
     d_ff = 2 * q + rest - weights // d
     kv = (rest - 4 * d_ff) // 2
     biases = block.parameters - weights - 2 * d
-    return llama(
-        **sizes,
-        d_ff=d_ff,
-        n_kv_heads=kv // model.head_dim,
-        head_dim=model.head_dim if q != d else None,
-        qkv_bias=biases % (2 * d_ff + d) in (q + 2 * kv, q + 2 * kv + d),
-        attention_out_bias=biases % (2 * d_ff + d) == q + 2 * kv + d,
-        mlp_bias=biases >= 2 * d_ff + d,
-    )
+    return llama, sizes | {
+        "d_ff": d_ff,
+        "n_kv_heads": kv // model.head_dim,
+        "head_dim": model.head_dim if q != d else None,
+        "qkv_bias": biases % (2 * d_ff + d) in (q + 2 * kv, q + 2 * kv + d),
+        "attention_out_bias": biases % (2 * d_ff + d) == q + 2 * kv + d,
+        "mlp_bias": biases >= 2 * d_ff + d,
+    }

@@ -20,8 +20,6 @@ BACKWARD_PER_FORWARD = 2.0
 
 BYTES_PER_ELEMENT = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
 MOST_ELEMENTS = 10**18
-MORE_COUNTS = ("selective_elements", "moved_elements")
-"""Fields of a layer that only some choices of a job need."""
 
 
 class LayerKind(StrEnum):
@@ -56,7 +54,7 @@ class Layer:
 
     def __post_init__(self) -> None:
         thing = f"layer of kind {self.kind}"
-        counts = ("parameters", "output_elements", "held_elements", *MORE_COUNTS)
+        counts = ("parameters", "output_elements", "held_elements", "selective_elements", "moved_elements")
         for what in counts:
             least = int(what == "output_elements")
             count = whole(thing, what, getattr(self, what), least=least, most=MOST_ELEMENTS)

@@ -1,0 +1,22 @@
+"""Networks of hosts with several GPUs each, as data centres publish them."""
+
+import numpy as np
+
+from dtfm_lab.domain.network import Topology
+
+PER_HOST = 8
+INSIDE_S, BETWEEN_S = 5e-6, 10e-6
+"""Latencies inside a host and between two: guesses, of no weight where messages are large or hidden."""
+
+
+def hosts_of(n: int, gpu: str, *, inside_bytes_per_s: float, between_bytes_per_s: float) -> Topology:
+    """So many GPUs, eight a host, whose links inside a host are those between two GPUs and the others its cards."""
+    host = np.arange(n) // PER_HOST
+    same = host[:, None] == host[None, :]
+    return Topology.from_matrices(
+        latency_s=np.where(same, INSIDE_S, BETWEEN_S),
+        bandwidth_bytes_per_s=np.where(same, inside_bytes_per_s, between_bytes_per_s),
+        hosts=[f"host-{i}" for i in host],
+        gpu=gpu,
+        name=f"{n} {gpu}",
+    )

@@ -1,0 +1,140 @@
+"""The systems as DT-FM's authors ran them: strategies with the grid, the ranks and the placements of their scripts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated
+
+import numpy as np
+
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.files import load_job, load_topology
+from dtfm_lab.planning import evaluate, plan
+from dtfm_lab.published.paper.settings import DATACENTER, N_REPLICAS, N_STAGES, RENTED_GBPS, Setting
+from dtfm_lab.systems import Budget, Outcome, Strategy, outcome_of, strategies
+from dtfm_lab.systems.assumption import Assumption
+from dtfm_lab.systems.grids import in_rank_order
+from dtfm_lab.systems.modelled.dt_fm import DTFM, DTFMRandom, random_ranks
+from dtfm_lab.systems.modelled.megatron import Megatron
+
+RANKS = ("in order", "at random")
+RESULTS = "DT-FM's authors, results/NeurIPS2022_submission.md of DS3Lab/Decentralized_FM_alpha"
+STEPS = 20
+"""Generations of the search of a placement."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MegatronOfThePaper(Megatron):
+    """Megatron-LM as DT-FM's authors ran it: eight replicas, stages x GPUs a layer eight as well, blocks recomputed."""
+
+    checkpointing: Annotated[
+        str,
+        Assumption(
+            help="Every block is recomputed.",
+            choices=("block",),
+            source="scripts/local_scripts/megatron_gpt3_xl_mp8_dp8.sh: --checkpoint-activations",
+        ),
+    ] = "block"
+    grid: Annotated[
+        int,
+        Assumption(
+            help="GPUs of a replica: as stages, or as GPUs a layer, or both.",
+            least=1,
+            source=f"{RESULTS}: P8, T8, P4T2 and P2T4",
+        ),
+    ] = N_STAGES
+    ranks: Annotated[
+        str,
+        Assumption(
+            help="GPUs have ranks in the order of the network, or at random: of three draws the one of median seconds.",
+            choices=RANKS,
+            source=f"{RESULTS}: Default, and without scheduler; the paper's ratios are against the latter",
+        ),
+    ] = "in order"
+
+    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
+        """The grids of the paper; with random ranks, pipelines of single GPUs."""
+        for found in super().plans(topology, job, budget):
+            how = found.job
+            if how.n_stages * (how.tensor_parallel or 1) != self.grid:
+                continue
+            if self.ranks == "in order":
+                yield found
+            elif how.n_stages == self.grid:
+                draws = [
+                    in_rank_order(topology, how, one, order=self.order)
+                    for one in random_ranks(len(topology), 3, budget.seed)
+                ]
+                seconds = [self.trace(one, budget).iteration_s for one in draws]
+                yield draws[int(np.argsort(seconds)[len(seconds) // 2])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DTFMOfThePaper(DTFM):
+    """DT-FM as its authors ran it: one placement a network, found for the message sizes of its code."""
+
+    case: str = ""
+    n_stages: Annotated[
+        int | None, Assumption(help="Stages of each pipeline.", least=1, source="gpt3_xl_pp8_dp8.sh")
+    ] = N_STAGES
+
+    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
+        """The job on the network's placement."""
+        ranks = placement(self.case).rank_map
+        for shaped in self._shaped(topology, job):
+            yield self._flushed(evaluate(topology, shaped, rank_map=ranks))
+
+
+@cache
+def placement(case: str) -> Plan:
+    """The plan of least communication cost for the matrices and the message sizes of DT-FM's code."""
+    return plan(load_topology(case), load_job("dtfm-gpt3-xl"), "evolutionary", seed=0, steps=STEPS)
+
+
+DEEPSPEED = ("deepspeed-zero-3", "deepspeed-pipeline")
+SYSTEMS: dict[str, str] = {
+    "dt-fm": "DT-FM",
+    "dt-fm-random": "DT-FM without its scheduler",
+    "megatron": "Megatron-LM",
+    "megatron-random": "Megatron-LM, ranks at random",
+    "deepspeed": "DeepSpeed",
+}
+"""Systems of the table. The paper has the third in the cases within a data centre, and the fourth in the others."""
+HAS_RANDOM = "megatron-random"
+
+
+def systems_of(system: str, case: str) -> list[Strategy]:
+    """The strategies of which the fastest is a system's entry in a case of the table."""
+    if system == "dt-fm":
+        return [DTFMOfThePaper(case=case)]
+    if system == "dt-fm-random":
+        return [DTFMRandom(n_stages=N_STAGES)]
+    if system == "megatron":
+        return [MegatronOfThePaper()]
+    if system == "megatron-random":
+        return [MegatronOfThePaper(ranks="at random")]
+    return [strategies[name]() for name in DEEPSPEED]
+
+
+def outcome(system: str, setting: Setting, budget: Budget) -> Outcome:
+    """What comes out for a system of the table."""
+    found = [outcome_of(one, setting.topology, setting.job, budget) for one in systems_of(system, setting.case)]
+    with_plan = [one for one in found if one.iteration_s is not None]
+    return min(with_plan, key=lambda one: one.iteration_s or 0.0) if with_plan else found[0]
+
+
+def rival(case: str) -> str:
+    """The Megatron of the paper's ratios: ranks in order in data centres, at random elsewhere."""
+    return "megatron" if case in RENTED_GBPS else HAS_RANDOM
+
+
+def published_name(system: str, case: str) -> str:
+    """The system's name in the published seconds: the best of Megatron's settings."""
+    if system == "megatron":
+        return "megatron-p4t2" if case == DATACENTER else "megatron-p8"
+    return "megatron-p8-random" if system == HAS_RANDOM else system
+
+
+assert N_STAGES == N_REPLICAS, "so that stages x GPUs a layer and replicas are all 64"

@@ -1,0 +1,49 @@
+"""Models of training systems: what each would do with a network and a job, on one model of links and devices.
+
+``strategy`` says what a strategy is, ``modelled/`` has one file a system, ``choosing`` takes the best plan of each, and
+``outcomes`` lays them side by side. ``why`` takes one thing away at a time (``ablations``) and leads from one system to
+another (``towards``); ``waterfall`` leads from one model of a system to another.
+"""
+
+from dtfm_lab.systems import modelled
+from dtfm_lab.systems.assumption import Assumption
+from dtfm_lab.systems.choosing import outcome_of, stream_outcomes
+from dtfm_lab.systems.codesign import CoDesign, Design
+from dtfm_lab.systems.codesign_search import stream_codesign
+from dtfm_lab.systems.crossing_search import stream_crossings
+from dtfm_lab.systems.crossings import Crossing, CrossingPoint, Crossings
+from dtfm_lab.systems.not_modelled import NOT_MODELLED
+from dtfm_lab.systems.outcome import Outcome
+from dtfm_lab.systems.outcomes import Outcomes
+from dtfm_lab.systems.strategy import Budget, Strategy, strategies, variant, work_of
+from dtfm_lab.systems.waterfall import Step, Switch, Waterfall, stream_waterfall, waterfall
+from dtfm_lab.systems.why import Why, stream_why
+
+__all__ = [
+    "NOT_MODELLED",
+    "Assumption",
+    "Budget",
+    "CoDesign",
+    "Crossing",
+    "CrossingPoint",
+    "Crossings",
+    "Design",
+    "Outcome",
+    "Outcomes",
+    "Step",
+    "Strategy",
+    "Switch",
+    "Waterfall",
+    "Why",
+    "modelled",
+    "outcome_of",
+    "strategies",
+    "stream_codesign",
+    "stream_crossings",
+    "stream_outcomes",
+    "stream_waterfall",
+    "stream_why",
+    "variant",
+    "waterfall",
+    "work_of",
+]

@@ -1,0 +1,171 @@
+"""Seconds that an iteration of a plan takes at least, without simulating it: for leaving out what cannot be the best.
+
+A device's first forward comes when the stages before it have passed one micro-batch on; from then on it computes all of
+its passes, and sends what holds it; behind its last backward the stages before it compute theirs, and the slowest
+group averages. A link carries a message of every micro-batch, and behind the last of them lies the rest of that
+micro-batch's way. Messages that wait for each other on a card, coding and the exchange of tied embeddings only add to
+that.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dtfm_lab.domain.job import Job, device_average_bytes, device_gradient_bytes
+from dtfm_lab.domain.network import Links
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.simulation.durations import EFFICIENCY, pass_times
+
+IN_ORDER = ("gpipe", "1f1b", "adaptive-1f1b")
+"""Schedules with one stage a device and whole backwards."""
+INTERLEAVED = "interleaved-1f1b"
+
+
+def least_iteration_s(plan: Plan, efficiency: float = EFFICIENCY, queueing: str = "pairs") -> float:
+    """Seconds that no simulation of the plan goes below, links and efficiency being these; 0 where nothing is known, as
+    of a schedule of one's own.
+
+    Raises what ``simulate`` raises for the job and the efficiency.
+    """
+    job = plan.job
+    in_order = job.schedule_name in IN_ORDER
+    if not in_order and job.schedule_name != INTERLEAVED:
+        return 0.0
+    n_stages = job.n_stages * (1 if in_order else job.stages_per_device)
+    links = Links.of(plan.topology, queueing)
+    forward_s, backward_s = _passes(plan, n_stages, efficiency, links)
+    n_passes = np.array(job.microbatch_counts, dtype=float)
+    busy_s = n_passes * (forward_s + backward_s).reshape(-1, job.n_stages, job.n_replicas).sum(axis=0)
+    first = slice(0, job.n_stages)  # the first stages of all devices
+    hops = _Hops.of(plan, links)
+    arrival_s = _behind(forward_s[first] + hops.onward_s)
+    if not in_order:
+        return float((arrival_s + busy_s).max())
+    if job.transport != "overlapped":  # the device waits for what it sends
+        busy_s[:-1] += n_passes * hops.onward_s[:-1]
+        busy_s[1:] += (n_passes - 1) * hops.back_s[1:]
+    average_s = _average_s(job, plan, links)
+    return float(
+        max(
+            (arrival_s + busy_s + np.maximum(_behind(backward_s + hops.back_after_s) + average_s[0], average_s)).max(),
+            _bucketed_s(job, plan, links, arrival_s + busy_s - backward_s),
+            _by_links(job, hops, forward_s, backward_s, arrival_s, n_passes, average_s[0]),
+        )
+    )
+
+
+def _passes(plan: Plan, n_stages: int, efficiency: float, links: Links) -> tuple[FloatArray, FloatArray]:
+    """(stages, replicas) seconds of a forward and of a whole backward."""
+    shape = n_stages, plan.job.n_replicas
+    found = {Kind.FORWARD: np.zeros(shape), Kind.BACKWARD: np.zeros(shape)}
+    for row in pass_times(plan, n_stages, efficiency, links):
+        if row.kind in found:
+            found[row.kind][row.stage, row.replica] = row.seconds
+    return found[Kind.FORWARD], found[Kind.BACKWARD]
+
+
+def _behind(seconds: FloatArray) -> FloatArray:
+    """(stages, replicas) sums over the stages before each."""
+    return np.vstack([np.zeros((1, seconds.shape[1])), np.cumsum(seconds, axis=0)[:-1]])
+
+
+class _Hops(NamedTuple):
+    """Messages between a device of a pipeline and its neighbours; each (stages, replicas), 0 where there is none."""
+
+    onward_s: FloatArray
+    """From stage s to s + 1, until it has arrived."""
+    back_s: FloatArray
+    """From stage s to s - 1."""
+    onward_moving_s: FloatArray
+    """The part of ``onward_s`` for which the message occupies its link."""
+    back_moving_s: FloatArray
+
+    @property
+    def back_after_s(self) -> FloatArray:
+        """From stage s + 1 to s."""
+        return np.vstack([self.back_s[1:], np.zeros((1, self.back_s.shape[1]))])
+
+    @classmethod
+    def of(cls, plan: Plan, links: Links) -> _Hops:
+        devices, n_bytes = plan.placement.devices, plan.job.activation_bytes
+        here, there = devices[:-1], devices[1:]
+        none = np.zeros((1, devices.shape[1]))
+        onward, back = links.moving_s(here, there, n_bytes), links.moving_s(there, here, n_bytes)
+        return cls(
+            np.vstack([onward + links.latency_s[here, there], none]),
+            np.vstack([none, back + links.latency_s[there, here]]),
+            np.vstack([onward, none]),
+            np.vstack([none, back]),
+        )
+
+
+def _by_links(
+    job: Job,
+    hops: _Hops,
+    forward_s: FloatArray,
+    backward_s: FloatArray,
+    arrival_s: FloatArray,
+    n_passes: FloatArray,
+    average_s: FloatArray,
+) -> float:
+    """From the first message of a pair of neighbours to its last, and the way of the micro-batch of that one."""
+    if job.n_stages == 1:
+        return 0.0
+    out_s, back_s = hops.onward_moving_s[:-1], hops.back_moving_s[1:]
+    ready_s = (arrival_s + forward_s)[:-1]
+    drain_s = _behind(backward_s + hops.back_after_s)
+    home_s = (hops.back_s - hops.back_moving_s)[1:] + backward_s[:-1] + drain_s[:-1] + average_s
+    # behind stage s: forwards to the end and backwards down to s + 1
+    round_s = forward_s + backward_s + hops.onward_s + hops.back_after_s
+    beyond_s = round_s[::-1].cumsum(axis=0)[::-1][1:]
+    onward = ready_s + (n_passes - 1) * out_s + hops.onward_s[:-1] + beyond_s + back_s + home_s
+    back = ready_s + hops.onward_s[:-1] + beyond_s + n_passes * back_s + home_s
+    most = max(float(onward.max()), float(back.max()))
+    if job.transport == "blocking":  # both directions take turns
+        most = max(most, float((ready_s + n_passes * (out_s + back_s) + home_s).max()))
+    return most
+
+
+def _synchronises(job: Job) -> bool:
+    """Whether every iteration ends with whole gradients averaged."""
+    return job.n_replicas > 1 and job.synchronise_every == 1 and job.sharding != "zero-3"
+
+
+def _average_s(job: Job, plan: Plan, links: Links) -> FloatArray:
+    """(stages, replicas) seconds from a replica's last backward until its group has averaged, at least."""
+    shape = plan.placement.devices.shape
+    if not _synchronises(job) or job.overlap or job.synchronisation != "ring":
+        return np.zeros(shape)
+    sums, averages = (
+        np.array(sizes)[:, None] / job.n_replicas
+        for sizes in (device_gradient_bytes(job, job.n_stages), device_average_bytes(job, job.n_stages))
+    )
+    here, there = plan.placement.devices, np.roll(plan.placement.devices, -1, axis=1)
+    latency_s = links.latency_s[here, there]
+    summed_s, spread_s = (links.moving_s(here, there, np.broadcast_to(size, shape)) for size in (sums, averages))
+    rounds = job.n_replicas - 1
+    on_link_s = rounds * (summed_s + spread_s) + latency_s
+    # a shard goes round the ring to be summed, and round again: n - 1 hops each, from its own beginning
+    around = np.arange(rounds)[None, :] + np.arange(job.n_replicas)[:, None]
+    summing_s = (summed_s + latency_s)[:, around % job.n_replicas].sum(axis=2)
+    spreading_s = (spread_s + latency_s)[:, (around + rounds) % job.n_replicas].sum(axis=2)
+    least_s: FloatArray = np.maximum(on_link_s, summing_s + spreading_s)
+    return least_s
+
+
+def _bucketed_s(job: Job, plan: Plan, links: Links, last_backward_s: FloatArray) -> float:
+    """From the beginning of the last backward, (stages, replicas), all buckets over one link of a ring."""
+    if not _synchronises(job) or not job.overlap or job.synchronisation != "ring":
+        return 0.0
+    here, there = plan.placement.devices, np.roll(plan.placement.devices, -1, axis=1)
+    share = (job.n_replicas - 1) / job.n_replicas
+    n_bytes = share * (
+        np.array(device_gradient_bytes(job, job.n_stages)) + np.array(device_average_bytes(job, job.n_stages))
+    )
+    if links.message_bytes is not None:  # how long buckets take depends on their sizes
+        return 0.0
+    return float((last_backward_s + links.moving_s(here, there, n_bytes[:, None])).max())

@@ -1,0 +1,122 @@
+"""A system's best plan: of all that it lets its user choose from, the fastest that fits the memory of its devices."""
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology, shortened
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.planning.explain.sentences import counted
+from dtfm_lab.systems.not_modelled import NOT_MODELLED
+from dtfm_lab.systems.outcome import Outcome
+from dtfm_lab.systems.outcomes import Outcomes
+from dtfm_lab.systems.room import fits, least_lacking_bytes, sentence_of
+from dtfm_lab.systems.strategy import Budget, Strategy, strategies, work_of
+
+ROUNDING = 1e-9
+"""Relative rounding of a lower bound."""
+Asked = Iterable[str | Strategy | type[Strategy]] | str | Strategy | type[Strategy] | None
+"""Systems by name, as classes, or with assumptions of one's own; all where None."""
+
+
+def outcome_of(
+    strategy: Strategy, topology: Topology, job: Job, budget: Budget | None = None, *, prune: bool = True
+) -> Outcome:
+    """The best plan of a system for the work of a job; an Outcome with the reason where it has none that fits.
+
+    Plans that cannot be faster than one that was found (``Strategy.least_s``) are not simulated, which does not change
+    the outcome; without ``prune`` all are. Of equally fast plans the first that the system yields is taken.
+    """
+    budget = Budget() if budget is None else budget
+    work, began = work_of(job), time.perf_counter()
+    plans, reason = _plans(strategy, topology, work, budget)
+    best: tuple[float, int] = (math.inf, 0)
+    found: Plan | None = None
+    try:
+        lacking = [least_lacking_bytes(plan) for plan in plans]
+        least_s = [strategy.least_s(plan, budget) if prune else 0.0 for plan in plans]
+        for number in sorted(range(len(plans)), key=least_s.__getitem__):
+            if least_s[number] > best[0] * (1 + ROUNDING):
+                break
+            plan = plans[number]
+            if lacking[number]:
+                continue
+            this = strategy.seconds(plan, budget), number
+            if this < best and fits(plan):
+                best, found = this, plan.changed(iteration_s=this[0])
+        if plans and found is None:
+            reason = f"none of its plans fits the devices: {sentence_of(plans[int(np.argmin(lacking))])}"
+    except LabError as error:
+        reason = str(error)
+    return Outcome(
+        strategy=strategy,
+        budget=budget,
+        found=found,
+        reason="" if found is not None else reason,
+        considered=len(plans),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _plans(strategy: Strategy, topology: Topology, work: Job, budget: Budget) -> tuple[list[Plan], str]:
+    """The plans of a system, and why there are no more."""
+    plans: list[Plan] = []
+    try:
+        for plan in strategy.plans(topology, work, budget):
+            plans.append(plan if plan.queueing == budget.queueing else plan.changed(queueing=budget.queueing))
+    except LabError as error:
+        return plans, str(error)
+    n_blocks = work.modelled().n_blocks
+    return plans, (
+        f"none of its shapes suits {counted(len(topology), 'device')}, {counted(n_blocks, 'block')} and a batch of "
+        f"{counted(work.global_batch, 'sequence')}; wanted numbers that its stages and replicas divide"
+    )
+
+
+def chosen(
+    systems: Asked,
+) -> list[Strategy]:
+    """The strategies that are named or given, each once, all by default; a name or a class has the assumptions that it
+    defaults to.
+
+    Raises UnknownName for a name that is none, and LabError for what is no system, or none at all.
+    """
+    if systems is None:
+        systems = list(strategies)
+    given = [systems] if isinstance(systems, str | Strategy | type) else systems
+    if not isinstance(given, Iterable):
+        raise LabError(f"systems is {shortened(systems)}; wanted names of systems, or Strategies")
+    found: list[Strategy] = []
+    for one in given:
+        system = _one(one)
+        if system not in found:
+            found.append(system)
+    if not found:
+        raise LabError("systems is empty; wanted one at least")
+    return found
+
+
+def _one(system: object) -> Strategy:
+    if isinstance(system, Strategy):
+        return system
+    if isinstance(system, type) and issubclass(system, Strategy):
+        return system()
+    if not isinstance(system, str):
+        raise LabError(f"a system is {shortened(system)}; wanted the name of one, or a Strategy")
+    reasons = {name.casefold(): reason for name, reason in NOT_MODELLED.items()}
+    if system not in strategies and (reason := reasons.get(system.casefold())):
+        raise LabError(f"{system} is not modelled: {reason}")
+    return strategies[system]()
+
+
+def stream_outcomes(topology: Topology, job: Job, systems: Asked, budget: Budget) -> Iterator[Outcomes]:
+    """All outcomes so far, after each system."""
+    wanted = chosen(systems)
+    found: list[Outcome] = []
+    for one in wanted:
+        found.append(outcome_of(one, topology, job, budget))
+        yield Outcomes(topology=topology, job=job, outcomes=tuple(found), wanted=len(wanted))

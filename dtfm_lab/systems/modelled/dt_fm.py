@@ -1,0 +1,175 @@
+"""DT-FM: GPipe as its code runs it, on the placement of its scheduler, and on random ones without it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job.system import CHECKPOINTINGS, TRANSPORTS
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import synchronisations
+from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning import plan, planners
+from dtfm_lab.systems.assumption import Assumption
+from dtfm_lab.systems.grids import in_rank_order, shapes
+from dtfm_lab.systems.room import fits
+from dtfm_lab.systems.strategy import Budget, Strategy, strategies
+
+FIRST_SEED = 2022
+"""Seed of the first of DT-FM's random placements; those after it count up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPipeOfDTFM(Strategy):
+    """How DT-FM trains, wherever it places the stages."""
+
+    cite: ClassVar[str] = "Yuan et al., NeurIPS 2022"
+    url: ClassVar[str] = "https://arxiv.org/abs/2206.01288"
+
+    n_stages: Annotated[
+        int | None,
+        Assumption(
+            help="Pipeline stages; of every shape of two or more that takes all devices, the fastest, where not given.",
+            least=1,
+            source="DT-FM section 3: stages x replicas are all devices, given beforehand",
+        ),
+    ] = None
+    transport: Annotated[
+        str,
+        Assumption(
+            help="A stage receives, computes and sends at once.",
+            choices=TRANSPORTS,
+            source="DT-FM section 3.5; dist_gpipe_pipeline_async.py has a CUDA stream for each of the three",
+        ),
+    ] = "overlapped"
+    flush_every: Annotated[
+        int,
+        Assumption(
+            help="Most micro-batches before the pipeline is emptied and gradients accumulate: fewer, halved and halved "
+            "again, where devices do not hold them.",
+            least=1,
+            source="DT-FM, scripts/aws_run_batch_gpt3_optimal.sh: several batches of 64, which a V100 holds",
+        ),
+    ] = 64
+    synchronisation: Annotated[
+        str,
+        Assumption(
+            help="How replicas average: a ring takes as long as a sum along a chain and the average back.",
+            choices=synchronisations,
+            source="DT-FM, gpt3_xl_pp8_dp8.sh has central_ps, which calls NCCL's reduce, then its broadcast",
+        ),
+    ] = "ring"
+    checkpointing: Annotated[
+        str,
+        Assumption(
+            help="A block keeps its input and computes the rest again in the backward.",
+            choices=CHECKPOINTINGS,
+            source="DT-FM, modules/gpt_modules.py: use_checkpoint, of attention and MLP",
+        ),
+    ] = "block"
+
+    def _shaped(self, topology: Topology, job: Job) -> Iterator[Job]:
+        """The job as DT-FM trains it, in each shape with a micro-batch of one, or the given one."""
+        how = job.with_fields(
+            schedule="gpipe",
+            microbatch=job.microbatch or 1,
+            transport=self.transport,
+            synchronisation=self.synchronisation,
+            checkpointing=self.checkpointing,
+        )
+        for shaped in shapes(how, len(topology)):
+            if shaped.n_stages == self.n_stages or (self.n_stages is None and shaped.n_stages > 1):
+                yield shaped
+
+    def _flushed(self, found: Plan) -> Plan:
+        """The plan with pipelines emptied as rarely as its devices' memory allows; with every one where none does."""
+        flush_every = min(self.flush_every, found.job.n_microbatches)
+        while True:
+            flushed = found.changed(job=found.job.with_fields(flush_every=flush_every))
+            if flush_every == 1 or fits(flushed):
+                return flushed
+            flush_every //= 2
+
+
+@strategies.register("dt-fm")
+@dataclass(frozen=True, kw_only=True)
+class DTFM(GPipeOfDTFM):
+    """DT-FM: GPipe with overlapped messages, placed by its scheduler for the least communication cost."""
+
+    name: ClassVar[str] = "dt-fm"
+    title: ClassVar[str] = "DT-FM"
+    searches: ClassVar[bool] = True
+
+    planner: Annotated[
+        str,
+        Assumption(
+            help="The search: the paper's own genetic algorithm, or another planner of the same cost.",
+            choices=planners,
+            source="DT-FM section 3.4; its evolutionary scheduler, at the cost of equations 1 to 4",
+        ),
+    ] = "dtfm"
+
+    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
+        """The placement of each shape; the time of the search is shared among shapes."""
+        wanted = list(self._shaped(topology, job))
+        how = {"steps": budget.steps} if budget.steps else {"seconds": budget.seconds / max(len(wanted), 1)}
+        for shaped in wanted:
+            try:
+                found = plan(topology, shaped, self.planner, seed=budget.seed, **how)
+            except LabError:  # a shape that no placement on these devices fits
+                continue
+            yield self._flushed(found)
+
+
+@strategies.register("dt-fm-random")
+@dataclass(frozen=True, kw_only=True)
+class DTFMRandom(GPipeOfDTFM):
+    """DT-FM without its scheduler: the same GPipe, every device anywhere."""
+
+    name: ClassVar[str] = "dt-fm-random"
+    title: ClassVar[str] = "DT-FM without its scheduler"
+
+    n_draws: Annotated[
+        int,
+        Assumption(
+            help="Random placements of a shape, of which the one of median seconds is its plan.",
+            least=1,
+            source="DT-FM, generate_assignment.py: the seeds 2022, 2023 and 2024",
+        ),
+    ] = 3
+
+    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
+        """Of the shape whose first draw is fastest, the draw of median seconds: nobody chooses by chance."""
+        ranks = random_ranks(len(topology), self.n_draws, budget.seed)
+        tried: list[tuple[float, Job, Plan]] = []
+        for shaped in self._shaped(topology, job):
+            first = self._flushed(in_rank_order(topology, shaped, ranks[0], order="pp-dp"))
+            if not fits(first):
+                yield first  # for the reason
+                continue
+            tried.append((self.seconds(first, budget), shaped, first))
+        if not tried:
+            return
+        first_s, shaped, first = min(tried, key=lambda one: one[0])
+        draws = [(first_s, first)]
+        for device_of_rank in ranks[1:]:
+            drawn = self._flushed(in_rank_order(topology, shaped, device_of_rank, order="pp-dp"))
+            draws.append((self.seconds(drawn, budget), drawn))
+        yield sorted(draws, key=lambda one: one[0])[len(draws) // 2][1]
+
+
+def random_ranks(n_devices: int, n_draws: int, seed: int) -> list[IntArray]:
+    """(n_devices,) device of each rank, a draw each: the first device keeps rank 0, as in DT-FM's rank maps.
+
+    With seed 0 and 64 devices the maps of its scripts, which its generator draws from the seeds 2022, 2023 and so on.
+    """
+    maps = []
+    for draw in range(n_draws):
+        ranks = np.arange(1, n_devices)
+        np.random.RandomState(FIRST_SEED + seed + draw).shuffle(ranks)  # the generator of its script
+        maps.append(np.argsort(np.concatenate([[0], ranks])))
+    return maps

@@ -1,0 +1,192 @@
+"""Sailor: which devices of which kind and region take part, and in which shape, by dynamic programming over stages."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, NamedTuple
+
+import numpy as np
+
+from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job
+from dtfm_lab.domain.job.system import CHECKPOINTINGS, TRANSPORTS
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.simulation.durations import peak_of
+from dtfm_lab.systems.assumption import Assumption
+from dtfm_lab.systems.grids import MICROBATCHES
+from dtfm_lab.systems.promising import Candidate, promising
+from dtfm_lab.systems.strategy import Budget, Strategy, strategies
+
+WIDTH = 8
+"""Chains of pools that are kept after each stage."""
+MOST_STAGES = 16
+"""Most stages that are looked at."""
+
+
+@strategies.register("sailor")
+@dataclass(frozen=True, kw_only=True)
+class Sailor(Strategy):
+    """Sailor: which devices of which kind and region take part, and in which shape.
+
+    Its planner goes through numbers of stages and replicas and gives each stage devices stage by stage, keeping what is
+    best by its own closed form, whose best plans are simulated here. A stage's replicas are of one kind in one region;
+    next stages may lie elsewhere. The paper's planner also mixes kinds within a stage and chooses the tensor
+    parallelism of every stage; here one degree holds for all, and the chains of pools are those of a beam search.
+    """
+
+    name: ClassVar[str] = "sailor"
+    title: ClassVar[str] = "Sailor"
+    cite: ClassVar[str] = "Strati et al., SOSP 2025"
+    url: ClassVar[str] = "https://arxiv.org/abs/2504.17096"
+
+    across_regions: Annotated[
+        bool,
+        Assumption(
+            help="Replicas of a stage may lie in several regions.",
+            source="eth-easl/sailor, planner_utils.cpp, find_ar_cost: no data parallelism across regions",
+        ),
+    ] = False
+    transport: Annotated[
+        str,
+        Assumption(
+            help="A stage waits until what it sends has arrived.",
+            choices=TRANSPORTS,
+            source="eth-easl/sailor, deepspeed/pipe_engine.py: sends on the stream that computes",
+        ),
+    ] = "blocking"
+    gradient_dtype: Annotated[
+        str,
+        Assumption(
+            help="Precision in which gradients are kept and averaged.",
+            choices=BYTES_PER_ELEMENT,
+            source="eth-easl/sailor, planner_utils.cpp, check_stage_fits: 4 bytes of gradient a parameter",
+        ),
+    ] = "fp32"
+    checkpointing: Annotated[
+        str,
+        Assumption(
+            help="Activations are kept from the forward to the backward.",
+            choices=CHECKPOINTINGS,
+            source="eth-easl/sailor, planner_utils.cpp, check_stage_fits: all activations of micro-batches in flight",
+        ),
+    ] = "none"
+
+    def trained(self, job: Job) -> Job:
+        """The job as the system trains it, whatever its shape."""
+        return job.with_fields(
+            schedule="1f1b",
+            synchronisation="ring",
+            transport=self.transport,
+            gradient_dtype=self.gradient_dtype,
+            checkpointing=self.checkpointing,
+        )
+
+    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
+        """The best subsets and shapes by its closed form."""
+        yield from promising(self._candidates(topology, self.trained(job), budget.efficiency), budget.efficiency)
+
+    def _candidates(self, topology: Topology, job: Job, efficiency: float) -> Iterator[Candidate]:
+        heads = job.modelled().n_heads
+        for degree in topology.group_sizes:
+            if heads % degree:
+                continue
+            grouped = topology.grouped(degree)
+            pools = _pools(grouped, job, efficiency, across_regions=self.across_regions)
+            for shaped in _shapes(job.with_fields(tensor_parallel=degree), pools):
+                for grid in _grids(grouped, shaped, pools):
+                    yield Candidate(grouped, shaped, grid)
+
+
+class Pool(NamedTuple):
+    """Devices of one kind in one region."""
+
+    devices: IntArray
+    flop_per_s: float
+    """That each reaches."""
+
+
+class Chain(NamedTuple):
+    """Pools of the first stages, and what the closed form has of them so far."""
+
+    seconds: float
+    """Of an iteration with these stages alone."""
+    pools: tuple[int, ...]
+    straggler_s: float
+    through_s: float
+
+
+def blocks_of(n_blocks: int, n_stages: int) -> tuple[int, ...]:
+    """Blocks of each stage; those over go to the last stages, one each (``get_stages`` of its planner_utils.cpp)."""
+    each, over = divmod(n_blocks, n_stages)
+    return tuple(each + (stage >= n_stages - over) for stage in range(n_stages))
+
+
+def _pools(topology: Topology, job: Job, efficiency: float, *, across_regions: bool) -> list[Pool]:
+    members: dict[tuple[str, str, float], list[int]] = {}
+    for i, device in enumerate(topology.devices):
+        region = "" if across_regions else device.region
+        members.setdefault((region, device.gpu, peak_of(device, job.dtype) * efficiency), []).append(i)
+    return [Pool(np.array(devices), speed) for (_, _, speed), devices in members.items()]
+
+
+def _shapes(job: Job, pools: list[Pool]) -> Iterator[Job]:
+    """The job with every number of stages, and numbers of replicas that are powers of two or divide a pool."""
+    sizes = {len(pool.devices) for pool in pools}
+    replicas = {2**i for i in range(max(sizes).bit_length())}
+    replicas = {n for n in replicas if n <= max(sizes)} | {n // k for n in sizes for k in (1, 2, 3) if not n % k}
+    n_blocks = job.modelled().n_blocks
+    for n_replicas in sorted(replicas):
+        most = sum(len(pool.devices) // n_replicas for pool in pools)
+        for n_stages in range(1, min(most, n_blocks, MOST_STAGES) + 1):
+            for microbatch in MICROBATCHES if job.microbatch is None else (job.microbatch,):
+                if job.global_batch % microbatch or job.global_batch // microbatch < n_replicas:
+                    continue
+                shape = {"n_stages": n_stages, "n_replicas": n_replicas, "microbatch": microbatch}
+                yield job.with_fields(**shape).with_fields(blocks_per_stage=blocks_of(n_blocks, n_stages))
+
+
+def _grids(topology: Topology, job: Job, pools: list[Pool]) -> Iterator[IntArray]:
+    """(stages, replicas) devices along the chain of pools that takes least."""
+    chain = _best_chain(topology, job, pools)
+    if chain is None:
+        return
+    used = [0] * len(pools)
+    rows = []
+    for pool in chain.pools:
+        rows.append(pools[pool].devices[used[pool] : used[pool] + job.n_replicas])
+        used[pool] += job.n_replicas
+    yield np.array(rows)
+
+
+def _best_chain(topology: Topology, job: Job, pools: list[Pool]) -> Chain | None:
+    """Stage by stage, the chains that take least; of those that end alike with the same devices left, the best."""
+    hop_s = _hops(topology, job, pools).tolist()
+    capacity = [len(pool.devices) // job.n_replicas for pool in pools]
+    flop = [job.microbatch * 3 * sum(layer.forward_flop for layer in layers) for layers in job.stage_layers]
+    blocking = job.transport == "blocking"
+    further = job.n_microbatches - 1
+    chains = [Chain(0.0, (), 0.0, 0.0)]
+    for stage in range(job.n_stages):
+        found: dict[tuple[tuple[int, ...], int], Chain] = {}
+        for chain in chains:
+            for i, pool in enumerate(pools):
+                if chain.pools.count(i) >= capacity[i]:
+                    continue
+                pass_s = flop[stage] / pool.flop_per_s
+                way_s = hop_s[chain.pools[-1]][i] if chain.pools else 0.0
+                straggler_s = max(chain.straggler_s, pass_s + (way_s if blocking else 0.0))
+                through_s = chain.through_s + pass_s + way_s
+                longer = Chain(further * straggler_s + through_s, (*chain.pools, i), straggler_s, through_s)
+                key = tuple(sorted(longer.pools)), i
+                if key not in found or longer < found[key]:
+                    found[key] = longer
+        chains = sorted(found.values())[:WIDTH]
+    return chains[0] if chains else None
+
+
+def _hops(topology: Topology, job: Job, pools: list[Pool]) -> FloatArray:
+    """(pools, pools) seconds of an activation and its gradient over the slowest link between two pools."""
+    one_way_s = topology.latency_s + job.activation_bytes / topology.bandwidth_bytes_per_s
+    there_and_back_s = one_way_s + one_way_s.T
+    np.fill_diagonal(there_and_back_s, 0.0)
+    return np.array([[there_and_back_s[np.ix_(a.devices, b.devices)].max() for b in pools] for a in pools])

@@ -1,0 +1,179 @@
+"""SWARM: stochastic pipelines, in which each micro-batch is routed to a device of the next stage."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job.job import COMPRESSIONS
+from dtfm_lab.domain.job.system import CHECKPOINTINGS
+from dtfm_lab.domain.network import Links, Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.simulation.durations import peak_of
+from dtfm_lab.systems.assumption import Assumption
+from dtfm_lab.systems.grids import MICROBATCHES
+from dtfm_lab.systems.promising import Candidate, promising
+from dtfm_lab.systems.stochastic import simulate_stochastic
+from dtfm_lab.systems.strategy import Budget, Strategy, strategies
+
+ROUTINGS = ("throughput", "random")
+MOST = 2
+"""Most plans that are simulated, each in a good part of a second where there are many micro-batches."""
+
+
+@strategies.register("swarm")
+@dataclass(frozen=True, kw_only=True)
+class Swarm(Strategy):
+    """SWARM: equal stages, each served by many devices, and every micro-batch routed to one of the next stage's.
+
+    Its seconds are those of ``simulate_stochastic``, as no schedule knows the routes beforehand: ``lab.simulate``
+    of the same plan keeps the plan's pipelines and predicts another iteration. Stages have as many devices each,
+    the same speed in all as nearly as dealing them out allows; those over are idle, and its user may leave out the
+    slowest. (The paper also moves devices between stages until none is behind, its repository does not.) The
+    published trainers, CPU nodes that every message passes, are left out, a stage hands on to the next, and one
+    balancer serves each stage; a backward returns over the devices of its forward, where the published code draws
+    again. Delayed parameter updates and churn are left out.
+
+    It sends to many devices, which links of each pair's own make cheap: ``queueing="cards"`` lets them share a card.
+    """
+
+    name: ClassVar[str] = "swarm"
+    title: ClassVar[str] = "SWARM"
+    cite: ClassVar[str] = "Ryabinin et al., ICML 2023"
+    url: ClassVar[str] = "https://arxiv.org/abs/2301.11913"
+    mathematics: ClassVar[str] = "activations and gradients are rounded on their way, to 8 and 16 bits by default"
+
+    routing: Annotated[
+        str,
+        Assumption(
+            help="To the device with the least work handed out, by its throughput, or to any by chance.",
+            choices=ROUTINGS,
+            source="yandex-research/swarm, moe/client/balancer.py: a queue by run time handed out over throughput",
+        ),
+    ] = "throughput"
+    compression: Annotated[
+        str,
+        Assumption(
+            help="What activations and their gradients are rounded to on their way.",
+            choices=COMPRESSIONS,
+            source="yandex-research/swarm, setup_and_launch_server.sh: --compression BLOCKWISE_8BIT",
+        ),
+    ] = "int8"
+    gradient_compression: Annotated[
+        str,
+        Assumption(
+            help="What averaged gradients are rounded to on their way.",
+            choices=COMPRESSIONS,
+            source="yandex-research/swarm, src_cli/run_server.py: --averaging_compression FLOAT16",
+        ),
+    ] = "fp16"
+    checkpointing: Annotated[
+        str,
+        Assumption(
+            help="A backward computes its stage's forward again.",
+            choices=CHECKPOINTINGS,
+            source="yandex-research/swarm, moe/server/expert_backend.py: backward runs the stage from its inputs",
+        ),
+    ] = "stage"
+    resends_inputs: Annotated[
+        bool,
+        Assumption(
+            help="A gradient travels with the input of the stage that it goes to.",
+            source="yandex-research/swarm, moe/client/balanced_expert.py: inputs_and_grad_outputs",
+        ),
+    ] = True
+    trainers: Annotated[
+        int,
+        Assumption(
+            help="Micro-batches on their way at once, for each device.",
+            least=1,
+            source="yandex-research/swarm, setup_and_launch_trainer.sh: 4 on each trainer node; here a node a device",
+        ),
+    ] = 4
+
+    def trained(self, job: Job) -> Job:
+        """The job as the system trains it, whatever its shape."""
+        return job.with_fields(
+            schedule="1f1b",
+            synchronisation="sharded-at-once",
+            compression=self.compression,
+            gradient_compression=self.gradient_compression,
+            checkpointing=self.checkpointing,
+        )
+
+    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
+        """Every number of stages, the fastest by the closed form."""
+        yield from promising(self._candidates(topology, self.trained(job), budget), budget.efficiency, MOST)
+
+    def trace(self, plan: Plan, budget: Budget) -> Trace:
+        """One iteration, micro-batches routed as they come."""
+        return simulate_stochastic(
+            plan,
+            rng=np.random.default_rng(budget.seed),
+            in_flight=self.trainers * plan.placement.devices.size,
+            by_throughput=self.routing == "throughput",
+            resends_inputs=self.resends_inputs,
+            efficiency=budget.efficiency,
+            queueing=budget.queueing,
+        )
+
+    def _candidates(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Candidate]:
+        speed = np.array([peak_of(device, job.dtype) for device in topology.devices])
+        drawn = np.random.default_rng(budget.seed).permutation(len(topology))
+        by_speed = drawn[np.argsort(-speed[drawn], kind="stable")]
+        for least in np.unique(speed):
+            taking_part = by_speed[speed[by_speed] >= least]
+            for n_stages in range(1, min(len(taking_part), job.modelled().n_blocks) + 1):
+                grid = _dealt(taking_part, n_stages)
+                for microbatch in MICROBATCHES if job.microbatch is None else (job.microbatch,):
+                    if job.global_batch % microbatch or job.global_batch // microbatch < grid.shape[1]:
+                        continue
+                    shape = {"n_stages": n_stages, "n_replicas": grid.shape[1], "microbatch": microbatch}
+                    yield Routed(topology, job.with_fields(**shape), grid, budget.queueing)
+
+
+@dataclass(frozen=True, eq=False)
+class Routed(Candidate):
+    """A candidate whose micro-batches may take any device of each stage."""
+
+    queueing: str = "pairs"
+
+    def pipeline_s(self, efficiency: float) -> float:
+        """Seconds in which the slowest stage, or link, serves all micro-batches, after the first has come through."""
+        pass_s = self.pass_s(efficiency)
+        stage_s = 1 / (1 / pass_s).sum(axis=1)
+        through_s = pass_s.mean(axis=1).sum() + self.hop_s.mean(axis=1).sum()
+        here, there = np.broadcast_arrays(self.grid[:-1, :, None], self.grid[1:, None, :])
+        # each way; the gradient travels with an input
+        sender, receiver = np.concatenate([here, there, there]), np.concatenate([there, here, here])
+        bandwidth = self.topology.bandwidth_bytes_per_s[sender, receiver]
+        link_s = self._busiest_s(sender, receiver, self.job.activation_bytes / bandwidth / self.grid.shape[1] ** 2)
+        return float((sum(self.job.microbatch_counts) - 1) * max(stage_s.max(), link_s) + through_s)
+
+    @property
+    def averaging_s(self) -> float:
+        """Seconds in which every device sends every other of its stage a shard, and gets its average back."""
+        sender, receiver = np.broadcast_arrays(self.grid[:, :, None], self.grid[:, None, :])
+        shard_s = self._shard_s(sender, receiver)
+        return 2 * max(float(shard_s.max()), self._busiest_s(sender, receiver, shard_s))
+
+    def _busiest_s(self, sender: IntArray, receiver: IntArray, seconds: FloatArray) -> float:
+        """Seconds for which the busiest link or card sends these messages, none of a device to itself."""
+        apart = sender != receiver
+        if not apart.any():
+            return 0.0
+        leaving, _ = Links.of(self.topology, self.queueing).queues(sender[apart], receiver[apart])
+        _, queue = np.unique(leaving, return_inverse=True)
+        return float(np.bincount(queue, seconds[apart]).max())
+
+
+def _dealt(by_speed: IntArray, n_stages: int) -> IntArray:
+    """(stages, replicas) devices, the fastest first, dealt out forth and back; those over are left out."""
+    n_replicas = len(by_speed) // n_stages
+    grid = by_speed[: n_stages * n_replicas].reshape(n_replicas, n_stages).copy()
+    grid[1::2] = grid[1::2, ::-1]
+    return grid.T

@@ -1,0 +1,122 @@
+"""What came out for one system on one network: its best plan, the seconds, and what they are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.planning.explain.sentences import counted
+from dtfm_lab.systems.causes import causes_of
+from dtfm_lab.systems.strategy import Budget, Strategy
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Outcome:
+    """One system's best plan for a network and a job; no plan, and a reason, where none of its plans fits."""
+
+    strategy: Strategy
+    budget: Budget
+    found: Plan | None
+    """With the seconds of its iteration."""
+    reason: str = ""
+    """Why there is no plan."""
+    considered: int = 0
+    """Plans that the system lets its user choose from."""
+    seconds: float = field(default=0.0, compare=False)
+    """Seconds that it took to find."""
+
+    def __repr__(self) -> str:
+        return f"<Outcome of {self.name}: {self.sentence}>"
+
+    @property
+    def name(self) -> str:
+        """The system's name in the registry, with the assumptions that were changed."""
+        return self.strategy.label
+
+    @property
+    def title(self) -> str:
+        """The system's name as its authors write it, with the assumptions that were changed."""
+        return self.strategy.heading
+
+    @property
+    def plan(self) -> Plan:
+        """The best plan. Raises PlanError where there is none."""
+        if self.found is None:
+            raise PlanError(f"{self.title} has no plan here: {self.reason}")
+        return self.found
+
+    @property
+    def job(self) -> Job:
+        """The plan's job: what was asked for, trained as the system trains."""
+        return self.plan.job
+
+    @cached_property
+    def trace(self) -> Trace:
+        """One iteration of the plan, predicted: not that of ``simulate`` where the system has a simulator of its own,
+        as SWARM has for micro-batches that are routed as they come."""
+        return self.strategy.trace(self.plan, self.budget)
+
+    @property
+    def iteration_s(self) -> float | None:
+        """Predicted seconds of an iteration; None without a plan."""
+        return None if self.found is None else self.found.iteration_s
+
+    @property
+    def flop_per_s(self) -> float | None:
+        """FLOP a second of all devices together, nothing counted twice where it is recomputed."""
+        return None if self.iteration_s is None else self.job.flop / self.iteration_s
+
+    @cached_property
+    def causes(self) -> dict[str, float]:
+        """Seconds of the iteration's critical path by cause, the longest first; they add up to the iteration."""
+        if self.iteration_s is None:
+            return {}
+        return causes_of(self.plan, self.trace, self.iteration_s, self.budget.efficiency)
+
+    @property
+    def sentence(self) -> str:
+        """The shape, the seconds and what most of them go to; or why there is no plan."""
+        if self.iteration_s is None:
+            return self.reason
+        most = next(iter(self.causes), "")
+        return f"{format_s(self.iteration_s)} an iteration, {self.shape}, most of it {most}"
+
+    @property
+    def shape(self) -> str:
+        """How the plan cuts the model and shares the batch: ``8 stages x 8 replicas``; empty without a plan."""
+        if self.found is None:
+            return ""
+        job = self.job
+        tensor = f", {job.tensor_parallel} GPUs a layer" if (job.tensor_parallel or 1) > 1 else ""
+        return f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}{tensor}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as plain values for JSON and tables."""
+        found = self.found
+        job = None if found is None else found.job
+        return {
+            "system": self.name,
+            "title": self.title,
+            "iteration_s": self.iteration_s,
+            "tokens_per_s": None if self.iteration_s is None else self.job.tokens / self.iteration_s,
+            "flop_per_s": self.flop_per_s,
+            "price_per_billion_tokens": None if found is None else found.price_per_billion_tokens,
+            "n_stages": None if job is None else job.n_stages,
+            "n_replicas": None if job is None else job.n_replicas,
+            "tensor_parallel": None if job is None else job.tensor_parallel,
+            "microbatch": None if job is None else job.microbatch,
+            "schedule": None if job is None else job.schedule_name,
+            "sharding": None if job is None else job.sharding,
+            "idle": None if found is None else len(found.idle_devices),
+            "most": next(iter(self.causes), ""),
+            "mathematics": self.strategy.mathematics,
+            "considered": self.considered,
+            "reason": self.reason,
+            "cite": self.strategy.cite,
+        }

@@ -1,0 +1,134 @@
+"""The systems' outcomes on one network side by side."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import format_s, plain_rows
+from dtfm_lab.files.reading import ending_of, write_text
+from dtfm_lab.systems import outcomes_html, outcomes_markdown
+from dtfm_lab.systems.not_modelled import NOT_MODELLED
+from dtfm_lab.systems.outcome import Outcome
+
+ENDINGS = (".html", ".md", ".csv", ".json")
+"""Endings of the files that outcomes are written to."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Outcomes:
+    """What each system would do with a network and a job, the fastest first; those without a plan come last."""
+
+    topology: Topology
+    job: Job
+    """What was asked for."""
+    outcomes: tuple[Outcome, ...]
+    wanted: int = 0
+    """Systems asked for; fewer outcomes where it was stopped."""
+
+    def __post_init__(self) -> None:
+        by_seconds = sorted(self.outcomes, key=lambda one: math.inf if one.iteration_s is None else one.iteration_s)
+        object.__setattr__(self, "outcomes", tuple(by_seconds))
+
+    def __repr__(self) -> str:
+        return f"<Outcomes of {self.job.name} on {self.topology.name}: {self.sentence}>"
+
+    def __len__(self) -> int:
+        return len(self.outcomes)
+
+    def __iter__(self) -> Iterator[Outcome]:
+        return iter(self.outcomes)
+
+    def __getitem__(self, name: str) -> Outcome:
+        for one in self.outcomes:
+            if one.name == name:
+                return one
+        raise unknown("system", name, [one.name for one in self.outcomes])
+
+    @property
+    def best(self) -> Outcome:
+        """The fastest. Raises PlanError where no system has a plan."""
+        if not self.outcomes or self.outcomes[0].found is None:
+            raise PlanError(f"no system has a plan for {self.job.name} on {self.topology.name}")
+        return self.outcomes[0]
+
+    @property
+    def not_modelled(self) -> dict[str, str]:
+        """Systems that have no model here, and why."""
+        return dict(NOT_MODELLED)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether some of the systems have not been asked, so far or because it was stopped."""
+        return len(self.outcomes) < self.wanted
+
+    @property
+    def sentence(self) -> str:
+        """The fastest and the next behind it, by the link model; and which of them changes the training itself."""
+        so_far = f"of {len(self.outcomes)} of {self.wanted} systems so far, " if self.stopped else ""
+        with_plan = [one for one in self.outcomes if one.iteration_s is not None]
+        if not with_plan:
+            return f"{so_far}no system has a plan"
+        first = with_plan[0]
+        assert first.iteration_s is not None, "it has a plan"
+        text = f"{so_far}{first.title} is fastest, {format_s(first.iteration_s)} an iteration by the link model"
+        alike = [one for one in with_plan if not one.strategy.mathematics]
+        if first.strategy.mathematics:
+            text += ", but changes the training"
+            if alike and alike[0].iteration_s is not None:
+                text += f"; {alike[0].title} is fastest of those that do not, {format_s(alike[0].iteration_s)}"
+        elif len(with_plan) > 1 and (next_s := with_plan[1].iteration_s):
+            times = f"{next_s / first.iteration_s:.2f}"
+            text += f"; {with_plan[1].title} takes " + ("as long" if times == "1.00" else f"{times} times as long")
+            text += ", and changes the training" if with_plan[1].strategy.mathematics else ""
+        return text
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a system, the fastest first: the columns of ``Outcome.to_dict`` and ``times``, over the fastest."""
+        rows = [one.to_dict() for one in self.outcomes]
+        frame = pd.DataFrame(rows)
+        if len(frame):
+            frame.insert(3, "times", frame["iteration_s"].astype(float) / frame["iteration_s"].astype(float).min())
+        return frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "topology": self.topology.name,
+            "job": self.job.name,
+            "global_batch": self.job.global_batch,
+            "sentence": self.sentence,
+            "systems": plain_rows(self.to_frame()),
+            "assumptions": {one.name: one.strategy.assumed for one in self.outcomes},
+            "not_modelled": self.not_modelled,
+        }
+
+    def _repr_html_(self) -> str:
+        return outcomes_html.fragment(self.sentence, self.outcomes, self.not_modelled)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it as a page (.html), a table for a person (.md) or for a program (.csv), or all of it (.json).
+
+        Raises FileError for another ending.
+        """
+        match ending_of(path, ENDINGS):
+            case ".html":
+                text = outcomes_html.page(f"{self.job.name} on {self.topology.name}", self._repr_html_())
+            case ".md":
+                text = outcomes_markdown.table(self.sentence, self.outcomes, self.not_modelled)
+            case ".csv":
+                text = self.to_frame().to_csv(index=False)
+            case _:
+                text = json.dumps(self.to_dict(), indent=1) + "\n"
+        return write_text(path, text)

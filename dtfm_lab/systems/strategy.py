@@ -1,0 +1,170 @@
+"""A strategy: what one training system would do with a network and a job."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, cast
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import QUEUEING, Topology
+from dtfm_lab.domain.options import Option, check_options, options_of, refuse_unknown
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.registry import Registry
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.durations import EFFICIENCY
+from dtfm_lab.simulation.simulate import iteration_seconds
+from dtfm_lab.systems.assumption import Assumption
+from dtfm_lab.systems.bound import least_iteration_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How long a strategy that searches may search, and from which seed."""
+
+    seconds: Annotated[float, Option(help="Of each system's search, where it has one.", unit="s", above=0)] = 2.0
+    steps: Annotated[
+        int | None, Option(help="Generations instead of seconds: reproducible.", unit="generations", least=1)
+    ] = None
+    seed: Annotated[int, Option(help="Seed of the searches, and of what is drawn.", least=0)] = 0
+    efficiency: Annotated[
+        float, Option(help="Share of its peak that a device reaches, in every system.", above=0, most=1)
+    ] = EFFICIENCY
+    queueing: Annotated[
+        str, Option(help="Which messages wait for each other, those of a pair or of a card.", choices=QUEUEING)
+    ] = "pairs"
+
+    def __post_init__(self) -> None:
+        check_options(self, thing="strategies")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategy(ABC):
+    """What one system would do: its fields are what its model assumes, each with a sentence and a source.
+
+    A strategy yields the plans that the system lets its user choose from; the fastest that fits the devices' memory is
+    taken, as a user who tries them all would take it. Every plan's job has the model, the global batch, the sequence
+    and the precision of the job that was asked for: only how it is trained may differ.
+    """
+
+    name: ClassVar[str] = ""
+    """As it is registered."""
+    title: ClassVar[str]
+    """The system's name as its authors write it."""
+    cite: ClassVar[str]
+    """Authors, venue and year."""
+    url: ClassVar[str] = ""
+    mathematics: ClassVar[str] = ""
+    """What it changes of the training itself, such as when replicas average; empty where losses stay those of one
+    process. Seconds of systems that differ in it do not compare: a loss may need more iterations."""
+    searches: ClassVar[bool] = False
+    """Whether its plans are found by a search that takes the budget's seconds or steps."""
+
+    def __post_init__(self) -> None:
+        check_options(self, thing=f"system {self.name}", error=LabError)
+
+    @abstractmethod
+    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
+        """The plans that it lets its user choose from, none twice; those that do not fit are left out by the caller.
+
+        ``job`` is the work alone (``work_of``). Raises LabError, such as PlanError, where the system cannot train it
+        here at all.
+        """
+
+    def trace(self, plan: Plan, budget: Budget) -> Trace:
+        """One iteration of a plan, predicted."""
+        return simulate(plan, efficiency=budget.efficiency, queueing=budget.queueing)
+
+    def seconds(self, plan: Plan, budget: Budget) -> float:
+        """Seconds of an iteration, those of ``trace``, without one where nothing else is asked for."""
+        if type(self).trace is not Strategy.trace:
+            return self.trace(plan, budget).iteration_s
+        return iteration_seconds(plan, efficiency=budget.efficiency, queueing=budget.queueing)
+
+    def least_s(self, plan: Plan, budget: Budget) -> float:
+        """Seconds that ``trace`` does not go below, found without it; 0 where it is not ``simulate``'s.
+
+        The plans of a system are tried from the least of these on.
+        """
+        if type(self).trace is not Strategy.trace:
+            return 0.0
+        return least_iteration_s(plan, budget.efficiency, budget.queueing)
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What is assumed, in the order of the fields."""
+        return tuple(cast(Assumption, one) for one in options_of(type(self)))
+
+    @property
+    def assumed(self) -> list[dict[str, Any]]:
+        """Each assumption's name, value, sentence and source as plain values; of one that was changed, the source says
+        what the model itself assumes."""
+        return [
+            {"name": one.name, "value": (value := getattr(self, one.field)), "help": one.help}
+            | {"source": one.source if value == one.default else f"changed from {one.default}: {one.source}"}
+            for one in self.assumptions
+        ]
+
+    @property
+    def changed(self) -> str:
+        """The assumptions that are not the model's own, such as ``transport overlapped``; empty where all are."""
+        return ", ".join(
+            _in_words(one.name, getattr(self, one.field))
+            for one in self.assumptions
+            if getattr(self, one.field) != one.default
+        )
+
+    @property
+    def label(self) -> str:
+        """The name, with the assumptions that were changed: ``megatron (transport overlapped)``."""
+        return self._with_changes(self.name or type(self).__name__)
+
+    @property
+    def heading(self) -> str:
+        """The title, with the assumptions that were changed: ``Megatron-LM (transport overlapped)``."""
+        return self._with_changes(self.title)
+
+    def _with_changes(self, name: str) -> str:
+        return f"{name} ({self.changed})" if self.changed else name
+
+
+def _in_words(name: str, value: object) -> str:
+    words = name.replace("_", " ")
+    if isinstance(value, bool):
+        return words if value else f"no {words}"
+    return f"{words} {value:g}" if isinstance(value, float) else f"{words} {value}"
+
+
+strategies: Registry[type[Strategy]] = Registry(
+    "system",
+    group="dtfm_lab.strategies",
+    fits=lambda entry: isinstance(entry, type) and issubclass(entry, Strategy),
+)
+"""Models of systems by name; a package of one's own adds one through an entry point of the group."""
+
+
+def variant(system: str, **assumptions: Any) -> Strategy:
+    """A system with some of its assumptions changed, the others as its model has them.
+
+    ``variant("megatron", transport="overlapped")``. Raises UnknownName for a system or an assumption that is none, and
+    LabError for a value that is not allowed.
+    """
+    kind = strategies[system]
+    refuse_unknown(assumptions, [one.name for one in options_of(kind)], f"assumption of {system}")
+    fields = {one.name: one.field for one in options_of(kind)}
+    return kind(**{fields[name]: value for name, value in assumptions.items()})
+
+
+def work_of(job: Job) -> Job:
+    """The work of a job: model, sequences, precision, and the micro-batch where it is given; how it is cut, averaged
+    and sent is what systems differ in."""
+    return Job(
+        name=job.name,
+        model=job.modelled(),
+        global_batch=job.global_batch,
+        microbatch=job.microbatch,
+        dtype=job.dtype,
+    )

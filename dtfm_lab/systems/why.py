@@ -1,0 +1,245 @@
+"""What makes a system slower on a network: one thing taken away at a time, its limits, what remains, and the way from
+it to a faster system."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import format_s, plain_rows
+from dtfm_lab.planning.explain.sentences import counted
+from dtfm_lab.simulation.durations import peak_of
+from dtfm_lab.simulation.memory import memory
+from dtfm_lab.systems.ablation import Ablation
+from dtfm_lab.systems.ablations import stream_ablations
+from dtfm_lab.systems.outcome import Outcome
+from dtfm_lab.systems.outcomes import Outcomes
+from dtfm_lab.systems.strategy import strategies
+from dtfm_lab.systems.towards import stream_towards
+from dtfm_lab.systems.waterfall_steps import Waterfall
+
+MOST_CAUSES = 6
+"""Most causes that the text has a sentence for; the table has all."""
+REMAINING = "messages"
+"""The ablation that says what remains, and is no cause beside latency and bandwidth."""
+ASSUMED = {"ranks": "order", "inner": "tensor_parallel"}
+"""Assumptions of a strategy that cause what has another name here."""
+COLUMNS = ["name", "kind", "noun", "gain_s", "share", "iteration_s", "fits", "sentence", "source"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Why:
+    """Why a system takes so long here: ``text``, ``to_frame()``, ``causes``, ``towards``."""
+
+    outcome: Outcome
+    against: Outcome | None = None
+    """The faster system that it is compared with."""
+    ablations: tuple[Ablation, ...] = ()
+    """All that was taken away, the greatest gain first."""
+    towards: Waterfall | None = None
+    """From the outcome to the one that it is compared with, choice by choice."""
+
+    def __post_init__(self) -> None:
+        by_gain = sorted(self.ablations, key=lambda one: one.iteration_s)
+        object.__setattr__(self, "ablations", tuple(by_gain))
+
+    @property
+    def causes(self) -> tuple[Ablation, ...]:
+        """What saves time when taken away and fits the devices' memory, the greatest gain first."""
+        return tuple(one for one in self.ablations if one.matters and one.fits and one.name != REMAINING)
+
+    @property
+    def limits(self) -> tuple[Ablation, ...]:
+        """What would save time, but does not fit the devices' memory."""
+        return tuple(one for one in self.ablations if one.matters and not one.fits)
+
+    @property
+    def remains_s(self) -> float | None:
+        """Seconds that remain where messages take no time; None before that was simulated."""
+        return next((one.iteration_s for one in self.ablations if one.name == REMAINING), None)
+
+    @cached_property
+    def computing_s(self) -> float:
+        """Seconds of the passes themselves, nothing computed twice, shared evenly by all devices of the network."""
+        plan = self.outcome.plan
+        peak = sum(peak_of(device, plan.job.dtype) for device in plan.topology.devices)
+        return plan.job.flop / (peak * self.outcome.budget.efficiency)
+
+    @property
+    def times(self) -> float | None:
+        """How many times as long it takes as the system that it is compared with."""
+        if self.against is None or not self.against.iteration_s or self.outcome.iteration_s is None:
+            return None
+        return self.outcome.iteration_s / self.against.iteration_s
+
+    @property
+    def text(self) -> str:
+        """The seconds, a sentence a cause, its limits, what remains, and the way to the faster system."""
+        if self.outcome.iteration_s is None:
+            return f"{self.outcome.title} has no plan here: {self.outcome.reason.rstrip('.')}."
+        parts = [self._headline(), *self._causes(), *self._limits(), *self._rest(), *self._towards()]
+        return "\n".join(part for part in parts if part)
+
+    def to_frame(self, what: str = "causes") -> pd.DataFrame:
+        """A row for each thing taken away, the greatest gain first, with the source of the assumption behind it; or
+        ``towards``, the steps to the faster system. Seconds; both are empty without a plan."""
+        match what:
+            case "causes":
+                rows = [
+                    [self._source(one) if column == "source" else getattr(one, column) for column in COLUMNS]
+                    for one in self.ablations
+                ]
+                return pd.DataFrame(rows, columns=COLUMNS)
+            case "towards":
+                return pd.DataFrame() if self.towards is None else self.towards.to_frame()
+        raise unknown("table of an explanation", what, ("causes", "towards"))
+
+    def summary(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "system": self.outcome.name,
+            "text": self.text,
+            "iteration_s": self.outcome.iteration_s,
+            "against": None if self.against is None else self.against.name,
+            "times": self.times,
+            "remains_s": self.remains_s,
+            "causes": plain_rows(self.to_frame()),
+            "towards": None if self.towards is None else self.towards.to_dict(),
+        }
+
+    def __repr__(self) -> str:
+        return f"<Why: {self.text.splitlines()[0]}>"
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{html.escape(line)}</p>" for line in self.text.splitlines())
+
+    def _headline(self) -> str:
+        outcome, idle = self.outcome, len(self.outcome.plan.idle_devices)
+        assert outcome.iteration_s is not None
+        text = f"{outcome.title} takes {format_s(outcome.iteration_s)} an iteration here by the link model"
+        if self.times is not None and self.against is not None and self.against.iteration_s is not None:
+            text += f", {self.times:.3g} times the {format_s(self.against.iteration_s)} of {self.against.title}"
+        stages, replicas = counted(outcome.job.n_stages, "stage"), counted(outcome.job.n_replicas, "replica")
+        text += f", with {stages} x {replicas}"
+        if idle:
+            text += f" and {idle} of {len(outcome.plan.topology)} devices idle"
+        for one in (outcome, self.against):
+            if one is not None and one.strategy.mathematics:
+                changed = one.strategy.mathematics.rstrip(".")
+                text += f". {one.title} changes the training ({changed}), so its seconds are not those of the same loss"
+        return f"{text}."
+
+    def _causes(self) -> list[str]:
+        if not self.causes:
+            return ["Nothing taken away alone saves a hundredth of it."] if self.ablations else []
+        shown = [one.sentence for one in self.causes[:MOST_CAUSES]]
+        if more := [one.noun for one in self.causes[MOST_CAUSES:]]:
+            shown.append(f"Less each: {', '.join(more)}.")
+        without = [one.noun for one in self.ablations if not one.matters and one.name != REMAINING]
+        if without:
+            shown.append(f"Less than a hundredth each, or nothing: {', '.join(without)}.")
+        if len(self.causes) > 1:
+            shown.append("Each is simulated alone: they hide each other, so their seconds do not add up.")
+        return shown
+
+    def _limits(self) -> list[str]:
+        report = memory(self.outcome.plan)
+        return [*(one.sentence for one in self.limits), f"Its memory: {report.sentence}."]
+
+    def _rest(self) -> list[str]:
+        if self.remains_s is None:
+            return []
+        text = f"If messages took no time, {format_s(self.remains_s)} would remain"
+        if self.remains_s <= self.computing_s * (1 + 1e-9):
+            return [f"{text}, all of it computing."]
+        n = len(self.outcome.plan.topology)
+        return [
+            f"{text}: {format_s(self.computing_s)} of computing if all {n} devices shared it evenly; the rest is "
+            f"computed twice, or stages that wait for each other, or devices that are idle or uneven."
+        ]
+
+    def _towards(self) -> list[str]:
+        if self.towards is None or self.against is None or len(self.towards) < 2:
+            return []
+        steps = [
+            f"{step.sentence.rstrip('.')}: {format_s(step.iteration_s)}"
+            + (f" ({format_s(abs(step.change_s))} {'more' if step.change_s > 0 else 'less'})" if step.change_s else "")
+            + ("" if step.fits else ", more than the devices' memory")
+            for step in self.towards
+            if step.iteration_s is not None
+        ]
+        return [f"To {self.against.title}, one choice at a time: {'; '.join(steps)}."]
+
+    def _source(self, one: Ablation) -> str:
+        """The source of the strategy's assumption that is taken away; empty where it is none."""
+        wanted = ASSUMED.get(one.name, one.name)
+        return next((each.source for each in self.outcome.strategy.assumptions if each.name == wanted), "")
+
+
+def stream_why(outcome: Outcome, against: Outcome | Outcomes | Plan | None = None) -> Iterator[Why]:
+    """The explanation so far, after each thing taken away, and then after each step to the faster system.
+
+    Parameters
+    ----------
+    against
+        What it is compared with: an outcome, a plan of one's own with simulated seconds, or outcomes: the fastest of
+        them that trains as this one does, or as one process; the fastest of all where none of these is faster.
+
+    Raises
+    ------
+    LabError
+        ``against`` is none of these, has no plan, or is on other devices.
+    """
+    best = _best_of(outcome, against)
+    return _stream(outcome, best)
+
+
+def _stream(outcome: Outcome, best: Outcome | None) -> Iterator[Why]:
+    found = Why(outcome=outcome, against=best)
+    yield found
+    for one in stream_ablations(outcome):
+        found = replace(found, ablations=(*found.ablations, one))
+        yield found
+    if best is not None and outcome.found is not None:
+        for steps in stream_towards(outcome, best):
+            found = replace(found, towards=steps)
+            yield found
+
+
+def _fastest(outcome: Outcome, outcomes: Outcomes) -> Outcome:
+    """The fastest that trains as the outcome does or as one process, where that is faster; else the fastest of all."""
+    alike = [
+        one
+        for one in outcomes
+        if one.iteration_s is not None and one.strategy.mathematics in ("", outcome.strategy.mathematics)
+    ]
+    best, own_s = outcomes.best, outcome.iteration_s
+    return next((one for one in alike if own_s is None or (one.iteration_s or 0.0) < own_s), best)
+
+
+def _best_of(outcome: Outcome, against: object) -> Outcome | None:
+    if isinstance(against, Outcomes):
+        against = _fastest(outcome, against)
+    if isinstance(against, Plan):
+        if against.iteration_s is None:
+            raise LabError("against is a plan without simulated seconds; wanted one with iteration_s")
+        against = Outcome(strategy=strategies["dtfm-lab"](), budget=outcome.budget, found=against)
+    if against is None or against is outcome:
+        return None
+    if not isinstance(against, Outcome):
+        raise LabError(f"against is {shortened(against)}; wanted an Outcome, Outcomes or a Plan")
+    if outcome.found is not None and against.plan.topology.name != outcome.plan.topology.name:
+        raise LabError(
+            f"against is on {against.plan.topology.name}, and the outcome on {outcome.plan.topology.name}; wanted the "
+            f"same network"
+        )
+    return against

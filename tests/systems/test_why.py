@@ -1,0 +1,229 @@
+"""Why a system is slower: what is taken away is simulated, what must not slow it does not, and the steps add up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dtfm_lab as lab
+from dtfm_lab.simulation.memory import memory
+from dtfm_lab.systems import Budget, Outcome, outcome_of, strategies, stream_why, variant
+from dtfm_lab.systems.ablations import ABLATIONS, stream_ablations
+
+NETWORK = lab.load_topology("lecture-hall")
+JOB = lab.load_job("tiny", global_batch=32)
+BUDGET = Budget(steps=1)
+NEVER_SLOWER = ("transport", "cards", "latency", "bandwidth", "messages", "compute", "alike", "averaging", "inner")
+"""Where the order of messages is fixed, less to wait for never delays: every action starts at the latest of others."""
+
+
+def of_job(plan: lab.Plan, **fields) -> Outcome:
+    """The plan, with other fields of its job, as an outcome."""
+    plan = lab.with_job(plan, **fields)
+    return Outcome(strategy=strategies["dtfm-lab"](), budget=BUDGET, found=plan)
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> lab.systems.Outcomes:
+    return lab.strategies(NETWORK, JOB, systems=["megatron", "dtfm-lab"], steps=1)
+
+
+@pytest.fixture(scope="module")
+def found(outcomes):
+    return lab.explain(outcomes["megatron"], outcomes)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from([(1, 4), (2, 2), (4, 1), (2, 4)]),
+    st.sampled_from(["gpipe", "1f1b"]),
+    st.sampled_from(["overlapped", "batched", "blocking"]),
+    st.floats(0.01, 100),
+    st.floats(0, 100),
+    st.randoms(use_true_random=False),
+)
+def test_less_to_wait_for_is_never_slower(shape, schedule, transport, bandwidth, latency, random) -> None:
+    network = NETWORK.scaled(latency=latency, bandwidth=bandwidth)
+    devices = random.sample(network.names, shape[0] * shape[1])
+    stages = [devices[i :: shape[0]] for i in range(shape[0])]
+    job = JOB.with_fields(n_stages=shape[0], n_replicas=shape[1], schedule=schedule, transport=transport)
+    plan = lab.evaluate(network, job, stages=stages)
+    for one in stream_ablations(of_job(plan)):
+        if one.name in NEVER_SLOWER:
+            assert one.iteration_s <= one.before_s * (1 + 1e-9), one.sentence
+
+
+def test_every_gain_is_simulated(outcomes, found) -> None:
+    for one in found.ablations:
+        budget = replace(BUDGET, queueing="pairs")
+        assert outcomes["megatron"].strategy.trace(one.plan, budget).iteration_s == pytest.approx(one.iteration_s)
+        assert one.plan.iteration_s == one.iteration_s
+        assert one.fits == memory(one.plan).fits
+        assert one.before_s == outcomes["megatron"].iteration_s
+
+
+def test_the_greatest_gain_comes_first_and_signs_say_what_helps(found) -> None:
+    table = found.to_frame()
+    assert table["gain_s"].is_monotonic_decreasing
+    assert (table["gain_s"] == found.outcome.iteration_s - table["iteration_s"]).all()
+    assert [one.gain_s > 0 for one in found.causes] == [True] * len(found.causes)
+    assert set(table["name"]) <= set(ABLATIONS)
+
+
+def test_without_messages_remains_no_more_than_without_either_part(found) -> None:
+    parts = {one.name: one.iteration_s for one in found.ablations}
+    assert found.remains_s == parts["messages"]
+    assert found.remains_s <= min(parts["latency"], parts["bandwidth"]) * (1 + 1e-9)
+    assert found.computing_s <= found.remains_s * (1 + 1e-9)
+
+
+def test_one_device_alone_is_all_computing() -> None:
+    network = NETWORK.subset([0])
+    plan = lab.evaluate(network, JOB.with_fields(n_stages=1, n_replicas=1), stages=[[0]])
+    why = lab.explain(of_job(plan))
+    assert why.computing_s == pytest.approx(plan.iteration_s)
+    assert why.remains_s == pytest.approx(plan.iteration_s)
+    assert {one.name: one.iteration_s for one in why.ablations}["compute"] == pytest.approx(0, abs=1e-9)
+    assert "all of it computing" in why.text
+
+
+def test_the_steps_lead_from_the_outcome_to_the_fastest(outcomes, found) -> None:
+    assert found.against is outcomes.best
+    assert found.towards.start == outcomes["megatron"].iteration_s
+    assert found.towards.end == outcomes.best.iteration_s
+    table = found.to_frame("towards")
+    assert found.towards.start + table["change_s"].sum() == pytest.approx(found.towards.end)
+    assert found.times == pytest.approx(found.towards.start / found.towards.end)
+    for step in found.towards:
+        assert step.outcome.trace.iteration_s == pytest.approx(step.iteration_s)
+
+
+@pytest.mark.parametrize("name", list(strategies))
+def test_every_system_is_explained_and_led_to_a_faster_one(name, outcomes) -> None:
+    one = outcome_of(variant(name), NETWORK, JOB, BUDGET)
+    best = min((each for each in [*outcomes, one] if each.found is not None), key=lambda each: each.iteration_s)
+    why = lab.explain(one, best)
+    if one.found is None or one is best:
+        assert why.towards is None
+        return
+    assert why.text.startswith(f"{one.title} takes")
+    assert (why.towards.start, why.towards.end) == (one.iteration_s, best.iteration_s)
+    assert {"latency", "bandwidth", "messages", "compute"} <= {each.name for each in why.ablations}
+
+
+def test_it_is_compared_with_the_fastest_that_trains_alike(outcomes) -> None:
+    plan = outcomes.best.plan
+    seconds = {"streaming-diloco": 1.0, "diloco": 2.0, "dtfm-lab": 3.0, "dt-fm": 4.0, "megatron": 5.0}
+    made = [
+        Outcome(strategy=variant(name), budget=BUDGET, found=plan.changed(iteration_s=iteration_s))
+        for name, iteration_s in seconds.items()
+    ]
+    found = lab.systems.Outcomes(topology=NETWORK, job=JOB, outcomes=tuple(made))
+    against = {one.name: next(stream_why(one, found)).against for one in found}
+    names = {name: None if one is None else one.name for name, one in against.items()}
+    assert names == {
+        "streaming-diloco": None,
+        "diloco": "streaming-diloco",
+        "dtfm-lab": "streaming-diloco",
+        "dt-fm": "dtfm-lab",
+        "megatron": "dtfm-lab",
+    }
+
+
+def test_a_plan_of_ones_own_is_compared_with(outcomes) -> None:
+    plan = lab.plan(NETWORK, JOB, steps=1)
+    why = lab.explain(outcomes["megatron"], plan)
+    assert why.towards.end == plan.iteration_s
+    assert "times" in why.text
+
+
+def test_an_outcome_without_a_plan_is_one_clear_sentence() -> None:
+    none = outcome_of(variant("megatron"), NETWORK, lab.load_job("llama-2-70b"), BUDGET)
+    why = lab.explain(none)
+    assert why.text.startswith("Megatron-LM has no plan here: ")
+    assert len(why.text.splitlines()) == 1
+    assert why.text.endswith(".")
+    assert len(why.to_frame()) == 0
+    assert why.summary()["iteration_s"] is None
+    assert lab.explain(none, lab.strategies(NETWORK, JOB, systems="megatron")).text == why.text
+
+
+def test_what_does_not_fit_is_a_limit_and_no_cause() -> None:
+    network = NETWORK.subset(NETWORK.names[:4])
+    job = lab.load_job("gpt2-small", n_stages=2, n_replicas=2, global_batch=64, microbatch=8, checkpointing="block")
+    plan = lab.evaluate(network, job, stages=[list(network.names[:2]), list(network.names[2:])])
+    need = memory(plan).peak_bytes.max()
+    tight = replace(network, devices=tuple(replace(device, memory_bytes=1.01 * need) for device in network.devices))
+    why = lab.explain(of_job(lab.evaluate(tight, job, rank_map=plan.rank_map)))
+    assert "checkpointing" in [one.name for one in why.limits]
+    assert "checkpointing" not in [one.name for one in why.causes]
+    assert "does not fit" in why.text
+
+
+def test_a_source_stands_beside_what_the_system_assumes(found) -> None:
+    table = found.to_frame().set_index("name")
+    assert "p2p_communication" in table.loc["transport", "source"]
+    assert table.loc["latency", "source"] == ""
+
+
+def test_it_streams_and_stops(outcomes) -> None:
+    seen = []
+    lab.explain(outcomes["megatron"], outcomes, progress=seen.append)
+    counts = [len(why.ablations) for why in seen]
+    assert counts == sorted(counts)
+    assert counts[0] == 0
+    assert seen[-1].towards is not None
+
+    def stop(why) -> None:
+        if len(why.ablations) == 2:
+            raise KeyboardInterrupt
+
+    assert len(lab.explain(outcomes["megatron"], progress=stop).ablations) == 2
+
+
+def on_another_network(plan: lab.Plan) -> lab.Plan:
+    return plan.changed(topology=replace(NETWORK, name="office"), iteration_s=1.0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (lambda outcome: lab.explain(outcome, 3), "against is 3; wanted an Outcome, Outcomes or a Plan"),
+        (lambda outcome: lab.explain(outcome.plan, outcome), "against is for an outcome of lab.strategies"),
+        (lambda outcome: lab.explain(outcome).to_frame("cause"), "no table of an explanation named 'cause'"),
+        (
+            lambda outcome: lab.explain(outcome, outcome.plan.changed(topology=replace(NETWORK, name="office"))),
+            "against is a plan without simulated seconds",
+        ),
+        (
+            lambda outcome: lab.explain(outcome, on_another_network(outcome.plan)),
+            "against is on office, and the outcome on lecture-hall; wanted the same network",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(outcomes, asked, says) -> None:
+    with pytest.raises(lab.LabError) as refused:
+        asked(outcomes["megatron"])
+    assert str(refused.value).startswith(says)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_slow_pipeline_is_the_one_that_is_left_out() -> None:
+    job = lab.load_job("tiny", n_stages=1, n_replicas=4, global_batch=12, microbatch=1)
+    network = NETWORK.subset(NETWORK.names[:4])
+    quick = network.devices[0]
+    peaks = [quick.peak_flop_per_s * (0.01 if i == 2 else 1) for i in range(4)]
+    devices = [
+        replace(device, gpu=quick.gpu, peak_flop_per_s=peak)
+        for device, peak in zip(network.devices, peaks, strict=True)
+    ]
+    uneven = replace(network, devices=tuple(devices))
+    plan = lab.evaluate(uneven, job, stages=[list(uneven.names)])
+    why = lab.explain(of_job(plan))
+    fewer = next(one for one in why.ablations if one.name == "fewer")
+    assert [uneven.names[d] for d in fewer.plan.idle_devices] == [uneven.names[2]]
+    assert fewer.gain_s > 0
+    assert uneven.names[2] in fewer.sentence
