@@ -1,4 +1,5 @@
 # make lab: set up and open the lab.   make app: the lab alone, as a page.
+# make docs: set up and build the site in build/site.
 # make test: set up and pass all tests.   make check: lint, types and the laws, for every few minutes of work.
 PYTHON ?= python3
 VENV ?= .venv
@@ -6,13 +7,17 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
 
-.PHONY: lab app test check laws lint bench bench-ui js js-check clean
+.PHONY: lab app docs test check laws lint bench bench-ui notebooks pictures js js-check slides teaching clean
 
 lab: $(VENV)/.lab
 	$(BIN)/dtfm-lab lab -- $(ARGS)
 
 app: $(VENV)/.lab
 	$(BIN)/dtfm-lab app $(ARGS)
+
+# The pages, lessons and reference as a site that loads nothing from a network. A warning fails.
+docs: $(VENV)/.docs
+	$(BIN)/python -m website $(ARGS)
 
 # What the laws and refusals of these folders say needs no browser and no worker. They run on two processes; the tests that
 # start workers, a browser or a notebook run one after the other.
@@ -45,6 +50,8 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/predictions.py
 	$(BIN)/python benchmarks/better_plans.py
 	$(BIN)/python benchmarks/real_plans.py
+	$(BIN)/python benchmarks/strategies.py
+	$(BIN)/python benchmarks/systems_run.py
 	$(BIN)/python benchmarks/pipelining.py
 	$(BIN)/python benchmarks/starting.py
 	$(BIN)/python benchmarks/soak.py
@@ -54,9 +61,26 @@ bench-ui: $(VENV)/.dev
 	$(BIN)/python benchmarks/interface $(ARGS)
 	$(BIN)/python benchmarks/teaching.py
 
+# The lessons with still pictures of what they show, for readers on GitHub; those that have not changed are not run again.
+notebooks: $(VENV)/.dev
+	$(BIN)/python tools/notebooks.py $(ARGS)
+
+# The teacher's tables of lessons and missions.
+teaching: $(VENV)/.lab
+	$(BIN)/python -m dtfm_lab.course.lesson_plan docs/teaching.md
+
+# Slides of every lesson, in the folder slides.
+slides: $(VENV)/.lab
+	mkdir -p slides
+	for lesson in notebooks/*.ipynb; do $(BIN)/dtfm-lab slides $$lesson -o slides/$$(basename $$lesson .ipynb).slides.html; done
+
 # The built widgets are committed, so that neither a clone nor a wheel needs Node.
 js:
 	cd js && npm ci --no-audit --no-fund && npm run build
+
+# Stills and a moving picture of the lab for the README, in both themes: some ten minutes, with a Chromium.
+pictures: $(VENV)/.dev
+	$(BIN)/python tools/pictures.py $(ARGS)
 
 js-check: js
 	git diff --exit-code -- dtfm_lab/widgets/static
@@ -70,9 +94,13 @@ $(VENV)/.lab: $(VENV)/.made pyproject.toml constraints.txt
 	$(PIP) --editable '.[all]'
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
-	$(PIP) --editable '.[dev]'
+$(VENV)/.docs: $(VENV)/.made pyproject.toml constraints.txt
+	$(PIP) --editable '.[docs]'
 	touch $@ $(VENV)/.lab
 
+$(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
+	$(PIP) --editable '.[dev]'
+	touch $@ $(VENV)/.lab $(VENV)/.docs
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis js/node_modules
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis js/node_modules

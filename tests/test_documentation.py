@@ -24,6 +24,36 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+LESSONS = sorted((ROOT / "notebooks").glob("*.py"))
+
+
+@pytest.mark.parametrize("page", [*PAGES, *LESSONS], ids=lambda page: page.name)
+def test_every_heading_that_is_linked_is_there(page: Path) -> None:
+    """By the names that GitHub gives to headings; of lessons, the links to pages."""
+    links = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text())
+    pages = [(page if not path else page.parent / path, heading) for path, heading in links if "://" not in path]
+    assert [
+        f"{path}#{heading}" for path, heading in pages if path.suffix == ".md" and heading not in headings(path)
+    ] == []
+
+
+def headings(page: Path) -> set[str]:
+    """Names of a page's headings as GitHub makes them: small letters, hyphens for blanks, other marks left out."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = [
+        re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*]", r"\1", each) for each in re.findall(r"^#+ +(.+)$", text, re.MULTILINE)
+    ]
+    return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.stem)
+def test_every_link_of_a_lesson_leads_somewhere(lesson: Path) -> None:
+    links = [
+        link for link in re.findall(r"\]\(([^)#\s]+)", lesson.read_text()) if re.search(r"\.(md|ipynb|png)$", link)
+    ]
+    assert [link for link in links if "://" not in link and not (lesson.parent / link).exists()] == []
+
+
 def test_every_page_is_reached_from_the_first() -> None:
     first = (ROOT / "README.md").read_text()
     assert [page.name for page in PAGES[1:] if page.name not in first] == []

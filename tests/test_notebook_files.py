@@ -1,6 +1,12 @@
-"""What notebooks weigh when they are kept: plain in the repository, and saved with what a reader ran."""
+"""Lessons in the repository: as they run now, with light still pictures; and what a reader's saved notebook weighs."""
 
+import ast
+import base64
 import json
+import re
+import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +17,13 @@ nbformat = pytest.importorskip("nbformat", reason="notebooks are read by nbforma
 nbclient = pytest.importorskip("nbclient", reason="notebooks are run by nbclient")
 pytest.importorskip("anywidget", reason="the views need anywidget")
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SAVED_BYTES = 200_000
+KEPT_BYTES = 300_000
+"""of a lesson in the repository, with its still pictures"""
+MACHINE = r"(?<![\w.])/(home|root|Users|work|tmp|var|private)/|[A-Z]:\\+Users"
+"""Where folders of a machine begin."""
 
 SAVED_FIGURE_KB = {
     "network": 52,
@@ -42,12 +53,77 @@ EVERY_VIEW = [
 ]
 
 
+def code_cells(path):
+    return [cell for cell in nbformat.read(path, nbformat.NO_CONVERT).cells if cell.cell_type == "code"]
+
+
+def outputs_of(path):
+    return [output for cell in code_cells(path) for output in cell.outputs]
+
+
+def test_every_lesson_is_kept_as_it_runs_now():
+    """Its notebook holds the cells of the .py, and what these cells showed when they ran."""
+    checked = subprocess.run(
+        [sys.executable, ROOT / "tools" / "notebooks.py", "--check"], capture_output=True, text=True, timeout=120
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr[-500:]
+    assert [path.stem for path in NOTEBOOKS] == sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.py"))
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_the_repository_keeps_no_output_and_no_state(path):
+def test_a_kept_notebook_is_light_and_has_no_state(path):
     kept = nbformat.read(path, nbformat.NO_CONVERT)
-    assert all(not cell.outputs for cell in kept.cells if cell.cell_type == "code")
     assert "widgets" not in kept.metadata
-    assert path.stat().st_size < SAVED_BYTES
+    assert path.stat().st_size < KEPT_BYTES
+    kinds = {kind for output in outputs_of(path) for kind in output.get("data", {})}
+    assert kinds <= {"text/plain", "text/html", "text/markdown", "image/png"}
+    assert "<script" not in "".join(str(output.get("data", {}).get("text/html", "")) for output in outputs_of(path))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_kept_notebook_ran_without_an_error(path):
+    assert all(cell.execution_count for cell in code_cells(path) if has_code(cell.source))
+    assert [output.ename for output in outputs_of(path) if output.output_type == "error"] == []
+    said = "".join(output.get("text", "") for output in outputs_of(path))
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_kept_notebook_shows_every_figure(path):
+    """A cell that ends in a figure or in the lab has a picture that a reader without scripts sees."""
+    without = [cell.source for cell in code_cells(path) if ends_in_a_figure(cell.source) and not pictures(cell)]
+    assert without == []
+    for cell in code_cells(path):
+        for picture in pictures(cell):
+            width, height = struct.unpack(">II", base64.b64decode(picture)[16:24])
+            assert width > 400
+            assert height > 100
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_kept_notebook_names_no_folder_of_a_machine(path):
+    shown = [json.dumps({k: v for k, v in output.items() if k != "data"}) for output in outputs_of(path)]
+    shown += [str(v) for output in outputs_of(path) for k, v in output.get("data", {}).items() if k != "image/png"]
+    assert [line for line in shown if re.search(MACHINE, line)] == []
+
+
+def has_code(source):
+    return any(line.strip() and not line.strip().startswith("#") for line in source.splitlines())
+
+
+def pictures(cell):
+    found = [output.get("data", {}).get("image/png") for output in cell.outputs]
+    return [picture for picture in found if picture]
+
+
+def ends_in_a_figure(source):
+    try:
+        last = ast.parse(source).body[-1:]
+    except SyntaxError:  # a cell that awaits, or a line for the shell
+        return False
+    text = ast.unparse(last[0].value) if last and isinstance(last[0], ast.Expr) else ""
+    shown = text == "the_lab" or text.startswith(("lab.figures.", "lab.Lab("))
+    return shown and not text.startswith("lab.figures.save(")
 
 
 def saved_kb(figure):

@@ -1,4 +1,4 @@
-"""A package of one's own adds planners, schedules, formats, networks, models and jobs by entry points."""
+"""A package of one's own adds planners, schedules, formats, networks, models, jobs and systems by entry points."""
 
 from __future__ import annotations
 
@@ -74,6 +74,9 @@ open("job.yaml", "w").write(
     "n_stages: 2\\nn_replicas: 1\\nglobal_batch: 4\\nmicrobatch: 1\\n"
 )
 assert lab.load_job("job.yaml").model.n_blocks == 4
+found = lab.strategies("ring-of-eight", "mlp-small", systems=["one-pipeline", "megatron"])
+assert found["one-pipeline"].job.n_stages == 8
+assert "one-pipeline" in lab.systems.strategies and found["one-pipeline"].iteration_s > 0
 print(repr(lab.planners))
 try:
     lab.build_schedule("by-latency", 2, 2)
@@ -94,6 +97,10 @@ def test_the_command_line_knows_them(python: Python) -> None:
     named = [network["name"] for network in json.loads(shell("topologies", "--json"))["topologies"]]
     assert "ring-of-eight" in named
     assert "file-order" in shell("plan", "--help")
+    assert "one-pipeline" in shell("strategies", "--help")
+    asked = ("strategies", "ring-of-eight", "--job", "mlp-small", "--system", "one-pipeline", "--json")
+    told = json.loads(shell(*asked, "--assume", "one-pipeline.schedule=gpipe"))
+    assert {row["system"] for row in told["systems"]} == {"one-pipeline", "one-pipeline (schedule gpipe)"}
     shell("plan", "ring-of-eight", "--job", "mlp-small", "--planner", "file-order", "-o", "plan.json")
     told = json.loads(shell("simulate", "plan.json", "--schedule", "by-latency", "--json"))
     assert told["schedule"] == "by-latency"

@@ -10,13 +10,20 @@ from typing import NoReturn
 import click
 
 from dtfm_lab.cli import (  # noqa: F401  their commands join the group
+    designs,
+    guesses,
     hosts,
     ledgers,
     machine,
+    missions,
+    notebooks,
     plans,
     predictions,
     prices,
     runs,
+    schemas,
+    slides,
+    strategies,
 )
 from dtfm_lab.cli.options import cli
 from dtfm_lab.domain.errors import LabError, RunError

@@ -1,6 +1,7 @@
 """Serves the Lab as a web page without a notebook around it, with Voila, which starts a kernel for each visitor."""
 
 import json
+import math
 import os
 import signal
 import tempfile
@@ -11,7 +12,10 @@ from tornado.netutil import bind_sockets
 from tornado.web import RequestHandler
 from voila.app import Voila
 
+from dtfm_lab.cli.visitors import LOOKS, VisitorKernels, away_s, fork_kernels
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.runtime.client.preload import IDLE_VARIABLE
+from dtfm_lab.runtime.client.run_queue import AT_ONCE_VARIABLE, FOLDER_VARIABLE
 
 TEMPLATES = Path(__file__).parent / "page"
 TITLE = "dtfm lab: train one model on many machines far apart"
@@ -23,19 +27,28 @@ EXTENSIONS = (
     "jupyterlab-plotly",
 )
 """Extensions of JupyterLab that the page loads; others need parts of JupyterLab that Voila does not have."""
-IDLE_S, LOOK_EVERY_S = 600, 60
-"""Seconds after which a kernel without messages from its page is ended, and seconds between two checks for such
-kernels. The kernel of a closed page is ended at once."""
+
+OUTPUT_S = 60
+"""Longest wait for the lab after its cell has run. Voila's four seconds are too few where many pages come at once: it
+then serves a page without a lab."""
 
 
-def serve(network: str | None, *, ip: str, port: int, listening: Callable[[str], None]) -> None:
+def serve(network: str | None, *, ip: str, port: int, runs: int, listening: Callable[[str], None]) -> None:
     """Serve the Lab on this network, or on a blank canvas if None, until interrupted; the kernels end with the server.
 
     ``listening`` is called once, with the address to open; it contains the token that the server requires. If the
     port is taken, a nearby one is used. Raises LabError if ``ip`` is no address of this machine.
+
+    So many ``runs`` of visitors compute at once; further ones wait their turn.
+
+    Torch is not loaded before a visitor runs something, unless the environment says so: that takes 200 MB a visitor.
     """
     _check_address(ip)
-    with tempfile.TemporaryDirectory(prefix="dtfm-lab-") as folder:
+    waits_s = away_s()
+    os.environ.setdefault(IDLE_VARIABLE, "0")
+    os.environ[AT_ONCE_VARIABLE] = str(runs)
+    with tempfile.TemporaryDirectory(prefix="dtfm-lab-") as folder, fork_kernels(network):
+        os.environ.setdefault(FOLDER_VARIABLE, os.path.join(folder, "runs"))
         notebook = Path(folder) / f"{NAME}.ipynb"
         notebook.write_text(json.dumps(notebook_of(network)))
         page = LabPage(listening)
@@ -45,8 +58,9 @@ def serve(network: str | None, *, ip: str, port: int, listening: Callable[[str],
             f"--Voila.ip={ip}",
             f"--Voila.port={port}",
             "--Voila.log_level=ERROR",
-            f"--MappingKernelManager.cull_idle_timeout={IDLE_S}",
-            f"--MappingKernelManager.cull_interval={LOOK_EVERY_S}",
+            f"--MappingKernelManager.cull_idle_timeout={math.ceil(waits_s)}",
+            f"--MappingKernelManager.cull_interval={math.ceil(waits_s / LOOKS)}",
+            f"--VoilaExecutor.iopub_timeout={OUTPUT_S}",
             *(f"--VoilaConfiguration.extension_allowlist={name}" for name in EXTENSIONS),
         ])  # fmt: skip
         if hasattr(signal, "SIGHUP"):  # a terminal that is closed: kernels and files end as after Ctrl-C
@@ -93,6 +107,7 @@ class LabPage(Voila):  # type: ignore[misc]  # voila has no types
         super().setup_template_dirs()
         self.template_paths.insert(0, str(TEMPLATES))
         self.voila_configuration.prelaunch_hook = _give_cookie
+        self.voila_configuration.multi_kernel_manager_class = VisitorKernels
 
     def launch_browser(self) -> None:
         """Report the address; Voila's method would open a file that loads fonts and lacks the token."""

@@ -19,7 +19,7 @@ from dtfm_lab.runtime.multihost.export import MASTER_PORT, spec_for
 from dtfm_lab.runtime.multihost.export import export as write_run_folder
 from dtfm_lab.runtime.multihost.hosts import hosts_of, load_hosts
 from dtfm_lab.runtime.multihost.instructions import torchrun_line
-from dtfm_lab.runtime.probe import ProbeListener, host_and_port, join, probe_locally
+from dtfm_lab.runtime.probe import ProbeListener, address_for_others, host_and_port, join, probe_locally
 
 EXPORTED = [option for option in RUN if option.name in ("iterations", "clock", "seed", "text")]
 """Options of a run that an exported run folder holds."""
@@ -68,7 +68,11 @@ def export(
 
 
 @cli.command()
-@click.option("--listen", metavar="[ADDRESS:]PORT", help="Wait here for hosts; this machine alone without an address.")
+@click.option(
+    "--listen",
+    metavar="[ADDRESS:]PORT",
+    help="Wait here for hosts; this machine alone without an address, 0.0.0.0 for any.",
+)
 @click.option("--hosts", "n_hosts", type=int, help="How many to wait for.")
 @click.option("--join", "joined", metavar="HOST:PORT", help="Be a host of the probe that listens there.")
 @click.option("--name", help="Of this host, or of the network that is made; this machine's name by default.")
@@ -115,7 +119,8 @@ def probe(
     address, port = host_and_port(listen, default_host="127.0.0.1")
     with ProbeListener(address, port, token) as listener:
         given = "" if token else f" --token {listener.token}"
-        where = f"[{address}]:{listener.port}" if ":" in address else f"{address}:{listener.port}"
+        known = address_for_others(address)
+        where = f"[{known}]:{listener.port}" if ":" in known else f"{known}:{listener.port}"
         _print_now(f"waiting for {n_hosts} hosts; on each: dtfm-lab probe --join {where}{given} --name NAME")
         network = listener.probe(
             n_hosts, wait_s=as_host["wait_s"], seconds=seconds, name=name or "probed", report=_print_now

@@ -10,6 +10,7 @@ import click
 
 from dtfm_lab import lab
 from dtfm_lab.cli.doctor import described, doctor_facts
+from dtfm_lab.cli.notebooks import FIRST
 from dtfm_lab.cli.options import cli, json_option
 from dtfm_lab.cli.terminal import err, out, print_json
 from dtfm_lab.domain.errors import MissingExtra
@@ -29,17 +30,23 @@ def doctor(as_json: bool) -> None:
 @cli.command("lab")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def open_lab(arguments: tuple[str, ...]) -> None:
-    """Open JupyterLab on the start notebook; ARGUMENTS go to JupyterLab (after a --)."""
+    """Open JupyterLab on the first lesson; ARGUMENTS go to JupyterLab (after a --)."""
     if importlib.util.find_spec("jupyterlab") is None:
         raise MissingExtra("the lab needs jupyterlab, which is not installed: pip install 'dtfm_lab[lab]'")
-    checkout = Path(__file__).parents[2]
-    start = Path("notebooks") / "00_start.ipynb"
-    where = []
-    if (checkout / start).exists():
-        where = [f"--ServerApp.root_dir={checkout}", f"--LabApp.default_url=/lab/tree/{start.as_posix()}"]
+    where = where_to_open(Path.cwd(), checkout=Path(__file__).parents[2])
     # JupyterLab refuses to run as root without this; a container has no other user
     as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *where, *as_root, *arguments])
+
+
+def where_to_open(folder: Path, *, checkout: Path) -> list[str]:
+    """JupyterLab's options that open the first lesson, of the folder or else of the checkout, where it is there."""
+    start = Path("notebooks") / FIRST
+    if (folder / FIRST).exists():
+        return [f"--LabApp.default_url=/lab/tree/{FIRST}"]
+    if (checkout / start).exists():
+        return [f"--ServerApp.root_dir={checkout}", f"--LabApp.default_url=/lab/tree/{start.as_posix()}"]
+    return []
 
 
 @cli.command("app")
@@ -47,7 +54,10 @@ def open_lab(arguments: tuple[str, ...]) -> None:
 @click.option("--ip", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 lets others visit.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8866, show_default=True, help="Or one near it.")
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open it in a browser.")
-def serve_app(network: str | None, ip: str, port: int, browser: bool) -> None:
+@click.option(
+    "--runs", type=click.IntRange(1), help="Real runs that go at once, one for four cores by default; others wait."
+)
+def serve_app(network: str | None, ip: str, port: int, browser: bool, runs: int | None) -> None:
     """Serve the lab alone as a page, on NETWORK or a blank canvas, until Ctrl-C. Each visitor gets a kernel."""
     if importlib.util.find_spec("voila") is None:
         raise MissingExtra("the page needs voila, which is not installed: pip install 'dtfm_lab[app]'")
@@ -60,4 +70,4 @@ def serve_app(network: str | None, ip: str, port: int, browser: bool) -> None:
         if browser:
             webbrowser.open(address)
 
-    app.serve(network, ip=ip, port=port, listening=listening)
+    app.serve(network, ip=ip, port=port, runs=runs or max(1, (os.cpu_count() or 1) // 4), listening=listening)

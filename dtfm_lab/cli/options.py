@@ -14,9 +14,11 @@ from dtfm_lab.domain.job import JobChanges
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.lab.arguments import FrontierSettings, PlanOptions, SearchBudget, SimulationOptions
+from dtfm_lab.lab.strategy_runs import StrategyRunOptions
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.sweeps import OF_THE_JOB
+from dtfm_lab.systems import Budget
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -32,7 +34,7 @@ AUTO = "auto"
 """Value of an option that is left to the planner."""
 
 
-def _command_line_options(kind: Any, *without: str) -> tuple[Option, ...]:
+def command_line_options(kind: Any, *without: str) -> tuple[Option, ...]:
     """The options of a dataclass that are numbers, booleans or text, or may be given as text."""
     simple = (int, float, bool, str)
     return tuple(
@@ -42,13 +44,22 @@ def _command_line_options(kind: Any, *without: str) -> tuple[Option, ...]:
     )
 
 
-JOB = _command_line_options(JobChanges, "name")
+JOB = command_line_options(JobChanges, "name")
+WORK = tuple(option for option in JOB if option.name in ("model", "seq_len", "global_batch", "microbatch", "dtype"))
+"""Fields of a job that say what is trained, and not how."""
 KEEPING_THE_PLAN = tuple(option for option in JOB if option.name in OF_THE_JOB)
-PLANNING = _command_line_options(PlanOptions)
-SEARCH = _command_line_options(SearchBudget)
-FRONTIER = _command_line_options(FrontierSettings)
-SIMULATION = _command_line_options(SimulationOptions)
-RUN = _command_line_options(RunOptions)
+PLANNING = command_line_options(PlanOptions)
+SEARCH = command_line_options(SearchBudget)
+FRONTIER = command_line_options(FrontierSettings)
+SIMULATION = command_line_options(SimulationOptions)
+RUN = command_line_options(RunOptions)
+STRATEGIES = command_line_options(Budget)
+PLAYING = tuple(
+    option
+    for option in command_line_options(StrategyRunOptions)
+    if option.name in ("clock", "iterations", "time_scale", "stand_in")
+)
+"""How plans of several systems are run for real."""
 
 
 class _ListingOption(click.Option):
@@ -125,27 +136,36 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 plan_argument = click.argument("plan_file", metavar="PLAN")
 
 
-def job_options(command: Command) -> Command:
-    """Decorator: TOPOLOGY, --job and the job's fields, passed as a Topology and a Job. Without --job the job is that of
-    the --start plan, or else the network's default job."""
+def _job_options(fields: Iterable[Option]) -> Decorator:
+    """Decorator: TOPOLOGY, --job and these fields of the job, passed as a Topology and a Job. Without --job the job is
+    that of the --start plan, or else the network's default job."""
 
-    @click.argument("topology")
-    @click.option("--typical-prices", is_flag=True, help="Devices without a price have the typical one of their GPU.")
-    @click.option("--job", "job_name", help="A job by name or a file. Without it: one that fits the network.")
-    @gathered(JOB, into="overrides")
-    @wraps(command)
-    def with_job(
-        topology: str, typical_prices: bool, job_name: str | None, overrides: dict[str, Any], **values: Any
-    ) -> Any:
-        network = lab.load_topology(topology)
-        network = network.with_typical_prices() if typical_prices else network
-        begin = values.get("start")
-        job = lab.default_job(network) if begin is None else begin.job
-        if job_name is not None:
-            job = lab.load_job(job_name)
-        return command(network, files.override(job, **overrides), **values)
+    def decorate(command: Command) -> Command:
+        @click.argument("topology")
+        @click.option(
+            "--typical-prices", is_flag=True, help="Devices without a price have the typical one of their GPU."
+        )
+        @click.option("--job", "job_name", help="A job by name or a file. Without it: one that fits the network.")
+        @gathered(fields, into="overrides")
+        @wraps(command)
+        def with_job(
+            topology: str, typical_prices: bool, job_name: str | None, overrides: dict[str, Any], **values: Any
+        ) -> Any:
+            network = lab.load_topology(topology)
+            network = network.with_typical_prices() if typical_prices else network
+            begin = values.get("start")
+            job = lab.default_job(network) if begin is None else begin.job
+            if job_name is not None:
+                job = lab.load_job(job_name)
+            return command(network, files.override(job, **overrides), **values)
 
-    return with_job
+        return with_job
+
+    return decorate
+
+
+job_options = _job_options(JOB)
+work_options = _job_options(WORK)
 
 
 def file_option(*names: str, help: str) -> Decorator:

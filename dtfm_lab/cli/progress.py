@@ -130,7 +130,7 @@ def run_progress(run: Record, quiet: bool = False) -> Iterator[Callable[[dict[st
 def run_line(run: Record, event: dict[str, Any]) -> str:
     """The line that is printed for an event if there is no terminal; empty for most events."""
     match event["event"]:
-        case "starting":
+        case "starting" | "waiting":
             return run_report.describe_progress(run)
         case "profile":
             return "; ".join(filter(None, ("profile taken", run_report.describe_pace(run))))

@@ -14,12 +14,18 @@ from dtfm_lab.figures.plan.frontier import frontier
 from dtfm_lab.figures.plan.matching import matching
 from dtfm_lab.figures.results.alternatives import baselines, pinned
 from dtfm_lab.figures.results.blame import blame, drift
+from dtfm_lab.figures.results.codesign import codesign
 from dtfm_lab.figures.results.comparison import comparison
+from dtfm_lab.figures.results.crossings import crossings
+from dtfm_lab.figures.results.guesses import guesses
 from dtfm_lab.figures.results.ledger import ledger
 from dtfm_lab.figures.results.losses import losses
 from dtfm_lab.figures.results.refit import refit
 from dtfm_lab.figures.results.sensitivity import sensitivity
+from dtfm_lab.figures.results.strategies import strategies
+from dtfm_lab.figures.results.strategy_runs import strategy_runs
 from dtfm_lab.figures.results.sweep import sweep
+from dtfm_lab.figures.results.waterfall import waterfall
 from dtfm_lab.figures.saving import save
 from dtfm_lab.figures.theme import alt_text, theme
 from dtfm_lab.figures.timeline.bubble import bubble
@@ -33,13 +39,16 @@ __all__ = [
     "blame",
     "bubble",
     "coarse_graph",
+    "codesign",
     "comparison",
     "convergence",
     "cost_breakdown",
+    "crossings",
     "drift",
     "five_steps",
     "frontier",
     "gantt",
+    "guesses",
     "ledger",
     "link_matrix",
     "losses",
@@ -54,6 +63,9 @@ __all__ = [
     "sensitivity",
     "side_by_side",
     "step",
+    "strategies",
+    "strategy_runs",
     "sweep",
     "theme",
+    "waterfall",
 ]

@@ -85,6 +85,7 @@ KIND_NAMES = {
 }
 CAUSE_COLORS = {
     "busy": BLUE,
+    "gathering": PURPLE,
     "dependency": GREY,
     "latency": SKY,
     "bandwidth": YELLOW,

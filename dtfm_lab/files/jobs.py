@@ -5,7 +5,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import create_model
 
 from dtfm_lab.domain.errors import JobError, UnknownName
@@ -14,7 +13,7 @@ from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import options_of, refuse_unknown
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.files.models import dtype_of_model, load_model, model_from_section, model_to_section
-from dtfm_lab.files.reading import Section, located, parse, read_mapping, require_version, write_text
+from dtfm_lab.files.reading import Section, located, parse, read_mapping, require_version, write_yaml
 from dtfm_lab.files.topologies import topology_names
 
 BYTE_FIELDS = {option.name: option.field for option in options_of(Job) if option.name != option.field}
@@ -112,7 +111,7 @@ def save_job(job: Job, path: str | os.PathLike[str]) -> Path:
         if value is not None or field.name in LEFT_OPEN:
             key = next((k for k, v in BYTE_FIELDS.items() if v == field.name), field.name)
             data[key] = model_to_section(value) if isinstance(value, ModelSpec) else value
-    return write_text(path, yaml.safe_dump(data, sort_keys=False))
+    return write_yaml(path, data)
 
 
 def _of_model(given: dict[str, Any], model: ModelSpec, job: Job) -> dict[str, Any]:

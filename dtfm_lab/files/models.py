@@ -59,7 +59,7 @@ FAMILIES: Registry[Callable[..., ModelSpec]] = Registry(
 
 
 @cache
-def _section_of(build: Callable[..., ModelSpec]) -> type[Section]:
+def section_of(build: Callable[..., ModelSpec]) -> type[Section]:
     """The section of a family, made from the signature of its function."""
     hints = get_type_hints(build)
     keys: dict[str, Any] = {
@@ -117,7 +117,7 @@ def model_from_section(data: dict[str, Any], where: str) -> ModelSpec:
     if not isinstance(family, str) or family not in FAMILIES:
         raise UnknownName(f"{where}: {unknown('model family', family, FAMILIES)}")
     build = FAMILIES[family]
-    fields = parse(_section_of(build), data, where).model_dump(exclude={"family"})
+    fields = parse(section_of(build), data, where).model_dump(exclude={"family"})
     with located(where):
         return build(**fields)
 

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -19,6 +19,10 @@ T = TypeVar("T")
 
 MOST_BYTES = 2**30
 """Largest file that is read; a plan of 4,096 devices takes some 700 MB as JSON."""
+MOST_YAML_BYTES = 2**24
+"""Largest YAML file; all links of 256 devices take 7 MB, which PyYAML reads at some 0.4 MB a second."""
+MOST_YAML_NODES = 1_000_000
+"""Most values in a YAML file; all links of 256 devices are half as many, and each takes a kilobyte of memory."""
 LONGEST_NUMBER = 10_000
 """Most bits of an integer, some 3,000 digits."""
 MOST_COPIES = 100_000
@@ -75,6 +79,9 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
         else:
             self._nodes += 1
+            if self._nodes > MOST_YAML_NODES:
+                problem = f"more than {MOST_YAML_NODES} values; wanted fewer, or JSON"
+                raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
             self._size[id(node)] = self._nodes - before
         return node
 
@@ -103,14 +110,14 @@ class _Loader(yaml.SafeLoader):
         return mapping
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, most: int | None = None, advice: str = "") -> bytes:
     """All bytes of a file; raises FileError where it is missing, not readable or too large."""
     try:
         if path.exists() and not path.is_file():
             raise FileError(f"{path}: cannot be read: it is no ordinary file")
         with path.open("rb") as file:
-            if (size := os.fstat(file.fileno()).st_size) > MOST_BYTES:
-                raise FileError(f"{path}: has {size} bytes; wanted at most {MOST_BYTES}")
+            if (size := os.fstat(file.fileno()).st_size) > (most := most or MOST_BYTES):
+                raise FileError(f"{path}: has {size} bytes; wanted at most {most}{advice}")
             return file.read()
     except FileNotFoundError:
         raise FileError(f"{path}: no such file") from None
@@ -118,10 +125,10 @@ def read_bytes(path: Path) -> bytes:
         raise FileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, most: int | None = None, advice: str = "") -> str:
     """All text of a UTF-8 file, without the byte order mark that spreadsheets write."""
     try:
-        return read_bytes(path).decode("utf-8-sig")
+        return read_bytes(path, most, advice).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileError(
             f"{path}: cannot be read as UTF-8 text: byte {error.start} is {error.object[error.start]:#x}"
@@ -135,9 +142,10 @@ def title_of(path: Path) -> str:
 
 def read_mapping(path: Path) -> dict[str, Any]:
     """The mapping that a .yaml, .yml or .json file holds."""
-    text = read_text(path)
+    is_json = path.suffix.lower() == ".json"
+    text = read_text(path) if is_json else read_text(path, MOST_YAML_BYTES, " as YAML; JSON may be larger")
     try:
-        data = json.loads(text) if path.suffix.lower() == ".json" else yaml.load(text, Loader=_Loader)
+        data = json.loads(text) if is_json else yaml.load(text, Loader=_Loader)
     except json.JSONDecodeError as error:
         raise FileError(f"{path}: line {error.lineno}, column {error.colno}: broken JSON: {error.msg}") from None
     except yaml.YAMLError as error:
@@ -189,6 +197,22 @@ def parse(kind: type[T], data: Any, where: str) -> T:
 def dump(value: Any) -> Any:
     """A dataclass in plain JSON types; the inverse of ``parse``."""
     return TypeAdapter(type(value)).dump_python(value, mode="json")
+
+
+def ending_of(path: str | os.PathLike[str], endings: Sequence[str]) -> str:
+    """The ending of a file's name, in small letters. Raises FileError where it is none of these."""
+    file = Path(path)
+    if (ending := file.suffix.lower()) not in endings:
+        raise FileError(f"{file.name} ends in {ending or 'nothing'}; wanted one of {', '.join(endings)}")
+    return ending
+
+
+def write_yaml(path: str | os.PathLike[str], data: Any) -> Path:
+    """Write a mapping as YAML, its keys in their order. Raises FileError where it is too large to be read again."""
+    text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    if len(text) > MOST_YAML_BYTES:
+        raise FileError(f"{path}: would have {len(text)} bytes; wanted at most {MOST_YAML_BYTES} as YAML, or JSON")
+    return write_text(path, text)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:

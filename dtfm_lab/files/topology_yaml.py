@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, to_gbps, to_ms
-from dtfm_lab.files.reading import read_mapping, title_of, write_text
+from dtfm_lab.files.reading import read_mapping, title_of, write_text, write_yaml
 from dtfm_lab.files.topology_node_link import topology_from_node_link
 from dtfm_lab.files.topology_reading import topology_from_mapping
 
@@ -37,7 +36,7 @@ def write(topology: Topology, path: Path) -> Path:
     data = topology_to_mapping(topology, short=True, hosts=True)
     if path.suffix.lower() == ".json":
         return write_text(path, json.dumps(data, indent=1) + "\n")
-    return write_text(path, yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
+    return write_yaml(path, data)
 
 
 def topology_to_mapping(topology: Topology, *, short: bool = False, hosts: bool = False) -> dict[str, Any]:

@@ -1,8 +1,12 @@
 """The functions that notebooks, widgets and the command line call, from loading a network to comparing traces."""
 
+from dtfm_lab.lab import missions
 from dtfm_lab.lab.arguments import AnySchedule
+from dtfm_lab.lab.codesign import codesign, search_codesign
+from dtfm_lab.lab.crossings import crossings, search_crossings
 from dtfm_lab.lab.frontiers import frontier, search_frontier
-from dtfm_lab.lab.ledgers import calibrate, reproduce
+from dtfm_lab.lab.guesses import guesses, score
+from dtfm_lab.lab.ledgers import calibrate, papers_table, papers_waterfall, reproduce
 from dtfm_lab.lab.plans import (
     SMALL_NETWORK,
     additions,
@@ -22,6 +26,8 @@ from dtfm_lab.lab.plans import (
 )
 from dtfm_lab.lab.predictions import advice, build_schedule, memory, sensitivity, simulate, sweep, sweep_summary
 from dtfm_lab.lab.runs import baselines, compare, refit, run, start, warm_up, write
+from dtfm_lab.lab.strategies import search_strategies, strategies
+from dtfm_lab.lab.strategy_runs import run_strategies
 
 __all__ = [
     "SMALL_NETWORK",
@@ -32,25 +38,37 @@ __all__ = [
     "bound_bindings",
     "build_schedule",
     "calibrate",
+    "codesign",
     "compare",
+    "crossings",
     "default_job",
     "diff",
     "evaluate",
     "explain",
     "fitted",
     "frontier",
+    "guesses",
     "load_job",
     "load_topology",
     "memory",
+    "missions",
+    "papers_table",
+    "papers_waterfall",
     "plan",
     "refit",
     "reproduce",
     "run",
+    "run_strategies",
+    "score",
     "search",
+    "search_codesign",
+    "search_crossings",
     "search_frontier",
+    "search_strategies",
     "sensitivity",
     "simulate",
     "start",
+    "strategies",
     "sweep",
     "sweep_summary",
     "warm_up",

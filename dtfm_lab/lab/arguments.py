@@ -240,6 +240,21 @@ def as_schedule(schedule: AnySchedule | None) -> str | Schedule | None:
     return schedule
 
 
+def newest_of(results: Iterator[T], progress: Progress | None, kept: Callable[[T], object] = lambda _: True) -> T:
+    """The last of results that grow; ``progress`` is called with each as it arrives. Ctrl-C gives the newest so far,
+    where it is one to be ``kept``."""
+    newest: T | None = None
+    try:
+        for newest in results:
+            if progress is not None:
+                progress(newest)
+    except KeyboardInterrupt:
+        if newest is None or not kept(newest):
+            raise
+    assert newest is not None, "a stream has one result at least"
+    return newest
+
+
 def table_of(rows: Iterator[T], table: Callable[[Iterable[T]], DataFrame], progress: Progress | None) -> DataFrame:
     """The table of all rows; ``progress`` is called with each as it arrives. Ctrl-C gives the rows so far."""
     received: list[T] = []

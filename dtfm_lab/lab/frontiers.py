@@ -6,7 +6,7 @@ from typing import Any
 from dtfm_lab import planning
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.lab.arguments import FrontierOptions, Progress, ProgressOfFrontier, of_network
+from dtfm_lab.lab.arguments import FrontierOptions, Progress, ProgressOfFrontier, newest_of, of_network
 from dtfm_lab.lab.plans import nouns
 from dtfm_lab.planning import Frontier
 
@@ -23,16 +23,7 @@ def frontier(
     batch. ``progress`` is called with the frontier after every search; Ctrl-C keeps the best so far. Devices without a
     price count as free.
     """
-    found: Frontier | None = None
-    try:
-        for found in planning.stream_frontier(*nouns(topology, job), **options):
-            if progress is not None:
-                progress(found)
-    except KeyboardInterrupt:
-        if found is None:
-            raise
-    assert found is not None, "a frontier has one search at least"
-    return found
+    return newest_of(planning.stream_frontier(*nouns(topology, job), **options), progress)
 
 
 @of_network(FrontierOptions)

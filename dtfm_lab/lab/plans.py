@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, overload
 
 from pandas import DataFrame
 
@@ -17,6 +17,7 @@ from dtfm_lab.lab.arguments import (
     SearchOptions,
     WorthOptions,
     as_plan,
+    newest_of,
     of_name,
     of_network,
     of_plan,
@@ -24,6 +25,7 @@ from dtfm_lab.lab.arguments import (
 )
 from dtfm_lab.lab.memory_warnings import warned
 from dtfm_lab.planning import Difference, Explanation, PlanStep
+from dtfm_lab.systems import Outcome, Outcomes, Why, stream_why
 
 SMALL_NETWORK = 16
 """Devices up to which a network without a job gets one that can be run for real."""
@@ -97,13 +99,33 @@ def evaluate(
     return warned(planning.simulated(plan))
 
 
-def explain(plan: Plan | str) -> Explanation:
+@overload
+def explain(plan: Plan | str) -> Explanation: ...
+@overload
+def explain(
+    plan: Outcome, against: Outcome | Outcomes | Plan | None = None, *, progress: Progress | None = None
+) -> Why: ...
+def explain(
+    plan: Plan | Outcome | str,
+    against: Outcome | Outcomes | Plan | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Explanation | Why:
     """Why a plan costs what it costs: what binds, and the price of any other place of a device.
 
     ``.text``, ``.why("Tokyo-3")``, ``.to_frame()``. A plan for seconds or dollars is explained by its simulated
     iteration: the device, link or synchronisation that binds it, its memory, and ``.to_frame("iteration")``.
+
+    Of an Outcome of ``lab.strategies``, what makes that system slower here: the iteration with one thing taken away at
+    a time, each simulated, the greatest gain first; ``against`` the outcomes, one of them or a plan of one's own, it
+    also leads from one to the other, choice by choice (``.towards``, for ``lab.figures.waterfall``). ``progress`` is
+    called with every explanation so far; Ctrl-C keeps it.
     """
-    return planning.explain(as_plan(plan))
+    if not isinstance(plan, Outcome):
+        if against is not None:
+            raise PlanError("against is for an outcome of lab.strategies; wanted lab.diff(before, after) for two plans")
+        return planning.explain(as_plan(plan))
+    return newest_of(stream_why(plan, against), progress)
 
 
 def why_they_differ(plan_by_seconds: Plan | str, plan_by_communication: Plan | str) -> str:

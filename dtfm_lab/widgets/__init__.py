@@ -7,10 +7,12 @@ from dtfm_lab.widgets.views.editor import TopologyEditor
 from dtfm_lab.widgets.views.frontier import FrontierView
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.groups import GroupsView
+from dtfm_lab.widgets.views.guess import GuessView
 from dtfm_lab.widgets.views.losses import LossView
 from dtfm_lab.widgets.views.map import MapView
 from dtfm_lab.widgets.views.matrix import MatrixView
 from dtfm_lab.widgets.views.residuals import ResidualsView
+from dtfm_lab.widgets.views.systems import SystemsView
 from dtfm_lab.widgets.workbench import Lab
 
 __all__ = [
@@ -20,10 +22,12 @@ __all__ = [
     "FrontierView",
     "GanttView",
     "GroupsView",
+    "GuessView",
     "Lab",
     "LossView",
     "MapView",
     "MatrixView",
     "ResidualsView",
+    "SystemsView",
     "TopologyEditor",
 ]

@@ -51,7 +51,11 @@ CHOICES = {
         "tree": "up a tree and down (tree)",
     },
     "compression": {"none": "none", "fp16": "16 bits (fp16)", "int8": "8 bits (int8)"},
-    "transport": {"overlapped": "it computes on (overlapped)", "blocking": "it waits (blocking)"},
+    "transport": {
+        "overlapped": "it computes on (overlapped)",
+        "batched": "it waits (batched)",
+        "blocking": "it waits, directions in turns (blocking)",
+    },
     "sharding": {
         "none": "nothing",
         "zero-1": "optimiser states (ZeRO-1)",

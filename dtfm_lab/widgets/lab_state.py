@@ -58,6 +58,8 @@ class LabState(traitlets.HasTraits):
     """(source, target) names of the selected link; empty for none."""
     shown_stages = traitlets.Dict()
     """{device: stage} of the best placement of a search that still runs; empty while no search runs."""
+    shown_tasks = traitlets.Dict()
+    """{device: [stage, replica]} of a plan that is looked at and is not the lab's; empty for none."""
     busy = traitlets.Tuple()
     """Names of the steps at which something is being computed."""
     pane = traitlets.Unicode("schedule")
@@ -73,6 +75,8 @@ class LabState(traitlets.HasTraits):
     hand_note = traitlets.Unicode("")
     """The last move by hand, while the plan is what it made."""
     compare_note = traitlets.Unicode("")
+    systems_note = traitlets.Unicode("")
+    """Whose plan is shown on the network in place of the lab's."""
     is_mystery = traitlets.Bool(False)
     """Whether a device or link of the last run is secretly slow, and the reader has yet to name it."""
     dark = traitlets.Bool(False)

@@ -25,6 +25,7 @@ WORDS = {
     "forward": "The pass from the first stage to the last that computes what the model says.",
     "frontier": "The plans of which none is both faster and cheaper than another.",
     "gap": "What a plan costs over its bound: at 1.04 no plan whatever can be better by more than a factor of 1.04.",
+    "gathering": "Parameters that replicas split among them are fetched just before a layer uses them: ZeRO-3, FSDP.",
     "gradient": "How each parameter should change; it has the size of the parameters it is for.",
     "hop": "One message along a pipeline, from a stage to the next one or back.",
     "iteration": "One training step: every micro-batch forward and backward, averaging, and the optimiser's step.",
@@ -39,6 +40,7 @@ WORDS = {
     "population": "In the evolutionary search: the placements that are kept and combined.",
     "prediction": "The schedule played in virtual time, with the speeds of devices and links.",
     "profile": "How long each stage's forward and backward really take, measured on one device of each kind.",
+    "queue": "Messages that wait because others are sent before them on the same link or network card.",
     "queueing": "How messages share a wire: each pair of devices has its own, or all of a device's messages one card.",
     "recompute": "A device keeps only its input and computes the rest again for the backward: less memory, more work.",
     "refit": "Speeds and link numbers that explain what was measured, and the network with those.",
@@ -58,6 +60,7 @@ WORDS = {
     "staleness": "Something was changed after this was computed, so that it no longer says what is true now.",
     "straggler": "A device or link that makes the others wait, because it is slower than they are.",
     "suspect": "The device or link that explains most of the error.",
+    "system": "A training system such as Megatron-LM as modelled here: the plans it allows, and what is assumed of it.",
     "synchronisation": "How and how often the devices of a stage average their gradients.",
     "throughput": "Tokens that are trained on in a second.",
 }

@@ -21,6 +21,7 @@ from dtfm_lab.planning.grouped_network import network_of
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
 from dtfm_lab.widgets.controls import button, mark
+from dtfm_lab.widgets.course.course_panel import CoursePanel
 from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.network.network_panel import NetworkPanel
@@ -38,6 +39,7 @@ from dtfm_lab.widgets.shell.panes import Panes
 from dtfm_lab.widgets.shell.steps import Step
 from dtfm_lab.widgets.shell.tour import Tour
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
+from dtfm_lab.widgets.systems.systems_panel import SystemsPanel
 from dtfm_lab.widgets.views.as_python import AsPythonView
 from dtfm_lab.widgets.views.door import Door
 from dtfm_lab.widgets.views.glossary import Glossary
@@ -76,10 +78,13 @@ class Lab(w.VBox):
             job = lab.load_job(job)
         elif job is None and network is not None:
             job = lab.default_job(network)
+        gpus = network
         if network is not None and job is not None:  # groups of GPUs are drawn as what they are planned as, one device
             network, job = network_of(network, job)
         self.lab_state = LabState()
         self._make_panels(network, job, live=live)
+        if gpus is not None:
+            self.systems_panel.remember_ungrouped(gpus)
         self.steps = self._steps()
         self.panels: dict[str, Panel] = {"network": self.network_panel, "replanning": self.replanning}
         self.panels |= {name: panel for step in self.steps for name, panel in step.panels.items()}
@@ -92,7 +97,7 @@ class Lab(w.VBox):
         self.legend, self.glossary = Legend(), Glossary()
         self.tour = Tour(self)
         self.door = Door(self.open_network, self.network_panel.files.take, self.tour.start, remember=autosave)
-        self.lab_state.observe(lambda _: self._count_stages(), ["plan"])
+        self.lab_state.observe(lambda _: self._count_stages(), ["plan", "shown_tasks"])
         self.network_panel.drawing.observe(lambda _: self._show_undo(), "can_undo")
         self.autosave = Autosave(autosave_path(), self._write, self._read) if autosave else None
         if self.autosave is not None:
@@ -128,6 +133,8 @@ class Lab(w.VBox):
         self.what_if_panel = WhatIfPanel(lab_state)
         self.run_panel = RunPanel(lab_state, self.schedule_panel, self.network_panel.drawing)
         self.compare_panel = ComparePanel(lab_state, self.plan_panel.redo, self.run_panel.guessing.view)
+        self.systems_panel = systems = SystemsPanel(lab_state, self.plan_panel.job_controls.take_exactly)
+        self.course_panel = CoursePanel(lab_state, self.draw_network, lambda: (systems.outcomes, systems.chosen))
 
     def _steps(self) -> list[Step]:
         """Return the panes in order. The lab needs no more than an entry here to show, save and restore a new one."""
@@ -145,6 +152,8 @@ class Lab(w.VBox):
             Step("what-if", self.what_if_panel, "What if", staleness=steps.plan_staleness),
             Step("run", self.run_panel, "Run", steps.run_result, steps.run_staleness, "Run again"),
             Step("compare", self.compare_panel, "Compare", steps.compare_result, steps.comparison_staleness),
+            Step("systems", self.systems_panel, "Systems", self.systems_panel.result, self.systems_panel.staleness),
+            Step("course", self.course_panel, "Course", self.course_panel.result),
         ]
 
     def _menus(self) -> list[w.Widget]:
@@ -173,9 +182,12 @@ class Lab(w.VBox):
 
     def open_network(self, name: str) -> None:
         """Open a bundled network, or a blank canvas where the name is empty, with the job that fits it."""
-        topology = lab.load_topology(name) if name else None
+        self.draw_network(lab.load_topology(name) if name else None)
+
+    def draw_network(self, topology: Topology | None, job: Job | None = None) -> None:
+        """Draw a network, or a blank canvas for None, with a job; without one, with the job that fits it."""
         if topology is not None:
-            self.plan_panel.job_controls.take(lab.default_job(topology))
+            self.plan_panel.job_controls.take(job or lab.default_job(topology))
         self.network_panel.show(topology)
         self.bar.history.forget()
         self.network_pane.open_best_view()
@@ -186,7 +198,7 @@ class Lab(w.VBox):
         return gallery
 
     def show_pane(self, name: str) -> None:
-        """Show a result by the name of its step: plan, groups, schedule, what-if, run or compare."""
+        """Show a result by the name of its step: plan, groups, schedule, what-if, run, compare, systems or course."""
         if name not in [step.name for step in self.steps]:
             raise unknown("pane", name, [step.name for step in self.steps])
         self.lab_state.pane = name
@@ -223,15 +235,24 @@ class Lab(w.VBox):
         return self.compare_panel.refitting.is_useful
 
     def _count_stages(self) -> None:
-        plan = self.lab_state.plan
-        self.legend.n_stages = 0 if plan is None else plan.job.n_stages
+        plan, looked_at = self.lab_state.plan, self.lab_state.shown_tasks
+        if looked_at:
+            self.legend.n_stages = 1 + max(stage for stage, _ in looked_at.values())
+        else:
+            self.legend.n_stages = 0 if plan is None else plan.job.n_stages
 
     def _show_undo(self) -> None:
         self.bar.view.can_undo = self.network_panel.drawing.can_undo
 
     def _cells(self) -> list[str]:
         what_if = self.what_if_panel
-        return cells(self.lab_state, what_if=what_if.setting, pins=what_if.pins.pins, run=self.run_panel.run_options)
+        return cells(
+            self.lab_state,
+            what_if=what_if.setting,
+            pins=what_if.pins.pins,
+            run=self.run_panel.run_options,
+            systems=self.systems_panel.asked,
+        )
 
     def _write(self, path: Path) -> Callable[[], object]:
         return partial(save_workspace, state_of(self.lab_state, self.panels), path)

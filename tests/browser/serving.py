@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Playwright
 
@@ -118,6 +120,13 @@ def app_server(root: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Po
         yield said[1], server
     finally:
         _end(server, signal.SIGINT)
+
+
+def kernels_of(server: psutil.Process) -> list[psutil.Process]:
+    """The visitors' kernels of ``dtfm-lab app``: forks of its kernel server, or children of the page's server."""
+    children = {child: child.children() for child in server.children()}
+    forking = [child for child in children if any("kernel_server" in word for word in child.cmdline())]
+    return [kernel for one in forking for kernel in children[one]] + [one for one in children if one not in forking]
 
 
 def close_door(root: Path) -> None:

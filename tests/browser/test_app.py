@@ -6,7 +6,7 @@ import time
 import psutil
 import pytest
 from conftest import screenshot
-from serving import PATIENCE_S, app_server, fresh_page
+from serving import PATIENCE_S, app_server, fresh_page, kernels_of
 
 pytest.importorskip("voila", reason="the page needs voila")
 
@@ -19,7 +19,7 @@ def app(tmp_path_factory):
 
 
 def kernels(process):
-    return psutil.Process(process.pid).children(recursive=True)
+    return kernels_of(psutil.Process(process.pid))
 
 
 def until(holds):
@@ -61,7 +61,7 @@ def test_the_frame_of_the_lab_stands_before_the_kernel_has_answered(app, browser
         box = page.locator("#loading").bounding_box()
         assert (box["width"], box["height"]) == (page.viewport_size["width"], page.viewport_size["height"])
         page.locator("#loading").wait_for(state="detached")
-        assert page.locator(".dtfm-lab .dtfm-panes").is_visible()
+        page.locator(".dtfm-lab .dtfm-panes").wait_for()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -92,8 +92,8 @@ def test_an_interrupt_ends_the_page_and_its_kernels(browser, tmp_path):
     with app_server(tmp_path) as (address, process), fresh_page(browser) as page:
         visit(page, address)
         assert page.locator(".dtfm-lab").is_visible(), "a blank canvas, where no network is named"
-        served = kernels(process)
-        assert served
+        assert kernels(process)
+        served = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGINT)
         assert process.wait(15) == 0
         until(lambda: not any(kernel.is_running() for kernel in served))

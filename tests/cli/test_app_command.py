@@ -42,3 +42,11 @@ def test_what_a_visitor_draws_is_kept_for_nobody_else():
 
     (cell,) = notebook_of("worldwide")["cells"]
     assert cell["source"].endswith("lab.Lab('worldwide', autosave=False)")
+
+
+def test_how_long_a_kernel_waits_is_a_number_of_seconds(shell, monkeypatch):
+    pytest.importorskip("voila", reason="the page needs voila")
+    monkeypatch.setenv("DTFM_LAB_AWAY_S", "soon")
+    status, _, line = shell("app", "lecture-hall", "--no-browser")
+    assert status == 2
+    assert "DTFM_LAB_AWAY_S is 'soon'; wanted seconds from 1 to 86400" in line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.cli import hosts
-from dtfm_lab.runtime.probe import join, listening
+from dtfm_lab.runtime.probe import address_for_others, join, listening
 
 Shell = Callable[..., tuple[int, str, str]]
 
@@ -57,6 +58,26 @@ def test_listener_and_hosts_meet_and_the_token_may_come_from_the_environment(she
     assert f"dtfm-lab probe --join 127.0.0.1:{port} --name NAME" in err
     assert "known to both" not in err
     assert lab.load_topology("network.json").names == ("ada", "barbara")
+
+
+@pytest.mark.parametrize("anywhere", ["0.0.0.0", "::"])
+def test_a_listener_at_every_address_tells_others_one_that_they_can_join(shell, anywhere):
+    """Nobody can join 0.0.0.0: it is every address of the machine that says it."""
+    listen = f"[{anywhere}]:0" if ":" in anywhere else f"{anywhere}:0"
+    status, _, err = shell("probe", "--listen", listen, "--hosts", "2", "--wait", "0.2")
+    [joined] = re.findall(r"--join (\S+):\d+", err)
+    assert joined.strip("[]") not in ("0.0.0.0", "::", "")
+    assert status == 1
+
+
+def test_an_address_that_was_given_is_the_one_that_others_join(monkeypatch):
+    assert address_for_others("192.0.2.7") == "192.0.2.7"
+    monkeypatch.setattr(socket.socket, "connect", refused)
+    assert address_for_others("0.0.0.0") == socket.gethostname()
+
+
+def refused(*_: object) -> None:
+    raise OSError("there is no route")
 
 
 def test_a_host_joins_from_the_shell_under_the_machines_name(shell, monkeypatch):

@@ -58,3 +58,17 @@ def test_what_cannot_be_written_is_refused(gantt, tmp_path):
         lab.figures.save(gantt, tmp_path / "gantt.svg", width="wide")
     with pytest.raises(FileError, match="cannot be written"):
         lab.figures.save(gantt, tmp_path / "nowhere" / "gantt.svg")
+
+
+def test_the_critical_path_is_outlined_in_an_svg(tmp_path) -> None:
+    """Its bars are clear, and each is as wide as the one that it surrounds."""
+    trace = lab.simulate(lab.plan("lecture-hall", "tiny", steps=1), "1f1b")
+    figure = lab.figures.gantt(trace, critical=True, messages=True)
+    outline = figure.data[-3].marker.line.color
+    assert outline in lab.figures.save(figure, tmp_path / "gantt.svg").read_text()
+
+
+def test_notes_at_a_name_of_an_axis_are_drawn(tmp_path) -> None:
+    trace = lab.simulate(lab.plan("lecture-hall", "tiny", steps=1), "1f1b")
+    figure = lab.figures.comparison(lab.compare(trace, trace))
+    assert "forward" in lab.figures.save(figure, tmp_path / "comparison.svg").read_text()

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.files import load_job, load_plan, load_topology, load_trace, reading
+from dtfm_lab.files import load_job, load_plan, load_topology, load_trace, reading, save_topology
 from dtfm_lab.files.reading import read_mapping, require_version, write_text
 
 
@@ -82,8 +82,28 @@ def test_a_few_aliases_and_merges_are_read(tmp_path):
 
 def test_a_file_too_large_to_be_one_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "MOST_BYTES", 5)
-    with pytest.raises(FileError, match=r"mine\.yaml: has 6 bytes; wanted at most 5"):
-        read_mapping(written(tmp_path, "a: 123"))
+    with pytest.raises(FileError, match=r"mine\.json: has 7 bytes; wanted at most 5"):
+        read_mapping(written(tmp_path, '{"a":1}', "mine.json"))
+
+
+def test_yaml_is_refused_by_its_size_before_it_is_parsed(tmp_path):
+    path = written(tmp_path, "a: [" + "1," * (reading.MOST_YAML_BYTES // 2) + "]")
+    with pytest.raises(FileError, match=r"mine\.yaml: has \d+ bytes; wanted at most 16777216 as YAML; JSON may be"):
+        read_mapping(path)
+
+
+def test_yaml_is_refused_by_its_number_of_values_where_they_are_too_many(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "MOST_YAML_NODES", 50)
+    with pytest.raises(FileError, match=r"line 1, column \d+: broken YAML: more than 50 values; wanted fewer, or JSON"):
+        read_mapping(written(tmp_path, "a: [" + "1, " * 60 + "]"))
+
+
+def test_yaml_that_could_not_be_read_again_is_not_written(tmp_path, monkeypatch):
+    network = load_topology("lecture-hall")
+    monkeypatch.setattr(reading, "MOST_YAML_BYTES", 50)
+    with pytest.raises(FileError, match=r"net\.yaml: would have \d+ bytes; wanted at most 50 as YAML, or JSON"):
+        save_topology(network, tmp_path / "net.yaml")
+    assert not (tmp_path / "net.yaml").exists()
 
 
 @pytest.mark.parametrize("name", ["mine.yaml", "mine.json", "MINE.JSON"])

@@ -34,10 +34,12 @@ def with_profile(plan: Plan, name: str, seed: int) -> list[ComputeTime]:
     return [row._replace(seconds=float(scale_s * rng.uniform(0.2, 3))) for row in known]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("seed", "transport"), [(0, "blocking"), (1, "blocking"), (0, "batched")])
 @pytest.mark.parametrize(("name", "n_stages", "n_replicas", "fields"), SHAPES)
-def test_workers_keep_the_simulated_times_and_the_losses_of_overlapped_ones(name, n_stages, n_replicas, fields, seed):
-    plan = small_plan(n_stages, n_replicas, transport="blocking", **fields)
+def test_workers_keep_the_simulated_times_and_the_losses_of_overlapped_ones(
+    name, n_stages, n_replicas, fields, seed, transport
+):
+    plan = small_plan(n_stages, n_replicas, transport=transport, **fields)
     profile = with_profile(plan, name, seed)
     built = build(plan, name, profile)
     blocking = train(plan, built, 2, profile)

@@ -17,8 +17,9 @@ from dtfm_lab.domain.errors import JobError, LabError
 from dtfm_lab.domain.job.system import SystemOptions
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.runtime.client.launch import start
+from dtfm_lab.runtime.client.launch import prepare, start
 from dtfm_lab.runtime.client.run_checks import PLAYED
+from dtfm_lab.runtime.protocol.run_options import RunOptions
 
 UNPLAYED: dict[str, list[Any]] = {
     "transport": [],
@@ -57,6 +58,12 @@ def test_the_refusal_names_the_choice_the_value_and_what_is_wanted() -> None:
     says = r"^job tiny: attention is unfused, which can be simulated but not run; real runs want fused$"
     with pytest.raises(JobError, match=says):
         start(even_plan(attention="unfused"))
+
+
+def test_gradients_in_the_precision_of_all_numbers_are_no_choice() -> None:
+    plan = even_plan(gradient_dtype="fp32")
+    assert plan.job.dtype == "fp32"
+    assert prepare(plan, None, RunOptions()).plan is plan
 
 
 def test_blocks_computed_again_beside_split_backwards_are_refused() -> None:

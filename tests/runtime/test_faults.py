@@ -11,7 +11,7 @@ import psutil
 import pytest
 from run_helpers import even_plan, left_behind, until
 
-from dtfm_lab.domain.errors import RunError, UnknownName
+from dtfm_lab.domain.errors import LabError, RunError, UnknownName
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.run import Run
 
@@ -30,6 +30,30 @@ def test_a_killed_worker_that_nobody_can_replace_ends_the_run_in_one_line_that_n
         run.wait()
     assert run.status == "failed"
     assert left_behind(run.pid) == []
+
+
+def test_a_device_killed_after_an_iteration_gets_its_state_from_a_peer_and_one_killed_before_begins() -> None:
+    """What docs/real-run.md says of ``run.wait_for``."""
+    run = start(even_plan(), iterations=12)
+    run.kill("device-1")
+    run.wait_for(3)
+    assert len(run.losses) >= 3
+    run.kill("device-2")
+    run.wait()
+    assert [(fault.device, fault.state_from) for fault in run.faults] == [
+        ("device-1", "the beginning"),
+        ("device-2", "device-3"),
+    ]
+    run.wait_for(12)
+    with pytest.raises(LabError, match="13 iterations to wait for; wanted 1 to 12"):
+        run.wait_for(13)
+
+
+def test_nobody_waits_for_iterations_that_do_not_come() -> None:
+    run = under_way()
+    run.stop()
+    with pytest.raises(RunError, match=r"the run is over \(stopped\) after \d+ iterations; wanted 10000"):
+        run.wait_for(10_000)
 
 
 def test_a_killed_worker_of_several_stages_is_named_with_all_of_them() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -32,9 +33,22 @@ SECRET = "of this test"
 
 
 def free_port() -> int:
-    """Whose next one is free as well, by all that is known."""
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        return int(held.getsockname()[1])
+    """A port that is free now and whose next one is, below those that the system gives to connections of its own."""
+    for port in random.SystemRandom().sample(range(12_000, 30_000, 2), 100):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+            for each in (port, port + 1):
+                held.enter_context(socket.create_server(("127.0.0.1", each)))
+            return port
+    raise AssertionError("no two free ports in 100 tries")
+
+
+def what_was_said(process: subprocess.Popen[str]) -> str:
+    """Everything that a process printed; one that does not end is ended, and what it printed still counts."""
+    try:
+        return process.communicate(timeout=180)[0]
+    except subprocess.TimeoutExpired:
+        process.terminate()  # torchrun ends its workers then, which have the same pipe
+        return process.communicate(timeout=60)[0]
 
 
 @pytest.mark.skipif(shutil.which("torchrun", path=os.path.dirname(sys.executable)) is None, reason="needs torchrun")
@@ -45,7 +59,7 @@ def test_two_hosts_that_torchrun_starts_train_as_one_machine_does(tmp_path):
     environment = os.environ | {"PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": environment}
     started = [subprocess.Popen(["sh", str(folder / "hosts" / h.name / "run.sh")], **pipes) for h in hosts]
-    said = [process.communicate(timeout=180)[0] for process in started]
+    said = [what_was_said(process) for process in started]
     assert [process.returncode for process in started] == [0, 0], said
     measured = lab.load_trace(folder / "measured.json")
     assert measured.context.losses == lab.run(plan, "1f1b", iterations=2).context.losses

@@ -41,6 +41,7 @@ MOST_TEXTS = 600
 """Most bars of a picture in which texts are drawn."""
 LONG_PX = 400.0
 """Assumed length of an axis that is not placed yet, to find its labels."""
+CLEAR = "rgba(0, 0, 0, 0)"
 LEVELS = 4
 """Number of opacities of rectangles that several bars are merged into."""
 ANCHORS = {"left": "start", "center": "middle", "right": "end"}
@@ -82,7 +83,8 @@ class _Drawing:
         labels = [
             label for axis in upright if axis.look.get("showticklabels", True) for _, label in axis.ticks(LONG_PX)
         ]
-        left = max((LETTER_PX * len(re.sub("<[^>]*>", "", label)) + 16 for label in labels), default=0.0)
+        lines = [line for label in labels for line in label.split("<br>")]
+        left = max((LETTER_PX * len(re.sub("<[^>]*>", "", line)) + 16 for line in lines), default=0.0)
         left += 20 * any(axis.title for axis in upright)
         scaled = any(trace.get("type") == "heatmap" and trace.get("showscale", True) for trace in self.traces)
         n_rows, drawn = len(self._legend_rows()), any(axis.is_drawn for axis in self.axes.values())
@@ -211,17 +213,25 @@ class _Drawing:
     def _bars(self, trace: Part, color: str, runs: _Runs, *, with_text: bool) -> str:
         """Return a path for all bars of each colour and opacity: one thick line with gaps."""
         rows, marker, n = self._on(trace, "axis")[1], trace.get("marker") or {}, len(decoded(trace["x"]))
-        thick = abs(rows.unit_px) * float(trace.get("width") or 0.8)
+        widths = trace.get("width")
+        thicks = abs(rows.unit_px) * numbers(spread(0.8 if widths is None else widths, n))
+        thick = float(thicks.max(initial=0.0))
         middle = (runs.row + rows.unit_px * float(trace.get("offset") or 0.0)).tolist()
         fills = spread(marker.get("color", color), n)
         whole = runs.right - runs.left
         wide = np.maximum(whole - ((runs.n_bars == 1) & (whole > 6)), 0.4).tolist()
         level = np.where(runs.n_bars > 1, np.clip(np.ceil(LEVELS * runs.busy), 1, LEVELS), LEVELS).tolist()
-        groups: dict[tuple[str, float], list[str]] = {}
+        line = marker.get("line") or {}
+        groups: dict[tuple[str, float, float], list[str]] = {}
         for at, first in enumerate(runs.first.tolist()):
+            if str(fills[first]) == CLEAR:  # an outline of bars of other traces
+                top, high = middle[at] - thicks[first] / 2, thicks[first]
+                d = f"M{runs.left[at]:.1f} {top:.1f}h{wide[at]:.3g}v{high:.3g}h{-wide[at]:.3g}z"
+                groups.setdefault((str(line.get("color", INK)), 1.0, float(line.get("width", 1.0))), []).append(d)
+                continue
             d = f"M{runs.left[at]:.1f} {middle[at]:.1f}h{wide[at]:.3g}"
-            groups.setdefault((str(fills[first]), level[at] / LEVELS), []).append(d)
-        parts = [path("".join(ds), fill, thick, look_of({}, share)) for (fill, share), ds in groups.items()]
+            groups.setdefault((str(fills[first]), level[at] / LEVELS, float(thicks[first])), []).append(d)
+        parts = [path("".join(ds), fill, px, look_of({}, share)) for (fill, share, px), ds in groups.items()]
         words, size = spread(trace.get("text"), n), min(12.0, thick)
         for at, first in enumerate(runs.first.tolist() if with_text and trace.get("text") is not None else ()):
             y = middle[at] + size / 3

@@ -171,7 +171,8 @@ def numbers(values: Any, names: Mapping[str, int] | None = None) -> FloatArray:
     """Return values as numbers, NaN for missing ones; names of a category axis become their indices."""
     found = decoded(values)
     if not isinstance(found, np.ndarray) or found.dtype == object:
-        found = [_number(value, names or {}) for value in (found if isinstance(found, Iterable) else [found])]
+        is_column = isinstance(found, Iterable) and not isinstance(found, str)
+        found = [_number(value, names or {}) for value in (found if is_column else [found])]
     return np.asarray(found, dtype=float)
 
 

@@ -18,11 +18,13 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.runtime.client.run_process import RunProcess, run_environment
+from dtfm_lab.runtime.client.run_queue import Waiting, runs_at_once
 
 IDLE_S = 600
 """A server ends itself when no run has needed it for so long."""
@@ -33,13 +35,25 @@ MESSAGE_BYTES = 1 << 12
 """Longer than any message of the server."""
 
 
-def start_run_process() -> RunProcess:
-    """Return a run whose process has begun, or will begin as soon as the server has loaded torch."""
+def start_run_process(tell_waiting: Callable[[int, int], None]) -> RunProcess:
+    """Return a run whose process has begun, or will begin as soon as the server has loaded torch.
+
+    Where only so many runs go at once on this machine, it begins when its turn comes; ``tell_waiting`` is then called
+    with the number of runs before it and of those that go at once. Raises LabError where the environment is wrong.
+    """
+    at_once = runs_at_once()
     run = RunProcess()
+    if at_once is None:
+        _begin(run)
+    else:
+        Waiting(run, at_once, _begin, tell_waiting)
+    return run
+
+
+def _begin(run: RunProcess) -> None:
     server = running_server()
     if server is None or not server.take(run):
         run.start_python()
-    return run
 
 
 def warm_up() -> None:

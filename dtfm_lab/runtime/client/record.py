@@ -25,6 +25,8 @@ class Record:
         self.spec = spec
         self.status = "starting"
         """One of starting, profiling, running, and in the end done, failed or stopped."""
+        self.waits_for = (0, 0)
+        """Runs of this machine that come before this one, and how many go at once; (0, 0) where it does not wait."""
         self.n_ready = 0
         """Number of workers that have started."""
         self.profiled = (0, 0)
@@ -135,6 +137,10 @@ class Record:
         """Add one event; unknown ones change nothing."""
         with self._lock:
             match event["event"]:
+                case "waiting":
+                    self.waits_for = event["before"], event["at_once"]
+                case "starting":
+                    self.waits_for = (0, 0)
                 case "listening":
                     self.n_ready = event["workers"]
                 case "calibrating":

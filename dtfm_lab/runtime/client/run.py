@@ -26,8 +26,8 @@ READ_ERRORS_S = 1.0
 class Run(Record):
     """A handle of a run: its events as they come, its losses, and its Trace at the end.
 
-    Every method may be called from a notebook cell or a callback. Only ``wait`` and ``stop`` block, the latter for two
-    seconds at most.
+    Every method may be called from a notebook cell, and all but ``wait`` and ``wait_for`` from a callback. These two
+    block, and ``stop`` for two seconds at most.
     """
 
     def __init__(self, spec: RunSpec) -> None:
@@ -37,7 +37,7 @@ class Run(Record):
         self._listeners: list[Callable[[Event], None]] = []
         self._changed = threading.Condition()
         self._stderr: deque[str] = deque(maxlen=60)
-        self._process = preload.start_run_process()
+        self._process = preload.start_run_process(self._tell_waiting)
         self._process.send(spec.to_line())
         self._errors = threading.Thread(target=self._read_errors, daemon=True)
         self._errors.start()
@@ -92,6 +92,22 @@ class Run(Record):
         except BaseException:  # Ctrl-C, or an error in progress: the caller may have no other reference to the run
             self.stop()
             raise
+
+    def wait_for(self, n_iterations: int) -> None:
+        """Block until so many iterations of this run are done; a device that is killed then has a state to lose.
+
+        Raises LabError where the run does not have so many, and RunError where it ended before.
+        """
+        if n_iterations not in range(1, self.spec.iterations + 1):
+            raise LabError(f"{shortened(n_iterations)} iterations to wait for; wanted 1 to {self.spec.iterations}")
+        with self._changed:
+            while len(self.losses) < n_iterations:
+                if not self.running:
+                    why = f"{self.status}: {self.error}" if self.error else self.status
+                    raise RunError(
+                        f"the run is over ({why}) after {len(self.losses)} iterations; wanted {n_iterations}"
+                    )
+                self._changed.wait(timeout=0.5)
 
     def kill(self, device: str) -> None:
         """Kill the worker of this device (SIGKILL), as a power cut would."""
@@ -192,6 +208,10 @@ class Run(Record):
     def _read_errors(self) -> None:
         with self._process.errors as lines:
             self._stderr.extend(lines)
+
+    def _tell_waiting(self, n_before: int, at_once: int) -> None:
+        if not self._stop_requested:
+            self._add({"event": "waiting", "before": n_before, "at_once": at_once})
 
     def _add(self, event: Event) -> None:
         with self._changed:

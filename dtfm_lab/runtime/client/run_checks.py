@@ -10,7 +10,7 @@ from dtfm_lab.domain.errors import JobError, LabError, TopologyError
 from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import Links, Topology, shortened
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import Kind, Schedule
+from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files import load_topology
 from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
@@ -109,15 +109,15 @@ def check_job(spec: RunSpec) -> None:
     """Raise JobError where workers cannot compute the job."""
     job = spec.plan.job
     for choice, carried_out in PLAYED.items():
-        if (found := getattr(job, choice)) not in carried_out:
+        found = getattr(job, choice)
+        as_ever = choice == "gradient_dtype" and found == job.dtype
+        if found not in carried_out and not as_ever:
             wanted = " or ".join(str(value) for value in carried_out)
             raise JobError(
                 f"job {job.name}: {choice} is {found}, which can be simulated but not run; real runs want {wanted}"
             )
     job = spec.trained
-    if job.checkpoints == "block" and any(
-        action.kind is Kind.BACKWARD_INPUT for program in spec.built.programs for action in program
-    ):
+    if job.checkpoints == "block" and spec.built.splits_backwards:
         raise JobError(
             f"job {job.name}: checkpointing is block with schedule {spec.built.name}, which splits backwards; "
             f"real runs want stage or none, or another schedule"

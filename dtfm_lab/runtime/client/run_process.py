@@ -20,7 +20,7 @@ STRAGGLERS_S = 2.0
 
 
 class ProcessSource(Protocol):
-    """What makes the process, now or later: the fork server."""
+    """What makes the process, now or later: the fork server, or the queue of this machine before it."""
 
     def withdraw(self, run: RunProcess) -> None:
         """Make no process for this run, if it has not been ordered yet."""
@@ -71,6 +71,10 @@ class RunProcess:
         while not (self._has_pid.wait(0.1) or self._all_gone.is_set()):
             pass
         return self.pid
+
+    def wait_until_gone(self) -> None:
+        """Wait until it and all its workers are gone."""
+        self._all_gone.wait()
 
     def stop(self) -> None:
         """End it and its workers within two seconds, whatever state they are in."""

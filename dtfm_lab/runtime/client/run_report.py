@@ -40,7 +40,10 @@ def describe_progress(run: Record) -> str:
     """Return how far the run is: ``3 of 8 iterations done``, ``stopped after 3 of 8 iterations``."""
     whole = f"{len(run.losses)} of {run.spec.iterations} iterations"
     before = f", {run.spec.first_iteration} before them" if run.spec.first_iteration else ""
+    n_before, at_once = run.waits_for
     begins = "starting" if run.n_ready else "loading torch"
+    if run.status == "starting" and n_before:
+        return f"waiting: {n_before} before you, this machine runs {at_once} at once"
     return {
         "starting": f"{begins}, {run.n_ready} of {len(run.spec.workers)} workers",
         "profiling": f"profiling {run.profiled[0] + 1} of {max(1, *run.profiled)}",

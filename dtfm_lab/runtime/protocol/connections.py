@@ -239,6 +239,22 @@ def receive_exactly(connection: socket.socket, into: memoryview) -> None:
         into = into[n:]
 
 
+def address_for_others(address: str) -> str:
+    """What other hosts connect to where this one listens: of all addresses the one that it would send from.
+
+    Nothing is sent to find that out. Where this machine has no route, it is the machine's name.
+    """
+    if address not in ("", "0.0.0.0", "::"):
+        return address
+    family, anywhere = (socket.AF_INET6, "2001:db8::1") if ":" in address else (socket.AF_INET, "192.0.2.1")
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((anywhere, 9))
+            return str(probe.getsockname()[0])
+    except OSError:
+        return socket.gethostname()
+
+
 def is_loopback(address: str) -> bool:
     return address.startswith("127.") or address in ("::1", "localhost")
 

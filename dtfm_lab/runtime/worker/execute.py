@@ -60,7 +60,7 @@ class Executor:
         self._spec, self._replica = spec, replica
         self._programs = [spec.programs(synchronise=which).of(position, replica) for which in (False, True)]
         self._turns = [{pair[0]: pair[1] for pair in of_kind} for of_kind in turns]
-        self._blocking = job.transport == "blocking"
+        self._blocking = job.transport != "overlapped"
         self._order = [_in_order(steps) for steps in self._programs]
         self._parts_s: dict[int, tuple[float, float]] = {}
         """By stage, busy and wall seconds of the parts of its last backward so far."""

@@ -16,11 +16,11 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from typing import Any
 
 import torch
 
+from dtfm_lab.runtime.protocol.forked import ended_children, exit_after, send
 from dtfm_lab.runtime.worker import local_run
 
 LONGEST_MESSAGE = 1 << 20
@@ -60,54 +60,27 @@ def serve(client: socket.socket, idle_s: float) -> None:
                     signal.set_wakeup_fd(-1)
                     woken.close()
                     wake.close()
-                    become_run(client, order, descriptors)
+                    exit_after(become_run, client, order, descriptors)
                 numbers[pid] = order["number"]
             for descriptor in descriptors:
                 os.close(descriptor)
 
 
 def become_run(client: socket.socket, order: dict[str, Any], descriptors: list[int]) -> None:
-    """Carry out a run in the forked process, which then exits."""
-    status = 1
-    try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.setsid()
-        for stream, descriptor in enumerate(descriptors):
-            os.dup2(descriptor, stream)
-            os.close(descriptor)
-        # The run reports its start itself: then every run is known to the client, whenever the server dies.
-        send(client, event="started", number=order["number"], pid=os.getpid())
-        client.close()
-        os.environ.clear()
-        os.environ.update(order["environment"])
-        with contextlib.suppress(OSError):  # the folder may be gone; no path of a run is relative to it
-            os.chdir(order["folder"])
-        local_run.main()
-        status = 0
-    except SystemExit as leaving:
-        status = leaving.code if isinstance(leaving.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(status)
-
-
-def ended_children() -> list[tuple[int, int]]:
-    """Return (process id, status) of the children that ended since the last call."""
-    found = []
-    with contextlib.suppress(ChildProcessError):
-        while (one := os.waitpid(-1, os.WNOHANG))[0]:
-            found.append(one)
-    return found
-
-
-def send(client: socket.socket, **values: Any) -> None:
-    """Send a message; a client that is gone is noticed at the next read of the socket."""
-    with contextlib.suppress(OSError):
-        client.send(json.dumps(values).encode())
+    """Carry out a run in the forked process."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    for stream, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, stream)
+        os.close(descriptor)
+    # The run reports its start itself: then every run is known to the client, whenever the server dies.
+    send(client, event="started", number=order["number"], pid=os.getpid())
+    client.close()
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    with contextlib.suppress(OSError):  # the folder may be gone; no path of a run is relative to it
+        os.chdir(order["folder"])
+    local_run.main()
 
 
 def main() -> None:

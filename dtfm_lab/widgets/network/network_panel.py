@@ -93,7 +93,7 @@ class NetworkPanel(Panel):
         self.shown.observe(lambda _: self._switch(), "value")
         self.fill.observe(self._choose_fill, "value")
         lab_state.observe(lambda _: self._select_in_drawing(), ["selected", "selected_link"])
-        lab_state.observe(lambda _: self._update_view(), ["plan", "shown_stages", "selected_stage"])
+        lab_state.observe(lambda _: self._update_view(), ["plan", "shown_stages", "shown_tasks", "selected_stage"])
         lab_state.observe(lambda change: self._follow(change["new"]), "topology")
 
     @property
@@ -208,7 +208,7 @@ class NetworkPanel(Panel):
             canvas.gpus, canvas.filled = self._gpus, pairs
             canvas.problem, canvas.summary = self._problem, self._summary
             canvas.highlight = self._highlight()
-        canvas.plan = self.lab_state.plan if canvas.highlight else None
+        canvas.plan = self.lab_state.plan if canvas.highlight and not self.lab_state.shown_tasks else None
         if self.matrix is not None and canvas is self.matrix.canvas:
             self.matrix.show(self.lab_state.topology)
         self.fill.value = fill if (fill := document.get("fill")) in WHERE else "default"
@@ -221,9 +221,12 @@ class NetworkPanel(Panel):
     def _highlight(self) -> dict[str, Any]:
         plan = self.lab_state.plan
         stages = dict(self.lab_state.shown_stages)
+        drawn = {device["name"] for device in self.drawing.document["devices"]}
+        looked_at = self.lab_state.shown_tasks
+        if not stages and looked_at and set(looked_at) <= drawn:
+            return {"stages": {name: stage for name, (stage, _) in looked_at.items()}, "tasks": dict(looked_at)}
         if not stages and plan is not None:
             stages = {name: s for s, names in enumerate(plan.stages) for name in names}
-        drawn = {device["name"] for device in self.drawing.document["devices"]}
         if not stages or not set(stages) <= drawn:
             return {}
         if self.lab_state.shown_stages or plan is None:

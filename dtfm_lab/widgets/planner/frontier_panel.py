@@ -1,9 +1,8 @@
 """Seconds against dollars: a frontier that is searched beside the page, and a click that takes one of its plans."""
 
 import asyncio
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import ipywidgets as w
@@ -15,6 +14,7 @@ from dtfm_lab.planning import Frontier
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, labelled, more_menu, restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.stream import Stream
 from dtfm_lab.widgets.tasks import FRAME_S, begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.frontier import NOTHING, FrontierView
@@ -25,40 +25,13 @@ WHAT = (
 )
 
 
-class FrontierSearch:
-    """Runs a stream of frontiers on a thread. ``stop`` ends it after the search at hand."""
-
-    def __init__(self, found: Iterator[Frontier]) -> None:
-        self.newest: Frontier | None = None
-        self.error: BaseException | None = None
-        self.stopped = threading.Event()
-        self._thread = threading.Thread(target=self._work, args=(found,), daemon=True)
-        self._thread.start()
-
-    @property
-    def running(self) -> bool:
-        return self._thread.is_alive()
-
-    def stop(self) -> None:
-        self.stopped.set()
-
-    def _work(self, found: Iterator[Frontier]) -> None:
-        try:
-            for frontier in found:
-                self.newest = frontier
-                if self.stopped.is_set():
-                    return
-        except BaseException as error:
-            self.error = error
-
-
 class FrontierPanel:
     """Sets ``lab_state.plan`` to the plan of the point that is clicked; ``changed`` is called when a search begins or
     ends."""
 
     def __init__(self, lab_state: LabState, changed: Callable[[], None]) -> None:
         self._lab_state, self._changed = lab_state, changed
-        self.search: FrontierSearch | None = None
+        self.search: Stream[Frontier] | None = None
         """The search that runs; None while none does."""
         self.frontier: Frontier | None = None
         self.seconds = labelled(
@@ -132,7 +105,7 @@ class FrontierPanel:
             self._report_error(str(error))
             return
         self._take(None)
-        self.search = FrontierSearch(found)
+        self.search = Stream(found)
         begin(self._watch(self.search), self._report_error)
         self._changed()
 
@@ -142,7 +115,7 @@ class FrontierPanel:
         self.start.disabled = self.search is not None or not free or not ready
         self.stop.disabled = self.search is None or self.search.stopped.is_set()
 
-    async def _watch(self, search: FrontierSearch) -> None:
+    async def _watch(self, search: Stream[Frontier]) -> None:
         began = time.monotonic()
         try:
             while True:
@@ -162,7 +135,7 @@ class FrontierPanel:
             self.search = None
             self._changed()
 
-    def _describe(self, seconds: float, search: FrontierSearch) -> str:
+    def _describe(self, seconds: float, search: Stream[Frontier]) -> str:
         frontier = self.frontier
         state = "stopping" if search.stopped.is_set() else f"{seconds:.0f} s"
         if frontier is None:

@@ -74,6 +74,21 @@ class JobControls:
             self.job.options = [job.name, *self.job.options]
         self.job.value = job.name
 
+    def take_exactly(self, job: Job) -> None:
+        """Choose a job with all that it names, in the place of the menu's of that name."""
+        self._base = job
+        if job.name not in self.job.options:
+            self.job.options = [job.name, *self.job.options]
+        self.job.value = job.name
+        self._take_job()
+        topology, shape = self._lab_state.topology, (job.n_stages, job.n_replicas)
+        if topology is None or None in shape:
+            return
+        if shape not in [offered for _, offered in self.shape.options]:  # it leaves more devices idle than it need
+            self.shape.options = [*self.shape.options, (shape_words(*shape, len(topology)), shape)]
+        self.shape.value = shape
+        self._set_job()
+
     def settings(self) -> dict[str, Any]:
         return values_of(self._controls) | {"shape": list(self.shape.value or ())}
 

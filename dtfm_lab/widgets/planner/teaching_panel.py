@@ -14,7 +14,7 @@ from dtfm_lab import figures
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray, format_s
 from dtfm_lab.figures.theme import count
 from dtfm_lab.planning import evaluate, simulated
@@ -306,9 +306,7 @@ class TeachingPanel:
 
 def plan_of(topology: Topology, job: Job, grid: IntArray) -> Plan:
     """Return the plan of a (S, D) grid whose columns are its pipelines, with the seconds of its iteration."""
-    ranks: list[int | None] = [None] * len(topology)
-    for (stage, replica), device in np.ndenumerate(grid):
-        ranks[device] = replica * len(grid) + stage
+    ranks = Placement(grid).rank_map(len(topology))
     return simulated(evaluate(topology, job, rank_map=ranks))
 
 

@@ -1,11 +1,13 @@
 """Python cells that do the same as what is on the screen."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.systems import Strategy, work_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.requested import is_plan_of
 from dtfm_lab.widgets.shell.python_expressions import (
@@ -22,15 +24,26 @@ from dtfm_lab.widgets.what_if.pins import Pin
 from dtfm_lab.widgets.what_if.setting import FACTORS, Setting
 
 
+class AskedSystems(NamedTuple):
+    """A question to systems: what about, which ones, and the keywords of ``lab.strategies``."""
+
+    topology: Topology
+    job: Job
+    systems: Sequence[Strategy]
+    options: Mapping[str, Any]
+
+
 def cells(
     lab_state: LabState,
     *,
     what_if: Setting | None = None,
     pins: Sequence[Pin] = (),
     run: Mapping[str, Any] | None = None,
+    systems: AskedSystems | None = None,
     search_s: float = SEARCH_S,
 ) -> list[str]:
-    """Return the code of a cell for each of network, plan, prediction, what-ifs, run and comparison that there is.
+    """Return the code of a cell for each of network, plan, prediction, what-ifs, run, comparison and systems that there
+    is.
 
     Run in a fresh namespace, the cells give the same numbers, but for a real run's measured times. The lab's state is
     not changed. A thread may call this, as it may search again.
@@ -41,6 +54,8 @@ def cells(
         The what-if panel's setting and its pins.
     run
         Keywords of ``lab.run`` that the measured trace does not hold; None and empty ones are left out.
+    systems
+        The systems that were asked, about what and how; None where none was.
     search_s
         Seconds for repeating the plan's search, to see whether it finds the plan again; 0 writes the placement.
     """
@@ -69,6 +84,8 @@ def cells(
         made.append(_pinned(plan, pins))
     if lab_state.measured is not None:
         made += _run(lab_state, lab_state.measured, run or {})
+    if systems is not None:
+        made.append(_systems(systems, topology, job))
     if drawn is not None and drawn.fingerprint != plan.topology.fingerprint:
         other = topology_code(drawn)
         made.append("\n".join(["# drawn since, and not planned yet", *other.imports, f"drawn = {other.text}"]))
@@ -142,6 +159,31 @@ def _pinned(plan: Plan, pins: Sequence[Pin]) -> str:
         simulated = f"lab.simulate(\n    {indent(_tried(plan, pin.setting), 4)},\n    {_simulated(pin.setting)},\n)"
         rows.append(f"    {pin.name!r}: {indent(simulated, 4)},\n")
     return f"pinned = {{\n{''.join(rows)}}}\n{{name: trace.iteration_s for name, trace in pinned.items()}}"
+
+
+def _systems(systems: AskedSystems, topology: Topology, job: Job | None) -> str:
+    """Return the cell that asks the systems again, about the network and the job that they were asked about."""
+    lines, names = [], {"topology": "topology", "job": "job"}
+    if systems.topology.fingerprint != topology.fingerprint:
+        network = topology_code(systems.topology)
+        names["topology"] = "asked_topology"
+        lines += [*network.imports, f"asked_topology = {network.text}"]
+    if job is None or work_of(job) != work_of(systems.job):
+        task = job_code(systems.job)
+        names["job"] = "asked_job"
+        lines += [*task.imports, f"asked_job = {task.text}"]
+    listed = "".join(f"    {_system(one)},\n" for one in systems.systems)
+    given = ", ".join(filter(None, [f"systems=[\n{listed}]", keywords(systems.options)]))
+    lines += [f"strategies = lab.strategies({names['topology']}, {names['job']}, {given})", "strategies.to_frame()"]
+    return "\n".join(lines)
+
+
+def _system(strategy: Strategy) -> str:
+    """Return a system by its name, or with the assumptions that differ from its model's."""
+    differing = {
+        one.name: value for one in strategy.assumptions if (value := getattr(strategy, one.field)) != one.default
+    }
+    return f"lab.systems.variant({strategy.name!r}, {keywords(differing)})" if differing else repr(strategy.name)
 
 
 def _run(lab_state: LabState, measured: Trace, options: Mapping[str, Any]) -> list[str]:

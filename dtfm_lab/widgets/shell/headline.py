@@ -25,6 +25,7 @@ PANE_NOTES = {
     "what-if": "what_if_note",
     "run": "run_note",
     "compare": "compare_note",
+    "systems": "systems_note",
 }
 """The trait with what a pane has to say, by the name of its step."""
 

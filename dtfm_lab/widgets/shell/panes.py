@@ -13,8 +13,8 @@ from dtfm_lab.widgets.shell.steps import Step
 from dtfm_lab.widgets.tasks import SLOW_S, has_event_loop
 from dtfm_lab.widgets.views.tabs import TabsView
 
-MADE_BY_A_RUN = frozenset({"run", "compare"})
-"""Panes that show a measurement, which no plan makes anew."""
+ASKED_FOR = frozenset({"run", "compare", "systems"})
+"""Panes that show what a person asked for, such as a measurement, and what no plan makes anew."""
 
 
 class Panes:
@@ -98,7 +98,7 @@ class Panes:
             box = self._boxes[name]
             mark(box, "dtfm-stale", bool(found.stale))
             if name == state.pane:
-                waits = bool(found.stale) and not (self._is_live() and name not in MADE_BY_A_RUN)
+                waits = bool(found.stale) and not (self._is_live() and name not in ASKED_FOR)
                 self._stale.value = markup.line(escape(f"before the last edit: {found.stale}")) if waits else ""
                 self._stale.tooltip = found.stale
                 self.redo.description = step.redo or "Again"

@@ -150,7 +150,7 @@ def _offer(control: w.SelectionSlider, values: list[int], text: Callable[[int], 
     if tuple(options) == tuple(control.options):
         return
     kept = control.value
-    with control.hold_trait_notifications():
+    with control.hold_sync():  # not hold_trait_notifications: that would check the index against the options before
         control.options = options
         control.index = values.index(kept) if kept in values else 0
 

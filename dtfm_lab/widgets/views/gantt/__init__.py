@@ -86,8 +86,8 @@ class GanttView(View):
     Else 0."""
     units = traitlets.List(traitlets.Dict()).tag(sync=True)
     """What is drawn, from top to bottom: {"label", "rows", "device", "stage", "replica", "heading", "tip", "members"}.
-    The first of its ``rows`` is above, the second below. ``members`` are units that a click opens. Where empty, each
-    row is drawn by itself."""
+    The first of its ``rows`` is above, the second below. ``members`` are units that a click opens. After "until", where
+    it is given, nothing is waited for. Where there are no units, each row is drawn by itself."""
     n_stages = traitlets.Int(1).tag(sync=True)
     """Number of stages of the units, for their colours."""
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)

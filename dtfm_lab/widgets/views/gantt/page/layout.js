@@ -26,10 +26,10 @@ export function arrange({ units, nRows, labels, devices, open }) {
   const shown = [];
   const slotOf = new Map();
   const place = (unit, fields) => {
-    const { label, device = "", stage = -1, replica = -1, heading = "", tip = "" } = unit;
+    const { label, device = "", stage = -1, replica = -1, heading = "", tip = "", until = Infinity } = unit;
     const rows = unit.rows.filter((row) => row < nRows);
     for (const row of rows) slotOf.set(row, shown.length);
-    shown.push({ label, device, stage, replica, heading, tip, rows, ...fields });
+    shown.push({ label, device, stage, replica, heading, tip, until, rows, ...fields });
   };
   given.forEach((unit, id) => {
     const { members = [] } = unit;

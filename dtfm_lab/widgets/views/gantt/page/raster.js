@@ -189,7 +189,8 @@ export class Raster {
     const next = this.nextFamily(row, bars, place.to);
     if (next === null) return false;
     const begin = Math.max(0, Math.round((bars.first - place.from) * scale));
-    const stop = Math.min(width, Math.round((bars.last - place.from) * scale));
+    const ends = Math.min(bars.last, place.shown[place.slotOf(row)]?.until ?? Infinity);
+    const stop = Math.min(width, Math.round((ends - place.from) * scale));
     const runs = []; // from, to, family
     let free = stop;
     let waited = next;

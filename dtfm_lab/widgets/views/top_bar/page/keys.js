@@ -1,4 +1,4 @@
-// Keys that hold wherever the focus is in the lab, but in a field: 1 to 6 panes, Z undo, F whole window, ? words, Esc.
+// Keys that hold wherever the focus is in the lab, but in a field: 1 to 8 panes, Z undo, F whole window, ? words, Esc.
 
 const TYPED_IN = "input:not([type=range]):not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable=true]";
 const MOVES = new Set(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"]);

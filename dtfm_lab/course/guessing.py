@@ -1,0 +1,158 @@
+"""Questions whose answer a reader guesses before they see it, how far off a guess was, and the score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.course.progress import Guess, current_reader, load_progress, now, save_progress
+from dtfm_lab.domain.errors import LabError
+
+NEAR = 2.0
+"""Factor within which a guess is near: the score counts these."""
+RIGHT = 1.05
+"""Factor within which a guess is called right."""
+PERCENT = ("%", "percent", "per cent")
+DECADES = 100.0
+"""Ratio of the largest to the smallest number from which a scale is logarithmic."""
+
+Answer = float | Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, and its answer: a number, or a function without arguments that computes it after the guess."""
+
+    name: str
+    question: str
+    answer: Answer
+    unit: str = ""
+    low: float | None = None
+    """Smallest guess of the slider; one that is typed may lie outside. None for no slider."""
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.question:
+            raise LabError(f"guess {self.name!r} asks {self.question!r}; wanted a name and a question")
+        if (self.low is None) != (self.high is None):
+            raise LabError(f"guess {self.name!r}: low is {self.low}, high is {self.high}; wanted both or neither")
+        if self.low is not None and self.high is not None and not -math.inf < self.low < self.high < math.inf:
+            raise LabError(f"guess {self.name!r}: low is {self.low}, high is {self.high}; wanted low below high")
+        if not callable(self.answer):
+            self._number(self.answer)
+
+    def compute(self) -> float:
+        """The answer. Raises LabError where it is no finite number, and whatever its function raises."""
+        return self._number(self.answer() if callable(self.answer) else self.answer)
+
+    def kept(self) -> Guess | None:
+        """This reader's first guess, the one that counts; None before it. Raises FileError."""
+        return load_progress(current_reader()).guess_of(self.name)
+
+    def keep(self, guess: float, answer: float) -> tuple[Guess, Guess]:
+        """Keep a guess if it is the reader's first; return it and the one that counts. Raises FileError."""
+        progress = load_progress(current_reader())
+        said = Guess(self.name, self.question, float(guess), answer, self.unit, now())
+        if progress.note_guess(said):
+            save_progress(progress)
+        return said, progress.guess_of(self.name) or said
+
+    def guess(self, value: float) -> str:
+        """Guess without a widget: the guess is kept, and how far off it is comes back in words."""
+        return in_words(*self.keep(value, self.compute()))
+
+    def _number(self, value: Any) -> float:
+        is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value):
+            raise LabError(f"guess {self.name!r}: its answer is {value!r:.60}; wanted a finite number")
+        return float(value)
+
+    def __repr__(self) -> str:
+        return f"Guess first: {self.question}{f' [{self.unit}]' if self.unit else ''}"
+
+    def _repr_markdown_(self) -> str:
+        return f"**Guess first.** {self.question}{f' [{self.unit}]' if self.unit else ''}"
+
+
+def factor(guess: Guess) -> float:
+    """How many times too large or too small a guess is, at least 1; infinite where the signs differ."""
+    if guess.guess == guess.answer:
+        return 1.0
+    if guess.guess * guess.answer <= 0:
+        return math.inf
+    ratio = guess.guess / guess.answer
+    return max(ratio, 1 / ratio)
+
+
+def in_words(guess: Guess, first: Guess | None = None) -> str:
+    """``You said 12 s, it is 49.5 s: 4.1 times too low.``; with an earlier guess, that this one does not count."""
+    said, wanted = with_unit(guess.guess, guess.unit), with_unit(guess.answer, guess.unit)
+    words = f"You said {said}, it is {wanted}: {_distance(guess)}."
+    if first in (None, guess):
+        return words
+    return f"{words} Your first guess counts: {with_unit(first.guess, first.unit)}."
+
+
+def _distance(guess: Guess) -> str:
+    off, side = factor(guess), "high" if guess.guess > guess.answer else "low"
+    difference = abs(guess.guess - guess.answer)
+    if off == 1:
+        return "exactly right"
+    if off <= RIGHT:
+        return f"right, within {100 * (RIGHT - 1):.0f} %"
+    if guess.unit in PERCENT and off < NEAR:  # percent of a percentage would be misread
+        return f"{figures(difference)} percentage points too {side}"
+    if off == math.inf or guess.answer < 0:  # below zero the larger number has the smaller size
+        return f"{with_unit(difference, 'percentage points' if guess.unit in PERCENT else guess.unit)} too {side}"
+    if off < NEAR:
+        return f"{100 * abs(guess.guess / guess.answer - 1):.0f} % too {side}"
+    return f"{figures(off, 2)} times too {side}"
+
+
+def with_unit(value: float, unit: str) -> str:
+    """A number with its unit: ``49.5 s``, ``12 %``."""
+    return f"{figures(value)} {unit}".strip()
+
+
+def figures(value: float, digits: int = 3) -> str:
+    """A number in a few figures, without an exponent where people write none: ``0.026``, ``1,235,000``."""
+    if value == 0:
+        return "0"
+    size = math.floor(math.log10(abs(value)))
+    if not -5 < size < 13:
+        return f"{value:.{digits}g}"
+    rounded = round(value, digits - 1 - size)
+    text = f"{rounded:,.{max(0, digits - 1 - size)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+@dataclass(frozen=True)
+class Score:
+    """How a reader's first guesses did."""
+
+    n_guesses: int
+    n_near: int
+    """Number of those within a factor of 2."""
+    median_factor: float
+    """Factor by which the guess in the middle is off; NaN before the first."""
+
+    def __repr__(self) -> str:
+        if not self.n_guesses:
+            return "no guesses yet"
+        guesses = f"{self.n_guesses} {'guess' if self.n_guesses == 1 else 'guesses'}"
+        half = f"; half of them within {self.median_factor:.2g}" if self.n_guesses > 2 else ""
+        return f"{guesses}, {self.n_near} within a factor of {NEAR:.0f}{'' if math.isinf(self.median_factor) else half}"
+
+    def _repr_markdown_(self) -> str:
+        return f"**Score:** {self!r}"
+
+
+def score_of(guesses: Iterable[Guess]) -> Score:
+    """The score of guesses, one a question."""
+    factors = [factor(each) for each in guesses]
+    return Score(len(factors), sum(each <= NEAR for each in factors), median(factors) if factors else math.nan)

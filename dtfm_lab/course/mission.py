@@ -1,0 +1,182 @@
+"""A mission: a task whose winning condition is a function of the reader's own answer."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from dtfm_lab.course.lessons import LESSONS
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Placement, Plan
+from dtfm_lab.domain.registry import Registry, unknown
+from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.trace import Trace
+
+NOUNS = (Plan, Topology, Job, Trace, Schedule)
+"""Answers of these types are what they say; a subclass could say something else at each call."""
+
+
+class NotYet(Exception):
+    """The answer does not win the mission; the message says why, and never what the answer is."""
+
+
+class Given(SimpleNamespace):
+    """What a mission gives this reader: numbers, a network, a job. Others are given others."""
+
+
+Check = Callable[[Any, Given], str]
+Give = Callable[[np.random.Generator], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an answer wins the mission, and the reason in a sentence. True where it does."""
+
+    mission: str
+    passed: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __repr__(self) -> str:
+        return f"{self.mission}: {'passed' if self.passed else 'not yet'}. {self.reason}"
+
+    def _repr_markdown_(self) -> str:
+        return f"**{'✓ Passed' if self.passed else '✗ Not yet'}** `{self.mission}`: {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mission:
+    """A task, what wins it, hints in steps and a worked answer."""
+
+    name: str
+    lesson: str
+    """Name of the lesson that it ends."""
+    title: str
+    task: str
+    """What to do, in Markdown. ``{words}`` in braces are replaced by what this reader is given."""
+    takes: type | tuple[type, ...]
+    """Type of the answer. ``float`` takes any real number, ``types.FunctionType`` a function of the reader's own."""
+    wanted: str
+    """What to hand in, as a noun: "a Plan of spot"."""
+    check: Check
+    """Returns the sentence to say to an answer that wins, raises NotYet with the sentence for one that does not."""
+    hints: tuple[str, ...]
+    """From a nudge to nearly the answer."""
+    answer: str
+    """Code that ends with ``answer = ...``. It works for every reader: ``given`` and ``lab`` are there."""
+    give: Give | None = None
+    """Draws what the reader is given. None where all readers have the same task."""
+    minutes: int = 5
+
+    def given(self, reader: str) -> Given:
+        """What this reader is given: the same at every call, other than what others are given."""
+        seed = hashlib.sha256(f"{self.name}: {reader}".encode()).digest()[:8]
+        return Given(**(self.give(np.random.default_rng(int.from_bytes(seed))) if self.give else {}))
+
+    def task_of(self, reader: str) -> str:
+        """The task with this reader's numbers in it."""
+        return self.task.format(**vars(self.given(reader))) if self.give else self.task
+
+    def verdict(self, answer: object, reader: str) -> Verdict:
+        """Evaluate an answer. Whatever the answer is, this raises nothing."""
+        try:
+            return Verdict(self.name, True, self.check(self._accepted(answer), self.given(reader)))
+        except (NotYet, LabError) as error:
+            return Verdict(self.name, False, str(error))
+        except Exception as error:  # an answer may hold anything, such as a number that no float can hold
+            said = f"{type(error).__name__}: {error}"
+            return Verdict(self.name, False, f"it cannot be evaluated ({said:.120}); wanted {self.wanted}")
+
+    def _accepted(self, answer: object) -> Any:
+        """The answer as its type. Raises NotYet where it is no such thing, or nothing at all."""
+        found = "nothing" if answer is None else f"{type(answer).__name__} {answer!r:.60}"
+        if self.takes is float:
+            is_number = isinstance(answer, (int, float, np.integer, np.floating)) and not isinstance(answer, bool)
+            if not is_number or not math.isfinite(cast(float, answer)):
+                raise NotYet(f"found {found}; wanted {self.wanted}")
+            return float(cast(float, answer))
+        if not isinstance(answer, self.takes):
+            raise NotYet(f"found {found}; wanted {self.wanted}")
+        return as_given(answer)
+
+
+def as_given(answer: Any) -> Any:
+    """The answer built again from its fields, also where it is a list of such: what was cached on it is forgotten."""
+    if isinstance(answer, (list, tuple)):
+        return [as_given(each) for each in answer]
+    noun = next((each for each in NOUNS if isinstance(answer, each)), None)
+    if noun is not None and type(answer) is not noun:
+        raise NotYet(f"found {type(answer).__name__}, a class of your own; wanted {noun.__name__} itself")
+    if isinstance(answer, Plan):
+        return answer.changed(
+            topology=as_given(answer.topology),
+            job=as_given(answer.job),
+            placement=Placement(answer.placement.devices),
+        )
+    if isinstance(answer, str):
+        return str.__str__(answer)
+    return replace(answer) if isinstance(answer, (Topology, Job)) else answer
+
+
+missions: Registry[Mission] = Registry(
+    "mission", group="dtfm_lab.missions", fits=lambda entry: isinstance(entry, Mission)
+)
+
+
+def in_order(lesson: str | None = None) -> list[Mission]:
+    """All missions, or those of one lesson, in the order of the lessons, the quickest of a lesson first.
+
+    Raises UnknownName for a lesson that there is not.
+    """
+    if lesson is not None and lesson not in LESSONS:
+        raise unknown("lesson", lesson, LESSONS)
+    place = {name: number for number, name in enumerate(LESSONS)}
+    chosen = [each for each in missions.values() if lesson in (None, each.lesson)]
+    return sorted(chosen, key=lambda each: (place.get(each.lesson, len(place)), each.minutes))
+
+
+def mission(
+    name: str,
+    *,
+    lesson: str,
+    title: str,
+    takes: Any,
+    wanted: str,
+    hints: tuple[str, ...],
+    answer: str,
+    give: Give | None = None,
+    minutes: int = 5,
+) -> Callable[[Check], Check]:
+    """Decorator: register a check as a mission. Its docstring is the task, as Mission says the rest."""
+    if lesson not in LESSONS:
+        raise ValueError(f"mission {name!r} is of lesson {lesson!r}, which there is not")
+
+    def register(check: Check) -> Check:
+        entry = Mission(
+            name=name,
+            lesson=lesson,
+            title=title,
+            task=inspect.getdoc(check) or "",
+            takes=takes,
+            wanted=wanted,
+            check=check,
+            hints=hints,
+            answer=inspect.cleandoc(answer),
+            give=give,
+            minutes=minutes,
+        )
+        missions.register(name)(entry)
+        return check
+
+    return register

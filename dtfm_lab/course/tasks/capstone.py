@@ -1,0 +1,226 @@
+"""Missions of the capstone: a network of one's own, a plan near its bound, a real run of it, and other systems."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dtfm_lab.compare import compare
+from dtfm_lab.course.evidence import iteration_again_s, require
+from dtfm_lab.course.mission import Given, NotYet, mission
+from dtfm_lab.course.run_evidence import predicted_before, ran_plan
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan, cut_subplan
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.files import load_topology, topology_names
+from dtfm_lab.planning import plan as search_plan
+from dtfm_lab.simulation import memory
+from dtfm_lab.systems import Outcomes, outcome_of
+
+LEAST_DEVICES = 6
+UNEQUAL = 3.0
+"""Least ratio of the fastest link to the slowest."""
+LEAST_WORDS = 15
+"""Words of a description that says where the numbers are from."""
+NEAR_BOUND = 1.5
+AT_MOST = 64
+"""Most devices of a network whose bound is computed again within seconds."""
+
+OWN = """
+    latency_ms = [[0 if i == j else 3 if i // 3 == j // 3 else 20 + 5 * abs(i - j) for j in range(6)] for i in range(6)]
+    bandwidth_gbps = [[0.5 if ms <= 3 else 0.04 if ms < 40 else 0.02 for ms in row] for row in latency_ms]
+    network = lab.Topology.from_matrices(
+        latency_ms,
+        bandwidth_gbps,
+        regions=["home"] * 3 + ["office"] * 3,
+        name="mine",
+        gpu="laptop",
+        peak_tflops=[0.05, 0.05, 0.05, 0.1, 0.1, 0.1],
+        memory_gib=16,
+    )
+    description = (
+        "Three laptops at home and three in an office; latencies by ping, bandwidths by iperf3 on an evening in May, "
+        "peaks by a matrix product."
+    )
+    network = dataclasses.replace(network, description=description)
+"""
+"""The network of the worked answers. Yours says what you measured."""
+
+
+def worked(code: str) -> str:
+    """A worked answer that begins with a network."""
+    lines = [line.removeprefix("    ") for line in OWN.strip("\n").splitlines()]
+    return "\n".join(["import dataclasses", "", *lines, *code.strip("\n").splitlines()])
+
+
+def own_network(network: Topology) -> None:
+    """Raise NotYet unless a network is no bundled one, has devices enough, and links that differ."""
+    n = len(network)
+    require(n >= LEAST_DEVICES, f"it has {n} devices; wanted {LEAST_DEVICES} or more")
+    require(n <= AT_MOST, f"it has {n} devices; wanted {AT_MOST} at most, so that its bound takes seconds")
+    for name in topology_names():
+        bundled = load_topology(name)
+        if len(bundled) != n:
+            continue
+        between = ~np.eye(n, dtype=bool)
+        apart = np.abs(np.log(network.bandwidth_bytes_per_s[between] / bundled.bandwidth_bytes_per_s[between]))
+        late = np.abs(network.latency_s - bundled.latency_s).max()
+        require(apart.max() > 0.01 or late > 1e-4, f"its links are those of {name}, which comes with the lab")
+    bandwidth = network.bandwidth_bytes_per_s[~np.eye(n, dtype=bool)]
+    ratio = float(bandwidth.max() / bandwidth.min())
+    require(
+        ratio >= UNEQUAL,
+        f"its fastest link is {ratio:.2g} times its slowest; where all are alike, no placement is better than another: "
+        f"wanted {UNEQUAL:g} times or more",
+    )
+
+
+@mission(
+    "capstone-network",
+    lesson="17_capstone",
+    title="A network of your own",
+    takes=Topology,
+    wanted="a Topology",
+    minutes=20,
+    hints=(
+        "`lab.Topology.from_matrices(latency_ms, bandwidth_gbps, names=..., regions=..., gpu=...)`, or a YAML file.",
+        "`ping` tells a latency (half of the round trip), `iperf3` a bandwidth; `dtfm-lab probe` measures both.",
+        "`dataclasses.replace(network, description=...)` says where the numbers are from.",
+    ),
+    answer=worked("answer = network"),
+)
+def capstone_network(network: Topology, given: Given) -> str:
+    """Describe a network that you know: your home, your laboratory, five friends in five cities. Six devices or more,
+    none of the networks that come with the lab, at least two regions, every device with a peak; its fastest link is at
+    least three times its slowest; and its `description` says, in a sentence or two, where each kind of number is from.
+    """
+    own_network(network)
+    require(len(network.regions) >= 2, f"it has {len(network.regions)} region; wanted two or more")
+    without = [device.name for device in network.devices if not device.peak_flop_per_s and not device.gpu]
+    require(not without, f"{', '.join(without[:3])} have neither a GPU nor a peak; wanted one")
+    words = len(network.description.split())
+    require(
+        words >= LEAST_WORDS, f"its description has {words} words; wanted {LEAST_WORDS}: where are the numbers from?"
+    )
+    return f"{len(network)} devices in {len(network.regions)} regions. What follows is as true as these numbers."
+
+
+@mission(
+    "capstone-plan",
+    lesson="17_capstone",
+    title="A plan near its bound",
+    takes=Plan,
+    wanted="a Plan of a network of your own",
+    minutes=15,
+    hints=(
+        "`lab.plan(network, lab.load_job('tiny', n_stages=None, n_replicas=None), seconds=5)` leaves the shape open.",
+        "`lab.explain(plan).text` says what binds; `lab.bound_bindings(plan)` what binds the bound.",
+        "A larger batch brings the bound and the plan together: less of it is waiting.",
+    ),
+    answer=worked("""
+job = lab.load_job("tiny", n_stages=None, n_replicas=None, global_batch=32)
+answer = lab.plan(network, job, seed=0, steps=2)
+"""),
+)
+def capstone_plan(plan: Plan, given: Given) -> str:
+    """Plan a job on your network: of any model, in any shape. Its devices have the memory, and its simulated iteration
+    takes at most 1.5 times a bound on every plan of that network, job and batch, which the check computes itself.
+    """
+    own_network(plan.topology)
+    require(memory(plan).fits, memory(plan).sentence)
+    found_s = iteration_again_s(plan)
+    open_job = plan.job.with_fields(
+        n_stages=None, n_replicas=None, blocks_per_stage=None, microbatches_per_replica=None, warmups=None
+    )
+    bound_s = search_plan(plan.topology, open_job, objective="iteration", seed=0, steps=1).iteration_lower_bound_s
+    assert bound_s is not None, "a search for seconds has a bound"
+    require(
+        found_s <= NEAR_BOUND * bound_s,
+        f"it takes {found_s:.4g} s, {found_s / bound_s:.2f} times the bound of {bound_s:.4g} s; wanted "
+        f"{NEAR_BOUND:g} times at most",
+    )
+    return f"{found_s:.4g} s: nobody, by whatever plan, is more than {found_s / bound_s:.2f} times faster here."
+
+
+@mission(
+    "capstone-run",
+    lesson="17_capstone",
+    title="A rehearsal of it",
+    takes=(list, tuple),
+    wanted="[plan, predicted, measured]: a Plan and two Traces",
+    minutes=20,
+    hints=(
+        "`measured = lab.run(plan, iterations=4)`; of a plan that is too large here, a part runs: `workers=(2, 2)`.",
+        "`predicted = lab.simulate(plan, like=measured)`",
+        "If it is off by more, `lab.compare(predicted, measured).verdict` names who. On a busy machine, run it again.",
+    ),
+    answer=worked("""
+job = lab.load_job("tiny", n_stages=2, n_replicas=2, global_batch=8, microbatch=1)
+plan = lab.plan(network, job, objective="communication", seed=0, steps=4)
+measured = lab.run(plan, "1f1b", iterations=4)
+answer = [plan, lab.simulate(plan, like=measured), measured]
+"""),
+)
+def capstone_run(answer: Sequence[object], given: Given) -> str:
+    """Train under a plan of your network for real, all of it or a part, for four iterations or more on emulated links
+    (the virtual clock), and predict that run. Hand in `[plan, predicted, measured]`, the error less than 10 %.
+    """
+    require(len(answer) == 3, f"the list has {len(answer)} things; wanted [plan, predicted, measured]")
+    plan, predicted, measured = answer
+    if not (isinstance(plan, Plan) and isinstance(predicted, Trace) and isinstance(measured, Trace)):
+        found = ", ".join(type(one).__name__ for one in answer)
+        raise NotYet(f"found [{found}]; wanted [plan, predicted, measured]: a Plan and two Traces")
+    own_network(plan.topology)
+    ran_plan(measured, cut_subplan(plan, measured.context.rehearsed), iterations=4)
+    predicted_before(predicted, measured, plan)
+    require(measured.context.clock == "virtual", "wanted the virtual clock, on which agreement is not by construction")
+    error = compare(predicted, measured).iteration_error
+    require(abs(error) < 0.1, f"it is off by {error:+.1%}; wanted less than 10 %. Whom does the comparison name?")
+    part = measured.context.rehearsed
+    ran = "all of it" if part is None else part.sentence
+    return f"Off by {error:+.1%}, {ran}. What a rehearsal does not check: how fast the drawn devices are."
+
+
+@mission(
+    "capstone-systems",
+    lesson="17_capstone",
+    title="What would others do?",
+    takes=Outcomes,
+    wanted="Outcomes of lab.strategies on a network of your own",
+    minutes=15,
+    hints=(
+        "`lab.strategies(network, job, seconds=1)` asks all; `systems=[...]` some.",
+        "A system without a plan has the reason in its place: is it the memory, or a number that does not divide?",
+        "`lab.load_job('tiny', n_stages=None, n_replicas=None, global_batch=48)`: a batch that many shapes divide.",
+    ),
+    answer=worked("""
+job = lab.load_job("tiny", n_stages=None, n_replicas=None, global_batch=48)
+answer = lab.strategies(network, job, systems=["ddp", "megatron", "deepspeed-pipeline", "dt-fm"])
+"""),
+)
+def capstone_systems(outcomes: Outcomes, given: Given) -> str:
+    """Ask four systems or more, none of which is the lab itself, what they would do with your network and a job. At
+    least three of them have a plan, and the seconds of the fastest are computed again.
+    """
+    own_network(outcomes.topology)
+    others = [one for one in outcomes if one.strategy.name != "dtfm-lab"]
+    require(len(others) >= 4, f"{len(others)} systems were asked beside the lab; wanted four or more")
+    planned = [one for one in others if one.found is not None]
+    require(
+        len(planned) >= 3,
+        f"{len(planned)} of them have a plan; wanted three. The others: "
+        + "; ".join(f"{one.name}, {one.reason:.80}" for one in others if one.found is None),
+    )
+    for one in planned:
+        there = outcomes.topology.grouped(one.job.tensor_parallel or 1)
+        require(one.plan.topology.fingerprint == there.fingerprint, f"the plan of {one.name} is of another network")
+    first = planned[0]
+    again_s = outcome_of(first.strategy, outcomes.topology, outcomes.job, replace(first.budget, steps=2)).iteration_s
+    assert again_s is not None, "it had a plan"
+    same = first.iteration_s is not None and abs(first.iteration_s - again_s) < 1e-3 * again_s
+    require(
+        same or first.strategy.searches,
+        f"{first.name} takes {again_s:.4g} s here; wanted the outcomes as lab.strategies found them",
+    )
+    slowest = planned[-1]
+    return f"{first.title} is fastest with {again_s:.4g} s; {slowest.title} takes {slowest.sentence.split(',')[0]}."

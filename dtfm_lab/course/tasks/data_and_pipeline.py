@@ -1,0 +1,341 @@
+"""Missions about data parallelism and pipelines: bytes by hand, bytes off a trace, and a placement that sends few."""
+
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.course.evidence import fresh_cases, near, number_from, require, same_job, same_network
+from dtfm_lab.course.mission import Given, NotYet, mission
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.files import load_job
+from dtfm_lab.planning import evaluate
+from dtfm_lab.simulation import simulate
+
+
+def give_shape(rng: np.random.Generator) -> Mapping[str, Any]:
+    """A model of equal blocks, and how it is divided."""
+    n_stages = int(rng.integers(3, 9))
+    return {
+        "n_stages": n_stages,
+        "n_replicas": int(rng.integers(3, 9)),
+        "blocks": n_stages * int(rng.integers(2, 7)),
+        "block_millions": int(rng.integers(5, 90)),
+        "width": 512 * int(rng.integers(1, 9)),
+        "tokens": 512 * int(rng.integers(1, 5)),
+        "batch": 64 * int(rng.integers(1, 20)),
+    }
+
+
+@mission(
+    "bytes-by-hand",
+    lesson="03_data_and_pipeline",
+    title="How much crosses the wires?",
+    takes=float,
+    wanted="a number of gigabytes (1e9 bytes)",
+    give=give_shape,
+    minutes=10,
+    hints=(
+        "Replicas: each owns a part of the gradient, gets that part from all others and sends its average back. Add up "
+        "over all devices of a group, then over all stages: does the number of stages stay in it?",
+        "Pipelines: over each boundary a sequence sends tokens x width numbers down, and as many come back.",
+        "2 (replicas - 1) x all parameters x 2 bytes, and 2 (stages - 1) x batch x tokens x width x 2 bytes.",
+    ),
+    answer="""
+        gradients = 2 * (given.n_replicas - 1) * given.blocks * given.block_millions * 1e6 * 2
+        activations = 2 * (given.n_stages - 1) * given.batch * given.tokens * given.width * 2
+        answer = (gradients + activations) / 1e9
+    """,
+)
+def bytes_by_hand(gigabytes: float, given: Given) -> str:
+    """A model has {blocks} equal blocks of {block_millions} million parameters and nothing else, and is {width} wide.
+    It is trained in fp16 (2 bytes a number) in {n_stages} stages of {n_replicas} replicas, on a batch of {batch}
+    sequences of {tokens} tokens. How many GB (1e9 bytes) do all devices together send in one iteration? Gradients are
+    averaged once, as in the lesson.
+    """
+    parameters = given.blocks * given.block_millions * 1e6
+    gradients = 2 * (given.n_replicas - 1) * parameters * 2 / 1e9
+    activations = 2 * (given.n_stages - 1) * given.batch * given.tokens * given.width * 2 / 1e9
+    near(
+        gigabytes,
+        gradients + activations,
+        slips={
+            (gradients + activations) / 2: "that is one way only, or one byte a number",
+            gradients: "activations cross the boundaries between stages, too",
+            activations: "replicas average their gradients, too",
+            gradients / 2 + activations: "the averages of the gradients have to come back",
+            gradients + activations / 2: "the gradients of the activations have to come back",
+            gradients / given.n_stages + activations: "that averages the gradients of one stage only",
+            gradients + activations * given.n_replicas: "replicas share the batch; not each does all of it",
+            gradients / (given.n_replicas - 1) * given.n_replicas + activations: "nobody sends a part to itself",
+            gradients + activations / (given.n_stages - 1) * given.n_stages: "between S stages are S - 1 boundaries",
+        },
+    )
+    return f"{gradients:.1f} GB of gradients at any batch, and {activations:.1f} GB of activations at any depth."
+
+
+MODELS = ("gpt2-small", "gpt2-xl", "gpt3-xl", "llama-2-7b", "llama-3-8b", "mistral-7b", "qwen2-0.5b")
+
+
+def give_job(rng: np.random.Generator) -> Mapping[str, Any]:
+    """A known model in some shape."""
+    return {
+        "model": str(rng.choice(MODELS)),
+        "n_stages": int(rng.integers(2, 9)),
+        "n_replicas": int(rng.integers(2, 9)),
+        "tokens": 256 * int(rng.integers(1, 5)),
+    }
+
+
+def _job_of(given: Given) -> Job:
+    return load_job(
+        "gpt3-xl",
+        model=given.model,
+        seq_len=given.tokens,
+        n_stages=given.n_stages,
+        n_replicas=given.n_replicas,
+        global_batch=given.n_replicas,
+        microbatch=1,
+        dtype="fp16",
+    )
+
+
+@mission(
+    "turning-batch",
+    lesson="03_data_and_pipeline",
+    title="The batch at which they change places",
+    takes=float,
+    wanted="a number of sequences",
+    give=give_job,
+    hints=(
+        "Which of the two grows with the batch, and by how many bytes for each sequence?",
+        "`lab.load_job('gpt3-xl', model=..., seq_len=..., n_stages=..., n_replicas=..., microbatch=1, ...)` "
+        "has `stage_gradient_bytes`, one for each stage, and `activation_bytes` of a micro-batch.",
+    ),
+    answer="""
+        job = lab.load_job(
+            "gpt3-xl", model=given.model, seq_len=given.tokens, n_stages=given.n_stages, n_replicas=given.n_replicas,
+            global_batch=given.n_replicas, microbatch=1, dtype="fp16",
+        )
+        gradients = 2 * (job.n_replicas - 1) * sum(job.stage_gradient_bytes)
+        answer = gradients / (2 * (job.n_stages - 1) * job.activation_bytes)
+    """,
+)
+def turning_batch(batch: float, given: Given) -> str:
+    """`{model}` is trained in fp16 on sequences of {tokens} tokens, in {n_stages} stages of {n_replicas} replicas. At a
+    global batch of how many sequences do all devices together send as many bytes for averaging as over the boundaries
+    between stages? Leave tied embeddings out; the answer need not be a whole number.
+    """
+    job = _job_of(given)
+    gradients = 2 * (given.n_replicas - 1) * sum(job.stage_gradient_bytes)
+    wanted = gradients / (2 * (given.n_stages - 1) * job.activation_bytes)
+    near(
+        batch,
+        wanted,
+        slips={
+            wanted / given.n_replicas: "that is the batch of one replica",
+            wanted * 2: "activations go down and their gradients come up",
+            wanted / 2: "gradients are sent and their averages come back",
+            wanted * (given.n_stages - 1): "every boundary is crossed, not one",
+            2 * (given.n_replicas - 1) * job.gradient_bytes / (2 * (given.n_stages - 1) * job.activation_bytes): (
+                "that counts the gradient of one stage; all stages average theirs"
+            ),
+        },
+    )
+    return f"Below {wanted:.0f} sequences let activations cross the slow links, above it gradients."
+
+
+def bytes_between_regions(trace: Trace, topology: Topology) -> float:
+    """Bytes of a trace's messages whose ends are in two regions, from the seconds that they occupy their links."""
+    region = {device.name: device.region for device in topology.devices}
+    rows = trace.to_frame()
+    sends = rows[rows["kind"].str.startswith("SEND")]
+    total = 0.0
+    for link, seconds in (sends["end_s"] - sends["start_s"]).groupby(sends["link"]).sum().items():
+        source, target = str(link).split(" -> ")
+        if region[source] != region[target]:
+            total += float(seconds * topology.bandwidth_bytes_per_s[topology.index(source), topology.index(target)])
+    return total
+
+
+@mission(
+    "count-the-border",
+    lesson="03_data_and_pipeline",
+    title="Customs",
+    takes=FunctionType,
+    wanted="a function of a Trace and a Topology",
+    minutes=15,
+    hints=(
+        "The lesson's `sent(trace, topology)` has a row for each message. Which rows count?",
+        "A message is counted once, where it is sent; `device.region` of both ends, from `topology.devices`.",
+        "Seconds of a send times the bandwidth from its source to its target, in that direction, are its bytes.",
+    ),
+    answer="""
+        def crossing(trace, topology):
+            region = {device.name: device.region for device in topology.devices}
+            total = 0.0
+            rows = trace.to_frame()
+            for row in rows[rows.kind.str.startswith("SEND")].itertuples():
+                source, target = row.link.split(" -> ")
+                if region[source] != region[target]:
+                    i, j = topology.index(source), topology.index(target)
+                    total += (row.end_s - row.start_s) * topology.bandwidth_bytes_per_s[i, j]
+            return total
+        answer = crossing
+    """,
+)
+def count_the_border(function: Callable[..., Any], given: Given) -> str:
+    """Hand in a function `crossing(trace, topology)` that returns the bytes which cross from one region into another
+    in a simulated iteration. It is tried on plans that are drawn anew at each check, on links whose two directions
+    differ.
+    """
+    rng = fresh_cases()
+    for _ in range(3):
+        n_stages, n_replicas = int(rng.integers(2, 4)), int(rng.integers(2, 4))
+        network = _drawn_cities(rng, n_stages * n_replicas)
+        job = load_job(
+            "tiny", n_stages=n_stages, n_replicas=n_replicas, global_batch=12, microbatch=2, schedule="gpipe"
+        )
+        plan = evaluate(network, job, rank_map=rng.permutation(len(network)).tolist())
+        trace = simulate(plan)
+        found = number_from(function, trace, network)
+        wanted = bytes_between_regions(trace, network)
+        everything = bytes_between_regions(trace, _apart(network))
+        slips = {
+            everything: "that counts messages inside regions, too",
+            everything - wanted: "those are the messages inside regions",
+            wanted * 2: "every message was counted twice: a send and its receive are one message",
+            wanted * 8: "that is in bits",
+        }
+        try:
+            near(found, wanted, 1e-6, slips)
+        except NotYet as error:
+            raise NotYet(f"on {n_stages} x {n_replicas} devices it returned {found:.6g} bytes: {error}") from None
+    return "It counts what plans that it had never seen send over borders. `keep-it-home` is judged by the same count."
+
+
+def _drawn_cities(rng: np.random.Generator, n: int) -> Topology:
+    """Devices in three cities, with links drawn for each direction of each pair."""
+    regions = [("Oslo", "Rome", "Lima")[i] for i in (0, 1, 2, *rng.integers(3, size=n - 3))]
+    gbps, latency_ms = 10 ** rng.uniform(-1, 1, (n, n)), rng.uniform(1, 50, (n, n))
+    return Topology.from_matrices(latency_ms, gbps, regions=regions, name="drawn cities", gpu="T4")
+
+
+def _apart(network: Topology) -> Topology:
+    """The network with every device in a region of its own."""
+    return Topology.from_matrices(*network.to_matrices(), regions=list(network.names))
+
+
+SIZES = ((7, 5, 4), (8, 5, 3), (6, 6, 4), (9, 4, 3), (7, 6, 3))
+
+
+def give_islands(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Sixteen devices in three cities of unequal size, listed in no order; a job; and what a good placement sends."""
+    names = [
+        name
+        for name, n in zip(("Oslo", "Rome", "Lima"), rng.permutation(rng.choice(SIZES)), strict=True)
+        for _ in range(n)
+    ]
+    regions = [names[i] for i in rng.permutation(16)]
+    home = np.array([[a == b for b in regions] for a in regions])
+    network = Topology.from_matrices(
+        np.where(home, 1.0, 80.0), np.where(home, 10.0, 0.5), regions=regions, name="three cities", gpu="A100"
+    )
+    job = load_job(
+        "gpt3-xl",
+        n_stages=4,
+        n_replicas=4,
+        global_batch=4 * int(rng.integers(20, 100)),
+        microbatch=4,
+        dtype="fp16",
+        schedule="1f1b",
+        recompute=True,
+    )
+    number = np.unique(regions, return_inverse=True)[1]
+    best = min(_climbed(job, number, rng) for _ in range(3))
+    return {"network": network, "job": job, "limit_gb": round(1.02 * best / 1e9, 1)}
+
+
+def _climbed(job: Job, regions: IntArray, rng: np.random.Generator, swaps: int = 1500) -> float:
+    """Bytes between regions of a random placement, after all swaps of two devices that did not send more."""
+    placement = rng.permutation(len(regions)).reshape(job.n_stages, job.n_replicas)
+    best = _bytes_sent(job, regions[placement])
+    for _ in range(swaps):
+        a, b = rng.integers(placement.size, size=2)
+        swapped = placement.copy()
+        swapped.flat[a], swapped.flat[b] = placement.flat[b], placement.flat[a]
+        if (now := _bytes_sent(job, regions[swapped])) <= best:
+            placement, best = swapped, now
+    return best
+
+
+def _bytes_sent(job: Job, region: IntArray) -> float:
+    """Bytes between regions where stage s of pipeline r is in ``region[s, r]``: parts of gradients and averages of each
+    stage, hops of each pipeline both ways, and the tied embedding's gradient between its ends."""
+    gradients: FloatArray = np.array(job.stage_gradient_bytes) / job.n_replicas
+    apart = (region[:, :, None] != region[:, None, :]).sum(axis=(1, 2))
+    hops = (region[1:] != region[:-1]).sum() * 2 * job.n_microbatches * job.activation_bytes
+    ends = (region[0] != region[-1]).sum() * 2 * job.embedding_bytes
+    return float(2 * (gradients * apart).sum() + hops + ends)
+
+
+@mission(
+    "keep-it-home",
+    lesson="03_data_and_pipeline",
+    title="Keep it home",
+    takes=Plan,
+    wanted="a Plan of given.network for given.job",
+    give=give_islands,
+    minutes=20,
+    hints=(
+        "Four by four does not fit into three cities of other sizes, so something has to cross. Is it cheaper to cut a "
+        "pipeline in two, or to let one member of a group live abroad? `given.job` has both sizes.",
+        "Draw it as a table: a row for each stage, a column for each pipeline, a city in each cell. Bytes cross where "
+        "neighbours of a column differ and where two of a row differ.",
+        "Begin anywhere, exchange two devices, keep it if fewer bytes cross; a thousand times, from some starts.",
+    ),
+    answer="""
+        import numpy as np
+
+        city = np.unique([device.region for device in given.network.devices], return_inverse=True)[1]
+        job = given.job
+
+        def crossing(placement):
+            where = city[placement]
+            parts = np.array(job.stage_gradient_bytes) / job.n_replicas
+            pairs = (where[:, :, None] != where[:, None, :]).sum(axis=(1, 2))
+            hops = (where[1:] != where[:-1]).sum() * 2 * job.n_microbatches * job.activation_bytes
+            return 2 * (parts * pairs).sum() + hops + (where[0] != where[-1]).sum() * 2 * job.embedding_bytes
+
+        rng, found = np.random.default_rng(0), []
+        for start in range(12):
+            placement = rng.permutation(16).reshape(4, 4)
+            for swap in range(1500):
+                other = placement.copy()
+                a, b = rng.integers(16, size=2)
+                other.flat[a], other.flat[b] = placement.flat[b], placement.flat[a]
+                if crossing(other) <= crossing(placement):
+                    placement = other
+            found.append(placement)
+        best = min(found, key=crossing)
+        rank_map = np.empty(16, dtype=int)
+        rank_map[best] = np.arange(4)[None, :] * 4 + np.arange(4)[:, None]  # pipeline x stages + stage
+        answer = lab.evaluate(given.network, job, rank_map=rank_map.tolist())
+    """,
+)
+def keep_it_home(plan: Plan, given: Given) -> str:
+    """`given.network` has sixteen devices in three cities of unequal size, and `given.job` is GPT3-XL in 4 stages of
+    4 replicas. Hand in a plan of which at most {limit_gb} GB cross from one city into another in an iteration,
+    counted off its simulated trace. (`lab.evaluate(given.network, given.job, rank_map=[...])` keeps your pipelines as
+    they are: for each device pipeline x 4 + stage.)
+    """
+    same_network(plan.topology, given.network)
+    same_job(plan.job, given.job)
+    crossing_gb = bytes_between_regions(simulate(plan), given.network) / 1e9
+    require(crossing_gb <= given.limit_gb, f"{crossing_gb:.1f} GB cross; wanted at most {given.limit_gb} GB")
+    return f"{crossing_gb:.1f} GB cross. It is not the fastest plan by necessity: bytes count all wires alike."

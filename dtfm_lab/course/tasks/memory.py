@@ -1,0 +1,167 @@
+"""Missions about what fills a device."""
+
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.course.evidence import TRAINED, fresh_cases, near, number_from, require, same_job, same_network
+from dtfm_lab.course.mission import Given, NotYet, mission
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.files import load_job
+from dtfm_lab.planning import evaluate
+from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.memory import memory
+from dtfm_lab.simulation.schedules import peak_activations, schedules
+
+GIB = 2**30
+SLOWER = 1.03
+
+
+def give_sharded(rng: np.random.Generator) -> Mapping[str, Any]:
+    """A stage's parameters, and over how many replicas its states are split."""
+    return {"millions": int(rng.integers(100, 2000)), "n_replicas": int(rng.choice([4, 6, 8, 12, 16]))}
+
+
+@mission(
+    "sixteen-bytes",
+    lesson="09_memory",
+    title="Sixteen bytes a parameter, or fewer",
+    takes=float,
+    wanted="a number of bytes",
+    give=give_sharded,
+    hints=(
+        "In half precision a parameter and its gradient take 2 bytes each. What does Adam keep, and in which "
+        "precision?",
+        "Adam keeps 12 bytes a parameter: two moments and a copy of the parameter, 4 bytes each. ZeRO-1 splits these "
+        "alone over the replicas.",
+    ),
+    answer="""
+        answer = given.millions * 1e6 * (2 + 2 + 12 / given.n_replicas)
+    """,
+)
+def sixteen_bytes(n_bytes: float, given: Given) -> str:
+    """A stage has {millions} million parameters, trained in fp16 with Adam by {n_replicas} replicas under ZeRO-1. How
+    many bytes of parameters, gradients and optimiser states does each device of this stage hold?
+    """
+    count, over = given.millions * 1e6, given.n_replicas
+    near(
+        n_bytes,
+        count * (4 + 12 / over),
+        tolerance=0.002,
+        slips={
+            count * 16: "that is without ZeRO: every replica would keep all of the optimiser's states",
+            count * 16 / over: "that is ZeRO-3, which splits parameters and gradients too",
+            count * (2 + 14 / over): "that is ZeRO-2, which splits gradients too",
+            count * (4 + 8 / over): "Adam keeps two moments in fp32, and in half precision a third number beside them",
+            count * (8 + 8 / over): "that is training in fp32",
+            count * (4 + 12 / over) / GIB: "that is in GiB; wanted bytes",
+            count * (4 + 12 / over) / 1e9: "that is in GB; wanted bytes",
+        },
+    )
+    return f"{n_bytes / GIB:.1f} GiB instead of {16 * count / GIB:.1f}: only the 12 bytes of Adam are shared out."
+
+
+@mission(
+    "most-held",
+    lesson="09_memory",
+    title="Read a schedule's memory off its order",
+    takes=FunctionType,
+    wanted="a function of a device's order, such as '0F0 0F1 0B0 0B1'",
+    minutes=10,
+    hints=(
+        "Walk along the order and count up at each forward. Where do you count down?",
+        "A backward in two halves frees what is held with its second half, `W`, which needs the stage's input, too.",
+        "The kind is the first letter behind the stage's number: `12I7` is an `I` of stage 12.",
+    ),
+    answer="""
+        def most_held(order):
+            held = most = 0
+            for action in order.split():
+                kind = action.lstrip("0123456789")[0]
+                held += {"F": 1, "I": 0, "B": -1, "W": -1}[kind]
+                most = max(most, held)
+            return most
+
+        answer = most_held
+    """,
+)
+def most_held(function: Callable[..., Any], given: Given) -> str:
+    """Hand in a function that takes one device's order of passes as a text, such as `"0F0 0F1 0B0 0B1"`, and returns
+    the most micro-batches whose activations the device holds at once. It is tried on orders of `gpipe`, `1f1b` and
+    `zb-h1`, whose backwards come in two halves, `I` and `W`.
+    """
+    rng = fresh_cases()
+    for name in ("gpipe", "1f1b", "zb-h1", "zb-h1"):
+        n_devices = int(rng.integers(3, 14))
+        n_microbatches = n_devices + int(rng.integers(1, 12))
+        schedule = schedules[name](n_devices, n_microbatches)
+        at = int(rng.integers(0, n_devices))
+        order, wanted = schedule.orders[at], peak_activations(schedule)[at]
+        found = number_from(function, order)
+        if found != wanted:
+            shown = order if len(order) < 60 else order[:57] + "..."
+            raise NotYet(f"of {name}'s {shown!r} (device {at} of {n_devices}) it says {found:g}, which is wrong")
+    return "No seconds were needed: what a device holds follows from its order alone."
+
+
+def give_small_devices(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Eight GPUs with less memory than GPipe needs, in a row of slow links."""
+    latency_ms, gbps = float(rng.integers(10, 30)), int(rng.integers(10, 26))
+    network = Topology.from_matrices(
+        np.full((8, 8), latency_ms), np.full((8, 8), gbps), name="eight-small-ones", gpu="V100", memory_bytes=16 * GIB
+    )
+    job = load_job(
+        "gpt3-xl", n_stages=8, n_replicas=1, global_batch=int(rng.integers(48, 72)), microbatch=1, schedule="gpipe"
+    )
+    plan = evaluate(network, job, stages=[[device] for device in range(8)])
+    return {
+        "plan": plan,
+        "latency_ms": latency_ms,
+        "gbps": gbps,
+        "n_microbatches": job.n_microbatches,
+        "gpipe_s": simulate(plan).iteration_s,
+        "needs_gib": float(memory(plan).peak_bytes.max()) / GIB,
+    }
+
+
+@mission(
+    "into-sixteen",
+    lesson="09_memory",
+    title="Fit it into 16 GiB",
+    takes=Plan,
+    wanted="a Plan of given.plan's network and job, such as lab.with_job(given.plan, ...) makes",
+    give=give_small_devices,
+    minutes=10,
+    hints=(
+        "`print(lab.advice(given.plan))` names what would fit. Which of these costs time, and why?",
+        "Recomputation costs a forward each. 1F1B costs round trips. What lies between GPipe and 1F1B?",
+        "`lab.with_job(given.plan, schedule=...)` plans the same devices with another schedule.",
+    ),
+    answer="""
+        answer = lab.with_job(given.plan, schedule="adaptive-1f1b")
+    """,
+)
+def into_sixteen(plan: Plan, given: Given) -> str:
+    """`given.plan` trains gpt3-xl in {n_microbatches} micro-batches on a row of eight V100s of 16 GiB, over links of
+    {latency_ms:.0f} ms and {gbps} Gbit/s, with GPipe: {gpipe_s:.1f} s an iteration, if the fullest device had the
+    {needs_gib:.1f} GiB that it takes. Hand in a plan of the same network, model and batch, in the same precision and
+    with nothing rounded, that fits every device over the whole of its simulated iteration and takes at most 3 %
+    longer than that.
+    """
+    wanted = given.plan
+    same_network(plan.topology, wanted.topology)
+    same_job(plan.job, wanted.job, "global_batch", "attention", *TRAINED)
+    trace = simulate(plan)
+    report = memory(plan, trace=trace)
+    require(report.fits, f"with {plan.job.schedule_name}, {report.sentence}")
+    require(
+        trace.iteration_s <= SLOWER * given.gpipe_s,
+        f"it fits, and takes {trace.iteration_s:.1f} s; wanted at most {SLOWER * given.gpipe_s:.1f} s",
+    )
+    return (
+        f"{trace.iteration_s:.1f} s within 16 GiB: the fullest device holds {report.peak_bytes.max() / GIB:.1f} GiB. "
+        f"No more has to be held than hides the links."
+    )

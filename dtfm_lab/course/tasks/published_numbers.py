@@ -1,0 +1,146 @@
+"""Missions about published numbers: which assumption was measured, and a fit that is judged on what it never saw."""
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.course.evidence import fresh_cases, near, require, value_of
+from dtfm_lab.course.mission import Given, NotYet, mission
+from dtfm_lab.course.small_networks import two_rooms
+from dtfm_lab.files import load_job
+from dtfm_lab.planning import evaluate
+from dtfm_lab.simulation import simulate
+
+TRANSPORTS = ("overlapped", "blocking")
+
+
+def give_measured(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Two plans and their "measured" seconds, by an efficiency and a transport that are not told."""
+    network = two_rooms(rng)
+    stages = [list(range(4)), list(range(4, 8))]
+    efficiency, transport = int(rng.integers(250, 450)) / 1e3, str(rng.choice(TRANSPORTS))
+    plans, measured_s = [], []
+    for batch in (32, 256):
+        job = load_job("gpt2-small", n_stages=2, n_replicas=4, global_batch=batch, microbatch=2)
+        plan = evaluate(network, job, stages=stages)
+        plans.append(plan)
+        run = plan.changed(job=job.with_fields(transport=transport))
+        measured_s.append(round(simulate(run, "1f1b", efficiency=efficiency).iteration_s, 5))
+    return {"plans": plans, "measured_s": measured_s, "small_s": measured_s[0], "large_s": measured_s[1]} | {
+        "_measured_with": (transport, efficiency)
+    }
+
+
+@mission(
+    "what-was-measured",
+    lesson="16_published",
+    title="What was measured here?",
+    takes=(list, tuple),
+    wanted='[transport, efficiency], such as ["blocking", 0.4]',
+    minutes=15,
+    give=give_measured,
+    hints=(
+        "One row can be met by either transport, with another efficiency. Can both rows?",
+        "For each transport, fit the efficiency to the small batch, and predict the large one with it.",
+        "`lab.simulate(lab.with_job(plan, transport='blocking'), '1f1b', efficiency=0.4).iteration_s`",
+    ),
+    answer="""
+        def predicted_s(plan, transport, efficiency):
+            return lab.simulate(lab.with_job(plan, transport=transport), "1f1b", efficiency=efficiency).iteration_s
+
+        def fitted(plan, transport, seconds):
+            low, high = 0.05, 1.0
+            for _ in range(25):
+                middle = (low + high) / 2
+                low, high = (middle, high) if predicted_s(plan, transport, middle) > seconds else (low, middle)
+            return low
+
+        small, large = given.plans
+        tried = []
+        for transport in ("overlapped", "blocking"):
+            efficiency = fitted(small, transport, given.small_s)
+            tried.append((abs(predicted_s(large, transport, efficiency) - given.large_s), transport, efficiency))
+        answer = list(min(tried)[1:])
+    """,
+)
+def what_was_measured(answer: Sequence[object], given: Given) -> str:
+    """Somebody published two iterations of `gpt2-small` in two stages of four replicas, 1F1B, on the network of your
+    `plans`: {small_s} s with a batch of 32, {large_s} s with one of 256. They do not say whether sends overlap with
+    passes or block them (`transport`, overlapped or blocking), nor which share of a V100's peak they reached
+    (`efficiency`). Find both, the share within 1 %. Hand in `[transport, efficiency]`.
+    """
+    require(len(answer) == 2, f"the list has {len(answer)} things; wanted [transport, efficiency]")
+    transport, efficiency = answer
+    hidden_transport, hidden_efficiency = given._measured_with
+    require(transport in TRANSPORTS, f"transport is {transport!r:.30}; wanted one of {', '.join(TRANSPORTS)}")
+    if isinstance(efficiency, bool) or not isinstance(efficiency, (int, float, np.floating)):
+        raise NotYet(f"efficiency is {efficiency!r:.30}; wanted a number between 0 and 1")
+    require(
+        transport == hidden_transport,
+        "with that transport one of the two rows may be met, but not both with one efficiency",
+    )
+    near(float(efficiency), hidden_efficiency, slips={hidden_efficiency * 100: "that is per cent; wanted a share"})
+    return (
+        f"{hidden_transport}, at {hidden_efficiency:.1%} of the peak. Of one row, either would have been right: "
+        "that is why a ledger states what it assumes."
+    )
+
+
+Errors = Callable[[Sequence[float], Sequence[float]], Sequence[float]]
+
+
+@mission(
+    "judged-on-the-unseen",
+    lesson="16_published",
+    title="Judged on what it never saw",
+    takes=types.FunctionType,
+    wanted="a function of (seconds at full peak, measured seconds) that returns one error a row",
+    minutes=10,
+    hints=(
+        "A device that reaches the share e of its peak takes 1 / e times as long as at the full peak.",
+        "For row i, take the shares of all rows but i. Their median predicts row i.",
+        "An error is measured over predicted, less 1: +0.1 is a tenth longer than predicted.",
+    ),
+    answer="""
+        import statistics
+
+        def errors(full_peak_s, measured_s):
+            shares = [full / measured for full, measured in zip(full_peak_s, measured_s)]
+            found = []
+            for i, full in enumerate(full_peak_s):
+                share = statistics.median(shares[:i] + shares[i + 1 :])
+                found.append(measured_s[i] / (full / share) - 1)
+            return found
+
+        answer = errors
+    """,
+)
+def judged_on_the_unseen(function: Errors, given: Given) -> str:
+    """A list of rows: the seconds that each would take at the full peak of its devices, and those that were measured.
+    Write a function `errors(full_peak_s, measured_s)` that predicts every row with the *median* share of the peak that
+    all *other* rows reached, and returns a list of the errors, measured over predicted less 1.
+    """
+    rng = fresh_cases()
+    for n in (3, 4, 9):
+        full_s = rng.uniform(1, 20, n)
+        measured_s = full_s / rng.uniform(0.2, 0.6, n)
+        reached = full_s / measured_s
+        others = np.array([np.median(np.delete(reached, i)) for i in range(n)])
+        wanted = measured_s * others / full_s - 1
+        found = value_of(function, full_s.tolist(), measured_s.tolist())
+        try:
+            errors = np.asarray(found, dtype=float)
+        except (TypeError, ValueError):
+            raise NotYet(f"your function returned {found!r:.60}; wanted a list of numbers") from None
+        require(errors.shape == (n,), f"for {n} rows it returns {errors.size} numbers; wanted one each")
+        seen = measured_s * np.median(reached) / full_s - 1
+        if np.allclose(errors, seen) and not np.allclose(seen, wanted):
+            raise NotYet("each row was among those that its prediction was fitted to: leave it out")
+        by_mean = measured_s * np.array([np.delete(reached, i).mean() for i in range(n)]) / full_s - 1
+        require(not np.allclose(errors, by_mean) or np.allclose(by_mean, wanted), "that is the mean of the others")
+        signs = "measured over predicted less 1 is wanted, not the other way round: plus is longer than predicted"
+        require(not np.allclose(errors, 1 / (wanted + 1) - 1), signs)
+        require(bool(np.allclose(errors, wanted)), f"for {n} rows the errors differ from the wanted ones")
+    return "What a fit says of its own rows flatters it. lab.calibrate tells the same two errors apart."

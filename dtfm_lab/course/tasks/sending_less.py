@@ -1,0 +1,259 @@
+"""Missions about compression and local updates, and what they cost the loss."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.course.evidence import near, really_measured, require
+from dtfm_lab.course.mission import Given, mission
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.files import load_job
+from dtfm_lab.planning import evaluate
+from dtfm_lab.simulation import simulate
+
+LESSON = "13_compression_and_local_updates"
+
+
+def give_messages(rng: np.random.Generator) -> Mapping[str, Any]:
+    """How gradients are rounded, and how often they are averaged."""
+    return {"block": int(rng.choice([16, 32, 64, 128])), "every": int(rng.integers(3, 40))}
+
+
+@mission(
+    "times-fewer-bytes",
+    lesson=LESSON,
+    title="How many times fewer bytes?",
+    takes=float,
+    wanted="how many times fewer, a number above 1",
+    give=give_messages,
+    hints=(
+        "How many bytes does a block take, with its scale, and how many before?",
+        "Bytes an iteration are those of one averaging over the iterations between two.",
+    ),
+    answer="""
+        before = 4 * given.block
+        after = given.block + 4
+        answer = before / after * given.every
+    """,
+)
+def times_fewer_bytes(times: float, given: Given) -> str:
+    """Gradients in fp32 are sent as int8, with a scale of 4 bytes for every {block} numbers, and replicas average in
+    one of {every} iterations instead of in each. How many times fewer bytes does a device send, in the mean over
+    iterations?
+    """
+    rounded = 4 * given.block / (given.block + 4)
+    near(
+        times,
+        rounded * given.every,
+        tolerance=0.005,
+        slips={
+            4 * given.every: "the scales are sent, too",
+            rounded: "that is of one averaging; how many iterations does it serve?",
+            4.0: "that leaves out the scales, and how seldom messages are sent",
+            1 / (rounded * given.every): "that is the share that is left; wanted how many times fewer",
+        },
+    )
+    return (
+        f"{rounded:.2f} times from rounding and {given.every} times from waiting: they multiply. Neither shortens what "
+        f"is computed, nor the latency of a message."
+    )
+
+
+def give_codec(rng: np.random.Generator) -> Mapping[str, Any]:
+    """A link, and what int8 leaves of a message."""
+    return {"gbps": int(rng.integers(2, 200)) / 2, "left": int(rng.integers(25, 51)) / 100}
+
+
+@mission(
+    "slowest-codec",
+    lesson=LESSON,
+    title="When does rounding pay?",
+    takes=float,
+    wanted="a number of bytes a second",
+    give=give_codec,
+    hints=(
+        "A message of n bytes is coded, sent and decoded. Write the seconds of each, with and without.",
+        "Without: n / bandwidth. With: n / c + left n / bandwidth + n / c. For which c are they equal?",
+    ),
+    answer="""
+        bytes_per_s = given.gbps * 1e9 / 8
+        answer = 2 * bytes_per_s / (1 - given.left)
+    """,
+)
+def slowest_codec(speed: float, given: Given) -> str:
+    """A link of {gbps} Gbit/s. Rounding leaves {left} of a message's bytes. The sender rounds `c` bytes a second, the
+    receiver restores `c` bytes a second, both counted before rounding, and nothing of that overlaps. Below which `c`,
+    in bytes a second, does rounding no longer save time?
+    """
+    bandwidth = given.gbps * 1e9 / 8
+    wanted = 2 * bandwidth / (1 - given.left)
+    near(
+        speed,
+        wanted,
+        tolerance=0.005,
+        slips={
+            wanted / 2: "both ends code: the sender rounds, and the receiver restores",
+            8 * wanted: "bandwidths are in bits a second here; wanted bytes a second",
+            wanted / 1e9: "that is in GB a second; wanted bytes a second",
+            2 * bandwidth / given.left: "the time that is saved is that of the bytes that are not sent",
+        },
+    )
+    return f"{wanted / 1e9:.1f} GB/s: the faster the link, the faster must the codec be that pays."
+
+
+def give_local_updates(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Seconds of computing and averaging, and the iterations to a loss by H."""
+    first, worse = int(rng.integers(200, 400)), float(rng.uniform(0.02, 0.06))
+    iterations = {every: round(first * (1 + worse * (every - 1) ** 0.8)) for every in (1, 2, 4, 8, 16, 32, 64)}
+    return {
+        "compute_s": int(rng.integers(20, 80)) / 100,
+        "averaging_s": int(rng.integers(15, 80)) / 10,
+        "iterations": iterations,
+    }
+
+
+@mission(
+    "which-h",
+    lesson=LESSON,
+    title="When does H pay?",
+    takes=float,
+    wanted="a number of seconds",
+    give=give_local_updates,
+    hints=(
+        "Seconds to the loss are iterations to it times seconds an iteration. What is the second of these, for one H?",
+        "An averaging that comes every H iterations costs a H-th of it an iteration. Take the least over all H.",
+    ),
+    answer="""
+        answer = min(n * (given.compute_s + given.averaging_s / every) for every, n in given.iterations.items())
+    """,
+)
+def which_h(seconds: float, given: Given) -> str:
+    """An iteration computes for {compute_s} s; averaging takes {averaging_s} s and hides behind nothing. By H, replicas
+    that average every H-th iteration need these iterations to a loss: {iterations}. In how many seconds is the loss
+    reached with the best H of these?
+    """
+    to_loss = {every: n * (given.compute_s + given.averaging_s / every) for every, n in given.iterations.items()}
+    best = min(to_loss, key=lambda every: to_loss[every])
+    most = max(to_loss)
+    slips = {
+        to_loss[1]: "that is with H = 1, which needs fewest iterations",
+        to_loss[most]: f"that is with H = {most}, whose iterations are shortest",
+        given.compute_s + given.averaging_s / best: "that is one iteration; how many does it take?",
+        given.iterations[1] * (given.compute_s + given.averaging_s / most): f"with H = {most} more iterations are "
+        "needed than with H = 1",
+    }
+    near(seconds, to_loss[best], tolerance=0.002, slips={k: v for k, v in slips.items() if k != to_loss[best]})
+    return (
+        f"H = {best}: {to_loss[best]:.0f} s, against {to_loss[1]:.0f} s with H = 1 and {to_loss[most]:.0f} s with "
+        f"H = {most}. Beyond the best H there is little left to save, and still more to learn anew."
+    )
+
+
+LOSS = 3.0
+"""Nats a byte; a run of ``tiny`` on eight sequences an iteration is there within some twenty iterations."""
+LEFT = 0.2
+"""Of the seconds that messages add to a run that averages whole numbers in every iteration."""
+MEAN_OF = 5
+"""Iterations over which the training loss is averaged, as in ``lab.run_strategies``."""
+TEXT_NATS = 3.06
+"""Unigram entropy of the lab's own text, by which a run on another one is told."""
+AT_LEAST = 0.5
+"""Shorter than this share of what its own profile says is no measurement."""
+
+
+def give_laptops(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Four laptops on slow links, and the job that they are to train."""
+    gbps, latency_ms = int(rng.integers(50, 100)) / 1000, int(rng.integers(2, 9))
+    network = Topology.from_matrices(
+        np.full((4, 4), latency_ms),
+        np.full((4, 4), gbps),
+        name="four-laptops",
+        names=["ada", "alan", "barbara", "claude"],
+        gpu="laptop",
+    )
+    job = load_job("tiny", n_stages=2, n_replicas=2, global_batch=8, microbatch=2)
+    plan = evaluate(network, job, stages=[["ada", "alan"], ["barbara", "claude"]])
+    return {"plan": plan, "mbps": round(1000 * gbps), "latency_ms": latency_ms}
+
+
+@mission(
+    "sooner-at-the-loss",
+    lesson=LESSON,
+    title="Sooner at the loss",
+    takes=Trace,
+    wanted="the Trace that lab.run measured of given.plan's devices and job",
+    give=give_laptops,
+    minutes=15,
+    hints=(
+        "`lab.simulate(given.plan).critical_summary()` says what the messages are: hops, or averaging?",
+        "`lab.with_job(given.plan, compression=..., synchronise_every=...)` changes how much is sent and how often; "
+        "`lab.run(plan, iterations=24)` trains.",
+        "They multiply: each alone may leave too much.",
+    ),
+    answer="""
+        plan = lab.with_job(given.plan, compression="int8", synchronise_every=8)
+        answer = lab.run(plan, "1f1b", iterations=32)
+    """,
+)
+def sooner_at_the_loss(trace: Trace, given: Given) -> str:
+    """`given.plan` trains `tiny` on four laptops, in 2 stages of 2 replicas, over links of {mbps} Mbit/s and
+    {latency_ms} ms. Run it for real on the virtual clock, with `lab.run`, sending less: hand in a measured trace on
+    these devices of a run on the lab's own text, whose training loss (the mean of five iterations) comes below 3.0
+    and whose messages add at most a fifth of the seconds that they would add to iterations that average whole numbers
+    every time. Replicas must have averaged at least once.
+    """
+    really_measured(trace)
+    context, plan = trace.context, given.plan
+    same_network_as(trace, plan.topology)
+    require(context.clock == "virtual", f"the clock is {context.clock}; wanted virtual")
+    shape = (len(context.devices), len(context.devices[0]))
+    require(shape == (2, 2), f"it ran {shape[0]} stages of {shape[1]} replicas; wanted 2 of 2")
+    require(not context.stand_in, "a stand-in was trained; wanted the job's own model")
+    plain = simulate(plan, "1f1b").context
+    require(
+        (context.tokens, context.flop) == (plain.tokens, plain.flop),
+        f"an iteration has {context.tokens} tokens and {context.flop:.3g} FLOP; wanted {plain.tokens} and "
+        f"{plain.flop:.3g}, those of given.plan's model and batch",
+    )
+    entropy = context.unigram_entropy
+    require(entropy is not None and abs(entropy - TEXT_NATS) < 0.05, "it was trained on another text")
+    n_done, every = len(context.losses), context.synchronise_every
+    require(every <= n_done, f"{n_done} iterations never averaged, which happens every {every}; they trained apart")
+    means = np.convolve(context.losses, np.ones(MEAN_OF) / MEAN_OF, mode="valid")
+    below = np.flatnonzero(means < LOSS)
+    require(len(below) > 0, f"the mean loss of five iterations comes to {means.min(initial=9.9):.2f}; wanted below 3.0")
+    spent_s, wanted_s, whole_s = _seconds(trace, plan)
+    require(
+        spent_s <= wanted_s,
+        f"an iteration takes {spent_s:.3f} s where whole numbers every time take {whole_s:.3f} s; wanted at most "
+        f"{wanted_s:.3f} s",
+    )
+    n_needed = int(below[0]) + MEAN_OF
+    return (
+        f"Below 3.0 after {n_needed} iterations, {n_needed * spent_s:.1f} s on the run's clock; each would have "
+        f"taken {whole_s / spent_s:.1f} times as long with whole numbers every time. The loss decides, not the bytes."
+    )
+
+
+def same_network_as(trace: Trace, network: Topology) -> None:
+    """Raise NotYet unless the trace is of this network, by its fingerprint, and of its devices."""
+    require(
+        trace.context.topology_fingerprint == network.fingerprint,
+        f"it ran on {trace.context.topology or 'another network'}; wanted given.plan's own links",
+    )
+    require(trace.context.links == "emulated", f"its links were {trace.context.links}; wanted those of the network")
+
+
+def _seconds(trace: Trace, plan: Any) -> tuple[float, float, float]:
+    """Seconds an iteration: measured, at most wanted, and with whole numbers averaged every time.
+
+    The last two are simulated from the trace's own profile, so that a slow machine and a fast one are judged alike.
+    """
+    computing = [time for time in trace.context.profile if time.kind.value in ("F", "B", "STEP", "REDUCE")]
+    free = plan.changed(topology=plan.topology.scaled(bandwidth=1e6, latency=1e-6))
+    whole_s, free_s = (simulate(each, "1f1b", profile=computing).iteration_s for each in (plan, free))
+    spent_s = trace.iteration_s
+    require(spent_s > AT_LEAST * free_s, "its iterations are shorter than what its own profile computes")
+    return spent_s, free_s + LEFT * (whole_s - free_s), whole_s

@@ -1,0 +1,142 @@
+"""Missions about training systems: a network on which one wins, and the assumption that explains another."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.course.evidence import require, same_job, same_network
+from dtfm_lab.course.mission import Given, mission
+from dtfm_lab.course.small_networks import two_rooms
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.files import load_job
+from dtfm_lab.systems import Outcome, outcome_of, variant
+
+RIVALS = ("ddp", "deepspeed-pipeline", "dt-fm")
+CLEARLY = 1.05
+"""Times the winner's seconds that the next must take at least."""
+SINGLE_CHANGES: tuple[Mapping[str, Any], ...] = (
+    {"order": "pp-dp"},
+    {"transport": "overlapped"},
+    {"overlap": True},
+    {"synchronisation": "tree"},
+    {"stages_per_device": 2},
+    {"gradient_dtype": "fp16"},
+    {"sharding": "zero-1"},
+    {"fewer_devices": True},
+)
+"""Assumptions of Megatron-LM's model, each changed to its other value."""
+
+
+def give_winner(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Eight devices, a batch, and the system that is to win."""
+    return {"network": two_rooms(rng), "batch": int(rng.choice([48, 64, 96])), "winner": str(rng.choice(RIVALS))}
+
+
+@mission(
+    "a-system-that-wins-here",
+    lesson="14_systems",
+    title="A network on which it wins",
+    takes=Topology,
+    wanted="a Topology with the given devices",
+    minutes=10,
+    give=give_winner,
+    hints=(
+        "What does each send in an iteration: gradients of the whole model, or activations at a few boundaries?",
+        "`lab.crossings(given.network, job, between='regions')` says at which bandwidth another becomes fastest.",
+        "`given.network.scaled(bandwidth=0.1)` is a network of the same devices; so is one with another link.",
+    ),
+    answer="""
+        import dataclasses
+        import numpy as np
+
+        job = lab.load_job("gpt2-small", global_batch=given.batch)
+        rooms = np.array([device.region for device in given.network.devices])
+        apart = rooms[:, None] != rooms[None, :]
+        for bytes_per_s in (2.5e6, 125e6, 2.5e9):
+            answer = dataclasses.replace(
+                given.network,
+                latency_s=np.where(apart, 1e-3, given.network.latency_s),
+                bandwidth_bytes_per_s=np.where(apart, bytes_per_s, given.network.bandwidth_bytes_per_s),
+            )
+            found = lab.strategies(answer, job, systems=["ddp", "deepspeed-pipeline", "dt-fm"])
+            if found.best.name == given.winner:
+                break
+    """,
+)
+def a_system_that_wins_here(network: Topology, given: Given) -> str:
+    """Your `network` has eight V100s in two rooms. Change any of its links, but no device, until `{winner}` trains
+    `gpt2-small` with a batch of {batch} faster than both others of `ddp`, `deepspeed-pipeline` and `dt-fm`, whose
+    iterations are to take at least 1.05 times as long. Hand in the network.
+    """
+    require(len(network) == len(given.network), f"it has {len(network)} devices; wanted the eight of your network")
+    plain = replace(
+        network, latency_s=given.network.latency_s, bandwidth_bytes_per_s=given.network.bandwidth_bytes_per_s
+    )
+    same_network(replace(plain, message_bytes=None, message_s=None), given.network)
+    job = load_job("gpt2-small", global_batch=given.batch)
+    found = {name: outcome_of(variant(name), network, job) for name in RIVALS}
+    seconds = {name: one.iteration_s for name, one in found.items() if one.iteration_s is not None}
+    first = min(seconds, key=lambda name: seconds[name], default="none")
+    require(first == given.winner, f"fastest here is {first}; wanted {given.winner}")
+    next_s = min((s for name, s in seconds.items() if name != first), default=np.inf)
+    require(
+        next_s >= CLEARLY * seconds[first],
+        f"the next takes {next_s / seconds[first]:.3f} times as long; wanted {CLEARLY} times or more",
+    )
+    return (
+        f"{found[first].title} takes {seconds[first]:.3g} s, the next {next_s / seconds[first]:.2f} times as long: no "
+        "system is the fastest, only the fastest on a network."
+    )
+
+
+def give_rooms(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Eight devices, and a job for them."""
+    return {"network": two_rooms(rng), "job": load_job("gpt2-small", global_batch=64)}
+
+
+@mission(
+    "which-assumption",
+    lesson="14_systems",
+    title="Which assumption explains it?",
+    takes=Outcome,
+    wanted='an Outcome of lab.strategies, such as found["megatron (overlap)"]',
+    minutes=10,
+    give=give_rooms,
+    hints=(
+        "`lab.systems.strategies['megatron']().assumed` lists what is assumed; some have only one other value.",
+        "`lab.systems.variant('megatron', overlap=True)` is Megatron-LM with one assumption changed; "
+        "`lab.strategies(network, job, systems=[...])` takes several.",
+        "Try `order`, `transport`, `overlap`, `gradient_dtype`, `sharding` and `fewer_devices`, each alone.",
+    ),
+    answer="""
+        changes = [
+            {"order": "pp-dp"}, {"transport": "overlapped"}, {"overlap": True}, {"synchronisation": "tree"},
+            {"stages_per_device": 2}, {"gradient_dtype": "fp16"}, {"sharding": "zero-1"}, {"fewer_devices": True},
+        ]
+        variants = [lab.systems.variant("megatron", **change) for change in changes]
+        answer = lab.strategies(given.network, given.job, systems=variants).best
+    """,
+)
+def which_assumption(outcome: Outcome, given: Given) -> str:
+    """On your `network`, Megatron-LM trains your `job` slower than it could. Which one assumption of its model, changed
+    alone, saves most? Hand in the outcome of that variant: `lab.strategies(network, job, systems=[...])[its name]`.
+    (Shape and tensor parallelism are its user's choice already, and do not count.)
+    """
+    strategy = outcome.strategy
+    require(strategy.name == "megatron", f"this is {strategy.title}; wanted Megatron-LM with one assumption changed")
+    changed = [one.name for one in strategy.assumptions if getattr(strategy, one.field) != one.default]
+    require(len(changed) == 1, f"{len(changed)} assumptions are changed ({', '.join(changed) or 'none'}); wanted one")
+    require(changed[0] not in ("n_stages", "tensor_parallel"), f"{changed[0]} is tried already in every value")
+    same_network(outcome.plan.topology, given.network)
+    same_job(outcome.job, given.job, "model", "global_batch")
+    again_s = outcome_of(strategy, given.network, given.job).iteration_s
+    before_s = outcome_of(variant("megatron"), given.network, given.job).iteration_s
+    others = [outcome_of(variant("megatron", **change), given.network, given.job) for change in SINGLE_CHANGES]
+    best_s = min(one.iteration_s for one in others if one.iteration_s is not None)
+    assert again_s is not None, "an outcome with a plan has seconds"
+    assert before_s is not None, "eight V100s hold this model"
+    require(again_s < before_s, f"{changed[0]} saves nothing here")
+    require(again_s <= best_s * 1.001, f"{changed[0]} saves {before_s - again_s:.3g} s; another one saves more")
+    return f"{changed[0]} alone makes {again_s:.3g} s of {before_s:.3g} s. On another network it may be another one."

@@ -1,0 +1,154 @@
+"""The missions of the course: ``lab.missions.check(name, answer)`` evaluates the reader's own plan, trace or number.
+
+::
+
+    lab.missions.show("spot-under-32")            # the task, with what this reader is given
+    lab.missions.given("spot-under-32")           # the same as objects
+    lab.missions.check("spot-under-32", plan)     # passed, or not yet and why
+    lab.missions.hint("spot-under-32")            # one more at each call
+    lab.missions.answer("spot-under-32")          # a worked answer
+    lab.missions.board()                          # what is done, and what is next
+    lab.missions.export("handed-in")              # this reader's file, for a teacher
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dtfm_lab.course import Given, Verdict, in_order
+from dtfm_lab.course import missions as registry
+from dtfm_lab.course.progress import Attempts, Progress, current_reader, load_progress, progress_path, save_progress
+from dtfm_lab.lab.mission_board import BOARD, Board
+
+__all__ = ["answer", "board", "check", "export", "given", "hint", "names", "progress", "reader", "show"]
+
+
+@dataclass(frozen=True)
+class Card:
+    """A text of the course, shown as Markdown where the page can."""
+
+    markdown: str
+
+    def __repr__(self) -> str:
+        return self.markdown
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown
+
+
+def names(lesson: str | None = None) -> list[str]:
+    """Names of all missions, or of one lesson's, by lesson, the quickest first. Raises UnknownName."""
+    return [each.name for each in in_order(lesson)]
+
+
+def reader(name: str | None = None) -> str:
+    """Who reads, which decides what personal missions give; with a name, sets it for this process."""
+    if name is not None:
+        os.environ["DTFM_LAB_READER"] = name
+    return current_reader()
+
+
+def show(name: str) -> Card:
+    """The task of a mission, with this reader's numbers. Raises UnknownName."""
+    mission = registry[name]
+    return Card(f"**{mission.title}** (`{name}`, {mission.minutes} min)\n\n{mission.task_of(current_reader())}")
+
+
+def given(name: str) -> Given:
+    """What this reader is given: numbers, a network, a job; empty where all have the same task. Raises UnknownName.
+
+    Names that begin with an underscore are left out: they are the check's own.
+    """
+    everything = vars(registry[name].given(current_reader()))
+    return Given(**{key: value for key, value in everything.items() if not key.startswith("_")})
+
+
+def check(name: str, answer: object) -> Verdict:
+    """Whether an answer wins a mission, and why; true where it does. The try is kept in the reader's progress.
+
+    Raises UnknownName for a mission that there is not, and FileError where progress cannot be written.
+    """
+    return check_any(name, [answer])
+
+
+def check_any(name: str, answers: Sequence[object]) -> Verdict:
+    """The same of several answers, as one try: the verdict of the first that wins, else of the first.
+
+    Raises UnknownName, and FileError where progress cannot be written.
+    """
+    mission, kept = registry[name], load_progress(current_reader())
+    said: list[tuple[Verdict, object]] = []
+    for answer in answers or [None]:
+        said.append((mission.verdict(answer, kept.reader), answer))
+        if said[-1][0]:
+            break
+    verdict, answer = said[-1] if said[-1][0] else said[0]
+    kept = load_progress(kept.reader)  # another page may have written while it was evaluated
+    kept.note_verdict(verdict, answer)
+    save_progress(kept)
+    return verdict
+
+
+def hint(name: str) -> Card:
+    """The next hint of a mission, and those before it. Raises UnknownName."""
+    mission, kept = registry[name], load_progress(current_reader())
+    attempts = kept.of(name)
+    attempts.hints = min(attempts.hints + 1, len(mission.hints))
+    save_progress(kept)
+    lines = [f"{step}. {text}" for step, text in enumerate(mission.hints[: attempts.hints], 1)]
+    left = len(mission.hints) - attempts.hints
+    after = f"{left} more" if left else f"that was the last; `lab.missions.answer({name!r})` works it out"
+    return Card("\n".join(lines) + f"\n\n({after})")
+
+
+def answer(name: str) -> Card:
+    """The worked answer of a mission, as code; the progress says that it was looked at. Raises UnknownName."""
+    code, kept = answer_code(name), load_progress(current_reader())
+    kept.of(name).answer_shown = True
+    save_progress(kept)
+    return Card(f"```python\n{code}\n```")
+
+
+def answer_code(name: str) -> str:
+    """The cell that works a mission out; nothing is kept of who reads it. Raises UnknownName."""
+    mission = registry[name]
+    given_to_reader = f"given = lab.missions.given({name!r})\n" if mission.give else ""
+    return f"import dtfm_lab as lab\n\n{given_to_reader}{mission.answer}\nlab.missions.check({name!r}, answer)"
+
+
+def progress() -> Progress:
+    """What this reader has done so far. Raises FileError where the file is not what it should be."""
+    return load_progress(current_reader())
+
+
+def export(folder: str | os.PathLike[str]) -> Path:
+    """Write this reader's progress and guesses into a folder, to hand in, as one file; returns it.
+
+    ``lab.guesses(folder)`` and ``lab.figures.guesses(folder)`` read those of a class. Raises FileError.
+    """
+    kept = load_progress(current_reader())
+    return save_progress(kept, Path(folder) / progress_path(kept.reader).name)
+
+
+def board(lesson: str | None = None) -> Board:
+    """A row for each mission of all lessons, or of one; the columns are those of ``BOARD``. Raises UnknownName."""
+    kept = load_progress(current_reader())
+    rows = []
+    for name in names(lesson):
+        mission, attempts = registry[name], kept.missions.get(name) or Attempts()
+        rows.append(
+            {
+                "lesson": mission.lesson,
+                "mission": name,
+                "title": mission.title,
+                "minutes": mission.minutes,
+                "passed": bool(attempts.passed_at),
+                "tries": attempts.tries,
+                "hints": attempts.hints,
+                "answer_shown": attempts.answer_shown,
+            }
+        )
+    return Board(rows, columns=list(BOARD))

@@ -1,0 +1,298 @@
+"""The file formats as JSON Schema, so that editors complete and check what people write. Made from what reads them.
+
+A schema refuses unknown keys, wrong types and numbers out of bounds. What depends on several values (names that must
+exist, a batch that divides) is checked when the file is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter, create_model
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from dtfm_lab.course.progress import Progress
+from dtfm_lab.domain.field_docstrings import field_docstrings
+from dtfm_lab.domain.job import Job, JobChanges
+from dtfm_lab.domain.options import Option, options_of
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.files.jobs import JobFile
+from dtfm_lab.files.models import FAMILIES, WholeSection, section_of
+from dtfm_lab.files.plans import NetworkSection, PlanFile
+from dtfm_lab.files.reading import Section
+from dtfm_lab.files.schedules import HEADER
+from dtfm_lab.files.topology_node_link import NodeLinkFile
+from dtfm_lab.files.topology_reading import UNITS, TopologyFile
+from dtfm_lab.files.traces import TraceFile
+from dtfm_lab.files.workspaces import PackedTrace, WorkspaceState
+from dtfm_lab.runtime.multihost.export import RunFile
+from dtfm_lab.runtime.multihost.hosts import HostsFile
+from dtfm_lab.runtime.protocol.checkpoint_folders import CheckpointFile
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """A kind of file that the lab reads."""
+
+    title: str
+    """What it holds, in a sentence."""
+    endings: tuple[str, ...]
+    written_by: str
+    """Who writes it: a person, or the function or command that does."""
+    build: Callable[[], JsonSchemaValue]
+    """Makes the schema, without its title."""
+
+
+def schema(name: str) -> JsonSchemaValue:
+    """The JSON Schema (draft 2020-12) of a file format, one of FORMATS. Raises UnknownName."""
+    if name not in FORMATS:
+        raise unknown("file format", name, FORMATS)
+    chosen = FORMATS[name]
+    made = chosen.build()
+    version = f"dtfm_{name}"
+    if version in made.get("properties", {}):
+        made["properties"][version] = {"const": 1, "description": "Version of the format."}
+        made["required"] = sorted({version, *made.get("required", ())})
+    made.pop("title", None)
+    return {"$schema": DIALECT, "title": f"dtfm_lab {name}", "description": chosen.title} | {
+        key: value for key, value in made.items() if key != "description"
+    }
+
+
+class _Generator(GenerateJsonSchema):
+    """Pydantic's schemas with the strings below fields as descriptions, and without titles that repeat the keys."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        return _described(super().model_schema(schema), schema["cls"])
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        return _described(super().dataclass_schema(schema), schema["cls"])
+
+
+def _described(made: JsonSchemaValue, kind: type) -> JsonSchemaValue:
+    texts = dict(field_docstrings(kind))
+    if is_dataclass(kind):
+        texts |= {option.field: option.help for option in options_of(kind)}
+    if issubclass(kind, BaseModel):
+        alias = {name: field.alias for name, field in kind.model_fields.items() if field.alias}
+        texts |= {alias[name]: text for name, text in texts.items() if name in alias}
+    for name, value in made.get("properties", {}).items():
+        default = value.get("default")
+        if default is None or (isinstance(default, float) and not math.isfinite(default)):
+            value.pop("default", None)  # JSON has no infinity, and null says nothing
+        if name in texts:
+            value["description"] = " ".join(texts[name].split())
+    made.pop("title", None)
+    if made.get("description", "").startswith(f"{kind.__name__}("):  # what dataclasses say where there is no docstring
+        del made["description"]
+    return made
+
+
+def _of(kind: Any) -> JsonSchemaValue:
+    return TypeAdapter(kind).json_schema(schema_generator=_Generator)
+
+
+def _written_by_people(made: JsonSchemaValue) -> JsonSchemaValue:
+    """Text may be written as a number, which sections take as text."""
+    for section in (made, *made.get("$defs", {}).values()):
+        for value in section.get("properties", {}).values():
+            for each in (value, *value.get("anyOf", ())):
+                if each.get("type") == "string" and "enum" not in each:
+                    each["type"] = ["string", "number"]
+    return made
+
+
+def _topology() -> JsonSchemaValue:
+    made = _written_by_people(_of(TopologyFile))
+    for section in made["$defs"].values():
+        _take_either_unit(section)
+    return made
+
+
+def _take_either_unit(section: JsonSchemaValue) -> None:
+    """Allow each number under its name in SI, too, in place of the one in the unit that people write."""
+    keys, required = section["properties"], section.get("required", [])
+    either: list[JsonSchemaValue] = []
+    for in_si, written in UNITS.items():
+        if written not in keys:
+            continue
+        keys[in_si] = {key: value for key, value in keys[written].items() if key != "description"}
+        keys[in_si]["description"] = f"{written} in SI; only one of the two may be given."
+        if written in required:
+            required.remove(written)
+            either.append({"oneOf": [{"required": [written]}, {"required": [in_si]}]})
+        else:
+            either.append({"not": {"required": [written, in_si]}})
+    if either:
+        section["allOf"] = either
+
+
+def _job() -> JsonSchemaValue:
+    made = _written_by_people(_of(JobFile))
+    keys = made["properties"]
+    for option in options_of(JobChanges):
+        if option.name in keys and option.name != "model":
+            keys[option.name] = _of_option(option, keys[option.name])
+    made["$defs"] = made.get("$defs", {})
+    kinds = [{"type": "string", "description": "A preset's name, or a path to a config.json."}, {"type": "null"}]
+    for title, section in _models().items():
+        made["$defs"] |= section.pop("$defs", {})
+        made["$defs"][title] = section
+        kinds.append({"$ref": f"#/$defs/{title}"})
+    keys["model"] = {"anyOf": kinds, "description": keys["model"]["description"]}
+    return made
+
+
+def _model() -> JsonSchemaValue:
+    sections = _models()
+    shared: JsonSchemaValue = {}
+    for section in sections.values():
+        shared |= section.pop("$defs", {})
+    return {"anyOf": [{"$ref": f"#/$defs/{title}"} for title in sections], "$defs": shared | sections}
+
+
+def _models() -> dict[str, JsonSchemaValue]:
+    """The ways in which a job's file writes a model: as one of a family, or layer by layer."""
+    sections = {}
+    for family in FAMILIES:
+        made = _written_by_people(_of(section_of(FAMILIES[family])))
+        made["properties"]["family"] = {"const": family, "description": "Family of models; gpt where not given."}
+        if family != "gpt":
+            made["required"] = [*made.get("required", ()), "family"]
+        sections[family] = made
+    return sections | {"layer-by-layer": _written_by_people(_of(WholeSection))}
+
+
+def _of_option(option: Option, made: JsonSchemaValue) -> JsonSchemaValue:
+    """A field of a job's file: its help, choices, bounds and default."""
+    described: JsonSchemaValue = {"description": option.help}
+    if option.default is not None:
+        described["default"] = option.default
+    if option.choices is not None:
+        return {"enum": [*option.choices, None]} | described
+    if option.type not in (int, float):
+        return {key: value for key, value in made.items() if key != "default"} | described
+    bounds = {"minimum": option.least, "exclusiveMinimum": option.above, "maximum": option.most}
+    if option.type is int and option.least is None:
+        bounds["minimum"] = 0
+    said = {key: value for key, value in bounds.items() if value is not None}
+    return {"type": ["integer" if option.type is int else "number", "null"]} | said | described
+
+
+def _schedule() -> JsonSchemaValue:
+    """Text, not keys: a first line with the name, then a line a device."""
+    passed = r"\d+[FBIW]\d+"
+    return {
+        "type": "string",
+        "pattern": rf"^{HEADER} 1 [^\r\n]+(\r?\n[ \t]*({passed}([ \t]+{passed})*)?[ \t]*)*\s*$",
+        "examples": [f"{HEADER} 1 mine\n0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B1\n"],
+    }
+
+
+class SamePlan(Section):
+    """The network is that of the plan."""
+
+    same: str
+
+
+def _workspace() -> JsonSchemaValue:
+    """The keys of a workspace's file, whose nouns are written as in files of their own."""
+    own: dict[str, Any] = {
+        "topology": NetworkSection | SamePlan | None,
+        "job": Job | None,
+        "plan": PlanFile | None,
+        "predicted": PackedTrace | None,
+        "measured": PackedTrace | None,
+    }
+    keys: dict[str, Any] = {
+        name: (own.get(name, field.annotation), None if name in own else field)
+        for name, field in WorkspaceState.model_fields.items()
+    }
+    keys |= {"dtfm_workspace": (int, ...), "left_out": (list[str], [])}
+    return _of(create_model("Workspace", __base__=Section, **keys))
+
+
+FORMATS: dict[str, Format] = {
+    "topology": Format(
+        title="A network: devices, and the latency and bandwidth between each two.",
+        endings=(".yaml", ".yml", ".json"),
+        written_by="people, and `lab.save_topology`",
+        build=_topology,
+    ),
+    "node-link": Format(
+        title="A network as networkx, d3 and other graph tools exchange it.",
+        endings=(".nodelink.json", ".json"),
+        written_by="other tools, and `lab.save_topology`",
+        build=lambda: _of(NodeLinkFile),
+    ),
+    "job": Format(
+        title="A job: what is trained, in which batches, and how it is cut.",
+        endings=(".yaml", ".yml", ".json"),
+        written_by="people, and `lab.save_job`",
+        build=_job,
+    ),
+    "model": Format(
+        title="The model of a job, as the mapping under its key `model`.",
+        endings=("part of a job",),
+        written_by="people, and `lab.save_job`",
+        build=_model,
+    ),
+    "plan": Format(
+        title="A plan, with its network and its job.",
+        endings=(".json",),
+        written_by="`lab.save_plan`, `dtfm-lab plan -o`",
+        build=lambda: _of(PlanFile),
+    ),
+    "schedule": Format(
+        title="A schedule as text: who computes what, in order.",
+        endings=(".txt",),
+        written_by="people, `lab.save_schedule`, `dtfm-lab schedule -o`",
+        build=_schedule,
+    ),
+    "trace": Format(
+        title="A trace: when each action of each device began and ended.",
+        endings=(".json",),
+        written_by="`lab.save_trace`, `dtfm-lab simulate -o`, `dtfm-lab run -o`",
+        build=lambda: _of(TraceFile),
+    ),
+    "workspace": Format(
+        title="Everything that the lab holds: network, job, plan, traces and settings.",
+        endings=(".json",),
+        written_by="the lab",
+        build=_workspace,
+    ),
+    "checkpoint": Format(
+        title="What a checkpoint's folder holds, beside its tensors: `checkpoint.json`.",
+        endings=(".json",),
+        written_by="a run with `checkpoint=`",
+        build=lambda: _of(CheckpointFile),
+    ),
+    "hosts": Format(
+        title="Which host runs which devices of a plan: `hosts.yaml` of an exported run.",
+        endings=(".yaml",),
+        written_by="`dtfm-lab export`, then people",
+        build=lambda: _written_by_people(_of(HostsFile)),
+    ),
+    "run": Format(
+        title="What processes of an exported run read first: `run.json`.",
+        endings=(".json",),
+        written_by="`dtfm-lab export`",
+        build=lambda: _of(RunFile),
+    ),
+    "progress": Format(
+        title="What a reader of the course has done: tries, hints, answers, guesses.",
+        endings=(".json",),
+        written_by="`lab.missions`",
+        build=lambda: _of(Progress),
+    ),
+}
+"""The formats that have a schema. CSV, GraphML and npz files of networks are tables, described where they are read."""

@@ -1,0 +1,53 @@
+"""What each training system would do with a network and a job."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from dtfm_lab import systems as models
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.options import Option, part_of
+from dtfm_lab.lab.arguments import Progress, newest_of, of_network
+from dtfm_lab.lab.plans import nouns
+from dtfm_lab.systems import Budget, Outcomes
+from dtfm_lab.systems.choosing import Asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrategyOptions(Budget):
+    """Keywords of ``search_strategies``."""
+
+    systems: Annotated[
+        Asked,
+        Option(help="Systems by name, or with assumptions of one's own; all by default."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgressOfStrategies(StrategyOptions):
+    """Keywords of ``strategies``."""
+
+    progress: Annotated[Progress | None, Option(help="Called with the outcomes so far after every system.")] = None
+
+
+@of_network(ProgressOfStrategies)
+def strategies(
+    topology: Topology | str, job: Job | str | None = None, *, progress: Progress | None = None, **options: Any
+) -> Outcomes:
+    """What each training system would do with these devices: its best plan by the link model, and why it takes so long.
+
+    Every system trains the job's model on the job's batch; cut, placement, schedule and messages are its own, as
+    ``lab.systems.strategies`` models it. ``.sentence``, ``.to_frame()``, ``["megatron"].plan``; in a notebook it shows
+    itself, and ``lab.figures.strategies`` draws it. Some of the systems, or one with another assumption:
+    ``systems=["fsdp", lab.systems.variant("megatron", transport="overlapped")]``. Ctrl-C keeps the systems so far.
+    """
+    return newest_of(search_strategies(topology, job, **options), progress)
+
+
+@of_network(StrategyOptions)
+def search_strategies(topology: Topology | str, job: Job | str | None = None, **options: Any) -> Iterator[Outcomes]:
+    """The outcomes of ``strategies`` as they come, all so far after each system."""
+    given = StrategyOptions(**options)
+    budget = part_of(Budget, given)
+    return models.stream_outcomes(*nouns(topology, job), given.systems, budget)

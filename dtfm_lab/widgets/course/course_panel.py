@@ -1,0 +1,218 @@
+"""The pane Course: lessons and missions, hints in steps, and a check of what is on the screen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ipywidgets as w
+
+from dtfm_lab import lab
+from dtfm_lab.course import LESSONS, Mission, Verdict, missions
+from dtfm_lab.course.progress import Progress, current_reader
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.widgets.course.markdown import inline, to_html
+from dtfm_lab.widgets.course.on_screen import (
+    Systems,
+    candidates,
+    is_function,
+    is_shown,
+    is_typed,
+    typed,
+    words_for,
+)
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.panel import Panel
+from dtfm_lab.widgets.tasks import begin, shared_interpreter
+from dtfm_lab.widgets.views.course import CourseView
+
+STEP = "course"
+"""Name of this pane."""
+NOTHING_SHOWN = "There is none on the screen yet."
+
+
+class CoursePanel(Panel):
+    """Shows the board of this reader, and checks the lab's own plan, traces, network or job against a mission."""
+
+    hint = "lessons, and missions that are checked"
+
+    def __init__(
+        self,
+        lab_state: LabState,
+        open_network: Callable[[Topology, Job | None], None] = lambda *_: None,
+        systems: Systems = lambda: (None, None),
+    ) -> None:
+        """``open_network`` draws a network that a mission gives; ``systems``: the outcomes, and the one chosen."""
+        self._lab_state, self._open_network, self._systems = lab_state, open_network, systems
+        self._verdicts: dict[str, Verdict] = {}
+        """The last verdict of each mission that was checked here."""
+        self._has_looked = False
+        self.checking = ""
+        """The mission that is being checked; empty while none is."""
+        self.board = CourseView()
+        self.view = w.VBox([self.board])
+        self.view.add_class("dtfm-pane")
+        self.board.on_msg(self._received)
+        self.board.observe(lambda _: self._show_detail(), "chosen")
+        lab_state.observe(lambda _: self._look(), "shown_panes")
+        lab_state.observe(lambda _: self._follow(), ["topology", "job", "plan", "predicted", "measured"])
+        self._look()
+
+    def settings(self) -> dict[str, Any]:
+        return {"chosen": self.board.chosen}
+
+    def restore(self, settings: dict[str, Any]) -> None:
+        """Open the mission that was open; progress has a file of its own."""
+        if settings.get("chosen") in missions:
+            self.board.chosen = settings["chosen"]
+
+    def redo(self) -> None:
+        """Read the reader's file again, in which other notebooks may have written."""
+        self._show_board()
+        self._show_detail()
+
+    def result(self, _: LabState) -> str:
+        """How many missions are won; empty before the first, and before the pane was looked at."""
+        return self.board.caption.split(" · ")[0] if self._has_looked and self.board.n_passed else ""
+
+    def _look(self) -> None:
+        """Read the registry and the reader's file when the pane comes to the screen, not before."""
+        if self._lab_state.shows(STEP):
+            self._has_looked = True
+            self.redo()
+
+    def _follow(self) -> None:
+        if self._has_looked and self._lab_state.shows(STEP):
+            self._show_detail()
+
+    def _progress(self) -> Progress:
+        try:
+            return lab.missions.progress()
+        except LabError as error:
+            self.board.problem = str(error)
+            return Progress(current_reader(), {}, [])
+
+    def _show_board(self) -> None:
+        self.board.problem = ""
+        progress = self._progress()
+        passed = set(progress.passed())
+        names = lab.missions.names()
+        of_lesson = {
+            lesson: [_row(missions[name], progress) for name in lab.missions.names(lesson)] for lesson in LESSONS
+        }
+        with self.board.hold_sync():
+            self.board.lessons = [
+                {
+                    "name": lesson.name,
+                    "title": lesson.title,
+                    "question": lesson.question,
+                    "minutes": lesson.minutes,
+                    "missions": of_lesson[lesson.name],
+                }
+                for lesson in LESSONS.values()
+            ]
+            n_passed = sum(name in passed for name in names)
+            score = lab.score() if progress.guesses else None
+            self.board.n_passed, self.board.n_missions = n_passed, len(names)
+            caption = [f"{n_passed} of {len(names)} missions won"]
+            caption += [f"{score!r}"] if score is not None else []
+            self.board.caption = " · ".join([*caption, f"reader: {progress.reader}"])
+            self.board.next = next((name for name in names if name not in passed), "")
+
+    def _show_detail(self) -> None:
+        name = self.board.chosen
+        if name not in missions:
+            self.board.detail = {}
+            return
+        mission, attempts = missions[name], self._progress().missions.get(name)
+        n_hints = 0 if attempts is None else attempts.hints
+        verdict = self._verdicts.get(name)
+        shown = bool(candidates(mission, self._lab_state, self._systems)) if is_shown(mission) else False
+        task = mission.task_of(current_reader())
+        self.board.detail = {
+            "name": name,
+            "task": to_html(task),
+            "wanted": f"Hand in {mission.wanted}.",
+            "hints": [inline(text) for text in mission.hints[:n_hints]],
+            "n_hints": len(mission.hints),
+            "answer": lab.missions.answer_code(name) if attempts is not None and attempts.answer_shown else "",
+            "verdict": {} if verdict is None else {"passed": verdict.passed, "reason": inline(verdict.reason)},
+            "checks": words_for(mission),
+            "why_not": "" if shown or not is_shown(mission) else NOTHING_SHOWN,
+            "typed": is_typed(mission),
+            "is_number": mission.takes is float,
+            "cell": f"lab.missions.check({name!r}, {'your_function' if is_function(mission) else 'answer'})",
+            "network": getattr(self._given_network(mission), "name", ""),
+            "busy": self.checking == name,
+        }
+
+    def _given_network(self, mission: Mission) -> Topology | None:
+        """The network that a mission gives this reader, to be opened in the lab; None where it gives none."""
+        if mission.give is None:
+            return None
+        given = vars(mission.given(current_reader())).values()
+        return next((each for each in given if isinstance(each, Topology)), None)
+
+    def _received(self, _: Any, content: dict[str, Any], __: Any) -> None:
+        name = self.board.chosen
+        if name not in missions or self.checking:
+            return
+        try:
+            match content.get("kind"):
+                case "hint":
+                    lab.missions.hint(name)
+                case "answer":
+                    lab.missions.answer(name)
+                case "check":
+                    return self.check(candidates(missions[name], self._lab_state, self._systems))
+                case "typed":
+                    return self.check([typed(missions[name], str(content.get("text", ""))[:100_000])])
+                case "open":
+                    return self._open(missions[name])
+        except LabError as error:
+            self.board.problem = str(error)
+        self.redo()
+
+    def _open(self, mission: Mission) -> None:
+        network = self._given_network(mission)
+        if network is not None:
+            given = vars(mission.given(current_reader())).values()
+            self._open_network(network, next((each for each in given if isinstance(each, Job)), None))
+
+    def check(self, answers: Sequence[Any]) -> None:
+        """Check answers to the chosen mission on a thread; one that wins is enough, and all together are one try."""
+        name = self.board.chosen
+        if not answers:
+            return
+        self.checking = name
+        self._show_detail()
+        begin(self._check(name, answers), self._fail)
+
+    async def _check(self, name: str, answers: Sequence[Any]) -> None:
+        def work() -> Verdict:
+            with shared_interpreter():
+                return lab.missions.check_any(name, answers)
+
+        try:
+            self._verdicts[name] = await asyncio.to_thread(work)
+        finally:
+            self.checking = ""
+        self.redo()
+
+    def _fail(self, problem: str) -> None:
+        self.redo()
+        self.board.problem = problem
+
+
+def _row(mission: Mission, progress: Progress) -> dict[str, Any]:
+    attempts = progress.missions.get(mission.name)
+    row = {"name": mission.name, "title": mission.title, "minutes": mission.minutes}
+    if attempts is None:
+        return row | {"passed": False, "note": ""}
+    notes = [f"{attempts.tries} {'try' if attempts.tries == 1 else 'tries'}"] if attempts.tries else []
+    notes += [f"{attempts.hints} {'hint' if attempts.hints == 1 else 'hints'}"] if attempts.hints else []
+    notes += ["answer looked at"] if attempts.answer_shown else []
+    return row | {"passed": bool(attempts.passed_at), "note": ", ".join(notes)}

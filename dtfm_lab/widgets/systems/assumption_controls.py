@@ -1,0 +1,123 @@
+"""What a model of a system assumes: each assumption with its value to change, its sentence and its source."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from html import escape
+from typing import Any
+
+import ipywidgets as w
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.systems import Assumption, Strategy
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.controls import button, control_for, value_of
+from dtfm_lab.widgets.lab_state import Guard
+
+LINKS = ("https://", "http://")
+
+
+class AssumptionControls:
+    """``view`` shows one system's assumptions; ``changed`` is called with the system as a control makes it."""
+
+    def __init__(self, changed: Callable[[Strategy], None]) -> None:
+        self._changed = changed
+        self._is_filling = Guard()
+        self.strategy: Strategy | None = None
+        self.by_field: dict[str, w.ValueWidget] = {}
+        self.problem = w.HTML()
+        self.reset = button("As modelled", "undo", "Every assumption as its source has it", "auto")
+        self.reset.on_click(lambda _: self._reset())
+        self.view = w.VBox()
+        self.view.add_class("dtfm-assumptions")
+
+    def show(self, strategy: Strategy | None) -> None:
+        """Show the assumptions of a system; None for none."""
+        before, self.strategy = self.strategy, strategy
+        self.problem.value = ""
+        if strategy is None:
+            self.by_field, self.view.children = {}, ()
+            return
+        if before is None or type(before) is not type(strategy):
+            self._build(strategy)
+        with self._is_filling:
+            for one in strategy.assumptions:
+                value = getattr(strategy, one.field)
+                if isinstance(control := self.by_field[one.field], w.Text):
+                    value = "" if value is None else str(value)
+                control.value = value
+        self.reset.disabled = strategy == type(strategy)()
+
+    def _build(self, strategy: Strategy) -> None:
+        self.by_field = {}
+        rows: list[w.Widget] = []
+        for one in strategy.assumptions:
+            control = control_for(one, width="100%", label_width="40%")
+            self.by_field[one.field] = control
+            text = w.HTML(_told(one))
+            row = w.HBox([control, text])
+            row.add_class("dtfm-assumption")
+            rows.append(row)
+            control.observe(lambda _: self._take(), "value")
+        told = w.HTML(_system(strategy))
+        nothing = [] if rows else [w.HTML(markup.line("Nothing of it is left to be assumed."))]
+        self.view.children = (told, *nothing, *rows, w.HBox([self.reset, self.problem]))
+
+    def _take(self) -> None:
+        strategy = self.strategy
+        if self._is_filling or strategy is None:
+            return
+        self.problem.value = ""
+        try:
+            values = {one.field: _value(one, self.by_field[one.field]) for one in strategy.assumptions}
+            made = replace(strategy, **values)
+        except (LabError, ValueError) as error:
+            self.problem.value = markup.line(escape(str(error)), "warning")
+            return
+        if made != strategy:
+            self.strategy = made
+            self.reset.disabled = made == type(made)()
+            self._changed(made)
+
+    def _reset(self) -> None:
+        if self.strategy is not None:
+            made = type(self.strategy)()
+            self.show(made)
+            self._changed(made)
+
+
+def changes_of(strategy: Strategy) -> dict[str, Any]:
+    """Return the assumptions that differ from their defaults, by field."""
+    usual = type(strategy)()
+    names = [one.field for one in strategy.assumptions]
+    return {name: value for name in names if (value := getattr(strategy, name)) != getattr(usual, name)}
+
+
+def with_changes(kind: type[Strategy], changes: Mapping[str, Any]) -> Strategy:
+    """Return a system with those of the assumptions that are possible; others are left as they are by default."""
+    made = kind()
+    for one in made.assumptions:
+        if one.field in changes:
+            try:
+                made = replace(made, **{one.field: changes[one.field]})
+            except LabError:
+                continue
+    return made
+
+
+def _value(one: Assumption, control: w.ValueWidget) -> Any:
+    value = value_of(one, control)
+    return float(value) if one.type is float and value is not None else value
+
+
+def _system(strategy: Strategy) -> str:
+    """Return the system's sentence, what it changes of the training, and who wrote it."""
+    first = (type(strategy).__doc__ or "").strip().splitlines()[0]
+    cite = escape(strategy.cite)
+    if strategy.url.startswith(LINKS):
+        cite = f'<a href="{escape(strategy.url)}" target="_blank" rel="noopener noreferrer">{cite}</a>'
+    differs = f"<br><b>Another training:</b> {escape(strategy.mathematics)}" if strategy.mathematics else ""
+    return f'<div class="dtfm-line">{escape(first)} <span class="dtfm-source">{cite}</span>{differs}</div>'
+
+
+def _told(one: Assumption) -> str:
+    return f'<div class="dtfm-line">{escape(one.help)} <span class="dtfm-source">{escape(one.source)}</span></div>'

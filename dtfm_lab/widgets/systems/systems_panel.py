@@ -1,0 +1,484 @@
+"""The pane Systems: what each training system would do with the network that is drawn."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as w
+import plotly.graph_objects as go
+
+from dtfm_lab import figures
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.systems import Outcome, Outcomes, Strategy, strategies
+from dtfm_lab.systems.bars import CHANGES
+from dtfm_lab.systems.not_modelled import NOT_MODELLED
+from dtfm_lab.systems.why import Why, stream_why
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.controls import (
+    button,
+    disable,
+    labelled,
+    mark,
+    more_menu,
+    restore_values,
+    show,
+    stylesheet,
+    values_of,
+)
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.panel import Panel
+from dtfm_lab.widgets.shell.as_python import AskedSystems
+from dtfm_lab.widgets.stream import Stream
+from dtfm_lab.widgets.systems.asking import Question, answers
+from dtfm_lab.widgets.systems.assumption_controls import AssumptionControls, changes_of, with_changes
+from dtfm_lab.widgets.systems.rows import OURS, rows_of
+from dtfm_lab.widgets.systems.taking import Taking, tasks_of
+from dtfm_lab.widgets.systems.timelines import Timeline, TimelinesChart
+from dtfm_lab.widgets.systems.why_text import why_html
+from dtfm_lab.widgets.tasks import FRAME_S, begin
+from dtfm_lab.widgets.views.as_figure import AsFigure
+from dtfm_lab.widgets.views.systems import SystemsView
+
+STEP = "systems"
+"""Name of this pane."""
+TIMELINE, WHY, ASSUMPTIONS = PARTS = ("Timeline", "Why", "Assumptions")
+NOTHING_YET = (
+    "Press the button: Megatron-LM, DeepSpeed, DiLoCo and others each plan this network their own way, all predicted "
+    "by one model of links and devices."
+)
+MATHEMATICS = f"{CHANGES} changes the training itself: its seconds alone do not compare"
+NO_PLAN = "It has no plan here, so there is nothing to draw"
+OWN_SECONDS = (
+    "Its seconds are of its own model: as the lab's plan, the same devices are predicted by the lab's schedules."
+)
+OTHER = "the network or the job has changed"
+
+
+class SystemsPanel(Panel):
+    """Asks every system that has a model, beside the page; ``outcomes`` are those so far.
+
+    A click on one shows its plan on the network and above the lab's own in time; a button sets
+    ``lab_state.topology``, ``job`` and ``plan`` to it.
+    """
+
+    hint = "what each would do with these machines"
+
+    def __init__(self, lab_state: LabState, set_job: Callable[[Job], None], names: Sequence[str] | None = None) -> None:
+        """``set_job`` makes a job the one that the lab's controls show; ``names`` are those asked, None for all."""
+        self._lab_state, self._names = lab_state, names
+        self.taking = Taking(lab_state, set_job)
+        self.asking: Stream[Outcomes] | None = None
+        """What runs; None while nothing does."""
+        self._asks: list[Strategy] = []
+        """The systems that what runs asks."""
+        self.explaining: Stream[Why] | None = None
+        """The explanation that is computed; None while none is."""
+        self._whys: dict[Outcome, Why] = {}
+        """The explanations that are complete."""
+        self.outcomes: Outcomes | None = None
+        self.question: Question | None = None
+        """What the outcomes answer."""
+        self._ungrouped: Topology | None = None
+        self._changes: dict[str, dict[str, Any]] = {}
+        """Assumptions that were changed: {system: {field: value}}."""
+        self._again: dict[str, Strategy] = {}
+        """Systems that are asked again once what runs has ended."""
+        self._asked_with: dict[str, Any] = {}
+        """Keywords of ``lab.strategies`` that the outcomes were asked with."""
+        self._n_drawn = 0
+        self._edited: list[Callable[[], None]] = []
+        self.start = button("Ask every system", "", "Predict the best plan of each system", "auto", style="primary")
+        self.stop = button("Stop", "", "End after the system at hand and keep those so far", "auto", disabled=True)
+        self.seconds = labelled(
+            w.BoundedFloatText,
+            "Seconds each",
+            "180px",
+            "98px",
+            2.0,
+            min=0.1,
+            max=600,
+            step=1,
+            tooltip="Of each system's search, where it has one",
+        )
+        self.seed = labelled(w.BoundedIntText, "Seed", "110px", "38px", 0, min=0, max=2**31, tooltip="Of the searches")
+        self.bars = SystemsView(not_modelled=dict(NOT_MODELLED), empty_words=NOTHING_YET)
+        self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
+        self.told = w.HTML()
+        self.told.add_class("dtfm-systems-told")
+        self.take = button("Take this plan", "check", "Make it the lab's plan, with its job", "auto")
+        self.back = button("Back to mine", "undo", "The network, job and plan from before", "auto")
+        self.part = w.ToggleButtons(
+            options=list(PARTS),
+            tooltips=[
+                "One iteration of it, above the lab's own",
+                "What makes it slower here: one thing taken away at a time, each simulated",
+                "What its model assumes, each with its source",
+            ],
+            style={"button_width": "auto"},
+        )
+        self.chart = TimelinesChart(empty_words="Nothing to show")
+        self.chart.add_class("dtfm-systems-chart")
+        self.why = w.HTML()
+        self.why.add_class("dtfm-systems-why")
+        self.assumptions = AssumptionControls(self._change)
+        self._controls: dict[str, w.ValueWidget] = {"seconds": self.seconds, "seed": self.seed, "part": self.part}
+        self.detail, self.view = self._laid_out()
+        self.start.on_click(lambda _: self.redo())
+        self.stop.on_click(lambda _: self._stop())
+        self.take.on_click(lambda _: self._take())
+        self.back.on_click(lambda _: self._put_back())
+        self.part.observe(lambda _: self._show_part(), "value")
+        self.bars.observe(lambda _: self._choose(), "chosen")
+        self.chart.observe(lambda change: lab_state.set_trait("selected", tuple(change["new"])), "selected")
+        lab_state.observe(lambda _: self._follow(), ["topology", "job", "plan", "busy"])
+        lab_state.observe(lambda _: self._preview(), "shown_panes")
+        self._show_part()
+        self._follow()
+
+    def _laid_out(self) -> tuple[w.VBox, w.VBox]:
+        more = more_menu([self.seconds, self.seed, self.figure.button, self.figure.output])
+        toolbar = w.HBox([self.start, self.stop, w.Box(layout=w.Layout(flex="1 1 0")), self.back, more])
+        toolbar.add_class("dtfm-toolbar")
+        head = w.HBox([self.part, w.Box(layout=w.Layout(flex="1 1 0")), self.take])
+        head.add_class("dtfm-systems-head")
+        detail = w.VBox([self.told, head, self.chart, self.why, self.assumptions.view], layout=w.Layout(display="none"))
+        detail.add_class("dtfm-systems-detail")
+        view = w.VBox([stylesheet(Path(__file__).with_name("systems.css")), toolbar, self.bars, detail])
+        view.add_class("dtfm-pane")
+        view.add_class("dtfm-systems-pane")
+        return detail, view
+
+    def settings(self) -> dict[str, Any]:
+        return values_of(self._controls) | {"assumptions": {name: dict(made) for name, made in self._changes.items()}}
+
+    def restore(self, settings: dict[str, Any]) -> None:
+        """Set the controls to saved values, and assumptions for the next question; nothing is asked."""
+        restore_values(self._controls, settings)
+        saved = settings.get("assumptions")
+        if not isinstance(saved, Mapping):
+            return
+        self._changes = {}
+        for name, changes in saved.items():
+            if name in strategies and isinstance(changes, Mapping):
+                self._keep(with_changes(strategies[name], changes))
+
+    def observe_edits(self, call: Callable[[], None]) -> None:
+        """Call back when an assumption is changed."""
+        self._edited.append(call)
+
+    def remember_ungrouped(self, topology: Topology) -> None:
+        """Ask about these GPUs where the lab draws their groups, so that systems may group them otherwise."""
+        self._ungrouped = topology
+
+    def result(self, _: LabState) -> str:
+        """The outcomes in a few words; empty while there are none."""
+        return "" if self.outcomes is None or not len(self.outcomes) else self.outcomes.sentence
+
+    def staleness(self, lab_state: LabState) -> str:
+        """Why the outcomes are out of date; empty where they are not."""
+        if self.question is None or not self.result(lab_state):
+            return ""
+        return "" if self.question.covers(lab_state.topology, lab_state.job) else OTHER
+
+    @property
+    def systems(self) -> list[Strategy]:
+        """Every system that has a model, the lab's own first, with the assumptions that were changed."""
+        names = list(strategies if self._names is None else self._names)
+        return [self._strategy(name) for name in sorted(names, key=lambda name: name != OURS)]
+
+    @property
+    def asked(self) -> AskedSystems | None:
+        """The question that the outcomes answer; None where there are none."""
+        if self.question is None or self.outcomes is None or not len(self.outcomes):
+            return None
+        systems = [one.strategy for one in self.outcomes]
+        return AskedSystems(self.question.topology, self.question.job, systems, self._asked_with)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keywords of ``lab.strategies``."""
+        return {"seconds": self.seconds.value, "seed": self.seed.value, "queueing": self._lab_state.queueing}
+
+    @property
+    def chosen(self) -> Outcome | None:
+        """The outcome that is chosen; None for none, and where it is not there yet."""
+        return self._outcome(self.bars.chosen)
+
+    def redo(self) -> None:
+        """Ask every system about what is drawn."""
+        topology, job = self._lab_state.topology, self._lab_state.job
+        if self.start.disabled or topology is None or job is None:
+            return
+        self._lab_state.message = ""
+        if self.question is None or not self.question.covers(topology, job):
+            try:
+                self.question = Question(self._gpus(topology), job)
+            except LabError as error:
+                self._report_error(str(error))
+                return
+        self.outcomes, self._asked_with = None, self.options
+        self._whys.clear()
+        self._again.clear()
+        self.bars.chosen = ""
+        self._ask(self.systems)
+
+    def _gpus(self, topology: Topology) -> Topology:
+        """Return the single GPUs of a network of groups, where they are known."""
+        alone, n = self._ungrouped, topology.devices[0].gpus
+        if (
+            alone is not None
+            and n > 1
+            and n in alone.group_sizes
+            and alone.grouped(n).fingerprint == topology.fingerprint
+        ):
+            return alone
+        return topology
+
+    def _ask(self, systems: list[Strategy]) -> None:
+        question = self.question
+        if question is None:
+            return
+        self._asks = systems
+        self.asking = Stream(answers(question, systems, self._asked_with, self.outcomes))
+        self._lab_state.set_busy(STEP, True)
+        begin(self._watch(self.asking), self._report_error)
+        self._follow()
+
+    async def _watch(self, asking: Stream[Outcomes]) -> None:
+        try:
+            while True:
+                running = asking.running  # read before the newest, so that no last one is missed
+                if asking.newest is not None and asking.newest is not self.outcomes:
+                    self._take_outcomes(asking.newest)
+                if not running:
+                    break
+                self.bars.caption = self._progress(asking)
+                await asyncio.sleep(FRAME_S * 2)
+            if asking.error is not None:
+                raise asking.error
+        finally:
+            asking.stop()
+            self.asking = None
+            self.bars.caption = self._said()
+            self._lab_state.set_busy(STEP, False)
+            self._follow()
+            self._show_rows()
+        again, self._again = list(self._again.values()), {}
+        if again and not self.staleness(self._lab_state):
+            self._ask(again)
+
+    def _progress(self, asking: Stream[Outcomes]) -> str:
+        if asking.stopped.is_set():
+            return "stopping after this system"
+        if len(self._asks) == 1:
+            return f"asking {self._asks[0].heading} again" if self.outcomes is not None else "asking"
+        n = 0 if self.outcomes is None else len(self.outcomes)
+        return f"asking: {n} of {len(self._asks)} systems so far"
+
+    def _said(self) -> str:
+        if self.outcomes is None or not len(self.outcomes):
+            return ""
+        changes = any(one.strategy.mathematics and one.found is not None for one in self.outcomes)
+        said = self.outcomes.sentence
+        if self.outcomes.stopped:  # it begins with how many were asked
+            said = said[:1].upper() + said[1:]
+        return f"{said}. {MATHEMATICS}" if changes else said
+
+    def _take_outcomes(self, outcomes: Outcomes) -> None:
+        before = self.chosen
+        self.outcomes = outcomes
+        if self.question is not None:
+            self.question.add(outcomes)
+        self._show_rows()
+        if self.chosen is not before:
+            self._show_detail()
+
+    def _show_rows(self) -> None:
+        wanted = self._asks if self.asking is not None else ()
+        rows = rows_of(self.outcomes, wanted, self._lab_state.plan)
+        self.bars.show(self.outcomes, rows, self.staleness(self._lab_state))
+
+    def _follow(self) -> None:
+        """Show what may be pressed, and what is out of date."""
+        state = self._lab_state
+        is_stale = bool(self.staleness(state))
+        disable(self.start, self._why_not())
+        self.start.description = "Ask again" if self.outcomes is not None else "Ask every system"
+        self.stop.disabled = self.asking is None or self.asking.stopped.is_set()
+        chosen = self.chosen
+        self.take.disabled = chosen is None or chosen.found is None or chosen.found is state.plan or is_stale
+        show(self.back, self.taking.before is not None)
+        self._show_rows()
+        self._preview()
+
+    def _why_not(self) -> str:
+        """Why nothing can be asked now; empty where something can."""
+        state = self._lab_state
+        if state.topology is None or state.job is None:
+            return "There is no network yet, or no job that fits it"
+        if state.job.model is None:
+            return "This job says how many bytes are sent, but not which model is trained"
+        if "run" in state.busy:
+            return "A run is measured on the same processor: stop it, or wait for its end"
+        return "" if self.asking is None else "Systems are being asked"
+
+    def _choose(self) -> None:
+        self._show_detail()
+        self._follow()
+
+    def _show_detail(self) -> None:
+        """Show the chosen outcome: in words, in time, on the network, and what it assumes."""
+        outcome, name = self.chosen, self.bars.chosen
+        show(self.detail, bool(name))
+        mark(self.view, "dtfm-systems-split", bool(name))
+        self.assumptions.show(self._strategy(name) if name in strategies else None)
+        waits = markup.line("It has not been asked yet") if name else ""
+        self.told.value = waits if outcome is None else _told(outcome)
+        self._preview()
+        self._explain()
+        self._n_drawn += 1
+        if outcome is None or outcome.found is None:
+            self.chart.empty_words = "" if outcome is None else NO_PLAN
+            self.chart.clear()
+        else:
+            begin(self._draw(outcome, self._beside(outcome), self._n_drawn), self._report_error)
+
+    async def _draw(self, outcome: Outcome, beside: Outcome | None, number: int) -> None:
+        """Read the iterations on a thread, and draw them unless another system was chosen meanwhile."""
+        shown = [one for one in (outcome, beside) if one is not None]
+        timelines = await asyncio.to_thread(lambda: [Timeline.of_outcome(one) for one in shown])
+        if number == self._n_drawn:
+            self.chart.show(timelines)
+
+    def _beside(self, outcome: Outcome) -> Outcome | None:
+        """Return what an outcome is compared with: the lab's own; of that, the next fastest."""
+        ours = self._outcome(OURS)
+        if ours is not None and ours.found is not None and ours is not outcome:
+            return ours
+        others = [one for one in self.outcomes or () if one.found is not None and one is not outcome]
+        return others[0] if others else None
+
+    def _preview(self) -> None:
+        """Show the chosen plan on the network, as long as this pane is on the screen and it is no other's."""
+        state, outcome = self._lab_state, self.chosen
+        tasks: dict[str, list[int]] = {}
+        note = ""
+        looked_at = outcome is not None and outcome.found is not None and outcome.found is not state.plan
+        if outcome is not None and looked_at and state.shows(STEP) and state.topology is not None:
+            tasks = {} if self.staleness(state) else tasks_of(outcome.plan, state.topology)
+            note = f"Shown on the network: {outcome.title}'s plan, {outcome.sentence}." if tasks else ""
+        if state.shown_tasks != tasks:
+            state.shown_tasks = tasks
+        state.systems_note = note
+
+    def _show_part(self) -> None:
+        show(self.chart, self.part.value == TIMELINE)
+        show(self.why, self.part.value == WHY)
+        show(self.assumptions.view, self.part.value == ASSUMPTIONS)
+        self._explain()
+
+    def _explain(self) -> None:
+        """Explain the chosen outcome where that is looked at; what is computed of another ends."""
+        outcome = self.chosen
+        if self.explaining is not None:
+            self.explaining.stop()
+            self.explaining = None
+        if self.part.value != WHY or outcome is None:
+            self.why.value = ""
+        elif (known := self._whys.get(outcome)) is not None:
+            self.why.value = why_html(known)
+        else:
+            self.explaining = Stream(stream_why(outcome, self._faster(outcome)))
+            begin(self._watch_why(self.explaining, outcome), self._report_error)
+
+    def _faster(self, outcome: Outcome) -> Outcome | None:
+        """Return the lab's own where that is faster and of the same training; else none."""
+        ours = self._outcome(OURS)
+        if ours is None or ours.iteration_s is None or outcome.iteration_s is None:
+            return None
+        return ours if ours.iteration_s < outcome.iteration_s else None
+
+    async def _watch_why(self, explaining: Stream[Why], outcome: Outcome) -> None:
+        self.why.value = why_html(None, "taking one thing away at a time")
+        while explaining.running and explaining is self.explaining:
+            if explaining.newest is not None:
+                self.why.value = why_html(explaining.newest, "taking one thing away at a time")
+            await asyncio.sleep(FRAME_S * 3)
+        if explaining is not self.explaining:
+            return
+        self.explaining = None
+        if explaining.error is not None:
+            self.why.value = ""
+            raise explaining.error
+        if explaining.newest is not None:
+            self._whys[outcome] = explaining.newest
+            self.why.value = why_html(explaining.newest)
+
+    def _change(self, strategy: Strategy) -> None:
+        """Keep a system's changed assumptions, and ask it again where it was asked about what is drawn."""
+        self._keep(strategy)
+        for call in self._edited:
+            call()
+        if self._outcome(strategy.name) is None or self.staleness(self._lab_state):
+            return
+        if self.asking is not None:
+            self._again[strategy.name] = strategy
+        else:
+            self._ask([strategy])
+
+    def _keep(self, strategy: Strategy) -> None:
+        changes = changes_of(strategy)
+        if changes:
+            self._changes[strategy.name] = changes
+        else:
+            self._changes.pop(strategy.name, None)
+
+    def _take(self) -> None:
+        outcome = self.chosen
+        if outcome is None or self.take.disabled:
+            return
+        try:
+            self.taking.take(outcome)
+        except LabError as error:
+            self.taking.put_back()
+            self._report_error(str(error))
+        self._follow()
+
+    def _put_back(self) -> None:
+        self.taking.put_back()
+        self._follow()
+
+    def _strategy(self, name: str) -> Strategy:
+        return with_changes(strategies[name], self._changes.get(name, {}))
+
+    def _outcome(self, name: str) -> Outcome | None:
+        return next((one for one in self.outcomes or () if one.strategy.name == name), None)
+
+    def _stop(self) -> None:
+        if self.asking is not None:
+            self._again.clear()
+            self.asking.stop()
+        self._follow()
+
+    def _make_figure(self) -> go.Figure | None:
+        outcomes = self.outcomes
+        return None if outcomes is None or not len(outcomes) else figures.strategies(outcomes)
+
+    def _report_error(self, message: str) -> None:
+        self._lab_state.report_error(STEP, message)
+
+
+def _told(outcome: Outcome) -> str:
+    """Return the outcome's sentence, and what it changes of the training."""
+    if outcome.found is None:
+        return markup.line(f"<b>{escape(outcome.title)}</b> has no plan here: {escape(outcome.reason)}")
+    only = outcome.considered == 1
+    counted = "the only plan considered" if only else f"the fastest of {outcome.considered:,} plans considered"
+    differs = f" {CHANGES} {escape(outcome.strategy.mathematics)}." if outcome.strategy.mathematics else ""
+    routed = "" if type(outcome.strategy).trace is Strategy.trace else f" {OWN_SECONDS}"
+    sentence = f"{escape(outcome.sentence)}, {counted}"
+    return markup.line(f"<b>{escape(outcome.title)}:</b> {sentence}.{differs}{routed}")

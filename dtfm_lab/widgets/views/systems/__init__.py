@@ -1,0 +1,76 @@
+"""What each system takes for an iteration, as bars of causes, the fastest first; a click chooses one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import traitlets
+
+from dtfm_lab import figures
+from dtfm_lab.domain.trace.causes import COMPUTE
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.palette import CAUSE_COLORS, GREY
+from dtfm_lab.systems import Outcomes
+from dtfm_lab.systems.bars import CHANGES, STACKED
+from dtfm_lab.widgets.views.view import Figure, View
+from dtfm_lab.widgets.words import meaning
+
+CAUSES = [
+    {
+        "name": one,
+        "color": CAUSE_COLORS.get("busy" if one == COMPUTE else one, GREY),
+        "word": one if meaning(one) else "",
+    }
+    for one in STACKED
+]
+"""Causes from left to right in every bar, with the colours of the figures; ``word`` is in the glossary."""
+
+
+class SystemsView(View):
+    """Draws ``rows``; a click, Enter or Space on one sets ``chosen`` to its name, or to nothing where it is chosen.
+
+    A row that is not predicted yet has "name" and "title" only; one without a plan has "reason".
+    """
+
+    rows = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """{"name", "title", "seconds", "times", "parts", "length", "cut", "shape", "mathematics", "reason", "ours",
+    "taken"} of each system, in the order in which they are drawn. ``parts`` are [cause, seconds], ``length`` is the
+    share of the longest bar, less than its seconds where it is ``cut``, ``times`` over the fastest. ``ours`` marks the
+    lab's own system, ``taken`` the one whose plan is the lab's."""
+    causes = traitlets.List(traitlets.Dict(), CAUSES).tag(sync=True)
+    changes = traitlets.Unicode(CHANGES).tag(sync=True)
+    """Mark of a system that changes the training itself."""
+    chosen = traitlets.Unicode("").tag(sync=True)
+    """Name of the system that is chosen; empty for none."""
+    title = traitlets.Unicode("What would each system do with these machines?").tag(sync=True)
+    caption = traitlets.Unicode("").tag(sync=True)
+    stale = traitlets.Unicode("").tag(sync=True)
+    """Why the bars are out of date; empty where they are not."""
+    not_modelled = traitlets.Dict().tag(sync=True)
+    """{system: why it has no model here}, behind a disclosure."""
+    empty_words = traitlets.Unicode("Nothing asked yet").tag(sync=True)
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self._outcomes: Outcomes | None = None
+
+    def show(self, outcomes: Outcomes | None, rows: Sequence[dict[str, Any]], stale: str = "") -> None:
+        """Draw outcomes as these rows; None for none."""
+        self._outcomes = outcomes
+        with self.hold_sync():
+            self.rows, self.stale = list(rows), stale
+
+    def figure(self) -> Figure | None:
+        return None if self._outcomes is None or not len(self._outcomes) else figures.strategies(self._outcomes)
+
+    def alt_text(self) -> str:
+        told = [f"{row['title']} {words_of(row)}" for row in self.rows if row.get("seconds") or row.get("reason")]
+        return f"{self.title} {'; '.join(told) or self.empty_words}"
+
+
+def words_of(row: dict[str, Any]) -> str:
+    """Return ``12.3 s, 1.50 x``, with what differs of the mathematics; the reason of a system without a plan."""
+    if not row.get("seconds"):
+        return f"has no plan: {row['reason']}"
+    times = f", {row['times']:.2f} x" if row["times"] > 1 else ""
+    differs = f" {CHANGES} {row['mathematics']}" if row.get("mathematics") else ""
+    return f"{format_s(row['seconds'])}{times}{differs}"

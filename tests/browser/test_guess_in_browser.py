@@ -1,0 +1,43 @@
+"""A guess in the browser: by keyboard, on a phone's width, and done when the cell runs again."""
+
+import pytest
+
+expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+
+START = """
+import os, tempfile
+os.environ["DTFM_LAB_PROGRESS"], os.environ["DTFM_LAB_READER"] = tempfile.mkdtemp(), "ada"
+import dtfm_lab as lab
+"""
+ASK = 'lab.guess("random-cost", "What does a random placement cost?", lambda: 49.5, "s", 1, 1000)'
+KEPT = "print(lab.guesses()[['guess', 'answer']].values.tolist())"
+
+
+def test_a_guess_by_keyboard_counts_once(page, open_notebook, ask_kernel):
+    open_notebook(page, [START, ASK])
+    view = page.locator(".dtfm-guess")
+    expect(view).to_have_attribute("data-state", "asking")
+    assert "49.5" not in view.inner_html()
+    field = view.get_by_role("spinbutton", name="Your guess")
+    field.focus()
+    page.keyboard.type("12")
+    page.keyboard.press("Enter")
+    expect(view.get_by_role("status").first).to_have_text("You said 12 s, it is 49.5 s: 4.1 times too low.")
+    expect(view.locator(".dtfm-guess-words")).to_be_focused()
+    assert ask_kernel(page, KEPT).strip() == "[[12.0, 49.5]]"
+    view.get_by_role("button", name="Guess again").press("Enter")
+    expect(field).to_be_focused()
+    slider = view.get_by_role("slider")
+    slider.press("End")
+    expect(slider).to_have_attribute("aria-valuetext", "1,000 s")
+    view.get_by_role("button", name="Guess").press("Enter")
+    expect(view.locator(".dtfm-guess-words")).to_contain_text("Your first guess counts: 12 s.")
+    assert ask_kernel(page, KEPT).strip() == "[[12.0, 49.5]]"
+
+
+def test_a_guess_fits_a_phone(page, open_notebook):
+    page.set_viewport_size({"width": 390, "height": 800})
+    open_notebook(page, [START, f"view = {ASK}\nview", "view.guess(12)"], ui="notebooks")
+    view = page.locator(".dtfm-guess")
+    expect(view).to_have_attribute("data-state", "done")
+    assert view.evaluate("(root) => root.scrollWidth - root.clientWidth") <= 0

@@ -1,0 +1,94 @@
+"""``dtfm-lab missions``: the board, assignments, and marks that nobody gets by editing a check."""
+
+import csv
+import json
+
+import pytest
+
+from dtfm_lab.course.assignment import assignment
+
+nbformat = pytest.importorskip("nbformat", reason="jupyter is not installed")
+LESSON, MISSION = "02_network", "half-and-half"
+
+
+@pytest.fixture(autouse=True)
+def own_progress(tmp_path, monkeypatch):
+    monkeypatch.setenv("DTFM_LAB_PROGRESS", str(tmp_path / "progress"))
+    monkeypatch.setenv("DTFM_LAB_READER", "ada")
+
+
+def only(notebook, mission=MISSION):
+    """The notebook with the cells of one mission."""
+    ours = (f"task-{mission}", f"answer-{mission}", f"check-{mission}")
+    cells = [cell for cell in notebook["cells"] if cell["id"] in ("about", "reader", *ours)]
+    return notebook | {"cells": cells}
+
+
+def hand_in(folder, student, **sources):
+    """Write a student's notebook, with other sources of some cells by the beginning of their id."""
+    notebook = only(assignment(LESSON, solved=False))
+    for cell in notebook["cells"]:
+        for beginning, source in sources.items():
+            if cell["id"].startswith(beginning):
+                cell["source"] = source
+    path = folder / student / LESSON / f"{LESSON}.ipynb"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(notebook))
+
+
+def test_the_board_is_a_table_or_json(shell):
+    status, said, _ = shell("missions", "--lesson", LESSON)
+    assert status == 0
+    assert MISSION in said
+    assert "passed by ada" in said
+    _, said, _ = shell("missions", "--json")
+    assert MISSION in {row["mission"] for row in json.loads(said)["missions"]}
+
+
+def test_an_assignment_is_written_for_both(shell, tmp_path):
+    status, _, said = shell("missions", "assignment", LESSON, "-o", str(tmp_path))
+    assert status == 0
+    assert said.count("wrote") == 2
+    for folder in ("source", "release"):
+        nbformat.validate(nbformat.read(tmp_path / folder / LESSON / f"{LESSON}.ipynb", as_version=4))
+
+
+def test_mistakes_are_one_line(shell, tmp_path):
+    status, _, line = shell("missions", "assignment", "02_networks", "-o", str(tmp_path))
+    assert (status, line.count("\n")) == (2, 1)
+    assert "did you mean '02_network'" in line
+    status, _, line = shell("missions", "mark", str(tmp_path))
+    assert (status, line.count("\n")) == (2, 1)
+    assert "no notebook in it" in line
+
+
+@pytest.mark.slow
+def test_marks_are_of_answers_and_not_of_checks(shell, tmp_path):
+    right = "given = lab.missions.given('half-and-half')\nanswer = given.latency_ms * given.bandwidth_gbps * 1e6 / 8"
+    folder = tmp_path / "submitted"
+    hand_in(folder, "ada", answer=right)
+    hand_in(folder, "barbara", answer=f"lab.missions.reader('ada')\n{right}")
+    hand_in(folder, "carol", answer="answer = 1.0", check="assert True")
+    cheat = "import dtfm_lab.course.mission as m\nm.Mission.verdict = lambda self, a, r: m.Verdict(self.name, True, '')"
+    hand_in(folder, "dora", answer=f"{cheat}\nanswer = 1.0")
+    hand_in(folder, "emmy", answer="answer = 1 / 0")
+    hand_in(folder, "fanny")
+    hand_in(folder, "grace", answer="import time\ntime.sleep(600)", reader="import dtfm_lab as lab")
+    (folder / "hedy.ipynb").write_text("no notebook")
+    status, _, said = shell("missions", "mark", str(folder), "-o", str(tmp_path / "marks.csv"), "--seconds", "45")
+    assert status == 0, said
+    with (tmp_path / "marks.csv").open() as file:
+        marks = {row["student"]: row for row in csv.DictReader(file) if row["mission"] in (MISSION, "")}
+    assert {name: row["points"] for name, row in marks.items() if row["points"] != "0"} == {"ada": "1"}
+    for name, why in {
+        "barbara": ("above", "below"),
+        "carol": ("below",),
+        "dora": ("below",),
+        "emmy": ("ZeroDivisionError",),
+        "fanny": ("not answered",),
+        "grace": ("took longer than 45 s",),
+        "hedy": ("no answer cell of a mission",),
+    }.items():
+        assert any(word in marks[name]["reason"] for word in why), marks[name]
+    assert marks["barbara"]["same_as"] == "ada"
+    assert not (tmp_path / "progress").exists(), "the marker's own progress is left alone"

@@ -1,0 +1,142 @@
+"""dtfm-lab strategies and systems: what each system would do, with assumptions of one's own, refusals, and Ctrl-C."""
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+import dtfm_lab as lab
+from dtfm_lab.cli import cli
+from dtfm_lab.cli.strategies import _assumable, system_names
+
+SMALL = ("lecture-hall", "--job", "tiny", "--steps", "1")
+
+
+def invoked(*arguments):
+    return CliRunner().invoke(cli, [*map(str, arguments)])
+
+
+def test_json_is_what_python_returns():
+    told = json.loads(invoked("strategies", *SMALL, "--system", "megatron", "--batch", "32", "--json").stdout)
+    job = lab.load_job("tiny", global_batch=32)
+    assert told == json.loads(json.dumps(lab.strategies("lecture-hall", job, systems="megatron").to_dict()))
+    assert told["global_batch"] == 32
+
+
+def test_an_assumption_is_asked_beside_the_system_itself(tmp_path):
+    ran = invoked(
+        *("strategies", *SMALL, "--system", "megatron", "--assume", "megatron.transport=overlapped", "--assume"),
+        *("megatron.order=pp-dp", "--plans", tmp_path / "plans", "-o", tmp_path / "systems.md"),
+    )
+    assert ran.exit_code == 0
+    assert "Megatron-LM (order pp-dp, transport overlapped)" in ran.stdout
+    assert "by the link model" in ran.stdout
+    written = {path.name for path in (tmp_path / "plans").iterdir()}
+    assert written == {"megatron.json", "megatron-order-pp-dp-transport-overlapped.json"}
+    plan = lab.load_plan(tmp_path / "plans" / "megatron.json")
+    assert lab.simulate(plan).iteration_s == plan.iteration_s
+    assert "Assumed:" in (tmp_path / "systems.md").read_text()
+
+
+def test_why_one_is_slower_is_said_below_the_table():
+    asked = ("strategies", *SMALL, "--system", "megatron", "--system", "dtfm-lab", "--why", "megatron")
+    found = lab.strategies("lecture-hall", "tiny", systems=["megatron", "dtfm-lab"], steps=1)
+    why = lab.explain(found["megatron"], found)
+    told = json.loads(invoked(*asked, "--json").stdout)["why"]
+    assert told == json.loads(json.dumps(why.summary()))
+    words = " ".join(invoked(*asked).stdout.split())
+    assert " ".join(why.text.split()) in words
+
+
+def test_a_system_that_is_named_twice_is_asked_once(tmp_path):
+    ran = invoked("strategies", *SMALL, *("--system", "megatron") * 2, "-o", tmp_path / "systems.svg")
+    assert ran.exit_code == 0
+    assert ran.stderr == ""
+    assert "Megatron-LM" in (tmp_path / "systems.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--system", "megatorn"), "no system named 'megatorn'; did you mean 'megatron'?"),
+        (("--assume", "megatron"), "--assume is 'megatron'; wanted such as megatron.transport=overlapped"),
+        (("--assume", "megatron.transprt=x"), "no assumption of megatron named 'transprt'; did you mean 'transport'?"),
+        (("--assume", "megatron.transport=x"), "no transport named 'x'; known: "),
+        (("--assume", "gossip.every=2"), "no system named 'gossip'"),
+        (("--assume", "megatron.order=a", "--assume", "megatron.order=b"), "wanted an assumption once"),
+        (("--system", "megatron", "--why", "megtron"), "no system among those asked named 'megtron'; did you mean"),
+        (
+            ("--system", "all", "--why", "megtron"),
+            "no system among those asked named 'megtron'; did you mean 'megatron'",
+        ),
+        (("--why", "megatron", "--run"), "--why with --run; wanted one of them"),
+        (("--seconds", "-1"), "seconds is -1.0; wanted more than 0 s"),
+        (("--stages", "2"), "No such option '--stages'"),
+        (("--iterations", "4"), "iterations without --run; wanted both"),
+        (("--run", "-o", "systems.html"), "systems.html ends in .html; wanted one of .csv, .json, .svg"),
+        (("--run", "--plans", "plans"), "--plans with --run; wanted one of them"),
+        (("--run", "--clock", "sundial"), "no clock named 'sundial'; known: paced, real, virtual"),
+        (("-o", "systems.xyz"), "systems.xyz ends in .xyz; wanted one of .html, .md, .csv, .json, .svg"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, says):
+    ran = invoked("strategies", *SMALL, *arguments)
+    told = str(ran.exception) + ran.output
+    assert ran.exit_code != 0
+    assert says in told
+
+
+def test_plans_are_run_beside_their_predictions(tmp_path):
+    how = ("--run", "--clock", "virtual", "--iterations", "2", "--system", "megatron", "--system", "fsdp")
+    ran = invoked("strategies", *SMALL, *how, "-o", tmp_path / "runs.csv")
+    assert ran.exit_code == 0
+    assert re.search(r"Megatron-LM +[\d.]+ m?s +[\d.]+ m?s", ran.stdout)
+    assert "PyTorch FSDP: job tiny: sharding is zero-3, which can be simulated but not run" in ran.stdout
+    assert "megatron was fastest" in ran.stdout
+    header, *rows = (tmp_path / "runs.csv").read_text().splitlines()
+    assert header.startswith("system,title,model_s,predicted_s,measured_s,error")
+    assert [row.split(",")[0] for row in rows] == ["megatron", "fsdp"]
+
+
+def test_a_job_without_a_model_is_refused(tmp_path):
+    path = lab.save_job(lab.Job.from_bytes(2, 2, 1e6, 1e6), tmp_path / "bytes.yaml")
+    ran = invoked("strategies", "lecture-hall", "--job", path)
+    assert isinstance(ran.exception, lab.LabError)
+    assert "model" in str(ran.exception)
+
+
+def test_ctrl_c_keeps_those_so_far(monkeypatch):
+    def interrupted(topology, job, *, progress, **options):
+        def stop(found):
+            progress(found)
+            raise KeyboardInterrupt
+
+        return ask(topology, job, progress=stop, **options)
+
+    ask = lab.strategies
+    monkeypatch.setattr("dtfm_lab.cli.strategies.lab.strategies", interrupted)
+    ran = invoked("strategies", *SMALL)
+    assert ran.exit_code == 130
+    assert re.search(r"1 of \d+ systems so far, .+ is fastest", ran.stdout)
+    assert f"stopped; 1 of {len(lab.systems.strategies)} systems are told" in ran.stderr
+
+
+def test_tab_completes_systems_and_assumptions():
+    assert system_names(None, None, "mega") == ["megatron"]
+    assert "megatron.transport=overlapped" in _assumable(None, None, "megatron.t")
+
+
+def test_help_and_the_list_name_every_system():
+    helped, listed = invoked("strategies", "--help").stdout, invoked("systems").stdout
+    for name, kind in lab.systems.strategies.items():
+        assert name in helped
+        assert all(one.source in listed for one in kind().assumptions)
+
+
+def test_the_list_is_json_too():
+    told = json.loads(invoked("systems", "megatron", "--json").stdout)
+    (megatron,) = told["systems"]
+    assert set(megatron) == {"name", "title", "cite", "url", "mathematics", "assumptions"}
+    assert set(megatron["assumptions"][0]) == {"name", "value", "help", "source", "choices"}
+    assert set(json.loads(invoked("systems", "--json").stdout)["not_modelled"]) == set(lab.systems.NOT_MODELLED)

@@ -1,0 +1,16 @@
+import pytest
+
+from dtfm_lab.course import evidence
+
+
+@pytest.fixture(autouse=True)
+def own_progress(tmp_path, monkeypatch):
+    """No test writes into the progress of whoever runs it."""
+    monkeypatch.setenv("DTFM_LAB_PROGRESS", str(tmp_path / "progress"))
+    monkeypatch.setenv("DTFM_LAB_READER", "ada")
+
+
+@pytest.fixture(autouse=True)
+def same_cases(monkeypatch):
+    """Readers' functions are tried on the same random cases in every test run."""
+    monkeypatch.setattr(evidence, "cases_seed", 0)

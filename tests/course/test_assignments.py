@@ -1,0 +1,87 @@
+"""Assignments in nbgrader's format, and answers as data that another process can read."""
+
+import json
+
+import numpy as np
+import pytest
+
+import dtfm_lab as lab
+from dtfm_lab.course import LESSONS, missions
+from dtfm_lab.course.assignment import assignment, points_of
+from dtfm_lab.course.handing_in import has_code, pack, unpack
+from dtfm_lab.course.progress import digest_of
+from dtfm_lab.domain.errors import LabError, UnknownName
+from dtfm_lab.simulation.schedules import schedules
+
+WITH_MISSIONS = sorted({each.lesson for each in missions.values()})
+
+
+def sources(notebook):
+    return "\n".join(cell["source"] for cell in notebook["cells"])
+
+
+@pytest.mark.parametrize("lesson", WITH_MISSIONS)
+def test_every_lesson_is_an_assignment(lesson):
+    student, instructor = (assignment(lesson, solved=solved) for solved in (False, True))
+    about = [cell["metadata"].get("nbgrader") for cell in instructor["cells"]]
+    ids = [each["grade_id"] for each in about if each]
+    assert len(ids) == len(set(ids))
+    graded = [each for each in about if each and each["grade"]]
+    names = lab.missions.names(lesson)
+    assert [each["grade_id"] for each in graded] == [f"check-{name}" for name in names]
+    assert all(each["locked"] and not each["solution"] for each in graded)
+    assert [each["points"] for each in graded] == [points_of(missions[name]) for name in names]
+    assert [cell["metadata"] for cell in student["cells"]] == [cell["metadata"] for cell in instructor["cells"]]
+    assert sources(student).count("NotImplementedError") == len(names)
+    for name in names:
+        assert missions[name].answer in sources(instructor)
+        assert missions[name].answer not in sources(student)
+    assert "BEGIN SOLUTION" not in sources(student)
+
+
+@pytest.mark.parametrize("lesson", WITH_MISSIONS)
+def test_an_assignment_is_a_valid_notebook(lesson):
+    nbformat = pytest.importorskip("nbformat", reason="jupyter is not installed")
+    for solved in (False, True):
+        nbformat.validate(nbformat.from_dict(assignment(lesson, solved=solved)))
+
+
+def test_lessons_that_are_none_are_refused():
+    with pytest.raises(UnknownName, match="lesson"):
+        assignment("02_networks", solved=True)
+    if empty := sorted(set(LESSONS) - set(WITH_MISSIONS)):
+        with pytest.raises(LabError, match="has no missions"):
+            assignment(empty[0], solved=True)
+
+
+def test_answers_go_through_json_as_they_are():
+    plan = lab.plan("lecture-hall", "tiny", planner="random", seed=0, steps=1)
+    for answer in (None, True, 3, 0.1, "Oregon", [1, "a", [2.5]], (1, 2), np.float64(0.3), np.int64(4)):
+        packed = json.loads(json.dumps(pack(answer)))
+        assert unpack(packed) == answer
+        assert not has_code(packed)
+    for answer in (plan, plan.topology, lab.simulate(plan), schedules["gpipe"](2, 4)):
+        packed = json.loads(json.dumps(pack(answer)))
+        assert not has_code(packed)
+        assert type(unpack(packed)) is type(answer)
+    again = unpack(pack(plan))
+    assert again.device_names == plan.device_names
+    assert again.topology.fingerprint == plan.topology.fingerprint
+    assert lab.simulate(again).iteration_s == lab.simulate(plan).iteration_s
+
+
+def test_a_function_is_code_and_says_so():
+    scale = 3.0
+
+    def times(number):
+        return scale * number
+
+    packed = json.loads(json.dumps(pack([times])))
+    assert has_code(packed)
+    (again,) = unpack(packed)
+    assert again(2) == 6
+
+
+def test_equal_functions_have_equal_digests():
+    made = [eval(source) for source in ("lambda x: x + 1", "lambda x: x + 1", "lambda x: x + 2")]
+    assert digest_of(made[0]) == digest_of(made[1]) != digest_of(made[2])

@@ -1,0 +1,59 @@
+"""Laws of all lessons: each says what it is for, asks before it answers, and ends in its missions."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from dtfm_lab.course import LESSONS, Lesson, missions
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+LEAST_MISSIONS = 30
+
+
+def source(lesson: Lesson) -> str:
+    return (NOTEBOOKS / f"{lesson.name}.py").read_text()
+
+
+def plain(text: str) -> str:
+    """Words alone: no emphasis, no line ends, no capitals."""
+    return " ".join(re.sub(r"[*`_]", "", text).casefold().split())
+
+
+def prose(lesson: Lesson) -> str:
+    """The Markdown of a lesson, in one line."""
+    return plain(" ".join(line.lstrip("# ") for line in source(lesson).splitlines() if line.startswith("#")))
+
+
+def test_notebooks_and_the_table_of_lessons_are_the_same():
+    assert sorted(path.stem for path in NOTEBOOKS.glob("*.py")) == sorted(LESSONS)
+    assert sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb")) == sorted(LESSONS)
+
+
+@pytest.mark.parametrize("lesson", LESSONS.values(), ids=LESSONS)
+def test_a_lesson_says_what_it_is_for(lesson: Lesson):
+    said = prose(lesson)
+    assert plain(lesson.question) in said
+    assert lesson.goals
+    assert [goal for goal in lesson.goals if plain(goal.rstrip(".")) not in said] == []
+    assert set(lesson.needs) < set(LESSONS)
+    assert all(each < lesson.name for each in lesson.needs), "a lesson needs only earlier ones"
+
+
+@pytest.mark.parametrize("lesson", LESSONS.values(), ids=LESSONS)
+def test_a_lesson_ends_in_its_missions(lesson: Lesson):
+    own = {mission.name for mission in missions.values() if mission.lesson == lesson.name}
+    assert own
+    assert set(re.findall(r'lab\.missions\.show\("([\w-]+)"\)', source(lesson))) == own
+    assert f'lab.missions.board("{lesson.name}")' in source(lesson)
+
+
+def test_there_are_missions_enough():
+    assert len(missions) >= LEAST_MISSIONS
+
+
+def test_no_question_is_asked_twice():
+    asked = [name for lesson in LESSONS.values() for name in re.findall(r'lab\.guess\(\s*"([\w-]+)"', source(lesson))]
+    assert [name for name, times in Counter(asked).items() if times > 1] == []
+    assert len(asked) >= 2 * (len(LESSONS) - 2)

@@ -1,0 +1,176 @@
+"""Every line of code in the documentation runs: Python blocks with shorter searches, and shell lines as the command
+line parses them; those that cost little are run, too."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import dtfm_lab as lab
+from dtfm_lab.cli import cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
+TESTED_ELSEWHERE = {"questions.md": "tests/test_questions.py", "examples.md": "below", "figures.md": "below"}
+SHORTER = [
+    (r"\bseconds=\d+", "steps=1"),
+    (r"\brepeats=\d+", "repeats=2"),
+    (r"\biterations=\d+", "iterations=2"),
+]
+"""What makes searches and runs shorter than a reader's: pattern -> replacement."""
+ALSO = {
+    "README.md": [(r'shape=\["8x8", "4x16"\]', 'shape=["8x8"], steps=1')],
+    "codesign.md": [(r"\(0.01, 10.0, 4\)", "(0.1, 10.0, 2)"), (r'"fsdp"\]\)', '"fsdp"], values=AXES)')],
+    "objectives.md": [(r"seconds=20", "steps=1, searches=2"), (r"256, 512, 1024\]", "256], steps=1, searches=2")],
+    "papers-table.md": [
+        (r"lab.papers_table\(\)", 'lab.papers_table(cases=("worldwide",), layers=(24,), batches=(1024,))')
+    ],
+    "published.md": [
+        (r"reproduce\(\)", 'reproduce("sailor")'),
+        (r'clock="virtual"\), \.\.\.\]', "iterations=2)]"),
+        (r'calibration\.by\("layer"\)', "calibration"),  # needs traces with more stages than the file's rows have
+    ],
+    "real-run.md": [(r"\biterations=20", "iterations= 6")],  # the blank keeps it from SHORTER: it waits for the third
+    "strategies.md": [
+        (r'"worldwide", "gpt3-xl", systems', '"lecture-hall", "tiny", steps=1, systems'),
+        (r'"worldwide", "gpt3-xl"', '"lecture-hall", "tiny"'),
+    ],
+}
+"""What else is shortened on a page."""
+BEFORE = {
+    "codesign.md": 'AXES = {"bandwidth": [0.1, 1.0], "latency": [1.0, 9.0]}',
+    "networks-and-jobs.md": """
+        import networkx as nx, numpy as np
+        latency_ms, bandwidth_gbps, graph = np.full((2, 2), 5.0), np.full((2, 2), 1.0), nx.Graph()
+    """,
+    "plug-ins.md": "from dtfm_lab import Plan, Schedule",
+    "published.md": """
+        plan, other = (lab.plan("lecture-hall", "tiny", steps=1, seed=seed) for seed in (0, 1))
+        import numpy as np
+        cluster = lab.Topology.from_matrices(np.full((8, 8), 0.1), np.full((8, 8), 100.0), gpu=["A100"] * 8)
+        lab.save_topology(cluster, "cluster.yaml")
+        __import__("pathlib").Path("mine.csv").write_text(CSV)
+    """,
+    "real-run.md": 'plan = lab.plan("lecture-hall", "tiny", steps=5)',
+    "strategies.md": """
+        from dtfm_lab.systems.modelled.diloco import DiLoCo as MySystem
+    """,
+}
+"""What a reader of a page has before its first line."""
+CHEAP = ("topologies", "schema", "schedule", "systems", "doctor")
+"""Commands of which every documented line is run, as are all those of QUICK."""
+QUICK = [
+    "plan lecture-hall --job tiny -o plan.json",
+    "simulate plan.json --schedule adaptive-1f1b --chrome trace.json",
+    "explain plan.json --device ada",
+    "sensitivity plan.json",
+    "sweep plan.json --vary schedule=gpipe,1f1b --vary bandwidth=0.5,1,2",
+    "additions plan.json --gpu H100",
+    "worth plan.json",
+    "export plan.json -o run",
+]
+"""Documented lines that are run one after the other, in one folder."""
+
+
+def blocks(page: Path) -> list[str]:
+    return PYTHON.findall(page.read_text())
+
+
+def examples(*pages: str) -> Iterator[tuple[str, str]]:
+    """Heading and code of each example of these pages."""
+    for page in pages:
+        for part in re.split(r"^###? ", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE):
+            for code in PYTHON.findall(part):
+                yield part.splitlines()[0], code
+
+
+def test_every_public_name_has_an_example_that_uses_it() -> None:
+    by_name = dict(examples("examples.md"))
+    assert [name for name in lab.__all__ if f"lab.{name}" not in by_name.get(name, "")] == []
+
+
+def test_every_figure_has_an_example_that_uses_it() -> None:
+    by_name = dict(examples("figures.md"))
+    assert [name for name in lab.figures.__all__ if f"lab.figures.{name}(" not in by_name.get(name, "")] == []
+
+
+@pytest.mark.slow
+def test_every_example_runs_after_those_above_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for heading, code in examples("examples.md", "figures.md"):
+        run(code, names, heading)
+
+
+WITH_CODE = [page for page in PAGES if page.name not in TESTED_ELSEWHERE and blocks(page)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
+def test_every_block_of_a_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In one namespace and an empty folder, one after the other, as a reader would run them."""
+    monkeypatch.chdir(tmp_path)
+    csv = re.findall(r"```csv\n(.*?)```", page.read_text(), re.DOTALL)
+    names: dict[str, Any] = {"lab": lab, "CSV": "".join(csv)}
+    run(re.sub(r"^ {8}", "", BEFORE.get(page.name, ""), flags=re.MULTILINE), names, "before")
+    for code in blocks(page):
+        for pattern, shorter in (*ALSO.get(page.name, ()), *SHORTER):
+            code = re.sub(pattern, shorter, code)
+        run(code, names, page.name)
+
+
+def run(code: str, names: dict[str, Any], where: str) -> None:
+    try:
+        exec(compile(code, where, "exec"), names)
+    except Exception as error:
+        raise AssertionError(f"{where}: {error!r} in\n{code}") from error
+
+
+def shell_lines(page: Path) -> Iterator[list[str]]:
+    """The arguments of every line of ``dtfm-lab`` in a page's shell blocks."""
+    for block in SHELL.findall(page.read_text()):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            starts = [0, *(i + 1 for i, word in enumerate(words) if word in (";", "&&", "|"))]
+            for start, end in zip(starts, [*(s - 1 for s in starts[1:]), len(words)], strict=True):
+                command = words[start:end]
+                if command[:1] == ["dtfm-lab"]:
+                    yield command[1:]
+
+
+ALL_LINES = [(page.name, arguments) for page in PAGES for arguments in shell_lines(page)]
+
+
+@pytest.mark.parametrize(("page", "arguments"), ALL_LINES, ids=lambda each: each if isinstance(each, str) else each[0])
+def test_every_shell_line_is_one_that_the_command_line_takes(page: str, arguments: list[str]) -> None:
+    """As click parses it, down to the options of the command; nothing is run."""
+    try:
+        top = cli.make_context("dtfm-lab", list(arguments))
+        name, command, rest = cli.resolve_command(top, [*top._protected_args, *top.args])
+        assert command is not None
+        command.make_context(name, rest, parent=top)
+    except click.exceptions.Exit:  # --help
+        return
+
+
+@pytest.mark.parametrize("arguments", [a for _, a in ALL_LINES if a[0] in CHEAP], ids=" ".join)
+def test_shell_lines_that_cost_little_run(arguments: list[str], shell) -> None:
+    status, _, error = shell(*arguments)
+    assert status == 0, error
+
+
+@pytest.mark.slow
+def test_shell_lines_about_one_plan_run_one_after_the_other(shell) -> None:
+    documented = [" ".join(arguments) for _, arguments in ALL_LINES]
+    for line in QUICK:
+        assert line in documented, f"no page has {line}"
+        status, _, error = shell(*line.split())
+        assert status == 0, f"{line}: {error}"

@@ -1,0 +1,307 @@
+"""The pane Systems: asked beside the page, looked at, taken and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from loops import on_a_loop, until
+
+import dtfm_lab as lab
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.systems import Budget, Outcome, Outcomes, Strategy, outcome_of, work_of
+
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.planner.job_controls import JobControls
+from dtfm_lab.widgets.shell.as_python import cells
+from dtfm_lab.widgets.systems.rows import rows_of
+from dtfm_lab.widgets.systems.systems_panel import SystemsPanel
+from dtfm_lab.widgets.systems.taking import tasks_of
+from dtfm_lab.widgets.systems.timelines import Timeline, TimelinesChart
+from dtfm_lab.widgets.views.systems import SystemsView
+
+NAMES = ("dtfm-lab", "megatron")
+SLOWER = {"transport": "blocking"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hopeless(Strategy):
+    """Plans nothing."""
+
+    name: ClassVar[str] = "hopeless"
+    title: ClassVar[str] = "Hopeless <b>"
+    cite: ClassVar[str] = "nobody"
+    mathematics: ClassVar[str] = "averages never"
+
+    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
+        raise PlanError("it needs a 1,000 GPUs")
+
+
+def a_panel(network: str = "lecture-hall", job: str = "tiny", names: tuple[str, ...] = NAMES) -> SystemsPanel:
+    lab_state = LabState(topology=lab.load_topology(network))
+    controls = JobControls(lab_state, lab.load_job(job))
+    lab_state.plan = lab.plan(lab_state.topology, lab_state.job, steps=1)
+    panel = SystemsPanel(lab_state, controls.take_exactly, names)
+    panel.seconds.value = 0.1
+    return panel
+
+
+async def asked(panel: SystemsPanel) -> Outcomes:
+    panel.start.click()
+    await until(lambda: panel.asking is None)
+    assert panel.outcomes is not None
+    return panel.outcomes
+
+
+@on_a_loop
+async def test_rows_are_the_outcomes_the_fastest_first_and_causes_add_up():
+    panel = a_panel()
+    panel.start.click()
+    assert [row["name"] for row in panel.bars.rows] == list(NAMES), "all are listed at once"
+    assert panel.start.disabled
+    assert not panel.stop.disabled
+    await until(lambda: panel.asking is None)
+    rows = panel.bars.rows
+    assert {row["name"] for row in rows} == set(NAMES)
+    assert [row["seconds"] for row in rows] == sorted(row["seconds"] for row in rows)
+    assert rows[0]["times"] == 1.0
+    for row in rows:
+        assert sum(seconds for _, seconds in row["parts"]) == pytest.approx(row["seconds"])
+        assert row["ours"] == (row["name"] == "dtfm-lab")
+    assert panel.bars.caption == panel.outcomes.sentence
+    assert "Megatron-LM" in panel.bars.alt_text()
+    assert panel.bars.svg().startswith("<svg")
+    assert panel.start.description == "Ask again"
+
+
+@on_a_loop
+async def test_what_was_found_before_stop_is_kept():
+    panel = a_panel(names=(*NAMES, *(name for name in lab.systems.strategies if name not in NAMES)))
+    panel.seconds.value = 0.5
+    panel.start.click()
+    panel.stop.click()
+    assert panel.stop.disabled
+    await until(lambda: panel.asking is None)
+    assert len(panel.outcomes) >= 1
+    assert [row["name"] for row in panel.bars.rows] == [one.strategy.name for one in panel.outcomes]
+
+
+@on_a_loop
+async def test_the_chosen_plan_is_on_the_network_while_the_pane_is_shown():
+    panel = a_panel()
+    state = panel._lab_state
+    outcomes = await asked(panel)
+    panel.bars.chosen = "megatron"
+    plan = outcomes["megatron"].plan
+    assert state.shown_tasks == {
+        name: [stage, replica] for stage, names in enumerate(plan.stages) for replica, name in enumerate(names)
+    }
+    assert "Megatron-LM" in state.systems_note
+    await until(lambda: bool(panel.chart.start))
+    assert [end["text"].split()[0] for end in panel.chart.ends] == ["Megatron-LM", "dtfm_lab"]
+    state.shown_panes = ("schedule",)
+    assert state.shown_tasks == {}
+    state.shown_panes = ("systems",)
+    assert state.shown_tasks
+    panel.bars.chosen = ""
+    assert state.shown_tasks == {}
+    assert state.systems_note == ""
+
+
+@on_a_loop
+async def test_a_plan_is_taken_with_its_job_and_put_back():
+    panel = a_panel()
+    state = panel._lab_state
+    before = state.plan, state.job
+    outcomes = await asked(panel)
+    panel.bars.chosen = "megatron"
+    panel.take.click()
+    assert state.plan is outcomes["megatron"].plan
+    assert state.job == state.plan.job
+    assert not state.plan_is_stale
+    assert not panel.staleness(state), "it is still what was asked about"
+    assert [row["name"] for row in panel.bars.rows if row.get("taken")] == ["megatron"]
+    assert panel.take.disabled
+    assert state.shown_tasks == {}, "the lab shows its own plan"
+    panel.back.click()
+    assert (state.plan, state.job) == before
+    assert not state.plan_is_stale
+    assert panel.back.layout.display == "none"
+
+
+@on_a_loop
+async def test_a_plan_of_groups_draws_its_groups_and_its_gpus_are_asked_about_again():
+    panel = a_panel("shared-cards", "gpt3-xl", ("megatron",))
+    state = panel._lab_state
+    gpus, plan_before = state.topology, state.plan
+    outcomes = await asked(panel)
+    job = work_of(state.job).with_fields(
+        tensor_parallel=4, n_stages=2, n_replicas=4, microbatch=1, schedule="1f1b", checkpointing="block"
+    )
+    grouped = lab.evaluate(gpus.grouped(4), job, rank_map=range(8)).changed(iteration_s=1.0)
+    panel._take_outcomes(replace(outcomes, outcomes=(replace(outcomes["megatron"], found=grouped),)))
+    panel.bars.chosen = "megatron"
+    assert len(state.shown_tasks) == len(gpus), "each GPU of a group has its stage"
+    panel.take.click()
+    assert state.message == ""
+    assert state.plan is grouped
+    assert state.topology.fingerprint == grouped.topology.fingerprint
+    assert not state.plan_is_stale
+    await asked(panel)
+    assert len(panel.outcomes.topology) == len(gpus)
+    panel.back.click()
+    assert state.topology is gpus
+    assert state.plan is plan_before
+
+
+@on_a_loop
+async def test_why_is_explained_when_it_is_asked_for():
+    panel = a_panel()
+    outcomes = await asked(panel)
+    panel.bars.chosen = "megatron"
+    assert panel.explaining is None, "only where it is looked at"
+    panel.part.value = "Why"
+    assert panel.explaining is not None
+    await until(lambda: panel.explaining is None)
+    assert "Megatron-LM takes" in panel.why.value
+    assert "saves" in panel.why.value
+    told = panel.why.value
+    panel.bars.chosen = "dtfm-lab"
+    panel.bars.chosen = "megatron"
+    assert panel.explaining is None, "it is known already"
+    assert panel.why.value == told
+    assert outcomes["megatron"] in panel._whys
+
+
+@on_a_loop
+async def test_only_the_system_whose_assumption_changes_is_asked_again():
+    panel = a_panel()
+    edits = []
+    panel.observe_edits(lambda: edits.append(1))
+    before = await asked(panel)
+    panel.bars.chosen = "megatron"
+    panel.assumptions.by_field["transport"].value = "overlapped"
+    await until(lambda: panel.asking is None)
+    after = panel.outcomes
+    assert edits
+    assert after["dtfm-lab"] is before["dtfm-lab"]
+    changed = panel._outcome("megatron")
+    assert changed.strategy == lab.systems.variant("megatron", transport="overlapped")
+    assert changed.title in [row["title"] for row in panel.bars.rows]
+    assert panel.bars.chosen == "megatron", "it stays chosen"
+    panel.assumptions.reset.click()
+    await until(lambda: panel.asking is None)
+    assert panel._outcome("megatron").iteration_s == before["megatron"].iteration_s
+    assert panel.settings()["assumptions"] == {}
+
+
+@on_a_loop
+async def test_an_edit_makes_the_outcomes_stale_and_nothing_is_asked_by_itself():
+    panel = a_panel()
+    state = panel._lab_state
+    await asked(panel)
+    panel.bars.chosen = "megatron"
+    state.topology = state.topology.scaled(bandwidth=0.5)
+    assert panel.staleness(state)
+    assert panel.bars.stale
+    assert panel.take.disabled
+    assert state.shown_tasks == {}
+    panel.assumptions.by_field["transport"].value = "overlapped"
+    assert panel.asking is None
+    await asked(panel)
+    assert not panel.bars.stale
+    assert panel._outcome("megatron").strategy.transport == "overlapped"
+
+
+@on_a_loop
+async def test_settings_are_restored_and_impossible_ones_ignored():
+    panel, other = a_panel(), a_panel()
+    panel.seconds.value, panel.seed.value, panel.part.value = 0.7, 3, "Assumptions"
+    await asked(panel)
+    panel.bars.chosen = "megatron"
+    panel.assumptions.by_field["transport"].value = "overlapped"
+    saved = panel.settings()
+    other.restore(saved)
+    assert other.settings() == saved
+    assert other.asking is None
+    assert [one.label for one in other.systems] == ["dtfm-lab", "megatron (transport overlapped)"]
+    other.restore({"seconds": -1, "assumptions": {"megatron": {"transport": "by pigeon"}, "nobody": {}, "dtfm-lab": 3}})
+    assert other.seconds.value == 0.7
+    assert other.settings()["assumptions"] == {}
+    await until(lambda: panel.asking is None)
+
+
+@on_a_loop
+async def test_the_code_of_the_cell_asks_the_same():
+    panel = a_panel(names=("megatron",))
+    state = panel._lab_state
+    await asked(panel)
+    panel.bars.chosen = "megatron"
+    panel.assumptions.by_field["transport"].value = "overlapped"
+    await until(lambda: panel.asking is None)
+    panel.take.click()
+    code = cells(state, systems=panel.asked, search_s=0)
+    assert "lab.systems.variant('megatron', transport='overlapped')" in code[-1]
+    names: dict[str, object] = {}
+    exec("\n".join(code), names)
+    assert names["strategies"].best.iteration_s == panel.outcomes.best.iteration_s
+    assert names["plan"].rank_map == state.plan.rank_map
+
+
+def test_a_system_without_a_plan_says_why_and_one_that_changes_the_training_says_how():
+    topology, job = lab.load_topology("lecture-hall"), lab.load_job("tiny")
+    none = outcome_of(Hopeless(), topology, job)
+    found = outcome_of(lab.systems.variant("megatron"), topology, job)
+    outcomes = Outcomes(topology=topology, job=job, outcomes=(none, found))
+    rows = rows_of(outcomes, [Hopeless()], None)
+    assert [row["name"] for row in rows] == ["megatron", "hopeless"]
+    assert rows[1]["reason"] == "it needs a 1,000 GPUs"
+    view = SystemsView()
+    view.show(outcomes, [rows[0] | {"mathematics": "averages never"}, rows[1]])
+    assert "† averages never" in view.alt_text()
+    assert "has no plan: it needs a 1,000 GPUs" in view.alt_text()
+    assert "<b>" not in view.svg()
+    assert SystemsView().figure() is None
+
+
+def test_a_plan_of_another_network_is_not_shown_on_this_one():
+    plan = lab.plan("lecture-hall", "tiny", steps=1)
+    assert tasks_of(plan, lab.load_topology("campus")) == {}
+
+
+def test_two_timelines_are_drawn_as_each_alone_one_below_the_other():
+    topology, job = lab.load_topology("lecture-hall"), lab.load_job("tiny")
+    outcomes = [outcome_of(lab.systems.variant("megatron", **how), topology, job) for how in ({}, SLOWER)]
+    one, other = (Timeline.of_outcome(outcome) for outcome in outcomes)
+    chart = TimelinesChart()
+    chart.show([one, other])
+    n_rows, n_bars = len(one.rows.labels), len(one.chart.bars.start)
+    bars = chart.predicted
+    lower = bars.row >= n_rows
+    assert (~lower).sum() == n_bars
+    assert np.array_equal(np.sort(bars.end[lower]), np.sort(other.chart.bars.end))
+    assert [unit["rows"][0] for unit in chart.units][:1] == [0]
+    assert {unit["until"] for unit in chart.units} == {one.end_s, other.end_s}
+    assert sum(bool(unit["heading"]) for unit in chart.units) == 2
+    after = np.frombuffer(chart.after, "<i4")
+    waits = after >= 0
+    assert (lower[after[waits]] == lower[waits]).all(), "no bar waits for one of the other plan"
+    assert (bars.end[after[waits]] <= bars.start[waits] + 1e-5).all()
+    assert all(len(unit["rows"]) == 1 for unit in chart.units), "of many devices, computations alone"
+    chart.show([])
+    assert not chart.start
+
+
+def test_a_job_of_given_sizes_cannot_be_asked_about():
+    state = LabState(topology=lab.load_topology("lecture-hall"), job=Job.from_bytes(4, 2, 1e9, 1e8))
+    panel = SystemsPanel(state, lambda _: None, NAMES)
+    assert panel.start.disabled
+    assert isinstance(panel.chosen, Outcome | None)
