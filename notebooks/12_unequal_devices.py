@@ -1,0 +1,266 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Unequal devices
+#
+# **What is a Raspberry Pi worth?**
+#
+# Somebody offers a device to a group that trains. It is slow, or its line is. Is it worth having? The answer is a
+# number, in seconds an iteration, and it may be negative.
+#
+# Afterwards you can
+#
+# - compute what a slow device is worth, and when it harms;
+# - share a batch and cut a model among devices of different speed;
+# - say why the speed of a device depends on the precision.
+#
+# 30 minutes. Needs [07, communication or seconds](07_communication_or_seconds.ipynb). Nothing is trained here.
+
+# %%
+from dataclasses import replace
+
+import pandas as pd
+
+import dtfm_lab as lab
+
+EVEN = "even"
+
+
+def data_parallel(network, shares=EVEN, **changes):
+    """Every device holds all of gpt2-small; a batch of 512 sequences is 128 micro-batches of 4, in these shares."""
+    shares = None if shares is EVEN else tuple(shares)
+    job = lab.load_job("gpt2-small", n_stages=1, n_replicas=len(network), schedule="1f1b", dtype="fp16")
+    job = job.with_fields(microbatches_per_replica=shares, **changes)
+    return lab.evaluate(network, job, stages=[[*range(len(network))]])
+
+
+# %% [markdown]
+# ## 1. It wants to help
+#
+# Seven V100s in a machine room, and a Raspberry Pi on a home connection. First the seven alone, then all eight with
+# equal shares of the batch.
+
+# %%
+network = lab.load_topology("raspberry-pi")
+seven = network.subset(range(7))
+alone = data_parallel(seven)
+print(f"seven V100s: {alone.iteration_s:.2f} s an iteration, micro-batches {alone.job.microbatch_counts}")
+
+# %%
+lab.guess(
+    "unequal-pi-with-an-equal-share",
+    f"Seven V100s take {alone.iteration_s:.2f} s an iteration. With the Raspberry Pi as the eighth replica, and equal "
+    "shares of the batch, how long does an iteration take?",
+    lambda: data_parallel(network).iteration_s,
+    unit="s",
+    low=0.1,
+    high=100_000,
+)
+
+# %%
+equal = data_parallel(network)
+least = data_parallel(network, (19, 18, 18, 18, 18, 18, 18, 1))
+print(f"equal shares: {equal.iteration_s:,.0f} s, {equal.iteration_s / alone.iteration_s:,.0f} times as long")
+print(f"a single micro-batch for the Pi: {least.iteration_s:,.0f} s")
+
+# %% [markdown]
+# **Why.** Gradients are averaged when all have theirs, so an iteration is as long as its slowest member. The Pi's 12
+# GFLOP/s against a V100's 125 TFLOP/s are a factor of ten thousand, and even one micro-batch is too many. (Peaks are
+# those of `lab.HARDWARE`, at 40 % efficiency for all.) Is it the chip, then? Give it a better one.
+
+
+# %%
+def with_peak(flop_per_s):
+    """The network with another chip in the Pi's place, on the same line."""
+    better = replace(network.devices[-1], gpu="H100", peak_flop_per_s=flop_per_s, memory_bytes=80 * 2**30)
+    return replace(network, devices=(*network.devices[:-1], better))
+
+
+h100 = lab.HARDWARE["H100"].peak["fp16"]
+lab.guess(
+    "unequal-h100-on-a-home-line",
+    f"On the same home connection of 50 Mbit/s stands an H100 ({h100 / 1e12:.0f} TFLOP/s, eight times a V100). The "
+    f"seven V100s alone take {alone.iteration_s:.2f} s. How long is an iteration in which it takes part?",
+    lambda: data_parallel(with_peak(h100), (9, 9, 9, 9, 9, 9, 9, 65)).iteration_s,
+    unit="s",
+    low=0.1,
+    high=1000,
+)
+
+# %%
+fast = data_parallel(with_peak(h100), (9, 9, 9, 9, 9, 9, 9, 65))
+gradient_bits = 8 * fast.job.gradient_bytes
+print(f"{fast.iteration_s:.1f} s, although half of the work is done by a device that is eight times as fast")
+out_s = 7 / 8 * gradient_bits / 0.05e9
+print(f"seven eighths of its gradient out, and as much of averages: {2 * out_s:.0f} s at 50 Mbit/s")
+lab.simulate(fast).critical_summary().query("by == 'what'").round(2)
+
+# %% [markdown]
+# A device is worth what its chip *and* its line bring. Here the line alone takes longer than the seven need for
+# everything. [13](13_compression_and_local_updates.ipynb) goes on about lines; this lesson about chips.
+#
+# ## 2. What is it worth?
+#
+# The worth of a device is the seconds without it less the seconds with it, both planned as well as can be. `lab.worth`
+# removes each device that serves and plans the rest anew, and puts each idle one to work.
+
+# %%
+plan = lab.plan(network, lab.load_job("gpt2-small", dtype="fp16"), seed=0, steps=4)
+print("idle in the best plan found:", [network.devices[at].name for at in plan.idle_devices])
+worths = lab.worth(plan)
+worths[["device", "worth_s", "verdict", "sentence"]].round(3)
+
+# %% [markdown]
+# A planner that *must* use every device, as the paper's must, has no such choice: [06](06_searching.ipynb).
+#
+# ## 3. Shares of a batch
+#
+# Where the factor is two or five instead of ten thousand, a slow device pays, if it gets less to do. Four GPUs of four
+# kinds, each holding the whole model; the planner chooses the shares.
+
+# %%
+four = lab.load_topology("mixed-gpus").subset([0, 8, 16, 24])
+
+
+def shared_out(dtype):
+    """Micro-batches of each of the four, as a planner shares them out, and the seconds of that plan."""
+    job = lab.load_job("gpt2-small", n_stages=1, n_replicas=4, dtype=dtype)
+    plan = lab.plan(four, job, seed=0, steps=4)
+    return dict(zip(plan.device_names[0], plan.job.microbatch_counts, strict=True)), plan
+
+
+shares, fp16 = shared_out("fp16")
+peaks = {device.name: lab.HARDWARE[device.gpu].peak["fp16"] / 1e12 for device in four.devices}
+table = pd.DataFrame({"TFLOP/s in fp16": peaks, "micro-batches": shares})
+table["by speed alone"] = 128 * table["TFLOP/s in fp16"] / table["TFLOP/s in fp16"].sum()
+print(f"{fp16.iteration_s:.2f} s an iteration; with equal shares {data_parallel(four).iteration_s:.2f} s")
+table.round(1)
+
+# %% [markdown]
+# Shares go by speed: all are done at about the same time, speeds add up, and a device that does a tenth of the work
+# saves a tenth of the time. (The optimiser weights gradients by micro-batches, so training is that of the whole batch:
+# [docs](../docs/real-run.md#pipelines-of-different-lengths).)
+#
+# Now one word is changed: `bf16` for `fp16`, as many bytes a number.
+
+# %%
+lab.guess(
+    "unequal-v100-in-bf16",
+    f"In fp16 the V100 does {shares['v100-0']} of 128 micro-batches. How many in bf16?",
+    lambda: shared_out("bf16")[0]["v100-0"],
+    unit="micro-batches",
+    low=0,
+    high=64,
+)
+
+# %%
+in_bf16, bf16 = shared_out("bf16")
+peaks_of = {device.name: lab.HARDWARE[device.gpu].peak for device in four.devices}
+peak_bf16 = {name: peak.get("bf16", peak["fp32"]) / 1e12 for name, peak in peaks_of.items()}
+print(f"{bf16.iteration_s:.2f} s an iteration; with equal shares {data_parallel(four, dtype='bf16').iteration_s:.2f} s")
+pd.DataFrame({"fp16": shares, "bf16": in_bf16, "TFLOP/s in bf16": peak_bf16})
+
+# %% [markdown]
+# **Why.** Peaks are of units for one precision. V100 and T4 have tensor cores for fp16, none for bf16, which came with
+# the A100: they compute it no faster than fp32. "How fast is this GPU?" has no answer without "at what?".
+#
+# ## 4. Cuts of a model
+#
+# In a pipeline each device holds a part of the model. Cut evenly, the slowest stage sets the pace, and the others wait:
+
+# %%
+job = lab.load_job("gpt2-small", n_stages=4, n_replicas=1, dtype="fp16")
+even = lab.evaluate(four, job.with_fields(schedule="1f1b"), stages=[[0], [1], [2], [3]])
+lab.figures.bubble(lab.simulate(even))
+
+# %%
+cut = lab.plan(four, job, seed=0, steps=4)
+print("blocks of each stage:", dict(zip([name for (name,) in cut.device_names], cut.job.blocks_per_stage, strict=True)))
+lab.figures.bubble(lab.simulate(cut))
+
+# %% [markdown]
+# Twelve blocks cannot be cut as finely as a batch of 128 micro-batches, and the head, on the last stage, is worth some
+# blocks by itself: that is why the fastest device stands last. Left alone, the planner chooses among all of this:
+
+# %%
+free = lab.plan(four, lab.load_job("gpt2-small", dtype="fp16"), seed=0, steps=4)
+print(
+    f"even cut {even.iteration_s:.2f} s, best cut {cut.iteration_s:.2f} s, shares {fp16.iteration_s:.2f} s, "
+    f"any plan {free.iteration_s:.2f} s: {free.job.n_stages} stages of {free.job.n_replicas}"
+)
+worth = lab.worth(free)
+print(f"worths add up to {worth.worth_s.sum():.2f} s")
+worth[["device", "worth_s", "without_s", "n_stages", "n_replicas"]].round(2)
+
+# %% [markdown]
+# **Worths do not add up** to anything. Each is what is lost if this device alone goes, and the rest is planned anew.
+# Two that serve each other are each worth what both bring together; two of which either would do are worth nothing, one
+# at a time.
+#
+# ## 5. Who stays at home
+#
+# A campus at night: a machine room, two laboratories, and eight laptops in a hall of residence, on Wi-Fi that sends at
+# 100 Mbit/s. Everything may serve, nothing must.
+
+# %%
+campus = lab.load_topology("campus")
+best = lab.plan(campus, "gpt3-xl", seed=0, steps=6)
+all_of_them = lab.plan(campus, lab.load_job("gpt3-xl", n_stages=8, n_replicas=4), seed=0, steps=6)
+idle = sorted({campus.devices[at].region for at in best.idle_devices})
+print(f"free to choose: {best.iteration_s:.1f} s, idle: {idle}")
+print(f"all 32 in 8 stages of 4: {all_of_them.iteration_s:.1f} s")
+lab.figures.network(campus, best)
+
+# %% [markdown]
+# That a device is left out is a finding, not a courtesy: `best.iteration_lower_bound_s` says how much faster any plan
+# could be, with or without it.
+
+# %%
+print(f"at most {best.iteration_s / best.iteration_lower_bound_s:.2f} times faster with any plan")
+
+# %% [markdown]
+# **To think about.** (a) From which speed on is the Pi worth a micro-batch, if its line cost nothing? (b) Two T4s or
+# one V100: when is which worth more? (c) Find a network on which *every* device has a worth of zero.
+
+# %% [markdown]
+# ## Missions
+
+# %%
+lab.missions.show("worth-of-a-slow-one")
+
+# %%
+# answer = ...
+# lab.missions.check("worth-of-a-slow-one", answer)
+
+# %%
+lab.missions.show("fair-shares")
+
+# %%
+# answer = ...
+# lab.missions.check("fair-shares", answer)
+
+# %%
+lab.missions.show("a-cut-of-your-own")
+
+# %%
+# answer = ...
+# lab.missions.check("a-cut-of-your-own", answer)
+
+# %% [markdown]
+# `lab.missions.hint(name)` helps a step further each time, `lab.missions.answer(name)` works it out.
+
+# %%
+lab.missions.board("12_unequal_devices")

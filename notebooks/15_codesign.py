@@ -1,0 +1,184 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Co-design
+#
+# **What would make this network compute-bound?**
+#
+# A network that is too slow for a job can be met from the other side: by a job that asks less of it. Here the batch,
+# the width, the sequence, the rounding and the averaging are turned until devices compute instead of waiting.
+#
+# Afterwards you can
+#
+# - say how much of an iteration would remain were every message free;
+# - tell by a formula which batch makes data parallelism compute-bound, and why a pipeline breaks it;
+# - name what each change does to the training itself;
+# - find the bandwidth at which another system wins.
+#
+# 30 minutes. Needs [14, systems compared](14_systems.ipynb). Words: [compute-bound,
+# crossing](../docs/glossary.md#schedules-and-simulation), [local updates,
+# compression](../docs/glossary.md#training-in-parallel). Nothing is trained here.
+
+# %%
+import pandas as pd
+
+import dtfm_lab as lab
+
+# %% [markdown]
+# ## 1. The formula
+#
+# Data parallelism alone: a device computes for $c$ seconds a sequence and averages for $s$ seconds an iteration,
+# whatever the batch. With $B$ sequences over $D$ equal devices the share of computing is
+# $\frac{cB/D}{cB/D+s}$. Eight laptops in a lecture hall, the whole of `tiny` on each:
+
+# %%
+hall = lab.load_topology("lecture-hall")
+
+
+def data_parallel(batch):
+    job = lab.load_job("tiny", n_stages=1, n_replicas=8, global_batch=batch, microbatch=1)
+    return lab.evaluate(hall, job, stages=[list(range(8))])
+
+
+once, twice = (lab.simulate(data_parallel(batch)).iteration_s for batch in (8, 16))
+compute_s = twice - once  # one sequence more on each device
+synchronise_s = once - compute_s
+print(f"c = {compute_s:.4f} s a sequence, s = {synchronise_s:.3f} s an iteration")
+
+# %%
+lab.guess(
+    "codesign-batch",
+    "From which batch on, in sequences over all eight laptops, do they compute for half of the time?",
+    8 * synchronise_s / compute_s,
+    unit="sequences",
+    low=8,
+    high=100_000,
+)
+
+# %%
+shares = {}
+for batch in (8, 64, 256, 512, 1024):
+    measured_s = lab.simulate(data_parallel(batch)).iteration_s
+    shares[batch] = {"simulated": 1 - synchronise_s / measured_s}
+    shares[batch]["formula"] = compute_s * batch / 8 / (compute_s * batch / 8 + synchronise_s)
+pd.DataFrame(shares).T.rename_axis("batch").round(3)
+
+# %% [markdown]
+# **Why so large?** A laptop computes a sequence in an instant, but sends two gradients of the whole model over Wi-Fi.
+# Each has to be paid for by $s/c$ sequences a device. Your own machine can refute that: `lab.run` of these plans, on
+# the virtual clock, measures both seconds.
+#
+# ## 2. A plan instead of a formula
+#
+# The lab's own plan of the same job sends far less: it cuts the model, too. Its share of computing is simulated twice,
+# with messages and with free ones.
+
+# %%
+found = lab.codesign(hall, "tiny", steps=2, target=0.7)
+
+# %%
+lab.guess(
+    "codesign-share",
+    "Of the lab's plan for a batch of 16: how many per cent of the iteration would remain were every message free?",
+    lambda: 100 * found.base.computing,
+    unit="%",
+    low=0,
+    high=100,
+)
+
+# %%
+print(found.plan)
+print(*found.sentence.split("; "), sep="\n")
+
+# %% [markdown]
+# Each knob was turned alone: doubled until the target was reached, then halved into it. Fill and drain of a pipeline
+# count as computing here, because no network takes them away.
+
+# %%
+lab.figures.codesign(found)
+
+# %% [markdown]
+# ## 3. What does it do to the training?
+#
+# Only bandwidth is free of consequences. Everything else changes what is computed, and a faster iteration may be worth
+# less.
+
+# %%
+pd.Series(found.mathematics, name="what it changes of the training").to_frame()
+
+# %% [markdown]
+# Beyond the *critical batch size* a larger batch brings hardly more than a smaller one ([McCandlish et al.
+# 2018](https://arxiv.org/abs/1812.06162)): tokens are wasted. So the batch that makes a network compute-bound is an
+# answer only below that. Rarer averages buy a smaller batch; [lesson 13](13_compression_and_local_updates.ipynb)
+# measures what they cost the loss.
+
+# %%
+frontier = found.to_frame().query("knob == 'frontier'")
+frontier[["synchronise_every", "compression", "global_batch", "compute_share"]].reset_index(drop=True)
+
+# %% [markdown]
+# Each row: with messages of this kind and an average every so many iterations, the least batch (in powers of two) that
+# reaches the target.
+#
+# ## 4. Or another system
+#
+# The other way out is to send something else. At which bandwidth between the laptops does which system win? Each
+# chooses its best plan anew at every value.
+
+# %%
+asked = ["ddp", "fsdp", "deepspeed-pipeline", "megatron", "dt-fm"]
+crossed = lab.crossings(hall, "tiny", over="bandwidth", values=(0.02, 20.0, 5), systems=asked)
+
+# %%
+lab.guess(
+    "codesign-crossing",
+    "From which bandwidth between laptops on is the whole model on each of them (PyTorch DDP) as fast as any other?",
+    lambda: crossed.crossings[-1].value,
+    unit="Gbit/s",
+    low=0.02,
+    high=20,
+)
+
+# %%
+print(*crossed.sentence.split("; "), sep="\n")
+lab.figures.crossings(crossed)
+
+# %% [markdown]
+# More on both questions, with two axes at once and larger networks: [docs/codesign.md](../docs/codesign.md). From the
+# shell: `dtfm-lab codesign lecture-hall --job tiny`, `dtfm-lab crossings lecture-hall --job tiny`.
+#
+# ## Missions
+
+# %%
+lab.missions.show("make-it-compute-bound")
+
+# %%
+# given = lab.missions.given("make-it-compute-bound")
+# answer = ...
+# lab.missions.check("make-it-compute-bound", answer)
+
+# %%
+lab.missions.show("least-batch")
+
+# %%
+# def least_batch(compute_s, synchronise_s, n_replicas, target): ...
+# lab.missions.check("least-batch", least_batch)
+
+# %% [markdown]
+# `lab.missions.hint(name)` helps a step further each time, `lab.missions.answer(name)` works it out.
+
+# %%
+lab.missions.board("15_codesign")

@@ -1,0 +1,46 @@
+"""Pictures of figures: drawn by a Chromium, for light and for dark pages, where one is installed; else as plain SVG."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import plotly.io
+
+from dtfm_lab import figures
+from dtfm_lab.figures.snapshots import svg
+
+SCALE, N_COLORS = 1.25, 96
+"""Dots a pixel, and colours, of a PNG: some 20 KB a picture."""
+
+
+def draw_all(drawn: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    """Write the pictures of figures by name; name -> file name, with ``{theme}`` where there are one for each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as closing:
+        try:
+            browser = closing.enter_context(_draughtsman())
+        except Exception:  # no playwright, no Chromium, or one that does not start
+            return {name: _as_svg(name, figure, folder) for name, figure in drawn.items()}
+        for name, figure in drawn.items():
+            for theme in ("light", "dark"):
+                plain = plotly.io.to_json(figures.theme(figure, dark=theme == "dark"))
+                picture = browser.plotly_png(json.loads(plain), SCALE, N_COLORS)
+                (folder / f"{name}-{theme}.png").write_bytes(picture)
+        return {name: f"{name}-{{theme}}.png" for name in drawn}
+
+
+def _draughtsman() -> Any:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+    from still_pictures import draughtsman
+
+    return draughtsman()
+
+
+def _as_svg(name: str, figure: Any, folder: Path) -> str:
+    (folder / f"{name}.svg").write_text(svg(figure, figures.alt_text(figure)), encoding="utf-8")
+    return f"{name}.svg"
