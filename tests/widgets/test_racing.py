@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 
 import pytest
@@ -91,7 +92,7 @@ async def test_the_winners_plan_is_taken_over_by_its_button():
     await until(lambda: lab_state.plan is not None)
     assert lab_state.plan.cost.total_s == pytest.approx(winner.best_s)
     assert lab_state.plan.planner == winner.planner
-    assert panel.curve.caption.startswith("over after 0.3 s of processor time each")
+    assert re.match(r"over after \d+\.\d s of processor time each", panel.curve.caption), "a step may outlast its time"
     assert winner.planner in panel.curve.caption
 
 
