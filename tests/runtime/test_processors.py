@@ -70,7 +70,7 @@ def test_workers_take_gpus_in_turn(monkeypatch):
 def test_loading_the_processors_does_not_begin_cuda():
     code = (
         "import torch, sys, dtfm_lab.runtime.worker.codec\n"
-        "import dtfm_lab.runtime.gpu.cuda_processor, dtfm_lab.runtime.gpu.nccl\n"
+        "import dtfm_lab.runtime.gpu.cuda_processor, dtfm_lab.runtime.gpu.nccl_groups\n"
         "print(torch.cuda.is_initialized(), 'cupy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split() == [

@@ -8,12 +8,12 @@ iteration is repeated: losses are those of an undisturbed run.
 import contextlib
 import math
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
-from dtfm_lab.domain.errors import LabError, RunError
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.runtime.coordinator.calibration import Calibration, Work, calibrate
 from dtfm_lab.runtime.coordinator.checkpoint_policy import CheckpointPolicy
@@ -275,7 +275,6 @@ class Coordinator:
             pool.order_all(
                 "join",
                 each,
-                ids=self._nccl_ids(each),
                 addresses=[worker.address for worker in pool.workers],
                 version=None if found is None else found.version,
                 checkpoint=None if found is None else found.checkpoint,
@@ -299,16 +298,6 @@ class Coordinator:
                 lost_s=time.monotonic() - since_s,
             )
 
-    def _nccl_ids(self, each: dict[int, dict[str, Any]]) -> list[list[Any]]:
-        """Return (sender, receiver, id) of every pair of GPUs that NCCL connects; empty where sockets carry all."""
-        if self._spec.runs_on != "cuda" or self._spec.clock != "real":
-            return []
-        offers = self._pool.order_all("offer", each)
-        if any(offer["gpu"] is None for offer in offers):
-            return []
-        refuse_shared_gpus([offer["gpu"] for offer in offers])
-        return [pair for offer in offers for pair in offer["ids"]]
-
 
 def _still_counted(n_counted: int, counted_s: float) -> int:
     """Return how many more calibration iterations will be counted, if they go on taking as long."""
@@ -316,19 +305,6 @@ def _still_counted(n_counted: int, counted_s: float) -> int:
         return FEWEST
     enough = math.ceil(LONG_S * n_counted / counted_s) if counted_s > 0 else MOST
     return min(max(enough, FEWEST), MOST) - n_counted
-
-
-def refuse_shared_gpus(gpus: Sequence[str]) -> None:
-    """Raise RunError where two ranks are on one GPU, which NCCL refuses; ``gpus`` is each rank's GPU by its UUID."""
-    ranks = defaultdict(list)
-    for rank, gpu in enumerate(gpus):
-        ranks[gpu].append(rank)
-    for gpu, sharing in ranks.items():
-        if len(sharing) > 1:
-            raise RunError(
-                f"workers {', '.join(map(str, sharing))} are on one GPU, {gpu}; NCCL wants a GPU for each: "
-                "fewer workers, or clock='virtual', where they take turns"
-            )
 
 
 def _mean_loss(answers: Sequence[Answer]) -> float:

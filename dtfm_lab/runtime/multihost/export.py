@@ -83,6 +83,7 @@ def spec_for(
         schedule,
         iterations=iterations,
         clock=clock,
+        carrier="groups",
         seed=seed,
         text=absolute_path("text", text),
         stand_in=stand_in_for(job) if cannot else None,

@@ -15,6 +15,7 @@ from dtfm_lab.domain.trace import Clock
 
 RUN_CLOCKS = tuple(name for name in get_args(Clock) if name != "model")
 RUNS_ON = ("cpu", "cuda")
+CARRIERS = ("sockets", "groups")
 
 AnyPath = str | os.PathLike[str]
 ITERATIONS = Option(help="Iterations to train: 20 where not given, 5 on the paced clock, which waits.", least=1)
@@ -73,6 +74,15 @@ class RunSettings:
         ),
     ] = None
     runs_on: Annotated[str, Option(help="What workers compute on: cpu or cuda.", choices=RUNS_ON)] = "cpu"
+    carrier: Annotated[
+        str | None,
+        Option(
+            help="What contents of messages cross: sockets, or groups (torch.distributed process groups of two: gloo, "
+            "or NCCL on GPUs on the real clock). Where not given: groups between hosts and on GPUs on the real clock, "
+            "sockets else.",
+            choices=CARRIERS,
+        ),
+    ] = None
     parameters_folder: Annotated[
         AnyPath | None, Option(help="Folder for each stage's trained parameters at the end, as stage-S.npz.")
     ] = None

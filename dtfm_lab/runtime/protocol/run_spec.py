@@ -92,6 +92,16 @@ class RunSpec(RunSettings):
         return Links.free(len(network)) if self.clock == "real" else Links.of(network, self.queueing)
 
     @property
+    def uses_nccl(self) -> bool:
+        """Whether contents go from GPU to GPU; on other clocks workers may share one, which NCCL refuses."""
+        return self.runs_on == "cuda" and self.clock == "real" and self.carrier != "sockets"
+
+    @property
+    def uses_groups(self) -> bool:
+        """Whether contents cross process groups."""
+        return self.carrier == "groups" or self.uses_nccl
+
+    @property
     def replays(self) -> bool:
         """Whether the coordinator replays the spans, because workers cannot determine the order of messages."""
         in_buckets = any(len(of_device) > 1 for of_device in buckets_of(self.plan.job, self.built))

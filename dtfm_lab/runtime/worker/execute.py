@@ -20,7 +20,7 @@ from dtfm_lab.runtime.worker.codec import Codec
 from dtfm_lab.runtime.worker.device_math import DeviceMath
 from dtfm_lab.runtime.worker.processors import CpuProcessor, Processor
 from dtfm_lab.runtime.worker.stages import DTYPES
-from dtfm_lab.runtime.worker.transport import SocketTransport
+from dtfm_lab.runtime.worker.transport import Transport
 
 
 class Executor:
@@ -35,7 +35,7 @@ class Executor:
         position: int,
         replica: int,
         math: DeviceMath,
-        transport: SocketTransport,
+        transport: Transport,
         clock: Clock,
         drawn_s: dict[tuple[int, Kind], float],
         report: Callable[[Span], None],
@@ -96,7 +96,7 @@ class Executor:
         self._transport.flush()
         return self.math.loss
 
-    def use_transport(self, transport: SocketTransport) -> None:
+    def use_transport(self, transport: Transport) -> None:
         """Send and receive over new connections from now on."""
         self._transport = transport
 

@@ -1,9 +1,8 @@
-"""Messages between workers over sockets, stamped with the time at which an emulated link delivers them.
+"""Messages between workers, stamped with the time at which an emulated link delivers them.
 
-Each directed pair has a sender or receiver thread that blocks on its socket. The computing thread waits only on a
-condition variable, so an error, a stop or the loss of a worker reaches it at once. The sockets are plain ones because
-all connections must be abandoned and made anew within one process: a gloo operation on a stopped peer cannot be
-cancelled and waits for its whole timeout.
+Each directed pair has a socket and a sender or receiver thread that blocks on it. The computing thread waits only on a
+condition variable, so an error, a stop or the loss of a worker reaches it at once. Headers cross the socket; contents
+follow them there, or cross what a carrier opens beside it: ``group_pairs`` has process groups of torch.distributed.
 """
 
 import contextlib
@@ -12,15 +11,14 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import torch
 
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Passage
 from dtfm_lab.domain.schedule import Action, Kind
-from dtfm_lab.runtime.gpu.cuda_processor import CudaSendBuffer
-from dtfm_lab.runtime.gpu.nccl import NcclPairs
 from dtfm_lab.runtime.protocol.connections import ConnectionLost, receive_exactly
 from dtfm_lab.runtime.worker.peer_listener import Address, PeerListener, connect_to_peer
 from dtfm_lab.runtime.worker.processors import CpuProcessor, Processor, ReceiveBuffer, SendBuffer
@@ -62,7 +60,45 @@ class Aborted(Exception):
     """All connections were abandoned, because a worker of the run was lost."""
 
 
-class SocketTransport:
+class Wire(Protocol):
+    """One end of a directed pair, used by the pair's thread. Methods raise ConnectionError or OSError."""
+
+    def send(self, header: bytes, buffer: SendBuffer) -> None:
+        """Send both; return when the content may be overwritten."""
+
+    def receive(self, n_bytes: int) -> ReceiveBuffer:
+        """Receive the content whose header has come."""
+
+    def abort(self) -> None:
+        """End what waits, beyond what waits for the socket. Called from any thread."""
+
+
+class Carrier(Protocol):
+    """What contents cross."""
+
+    def open(self, connection: socket.socket, secret: str, pair: tuple[int, int], *, sends: bool) -> Wire:
+        """The wire of ``pair``, (sending rank, receiving rank), at the end that sends or at the other one."""
+
+
+class SocketWire:
+    """Contents follow their headers through the socket."""
+
+    def __init__(self, connection: socket.socket, processor: Processor) -> None:
+        self._connection, self._processor = connection, processor
+
+    def send(self, header: bytes, buffer: SendBuffer) -> None:
+        _send_both(self._connection, header, _bytes_of(buffer.to_host()))
+
+    def receive(self, n_bytes: int) -> ReceiveBuffer:
+        host = self._processor.host_buffer(n_bytes)
+        receive_exactly(self._connection, _bytes_of(host))
+        return self._processor.receive_buffer(host)
+
+    def abort(self) -> None:
+        """Shutting the socket ends its waits."""
+
+
+class Transport:
     """The messages of one worker. Those of one pair arrive in the order in which they were sent."""
 
     def __init__(
@@ -74,20 +110,21 @@ class SocketTransport:
         sources: Sequence[int],
         targets: Mapping[int, Address],
         processor: Processor | None = None,
-        pairs: NcclPairs | None = None,
+        carrier: Carrier | None = None,
     ) -> None:
         """``sources``: ranks that send to this one; ``targets``: addresses of the ranks to which this one sends.
 
-        ``pairs`` carry contents from GPU to GPU; without them contents follow their headers through the sockets.
+        Without a ``carrier``, contents follow their headers through the sockets.
         """
         self._listener, self._secret, self._epoch, self._rank = listener, secret, epoch, rank
         self._processor = CpuProcessor() if processor is None else processor
-        self._pairs = pairs
+        self._carrier = carrier
         self._changed = threading.Condition()
         self._mailbox: dict[tuple[int, Action], tuple[ReceiveBuffer, Passage, float]] = {}
         self._n_unsent = 0
         self._failure: BaseException | None = None
         self._connections: list[socket.socket] = []
+        self._wires: list[Wire] = []
         self._n_expected = len(sources) + len(targets)
         self.waiting = False
         """Whether the computing thread is waiting for other workers."""
@@ -101,7 +138,7 @@ class SocketTransport:
 
     def wait_connected(self) -> None:
         """Wait until all connections are made. Raises what prevented one, or Aborted."""
-        self._wait_for(lambda: len(self._connections) == self._n_expected)
+        self._wait_for(lambda: len(self._wires) == self._n_expected)
         self._check("connecting")
 
     def send(
@@ -159,8 +196,6 @@ class SocketTransport:
     def abort(self) -> None:
         """Abandon all connections: every present and later wait raises Aborted."""
         self._fail(Aborted())
-        if self._pairs is not None:
-            self._pairs.abort()
         self._listener.abandon_before(self._epoch + 1)
         for outbox in self._outboxes.values():
             outbox.put(None)
@@ -179,17 +214,22 @@ class SocketTransport:
             raise ConnectionError(f"{doing}: the other end {self._failure}")
         if isinstance(self._failure, OSError):
             raise ConnectionError(f"{doing}: {self._failure}")
+        if isinstance(self._failure, LabError):
+            raise self._failure
         if self._failure is not None:
             raise RuntimeError(f"{doing}: {type(self._failure).__name__}: {self._failure}")
 
     def _fail(self, error: BaseException) -> None:
         with self._changed:
-            if not self.aborted:
+            if self._failure is None or isinstance(error, Aborted):  # later failures follow from the first
                 self._failure = error
             self._changed.notify_all()
             for connection in self._connections:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)  # wakes the threads that block on it
+            wires = list(self._wires)
+        for wire in wires:
+            wire.abort()
 
     def _start_thread(self, work: Callable[..., None], *args: object) -> None:
         def guarded() -> None:
@@ -205,26 +245,35 @@ class SocketTransport:
             self._connections.append(connection)
             if self._failure is not None:
                 raise Aborted
+
+    @contextlib.contextmanager
+    def _wire(self, connection: socket.socket, pair: tuple[int, int], *, sends: bool) -> Iterator[Wire]:
+        """The wire of a pair whose socket stands, counted as connected until the block ends."""
+        self._register(connection)
+        wire: Wire
+        if self._carrier is None:
+            wire = SocketWire(connection, self._processor)
+        else:
+            wire = self._carrier.open(connection, self._secret, pair, sends=sends)
+        with self._changed:
+            self._wires.append(wire)
+            failed = self._failure is not None
             self._changed.notify_all()
+        if failed:
+            wire.abort()
+        yield wire
 
     def _receive_all(self, source: int) -> None:
         accepted = self._listener.wait_for(self._epoch, source)
         if accepted is None:
             return
-        with accepted as connection:
-            self._register(connection)
+        with accepted as connection, self._wire(connection, (source, self._rank), sends=False) as wire:
             header = bytearray(HEADER.size)
             while True:
                 receive_exactly(connection, memoryview(header))
                 *passage, iteration, stage, kind, microbatch, peer, n_bytes, acknowledged = HEADER.unpack(header)
-                buffer: ReceiveBuffer
-                if self._pairs is None:
-                    host = self._processor.host_buffer(n_bytes)
-                    receive_exactly(connection, _bytes_of(host))
-                    arrived_s, buffer = time.monotonic(), self._processor.receive_buffer(host)
-                else:
-                    buffer = self._pairs.receive(source, n_bytes)
-                    arrived_s = time.monotonic()
+                buffer = wire.receive(n_bytes)
+                arrived_s = time.monotonic()
                 if acknowledged:
                     connection.sendall(ACKNOWLEDGEMENT)
                 numbers = (None if n == NONE else n for n in (microbatch, peer))
@@ -234,8 +283,10 @@ class SocketTransport:
                     self._changed.notify_all()
 
     def _send_all(self, target: int, address: Address) -> None:
-        with connect_to_peer(address, self._secret, self._epoch, self._rank) as connection:
-            self._register(connection)
+        with (
+            connect_to_peer(address, self._secret, self._epoch, self._rank) as connection,
+            self._wire(connection, (self._rank, target), sends=True) as wire,
+        ):
             while (message := self._outboxes[target].get()) is not None:
                 passage, action = message.stamp(), message.action
                 numbers = (NONE if n is None else n for n in (action.microbatch, action.peer))
@@ -243,11 +294,7 @@ class SocketTransport:
                 header = HEADER.pack(
                     *passage, message.iteration, action.stage, kind, *numbers, message.n_bytes, message.acknowledged
                 )
-                if self._pairs is None:
-                    _send_both(connection, header, _bytes_of(message.buffer.to_host()))
-                else:
-                    connection.sendall(header)
-                    self._pairs.send(target, cast(CudaSendBuffer, message.buffer))
+                wire.send(header, message.buffer)
                 message.on_sent(passage)
                 if message.acknowledged:
                     receive_exactly(connection, memoryview(bytearray(len(ACKNOWLEDGEMENT))))

@@ -19,7 +19,6 @@ import torch
 
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.trace import Span
-from dtfm_lab.runtime.gpu import nccl
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.profile import ComputeLog
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
@@ -31,7 +30,7 @@ from dtfm_lab.runtime.worker.execute import Executor
 from dtfm_lab.runtime.worker.peer_listener import PeerListener
 from dtfm_lab.runtime.worker.processors import make_processor
 from dtfm_lab.runtime.worker.reporter import Reporter
-from dtfm_lab.runtime.worker.transport import Aborted, SocketTransport
+from dtfm_lab.runtime.worker.transport import Aborted, Transport
 
 STATE = Action(0, Kind.RECV_P)
 """The receive action of the message that brings a replacement its training state."""
@@ -112,7 +111,7 @@ class Worker:
         self._spec, self._rank, self._connection, self._report = spec, rank, connection, report
         self._position, self._replica = spec.workers[rank]
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
-        self._transport: SocketTransport | None = None
+        self._transport: Transport | None = None
         self._executor: Executor | None = None
         self._slowdown = 1.0
         self._has_order = False
@@ -122,6 +121,11 @@ class Worker:
         """Number of the newest order to join. Orders of earlier epochs are ignored."""
         self._listener = PeerListener(host, spec.secret)
         self._processor = make_processor(spec.runs_on, local_rank, shares=spec.clock != "real")
+        self._carrier = None
+        if spec.uses_groups:
+            from dtfm_lab.runtime.worker.group_pairs import make_carrier  # imports torch.distributed
+
+            self._carrier = make_carrier(spec, self._listener.address[0], self._processor)
         self._log = ComputeLog()
         job = spec.trained
         self._batches = TextBatches(
@@ -169,14 +173,6 @@ class Worker:
                 self._report.event("broken", epoch=order["epoch"], message=str(error))
             finally:
                 self._has_order = False
-
-    def _offer(self, order: Order) -> Answer:
-        """The ids by which other workers connect to this one's GPU, if NCCL is available."""
-        if not nccl.available():
-            return {"gpu": None, "ids": []}
-        ranks = {*self._spec.targets(self._position, self._replica), *order["gives_state_to"]}
-        ids = [[*pair, id.hex()] for pair, id in nccl.new_ids(self._rank, sorted(ranks)).items()]
-        return {"gpu": str(torch.cuda.get_device_properties(self._processor.device).uuid), "ids": ids}
 
     def _join(self, order: Order) -> Answer:
         """Make all connections anew, and bring the training state to the version with which the run goes on."""
@@ -277,20 +273,25 @@ class Worker:
                 np.savez(Path(self._spec.parameters_folder) / f"stage-{stage}.npz", **stored)
         return {"sha256": digest.hexdigest()}
 
-    def _connect(self, order: Order) -> SocketTransport:
+    def _connect(self, order: Order) -> Transport:
         """Connections to all workers of this epoch. Raises Aborted if a newer order to join has arrived."""
         spec, source = self._spec, order["takes_state_from"]
         to_ranks = {*spec.targets(self._position, self._replica), *order["gives_state_to"]}
         from_ranks = {*spec.sources(self._position, self._replica), *([] if source is None else [source])}
-        ids = {(source, target): bytes.fromhex(id) for source, target, id in order["ids"]}
-        pairs = nccl.NcclPairs(self._rank, ids, self._processor.device) if ids else None
         addresses = {target: tuple(order["addresses"][target]) for target in to_ranks}
         epoch = order["epoch"]
         with self._lock:
             if epoch < self._epoch:
                 raise Aborted
-            transport = self._transport = SocketTransport(
-                self._listener, spec.secret, epoch, self._rank, sorted(from_ranks), addresses, self._processor, pairs
+            transport = self._transport = Transport(
+                self._listener,
+                spec.secret,
+                epoch,
+                self._rank,
+                sorted(from_ranks),
+                addresses,
+                self._processor,
+                self._carrier,
             )
         transport.wait_connected()
         return transport

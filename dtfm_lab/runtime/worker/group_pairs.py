@@ -1,0 +1,223 @@
+"""Contents of messages by torch.distributed: a process group of two ranks for each directed pair of workers.
+
+The authenticated socket of the pair stays. It is the group's rendezvous, announces each content by its header,
+acknowledges it where that is asked for, and shows at once that the other end is gone. That settles four things which
+process groups leave open:
+
+- **Deadlock.** No schedule can deadlock a group. A sender announces a content only once it is computed and whole. The
+  receiver posts its receive only for an announced content, on a thread that does nothing else. So a posted send and its
+  posted receive always belong to each other, both can proceed at once, and neither depends on another message, on the
+  order of the program, or on the computing thread, which hands over copies and waits in the mailbox alone. A program
+  that runs in the simulator, where a receive waits for its own message only, therefore runs here.
+- **Loss.** A group is made anew after a loss, pair by pair, in milliseconds, while a stopped worker keeps its old ones.
+  All-rank groups want every rank and one order of creation.
+- **Abort.** gloo's ``abort`` wakes no waiting thread. A receive on another tag that times out at once does: gloo then
+  closes the whole group of two, and every operation on it ends (``UnboundBuffer::waitRecv``).
+- **Trust.** gloo's port asks nobody who connects. Both ends prove over the new group that they hold the run's secret
+  before any content crosses it.
+
+Two backends: gloo through host memory, and NCCL from GPU to GPU, which is not yet run on a GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any, Protocol, cast
+
+import torch
+from torch._C._distributed_c10d import ProcessGroupGloo
+
+from dtfm_lab.runtime.gpu.nccl_groups import Group, NcclBackend
+from dtfm_lab.runtime.protocol.connections import ConnectionLost
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.worker.group_store import PairStore
+from dtfm_lab.runtime.worker.processors import Processor, ReceiveBuffer, SendBuffer
+
+SENDER, RECEIVER = 0, 1
+"""Ranks in the group of a directed pair."""
+CONTENT, PROOF, INTERRUPTION = 0, 1, 2
+"""Tags of a group's operations."""
+CONNECT_S = 20.0
+"""Longest time for a new group to connect and to be proved."""
+LEAST_TRANSFER_S, SLOWEST_BYTES_PER_S = 60.0, 125e3
+"""A content may take a minute, and what a link of 1 Mbit/s needs for it; then the pair counts as broken."""
+PROOF_BYTES = 32
+
+
+class Backend(Protocol):
+    """How groups are made, interrupted, and given memory; one for each worker, for all its groups."""
+
+    def make(self, store: PairStore, rank: int, connect_s: float) -> Group:
+        """A group of two, connected or to be connected by its first operation."""
+
+    def interrupt(self, group: Group) -> None:
+        """End all operations of a group. Called from any thread, at most once, while no operation is being posted."""
+
+    def on_stream(self, pair: tuple[int, int]) -> AbstractContextManager[None]:
+        """Within it, operations of this pair are ordered by themselves alone."""
+
+    def whole(self, buffer: SendBuffer) -> torch.Tensor:
+        """(bytes,) uint8 to send, complete on return."""
+
+    def empty(self, n_bytes: int) -> torch.Tensor:
+        """(n_bytes,) uint8 to receive into."""
+
+    def received(self, content: torch.Tensor) -> ReceiveBuffer:
+        """What the computing thread waits for, of a content that has been received."""
+
+
+class GlooBackend:
+    """gloo over TCP, from host memory to host memory; it listens on one port of the given address only."""
+
+    def __init__(self, address: str, processor: Processor) -> None:
+        self._processor = processor
+        self._device = ProcessGroupGloo.create_device(hostname=address)
+
+    def make(self, store: PairStore, rank: int, connect_s: float) -> Group:
+        options: Any = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
+        options._devices, options._timeout, options._threads = [self._device], timedelta(seconds=connect_s), 1
+        return cast(Group, ProcessGroupGloo(store, rank, 2, options))
+
+    def interrupt(self, group: Group) -> None:
+        other = 1 - cast(Any, group).rank()
+        with contextlib.suppress(RuntimeError):  # the timeout is the point, or the group has ended already
+            group.recv([torch.empty(1, dtype=torch.uint8)], other, INTERRUPTION).wait(timedelta(milliseconds=1))
+
+    def on_stream(self, pair: tuple[int, int]) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def whole(self, buffer: SendBuffer) -> torch.Tensor:
+        return buffer.to_host()
+
+    def empty(self, n_bytes: int) -> torch.Tensor:
+        return self._processor.host_buffer(n_bytes)
+
+    def received(self, content: torch.Tensor) -> ReceiveBuffer:
+        return self._processor.receive_buffer(content)
+
+
+class GroupCarrier:
+    """Makes the wires of one worker, each in its pair's own thread: any number at once, in any order."""
+
+    def __init__(
+        self, backend: Backend, name: Callable[[int], str] = "worker {}".format, connect_s: float = CONNECT_S
+    ) -> None:
+        """``name`` returns how a rank is called in messages."""
+        self._backend, self._name, self._connect_s = backend, name, connect_s
+
+    def open(self, connection: socket.socket, secret: str, pair: tuple[int, int], *, sends: bool) -> GroupWire:
+        """The wire of ``pair``, (sending rank, receiving rank), at the end that sends or at the one that receives.
+
+        Raises ConnectionError where the other end fails, or does not hold the secret.
+        """
+        own, other = pair if sends else pair[::-1]
+        names = self._name(own), self._name(other)
+        store = PairStore(connection, self._connect_s)
+        rank = SENDER if sends else RECEIVER
+        try:
+            nonce = secrets.token_hex(16)
+            store.set(f"nonce {rank}", nonce)
+            nonces = [nonce, store.get(f"nonce {1 - rank}").decode()]
+            group = self._backend.make(store, rank, self._connect_s)
+            wire = GroupWire(self._backend, group, store, connection, pair, names, rank)
+            wire.prove(secret, " ".join(nonces if sends else nonces[::-1]), self._connect_s)
+        except ConnectionLost as error:
+            raise ConnectionError(f"{names[0]} made no process group with {names[1]}, which {error}") from None
+        except RuntimeError as error:
+            raise ConnectionError(f"{names[0]} made no process group with {names[1]}: {_first_line(error)}") from None
+        store.close()
+        return wire
+
+
+class GroupWire:
+    """One end of a directed pair. One thread sends or receives; any thread may abort."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        group: Group,
+        store: PairStore,
+        connection: socket.socket,
+        pair: tuple[int, int],
+        names: tuple[str, str],
+        rank: int,
+    ) -> None:
+        self._backend, self._group, self._connection, self._pair = backend, group, connection, pair
+        self._store = store  # the group calls its Python methods as long as it lives
+        self._own, self._other, self._to = *names, 1 - rank
+        self._posting = threading.Lock()
+        """Held while an operation is posted and while the group is interrupted: neither meets the other halfway."""
+        self._aborted = False
+
+    def send(self, header: bytes, buffer: SendBuffer) -> None:
+        """Announce a content and send it. Raises ConnectionError."""
+        content = self._backend.whole(buffer)
+        self._connection.sendall(header)
+        with self._backend.on_stream(self._pair):
+            self._transfer("send", content, CONTENT)
+
+    def receive(self, n_bytes: int) -> ReceiveBuffer:
+        """Receive a content that was announced. Raises ConnectionError."""
+        with self._backend.on_stream(self._pair):
+            content = self._backend.empty(n_bytes)
+            self._transfer("receive", content, CONTENT)
+            return self._backend.received(content)
+
+    def prove(self, secret: str, nonces: str, within_s: float) -> None:
+        """Prove over the group that this end holds the secret, and that the other one does. Raises ConnectionError."""
+
+        def proof(rank: int) -> bytes:
+            return hmac.new(secret.encode(), f"group {rank} {nonces}".encode(), "sha256").digest()
+
+        with self._backend.on_stream(self._pair):
+            own, others = self._backend.empty(PROOF_BYTES), self._backend.empty(PROOF_BYTES)
+            own.copy_(torch.frombuffer(bytearray(proof(1 - self._to)), dtype=torch.uint8))
+            turns = [("send", own), ("receive", others)]
+            for what, content in turns if self._to == RECEIVER else turns[::-1]:
+                self._transfer(what, content, PROOF, within_s)
+            if not hmac.compare_digest(others.cpu().numpy().tobytes(), proof(self._to)):
+                raise ConnectionError(f"{self._own}: another than {self._other} is at the other end of their group")
+
+    def abort(self) -> None:
+        """End all operations, present and later ones, with ConnectionError."""
+        with self._posting:
+            if not self._aborted:
+                self._aborted = True
+                self._backend.interrupt(self._group)
+
+    def _transfer(self, what: str, content: torch.Tensor, tag: int, within_s: float | None = None) -> None:
+        if not (n_bytes := content.numel()):
+            return
+        within_s = LEAST_TRANSFER_S + n_bytes / SLOWEST_BYTES_PER_S if within_s is None else within_s
+        began_s = time.monotonic()
+        try:
+            with self._posting:
+                if self._aborted:
+                    raise ConnectionError(f"the group of {self._own} and {self._other} was given up")
+                post = self._group.send if what == "send" else self._group.recv
+                work = post([content], self._to, tag)
+            work.wait(timedelta(seconds=within_s))
+        except RuntimeError as error:
+            took_s = time.monotonic() - began_s
+            why = f"within {within_s:.0f} s" if took_s >= within_s else f"after {took_s:.1f} s: {_first_line(error)}"
+            end = f"{'to' if what == 'send' else 'from'} {self._other}"
+            raise ConnectionError(f"{self._own} did not {what} {n_bytes:,} bytes {end} {why}") from None
+
+
+def make_carrier(spec: RunSpec, address: str, processor: Processor) -> GroupCarrier:
+    """The groups of a worker that listens at ``address``."""
+    # NCCL's takes the buffers of a CudaProcessor alone
+    backend = cast(Backend, NcclBackend(processor.device)) if spec.uses_nccl else GlooBackend(address, processor)
+    return GroupCarrier(backend, lambda rank: f"worker {spec.device_name(*spec.workers[rank])}")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
