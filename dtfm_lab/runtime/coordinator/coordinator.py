@@ -88,7 +88,9 @@ class Coordinator:
         self._until_done(self._join)
         emit("ready", workers=len(spec.workers), torch=pool.workers[0].torch_version)
         pool.phase = "in the calibration"
-        self._build(calibrate(spec, self._until_done(self._calibrate)))
+        measured = self._until_done(self._calibrate)
+        pool.limits.calibrated(measured)
+        self._build(calibrate(spec, measured))
         answers: list[Answer] = []
         while self._done < last or not answers:  # a loss after the last iteration may take the run back
             while self._done < last:

@@ -11,6 +11,8 @@ from typing import Any
 
 import psutil
 
+from dtfm_lab.runtime.coordinator.work_limits import Progress
+
 SILENT_S = 5.0
 """A worker of another host that sent nothing for so long is stuck; heartbeats come every half second."""
 STOPPED_S = 1.0
@@ -26,6 +28,7 @@ class WorkerHandle:
         """Host and port at which the worker listens for its peers; None until it has reported them."""
         self.torch_version = ""
         self.last_message_s = time.monotonic()
+        self.progress = Progress()
         self._closed = False
         self._stopped_since_s: float | None = None
 
@@ -40,6 +43,7 @@ class WorkerHandle:
             while self.connection.poll():
                 messages.append(json.loads(self.connection.recv_bytes()))
                 self.last_message_s = time.monotonic()
+                self.progress.heard(messages[-1])
         except (EOFError, OSError):
             self._closed = True
         return messages

@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from dtfm_lab.runtime.coordinator.recovery import describe_stages, why_unrecoverable
+from dtfm_lab.runtime.coordinator.work_limits import WorkLimits
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle
 from dtfm_lab.runtime.protocol.json_lines import CommandReader, emit
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
@@ -57,6 +58,7 @@ class WorkerPool:
         """Start all workers. ``replaceable`` returns whether the run can go on without the memory of these ranks."""
         self._spec, self._commands, self._start_worker = spec, commands, start_worker
         self._replaceable, self._on_spans = replaceable, on_spans
+        self.limits = WorkLimits(spec)
         self.phase = "while starting"
         """What the run is doing, as a phrase for error messages: ``in iteration 3``."""
         self.connection_error = ""
@@ -84,8 +86,11 @@ class WorkerPool:
         return self._gather(do)
 
     def replace(self, rank: int, how: str, *, may_return: bool) -> None:
-        """Start a new worker; the old one is kept as suspended if it only stood still."""
-        if may_return and how == STOOD_STILL and rank not in self._suspended:
+        """Start a new worker; the old one is kept as suspended if it only stood still.
+
+        One that stopped on a shared GPU is killed: it may hold the lock for which the others wait.
+        """
+        if may_return and how == STOOD_STILL and rank not in self._suspended and not self._spec.shares_gpus:
             self._suspended[rank] = self.workers[rank]
         else:
             self.workers[rank].end()
@@ -178,7 +183,7 @@ class WorkerPool:
                     case event if event == do:
                         answers[worker.rank] = message
                 last_s = time.monotonic()
-            self._check_alive(answers)
+            self._check_alive(answers, do)
             now_s = time.monotonic()
             if broken_s is not None and now_s - broken_s > BLAME_S:
                 self.connection_error = broken
@@ -208,8 +213,9 @@ class WorkerPool:
                         worker.address = message["address"]
         return messages
 
-    def _check_alive(self, answered: Collection[int]) -> None:
+    def _check_alive(self, answered: Collection[int], do: str) -> None:
         """Raise WorkersLost where a worker is gone, or is stuck and can be replaced."""
+        self.limits.look(worker.progress for worker in self.workers)
         lost = {worker.rank: how for worker in self.workers if (how := worker.why_gone()) is not None}
         for rank in [worker.rank for worker in self.workers if worker.rank not in lost and worker.is_stuck()]:
             if self._replaceable({*lost, rank}):
@@ -217,6 +223,13 @@ class WorkerPool:
             elif time.monotonic() - self.workers[rank].last_message_s > STUCK_TIMEOUT_S:
                 how = f"{STOOD_STILL} for {STUCK_TIMEOUT_S:.0f} s"
                 raise RunFailed(f"{self.describe(rank)} {how} {self.phase}: {why_unrecoverable(self._spec, rank)}")
+        for worker in [worker for worker in self.workers if worker.rank not in {*lost, *answered}]:
+            if (overdue := self.limits.overdue(worker.rank, worker.progress, do)) is None:
+                continue
+            if not self._replaceable({*lost, worker.rank}):
+                why = why_unrecoverable(self._spec, worker.rank)
+                raise RunFailed(f"{self.describe(worker.rank)} {overdue} {self.phase}: {why}")
+            lost[worker.rank] = overdue
         if lost:
             raise WorkersLost(lost, answered)
 

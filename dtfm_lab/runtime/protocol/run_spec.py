@@ -108,6 +108,11 @@ class RunSpec(RunSettings):
         beside = in_buckets or self.plan.job.fragment_delay > 0
         return self.links.has_cards or (beside and self.clock == "virtual")
 
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether workers may compute on one GPU in turn, each while it holds the GPU's lock."""
+        return self.runs_on == "cuda" and self.clock != "real"
+
     @cached_property
     def built(self) -> Schedule:
         return Schedule.from_orders(self.schedule, self.orders)

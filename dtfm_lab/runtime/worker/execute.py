@@ -14,6 +14,7 @@ from dtfm_lab.domain.schedule.buckets import LAST
 from dtfm_lab.domain.trace import Span
 from dtfm_lab.runtime.protocol.profile import ComputeLog
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.worker.activity import Activity
 from dtfm_lab.runtime.worker.autograd_stage import Batch
 from dtfm_lab.runtime.worker.clocks import Clock, RealClock
 from dtfm_lab.runtime.worker.codec import Codec
@@ -66,6 +67,8 @@ class Executor:
         """By stage, busy and wall seconds of the parts of its last backward so far."""
         self._one_device = spec.built.n_devices == 1
         self.math, self.clock, self._transport = math, clock, transport
+        self.activity = Activity()
+        """Of this worker; the one that its heartbeats tell of."""
         self._drawn_s, self._report, self._log = drawn_s, report, log
         self._links = spec.links.outgoing(spec.device(position, replica))
         self._codec = Codec(job.compression if job.codes_activations else "none", DTYPES[spec.trained.dtype])
@@ -111,7 +114,9 @@ class Executor:
         for step in self._program:
             action = step.action
             if action.kind is Kind.FORWARD:
+                self.activity.begin(action)
                 self._keep_result(action, self.math.evaluate(action, self._received(step), batch))
+                self.activity.end()
             elif action.kind is Kind.RECV_F:
                 self._arrived[action] = self._transport.receive(number, action).content
             elif action.kind is Kind.SEND_F:
@@ -124,6 +129,7 @@ class Executor:
         action = step.action
         start_s = self.clock.begin(self._ready_s(step))
         wall_s, busy_s = self._processor.timed(lambda: self._work(at, step))
+        self.activity.end()
         self._log_seconds(action, busy_s, wall_s)
         kind = action.kind if step.whole is None else step.whole
         drawn_s = self._drawn_s.get((action.stage, kind), busy_s / (step.fraction or 1.0)) * step.fraction
@@ -145,6 +151,7 @@ class Executor:
             self._log.add(action.stage, action.kind, busy_s, wall_s)
 
     def _work(self, at: int, step: Step) -> None:
+        self.activity.begin(step.action)  # here, and not before a shared GPU is this worker's
         match step.action.kind:
             case Kind.PACK:
                 self.math.all_reduce.pack(at)

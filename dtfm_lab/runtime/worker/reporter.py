@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from dtfm_lab.domain.trace import Span
+from dtfm_lab.runtime.worker.activity import Activity
 
 REPORT_EVERY_S = 0.05
 """Seconds between batches of spans: short enough to watch a run, long enough not to disturb it."""
@@ -22,6 +23,7 @@ class Reporter:
         self._connection, self._rank = connection, rank
         self.is_busy: Callable[[], bool] = lambda: False
         """Whether the computing thread is computing, rather than waiting for other workers."""
+        self.activity = Activity()
         self._epoch = 0
         self._lock = threading.Lock()
         self._rows: list[list[Any]] = []
@@ -47,10 +49,14 @@ class Reporter:
             self._rows, self._epoch = [], epoch
 
     def _beat(self) -> None:
+        last_s = time.monotonic()
         while True:
             time.sleep(HEARTBEAT_S)
+            now_s = time.monotonic()
+            work = self.activity.beat(self.is_busy(), now_s - last_s)
+            last_s = now_s
             with self._lock:
-                self._write({"event": "alive", "rank": self._rank, "works": self.is_busy()})
+                self._write({"event": "alive", "rank": self._rank, **work})
 
     def _flush(self) -> None:
         if self._rows:

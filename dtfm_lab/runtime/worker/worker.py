@@ -32,6 +32,8 @@ from dtfm_lab.runtime.worker.processors import make_processor
 from dtfm_lab.runtime.worker.reporter import Reporter
 from dtfm_lab.runtime.worker.transport import Aborted, Transport
 
+COMPUTING = ("calibrate", "iterate", "evaluate", "write")
+"""Orders of which computations count as work one by one, or which take as long as the user asked for."""
 STATE = Action(0, Kind.RECV_P)
 """The receive action of the message that brings a replacement its training state."""
 ORPHAN_CHECK_S = 0.2
@@ -165,7 +167,8 @@ class Worker:
                 continue
             self._has_order = True
             try:
-                answer = getattr(self, f"_{order['do']}")(order)
+                with self._report.activity.of(None if order["do"] in COMPUTING else order["do"]):
+                    answer = getattr(self, f"_{order['do']}")(order)
                 self._report.event(order["do"], epoch=order["epoch"], **answer)
             except Aborted:  # an order to join again is queued
                 continue
@@ -310,6 +313,7 @@ class Worker:
             spec, *where, math, self._transport, clock, drawn_s, report, self._log, self._processor, turns
         )
         self._executor.slowdown = self._slowdown
+        self._executor.activity = self._report.activity
 
     @property
     def _current_executor(self) -> Executor:

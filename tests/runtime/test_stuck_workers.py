@@ -1,0 +1,176 @@
+"""A worker that lives and computes nothing: stuck in a call in C, or stopped while it holds a shared GPU's lock.
+
+Each run is led by a process of its own, in which this file has replaced what workers compute with; workers are its
+forks. The faults are real ones: calls of libc's ``sleep`` and SIGSTOP.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from run_helpers import left_behind, small_plan
+
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.simulation import build
+
+PATIENCE_S = 120.0
+STUCK = """
+import ctypes, os, sys
+from pathlib import Path
+from dtfm_lab.runtime.coordinator import work_limits
+from dtfm_lab.runtime.worker import device_math, local_run
+
+library, once, stage, replica = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+work_limits.LEAST_S = 3.0
+made, genuine = device_math.DeviceMath.__init__, device_math.DeviceMath.run
+
+def make(self, spec, position, replica, *rest):
+    self.where = position, replica
+    made(self, spec, position, replica, *rest)
+
+def run(self, action, *rest):
+    if self.where == (stage, replica) and once.exists() and once.read_text() == "armed":
+        once.write_text("stuck")
+        getattr(ctypes, library)(None).sleep(3600)
+    return genuine(self, action, *rest)
+
+device_math.DeviceMath.__init__, device_math.DeviceMath.run = make, run
+local_run.main()
+"""
+SHARED = """
+import sys
+from dtfm_lab.runtime.gpu.cuda_processor import GpuLock
+from dtfm_lab.runtime.worker import local_run, processors, worker
+
+class OnSharedGpu(processors.CpuProcessor):
+    def __init__(self):
+        self.lock = GpuLock(sys.argv[1])
+
+    def timed(self, work):
+        with self.lock.held():
+            return super().timed(work)
+
+worker.make_processor = lambda *_, **__: OnSharedGpu()
+local_run.main()
+"""
+
+
+class Led:
+    """A run that is led by a script; events are read as they come."""
+
+    def __init__(self, spec: RunSpec, script: str, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", script, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._timer = threading.Timer(PATIENCE_S, self.process.kill)
+        self._timer.start()
+        self.tell(spec.to_line())
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line)
+        self.process.stdin.flush()
+
+    def events(self) -> Any:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            yield json.loads(line)
+        self._timer.cancel()
+        self.process.wait()
+        assert left_behind(self.process.pid) == []
+
+
+def spec_of(n_replicas: int = 2, **options: Any) -> RunSpec:
+    plan = small_plan(n_replicas=n_replicas)
+    built = build(plan, "gpipe")
+    settings: dict[str, Any] = {"iterations": 60, "clock": "virtual"} | options
+    return RunSpec(plan=plan, schedule=built.name, orders=built.orders, **settings)
+
+
+def stuck_in(tmp_path: Path, spec: RunSpec, library: str, stage: int, replica: int) -> list[dict[str, Any]]:
+    """All events of a run, one worker of which enters a call in C that does not return, after the second iteration."""
+    flag, events = tmp_path / "flag", []
+    led = Led(spec, STUCK, library, str(flag), str(stage), str(replica))
+    for event in led.events():
+        events.append(event)
+        if event["event"] == "iteration" and event["iteration"] == 1 and not flag.exists():
+            flag.write_text("armed")
+    assert flag.read_text() == "stuck"
+    return events
+
+
+def losses(events: list[dict[str, Any]]) -> dict[int, float]:
+    """By iteration; of a repeated one the last."""
+    return {event["iteration"]: event["loss"] for event in events if event["event"] == "iteration"}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, float]:
+    """The losses of the same run without a fault."""
+    never = tmp_path_factory.mktemp("undisturbed") / "never"
+    return losses(list(Led(spec_of(), STUCK, "CDLL", str(never), "1", "0").events()))
+
+
+@pytest.mark.parametrize("library", ["CDLL", "PyDLL"], ids=["heartbeats go on", "no heartbeat"])
+def test_a_worker_stuck_in_a_call_in_c_is_replaced_and_no_loss_differs(
+    tmp_path: Path, library: str, undisturbed: dict[int, float]
+) -> None:
+    """Before, heartbeats counted as progress, and the run stood for ever; without them for TIMEOUT_S, to no avail."""
+    spec = spec_of()
+    events = stuck_in(tmp_path, spec, library, 1, 0)
+    assert events[-1]["event"] == "done", events[-1]
+    (lost,) = [event for event in events if event["event"] == "lost"]
+    assert lost["device"] == "device-2"
+    if library == "CDLL":
+        assert lost["how"].startswith(("was at forward of stage 1, micro-batch", "was at backward of stage 1"))
+    assert lost["how"].endswith("for more than 3 s")
+    assert losses(events) == undisturbed
+
+
+def test_one_that_nobody_can_replace_ends_the_run_in_one_line(tmp_path: Path) -> None:
+    (last,) = stuck_in(tmp_path, spec_of(n_replicas=1), "CDLL", 1, 0)[-1:]
+    assert last["event"] == "failed"
+    assert "worker device-1 (stage 1, replica 0) was at" in last["message"]
+    assert "for more than 3 s in iteration" in last["message"]
+    assert "no other replica holds stage 1; wanted" in last["message"]
+    assert "\n" not in last["message"]
+
+
+def test_a_worker_stopped_on_a_shared_gpu_gives_its_turn_up(tmp_path: Path, undisturbed: dict[int, float]) -> None:
+    """Before, it was only set aside, with the lock: all others waited for it until it was resumed, or 300 s."""
+    spec = replace(spec_of(), runs_on="cuda")
+    led = Led(spec, SHARED, f"stopped-{tmp_path.name}")
+    stopped: list[psutil.Process] = []
+    events = []
+    for event in led.events():
+        events.append(event)
+        if event["event"] == "iteration" and event["iteration"] == 1 and not stopped:
+            workers = psutil.Process(led.process.pid).children()
+            stopped.append(workers[0])
+            while True:  # stop it at a moment at which it holds the lock
+                workers[0].suspend()
+                if holds_lock(workers[0].pid):
+                    break
+                workers[0].resume()
+    assert events[-1]["event"] == "done", events[-1]
+    assert [event["how"] for event in events if event["event"] == "lost"] == ["stood still"]
+    assert not stopped[0].is_running()
+    assert losses(events) == undisturbed
+
+
+def holds_lock(pid: int) -> bool:
+    """Whether the system says that this process holds a lock of ``flock``; waiting ones are marked ``->``."""
+    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return any("FLOCK" in line and "->" not in line and str(pid) in line for line in lines)
