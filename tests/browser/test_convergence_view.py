@@ -59,12 +59,14 @@ FRAMES = """async () => {
     const before = Number(view.dataset.drawn ?? 0);
     const began = performance.now();
     let frames = 0;
+    const drawn = () => Number(view.dataset.drawn ?? 0) - before;
+    const over = () => performance.now() - began >= (drawn() > 0 ? 3000 : 60000);
     await new Promise((done) => {
-        const tick = () => { frames += 1; performance.now() - began < 3000 ? requestAnimationFrame(tick) : done(); };
+        const tick = () => { frames += 1; over() ? done() : requestAnimationFrame(tick); };
         requestAnimationFrame(tick);
     });
     const seconds = (performance.now() - began) / 1000;
-    return [(Number(view.dataset.drawn ?? 0) - before) / seconds, frames / seconds];
+    return [drawn() / seconds, frames / seconds, seconds];
 }"""
 
 
@@ -85,10 +87,10 @@ def test_a_search_that_runs_is_drawn_pauses_and_ends_with_a_plan(page, open_note
     button.click()
     page.wait_for_selector(".dtfm-convergence[data-points]:not([data-points='0'])")
     received.clear()
-    drawn_per_s, frames_per_s = page.evaluate(FRAMES)
-    print(f"{drawn_per_s:.1f} drawn/s, {frames_per_s:.0f} frames/s, {sum(received) / 3e3:.1f} kB/s")
-    assert 0 < drawn_per_s < 20  # 12 to 15 on a free machine
-    assert sum(received) < 3 * 40e3
+    drawn_per_s, frames_per_s, seconds = page.evaluate(FRAMES)
+    print(f"{drawn_per_s:.1f} drawn/s, {frames_per_s:.0f} frames/s, {sum(received) / seconds / 1e3:.1f} kB/s")
+    assert 0 < drawn_per_s < 20  # 12 to 15 on a free machine, fewer on a busy one
+    assert sum(received) < seconds * 40e3
     page.get_by_role("button", name="Pause").click()
     page.get_by_role("button", name="Resume").wait_for()
     page.wait_for_function(STILL)

@@ -18,7 +18,7 @@ def busy_until(heard: threading.Event) -> str:
 
 def test_a_task_hands_out_its_result():
     task = BackgroundTasks().run(lambda: 41 + 1)
-    assert task.wait(10)
+    assert task.wait(120)
     assert task.result == 42
 
 
@@ -50,8 +50,9 @@ def test_cpu_time_counts_while_it_runs_and_stays_when_it_is_done():
 
 def test_waiting_costs_no_cpu_time():
     background_tasks, heard = BackgroundTasks(), threading.Event()
-    task = background_tasks.run(lambda: heard.wait(10))
-    assert not task.wait(0.2)
+    task = background_tasks.run(lambda: heard.wait(120))
+    began_s = time.monotonic()
+    assert not task.wait(0.5)
     heard.set()
     task.join()
-    assert background_tasks.cpu_s < 0.1
+    assert background_tasks.cpu_s < (time.monotonic() - began_s) / 2

@@ -46,7 +46,7 @@ def lecture_hall_plan(n_stages: int, n_replicas: int, **fields: object) -> Plan:
     return lab.plan(lab.load_topology("lecture-hall"), job, seed=0, steps=20)
 
 
-def left_behind(group: int, patience_s: float = 5.0) -> list[str]:
+def left_behind(group: int, patience_s: float = 60.0) -> list[str]:
     """Command lines of living processes of this process group, once none is left or patience is over."""
     deadline = time.monotonic() + patience_s
     while True:

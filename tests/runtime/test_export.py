@@ -184,7 +184,7 @@ def run_with_recorded_tc(folder: Path, script: Path, *arguments: str) -> list[li
         (programs / name).write_text(f"#!/bin/sh\n{body}\n")
         (programs / name).chmod(0o755)
     environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
-    subprocess.run(["sh", str(script), *arguments], env=environment, check=True, timeout=20, capture_output=True)
+    subprocess.run(["sh", str(script), *arguments], env=environment, check=True, timeout=120, capture_output=True)
     return [line.split() for line in log.read_text().splitlines()]
 
 
@@ -253,7 +253,7 @@ def test_every_script_is_shell_that_a_linter_has_nothing_to_say_about(tmp_path, 
     scripts = [str(path) for path in folder.rglob("*.sh")]
     assert len(scripts) == 3 * (8 // per_host)
     for script in scripts:
-        subprocess.run(["sh", "-n", script], check=True, timeout=20)
+        subprocess.run(["sh", "-n", script], check=True, timeout=120)
         assert os.access(script, os.X_OK)
     if linter := shutil.which("shellcheck"):
         subprocess.run([linter, *scripts], check=True, timeout=60)

@@ -67,7 +67,7 @@ def test_a_killed_worker_of_several_stages_is_named_with_all_of_them() -> None:
 def test_stop_keeps_whole_iterations_and_leaves_nothing() -> None:
     run = under_way()
     run.stop()
-    assert left_behind(run.pid, patience_s=0.5) == []
+    assert left_behind(run.pid) == []
     until(lambda: not run.running)
     assert run.status == "stopped"
     trace = run.trace()
@@ -86,7 +86,7 @@ def test_stop_ends_also_what_stands_still(whose: str) -> None:
     for process in still[whose]:
         process.suspend()
     run.stop()
-    assert left_behind(run.pid, patience_s=0.5) == []
+    assert left_behind(run.pid) == []
     until(lambda: not run.running)
     assert run.status == "stopped"
 
@@ -96,7 +96,7 @@ def test_stop_ends_a_run_that_is_about_to_replace_a_worker() -> None:
     run.kill("device-2")
     until(lambda: "device-2" in run.conditions)
     run.stop()
-    assert left_behind(run.pid, patience_s=0.5) == []
+    assert left_behind(run.pid) == []
     until(lambda: not run.running)
     assert run.status == "stopped"
 
@@ -143,7 +143,7 @@ def test_ctrl_c_while_waiting_stops_the_run() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run.wait(interrupt)
-    assert left_behind(run.pid, patience_s=0.5) == []
+    assert left_behind(run.pid) == []
 
 
 def test_killing_a_device_that_does_not_run_is_refused() -> None:

@@ -29,7 +29,8 @@ def content(n: int = 1000) -> torch.Tensor:
 
 def test_a_cpu_is_busy_while_it_computes_and_not_while_it_waits():
     wall_s, busy_s = CpuProcessor().timed(lambda: time.sleep(0.05))
-    assert 0 <= busy_s < 0.05 <= wall_s
+    assert wall_s >= 0.05
+    assert 0 <= busy_s < wall_s
     done = []
     wall_s, busy_s = CpuProcessor().timed(lambda: done.append(sum(range(10**6))))
     assert done
@@ -158,7 +159,7 @@ def test_a_turn_ends_with_whoever_dies_in_it(tmp_path, monkeypatch):
 
     other = context.Process(target=hold)
     other.start()
-    assert began.wait(timeout=20)
+    assert began.wait(timeout=120)
     with lock.path.open() as file, pytest.raises(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     other.kill()

@@ -135,7 +135,7 @@ def test_a_slowed_device_computes_as_much_slower_and_trains_the_same() -> None:
     frame = run.trace().to_frame()
     forwards = frame[(frame.device == "device-2") & (frame.kind == "F")].assign(s=lambda f: f.end_s - f.start_s)
     before_s, after_s = (forwards[rows].s.median() for rows in (forwards.iteration < 3, forwards.iteration > 6))
-    assert 4 < after_s / before_s < 16
+    assert 2.5 < after_s / before_s < 30, "eight times, by the processor's clock"
     assert run.losses == run_with(plan, iterations=12).losses
 
 

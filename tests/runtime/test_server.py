@@ -45,7 +45,7 @@ def test_runs_are_forked_from_one_server_of_one_thread(server: preload.ForkServe
     assert preload.running_server() is server
     for run in runs:
         run.stop()
-        assert left_behind(run.pid, patience_s=0.5) == []
+        assert left_behind(run.pid) == []
     until(lambda: psutil.Process(server.process.pid).children() == [])
 
 
@@ -101,7 +101,7 @@ def test_a_server_that_hangs_is_given_up(server: preload.ForkServer) -> None:
     os.kill(server.process.pid, signal.SIGSTOP)
     run = short_run()
     run.stop()
-    until(lambda: not run.running, patience_s=2.0)
+    until(lambda: not run.running)
     assert (run.status, run.pid) == ("stopped", None)
     until(lambda: not server.lives)
 

@@ -188,7 +188,7 @@ def test_processes_change_nothing_and_end_with_the_iteration(monkeypatch: pytest
     busy = workers_of(psutil.Process())
     assert len(busy) == 2
     points.close()
-    psutil.wait_procs(busy, timeout=10)
+    psutil.wait_procs(busy, timeout=120)
     assert not any(process.is_running() for process in busy)
     assert sweep_table(shared).equals(alone[:-1])
 
@@ -225,7 +225,7 @@ def test_no_process_outlives_the_one_that_asked() -> None:
         workers = [psutil.Process(int(pid)) for pid in asking.stdout.readline().split()]
         assert len(workers) == 2
         asking.kill()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while any(process.is_running() for process in workers) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(process.is_running() for process in workers)

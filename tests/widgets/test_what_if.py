@@ -410,6 +410,6 @@ async def test_numbers_beyond_a_jobs_are_passed_over_at_once() -> None:
         panel.restore(
             {"setting": {"microbatch": 1, "global_batch": most}, "pins": [{"setting": {"microbatch": most}}] * 999}
         )
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 120, "999 pins of a job of that size would take days"
     assert panel.setting.schedule == base.schedule
     assert len(panel.pins.pins) <= 100
