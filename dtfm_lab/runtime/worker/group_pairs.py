@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import re
 import secrets
 import socket
 import threading
@@ -132,7 +133,7 @@ class GroupCarrier:
         except ConnectionLost as error:
             raise ConnectionError(f"{names[0]} made no process group with {names[1]}, which {error}") from None
         except RuntimeError as error:
-            raise ConnectionError(f"{names[0]} made no process group with {names[1]}: {_first_line(error)}") from None
+            raise ConnectionError(f"{names[0]} made no process group with {names[1]}: {_reason(error)}") from None
         store.close()
         return wire
 
@@ -207,7 +208,7 @@ class GroupWire:
             work.wait(timedelta(seconds=within_s))
         except RuntimeError as error:
             took_s = time.monotonic() - began_s
-            why = f"within {within_s:.0f} s" if took_s >= within_s else f"after {took_s:.1f} s: {_first_line(error)}"
+            why = f"within {within_s:.0f} s" if took_s >= within_s else f"after {took_s:.1f} s: {_reason(error)}"
             end = f"{'to' if what == 'send' else 'from'} {self._other}"
             raise ConnectionError(f"{self._own} did not {what} {n_bytes:,} bytes {end} {why}") from None
 
@@ -219,5 +220,7 @@ def make_carrier(spec: RunSpec, address: str, processor: Processor) -> GroupCarr
     return GroupCarrier(backend, lambda rank: f"worker {spec.device_name(*spec.workers[rank])}")
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+def _reason(error: BaseException) -> str:
+    """What torch says, without the line of its source before it and the advice after it."""
+    said = re.sub(r"^\[[^\]]*:\d+\] ", "", str(error).strip()) or type(error).__name__
+    return re.split(r"\. This is typically|\n", said)[0].rstrip(".")
