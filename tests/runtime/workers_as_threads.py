@@ -1,4 +1,7 @@
-"""All workers of a run as threads of one process, their messages in memory: what they compute, without processes."""
+"""All workers of a run as threads of one process: what they compute, without processes.
+
+Their messages stay in memory, or cross process groups of torch.distributed as those of hosts do.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +27,10 @@ from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.clocks import VirtualClock
 from dtfm_lab.runtime.worker.device_math import DeviceMath
 from dtfm_lab.runtime.worker.execute import Executor
-from dtfm_lab.runtime.worker.transport import NO_DELAY, Message
+from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier
+from dtfm_lab.runtime.worker.peer_listener import PeerListener
+from dtfm_lab.runtime.worker.processors import CpuProcessor
+from dtfm_lab.runtime.worker.transport import NO_DELAY, Message, Transport
 from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic
 
@@ -123,29 +130,65 @@ class DrawnClock(VirtualClock):
         return super().finish(start_s, drawn_s, drawn_s)
 
 
-def train(plan: Plan, schedule: str | Schedule, steps: int, profile: Sequence[ComputeTime] = ()) -> Trained:
-    """Losses are means over the replicas. With a profile, computations take the seconds that it says."""
+def over_groups(spec: RunSpec) -> list[Transport]:
+    """By rank, transports of process groups (gloo) that are connected to each other."""
+    ranks = range(len(spec.workers))
+    listeners = [PeerListener("127.0.0.1", spec.secret) for _ in ranks]
+    transports = []
+    for rank, worker in enumerate(spec.workers):
+        targets = {target: listeners[target].address for target in spec.targets(*worker)}
+        carrier = GroupCarrier(GlooBackend("127.0.0.1", CpuProcessor()))
+        sources = spec.sources(*worker)
+        transports.append(Transport(listeners[rank], spec.secret, 1, rank, sources, targets, None, carrier))
+    for transport in transports:
+        transport.wait_connected()
+    return transports
+
+
+def train(
+    plan: Plan,
+    schedule: str | Schedule,
+    steps: int,
+    profile: Sequence[ComputeTime] = (),
+    connect: Callable[[RunSpec], list[Transport]] | None = None,
+) -> Trained:
+    """Losses are means over the replicas. With a profile, computations take the seconds that it says.
+
+    ``connect`` returns the transports by rank, such as ``over_groups``; messages stay in memory where it is None.
+    """
     torch.set_num_threads(1)
     built, job = build(plan, schedule), plan.job
     spec = RunSpec(plan=plan, schedule=built.name, orders=built.orders, iterations=steps, clock="virtual")
     batches = TextBatches(None, job.modelled().seq_len, job.global_batch, spec.seed)
     maths = {worker: DeviceMath(spec, *worker) for worker in spec.workers}
     post = Post(spec, maths)
+    transports: list[Transport] | None = None if connect is None else connect(spec)
     spans: list[Span] = []
     turns = turns_of(spec, profile or analytic(plan, spec.programs(synchronise=True)))
 
     def work(position: int, replica: int) -> list[float]:
-        math, mail = maths[position, replica], InMemory(post, spec.rank(position, replica))
+        math, rank = maths[position, replica], spec.rank(position, replica)
+        mail: Any = InMemory(post, rank) if transports is None else transports[rank]
         drawn_s = {(row.stage, row.kind): row.seconds for row in profile if row.replica == replica}
         clock = DrawnClock() if profile else VirtualClock()
-        order = turns[spec.rank(position, replica)]
+        order = turns[rank]
         executor = Executor(
             spec, position, replica, math, mail, clock, drawn_s, spans.append, ComputeLog(), turns=order
         )
         shares = (batches.share(i, replica, job.microbatch_counts) for i in range(steps))
         return [executor.iteration(i, batch, 0.0) for i, batch in enumerate(shares)]
 
+    def guarded(worker: tuple[int, int]) -> list[float]:
+        try:
+            return work(*worker)
+        except BaseException:
+            for transport in transports or ():
+                transport.abort()  # or the others would wait for ever
+            raise
+
     with ThreadPoolExecutor(len(spec.workers)) as pool:
-        losses = list(pool.map(lambda worker: work(*worker), spec.workers))
+        losses = list(pool.map(guarded, spec.workers))
+    for transport in transports or ():
+        transport.abort()
     of_replicas = [own for own, worker in zip(losses, spec.workers, strict=True) if maths[worker].holds_last]
     return Trained(np.mean(of_replicas, axis=0).tolist(), maths, spans)

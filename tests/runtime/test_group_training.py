@@ -1,0 +1,160 @@
+"""Training over process groups of torch.distributed equals one process, whatever the program, and hangs under none."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from run_helpers import small_plan
+from training_alone import parameters_of, train_alone, train_locally
+from workers_as_threads import Trained, over_groups, train
+
+from dtfm_lab.domain.job import gpt
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Action, Kind
+from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
+from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier
+from dtfm_lab.runtime.worker.peer_listener import PeerListener
+from dtfm_lab.runtime.worker.processors import CpuProcessor
+from dtfm_lab.runtime.worker.transport import Transport
+
+STEPS = 3
+SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b", "zb-h1", "interleaved-1f1b")
+MODEL = gpt(name="smallest", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256, tied=False)
+
+
+def plan_of(n_stages: int = 2, n_replicas: int = 3, **fields: object) -> Plan:
+    return small_plan(n_stages, n_replicas, **({"model": MODEL, "global_batch": 6} | fields))
+
+
+@cache
+def alone() -> tuple[list[float], dict[str, np.ndarray]]:
+    return train_alone(plan_of().job, STEPS)
+
+
+def assert_equal(trained: Trained, losses: list[float], parameters: dict[str, np.ndarray]) -> None:
+    assert trained.losses == pytest.approx(losses, abs=1e-9)
+    found = trained.parameters()
+    assert found.keys() == parameters.keys()
+    for name, wanted in parameters.items():
+        np.testing.assert_allclose(found[name], wanted, atol=1e-9, rtol=0, err_msg=name)
+
+
+@pytest.mark.parametrize("synchronisation", sorted(SHARD_RULES))
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_every_schedule_and_synchronisation_trains_what_one_process_trains(schedule: str, synchronisation: str) -> None:
+    trained = train(plan_of(synchronisation=synchronisation), schedule, STEPS, connect=over_groups)
+    assert trained.replicas_are_equal()
+    assert_equal(trained, *alone())
+
+
+CHOICES = {
+    "sharded states": {"sharding": "zero-1"},
+    "sends that block": {"transport": "blocking"},
+    "exchanges in one": {"transport": "batched"},
+    "buckets": {"overlap": True, "bucket_bytes": 20_000.0},
+    "a tied embedding": {"model": gpt(name="tied", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256)},
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_other_choices_train_what_one_process_trains(choice: str) -> None:
+    plan = plan_of(**CHOICES[choice])
+    losses, parameters = train_alone(plan.job, STEPS)
+    trained = train(plan, "1f1b", STEPS, connect=over_groups)
+    assert trained.losses == pytest.approx(losses, abs=1e-9)
+    assert trained.replicas_are_equal()
+    if choice != "a tied embedding":
+        assert_equal(trained, losses, parameters)
+
+
+def test_local_updates_train_what_one_process_trains() -> None:
+    plan = plan_of(synchronise_every=2, synchronisation="ring")
+    losses, models = train_locally(plan.job, STEPS)
+    assert train(plan, "1f1b", STEPS, connect=over_groups).losses == pytest.approx(losses, abs=1e-9)
+    assert parameters_of(models)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"dtype": "fp32", "compression": "int8", "gradient_compression": "int8"},
+        {"synchronise_every": 2, "fragments": 2},
+        {"synchronise_every": 2, "fragments": 2, "fragment_delay": 1},
+    ],
+    ids=["compressed", "fragments", "late fragments"],
+)
+def test_what_rounds_or_comes_late_trains_bit_for_bit_what_it_trains_in_memory(fields: dict[str, object]) -> None:
+    plan = plan_of(**fields)
+    wanted, found = train(plan, "1f1b", 4), train(plan, "1f1b", 4, connect=over_groups)
+    assert found.losses == wanted.losses
+    for name, parameter in wanted.parameters().items():
+        assert np.array_equal(found.parameters()[name], parameter), name
+
+
+N_WORKERS = 3
+PATIENCE_S = 120.0
+"""Far more than any program needs; one that hangs fails."""
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[list[list[tuple[str, int, int]]], list[int]]:
+    """By worker, (send or receive, message, other end) in an order that some order of all events allows; sizes.
+
+    Messages of one pair may be waited for in another order than they are sent in, and sizes exceed what sockets buffer.
+    """
+    ends = st.permutations(range(N_WORKERS)).map(lambda ranks: (ranks[0], ranks[1]))
+    messages = draw(st.lists(ends, min_size=1, max_size=12))
+    sizes = [draw(st.sampled_from([0, 1, 1_000, 300_000, 3_000_000])) for _ in messages]
+    events = draw(st.permutations([number for number in range(len(messages)) for _ in range(2)]))
+    of_worker: list[list[tuple[str, int, int]]] = [[] for _ in range(N_WORKERS)]
+    sent = set()
+    for number in events:
+        source, target = messages[number]
+        if number in sent:
+            of_worker[target].append(("receive", number, source))
+        else:
+            sent.add(number)
+            of_worker[source].append(("send", number, target))
+    return of_worker, sizes
+
+
+@settings(max_examples=25, deadline=None)
+@given(programs())
+def test_no_program_that_an_order_of_events_allows_deadlocks_groups(
+    drawn: tuple[list[list[tuple[str, int, int]]], list[int]],
+) -> None:
+    of_worker, sizes = drawn
+    listeners = [PeerListener("127.0.0.1", "0" * 64) for _ in range(N_WORKERS)]
+    transports = []
+    for rank in range(N_WORKERS):
+        targets = {other: listeners[other].address for other in range(N_WORKERS) if other != rank}
+        carrier = GroupCarrier(GlooBackend("127.0.0.1", CpuProcessor()))
+        transports.append(Transport(listeners[rank], "0" * 64, 1, rank, [*targets], targets, None, carrier))
+
+    def play(rank: int) -> None:
+        transport = transports[rank]
+        transport.wait_connected()
+        for what, number, other in of_worker[rank]:
+            key = number, Action(0, Kind.RECV_P)
+            if what == "send":
+                transport.send(other, *key, torch.full((sizes[number],), number, dtype=torch.uint8))
+            else:
+                content = transport.receive(*key).content
+                assert content.numel() == sizes[number]
+                assert bool((content == number).all())
+        transport.flush()
+
+    with ThreadPoolExecutor(N_WORKERS) as pool:
+        playing = [pool.submit(play, rank) for rank in range(N_WORKERS)]
+        try:
+            for each in playing:
+                each.result(PATIENCE_S)
+        finally:
+            for transport in transports:
+                transport.abort()
