@@ -203,6 +203,7 @@ def test_the_driver_is_asked_for_gpus_and_its_cuda(tmp_path, monkeypatch):
 def test_a_probe_that_dies_or_hangs_is_told(tmp_path, monkeypatch):
     fake_smi(tmp_path, "echo 'undefined symbol' >&2; kill -SEGV $$")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nvidia-smi"))
+    monkeypatch.setattr(doctor, "CUPY", ["cupy-of-nobody"])
     assert doctor.probed_libraries() == {"torch": {"error": "undefined symbol"}, "cupy": None}
     fake_smi(tmp_path, "exec sleep 30")
     monkeypatch.setattr(doctor, "PROBE_S", 0.2)
