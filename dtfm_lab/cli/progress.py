@@ -150,6 +150,8 @@ def remark(run: Record, event: dict[str, Any]) -> str:
             return run_report.describe_fault(run.faults[-1])
         case "checkpoint":
             return run_report.describe_checkpoint(run)
+        case "warning":
+            return f"warning: {event['message']}"
     return ""
 
 

@@ -126,6 +126,8 @@ class RunContext:
     """(iterations done, mean loss on text that is never trained on) of each evaluation."""
     unigram_entropy: float | None = None
     """Nats a byte of that text, each byte drawn by its frequency alone: what a model without context can reach."""
+    notes: tuple[str, ...] = ()
+    """What went otherwise than asked and changed no number, such as checkpoints that could not be written."""
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -22,6 +22,7 @@ from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.client.run_checks import absolute_path, checked_spec, emulated_network, writable_folder
 from dtfm_lab.runtime.protocol import checkpoint_folders
 from dtfm_lab.runtime.protocol.corpus import Corpus
+from dtfm_lab.runtime.protocol.folder_lock import check_unlocked
 from dtfm_lab.runtime.protocol.run_options import RunOptions, RunSettings
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
@@ -128,5 +129,6 @@ def _check_files(spec: RunSpec) -> RunSpec:
             warnings.warn(note, stacklevel=5)  # at the caller of start
         spec = replace(spec, resume_from=os.fspath(begin.folder), first_iteration=begin.iteration)
     if spec.checkpoint_folder is not None:
+        check_unlocked(spec.checkpoint_folder)
         checkpoint_folders.check_free(spec.checkpoint_folder, spec.first_iteration)
     return spec

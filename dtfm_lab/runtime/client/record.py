@@ -13,6 +13,8 @@ from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation.measured_predecessors import with_predecessors
 from dtfm_lab.simulation.simulate import plan_context, shared_cards
 
+MOST_NOTES = 20
+"""Notes of a run that are kept, the last ones."""
 LAST_EVENTS = ("done", "failed", "stopped")
 
 Event = dict[str, Any]
@@ -48,6 +50,8 @@ class Record:
         """Entropy of that text's bytes by their frequencies alone, in nats per byte."""
         self.checkpoints: tuple[tuple[int, str], ...] = ()
         """(iterations done, folder) of each that was written; only the last ones are kept on disk."""
+        self.notes: tuple[str, ...] = ()
+        """What went otherwise than asked and changed no number, a sentence each: checkpoints that were not written."""
         self.text: str | None = None
         """What the trained model wrote after ``prompt``."""
         self.prompt = ""
@@ -126,6 +130,7 @@ class Record:
             faults=self.faults,
             held_out=self.held_out,
             unigram_entropy=self.unigram_entropy,
+            notes=self.notes,
             versions={
                 "dtfm_lab": version("dtfm_lab"),
                 "python": platform.python_version(),
@@ -168,6 +173,8 @@ class Record:
                     self.unigram_entropy = event["unigram_entropy"]
                 case "checkpoint":
                     self.checkpoints += ((event["iteration"], event["folder"]),)
+                case "warning":
+                    self.notes = (*self.notes, event["message"])[-MOST_NOTES:]
                 case "text":
                     self.prompt, self.text = event.get("prompt", ""), event.get("text")
                 case "parameters":

@@ -128,7 +128,7 @@ def _printable(text: str) -> str:
 def html(run: Record) -> str:
     """Return the state of the run: lines of text, and a table with a row per device."""
     lines = [describe_progress(run), describe_losses(run), describe_pace(run), describe_lateness(run)]
-    lines += [describe_reductions(run.spec), run.error or "", *map(describe_fault, run.faults)]
+    lines += [describe_reductions(run.spec), run.error or "", *map(describe_fault, run.faults), *run.notes]
     head = "".join(f"<th>{name}</th>" for name in ("device", "stage", "replica", "state", "busy"))
     body = "".join(
         f"<tr><td>{escape(row.device)}</td><td>{row.stages}</td><td>{row.replica}</td>"

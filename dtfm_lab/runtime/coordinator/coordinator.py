@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
-from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.runtime.coordinator.calibration import Calibration, Work, calibrate
 from dtfm_lab.runtime.coordinator.checkpoint_policy import CheckpointPolicy
@@ -85,6 +85,10 @@ class Coordinator:
     def run(self) -> None:
         """Calibrate, then train to the last iteration."""
         spec, pool, last = self._spec, self._pool, self._spec.first_iteration + self._spec.iterations
+        if why := self._checkpoints.why_unlocked:
+            emit(
+                "warning", message=f"checkpoint_folder {spec.checkpoint_folder} is not locked against other runs: {why}"
+            )
         self._until_done(self._join)
         emit("ready", workers=len(spec.workers), torch=pool.workers[0].torch_version)
         pool.phase = "in the calibration"
@@ -191,15 +195,21 @@ class Coordinator:
     def _write_checkpoint(self, done: int) -> None:
         if self._done != done:
             return
-        with self._checkpoints.writing(done, self._losses) as folder:
-            self._pool.order_all("checkpoint", folder=str(folder))
+        try:
+            with self._checkpoints.writing(done, self._losses) as folder:
+                answers = self._pool.order_all("checkpoint", folder=str(folder))
+                if unwritten := [answer["unwritten"] for answer in answers if answer["unwritten"]]:
+                    raise FileError(unwritten[0])
+        except FileError as error:  # what was trained is worth more than the folder
+            emit("warning", message=f"no checkpoint after iteration {done - 1}, training goes on: {error}")
+            return
         self._checkpoint = done, str(folder)
         if self._spec.checkpoint_folder is not None:
             emit("checkpoint", iteration=done, folder=str(folder))
 
     def _generate_text(self, done: int) -> None:
         """Let one worker generate text with the trained model."""
-        if self._done != done or self._checkpoint is None:
+        if self._done != done or self._checkpoint is None or self._checkpoint[0] != done:
             return
         prompt = PROMPT if self._spec.text is None else ""
         answers = self._pool.order_all("write", folder=self._checkpoint[1], prompt=prompt)

@@ -82,7 +82,12 @@ def prepare(folder: Path) -> None:
 
 def seal(checkpoint: Checkpoint) -> Path:
     """Make the folder a checkpoint, now that every stage's file is there; return the path of its description."""
-    files = {path.name: path.stat().st_size for path in sorted(checkpoint.folder.glob(TENSORS))}
+    try:
+        files = {path.name: path.stat().st_size for path in sorted(checkpoint.folder.glob(TENSORS))}
+    except OSError as error:
+        raise FileError(f"checkpoint {checkpoint.folder}: cannot be written: {_reason(error)}") from None
+    if not files:
+        raise FileError(f"checkpoint {checkpoint.folder}: cannot be written: its files are gone")
     sealed = replace(checkpoint, files=files)
     data = dump(CheckpointFile(dtfm_checkpoint=1, **{name: getattr(sealed, name) for name in _FIELDS}))
     return write_text(checkpoint.folder / META, json.dumps(data, indent=1) + "\n")

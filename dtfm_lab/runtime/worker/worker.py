@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
+from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.trace import Span
 from dtfm_lab.runtime.protocol.corpus import Corpus
@@ -246,13 +247,16 @@ class Worker:
         return {"loss": loss if executor.math.holds_last else None, "unigram_entropy": self._batches.unigram_entropy}
 
     def _checkpoint(self, order: Order) -> Answer:
-        """Write this worker's tensors; of equal replicas only the first writes."""
+        """Write this worker's tensors; of equal replicas only the first writes. An error ends no run."""
         from dtfm_lab.runtime.worker.checkpoint_tensors import write  # safetensors is loaded where it is used
 
         math = self._current_executor.math
         if self._replica == 0 or self._spec.plan.job.synchronise_every > 1 or math.all_reduce.splits_states:
-            write(Path(order["folder"]), math.modules, math.state, self._replica)
-        return {}
+            try:
+                write(Path(order["folder"]), math.modules, math.state, self._replica)
+            except (OSError, FileError) as error:
+                return {"unwritten": str(error)}
+        return {"unwritten": ""}
 
     def _write(self, order: Order) -> Answer:
         """Generate text with the model of a checkpoint; the first worker does it."""

@@ -34,6 +34,7 @@ class Happenings:
         self.lines: list[Happening] = []
         self._began_s = now_s()
         self._n_done = self._n_faults = 0
+        self._noted: tuple[str, ...] = ()
 
     def begin(self) -> None:
         """Remove all lines and count seconds from now."""
@@ -58,6 +59,10 @@ class Happenings:
             self.add(took, fault.device)
             self.add(goes_on)
         self._n_faults = len(run.faults)
+        for note in run.notes:
+            if note not in self._noted:
+                self.add(note)
+        self._noted = run.notes
         done = run.spec.first_iteration + len(run.losses)
         if done != self._n_done and run.losses:
             first = self._n_done == 0

@@ -1,0 +1,161 @@
+"""Two runs in one checkpoint folder, and a folder that fills up, vanishes or may not be written to any more."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from run_helpers import left_behind, small_plan, until
+
+from dtfm_lab.domain.errors import FileError, RunError
+from dtfm_lab.files import load_trace, save_trace
+from dtfm_lab.runtime.client.launch import prepare, start
+from dtfm_lab.runtime.client.run import Run
+from dtfm_lab.runtime.protocol import folder_lock
+from dtfm_lab.runtime.protocol.checkpoint_folders import describe, latest
+from dtfm_lab.runtime.protocol.folder_lock import NAME, FolderLock, check_unlocked
+from dtfm_lab.runtime.protocol.run_options import RunOptions
+
+
+def under_way(folder: Path, iterations: int = 10_000, **options: object) -> Run:
+    """A run that has written a checkpoint and has many before it."""
+    run = start(small_plan(), iterations=iterations, checkpoint_folder=folder, checkpoint_every=2, **options)
+    until(lambda: bool(run.checkpoints) or not run.running)
+    return run
+
+
+def test_a_second_run_in_the_folder_is_refused_in_one_line_that_says_who_has_it(tmp_path: Path) -> None:
+    """Before, both wrote and removed checkpoints, and one of them died in 17 of 40 tries."""
+    run = under_way(tmp_path)
+    with pytest.raises(FileError) as refused:
+        start(small_plan(), iterations=2, checkpoint_folder=tmp_path, checkpoint_every=1)
+    says = str(refused.value)
+    assert says.startswith(f"checkpoint_folder {tmp_path}: another run writes to it (process {run.pid} on ")
+    assert socket.gethostname() in says
+    assert says.endswith("UTC); wanted another folder, or its end")
+    run.stop()
+    assert left_behind(run.pid) == []
+
+
+def test_two_that_start_at_the_same_moment_end_as_one_run_and_one_line(tmp_path: Path) -> None:
+    """Both have passed the check of the process that starts them; the coordinators find out."""
+    options = {"iterations": 40, "checkpoint_folder": os.fspath(tmp_path), "checkpoint_every": 1}
+    specs = [prepare(small_plan(), None, RunOptions(**options)) for _ in range(2)]
+    runs = [Run(spec) for spec in specs]
+    until(lambda: any(not run.running for run in runs))
+    (over,) = [run for run in runs if not run.running]
+    (other,) = [run for run in runs if run is not over]
+    assert over.error is not None
+    assert over.error.startswith(f"checkpoint_folder {tmp_path}: another run writes to it")
+    other.wait()
+    assert describe(tmp_path).iteration == 40
+
+
+def test_a_run_that_was_killed_leaves_no_lock(tmp_path: Path) -> None:
+    run = under_way(tmp_path)
+    assert run.pid is not None
+    os.killpg(run.pid, 9)
+    with pytest.raises(RunError):
+        run.wait()
+    assert (tmp_path / NAME).exists()
+    resumed = start(small_plan(), iterations=2, resume_from=tmp_path, checkpoint_folder=tmp_path, checkpoint_every=1)
+    resumed.wait()
+    assert not (tmp_path / NAME).exists()
+
+
+def test_whoever_takes_the_lock_of_a_folder_that_was_made_anew_has_it(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    first, second = FolderLock(folder), FolderLock(folder)
+    first.hold()
+    with pytest.raises(FileError, match="another run writes to it"):
+        second.hold()
+    with pytest.raises(FileError, match="another run writes to it"):
+        check_unlocked(folder)
+    shutil.rmtree(folder)
+    second.hold()
+    with pytest.raises(FileError, match="another run writes to it"):
+        first.hold()
+    first.release()
+    assert json.loads((folder / NAME).read_text())["pid"] == os.getpid()
+    second.release()
+    check_unlocked(folder)
+    first.hold()
+    first.release()
+
+
+def test_where_the_file_system_does_not_lock_the_run_goes_on_and_says_so(tmp_path: Path, monkeypatch) -> None:
+    def refuse(file: int, how: int) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(folder_lock.fcntl, "flock", refuse)
+    lock = FolderLock(tmp_path)
+    lock.hold()
+    assert lock.unsupported == "its file system does not lock (Operation not supported)"
+    check_unlocked(tmp_path)
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, n_bytes: int) -> Iterator[Path]:
+    """A file system of so many bytes in memory; the test is skipped where none can be mounted."""
+    folder.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={n_bytes}", "none", folder], capture_output=True, text=True, check=False
+    )
+    if made.returncode:
+        pytest.skip(f"no tmpfs can be mounted here: {made.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk_ends_no_training_and_the_checkpoint_is_tried_again(tmp_path: Path) -> None:
+    """Before, the worker whose file did not fit failed, and the run with it."""
+    with small_disk(tmp_path / "disk", 4 << 20) as disk:
+        run = under_way(disk / "kept")
+        before = describe(disk / "kept").iteration
+        with contextlib.suppress(OSError), (disk / "other").open("wb") as file:
+            while True:
+                file.write(b"x" * (1 << 14))
+                file.flush()
+        until(lambda: bool(run.notes) or not run.running)
+        assert run.running, run.error
+        assert run.notes[0].startswith("no checkpoint after iteration ")
+        assert "training goes on: " in run.notes[0]
+        assert "No space left on device" in run.notes[0]
+        assert "\n" not in run.notes[0]
+        whole = latest(disk / "kept")
+        assert whole is not None
+        assert whole.iteration >= before
+        (disk / "other").unlink()
+        written = len(run.checkpoints)
+        until(lambda: len(run.checkpoints) > written or not run.running)
+        assert run.running, run.error
+        run.stop()
+        trace = run.trace()
+        assert trace.context.notes == run.notes
+        assert load_trace(save_trace(trace, tmp_path / "trace.json")).context.notes == run.notes
+        describe(disk / "kept")
+    plain = start(small_plan(), iterations=10_000)
+    plain.wait_for(8)
+    plain.stop()
+    n = min(8, len(run.losses))
+    assert run.losses[:n] == plain.losses[:n]
+
+
+def test_a_folder_that_vanishes_is_made_again(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    run = under_way(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    written = len(run.checkpoints)
+    until(lambda: len(run.checkpoints) > written + 1 or not run.running)
+    assert run.running, run.error
+    run.stop()
+    assert latest(folder) is not None
