@@ -17,6 +17,7 @@ from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import override
 from dtfm_lab.runtime.client.launch import start
+from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.stages import build_stages
 
 STEPS = 8
@@ -129,3 +130,15 @@ def test_a_later_token_changes_nothing_before_it_and_everything_from_it_on(n_sta
             changed[0, t] = 255 - changed[0, t]
             same = (logits(changed) == before).all(-1).tolist()
             assert same == [True] * t + [False] * (8 - t)
+
+
+def test_every_training_byte_but_none_that_is_held_out_is_drawn(tmp_path):
+    """The first and the last sequence of the training text are drawn; the bytes of the last tenth never are."""
+    path = tmp_path / "text"
+    path.write_bytes(bytes(range(50)))
+    own = TextBatches(str(path), 8, 64, seed=3)
+    drawn = [torch.cat([inputs, targets[:, -1:]], dim=1) for inputs, targets in map(own.batch, range(30))]
+    for step, tokens in enumerate(drawn):
+        assert np.array_equal(tokens.numpy(), Text(seq_len=8, path=path).batch(3, step, 64))
+    assert {int(start) for tokens in drawn for start in tokens[:, 0]} == set(range(50 - 9 - 8))
+    assert max(int(tokens.max()) for tokens in drawn) == 50 - 9 - 1

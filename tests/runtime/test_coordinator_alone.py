@@ -1,0 +1,168 @@
+"""What the coordinator counts, keeps and takes back, with workers that compute nothing and answer what a test wants."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_helpers import small_plan
+
+from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.runtime.coordinator import coordinator as module
+from dtfm_lab.runtime.coordinator import worker_pool
+from dtfm_lab.runtime.coordinator.coordinator import Coordinator
+from dtfm_lab.runtime.coordinator.worker_handle import WorkerHandle
+from dtfm_lab.runtime.protocol import checkpoint_folders
+from dtfm_lab.runtime.protocol.json_lines import CommandReader
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.simulation import build
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from stand_in_workers import Order, StandIn
+
+LOST = "lost"
+Script = Callable[[int, int, Order], Any]
+"""Of a rank, the number of its worker, counted from 0, and an order: values to add to the answer, or LOST."""
+
+
+class Scripted(StandIn):
+    """Answers as the script says, or hangs up."""
+
+    script: Script
+    n_th = 0
+    orders: list[Order]
+
+    def carry_out(self, order: Order) -> None:
+        self.orders.append(order)
+        if (said := self.script(self.rank, self.n_th, order)) == LOST:
+            self.connection.close()
+            raise EOFError
+        self.send(order["do"], **{"epoch": order["epoch"]} | self.answer(order) | (said or {}))
+
+
+class Led:
+    """A run that has been led to its end."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, n_replicas: int, script: Script, **options: Any) -> None:
+        plan = small_plan(2, n_replicas, global_batch=2 * n_replicas)
+        built = build(plan, "gpipe")
+        fields: dict[str, Any] = {"iterations": 6, "clock": "paced", "time_scale": 1.0} | options
+        self.spec = spec = RunSpec(plan=plan, schedule=built.name, orders=built.orders, **fields)
+        self.record, self.events = Record(spec), []
+        self.orders: dict[int, list[Order]] = {}
+        """By rank, the orders of its last worker."""
+        n_started: dict[int, int] = {}
+        computations = [(int(key[0]), key[1], str(key[2])) for key in _computations(spec)]
+
+        def emit(event: str, **values: Any) -> None:
+            self.events.append({"event": event, **values})
+            self.record.absorb(self.events[-1])
+
+        monkeypatch.setattr(module, "emit", emit)
+        monkeypatch.setattr(worker_pool, "emit", emit)
+        commands = CommandReader()
+        reading, self._writing = Pipe(duplex=False)
+        self._reading, commands.fd = reading, reading.fileno()
+
+        def start(rank: int) -> WorkerHandle:
+            ours, theirs = Pipe()
+            position, replica = spec.workers[rank]
+            own = [(stage, kind) for stage, at, kind in computations if stage == position and at == replica]
+            worker = Scripted(rank, theirs, holds_last=position == 1, computes=own)
+            worker.script, worker.n_th, worker.orders = script, n_started.get(rank, 0), []
+            n_started[rank] = worker.n_th + 1
+            self.orders[rank] = worker.orders
+            threading.Thread(target=worker.follow_orders, daemon=True).start()
+            return WorkerHandle(rank, ours, None)
+
+        coordinator = Coordinator(spec, commands, start)
+        try:
+            coordinator.run()
+        finally:
+            coordinator.end()
+
+    def iterations(self) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["event"] == "iteration"]
+
+
+def _computations(spec: RunSpec) -> list[tuple[int, int, Any]]:
+    from dtfm_lab.simulation.durations import analytic
+
+    return [(row.stage, row.replica, row.kind.value) for row in analytic(spec.plan, spec.programs(synchronise=True))]
+
+
+def test_late_messages_and_overruns_of_all_workers_and_iterations_are_counted(monkeypatch):
+    def late(rank: int, n_th: int, order: Order) -> Any:
+        return {"late_messages": rank + 1, "overruns": 10 * rank} if order["do"] == "iterate" else None
+
+    led = Led(monkeypatch, 2, late)
+    told = [(event["late_messages"], event["overruns"]) for event in led.iterations()]
+    assert told == [(10 * (i + 1), 60 * (i + 1)) for i in range(6)]
+    assert (led.record.late_messages, led.record.overruns) == (60, 360)
+
+
+@pytest.mark.parametrize("n_replicas", [1, 2])
+def test_a_worker_lost_in_an_iteration_repeats_that_one_or_what_came_after_the_checkpoint(
+    n_replicas, tmp_path, monkeypatch
+):
+    def loses_one(rank: int, n_th: int, order: Order) -> Any:
+        return LOST if (rank, n_th, order["do"], order.get("iteration")) == (1, 0, "iterate", 3) else None
+
+    led = Led(monkeypatch, n_replicas, loses_one, checkpoint_folder=str(tmp_path), checkpoint_every=2)
+    again = 3 if n_replicas == 2 else 2
+    assert [event["iteration"] for event in led.iterations()] == [0, 1, 2, *range(again, 6)]
+    losses = [pytest.approx(5 - 0.01 * i) for i in range(6)]
+    assert led.record.losses == losses
+    for done in (4, 6):
+        kept = json.loads((checkpoint_folders.folder_for(tmp_path, done) / checkpoint_folders.META).read_text())
+        assert kept["losses"] == losses[:done], "each iteration once"
+    join = [order for order in led.orders[1] if order["do"] == "join"][-1]
+    assert join["version"] == again
+    donor = next((rank for rank in led.orders if led.spec.workers[rank] == (1, 1)), None)
+    assert join["takes_state_from"] == donor
+    assert (join["checkpoint"] is None) == (n_replicas == 2)
+    gives = {
+        rank: [o for o in orders if o["do"] == "join"][-1]["gives_state_to"] for rank, orders in led.orders.items()
+    }
+    assert gives == {rank: [1] if rank == donor else [] for rank in led.orders}
+
+
+def test_every_worker_starts_an_iteration_with_the_same_order_and_its_own_profile(monkeypatch):
+    led = Led(monkeypatch, 2, lambda rank, n_th, order: None, iterations=3)
+    begun = [
+        [(o["iteration"], o["began_monotonic_s"]) for o in led.orders[rank] if o["do"] == "iterate"]
+        for rank in range(4)
+    ]
+    assert [iteration for iteration, _ in begun[0]] == [0, 1, 2]
+    assert all(own == begun[0] for own in begun)
+    for rank, (position, _) in enumerate(led.spec.workers):
+        (train,) = (order for order in led.orders[rank] if order["do"] == "train")
+        assert {row[0] for row in train["drawn_s"]} == {position}
+
+
+def test_the_same_iteration_is_not_repeated_for_ever(monkeypatch):
+    def always(rank: int, n_th: int, order: Order) -> Any:
+        return LOST if (rank, order["do"]) == (1, "iterate") else None
+
+    with pytest.raises(worker_pool.RunFailed, match=r"worker device-2 .* hung up in iteration 0, for the 4th time"):
+        Led(monkeypatch, 2, always)
+
+
+def test_what_was_said_before_a_loss_counts_for_nothing_after_it(monkeypatch):
+    """An answer of an earlier epoch is not taken for one of this."""
+
+    def stale(rank: int, n_th: int, order: Order) -> Any:
+        return (
+            {"epoch": order["epoch"] - 1}
+            if (rank, order["do"], order["epoch"]) == (0, "iterate", 1)
+            else (LOST if (rank, n_th, order["do"]) == (3, 0, "iterate") else None)
+        )
+
+    led = Led(monkeypatch, 2, stale)
+    assert [event["iteration"] for event in led.iterations()] == list(range(6))
