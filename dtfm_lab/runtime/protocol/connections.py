@@ -1,135 +1,69 @@
 """Authenticated TCP connections between the processes of a run or of a probe.
 
-Both ends prove that they hold a shared secret without sending it: each answers the other's random nonce with an HMAC.
-``multiprocessing.connection.Listener`` does that too, but authenticates within ``accept`` and without a deadline, so
-that one silent connection keeps all others out, and it gives no reason for a refusal. Here every connection is
-authenticated on a thread of its own and within ``HANDSHAKE_S``. Messages are JSON, never pickles. What follows the
-handshake is not encrypted.
+``multiprocessing.connection.Listener`` authenticates within ``accept`` and without a deadline, so that one silent
+connection keeps all others out. Here one thread serves all that are not yet authenticated, however many they are, and
+drops the oldest of the address that has most of them. A genuine one that is dropped tries again until its deadline.
+With certificates, both ends must hold the run's key (TLS 1.3), and all that follows is encrypted.
 """
 
+import asyncio
 import contextlib
 import errno
-import hmac
-import json
+import random
 import secrets
 import socket
+import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.network import shortened
+from dtfm_lab.runtime.protocol import wires
+from dtfm_lab.runtime.protocol.certificates import Certificates
+from dtfm_lab.runtime.protocol.channels import (
+    HANDSHAKE_S,
+    PROTOCOL,
+    Channel,
+    ConnectionLost,
+    Refused,
+    judged,
+    line_of,
+    plain_address,
+    question_for,
+    reason,
+    respond,
+    values_of,
+)
 
-PROTOCOL = 2
-"""Version of the handshake and of the probe's messages. Other versions are refused."""
-LONGEST_LINE = 2**20
-"""Most bytes of one line of JSON."""
-HANDSHAKE_S = 5.0
-"""Seconds within which each message of a handshake must arrive."""
-MOST_PENDING = 64
-"""Most connections that may be authenticating at once; further ones are refused."""
+__all__ = [
+    "HANDSHAKE_S",
+    "PROTOCOL",
+    "RETRY_S",
+    "Channel",
+    "ConnectionLost",
+    "Listener",
+    "Refused",
+    "address_for_others",
+    "any_address",
+    "authenticated",
+    "connect",
+    "is_loopback",
+    "reason",
+    "receive_exactly",
+    "respond",
+]
+
+MOST_PENDING = 128
+"""Most connections that may be authenticating at once; for a further one an old one is dropped."""
+LONGEST_ANSWER = 4096
+"""Most bytes of a line from somebody who is not authenticated."""
 RETRY_S = 0.2
 """Seconds between attempts to connect."""
 ACCEPT_RETRY_S = 0.05
 """Seconds to wait after a connection could not be accepted, such as with too many files open."""
-
-
-class ConnectionLost(ConnectionError):
-    """The other end closed the connection, was silent or broke the protocol. The message is a predicate of it."""
-
-
-class Refused(ConnectionLost):
-    """The other end refused the connection; the message is its reason."""
-
-
-class Channel:
-    """Lines of JSON in both directions over one socket, each with a deadline."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.socket = connection
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.peer = str(connection.getpeername()[0])
-        """The IP address of the other end."""
-        self.own_address = str(connection.getsockname()[0])
-        """The IP address of this end."""
-
-    def send(self, **values: Any) -> None:
-        """Send one line. Raises ConnectionLost."""
-        try:
-            self.socket.settimeout(HANDSHAKE_S)
-            self.socket.sendall(json.dumps(values).encode() + b"\n")
-        except OSError as error:
-            raise ConnectionLost(reason(error)) from None
-
-    def receive(self, within_s: float) -> dict[str, Any]:
-        """The next line. Raises ConnectionLost if none arrives in time, Refused if it is a refusal."""
-        deadline_s = time.monotonic() + within_s
-        line = b""
-        while not line.endswith(b"\n"):
-            try:
-                self.socket.settimeout(max(deadline_s - time.monotonic(), 1e-3))
-                seen = self.socket.recv(1 << 16, socket.MSG_PEEK)  # what follows the line is for another reader
-                line += self.socket.recv(seen.find(b"\n") + 1 or len(seen)) if seen else b""
-            except TimeoutError:
-                raise ConnectionLost(f"said nothing for {within_s:g} s") from None
-            except OSError as error:
-                raise ConnectionLost(reason(error)) from None
-            if not seen:
-                raise ConnectionLost("closed the connection")
-            if len(line) > LONGEST_LINE:
-                raise ConnectionLost("sent a line without end")
-        try:
-            values = json.loads(line)
-        except ValueError:
-            values = None
-        if not isinstance(values, dict):
-            raise ConnectionLost("speaks another protocol")
-        if "refused" in values:
-            raise Refused(str(values["refused"]))
-        return values
-
-    def raw(self) -> socket.socket:
-        """The socket without a deadline, for bytes that are not lines."""
-        self.socket.settimeout(None)
-        return self.socket
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self.socket.close()
-
-
-def challenge(channel: Channel, secret: str) -> None:
-    """Authenticate the connecting end, then prove this end to it. Raises ConnectionLost."""
-    own_nonce = secrets.token_hex(16)
-    channel.send(protocol=PROTOCOL, nonce=own_nonce)
-    answer = channel.receive(HANDSHAKE_S)
-    if answer.get("protocol") != PROTOCOL:
-        found = f"speaks version {shortened(answer.get('protocol'))} of the protocol"
-        channel.send(refused=f"{found}; the listener speaks {PROTOCOL}")
-        raise ConnectionLost(f"{found}; wanted {PROTOCOL}, the same dtfm_lab everywhere")
-    nonces = f"{own_nonce} {answer.get('nonce')}"
-    if not hmac.compare_digest(_proof(secret, "join", nonces), str(answer.get("proof"))):
-        channel.send(refused="its token is another; wanted the one that the listener printed")
-        raise ConnectionLost("does not know the token")
-    channel.send(proof=_proof(secret, "listen", nonces))
-
-
-def respond(channel: Channel, secret: str) -> None:
-    """Answer the listening end's ``challenge`` and authenticate that end. Raises ConnectionLost or Refused."""
-    question = channel.receive(HANDSHAKE_S)
-    if "protocol" not in question:
-        raise ConnectionLost("speaks another protocol")
-    own_nonce = secrets.token_hex(16)
-    nonces = f"{question.get('nonce')} {own_nonce}"
-    channel.send(protocol=PROTOCOL, nonce=own_nonce, proof=_proof(secret, "join", nonces))
-    answer = channel.receive(HANDSHAKE_S)
-    if not hmac.compare_digest(_proof(secret, "listen", nonces), str(answer.get("proof"))):
-        raise ConnectionLost("does not know the token itself")
-
-
-def _proof(secret: str, role: str, nonces: str) -> str:
-    return hmac.new(secret.encode(), f"{role} {nonces}".encode(), "sha256").hexdigest()
+DROPPED = "did not authenticate before {} others came"
 
 
 class Listener:
@@ -142,8 +76,10 @@ class Listener:
         secret: str,
         on_connection: Callable[[Channel], None],
         on_rejection: Callable[[str, str], None] = lambda peer, why: None,
+        *,
+        certificates: Certificates | None = None,
     ) -> None:
-        """Raises LabError if the port cannot be listened on.
+        """Raises LabError if the port cannot be listened on, and FileError if the certificates cannot be read.
 
         Parameters
         ----------
@@ -153,54 +89,121 @@ class Listener:
             Called on the connection's own thread, and may stay there. If it raises an OSError, or a KeyError,
             TypeError or ValueError because of what it received, the connection is closed and rejected.
         on_rejection
-            Called with the address of the other end and the reason.
+            Called with the address of the other end and the reason; must not wait.
+        certificates
+            Of the run: connections are encrypted, and the other end must hold the key, too.
         """
         self._secret, self._on_connection, self._on_rejection = secret, on_connection, on_rejection
+        self._certificates = certificates
+        if certificates is not None:
+            _ = certificates.server  # says now what is wrong with the files
         self._socket = _listening_socket(address, port)
+        self._socket.setblocking(False)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         self._closed = False
-        self._pending = threading.BoundedSemaphore(MOST_PENDING)
-        threading.Thread(target=self._accept_all, daemon=True).start()
+        self._pending: dict[asyncio.Task[None], str] = {}
+        """The address of each connection that is authenticating, the oldest first."""
+        self._accepting = asyncio.run_coroutine_threadsafe(self._accept_all(), wires.loop())
 
     def close(self) -> None:
         """Free the port. Connections that were handed over stay open."""
-        self._closed = True
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+        if not self._closed:
+            self._closed = True
+            self._accepting.cancel()
+            with contextlib.suppress(TimeoutError):
+                wires.run(self._end(), HANDSHAKE_S)
+
+    async def _end(self) -> None:
+        for task in list(self._pending):
+            task.cancel()
+        wires.loop().remove_reader(self._socket)
         self._socket.close()
 
-    def _accept_all(self) -> None:
+    async def _accept_all(self) -> None:
         while not self._closed:
             try:
-                connection, (peer, *_) = self._socket.accept()
+                connection, (peer, *_) = await wires.loop().sock_accept(self._socket)
             except OSError:
-                time.sleep(ACCEPT_RETRY_S)
+                self._make_room()
+                await asyncio.sleep(ACCEPT_RETRY_S)
                 continue
-            if self._pending.acquire(blocking=False):
-                threading.Thread(target=self._admit, args=(connection, peer), daemon=True).start()
-            else:
-                connection.close()
-                self._on_rejection(peer, f"was one of more than {MOST_PENDING} that connect at once")
+            if len(self._pending) >= MOST_PENDING:
+                self._make_room()
+            task = wires.loop().create_task(self._admit(connection, plain_address(peer)))
+            self._pending[task] = plain_address(peer)
+            task.add_done_callback(lambda done: self._pending.pop(done, None))
 
-    def _admit(self, connection: socket.socket, peer: str) -> None:
+    def _make_room(self) -> None:
+        """Drop the oldest connection of the address that has most."""
+        if self._pending:
+            ((address, _),) = Counter(self._pending.values()).most_common(1)
+            task = next(task for task, of in self._pending.items() if of == address)
+            del self._pending[task]
+            task.cancel(DROPPED.format(MOST_PENDING))
+
+    async def _admit(self, connection: socket.socket, peer: str) -> None:
         try:
-            try:
-                channel = Channel(connection)
-                challenge(channel, self._secret)
-            finally:
-                self._pending.release()
+            channel = await self._authenticated(connection)
+        except asyncio.CancelledError as dropped:
+            connection.close()
+            self._on_rejection(peer, str(dropped) or "came too late")
+        except TimeoutError:
+            connection.close()
+            self._on_rejection(peer, f"said nothing for {HANDSHAKE_S:g} s")
+        except (OSError, ValueError) as error:
+            connection.close()
+            self._on_rejection(peer, reason(error) if isinstance(error, OSError) else str(error))
+        else:
+            threading.Thread(target=self._hand_over, args=(channel,), daemon=True).start()
+
+    async def _authenticated(self, connection: socket.socket) -> Channel:
+        """The channel, once the other end has proved that it holds the secret. Raises OSError or TimeoutError."""
+        wire = wires.Wire(connection, self._certificates, listens=True)
+        await asyncio.wait_for(wire.greet(), HANDSHAKE_S)
+        nonce = secrets.token_hex(16)
+        await asyncio.wait_for(wire.write(line_of(question_for(nonce))), HANDSHAKE_S)
+        answer = values_of(await asyncio.wait_for(_line(wire), HANDSHAKE_S))
+        reply, refusal = judged(answer, self._secret, nonce)
+        await asyncio.wait_for(wire.write(line_of(reply)), HANDSHAKE_S)
+        if refusal:
+            raise ConnectionLost(refusal)
+        return _channel(wire)
+
+    def _hand_over(self, channel: Channel) -> None:
+        try:
             if self._closed:
                 raise ConnectionLost("came too late")
             self._on_connection(channel)
         except (OSError, KeyError, TypeError, ValueError) as error:
-            connection.close()
-            self._on_rejection(peer, str(error))
+            channel.close()
+            self._on_rejection(channel.peer, str(error))
+
+
+async def _line(wire: wires.Wire) -> bytes:
+    """One line, after which the other end waits for an answer."""
+    line = b""
+    while not line.endswith(b"\n"):
+        if not (chunk := await wire.read(LONGEST_ANSWER)):
+            raise ConnectionLost("closed the connection")
+        line += chunk
+        if len(line) > LONGEST_ANSWER or b"\n" in line[:-1]:
+            raise ConnectionLost("speaks another protocol")
+    return line
+
+
+def _channel(wire: wires.Wire) -> Channel:
+    """On the loop: the channel of a wire whose handshake is over."""
+    if wire.tls is None:
+        return Channel(wire.socket)
+    return Channel(wires.Relay(wire).inner, wire.socket)
 
 
 def _listening_socket(address: str, port: int) -> socket.socket:
     try:
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        return socket.create_server((address, port), family=family, backlog=128)
+        found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family = found[0][0]
+        both = address == "::" and socket.has_dualstack_ipv6()
+        return socket.create_server((address, port), family=family, backlog=1024, dualstack_ipv6=both)
     except OverflowError:
         raise LabError(f"port {port} is out of range; wanted 0 to 65535") from None
     except OSError as error:
@@ -211,24 +214,82 @@ def _listening_socket(address: str, port: int) -> socket.socket:
         raise LabError(f"cannot listen at {address} port {port}: {reason(error)}") from None
 
 
-def connect(address: str, port: int, *, within_s: float = HANDSHAKE_S, retry_s: float = 0.0) -> Channel:
+def connect(
+    address: str,
+    port: int,
+    *,
+    within_s: float = HANDSHAKE_S,
+    retry_s: float = 0.0,
+    certificates: Certificates | None = None,
+) -> Channel:
     """A connection to a listener, not yet authenticated: see ``respond``.
 
-    One attempt takes at most ``within_s``; attempts are repeated for ``retry_s``. Raises ConnectionLost, and LabError
-    for a port out of range.
+    One attempt takes at most ``within_s``; attempts are repeated for ``retry_s``. Raises ConnectionLost, Refused where
+    the other end does not hold the key of ``certificates``, and LabError for a port out of range.
     """
     deadline_s = time.monotonic() + retry_s
     while True:
         try:
             left_s = max(deadline_s - time.monotonic(), 0.1)
-            return Channel(socket.create_connection((address, port), min(within_s, left_s) if retry_s else within_s))
+            connection = socket.create_connection((address, port), min(within_s, left_s) if retry_s else within_s)
+            return Channel(connection) if certificates is None else _encrypted(connection, certificates)
         except OverflowError:
             raise LabError(f"port {port} is out of range; wanted 1 to 65535") from None
+        except wires.OtherRun as error:
+            raise Refused(str(error)) from None
         except OSError as error:
             if time.monotonic() + RETRY_S > deadline_s:
                 tried = f"could not be reached for {retry_s:g} s: " if retry_s else ""
                 raise ConnectionLost(tried + reason(error)) from None
         time.sleep(RETRY_S)
+
+
+def authenticated(
+    address: str,
+    port: int,
+    secret: str,
+    *,
+    retry_s: float = 0.0,
+    certificates: Certificates | None = None,
+    hello: Mapping[str, Any] | None = None,
+) -> Channel:
+    """A connection that both ends have authenticated, and whose ``hello``, if any, the listening end has taken.
+
+    A connection that is lost on the way is made again for ``retry_s``: a listener that is flooded drops some. Raises
+    ConnectionLost, Refused where the other end gives a reason, and LabError for a port out of range.
+    """
+    deadline_s = time.monotonic() + retry_s
+    while True:
+        channel = connect(address, port, retry_s=max(deadline_s - time.monotonic(), 0.0), certificates=certificates)
+        try:
+            respond(channel, secret)
+            if hello is not None:
+                channel.introduce(**hello)
+            return channel
+        except ConnectionLost as error:
+            channel.close()
+            if isinstance(error, Refused) or time.monotonic() > deadline_s:
+                raise
+        time.sleep(RETRY_S * random.SystemRandom().uniform(0.5, 1.5))  # many that were dropped together come apart
+
+
+def _encrypted(connection: socket.socket, certificates: Certificates) -> Channel:
+    async def greeted() -> Channel:
+        wire = wires.Wire(connection, certificates, listens=False)
+        await wire.greet()
+        return _channel(wire)
+
+    _ = certificates.client  # says here what is wrong with the files
+    try:
+        return wires.run(greeted(), HANDSHAKE_S)
+    except ssl.SSLError as error:
+        connection.close()
+        if isinstance(error, wires.OtherRun):
+            raise
+        raise ConnectionLost("does not speak TLS with this run's certificate") from None
+    except OSError:
+        connection.close()
+        raise
 
 
 def receive_exactly(connection: socket.socket, into: memoryview) -> None:
@@ -259,6 +320,6 @@ def is_loopback(address: str) -> bool:
     return address.startswith("127.") or address in ("::1", "localhost")
 
 
-def reason(error: OSError) -> str:
-    """What went wrong, in lower case and without the error's number."""
-    return "timed out" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
+def any_address() -> str:
+    """What to listen on to be reached at every address of this machine, IPv4 and IPv6."""
+    return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"

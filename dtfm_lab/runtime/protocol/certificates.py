@@ -1,0 +1,128 @@
+"""The certificate of a run: one key pair, made when the run is exported, by which its hosts know each other.
+
+Both ends of a connection show the same certificate and prove that they hold its key (TLS 1.3). Whoever shows another
+one, however well signed, is a stranger. Names of hosts and the system's authorities play no part in that.
+"""
+
+import datetime
+import os
+import ssl
+import stat
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from dtfm_lab.domain.errors import FileError, LabError
+
+CERTIFICATE_FILE, KEY_FILE = "certificate.pem", "key.pem"
+VALID = datetime.timedelta(days=365)
+SKEW = datetime.timedelta(days=1)
+"""Clocks of hosts may be so far behind the one that exported."""
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Paths of a run's certificate and of its private key, and what TLS makes of them.
+
+    The contexts raise FileError where a file is missing or is not what it should be.
+    """
+
+    certificate: Path
+    key: Path
+
+    @cached_property
+    def server(self) -> ssl.SSLContext:
+        """For the end that listens."""
+        context = self._context(ssl.PROTOCOL_TLS_SERVER)
+        context.num_tickets = 0  # nobody resumes a session
+        return context
+
+    @cached_property
+    def client(self) -> ssl.SSLContext:
+        """For the end that connects."""
+        return self._context(ssl.PROTOCOL_TLS_CLIENT)
+
+    @cached_property
+    def pinned(self) -> bytes:
+        """The certificate itself, in DER: that of the other end must be equal to it."""
+        return ssl.PEM_cert_to_DER_cert(self.certificate.read_text())
+
+    def _context(self, protocol: int) -> ssl.SSLContext:
+        where = self.certificate.parent.name
+        try:
+            require_private(self.key)
+            context = ssl.SSLContext(protocol)
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            context.check_hostname = False  # a host is who holds the run's key, whatever its name is
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_cert_chain(self.certificate, self.key)
+            context.load_verify_locations(self.certificate)
+            _ = self.pinned
+        except FileNotFoundError:
+            raise FileError(
+                f"{where}: no {CERTIFICATE_FILE} or {KEY_FILE}; wanted both, as export writes them"
+            ) from None
+        except (ssl.SSLError, ValueError):
+            wanted = f"{CERTIFICATE_FILE} and {KEY_FILE} as one export wrote them"
+            raise FileError(f"{where}: its certificate and key do not belong together; wanted {wanted}") from None
+        except OSError as error:
+            raise FileError(f"{where}: its certificate cannot be read: {error.strerror or error}") from None
+        return context
+
+
+def certificates_in(folder: Path) -> Certificates:
+    """The certificate of the run in this folder; nothing is read yet."""
+    return Certificates(folder / CERTIFICATE_FILE, folder / KEY_FILE)
+
+
+def write_certificates(folder: Path) -> Certificates:
+    """Make a key pair (P-256) and a certificate that it signs itself, and write both; the key for its owner alone.
+
+    Raises LabError where the package cryptography is missing, and FileError where the folder cannot be written.
+    """
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+    except ImportError:
+        raise LabError("cryptography is not installed; wanted pip install 'dtfm_lab[hosts]'") from None
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "dtfm_lab run")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - SKEW)
+        .not_valid_after(now + VALID)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    files = certificates_in(folder)
+    plain = serialization.NoEncryption()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    try:
+        files.key.unlink(missing_ok=True)
+        descriptor = os.open(files.key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(pem)
+        files.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    except OSError as error:
+        raise FileError(f"{folder}: cannot be written: {error.strerror or error}") from None
+    return files
+
+
+def require_private(file: Path) -> None:
+    """Raise FileError where others than its owner can read a file that holds a secret, as ssh does for its keys."""
+    if os.name != "posix":
+        return
+    try:
+        mode = file.stat().st_mode
+    except OSError:
+        return  # whoever reads it says so
+    if mode & OTHERS:
+        found = stat.S_IMODE(mode)
+        raise FileError(f"{file}: others can read this secret (mode {found:o}); wanted chmod 600 {file.name}")

@@ -1,0 +1,181 @@
+"""Lines of JSON over one connection, and the handshake by which both ends prove that they hold a shared secret.
+
+The secret itself is never sent: each end answers the other's random nonce with an HMAC. Messages are JSON, never
+pickles, and every line is checked: how long it is, how deep, and that its numbers are numbers.
+"""
+
+import contextlib
+import hmac
+import json
+import math
+import secrets
+import socket
+import time
+from typing import Any
+
+from dtfm_lab.domain.network import shortened
+from dtfm_lab.runtime.protocol.wires import SILENT_S, lose_when_silent
+
+PROTOCOL = 3
+"""Version of the handshake and of the probe's messages. Other versions are refused."""
+LONGEST_LINE = 2**20
+"""Most bytes of one line of JSON."""
+LONGEST_REASON = 300
+"""Most characters of a refusal that are shown."""
+HANDSHAKE_S = 5.0
+"""Seconds within which each message of a handshake must arrive."""
+
+
+class ConnectionLost(ConnectionError):
+    """The other end closed the connection, was silent or broke the protocol. The message is a predicate of it."""
+
+
+class Refused(ConnectionLost):
+    """The other end refused the connection; the message is its reason."""
+
+
+class Channel:
+    """Lines of JSON in both directions over one socket, each with a deadline."""
+
+    def __init__(self, connection: socket.socket, wire: socket.socket | None = None) -> None:
+        """``wire`` is the TCP connection behind ``connection``, where that is the local end of an encrypted one."""
+        self.socket = connection
+        self._wire = wire = connection if wire is None else wire
+        wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        lose_when_silent(wire)
+        self.peer = plain_address(str(wire.getpeername()[0]))
+        """The IP address of the other end."""
+        self.own_address = plain_address(str(wire.getsockname()[0]))
+        """The IP address of this end."""
+
+    def lose_when_silent(self, silent_s: float = SILENT_S) -> None:
+        """Let the system end the connection once the other end has acknowledged nothing for so long."""
+        lose_when_silent(self._wire, silent_s)
+
+    def send(self, **values: Any) -> None:
+        """Send one line. Raises ConnectionLost."""
+        try:
+            self.socket.settimeout(HANDSHAKE_S)
+            self.socket.sendall(line_of(values))
+        except OSError as error:
+            raise ConnectionLost(reason(error)) from None
+
+    def receive(self, within_s: float) -> dict[str, Any]:
+        """The next line. Raises ConnectionLost if none arrives in time, Refused if it is a refusal."""
+        deadline_s = time.monotonic() + within_s
+        line = b""
+        while not line.endswith(b"\n"):
+            if (left_s := deadline_s - time.monotonic()) <= 0:
+                raise ConnectionLost(f"said nothing for {within_s:g} s" if not line else "sends too slowly")
+            try:
+                self.socket.settimeout(left_s)
+                seen = self.socket.recv(1 << 16, socket.MSG_PEEK)  # what follows the line is for another reader
+                line += self.socket.recv(seen.find(b"\n") + 1 or len(seen)) if seen else b""
+            except TimeoutError:
+                continue
+            except OSError as error:
+                raise ConnectionLost(reason(error)) from None
+            if not seen:
+                raise ConnectionLost("closed the connection")
+            if len(line) > LONGEST_LINE:
+                raise ConnectionLost("sent a line without end")
+        return values_of(line)
+
+    def introduce(self, **hello: Any) -> None:
+        """Send the first line after ``respond`` and wait until the other end has taken it. Raises ConnectionLost."""
+        self.send(**hello)
+        if not self.receive(HANDSHAKE_S).get("taken"):
+            raise ConnectionLost("speaks another protocol")
+
+    def acknowledge(self) -> None:
+        """Tell the other end that its hello is taken: see ``introduce``. Raises ConnectionLost."""
+        self.send(taken=True)
+
+    def raw(self) -> socket.socket:
+        """The socket without a deadline, for bytes that are not lines."""
+        self.socket.settimeout(None)
+        return self.socket
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.close()
+
+
+def line_of(values: dict[str, Any]) -> bytes:
+    """The values as one line of JSON."""
+    return json.dumps(values).encode() + b"\n"
+
+
+def values_of(line: bytes) -> dict[str, Any]:
+    """The values of one line. Raises ConnectionLost where it is no object of JSON, Refused where it is a refusal."""
+    try:
+        values = json.loads(line, parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError):  # the latter by a line of a million brackets
+        values = None
+    if not isinstance(values, dict):
+        raise ConnectionLost("speaks another protocol")
+    if "refused" in values:
+        raise Refused(" ".join(str(values["refused"]).split())[:LONGEST_REASON])
+    return values
+
+
+def whole_number(values: dict[str, Any], name: str, most: int = 2**31) -> int:
+    """The whole number of this name, 0 or more. Raises ValueError or KeyError."""
+    number = values[name]
+    if type(number) is not int or not 0 <= number <= most:
+        raise ValueError(f"{name} is {shortened(number)}; wanted 0 to {most}")
+    return number
+
+
+def question_for(nonce: str) -> dict[str, Any]:
+    """What the listening end asks."""
+    return {"protocol": PROTOCOL, "nonce": nonce}
+
+
+def judged(answer: dict[str, Any], secret: str, own_nonce: str) -> tuple[dict[str, Any], str]:
+    """What the listening end replies to the answer, and why it refuses; "" where it does not."""
+    if answer.get("protocol") != PROTOCOL:
+        found = f"speaks version {shortened(answer.get('protocol'))} of the protocol"
+        refused = {"refused": f"{found}; the listener speaks {PROTOCOL}"}
+        return refused, f"{found}; wanted {PROTOCOL}, the same dtfm_lab everywhere"
+    nonces = f"{own_nonce} {answer.get('nonce')}"
+    if not _same(_proof(secret, "join", nonces), answer.get("proof")):
+        return {"refused": "its token is another; wanted the one that the listener printed"}, "does not know the token"
+    return {"proof": _proof(secret, "listen", nonces)}, ""
+
+
+def respond(channel: Channel, secret: str) -> None:
+    """Answer the listening end's question and authenticate that end. Raises ConnectionLost or Refused."""
+    question = channel.receive(HANDSHAKE_S)
+    if "protocol" not in question:
+        raise ConnectionLost("speaks another protocol")
+    own_nonce = secrets.token_hex(16)
+    nonces = f"{question.get('nonce')} {own_nonce}"
+    channel.send(protocol=PROTOCOL, nonce=own_nonce, proof=_proof(secret, "join", nonces))
+    answer = channel.receive(HANDSHAKE_S)
+    if not _same(_proof(secret, "listen", nonces), answer.get("proof")):
+        raise ConnectionLost("does not know the token itself")
+
+
+def _same(proof: str, found: Any) -> bool:
+    return isinstance(found, str) and hmac.compare_digest(proof.encode(), found.encode(errors="replace"))
+
+
+def _proof(secret: str, role: str, nonces: str) -> str:
+    return hmac.new(secret.encode(), f"{role} {nonces}".encode(errors="replace"), "sha256").hexdigest()
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(value := float(number)):
+        raise ValueError(number)
+    return value
+
+
+def plain_address(address: str) -> str:
+    """An IPv4 address as such where it came through a socket for both families."""
+    return address.removeprefix("::ffff:") if "." in address else address
+
+
+def reason(error: OSError) -> str:
+    """What went wrong, in lower case and without the error's number."""
+    return "timed out" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
