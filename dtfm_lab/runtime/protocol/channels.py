@@ -41,12 +41,13 @@ class Channel:
         """``wire`` is the TCP connection behind ``connection``, where that is the local end of an encrypted one."""
         self.socket = connection
         self._wire = wire = connection if wire is None else wire
-        wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        lose_when_silent(wire)
-        self.peer = plain_address(str(wire.getpeername()[0]))
-        """The IP address of the other end."""
-        self.own_address = plain_address(str(wire.getsockname()[0]))
-        """The IP address of this end."""
+        self.peer = self.own_address = ""
+        """The IP addresses of the other end and of this one, where the TCP connection is known."""
+        if wire.family in (socket.AF_INET, socket.AF_INET6):
+            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            lose_when_silent(wire)
+            self.peer = plain_address(str(wire.getpeername()[0]))
+            self.own_address = plain_address(str(wire.getsockname()[0]))
 
     def lose_when_silent(self, silent_s: float = SILENT_S) -> None:
         """Let the system end the connection once the other end has acknowledged nothing for so long."""

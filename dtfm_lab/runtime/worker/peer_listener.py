@@ -28,6 +28,7 @@ class PeerListener:
         """Which attempt of a peer each connection is, also of those that were handed out."""
         self._changed = threading.Condition()
         self._oldest_epoch = 0
+        self.certificates = certificates
         listener = Listener(host, 0, secret, self._store_connection, certificates=certificates)
         self.address: Address = listener.address
 

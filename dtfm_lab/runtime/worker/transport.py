@@ -284,7 +284,7 @@ class Transport:
 
     def _send_all(self, target: int, address: Address) -> None:
         with (
-            connect_to_peer(address, self._secret, self._epoch, self._rank) as connection,
+            connect_to_peer(address, self._secret, self._epoch, self._rank, self._listener.certificates) as connection,
             self._wire(connection, (self._rank, target), sends=True) as wire,
         ):
             while (message := self._outboxes[target].get()) is not None:

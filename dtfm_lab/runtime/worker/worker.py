@@ -20,6 +20,8 @@ import torch
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.trace import Span
+from dtfm_lab.runtime.protocol import wires
+from dtfm_lab.runtime.protocol.certificates import Certificates
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.profile import ComputeLog
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
@@ -53,6 +55,7 @@ def main(
     forked: bool = True,
     host: str = "127.0.0.1",
     local_rank: int | None = None,
+    certificates: Certificates | None = None,
     clock_offset_s: Callable[[], float] = lambda: 0.0,
 ) -> None:
     """The body of the process. It ends by ``os._exit``, because threads that wait for a peer cannot be joined.
@@ -68,6 +71,8 @@ def main(
         The address at which other workers reach this one.
     local_rank
         Number of the worker on this machine, by which GPUs are assigned; ``rank`` if all workers are here.
+    certificates
+        Of the run, by which connections between workers are encrypted; in clear without.
     clock_offset_s
         Seconds to add to moments in orders, if the coordinator runs on another host.
     """
@@ -77,13 +82,15 @@ def main(
     status = 0
     try:
         torch.set_num_threads(1)
-        worker = Worker(spec, rank, connection, report, host, rank if local_rank is None else local_rank, corpus)
+        local_rank = rank if local_rank is None else local_rank
+        worker = Worker(spec, rank, connection, report, host, local_rank, corpus, certificates)
         threading.Thread(target=worker.receive_orders, args=(clock_offset_s,), daemon=True).start()
         worker.follow_orders()
     except BaseException as error:
         traceback.print_exc()
         report.event("error", message=f"{type(error).__name__}: {error}")
         status = 1
+    wires.drain()
     sys.stderr.flush()
     os._exit(status)
 
@@ -110,6 +117,7 @@ class Worker:
         host: str,
         local_rank: int,
         corpus: Corpus | None,
+        certificates: Certificates | None = None,
     ) -> None:
         self._spec, self._rank, self._connection, self._report = spec, rank, connection, report
         self._position, self._replica = spec.workers[rank]
@@ -122,7 +130,7 @@ class Worker:
         self._lock = threading.Lock()
         self._epoch = 0
         """Number of the newest order to join. Orders of earlier epochs are ignored."""
-        self._listener = PeerListener(host, spec.secret)
+        self._listener = PeerListener(host, spec.secret, certificates)
         self._processor = make_processor(spec.runs_on, local_rank, shares=spec.clock != "real")
         self._carrier = None
         if spec.uses_groups:
