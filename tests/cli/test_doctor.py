@@ -21,6 +21,7 @@ GPU = {
     "memory_bytes": 80 * 2**30,
     "driver": "580.65.06",
     "compute_capability": "9.0",
+    "free_bytes": 60 * 2**30,
 }
 NO_TORCH_CUDA = {"version": "2.13.0+cpu", "cuda": None, "gpus": 0, "nccl": None}
 TORCH_13 = {"version": "2.13.0", "cuda": "13.0", "gpus": 1, "nccl": "2.28.9"}
@@ -194,7 +195,7 @@ def fake_smi(folder: Path, script: str) -> None:
 
 
 def test_the_driver_is_asked_for_gpus_and_its_cuda(tmp_path, monkeypatch):
-    row = "NVIDIA H100, GPU-1, 81920, 580.65.06, 9.0"
+    row = "NVIDIA H100, GPU-1, 81920, 580.65.06, 9.0, 61440"
     fake_smi(tmp_path, f"case $# in 0) echo '| CUDA Version: 13.0 |';; *) echo '{row}';; esac")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert doctor.driver_facts() == {"gpus": [GPU], "no_gpu": None, "driver_cuda": "13.0"}

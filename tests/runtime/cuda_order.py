@@ -205,6 +205,17 @@ class OrderedCuda:
         finally:
             self._local.name = before
 
+    def hand_over(self, given: Any) -> tuple[Any, Clock]:
+        """What a host thread puts into a queue: with it goes what the thread knows."""
+        host = self.host_timeline()
+        host.step()
+        return given, dict(host.clock)
+
+    def take_over(self, handed: tuple[Any, Clock]) -> Any:
+        """What another host thread takes out of that queue."""
+        self.host_timeline().learn(handed[1])
+        return handed[0]
+
     def host_timeline(self) -> Timeline:
         name = self._host_name()
         return self._hosts.setdefault(name, Timeline(name))
@@ -345,16 +356,28 @@ def ordered(monkeypatch: Any) -> Iterator[OrderedCuda]:
         patch.setattr(torch.Tensor, "cpu", to_host)
         patch.setattr(torch.Tensor, "tolist", listed)
         patch.setattr(torch.Tensor, "record_stream", declare)
-        patch.setattr(cuda_processor, "_make_deterministic", lambda: None)  # its effect is on the whole process
+        patch.setattr(cuda_processor, "make_deterministic", lambda: None)  # its effect is on the whole process
         yield cuda
 
 
+@dataclass(frozen=True)
+class Posted:
+    """An operation of one end of a communicator."""
+
+    what: str
+    n_bytes: int
+    address: int
+    clock: Clock
+
+
 class Wire:
-    """What the two ends of a communicator have asked for, in order: [operation, bytes, tensor, start] each."""
+    """What the two ends of a communicator have asked for, in order."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self.posted: tuple[list[Any], list[Any]] = ([], [])
+        self.posted: tuple[list[Posted], list[Posted]] = ([], [])
+        self.n_over = 0
+        """Operations whose contents have gone across."""
         self.aborted = False
 
 
@@ -392,7 +415,7 @@ class OrderedGroup:
             self._cuda.touch(self._stream, tensor, writes=what == "receive", what=f"NCCL's {what}")
         with self._wire.changed:
             own = self._wire.posted[self._rank]
-            own.append((what, tensor.numel(), tensor, dict(self._stream.clock)))
+            own.append(Posted(what, tensor.numel(), tensor.data_ptr(), dict(self._stream.clock)))
             self._wire.changed.notify_all()
             return OrderedWork(self, len(own) - 1, tensor)
 
@@ -404,15 +427,17 @@ class OrderedGroup:
             wire.changed.wait_for(lambda: wire.aborted or len(others) > number, self._patience_s)
             if len(others) <= number:
                 raise RuntimeError("NCCL communicator was aborted" if wire.aborted else "NCCL timed out")
-            (what, n_bytes, tensor, _), (other, there, content, clock) = (
-                wire.posted[side][number] for side in (self._rank, 1 - self._rank)
-            )
-            if {what, other} != {"send", "receive"} or n_bytes != there:
+            own, other = wire.posted[self._rank][number], others[number]
+            if {own.what, other.what} != {"send", "receive"} or own.n_bytes != other.n_bytes:
                 self._cuda.fault(
-                    f"operation {number} of a communicator: one end {what}s {n_bytes} bytes, the other {other}s {there}"
+                    f"operation {number} of a communicator: one end {own.what}s {own.n_bytes} bytes, the other "
+                    f"{other.what}s {other.n_bytes}"
                 )
-            elif what == "receive":
-                ctypes.memmove(tensor.data_ptr(), content.data_ptr(), n_bytes)  # seen as NCCL's already
+            elif number == wire.n_over:  # the first of the ends: the tensors live until both have waited
+                sent, received = (own, other) if own.what == "send" else (other, own)
+                ctypes.memmove(received.address, sent.address, own.n_bytes)  # seen as NCCL's already
+                wire.n_over += 1
+            clock = other.clock
             self._stream.learn(clock)
         return self._stream.record_event()
 

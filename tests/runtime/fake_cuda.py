@@ -124,5 +124,5 @@ def without_gpu(monkeypatch: Any, gpus: int = 1) -> Iterator[Notes]:
         patch.setattr(
             torch.Tensor, "record_stream", lambda tensor, stream: notes.append(("used on", stream.name)), raising=False
         )
-        patch.setattr(cuda_processor, "_make_deterministic", lambda: None)  # its effect is on the whole process
+        patch.setattr(cuda_processor, "make_deterministic", lambda: None)  # its effect is on the whole process
         yield notes

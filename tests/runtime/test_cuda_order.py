@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import torch
-from cuda_order import OrderedCuda, OrderedGroup, Wire, ordered
-from hypothesis import HealthCheck, given, settings
+from cuda_order import Operations, OrderedCuda, OrderedGroup, Wire, ordered
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.runtime.gpu import cuda_processor, nccl_groups
@@ -31,7 +31,7 @@ def changed(module: Any, right: str, wrong: str) -> Any:
     made = types.ModuleType(f"changed_{module.__name__}")
     made.__dict__["__name__"] = module.__name__
     exec(compile(source.replace(right, wrong), f"<changed {module.__name__}>", "exec"), made.__dict__)
-    made.__dict__["_make_deterministic"] = lambda: None
+    made.__dict__["make_deterministic"] = lambda: None
     return made
 
 
@@ -52,28 +52,29 @@ class Worker:
     def computing(self) -> None:
         """Compute on what has come and change the gradients in place; send them; change them again."""
         if self.inbox:
-            content = self.inbox.popleft().wait()
-            self.received.append(content[:1].tolist())
-            del content
+            content = self.cuda.take_over(self.inbox.popleft()).wait()
+            computed = content.clone()
+            del content  # before the GPU has computed
+            self.received.append(computed[:1].tolist())
 
         def step() -> None:
             self.computed += 1
             self.gradients.fill_(self.computed % 200)
 
         self.gpu.timed(step)
-        self.outbox.append(self.gpu.send_buffer(self.gradients))
+        self.outbox.append(self.cuda.hand_over(self.gpu.send_buffer(self.gradients)))
         self.gradients.add_(1)
 
     def sending(self) -> None:
         if self.outbox:
-            packet = self.outbox.popleft().to_host()
+            packet = self.cuda.take_over(self.outbox.popleft()).to_host()
             self.sent.append(packet.numpy().tolist()[:1])
 
     def receiving(self) -> None:
         host = self.gpu.host_buffer(N_BYTES)
         self.arrived += 1
         host.numpy()[:] = self.arrived
-        self.inbox.append(self.gpu.receive_buffer(host))
+        self.inbox.append(self.cuda.hand_over(self.gpu.receive_buffer(host)))
 
     def play(self, order: list[str]) -> None:
         for name in order:
@@ -139,14 +140,9 @@ def test_a_planted_fault_is_found(what):
     assert found
 
 
-@pytest.mark.parametrize("what", FAULTS)
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(before=hosts)
-def test_a_planted_fault_is_found_whatever_ran_before(what, before):
-    assert faults_of(changed(cuda_processor, *FAULTS[what]), before + IN_TURN)
-
-
-def faults_between_gpus(groups: Any = group_pairs, nccl: Any = nccl_groups, processor: Any = cuda_processor) -> list[str]:
+def faults_between_gpus(
+    groups: Any = group_pairs, nccl: Any = nccl_groups, processor: Any = cuda_processor
+) -> list[str]:
     """Three contents from one GPU to another by an NCCL group of two, while both ends compute."""
     with pytest.MonkeyPatch.context() as patch, ordered(patch) as cuda:
         patch.setattr(nccl, "CudaReceiveBuffer", processor.CudaReceiveBuffer)
@@ -162,19 +158,24 @@ def faults_between_gpus(groups: Any = group_pairs, nccl: Any = nccl_groups, proc
 
         def sends(buffers: list[Any]) -> None:
             with Operations(cuda), cuda.host("sender's sending"):
-                wires[0].send(b"", buffers.pop())
+                wires[0].send(b"", cuda.take_over(buffers.pop()))
 
         with ThreadPoolExecutor(1) as pool:
             for i in range(3):
                 with cuda.host("sender's computing"):
                     gradients.fill_(i)
-                    sending = pool.submit(sends, [gpus[0].send_buffer(gradients)])
+                    sending = pool.submit(sends, [cuda.hand_over(gpus[0].send_buffer(gradients))])
                     gradients.add_(1)
                 with cuda.host("receiver's receiving"):
-                    buffer = wires[1].receive(N_BYTES)
+                    try:
+                        arrived = cuda.hand_over(wires[1].receive(N_BYTES))
+                    except ConnectionError:
+                        sending.result()
+                        raise
                 with cuda.host("receiver's computing"):
-                    assert buffer.wait().clone()[:1].tolist() == [i] or cuda.faults
-                    del buffer
+                    computed = cuda.take_over(arrived).wait().clone()
+                    del arrived  # before the GPU has computed
+                    assert computed[:1].tolist() == [i] or cuda.faults
                 sending.result()
     return cuda.faults
 
@@ -184,15 +185,12 @@ def test_contents_from_gpu_to_gpu_are_in_order():
 
 
 BETWEEN_GPUS = {
-    "announced before it is written": ("nccl", "        on_gpu.written.synchronize()  # before it is announced\n", ""),
-    "arrival noted on another stream": ("nccl", "done.record(torch.cuda.current_stream(self._device))",
-                                        "done.record(torch.cuda.Stream())"),
+    "announced before it is written": ("nccl", "        buffer.written.synchronize()  # before it is announced\n", ""),
     "freed while NCCL reads it": ("groups", "work.wait(timedelta(seconds=within_s))", "work.wait()"),
     "both ends send": ("groups", 'self._group.send if what == "send" else self._group.recv', "self._group.send"),
     "both ends receive": ("groups", 'self._group.send if what == "send" else self._group.recv', "self._group.recv"),
     "more is received than was sent": ("groups", "content = self._backend.empty(n_bytes)",
                                        "content = self._backend.empty(n_bytes + 1)"),
-    "used before it has come": ("processor", "        compute.wait_event(self._written)\n", ""),
     "freed while the computation reads it": ("processor", "        self._content.record_stream(compute)\n", ""),
 }  # fmt: skip
 MODULES = {"nccl": nccl_groups, "groups": group_pairs, "processor": cuda_processor}

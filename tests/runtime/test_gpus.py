@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
+from run_helpers import even_plan
 
-from dtfm_lab.domain.errors import LabError, UnknownName
+import dtfm_lab as lab
+from dtfm_lab.domain.errors import JobError, LabError, UnknownName
+from dtfm_lab.domain.units import GiB
 from dtfm_lab.runtime.client import gpu_inventory
 from dtfm_lab.runtime.client.gpu_inventory import Gpu, NoGpu, check_runs_on, driver_gpus, parse_query, visible
+from dtfm_lab.runtime.client.gpu_memory import CONTEXT_BYTES, why_too_large_for_gpus
+from dtfm_lab.runtime.client.launch import prepare
 from dtfm_lab.runtime.gpu import gpu_probe
 from dtfm_lab.runtime.protocol.run_options import RunOptions
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.simulation.memory import least_peak_bytes
 
-THREE = [Gpu(f"H{i}", f"GPU-{i}abc", 80 * 2**30, "580.1", "9.0") for i in range(3)]
-ROWS = "\n".join(f"H{i}, GPU-{i}abc, 81920, 580.1, 9.0" for i in range(3))
+THREE = [Gpu(f"H{i}", f"GPU-{i}abc", 80 * 2**30, "580.1", "9.0", 60 * 2**30) for i in range(3)]
+ROWS = "\n".join(f"H{i}, GPU-{i}abc, 81920, 580.1, 9.0, 61440" for i in range(3))
 
 
 @pytest.fixture
@@ -35,7 +43,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_a_driver_lists_its_gpus(driver):
     driver(f"echo '{ROWS}'")
     assert driver_gpus() == THREE
-    assert parse_query("GB10, GPU-9, [N/A], 580.1, 12.1\n") == [Gpu("GB10", "GPU-9", None, "580.1", "12.1")]
+    assert parse_query("GB10, GPU-9, [N/A], 580.1, 12.1, [N/A]\n") == [Gpu("GB10", "GPU-9", None, "580.1", "12.1")]
 
 
 @pytest.mark.parametrize(
@@ -115,3 +123,47 @@ def test_a_probe_tells_this_machines_torch(capsys):
 def test_versions_are_read_from_their_codes():
     assert [gpu_probe.from_code(code) for code in (12090, 13020)] == ["12.9", "13.2"]
     assert [gpu_probe.nccl_from_code(code) for code in (22707, 23203)] == ["2.27.7", "2.32.3"]
+
+
+def on_gpus(n_workers: int, clock: str = "virtual", model: object = "gpt2-small") -> RunSpec:
+    plan = even_plan(n_workers, 1, dtype="fp32", model=model, global_batch=8, microbatch=1)
+    built = lab.build_schedule("gpipe", n_workers, plan.job.n_microbatches)
+    return RunSpec(plan=plan, schedule="gpipe", orders=built.orders, iterations=1, clock=clock, runs_on="cuda")
+
+
+def with_free(*gibibytes: float | None, total: float | None = 80) -> list[Gpu]:
+    """GPUs of which so much is free."""
+    size = None if total is None else int(total * GiB)
+    each = [None if free is None else int(free * GiB) for free in gibibytes]
+    return [Gpu(f"H{i}", f"GPU-{i}", size, "580.1", "9.0", free) for i, free in enumerate(each)]
+
+
+def test_workers_have_to_fit_in_the_gpus_that_they_share():
+    spec = on_gpus(4)
+    peaks = least_peak_bytes(spec.trained, spec.programs(synchronise=True))[:, 0]
+    needed = [sum(int(peaks[i]) + CONTEXT_BYTES for i in of) / GiB for of in ((0, 1, 2, 3), (0, 2), (1, 3))]
+    assert why_too_large_for_gpus(spec, with_free(needed[0] * 1.1)) == ""
+    assert why_too_large_for_gpus(spec, with_free(*(n * 1.1 for n in needed[1:]))) == ""
+    found = why_too_large_for_gpus(spec, with_free(needed[0] / 2))
+    assert re.fullmatch(
+        rf"4 workers need some {needed[0]:.1f} GiB on GPU 0, H0, of which {needed[0] / 2:.1f} are free; "
+        "wanted a smaller model, stand_in='stand-in', fewer workers, or runs_on='cpu'",
+        found,
+    )
+    assert "2 workers need" in (found := why_too_large_for_gpus(spec, with_free(80, 0.9)))
+    assert "on GPU 1, H1, of which 0.9 are free" in found
+    assert why_too_large_for_gpus(on_gpus(2, "real"), with_free(80, 0.3)).startswith("a worker needs some")
+
+
+def test_memory_that_a_driver_does_not_tell_is_the_whole_gpus_or_not_checked():
+    assert "of which 0.5 are free" in why_too_large_for_gpus(on_gpus(4), with_free(None, total=0.5))
+    assert why_too_large_for_gpus(on_gpus(4), with_free(None, total=None)) == ""
+
+
+def test_a_run_that_does_not_fit_on_its_gpu_is_refused_in_one_line(driver):
+    driver("echo 'H0, GPU-0, 81920, 580.1, 9.0, 700'")
+    with pytest.raises(JobError, match=r"4 workers need some .* GiB on GPU 0, H0, of which 0\.7 are free") as error:
+        prepare(even_plan(), None, RunOptions(runs_on="cuda"))
+    assert "\n" not in str(error.value)
+    driver("echo 'H0, GPU-0, 81920, 580.1, 9.0, 70000'")
+    assert prepare(even_plan(), None, RunOptions(runs_on="cuda")).runs_on == "cuda"

@@ -14,7 +14,7 @@ from dtfm_lab.domain.units import GiB
 
 PATIENCE_S = 20.0
 """Longest wait for the driver's answer; without persistence mode the driver first initialises every GPU."""
-QUERY = "name,uuid,memory.total,driver_version,compute_cap"
+QUERY = "name,uuid,memory.total,driver_version,compute_cap,memory.free"
 
 
 class NoGpu(LabError):
@@ -29,6 +29,8 @@ class Gpu:
     driver: str
     compute_capability: str
     """Version of the architecture: 7.0 is Volta, 9.0 Hopper."""
+    free_bytes: int | None = None
+    """Memory that no process has taken; None where the driver does not say, as where it is the host's."""
 
 
 def driver_gpus() -> list[Gpu]:
@@ -53,9 +55,13 @@ def parse_query(answer: str) -> list[Gpu]:
     """Return one GPU per line of ``QUERY`` fields; a field without a value is in brackets."""
     rows = [[field.strip() for field in line.split(",")] for line in answer.splitlines()]
     return [
-        Gpu(name, uuid, int(memory) * GiB // 1024 if memory.isdigit() else None, driver, capability)
-        for name, uuid, memory, driver, capability in (row for row in rows if len(row) == 5)
+        Gpu(name, uuid, _bytes(memory), driver, capability, _bytes(free))
+        for name, uuid, memory, driver, capability, free in (row for row in rows if len(row) == 6)
     ]
+
+
+def _bytes(mebibytes: str) -> int | None:
+    return int(mebibytes) * GiB // 1024 if mebibytes.isdigit() else None
 
 
 def visible(gpus: Sequence[Gpu], variable: str | None) -> list[Gpu]:

@@ -17,6 +17,7 @@ from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Subplan
 from dtfm_lab.files import load_model
 from dtfm_lab.runtime.client.gpu_inventory import check_runs_on
+from dtfm_lab.runtime.client.gpu_memory import why_too_large_for_gpus
 from dtfm_lab.runtime.client.proxy_model import NAME, as_tied, stand_in_for, why_not_trained, why_too_large
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.client.run_checks import absolute_path, checked_spec, emulated_network, writable_folder
@@ -76,7 +77,7 @@ def prepare(plan: Plan, schedule: str | Schedule | None, options: RunOptions) ->
     }
     settings: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(RunSettings)} | resolved
     spec = checked_spec(running, schedule, subplan=part, **settings)
-    if reason := why_too_large(spec.trained):
+    if reason := why_too_large(spec.trained) or why_too_large_for_gpus(spec):
         raise JobError(f"job {spec.trained.name}: {reason}")
     spec = _check_files(spec)
     if importlib.util.find_spec("torch") is None:

@@ -1,7 +1,7 @@
 """A GPU as a worker's processor: streams for receiving, computing and sending, and events between them.
 
-The three streams are those of DT-FM, section 5. Not yet run on a GPU; tests check the order of copies, waits and the
-release of memory with streams that only record their calls.
+The three streams are those of DT-FM, section 5. Not yet run on a GPU; tests prove the order of copies, waits and the
+release of memory by vector clocks (``tests/runtime/cuda_order.py``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from pathlib import Path
 
 import torch
 
+from dtfm_lab.runtime.gpu.determinism import deterministic_or_refused, make_deterministic
+
 
 class CudaProcessor:
     """Made by the computing thread: all that this thread does from then on is on the compute stream.
@@ -27,7 +29,7 @@ class CudaProcessor:
     def __init__(self, index: int, *, shares: bool) -> None:
         """``shares``: whether other workers compute on the same GPU, one at a time."""
         self.device = torch.device("cuda", index)
-        _make_deterministic()
+        make_deterministic()
         torch.cuda.set_device(self.device)
         self._receive, self._compute, self._send = (new_stream(self.device) for _ in range(3))
         torch.cuda.set_stream(self._compute)
@@ -41,7 +43,8 @@ class CudaProcessor:
         wall_s = time.monotonic()
         with self.lock.held() if self.lock else contextlib.nullcontext():
             self._began.record(self._compute)
-            work()
+            with deterministic_or_refused():
+                work()
             self._ended.record(self._compute)
             self._ended.synchronize()  # a span needs the moment of its end, and the lock protects an idle GPU
         return time.monotonic() - wall_s, self._began.elapsed_time(self._ended) / 1e3
@@ -62,16 +65,6 @@ class CudaProcessor:
     def _name(self) -> str:
         properties = torch.cuda.get_device_properties(self.device)
         return str(getattr(properties, "uuid", self.device.index))
-
-
-def _make_deterministic() -> None:
-    """Sum in a fixed order, because an iteration repeated after a loss must give the same bits.
-
-    Must run before CUDA is initialised.
-    """
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # or cuBLAS may choose another order each time
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # set through a property
 
 
 def new_stream(device: torch.device, priority: int = 0) -> torch.cuda.Stream:
