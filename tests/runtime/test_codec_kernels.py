@@ -172,6 +172,53 @@ def test_cupy_is_asked_for_all_of_a_message_on_torchs_stream(cupy, how, of, n):
     assert cupy == ["torch's own"] * 2
 
 
+@pytest.fixture
+def real_cupy(libraries: dict[torch.dtype, ctypes.CDLL], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """CuPy itself, whose kernels are made as on a GPU and launched on this CPU; what was launched."""
+    cupy = pytest.importorskip("cupy")
+    launched: list[Any] = []
+
+    class Launched(cupy.RawKernel):  # type: ignore[misc,name-defined]
+        def __call__(self, grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
+            assert self.backend == "nvrtc"
+            assert self.code == SOURCE
+            assert [(argument.dtype.char, argument.nbytes) for argument in arguments] == [("l", 8)] * 3
+            launched.append((self.name, self.options, grid, block))
+            library = libraries[torch.float64 if "-DDOUBLE" in self.options else torch.float32]
+            launch(library, self.name, *grid, *block, *map(int, arguments))
+
+    monkeypatch.setattr(cupy, "RawKernel", Launched)
+    monkeypatch.setattr(cupy.cuda, "Device", lambda index: nullcontext())  # both ask the driver, which is not here
+    monkeypatch.setattr(cupy.cuda, "Stream", SimpleNamespace(from_external=lambda stream: nullcontext()))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda index: "torch's own")
+    cupy_codec.compiled_kernel.cache_clear()
+    yield launched
+    cupy_codec.compiled_kernel.cache_clear()
+
+
+@pytest.mark.parametrize("how", ["fp16", "int8"])
+@pytest.mark.parametrize("of", DTYPES.values(), ids=DTYPES)
+def test_cupys_own_kernels_are_given_what_gives_torchs_bits(real_cupy, how, of):
+    codec, tiny = Codec(how, of), torch.finfo(of).tiny
+    everything = numbers(70_001, 1, of)
+    cases = [everything[:n] for n in (0, 1, 3, 255, 256, 257, 1023, 4097, 70_001)]
+    cases += [everything[5:2052], everything[:4096:3], torch.linspace(-tiny, tiny, 999, dtype=of)]
+    for i, sent in enumerate(cases):
+        raw = cupy_codec.encode(how, sent, codec.n_bytes(sent.numel()))
+        assert torch.equal(raw, codec.encode(sent)), i
+        for shifted in (raw, torch.cat([raw.new_zeros(3), raw])[3:] if how == "int8" else raw):
+            came = cupy_codec.decode(how, shifted, sent.numel(), of)
+            assert torch.equal(as_bytes(came), as_bytes(codec.decode(raw))), i
+    for odd in (math.inf, -math.inf, math.nan):
+        sent = torch.cat([everything[:300], torch.tensor([odd], dtype=of), everything[:299]])
+        raw = cupy_codec.encode(how, sent, codec.n_bytes(600))
+        assert_alike(codec.decode(raw), codec.decode(codec.encode(sent)))
+        assert_alike(cupy_codec.decode(how, raw, 600, of), codec.decode(raw))
+    names = {(name, options, block) for name, options, _, block in real_cupy}
+    options = ("-DDOUBLE",) if of == torch.float64 else ()
+    assert names == {(f"{which}_{how}", options, (THREADS,)) for which in ("encode", "decode")}
+
+
 @given(n=st.integers(0, 10**12), how=how)
 def test_a_grid_covers_what_it_can_and_is_never_empty(n, how):
     grid = grid_for(n, PER_THREAD[how])
