@@ -1,11 +1,12 @@
 """Our runtime against torch.distributed.pipelining's own: real clock, no emulated links, one pipeline on this machine.
 
-The same stages, micro-batches, batches and AdamW in both; torch computes on one thread in every worker; torch's sends
-over gloo, ours over its own sockets. Runs alternate, and the median over all iterations of all runs counts, without
-the first WARM_UP of each run. ``ours`` and ``torch`` are milliseconds from the start of an iteration to the end of the
-last worker's step, p25 and p75 quartiles of the ratio over pairs of runs. ``whole`` is from one iteration's event to
-the next: it holds what the coordinator does in between, of which torch's loop has only a barrier. ``loss error`` is the
-largest difference between the two runs' losses.
+The same stages, micro-batches, batches and AdamW in all; torch computes on one thread in every worker; torch's sends
+over gloo, ours over its own sockets and, in runs of their own, over process groups (gloo, too). Runs alternate, and the
+median over all iterations of all runs counts, without the first WARM_UP of each run. ``sockets``, ``groups`` and
+``torch`` are milliseconds from the start of an iteration to the end of the last worker's step; the two ratios are to
+``torch``, p25 and p75 the quartiles of the sockets' over sets of runs. ``whole`` is from one iteration's event to the
+next, with sockets: it holds what the coordinator does in between, of which torch's loop has only a barrier. ``loss
+error`` is the largest difference between the runs' losses.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Seconds:
     """Measured seconds of one case over all its runs."""
 
     ours: list[float] = field(default_factory=list)
+    groups: list[float] = field(default_factory=list)
     whole: list[float] = field(default_factory=list)
     torchs: list[float] = field(default_factory=list)
     worst_loss_error: float = 0.0
@@ -56,12 +58,12 @@ class Seconds:
 @click.option("--model", "models", default=["tiny"], show_default=True, multiple=True, type=click.Choice(list(MODELS)))
 @click.option("--microbatches", default=8, show_default=True)
 @click.option("--iterations", default=25, show_default=True, help="Of each run.")
-@click.option("--runs", default=4, show_default=True, help="Of each of the two, in turns.")
+@click.option("--runs", default=4, show_default=True, help="Of each of the three, in turns.")
 def main(
     workers: list[int], schedules: list[str], models: list[str], microbatches: int, iterations: int, runs: int
 ) -> None:
     print(machine_line())
-    columns = ["ours", "torch", "ratio", "p25", "p75", "whole", "loss error"]
+    columns = ["sockets", "groups", "torch", "s/torch", "p25", "p75", "g/torch", "whole", "loss error"]
     print(f"{'':28}" + "".join(f"{column:>12}" for column in columns))
     preload.warm_up()
     for model in models:
@@ -70,11 +72,12 @@ def main(
                 plan = pipeline(model, n, microbatches)
                 found = Seconds()
                 ratios = [one_of_each(plan, name, iterations, found) for _ in range(runs)]
-                ours, theirs, whole = (np.median(each) for each in (found.ours, found.torchs, found.whole))
+                measured = (found.ours, found.groups, found.torchs, found.whole)
+                ours, groups, theirs, whole = (np.median(each) for each in measured)
                 low, high = np.percentile(ratios, [25, 75])
                 ratio = ours / theirs
-                shown = f"{1e3 * ours:>12.2f}{1e3 * theirs:>12.2f}{ratio:>12.3f}{low:>12.3f}{high:>12.3f}"
-                shown += f"{1e3 * whole:>12.2f}{found.worst_loss_error:>12.1e}"
+                shown = f"{1e3 * ours:>12.2f}{1e3 * groups:>12.2f}{1e3 * theirs:>12.2f}{ratio:>12.3f}{low:>12.3f}"
+                shown += f"{high:>12.3f}{groups / theirs:>12.3f}{1e3 * whole:>12.2f}{found.worst_loss_error:>12.1e}"
                 verdict = "" if ratio <= GOAL else f"   above the goal of {GOAL:g}"
                 print(f"{f'{model}, {n} workers, {name}':28}{shown}{verdict}", flush=True)
 
@@ -89,17 +92,20 @@ def pipeline(model: str, n_stages: int, n_microbatches: int) -> Plan:
 
 
 def one_of_each(plan: Plan, schedule: str, iterations: int, found: Seconds) -> float:
-    """One run of ours and one of torch's; the ratio of their medians."""
-    ours, whole, losses = by_us(plan, schedule, iterations)
+    """One run of each; the ratio of the medians of ours with sockets and torch's."""
+    ours, whole, losses = by_us(plan, schedule, iterations, "sockets")
+    groups, _, losses_of_groups = by_us(plan, schedule, iterations, "groups")
     theirs, wanted = by_torch(plan, schedule, iterations)
     found.ours += ours
     found.whole += whole
+    found.groups += groups
     found.torchs += theirs
-    found.worst_loss_error = max(found.worst_loss_error, float(np.abs(np.array(losses) - wanted).max()))
+    error = np.abs(np.array([losses, losses_of_groups]) - wanted).max()
+    found.worst_loss_error = max(found.worst_loss_error, float(error))
     return float(np.median(ours) / np.median(theirs))
 
 
-def by_us(plan: Plan, schedule: str, iterations: int) -> tuple[list[float], list[float], list[float]]:
+def by_us(plan: Plan, schedule: str, iterations: int, carrier: str) -> tuple[list[float], list[float], list[float]]:
     """Seconds of iterations, seconds from the end of one to that of the next, and losses."""
     came_s: list[float] = []
 
@@ -107,7 +113,7 @@ def by_us(plan: Plan, schedule: str, iterations: int) -> tuple[list[float], list
         if event["event"] == "iteration":
             came_s.append(time.monotonic())
 
-    trace = launch.start(plan, schedule, iterations=iterations, clock="real").wait(note)
+    trace = launch.start(plan, schedule, iterations=iterations, clock="real", carrier=carrier).wait(note)
     return trace.iteration_ends_s[WARM_UP:].tolist(), np.diff(came_s)[WARM_UP:].tolist(), list(trace.context.losses)
 
 

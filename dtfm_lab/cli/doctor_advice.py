@@ -77,17 +77,14 @@ def _cupy_advice(facts: Facts) -> list[str]:
     if len(several) > 1:
         return [f"CuPy is installed {len(several)} times, as {', '.join(several)}, in one place: {anew}"]
     if cupy is None:
-        return [f"CuPy is not installed; it codes messages in one pass and carries them between GPUs: {wanted}"]
+        return [f"CuPy is not installed; it codes messages in one pass: {wanted}"]
     if "error" in cupy:
         return [f"CuPy does not load ({cupy['error']}): {anew}"]
     if _major(cupy["cuda"]) != fits:
         return [f"CuPy is built for CUDA {cupy['cuda']}, torch is to be for CUDA {fits}, and they share memory: {anew}"]
-    missing = []
     if not cupy["compiles"]:
-        missing.append(f"CuPy finds no NVRTC to compile kernels with: pip install 'cupy-cuda{fits}x[ctk]'")
-    if cupy["nccl"] is None and len(facts["gpus"]) > 1:
-        missing.append(f"CuPy finds no NCCL, to send from GPU to GPU with: pip install nvidia-nccl-cu{fits}")
-    return missing
+        return [f"CuPy finds no NVRTC to compile kernels with: pip install 'cupy-cuda{fits}x[ctk]'"]
+    return []
 
 
 def _lab_advice(facts: Facts) -> list[str]:

@@ -107,11 +107,6 @@ CASES = {
     ),
     "CuPy does not load": (machine(cupy={"error": "no numpy"}), "does not load (no numpy)", "'dtfm_lab[cuda13]'"),
     "no NVRTC": (machine(cupy=CUPY_13 | {"compiles": False}), "NVRTC", "pip install 'cupy-cuda13x[ctk]'"),
-    "no NCCL for two GPUs": (
-        machine(gpus=[GPU, GPU], cupy=CUPY_13 | {"nccl": None}),
-        "CuPy finds no NCCL",
-        "pip install nvidia-nccl-cu13",
-    ),
     "parts of the lab": (
         machine(packages={**dict.fromkeys(LAB, "1.0"), "plotly": None}),
         "lacks plotly",
@@ -138,8 +133,8 @@ def test_a_torch_to_be_changed_takes_cupy_along():
     assert len(advice(machine(torch=TORCH_12, cupy=CUPY_12, cupy_distributions=["cupy-cuda12x"], **OLD_DRIVER))) == 1
 
 
-def test_one_gpu_needs_no_nccl_and_no_gpu_needs_no_cupy():
-    assert advice(machine(cupy=CUPY_13 | {"nccl": None})) == advice(machine())
+def test_cupy_needs_no_nccl_and_no_gpu_needs_no_cupy():
+    assert advice(machine(gpus=[GPU, GPU], cupy=CUPY_13 | {"nccl": None})) == advice(machine(gpus=[GPU, GPU]))
     assert advice(without_gpu(cupy=CUPY_12, cupy_distributions=["cupy-cuda12x"])) == []
 
 
