@@ -8,7 +8,7 @@ from dtfm_lab import files
 from dtfm_lab.cli.terminal import out, print_json
 from dtfm_lab.compare import Comparison, Refit
 from dtfm_lab.compare.refit import in_units
-from dtfm_lab.domain.trace import CAUSES, Trace
+from dtfm_lab.domain.trace import BY_MODEL, CAUSES, Trace
 from dtfm_lab.domain.units import format_s, plain_rows
 
 PIECES = 3
@@ -70,7 +70,8 @@ def print_trace(trace: Trace) -> None:
     """Print a trace in a few lines: duration, throughput, idle time, critical path, and the losses of a real run."""
     context = trace.context
     out.print(
-        f"{context.source} {context.schedule}, {context.clock} clock, links {context.links}: iteration "
+        f"{context.source} {context.schedule}, {context.clock} clock, "
+        f"{f'messages {BY_MODEL}' if context.links_by_model else f'links {context.links}'}: iteration "
         f"{format_s(trace.iteration_s)}, devices compute {trace.compute_share:.1%} of the time, "
         f"{len(trace)} rows"
     )
@@ -110,13 +111,15 @@ def report_comparison(comparison: Comparison, refitted: Refit | None, as_json: b
     for line in (f"measured with {context.provenance}", *lines):
         out.print(line)
     worst = comparison.links["arrival_error_s"].abs().sort_values(ascending=False, kind="stable").index
+    by_link = comparison.links.loc[worst[:LINKS_SHOWN]].drop(columns="seconds_by")
     for title, frame in (
         ("iteration", comparison.iterations),
         ("kind", comparison.kinds),
         ("stage", comparison.stages),
-        (f"link (at most {LINKS_SHOWN}, the worst arrivals first)", comparison.links.loc[worst[:LINKS_SHOWN]]),
+        (f"link (at most {LINKS_SHOWN}, the worst arrivals first)", by_link),
     ):
-        headings = (str(column).removesuffix("_s").replace("_", " ") for column in frame.columns)
+        by_model = frame is by_link and context.links_by_model
+        headings = (_heading(str(column), by_model) for column in frame.columns)
         table = Table(title, *headings, box=None)
         for name, row in zip(frame.index, frame.itertuples(index=False), strict=True):
             cells = zip(frame.columns, row, strict=True)
@@ -134,7 +137,14 @@ def report_comparison(comparison: Comparison, refitted: Refit | None, as_json: b
             out.print(table)
 
 
+def _heading(column: str, by_model: bool) -> str:
+    """The heading of a column; ``by_model``: whether the link model says how long things took, not a clock."""
+    return BY_MODEL if by_model and column == "measured_s" else column.removesuffix("_s").replace("_", " ")
+
+
 def _cell(column: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
     if value != value:
         return "-"
     if column == "relative_error":

@@ -27,6 +27,14 @@ LONGEST_NUMBER = 10_000
 """Most bits of an integer, some 3,000 digits."""
 MOST_COPIES = 100_000
 """Most nodes that the aliases of a YAML file may repeat; ten lines of nested aliases can mean a billion."""
+MOST_SHOWN = 10_000
+"""Values of a list after which a YAML file need not be read on: no file of ours is a list."""
+MOST_LEVELS = 100
+"""Most collections inside each other in a YAML file."""
+LONGEST_SCALAR = 100_000
+"""Most characters of one value in a YAML file."""
+FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""PyYAML's loader on libyaml, ten times as fast; wheels of PyYAML have it."""
 
 
 class Section(BaseModel):
@@ -58,32 +66,52 @@ def _keys_with_booleans(kind: type[Section]) -> dict[str, bool]:
     return {name: bool in (field.annotation, *get_args(field.annotation)) for name, field in named}
 
 
-class _Loader(yaml.SafeLoader):
-    """A stricter SafeLoader: PyYAML's keeps the last of two equal keys, expands every alias and leaks some errors."""
+class _NoMapping(Exception):
+    """What a file holds instead."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._nodes, self._copies = 0, 0
-        self._size: dict[int, int] = {}
 
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs leave this method untyped
-        is_alias = isinstance(event, yaml.AliasEvent)
-        before = self._nodes
-        node: yaml.Node | None = super().compose_node(parent, index)
-        if is_alias:
-            self._copies += (size := self._size.get(id(node), MOST_COPIES + 1))  # absent: an alias in its own anchor
-            self._nodes += size
-            if self._copies > MOST_COPIES:
+def _refuse_hostile(text: str) -> None:
+    """Read event by event, without a tree; raises YAMLError, RecursionError or _NoMapping where it would take long."""
+    nodes, copies, is_list = 0, 0, False
+    sizes: dict[str | None, int] = {}
+    within: list[tuple[str | None, int]] = []
+    """Of the collections that are open: the anchor, and the number of nodes before it."""
+    for event in yaml.parse(text, Loader=FAST):
+        problem = ""
+        is_list = is_list or (isinstance(event, yaml.SequenceStartEvent) and not nodes)
+        if is_list and nodes > MOST_SHOWN:
+            raise _NoMapping("a list")
+        if isinstance(event, yaml.DocumentStartEvent) and nodes:
+            problem = "but found another document"
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = within.pop()
+            if anchor is not None:
+                sizes[anchor] = nodes - before
+        elif isinstance(event, yaml.AliasEvent):
+            inside = any(anchor == event.anchor for anchor, _ in within)
+            size = MOST_COPIES + 1 if inside else sizes.get(event.anchor, 1)  # an unknown one is refused by the loader
+            nodes, copies = nodes + size, copies + size
+            if copies > MOST_COPIES:
                 problem = f"aliases repeat more than {MOST_COPIES} values; wanted them written out"
-                raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
-        else:
-            self._nodes += 1
-            if self._nodes > MOST_YAML_NODES:
-                problem = f"more than {MOST_YAML_NODES} values; wanted fewer, or JSON"
-                raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
-            self._size[id(node)] = self._nodes - before
-        return node
+        elif isinstance(event, yaml.NodeEvent):
+            if isinstance(event, yaml.ScalarEvent):
+                if event.anchor is not None:
+                    sizes[event.anchor] = 1
+                if len(event.value) > LONGEST_SCALAR:
+                    problem = f"a value of {len(event.value)} characters; wanted at most {LONGEST_SCALAR}"
+            else:
+                within.append((event.anchor, nodes))
+            nodes += 1
+            if len(within) > MOST_LEVELS:
+                raise RecursionError
+        if nodes > MOST_YAML_NODES and not problem:
+            problem = f"more than {MOST_YAML_NODES} values; wanted fewer, or JSON"
+        if problem:
+            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)  # type: ignore[arg-type]  # C's mark
+
+
+class _Loader(FAST):  # type: ignore[misc]  # which of two it is depends on how PyYAML was built
+    """A stricter SafeLoader: PyYAML's keeps the last of two equal keys and leaks some errors."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -108,6 +136,11 @@ class _Loader(yaml.SafeLoader):
             seen.add(key.value)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         return mapping
+
+
+def _load_yaml(text: str) -> Any:
+    _refuse_hostile(text)
+    return yaml.load(text, Loader=_Loader)  # a SafeLoader
 
 
 def read_bytes(path: Path, most: int | None = None, advice: str = "") -> bytes:
@@ -145,11 +178,13 @@ def read_mapping(path: Path) -> dict[str, Any]:
     is_json = path.suffix.lower() == ".json"
     text = read_text(path) if is_json else read_text(path, MOST_YAML_BYTES, " as YAML; JSON may be larger")
     try:
-        data = json.loads(text) if is_json else yaml.load(text, Loader=_Loader)
+        data = json.loads(text) if is_json else _load_yaml(text)
     except json.JSONDecodeError as error:
         raise FileError(f"{path}: line {error.lineno}, column {error.colno}: broken JSON: {error.msg}") from None
     except yaml.YAMLError as error:
         raise FileError(f"{path}: {_yaml_place(error)}broken YAML: {reason_of(error)}") from None
+    except _NoMapping as found:
+        raise FileError(f"{path}: holds {found}; wanted a mapping of keys to values") from None
     except RecursionError:
         raise FileError(f"{path}: is nested too deeply; wanted a few levels") from None
     except (ValueError, OverflowError):

@@ -18,7 +18,7 @@ from collections import Counter
 from typing import Annotated, Any, NoReturn
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import FailFast, Field, model_validator
 
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network import (
@@ -132,7 +132,7 @@ class RegionSection(HardwareSection):
     """Devices of a host: the region's devices are counted into hosts of so many."""
     inside_host: Speed | None = None
     """Speed between two devices of a host."""
-    devices: list[DeviceSection] = Field(default_factory=list)
+    devices: Annotated[list[DeviceSection], FailFast()] = Field(default_factory=list)
     """Devices with names of their own, besides those that are counted."""
     latency_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Milliseconds that a message of no length takes between two devices of the region, one way."""
@@ -195,7 +195,7 @@ class MeasuredSection(Section):
 
     message_bytes: list[float]
     """Sizes of the messages, growing."""
-    links: list[MeasuredLinkSection]
+    links: Annotated[list[MeasuredLinkSection], FailFast()]
     """A line for each direction of each link that was measured."""
 
 
@@ -212,15 +212,15 @@ class TopologyFile(Section):
     """Whether devices without a price have the typical one of their GPU."""
     default: Speed | None = None
     """Speed of links for which nothing else is said."""
-    regions: list[RegionSection] = Field(default_factory=list)
+    regions: Annotated[list[RegionSection], FailFast()] = Field(default_factory=list)
     """Groups of devices that are near each other."""
-    devices: list[DeviceSection] = Field(default_factory=list)
+    devices: Annotated[list[DeviceSection], FailFast()] = Field(default_factory=list)
     """Devices, each with its region or none."""
-    hosts: list[HostSection] = Field(default_factory=list)
+    hosts: Annotated[list[HostSection], FailFast()] = Field(default_factory=list)
     """Speeds between two devices of a host."""
-    between: list[BetweenSection] = Field(default_factory=list)
+    between: Annotated[list[BetweenSection], FailFast()] = Field(default_factory=list)
     """Speeds between regions."""
-    links: list[LinkSection] = Field(default_factory=list)
+    links: Annotated[list[LinkSection], FailFast()] = Field(default_factory=list)
     """Speeds of single links, which come before all others."""
     measured: MeasuredSection | None = None
     """Times of messages of several sizes, as `dtfm-lab probe` measures them."""

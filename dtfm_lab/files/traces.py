@@ -3,9 +3,11 @@
 import json
 import os
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
+from pydantic import FailFast
 
 from dtfm_lab.domain.errors import FileError, LabError, TraceError
 from dtfm_lab.domain.schedule import Action
@@ -24,11 +26,11 @@ class TraceFile(Section):
     """Mean seconds of an iteration, for people; it is not read back."""
     context: RunContext
     actions: tuple[Action, ...]
-    iteration: list[int]
-    replica: list[int]
-    action: list[int]
-    start_s: list[float]
-    end_s: list[float]
+    iteration: Annotated[list[int], FailFast()]
+    replica: Annotated[list[int], FailFast()]
+    action: Annotated[list[int], FailFast()]
+    start_s: Annotated[list[float], FailFast()]
+    end_s: Annotated[list[float], FailFast()]
     after: list[int] | None = None
 
 

@@ -54,7 +54,7 @@ def test_every_picture_names_clock_links_hardware_part_and_stand_in(slowed, refi
     context = replace(slowed.measured.context, rehearsed=Subplan((0, 1), (0,), 4, 2), stand_in="tiny")
     found = compare(slowed.predicted, replace(slowed.measured, context=context))
     drawn = [figures.blame(found), figures.drift(found), figures.comparison(found)]
-    told = "virtual clock, emulated links, on CPU, rehearsing stages 0 and 1 of 4, pipeline 0 of 2, tiny as model"
+    told = "virtual clock, messages by the link model, on CPU, rehearsing stages 0 and 1 of 4, pipeline 0 of 2"
     for figure in (*drawn, figures.refit(replace(refitted, measured=context))):
         assert told in figure.layout.title.subtitle.text.replace("<br>", " ")
 

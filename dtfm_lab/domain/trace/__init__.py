@@ -6,10 +6,11 @@ A Trace has one row per action; critical path, idle time by cause and throughput
 from dtfm_lab.domain.trace.causes import PATH
 from dtfm_lab.domain.trace.chains import CAUSES
 from dtfm_lab.domain.trace.columns import Span
-from dtfm_lab.domain.trace.run_context import Clock, ComputeTime, Fault, RunContext, Subplan
+from dtfm_lab.domain.trace.run_context import BY_MODEL, Clock, ComputeTime, Fault, RunContext, Subplan
 from dtfm_lab.domain.trace.trace import Trace
 
 __all__ = [
+    "BY_MODEL",
     "CAUSES",
     "PATH",
     "Clock",

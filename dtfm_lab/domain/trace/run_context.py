@@ -10,6 +10,8 @@ Clock = Literal["virtual", "paced", "real", "model"]
 """How seconds were counted: see RunContext.clock."""
 
 PETA = 1e15
+BY_MODEL = "by the link model"
+"""What is said of seconds that no message was timed for: see ``RunContext.links_by_model``."""
 AS_DRAWN = ("model", "paced")
 """Clocks that count seconds of the drawn devices, to which peaks and prices refer."""
 
@@ -131,6 +133,13 @@ class RunContext:
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def links_by_model(self) -> bool:
+        """Whether messages of a measured trace took what the link model says, so that a prediction by the same model
+        cannot miss them: the virtual clock waits for none, the paced clock delivers each when the model does, or later
+        where its bytes came late (``late_messages``)."""
+        return self.source == "measured" and self.links == "emulated"
+
+    @property
     def has_cards(self) -> bool:
         """Whether messages of several pairs waited for each other anywhere."""
         return self.queueing == "cards" or bool(self.cards)
@@ -153,8 +162,9 @@ class RunContext:
 
     @property
     def provenance(self) -> str:
-        """Where the numbers come from: ``virtual clock, emulated links, on CPU``, subplan and proxy model if any."""
-        parts = [f"{self.clock} clock", f"{self.links} links"]
+        """Where the numbers come from: ``virtual clock, messages by the link model, on CPU``, subplan and proxy model
+        if any."""
+        parts = [f"{self.clock} clock", f"messages {BY_MODEL}" if self.links_by_model else f"{self.links} links"]
         if self.source == "measured":
             parts.append(f"on {self.runs_on.upper()}")
         if self.rehearsed is not None:

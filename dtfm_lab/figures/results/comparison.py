@@ -6,12 +6,16 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dtfm_lab.compare import Comparison
+from dtfm_lab.compare.comparison import LINK_MODEL
 from dtfm_lab.compare.errors import signed_share
 from dtfm_lab.domain.schedule import COMPUTE, SENDS, Kind
+from dtfm_lab.domain.trace import BY_MODEL
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import BLUE, FAINT, KIND_NAMES, VERMILLION
 from dtfm_lab.figures.theme import LEGEND_BELOW, literal, log_ticks, short, time_unit, titled
 
+LINK = f", {BY_MODEL}"
+"""What the name of an action ends with that nobody timed."""
 MOST_ROWS = 16
 """Most stages and links that are shown, those with the largest errors."""
 KINDS = (*COMPUTE, *SENDS)
@@ -21,7 +25,8 @@ KINDS = (*COMPUTE, *SENDS)
 def comparison(comparison: Comparison) -> go.Figure:
     """Predicted and measured seconds per kind and stage, with relative errors, and arrival errors per link."""
     kinds = comparison.kinds.reindex([kind.value for kind in KINDS if kind.value in comparison.kinds.index])
-    kinds.index = pd.Index([KIND_NAMES[Kind(kind)] for kind in kinds.index])
+    ends = [LINK if by == LINK_MODEL else "" for by in kinds["seconds_by"]]
+    kinds.index = pd.Index([f"{KIND_NAMES[Kind(kind)]}{end}" for kind, end in zip(kinds.index, ends, strict=True)])
     stages, links = comparison.stages, comparison.links
     shown_stages = _worst(stages, stages["relative_error"])
     shown_stages.index = pd.Index([f"stage {stage}" for stage in shown_stages.index])
@@ -100,7 +105,8 @@ def _add_pairs(figure: go.Figure, frame: pd.DataFrame, *, row: int, log: bool) -
     errors = [_signed_percent(error) for error in frame["relative_error"]]
     unit, scale = time_unit(max([*predicted, *measured]))
     hover = [
-        f"{name}: {format_s(a)} predicted, {format_s(b)} measured{f' ({error})' if error else ''}"
+        f"{name}: {format_s(a)} predicted, {format_s(b)}{'' if name.endswith(LINK) else ' measured'}"
+        f"{f' ({error})' if error else ''}"
         for name, a, b, error in zip(names, predicted, measured, errors, strict=True)
     ]
     x: list[float | None] = []

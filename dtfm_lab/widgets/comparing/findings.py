@@ -9,6 +9,7 @@ from dtfm_lab.compare import Comparison
 from dtfm_lab.compare.blame import NOTABLE
 from dtfm_lab.compare.errors import signed_s, signed_share
 from dtfm_lab.compare.headline import headline, parts_of
+from dtfm_lab.domain.trace import BY_MODEL
 from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.residuals import Table, tables
@@ -61,7 +62,7 @@ def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
         Tile(
             "From messages",
             signed_s(parts.messages_s),
-            _suspected(parts.links, "link"),
+            _suspected(parts.links, "link") + (f"; {BY_MODEL}" if comparison.measured.context.links_by_model else ""),
             bool(parts.links) and abs(parts.messages_s) >= notable_s,
         ),
         Tile(

@@ -9,6 +9,7 @@ from dtfm_lab.compare import Comparison
 from dtfm_lab.compare.errors import share_of, signed_share
 from dtfm_lab.compare.intervals import Estimate, estimate
 from dtfm_lab.domain.schedule import Lane
+from dtfm_lab.domain.trace import BY_MODEL
 
 MOST_ROWS = 200
 """Most rows of a table; the first suspects are kept."""
@@ -22,8 +23,9 @@ Table = dict[str, Any]
 
 
 def tables(comparison: Comparison) -> list[Table]:
-    """Return {"key", "name", "noun", "own", "second", "count", "rows"} of links, devices and stages. Slow.
+    """Return {"key", "name", "noun", "own", "second", "measured", "count", "rows"} of links, devices and stages. Slow.
 
+    ``measured`` is what the second time of a row is called: "by the link model" for emulated links, which nobody times.
     Rows have id, label and hue; predicted_s, measured_s and error_s, of one message or of the computations of an
     iteration, and the error's 95 % interval over iterations, low_s to high_s (None after a single iteration); relative,
     to the predicted (None where that is 0); second_s, how much later the last message of an iteration arrives, of
@@ -43,7 +45,7 @@ def tables(comparison: Comparison) -> list[Table]:
     devices = [row | {"stage": int(stage_of[row["id"]])} for row in _of(by_device, "device")]
     stages = [row | {"stage": int(row["id"])} for row in _of(whole, "stage")]
     of_stage = {("stage", stage_of[name]) for of, name in suspects if of == "device"}
-    found = []
+    found, by_model = [], comparison.measured.context.links_by_model
     for key, name, noun, own, second, its in (
         ("links", "Links", "link", "each message", "last arrival", links),
         ("devices", "Devices", "device", "computing longer, an iteration", "", devices),
@@ -56,6 +58,7 @@ def tables(comparison: Comparison) -> list[Table]:
         marked.sort(key=lambda row: not row["suspect"])
         found.append(
             {"key": key, "name": name, "noun": noun, "own": own, "second": second}
+            | {"measured": BY_MODEL if key == "links" and by_model else "measured"}
             | {"count": len(marked), "rows": marked[:MOST_ROWS]}
         )
     return found

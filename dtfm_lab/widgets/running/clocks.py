@@ -19,14 +19,14 @@ class ClockWords(NamedTuple):
 CLOCKS = {
     "virtual": ClockWords(
         "no waiting: each worker adds its own CPU time and the drawn links' seconds to a logical clock",
-        "CPU seconds of this machine's computations, on links as drawn",
-        "waits for cores: however many workers share them",
+        "CPU seconds of this machine's computations",
+        "waits for cores, and links: messages take what the link model says",
         "by default: quick, and right on a busy or small machine",
     ),
     "paced": ClockWords(
         "in real time, slowed down so that this machine keeps up: a computation lasts as on the drawn device",
-        "schedule, messages and waits, as on the drawn devices and links",
-        "how long a computation takes: that is the drawn device's",
+        "whether schedule, transport and this machine keep up: what comes late is counted",
+        "computations and messages: they take what the drawn device and the link model say",
         "to watch a pipeline as it would go, and what is late is counted",
     ),
     "real": ClockWords(

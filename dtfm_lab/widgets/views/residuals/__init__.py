@@ -69,7 +69,9 @@ class ResidualsView(View):
         return {
             "data": [bars | {"textposition": "outside", "marker": {"color": colors}}],
             "layout": {
-                "title": {"text": f"{literal(table['name'])}: measured less predicted{more}"},
+                "title": {
+                    "text": f"{literal(table['name'])}: {table.get('measured', 'measured')} less predicted{more}"
+                },
                 "height": 110 + 22 * len(rows),
                 "xaxis": {"range": reach, "ticksuffix": " s"},
                 "yaxis": labels | {"showgrid": False},

@@ -68,7 +68,8 @@ function render({ model, el }) {
   const barHead = ({ own, second }) => h("th", { scope: "col", class: "dtfm-residuals-bars" },
     h("span", {}, h("i", { class: "dtfm-residuals-key-own" }), own), second ? h("span", {}, h("i", { class: "dtfm-residuals-key-second" }), second) : null);
 
-  function headCell({ key, name }, found) {
+  function headCell({ key, name: plain }, found) {
+    const name = key === "measured_s" ? found.measured || plain : plain; // seconds of a link that is emulated were not measured
     const here = model.get("sort_by") === key;
     const mark = here ? (model.get("descending") ? " ▾" : " ▴") : "";
     const button = h("button", { type: "button", "data-key": `head ${key}`, title: `Sort by ${name}; a third click puts suspects first`, onclick: () => sortBy(key) },
