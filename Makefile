@@ -1,5 +1,6 @@
 # make lab: set up and open the lab.   make app: the lab alone, as a page.
 # make docs: set up and build the site in build/site.
+# make gpu: all that waits for a GPU, and a report of it.
 # make test: set up and pass all tests.   make check: lint, types and the laws, for every few minutes of work.
 PYTHON ?= python3
 VENV ?= .venv
@@ -7,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
 
-.PHONY: lab app docs test check laws lint bench bench-ui notebooks pictures js js-check slides teaching clean
+.PHONY: lab app docs test check laws lint bench bench-ui gpu notebooks pictures js js-check slides teaching clean
 
 lab: $(VENV)/.lab
 	$(BIN)/dtfm-lab lab -- $(ARGS)
@@ -68,6 +69,26 @@ bench-ui: $(VENV)/.dev
 	$(BIN)/python benchmarks/interface $(ARGS)
 	$(BIN)/python benchmarks/teaching.py
 
+# All that waits for a GPU, and a report of it in build/gpu-report: docs/gpu.md. It sets up an environment of its own, for
+# the pinned torch is one without CUDA. CUDA=13 for newer drivers; GPU_PYTHON=python for an environment that is there.
+CUDA ?= 12
+TORCH_FOR_12 := cu126
+TORCH_FOR_13 := cu130
+GPU_VENV ?= .venv-gpu
+GPU_PYTHON ?= $(GPU_VENV)/bin/python
+
+gpu: $(if $(filter file,$(origin GPU_PYTHON)),$(GPU_VENV)/.cuda$(CUDA))
+	$(GPU_PYTHON) benchmarks/gpu $(ARGS)
+
+$(GPU_VENV)/.cuda$(CUDA): pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear $(GPU_VENV)
+	grep -Ev '^(torch|cupy|nvidia|cuda|triton)' constraints.txt > $(GPU_VENV)/constraints.txt
+	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--index-url https://download.pytorch.org/whl/$(TORCH_FOR_$(CUDA)) torch
+	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint $(GPU_VENV)/constraints.txt --editable '.[cuda$(CUDA),lab]' 'cupy-cuda$(CUDA)x[ctk]'
+	touch $@
+
 # The lessons with still pictures of what they show, for readers on GitHub; those that have not changed are not run again.
 notebooks: $(VENV)/.dev
 	$(BIN)/python tools/notebooks.py $(ARGS)
@@ -110,4 +131,4 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
 	touch $@ $(VENV)/.lab $(VENV)/.docs
 
 clean:
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis js/node_modules
+	rm -rf $(VENV) $(GPU_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis js/node_modules

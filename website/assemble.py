@@ -24,6 +24,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "strategies",
         "codesign",
         "real-run",
+        "gpu",
         "command-line",
         "where-it-runs",
         "questions",
