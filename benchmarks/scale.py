@@ -14,10 +14,11 @@ import resource
 import secrets
 import socket
 import sys
-import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,14 @@ import psutil
 from stand_in_workers import StandIn, keep_alive
 
 import dtfm_lab as lab
+from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.runtime.coordinator import coordinator as coordinator_module
 from dtfm_lab.runtime.coordinator import worker_pool
 from dtfm_lab.runtime.coordinator.coordinator import Coordinator
 from dtfm_lab.runtime.coordinator.worker_handle import WorkerHandle
-from dtfm_lab.runtime.multihost.rendezvous import Rendezvous, join_run
+from dtfm_lab.runtime.protocol.connections import Channel, Listener, authenticated
 from dtfm_lab.runtime.protocol.json_lines import CommandReader
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
@@ -51,9 +53,9 @@ def plan_of(n: int, n_stages: int = N_STAGES, **fields: Any) -> Plan:
     latency_ms, bandwidth = np.full((n, n), 10.0), np.full((n, n), 1.0)
     topology = Topology.from_matrices(latency_ms, bandwidth, name="even", gpu="laptop", peak_flop_per_s=5e10)
     n_replicas = n // n_stages
-    given: dict[str, Any] = {"global_batch": 4 * n_replicas, "microbatch": 1, "n_layers": max(n_stages, 8)} | fields
-    model = {"n_layers": given.pop("n_layers")}
-    job = lab.load_job("tiny", n_stages=n_stages, n_replicas=n_replicas, **given, **model)
+    model = gpt(name="deep", n_layers=max(n_stages, 8), d_model=32, n_heads=2, seq_len=16, vocab_size=256)
+    fields = {"global_batch": 4 * n_replicas, "microbatch": 1, "model": model} | fields
+    job = lab.load_job("tiny", n_stages=n_stages, n_replicas=n_replicas, **fields)
     return lab.evaluate(topology, job, stages=np.arange(n).reshape(n_stages, n_replicas).tolist())
 
 
@@ -84,11 +86,17 @@ def stand_ins(port: int, secret: str, ranks: list[int], kinds: list[Any], n_stag
     """The body of a process of stand-ins: all join at once."""
     there: list[StandIn] = []
     refusals: list[str] = []
+    clocks: list[Channel] = []
     began_s = time.monotonic()
 
     def be(rank: int) -> None:
         try:
-            connection, _, _ = join_run("127.0.0.1", port, secret, rank, wait_s=PATIENCE_S)
+            clock = authenticated("127.0.0.1", port, secret, retry_s=PATIENCE_S)
+            clock.send(rank=-1)
+            channel = authenticated("127.0.0.1", port, secret, retry_s=PATIENCE_S)
+            channel.send(rank=rank)
+            connection = Connection(channel.raw().detach())
+            clocks.append(clock)
         except (OSError, EOFError) as error:
             refusals.append(f"{type(error).__name__}: {error}")
             return
@@ -114,9 +122,20 @@ def joined(n: int, lead: Any) -> dict[str, Any]:
     secret, port = secrets.token_hex(32), free_port()
     context = multiprocessing.get_context("fork")
     outcome = context.Queue()
-    turned_away: list[str] = []
-    rendezvous = Rendezvous("127.0.0.1", port, secret, n)
-    rendezvous._listener._on_rejection = lambda peer, why: turned_away.append(why)
+    rejected: list[str] = []
+    arrived: dict[int, Connection] = {}
+    all_there = threading.Event()
+
+    def admit(channel: Channel) -> None:
+        """A connection for orders, or one for the time, which keeps its thread as a rendezvous does."""
+        rank = channel.receive(PATIENCE_S)["rank"]
+        if rank < 0:
+            channel.raw().recv(1)
+            return
+        arrived[rank] = Connection(channel.raw().detach())
+        if len(arrived) == n:
+            all_there.set()
+
     kinds = [(stage, kind) for stage in range(N_STAGES) for kind in ("F", "B", "REDUCE", "STEP")]
     groups = [list(range(first, min(first + PER_PROCESS, n))) for first in range(0, n, PER_PROCESS)]
     began_s, before = time.monotonic(), usage()
@@ -126,30 +145,38 @@ def joined(n: int, lead: Any) -> dict[str, Any]:
     ]
     row: dict[str, Any] = {"n": n}
     try:
-        for process in processes:
+        for process in processes:  # before the listener's thread, which no fork would have
             process.start()
-        try:
-            connections = rendezvous.all_workers(lambda: None, wait_s=PATIENCE_S)
-        except TimeoutError as error:
-            row |= {"missing": len(error.args[0])}
-            connections = {}
+        listener = Listener("127.0.0.1", port, secret, admit, lambda peer, why: rejected.append(why))
+        if not all_there.wait(PATIENCE_S):
+            row["missing"] = n - len(arrived)
         after = usage()
         row |= {"join_s": time.monotonic() - began_s, "join_cpu_s": after["cpu_s"] - before["cpu_s"]}
-        row |= {key: after[key] for key in ("threads", "fds")} | {"rss_mb": after["rss_mb"]}
-        row |= {"turned_away": len(turned_away), "why": sorted(set(turned_away))[:2]}
+        row |= {key: after[key] for key in ("rss_mb", "threads", "fds")} | {"dropped": len(rejected)}
+        row["why"] = sorted(set(rejected))[:2]
         with suppress(Exception):
             told = [outcome.get(timeout=30) for _ in processes]
             row |= {"refused": sum(one["n_refused"] for one in told), "stand_in_rss_mb": told[0]["rss_mb"]}
             row |= {"words": [words for one in told for words in one["refusals"]][:2]}
-        if connections:
-            row |= lead(connections)
+        if all_there.is_set():
+            row |= lead(dict(arrived))
     finally:
         for process in processes:
             process.kill()
         for process in processes:
             process.join()
-        rendezvous.close()
+    listener.close()
     return row
+
+
+class Handle(WorkerHandle):
+    """Of a worker that is lost when it hangs up."""
+
+    def why_gone(self) -> str | None:
+        return None if self.is_open else "hung up"
+
+    def is_stuck(self) -> bool:
+        return False
 
 
 def lead_iterations(spec: RunSpec) -> Any:
@@ -169,7 +196,7 @@ def lead_iterations(spec: RunSpec) -> Any:
         reading, _writing = os.pipe()
         commands.fd = reading
         began_s, began_cpu_s = time.monotonic(), time.process_time()
-        coordinator = Coordinator(spec, commands, lambda rank: WorkerHandle(rank, connections[rank], None))
+        coordinator = Coordinator(spec, commands, lambda rank: Handle(rank, connections[rank], None))
         try:
             coordinator.run()
         finally:
@@ -190,26 +217,33 @@ def lead_iterations(spec: RunSpec) -> Any:
 
 def measure_join() -> None:
     for n in SIZES:
-        show("join", joined(n, lambda connections: {}))
+        alone(lambda n=n: show("join", joined(n, lambda connections: {})))
 
 
 def measure_lead() -> None:
     for n in SIZES:
-        spec = spec_of(plan_of(n))
-        began_s = time.monotonic()
-        spec.programs(synchronise=True)
-        show("lead", {"programs_s": time.monotonic() - began_s} | joined(n, lead_iterations(spec)))
+        alone(lambda n=n: _measure_lead(n))
+
+
+def _measure_lead(n: int) -> None:
+    spec = spec_of(plan_of(n))
+    began_s = time.monotonic()
+    spec.programs(synchronise=True)
+    show("lead", {"programs_s": time.monotonic() - began_s} | joined(n, lead_iterations(spec)))
+
+
+def alone(work: Callable[[], None]) -> None:
+    """Work in a process of its own, so that no thread or memory is left for the next."""
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+    if process.exitcode:
+        print("ended with", process.exitcode, flush=True)
 
 
 def measure_plan() -> None:
     for n in (64, 256, 1024, 4096):
-        context = multiprocessing.get_context("fork")
-        process = context.Process(target=_measure_plan, args=(n,))
-        process.start()
-        process.join(600)
-        if process.exitcode != 0:
-            show("plan", {"n": n, "ended": process.exitcode})
-            process.kill()
+        alone(lambda n=n: _measure_plan(n))
 
 
 def _measure_plan(n: int) -> None:
@@ -239,13 +273,12 @@ def measure_worker() -> None:
     """Real workers of small runs: memory, threads and open files of the largest, in the middle of the run."""
     for n_stages, n_replicas in ((1, 1), (4, 1), (4, 2), (4, 4)):
         plan = plan_of(n_stages * n_replicas, n_stages)
-        with tempfile.TemporaryDirectory():
-            run = lab.start(plan, "1f1b", iterations=400, clock="virtual")
-            run.wait_for(2)
-            workers = psutil.Process(run.pid).children()
-            rows = [usage(one) for one in workers]
-            own = [one.memory_full_info().uss / 1e6 for one in workers]
-            run.stop()
+        run = lab.start(plan, "1f1b", iterations=400, clock="virtual")
+        run.wait_for(2)
+        workers = psutil.Process(run.pid).children()
+        rows = [usage(one) for one in workers]
+        own = [one.memory_full_info().uss / 1e6 for one in workers]
+        run.stop()
         most = {key: max(row[key] for row in rows) for key in ("rss_mb", "threads", "fds")}
         show("worker", {"n_stages": n_stages, "n_replicas": n_replicas, **most, "own_mb": max(own)})
         gc.collect()

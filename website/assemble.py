@@ -29,7 +29,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "where-it-runs",
         "questions",
     ),
-    "What it rests on": ("planners", "published", "papers-table", "benchmarks", "limits"),
+    "What it rests on": ("planners", "published", "papers-table", "benchmarks", "scale", "limits"),
     "Changing it": ("floor-plan", "plug-ins"),
 }
 """Pages of docs/ by the chapter in which the site lists them; pages that are not named here follow the first."""

@@ -46,6 +46,16 @@ class Scripted(StandIn):
         self.send(order["do"], **{"epoch": order["epoch"]} | self.answer(order) | (said or {}))
 
 
+class Handle(WorkerHandle):
+    """Of a worker that is lost when it hangs up."""
+
+    def why_gone(self) -> str | None:
+        return None if self.is_open else "hung up"
+
+    def is_stuck(self) -> bool:
+        return False
+
+
 class Led:
     """A run that has been led to its end."""
 
@@ -79,7 +89,7 @@ class Led:
             n_started[rank] = worker.n_th + 1
             self.orders[rank] = worker.orders
             threading.Thread(target=worker.follow_orders, daemon=True).start()
-            return WorkerHandle(rank, ours, None)
+            return Handle(rank, ours, None)
 
         coordinator = Coordinator(spec, commands, start)
         try:
