@@ -137,6 +137,8 @@ class OrderedCuda:
 
     def __init__(self) -> None:
         self.faults: list[str] = []
+        self.over = False
+        """Whether the program has ended, and what is freed from now on is given to nobody."""
         self.lock = threading.RLock()
         self.streams, self.numbers = itertools.count(), itertools.count()
         self.made: dict[str, Stream] = {}
@@ -220,6 +222,10 @@ class OrderedCuda:
         name = self._host_name()
         return self._hosts.setdefault(name, Timeline(name))
 
+    def named(self) -> bool:
+        """Whether this is done by a host thread of the program, and not by the test around it."""
+        return getattr(self._local, "name", None) is not None
+
     def _host_name(self) -> str:
         return getattr(self._local, "name", None) or f"thread {threading.get_ident()}"
 
@@ -229,9 +235,10 @@ class OrderedCuda:
 
     def ask(self, stream: Stream) -> None:
         """The current host thread asks a stream for something."""
-        host = self.host_timeline()
-        host.step()
-        stream.learn(host.clock)
+        with self.lock:
+            host = self.host_timeline()
+            host.step()
+            stream.learn(host.clock)
 
     # memory
 
@@ -273,7 +280,7 @@ class OrderedCuda:
     def _freed(self, key: int) -> None:
         with self.lock:
             memory = self._memory.pop(key)
-            if memory.kind != "device":
+            if memory.kind != "device" or self.over:
                 return  # torch's allocator of pinned memory waits for the copies that it was asked for
             reuse = Timeline("the next owner")
             reuse.learn(self.host_timeline().clock)
@@ -334,7 +341,8 @@ def ordered(monkeypatch: Any) -> Iterator[OrderedCuda]:
         return made
 
     def on_host(tensor: torch.Tensor, *args: Any, **options: Any) -> Any:
-        cuda.host_touches(tensor)
+        if cuda.named():  # or it is the test's own
+            cuda.host_touches(tensor)
         return numpy(tensor, *args, **options)
 
     def to_host(tensor: torch.Tensor) -> torch.Tensor:

@@ -23,7 +23,7 @@ STREAMS = 32
 """Streams of one priority that torch makes. NCCL's are of high priority, those of computations and of this module of
 normal one; further groups would share one, and one pair could delay another."""
 WATCHED_BY_US = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_ENABLE_MONITORING": "0"}
-"""torch's watchdog would end the process of a worker whose peer was lost; the transport times and aborts groups."""
+"""The watchdog of torch would end a worker whose peer was lost; the transport times and aborts groups."""
 
 
 class Work(Protocol):

@@ -76,7 +76,7 @@ class Backend(Protocol):
 
 
 class GlooBackend:
-    """gloo over TCP, from host memory to host memory; it listens on one port of the given address only."""
+    """Groups of gloo over TCP, from host memory to host memory; gloo listens on one port of the given address only."""
 
     def __init__(self, address: str, processor: Processor) -> None:
         self._processor = processor
