@@ -25,6 +25,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "codesign",
         "real-run",
         "gpu",
+        "hosts",
         "command-line",
         "where-it-runs",
         "questions",

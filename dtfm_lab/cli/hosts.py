@@ -8,20 +8,30 @@ from typing import Any
 import click
 
 from dtfm_lab import files
-from dtfm_lab.cli.options import RUN, cli, file_option, gathered, json_option, plan_argument, schedule_option
+from dtfm_lab.cli.options import (
+    cli,
+    command_line_options,
+    file_option,
+    gathered,
+    json_option,
+    plan_argument,
+    schedule_option,
+)
 from dtfm_lab.cli.plans import report_topology
 from dtfm_lab.cli.terminal import err, out, print_json
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.lab.arguments import as_schedule
 from dtfm_lab.runtime.client.run_report import describe_reductions
-from dtfm_lab.runtime.multihost.export import MASTER_PORT, spec_for
+from dtfm_lab.runtime.multihost.export import PORT, spec_for
 from dtfm_lab.runtime.multihost.export import export as write_run_folder
 from dtfm_lab.runtime.multihost.hosts import hosts_of, load_hosts
 from dtfm_lab.runtime.multihost.instructions import torchrun_line
+from dtfm_lab.runtime.multihost.joining import AWAIT_S, SILENT_S
 from dtfm_lab.runtime.probe import ProbeListener, address_for_others, host_and_port, join, probe_locally
+from dtfm_lab.runtime.protocol.run_options import RunSettings
 
-EXPORTED = [option for option in RUN if option.name in ("iterations", "clock", "seed", "text")]
+EXPORTED = command_line_options(RunSettings)
 """Options of a run that an exported run folder holds."""
 
 
@@ -32,7 +42,11 @@ EXPORTED = [option for option in RUN if option.name in ("iterations", "clock", "
 @gathered(EXPORTED, into="options", iterations=5, clock="real")
 @click.option("--hosts", "hosts_path", type=click.Path(), help="YAML: which host runs which devices, at which address.")
 @click.option("--per-host", type=int, help="Without --hosts: so many devices a host; 1 by default.")
-@click.option("--master-port", default=MASTER_PORT, show_default=True, help="Of the first host, and the next one.")
+@click.option("--port", default=PORT, show_default=True, help="Of the first host, where the others connect.")
+@click.option("--await", "await_s", default=AWAIT_S, show_default=True, help="Seconds for a lost host to come back.")
+@click.option(
+    "--silent", "silent_s", default=SILENT_S, show_default=True, help="Seconds after which a silent link is lost."
+)
 @click.option("--force", is_flag=True, help="Overwrite an earlier run folder without asking.")
 @json_option
 def export(
@@ -41,7 +55,9 @@ def export(
     schedule: str | None,
     hosts_path: str | None,
     per_host: int | None,
-    master_port: int,
+    port: int,
+    await_s: float,
+    silent_s: float,
     force: bool,
     as_json: bool,
     options: dict[str, Any],
@@ -56,8 +72,8 @@ def export(
             raise FileError(f"{folder}: an earlier run folder is there; wanted a new folder, or --force")
         click.confirm(f"{folder} holds an earlier run folder. Overwrite it?", abort=True, err=True)
         force = True
-    written = write_run_folder(spec, folder, hosts, master_port=master_port, overwrite=force)
-    lines = {host.name: torchrun_line(hosts, i, master_port, str(written)) for i, host in enumerate(hosts)}
+    written = write_run_folder(spec, folder, hosts, port=port, await_s=await_s, silent_s=silent_s, overwrite=force)
+    lines = {host.name: torchrun_line(hosts, host, str(written)) for host in hosts}
     if as_json:
         return print_json({"folder": str(written), "hosts": [host.name for host in hosts], "torchrun": lines})
     if reductions := describe_reductions(spec):

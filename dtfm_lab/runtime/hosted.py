@@ -1,148 +1,186 @@
-"""A run on several hosts, started by torchrun: every process is a worker, and the first also starts the coordinator.
+"""A run on several hosts: on each, torchrun's agent starts one process a worker, and the first's a coordinator, too.
 
-``torchrun ... -m dtfm_lab.runtime.hosted RUN_FOLDER`` on every host, as ``dtfm-lab export`` writes it. The first
-process writes the coordinator's events to standard output and the measured trace into the run folder. A lost worker is
-not replaced: torchrun ends its whole host, so the run ends, with a message of one line.
+``torchrun ... -m dtfm_lab.runtime.hosted RUN_FOLDER --host NAME``, as ``dtfm-lab export`` writes it into ``run.sh``.
+The coordinator writes events to standard output and the measured trace into the run folder. A worker that is lost is
+started again by its host's agent, or by a person; it takes its rank again and gets its state from a replica or a
+checkpoint. A coordinator that is lost begins again at the newest checkpoint.
 """
 
-import contextlib
 import json
 import os
-import subprocess
+import select
+import signal
 import sys
 from collections.abc import Mapping
-from multiprocessing.connection import Connection, wait
-from typing import NoReturn
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
 
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.files import save_trace
 from dtfm_lab.runtime.client.record import Record
 from dtfm_lab.runtime.coordinator.coordinator import lead
-from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle
-from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
+from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.multihost.export import RunFolder, load_run_folder
-from dtfm_lab.runtime.multihost.rendezvous import Rendezvous, join_run, list_names
+from dtfm_lab.runtime.multihost.joining import RunOver, join_run
+from dtfm_lab.runtime.multihost.rendezvous import Rendezvous
+from dtfm_lab.runtime.multihost.resuming import resumed
+from dtfm_lab.runtime.protocol.agent_notes import note
 from dtfm_lab.runtime.protocol.connections import ConnectionLost, Refused
-from dtfm_lab.runtime.protocol.json_lines import CommandReader
+from dtfm_lab.runtime.protocol.json_lines import InputClosed
+from dtfm_lab.runtime.protocol.parents import exit_with_parent
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
-AS_COORDINATOR, AS_WORKER = "--coordinator", "--worker"
-LEAVE_S = 10.0
-"""Longest time for the first worker to exit after the coordinator."""
 
-
-def rank_of(folder: RunFolder, environment: Mapping[str, str]) -> int:
+def rank_of(folder: RunFolder, host: str, environment: Mapping[str, str]) -> int:
     """Return the rank of the worker that this process is.
 
-    Raises LabError if torchrun did not start it, or started another number of processes than the folder has workers.
+    Raises LabError if torchrun did not start it, or started another number of processes than the host has workers.
     """
+    if host not in folder.hosts:
+        raise LabError(f"no host named {host} in {folder.path.name}; wanted one of {', '.join(folder.hosts)}")
+    workers = folder.hosts[host]
     try:
-        rank, size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
+        rank, size = int(environment["LOCAL_RANK"]), int(environment["LOCAL_WORLD_SIZE"])
     except (KeyError, ValueError):
-        raise LabError("RANK and WORLD_SIZE are not set; wanted torchrun to start this: see README.md") from None
-    if size != len(folder.workers) or not 0 <= rank < size:
+        raise LabError(f"LOCAL_RANK is not set; wanted torchrun to start this: hosts/{host}/run.sh") from None
+    if size != len(workers) or not 0 <= rank < size or environment.get("GROUP_WORLD_SIZE", "1") != "1":
         raise LabError(
-            f"process {rank} of {size} was started, but the run has {len(folder.workers)} workers; wanted torchrun's "
-            f"lines as they stand in README.md, one on each host"
+            f"process {rank} of {size} was started, but host {host} has {len(workers)} workers and an agent of its "
+            f"own; wanted hosts/{host}/run.sh as it stands"
         )
-    return folder.workers[rank]
+    return workers[rank]
 
 
-def run_worker(folder: RunFolder, rank: int, local_rank: int) -> NoReturn:
-    """Be a worker until the coordinator orders the exit. ``local_rank`` is the worker's number on this host."""
-    from dtfm_lab.runtime.worker import worker  # imports torch, which the first process does without
+def run_worker(folder: RunFolder, host: str) -> NoReturn:
+    """Be a worker until the coordinator orders the exit."""
+    rank, local_rank = rank_of(folder, host, os.environ), int(os.environ["LOCAL_RANK"])
+    from dtfm_lab.runtime.worker import worker  # imports torch, which the coordinator does without
 
-    where = f"the coordinator at {folder.crew_address} port {folder.crew_port}"
+    where, spec = f"the coordinator at {folder.address} port {folder.port}", folder.spec
     try:
-        connection, own, clock = join_run(folder.crew_address, folder.crew_port, folder.spec.secret, rank)
+        joined = join_run(
+            folder.address, folder.port, spec.secret, rank, host, await_s=folder.await_s, silent_s=folder.silent_s
+        )
     except Refused as error:
         raise RunError(f"{where} belongs to another run ({error}); wanted the same run folder on every host") from None
     except ConnectionLost as error:
         raise RunError(f"{where} {error}") from None
-    except (OSError, EOFError) as error:
-        raise RunError(f"{where}: {error or 'it hung up'}") from None
+    except (OSError, EOFError):
+        sys.exit(1)  # the coordinator was lost just then, and may come back
+    note(joined=rank)
+
+    def leave(order: dict[str, Any]) -> int:
+        status, why = int(order.get("status", 0)), str(order.get("why", ""))
+        note(end=[status, why])
+        joined.connection.send_bytes(json.dumps({"event": "exits", "rank": rank}).encode())
+        return status
+
+    spec = replace(spec, **joined.changes)
+    if spec.parameters_folder is not None:
+        Path(spec.parameters_folder).mkdir(parents=True, exist_ok=True)
     worker.main(
-        folder.spec, rank, connection, forked=False, host=own, local_rank=local_rank, clock_offset_s=clock.offset_s
+        spec,
+        rank,
+        joined.connection,
+        host=joined.own_address,
+        local_rank=local_rank,
+        clock_offset_s=joined.clock.offset_s,
+        on_exit=leave,
     )
     raise AssertionError("a worker exits its process")
 
 
+class Interrupts:
+    """The commands of a run that nobody but Ctrl-C commands: it ends the run on all hosts."""
+
+    def __init__(self) -> None:
+        self.fd, write = os.pipe()
+        signal.signal(signal.SIGINT, lambda *_: os.write(write, b"!"))
+
+    def poll(self) -> None:
+        """Raise InputClosed after an interrupt."""
+        if select.select([self.fd], [], [], 0)[0]:
+            raise InputClosed
+
+    def read(self) -> list[dict[str, Any]]:
+        raise InputClosed
+
+    def complete(self) -> list[dict[str, Any]]:
+        return []
+
+
+class RecordedOutput:
+    """Standard output that also records the events that are written to it."""
+
+    def __init__(self, record: Record, output: TextIO) -> None:
+        self._record, self._output = record, output
+
+    def write(self, line: str) -> int:
+        self._record.absorb(json.loads(line))
+        return self._output.write(line)
+
+    def flush(self) -> None:
+        self._output.flush()
+
+
 def run_coordinator(folder: RunFolder) -> NoReturn:
-    """Coordinate workers that connect from their hosts."""
-    commands = CommandReader()
-    lead(commands, lambda: folder.spec, lambda spec: connected_workers(folder, spec, commands))
-    os._exit(0)  # threads may wait for workers that will not connect
+    """Coordinate workers that connect from their hosts, and save the trace."""
+    commands = Interrupts()
+    spec = resumed(folder.spec)
+    record = Record(spec)
+    sys.stdout = RecordedOutput(record, sys.stdout)
+    rendezvous: list[Rendezvous] = []
 
+    def starter(spec: RunSpec) -> StartWorker:
+        changes = {name: getattr(spec, name) for name in ("resume_from", "first_iteration", "iterations")}
+        rendezvous.append(
+            Rendezvous(
+                folder.address,
+                folder.port,
+                spec.secret,
+                [spec.device_name(*where) for where in spec.workers],
+                poll=commands.poll,
+                changes=changes,
+                shared_folder=spec.checkpoint_folder,
+                await_s=folder.await_s,
+                silent_s=folder.silent_s,
+            )
+        )
+        return rendezvous[0].start
 
-def connected_workers(folder: RunFolder, spec: RunSpec, commands: CommandReader) -> StartWorker:
-    """Wait until all workers have connected, and return a function that hands out each once. Raises RunFailed."""
+    def end(status: int, why: str) -> None:
+        note(end=[status, why])
+        try:
+            if status == 0:
+                save_trace(record.trace(), folder.path / "measured.json")
+        finally:
+            for one in rendezvous:
+                one.finish(status, why)
 
-    def name(rank: int) -> str:
-        return spec.device_name(*spec.workers[rank])
-
-    def check_input() -> None:
-        if wait([commands.fd], timeout=0):
-            commands.read()  # raises InputClosed; there are no workers yet to which commands could apply
-
-    connections: dict[int, Connection] = {}
-    try:
-        rendezvous = Rendezvous(folder.crew_address, folder.crew_port, spec.secret, len(spec.workers))
-        connections.update(rendezvous.all_workers(check_input))
-    except TimeoutError as error:
-        (missing,) = error.args
-        raise RunFailed(f"workers did not come: {list_names(missing, name)}; wanted run.sh on every host") from None
-    except OSError as error:
-        raise RunFailed(str(error)) from None
-
-    def start(rank: int) -> WorkerHandle:
-        if rank not in connections:
-            raise RunFailed(f"worker {name(rank)} was lost, and nobody replaces it; wanted all hosts to start again")
-        return WorkerHandle(rank, connections.pop(rank), None)
-
-    return start
-
-
-def run_first(folder: RunFolder) -> None:
-    """Start the coordinator and the first worker, pass the events on, and save the trace. Raises RunError."""
-    this = [sys.executable, "-m", "dtfm_lab.runtime.hosted"]
-    record = Record(folder.spec)
-    coordinator = subprocess.Popen(
-        [*this, AS_COORDINATOR, str(folder.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    worker = subprocess.Popen([*this, AS_WORKER, str(folder.path)], stdin=subprocess.DEVNULL)
-    try:
-        assert coordinator.stdout is not None
-        for line in coordinator.stdout:
-            record.absorb(json.loads(line))
-            sys.stdout.write(line)
-            sys.stdout.flush()
-        if record.running:
-            raise RunError(f"the coordinator ended without a word, exit status {coordinator.wait()}")
-        save_trace(record.trace(), folder.path / "measured.json")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            worker.wait(LEAVE_S)
-    finally:
-        coordinator.kill()
-        worker.kill()
+    lead(commands, lambda: spec, starter, end)
+    os._exit(0 if record.status == "done" else 1)  # threads may wait for workers that will not connect
 
 
 def main() -> None:
     """Exit with status 0 where the run is done, 1 where it failed, 2 where the input is wrong."""
-    *role, path = sys.argv[1:] or [""]
+    exit_with_parent()
     try:
-        if len(role) > 1 or not path or (role and role[0] not in (AS_COORDINATOR, AS_WORKER)):
-            raise LabError("wanted one argument: a run folder, as dtfm-lab export writes it")
-        folder = load_run_folder(path)
-        if role == [AS_COORDINATOR]:
-            run_coordinator(folder)
-        rank = rank_of(folder, os.environ)
-        if rank == folder.workers[0] and role != [AS_WORKER]:
-            run_first(folder)
-        else:
-            run_worker(folder, rank, int(os.environ.get("LOCAL_RANK", "0")))
+        match sys.argv[1:]:
+            case ["--coordinator", path]:
+                run_coordinator(load_run_folder(path))
+            case [path, "--host", host]:
+                run_worker(load_run_folder(path), host)
+        raise LabError("wanted RUN_FOLDER --host NAME, as dtfm-lab export writes it into hosts/NAME/run.sh")
+    except RunOver as over:
+        note(end=[over.status, str(over)])
+        sys.exit(over.status)
     except LabError as error:
-        sys.stderr.write(f"dtfm_lab.runtime.hosted: {error}\n")
-        sys.exit(1 if isinstance(error, RunError) else 2)
+        status = 1 if isinstance(error, RunError) else 2
+        if os.environ.get("LOCAL_RANK") is None:
+            sys.stderr.write(f"dtfm_lab.runtime.hosted: {error}\n")
+        note(end=[status, str(error)])
+        sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -45,42 +45,40 @@ def spec(plan: Plan) -> RunSpec:
 def test_the_folder_gives_the_run_back_and_every_process_a_worker_of_its_own(tmp_path, spec):
     folder = load_run_folder(export(spec, tmp_path / "run", hosts_of(spec, 3)))
     assert folder.spec.to_line() == spec.to_line()
-    assert sorted(folder.workers) == list(range(8))
-    assert (folder.crew_address, folder.crew_port) == ("ada", 29401)
+    assert sorted(rank for workers in folder.hosts.values() for rank in workers) == list(range(8))
+    assert (folder.address, folder.port, folder.await_s, folder.silent_s) == ("ada", 29400, 300, 30)
     assert (tmp_path / "run" / "spec.json").stat().st_mode & 0o077 == 0
 
 
-def test_ranks_of_torchrun_count_through_the_hosts_and_name_device_stage_and_replica(tmp_path, spec):
+def test_the_table_of_ranks_names_host_device_stage_and_replica(tmp_path, spec):
     hosts = hosts_of(spec, 3)
     folder = export(spec, tmp_path / "run", hosts)
     rows = list(csv.DictReader((folder / "ranks.csv").open()))
-    assert [int(row["rank"]) for row in rows] == list(range(8))
-    assert [int(row["worker"]) for row in rows] == list(load_run_folder(folder).workers)
+    by_name = load_run_folder(folder).hosts
+    assert [int(row["worker"]) for row in rows] == [rank for workers in by_name.values() for rank in workers]
     for row in rows:
         stage, replica = int(row["stages"]), int(row["replica"])
         assert spec.device_name(stage, replica) == row["device"]
         assert spec.workers[int(row["worker"])] == (stage, replica)
-        assert hosts[int(row["node_rank"])].workers[int(row["local_rank"])] == int(row["worker"])
+        assert by_name[row["host"]][int(row["local_rank"])] == int(row["worker"])
     assert rows[0]["worker"] == "0"
 
 
 def test_each_host_has_torchruns_line_with_as_many_processes_as_it_has_workers(tmp_path, spec):
     hosts = hosts_of(spec, 3)
-    folder = export(spec, tmp_path / "run", hosts, master_port=5000)
+    folder = export(spec, tmp_path / "run", hosts, port=5000)
     assert [len(host.workers) for host in hosts] == [3, 3, 2]
-    for node_rank, host in enumerate(hosts):
+    for host in hosts:
         words = shlex.split((folder / "hosts" / host.name / "run.sh").read_text().splitlines()[-1])
-        options = dict(zip(words[2:-1:2], words[3:-1:2], strict=True))
         assert words[:2] == ["exec", "torchrun"]
-        assert options == {
-            "--nnodes": "3",
-            "--nproc-per-node": str(len(host.workers)),
-            "--node-rank": str(node_rank),
-            "--master-addr": hosts[0].address,
-            "--master-port": "5000",
-            "-m": "dtfm_lab.runtime.hosted",
-        }
-        assert torchrun_line(hosts, node_rank, 5000) in (folder / "README.md").read_text()
+        assert words[-4:] == ["dtfm_lab.runtime.hosted", ".", "--host", host.name]
+        options = dict(zip(words[2:-4:2], words[3:-4:2], strict=False))
+        assert options["--nnodes"] == "1"
+        assert options["--nproc-per-node"] == str(len(host.workers))
+        assert (options["--rdzv-backend"], options["--rdzv-id"]) == ("dtfm", host.name)
+        assert ("--rdzv-conf" in options) == (host == hosts[0])
+        assert torchrun_line(hosts, host) in (folder / "README.md").read_text()
+    assert load_run_folder(folder).port == 5000
 
 
 def test_a_model_that_no_worker_trains_is_stood_in_for_and_the_folder_says_so(tmp_path, plan):
@@ -106,7 +104,7 @@ def test_exporting_again_replaces_a_run_folder_and_nothing_else(tmp_path, spec):
         export(spec, folder, hosts_of(spec, 8))
     export(spec, folder, hosts_of(spec, 8), overwrite=True)
     assert [path.name for path in (folder / "hosts").iterdir()] == ["ada"]
-    assert len(load_run_folder(folder).workers) == 8
+    assert [len(workers) for workers in load_run_folder(folder).hosts.values()] == [8]
     (mine := tmp_path / "mine").mkdir()
     (mine / "thesis.txt").write_text("mine")
     with pytest.raises(LabError, match="is a folder of something else; wanted a new one, or an earlier run folder"):
@@ -165,8 +163,14 @@ def test_a_wrong_hosts_file_is_refused_in_one_line_that_names_it(tmp_path, spec,
 def test_numbers_out_of_range_and_texts_that_are_not_there_are_refused(tmp_path, spec, plan):
     with pytest.raises(LabError, match="workers per host is 0; wanted 1 or more"):
         hosts_of(spec, 0)
-    with pytest.raises(LabError, match="master port is 65535; wanted 1 to 65534"):
-        export(spec, tmp_path / "run", hosts_of(spec), master_port=65535)
+    with pytest.raises(LabError, match="port is 65536; wanted 1 to 65535"):
+        export(spec, tmp_path / "run", hosts_of(spec), port=65536)
+    with pytest.raises(LabError, match=r"await_s is 0\.1; wanted 1 to 86400 seconds"):
+        export(spec, tmp_path / "run", hosts_of(spec), await_s=0.1)
+    with pytest.raises(LabError, match="checkpoint_every is 2 without a checkpoint_folder that all hosts share"):
+        spec_for(plan, checkpoint_every=2)
+    with pytest.raises(LabError, match="no option of an export named 'workers'"):
+        spec_for(plan, workers=2)
     with pytest.raises(LabError, match=r"text nowhere\.txt: no such file"):
         spec_for(plan, text="nowhere.txt")
 

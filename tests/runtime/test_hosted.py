@@ -5,62 +5,52 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import shutil
 import socket
-import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
-from run_helpers import small_plan
+from host_helpers import Hosts, free_port
+from run_helpers import small_plan, until
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.runtime.coordinator import remote_worker
+from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
 from dtfm_lab.runtime.hosted import main, rank_of
+from dtfm_lab.runtime.multihost import joining
+from dtfm_lab.runtime.multihost import rendezvous as rendezvous_module
 from dtfm_lab.runtime.multihost.export import export, load_run_folder, spec_for
 from dtfm_lab.runtime.multihost.hosts import Host
-from dtfm_lab.runtime.multihost.rendezvous import (
-    CoordinatorClock,
-    Rendezvous,
-    join_run,
-    list_names,
-)
+from dtfm_lab.runtime.multihost.joining import CoordinatorClock, Joined, RunOver, join_run
+from dtfm_lab.runtime.multihost.rendezvous import Rendezvous, list_names
 from dtfm_lab.runtime.protocol.connections import Refused
 
+
+@pytest.fixture(autouse=True)
+def no_long_goodbyes(monkeypatch):
+    """Those that take the place of workers here do not say that they exit."""
+    monkeypatch.setattr(rendezvous_module, "LINGER_S", 1.0)
+
+
 SECRET = "of this test"
-
-
-def free_port() -> int:
-    """A port that is free now and whose next one is, below those that the system gives to connections of its own."""
-    for port in random.SystemRandom().sample(range(12_000, 30_000, 2), 100):
-        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
-            for each in (port, port + 1):
-                held.enter_context(socket.create_server(("127.0.0.1", each)))
-            return port
-    raise AssertionError("no two free ports in 100 tries")
-
-
-def what_was_said(process: subprocess.Popen[str]) -> str:
-    """Everything that a process printed; one that does not end is ended, and what it printed still counts."""
-    try:
-        return process.communicate(timeout=180)[0]
-    except subprocess.TimeoutExpired:
-        process.terminate()  # torchrun ends its workers then, which have the same pipe
-        return process.communicate(timeout=60)[0]
 
 
 @pytest.mark.skipif(shutil.which("torchrun", path=os.path.dirname(sys.executable)) is None, reason="needs torchrun")
 def test_two_hosts_that_torchrun_starts_train_as_one_machine_does(tmp_path):
     plan = small_plan(2, 1)
-    hosts = [Host(name=name, address="127.0.0.1", workers=(rank,)) for rank, name in enumerate(("left", "right"))]
-    folder = export(spec_for(plan, "1f1b", iterations=2), tmp_path / "run", hosts, master_port=free_port())
-    environment = os.environ | {"PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": environment}
-    started = [subprocess.Popen(["sh", str(folder / "hosts" / h.name / "run.sh")], **pipes) for h in hosts]
-    said = [what_was_said(process) for process in started]
-    assert [process.returncode for process in started] == [0, 0], said
+    hosts = [Host(name=name, address="::1", workers=(rank,)) for rank, name in enumerate(("left", "right"))]
+    folder = export(spec_for(plan, "1f1b", iterations=2), tmp_path / "run", hosts, port=free_port())
+    started = Hosts(folder, tmp_path / "logs")
+    try:
+        started.start()
+        assert started.wait() == [0, 0], started.said()
+        assert [host.left_behind() for host in started] == [[], []]
+    finally:
+        started.end()
     measured = lab.load_trace(folder / "measured.json")
     assert measured.context.losses == lab.run(plan, "1f1b", iterations=2).context.losses
     assert (measured.context.clock, measured.context.links) == ("real", "real")
@@ -78,10 +68,10 @@ class Workers:
 
     def _work(self, port: int, rank: int) -> None:
         with contextlib.suppress(EOFError, OSError):
-            connection, _, clock = join_run("127.0.0.1", port, SECRET, rank, wait_s=60)
-            self._orders[rank] = order = json.loads(connection.recv_bytes())
+            joined = join_run("127.0.0.1", port, SECRET, rank, await_s=60)
+            self._orders[rank] = order = json.loads(joined.connection.recv_bytes())
             if "began_monotonic_s" in order:
-                order["began_monotonic_s"] += clock.offset_s()
+                order["began_monotonic_s"] += joined.clock.offset_s()
 
     def orders(self) -> list[dict[str, float]]:
         for thread in self._threads:
@@ -89,18 +79,22 @@ class Workers:
         return [order for _, order in sorted(self._orders.items())]
 
 
+def rendezvous_at(port: int, n_workers: int, **options: Any) -> Rendezvous:
+    return Rendezvous("127.0.0.1", port, SECRET, ["ada", "barbara", "edsger"][:n_workers], **options)
+
+
 def test_workers_come_in_in_any_order_and_moments_are_told_by_their_own_clock():
-    rendezvous = Rendezvous("127.0.0.1", port := free_port(), SECRET, 3)
+    rendezvous = rendezvous_at(port := free_port(), 3)
     workers = Workers(port, [2, 0, 1])
-    connections = rendezvous.all_workers(lambda: None, wait_s=60)
-    assert sorted(connections) == [0, 1, 2]
+    handles = [rendezvous.start(rank) for rank in range(3)]
+    assert [handle.rank for handle in handles] == [0, 1, 2]
     moment_s = time.monotonic() + 700
-    for connection in connections.values():
-        connection.send_bytes(json.dumps({"began_monotonic_s": moment_s}).encode())
+    for handle in handles:
+        handle.order("iterate", began_monotonic_s=moment_s)
     found = [order["began_monotonic_s"] for order in workers.orders()]
-    # one machine has one clock: what remains is the error of asking, half a round trip
+    # one machine has one clock: what remains is the error of asking
     assert found == pytest.approx([moment_s] * 3, abs=2)
-    rendezvous.close()
+    rendezvous.finish(0, "")
 
 
 class Echo:
@@ -121,46 +115,42 @@ class Echo:
     def send_bytes(self, question: bytes) -> None:
         self._asked += 1
 
-    def recv_bytes(self, longest: int) -> bytes:
-        self._now_s += 0.001
-        answer = repr(self._now_s + self._ahead_s).encode()
-        self._now_s += self._slow_s if self._asked % 3 else 0.001
+    def recv_bytes(self) -> bytes:
+        answer = repr(time.monotonic() + self._ahead_s).encode()
+        if self._asked % 3:
+            time.sleep(self._slow_s)
         return answer
 
 
-def test_the_answer_that_comes_back_soonest_tells_the_time(monkeypatch):
-    echo = Echo(ahead_s=5000.0, slow_s=0.02)
-    monkeypatch.setattr("dtfm_lab.runtime.multihost.rendezvous.time", echo)
-    clock = CoordinatorClock(echo)
-    assert clock.offset_s() == pytest.approx(-5000, abs=1e-9)
-    assert clock.round_trip_s == pytest.approx(0.002)
-    clock.delay_s = 0.25
-    assert clock.offset_s() == pytest.approx(-5000 + 0.25, abs=1e-9)
+def test_the_answer_that_comes_back_soonest_tells_the_time():
+    clock = CoordinatorClock(Echo(ahead_s=5000.0, slow_s=0.02))
+    assert clock.offset_s() == pytest.approx(-5000, abs=0.005)
+    assert clock.round_trip_s < 0.01
 
 
 def test_who_does_not_know_the_secret_gets_no_order():
-    rendezvous = Rendezvous("127.0.0.1", port := free_port(), SECRET, 1)
+    rendezvous = rendezvous_at(port := free_port(), 1)
     with pytest.raises(Refused):
-        join_run("127.0.0.1", port, "guessed", 0, wait_s=5)
+        join_run("127.0.0.1", port, "guessed", 0, await_s=60)
     silent = socket.create_connection(("127.0.0.1", port))
     workers = Workers(port, [0])
-    rendezvous.all_workers(lambda: None, wait_s=60)[0].send_bytes(b'{"do": "exit"}')
+    rendezvous.start(0).order("exit")
     assert workers.orders() == [{"do": "exit"}]
     silent.close()
-    rendezvous.close()
+    rendezvous.finish(0, "")
 
 
-def test_workers_that_do_not_come_are_named_by_rank():
-    rendezvous = Rendezvous("127.0.0.1", port := free_port(), SECRET, 3)
-    Workers(port, [1])
+def test_workers_that_do_not_come_are_named():
     looks: list[int] = []
-    with pytest.raises(TimeoutError) as late:
-        rendezvous.all_workers(lambda: looks.append(1), wait_s=1)
-    assert late.value.args == ([0, 2],)
+    rendezvous = rendezvous_at(port := free_port(), 3, await_s=1.0, poll=lambda: looks.append(1))
+    workers = Workers(port, [1])
+    with pytest.raises(RunFailed, match=r"^ada, edsger did not come within 1 s; wanted run\.sh on every host$"):
+        rendezvous.start(0)
     assert looks
+    threading.Thread(target=rendezvous.finish, args=(1, "so it is over"), daemon=True).start()
+    assert workers.orders() == [{"do": "exit", "status": 1, "why": "so it is over"}]
     assert list_names([0, 2], ["ada", "barbara", "edsger"].__getitem__) == "ada, edsger"
     assert list_names(range(6), str) == "0, 1, 2, 3 and 2 more"
-    rendezvous.close()
 
 
 def test_a_stopped_run_does_not_wait_for_workers():
@@ -169,33 +159,123 @@ def test_a_stopped_run_does_not_wait_for_workers():
     def look() -> None:
         raise Stopped
 
-    rendezvous = Rendezvous("127.0.0.1", free_port(), SECRET, 1)
+    rendezvous = rendezvous_at(free_port(), 1, poll=look)
     with pytest.raises(Stopped):
-        rendezvous.all_workers(look)
-    rendezvous.close()
+        rendezvous.start(0)
 
 
-def test_a_worker_without_a_crew_says_so():
-    with pytest.raises(ConnectionError, match=r"could not be reached for 0\.3 s"):
-        join_run("127.0.0.1", free_port(), SECRET, 0, wait_s=0.3)
+def knock(port: int, rank: int = 0) -> Joined:
+    return join_run("127.0.0.1", port, SECRET, rank, await_s=60)
+
+
+def says(joined: Joined) -> None:
+    joined.connection.send_bytes(b'{"event": "alive", "works": false}')
+
+
+def test_a_second_process_for_a_rank_whose_worker_lives_is_turned_away():
+    rendezvous = rendezvous_at(port := free_port(), 1)
+    first = knock(port)
+    handle = rendezvous.start(0)
+    second = knock(port)
+    until(lambda: handle.knocked_s() is not None)
+
+    def refused() -> bool:
+        says(first)
+        handle.receive()
+        assert not handle.is_stuck()
+        return handle.knocked_s() is None
+
+    until(refused)
+    assert json.loads(second.connection.recv_bytes())["why"] == (
+        "worker ada lives already, at 127.0.0.1; wanted one process for it"
+    )
+    handle.order("iterate")
+    assert json.loads(first.connection.recv_bytes()) == {"do": "iterate"}
+
+
+def test_a_silent_worker_is_waited_for_and_replaced_at_once_when_another_process_knocks(monkeypatch):
+    monkeypatch.setattr(remote_worker, "SILENT_S", 0.3)
+    rendezvous = rendezvous_at(port := free_port(), 1)
+    first = knock(port)
+    handle = rendezvous.start(0)
+    until(lambda: handle.is_silent)
+    assert not handle.is_stuck()
+    assert handle.why_gone() is None
+    second = knock(port)
+    until(handle.is_stuck)
+    handle.end()
+    rendezvous.start(0).order("iterate")
+    assert json.loads(second.connection.recv_bytes(10)) == {"do": "iterate"}
+    assert first is not second
+
+
+def test_a_lost_worker_that_nobody_replaces_fails_the_run_in_one_line():
+    rendezvous = rendezvous_at(port := free_port(), 1, await_s=1.0)
+    joined = knock(port)
+    handle = rendezvous.start(0)
+    joined.connection.close()
+    until(lambda: not handle.receive() and handle.why_gone() == "hung up")
+    with pytest.raises(RunFailed, match=r"^ada did not come back within 1 s; wanted run\.sh on every host$"):
+        rendezvous.start(0)
+
+
+def test_who_comes_when_the_run_has_ended_is_told_how():
+    rendezvous = rendezvous_at(port := free_port(), 1)
+    threading.Thread(target=rendezvous.finish, args=(0, ""), daemon=True).start()
+    with pytest.raises(RunOver) as over:
+        knock(port)
+    assert over.value.status == 0
+
+
+def test_a_checkpoint_folder_that_is_not_the_first_hosts_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    rendezvous = rendezvous_at(port := free_port(), 1, shared_folder=str(tmp_path / "mine"))
+    (tmp_path / "mine").rename(tmp_path / "of the first host")
+    (tmp_path / "mine").mkdir()
+    monkeypatch.setattr(joining, "APPEAR_S", 0.1)
+    monkeypatch.setattr(rendezvous, "_shared_folder", str(tmp_path / "of the first host"))
+    (tmp_path / "of the first host").rename(tmp_path / "mounted elsewhere")
+    os.symlink(tmp_path / "mounted elsewhere", tmp_path / "of the first host")
+    real_token = rendezvous_module._token_in
+
+    @contextlib.contextmanager
+    def as_it_is_called_on_the_other_host(folder):
+        with real_token(folder) as shared:
+            yield shared | {"folder": str(tmp_path / "mine")}
+
+    monkeypatch.setattr(rendezvous_module, "_token_in", as_it_is_called_on_the_other_host)
+    complaint = "checkpoint_folder .*mine on host b is not the first host's; wanted a shared folder"
+    with pytest.raises(LabError, match=complaint):
+        join_run("127.0.0.1", port, SECRET, 0, "b", await_s=60)
+    with pytest.raises(RunFailed, match=complaint):
+        rendezvous.start(0)
+    assert list((tmp_path / "mounted elsewhere").iterdir()) == []
+
+
+def test_a_worker_without_a_coordinator_says_so():
+    with pytest.raises(ConnectionError, match=r"could not be reached for 0\.\d* s"):
+        join_run("127.0.0.1", free_port(), SECRET, 0, await_s=0.3)
 
 
 def test_processes_that_torchrun_did_not_start_as_the_folder_says_are_refused(tmp_path):
     plan = small_plan(2, 1)
     hosts = [Host(name="one", address="127.0.0.1", workers=(0, 1))]
     folder = load_run_folder(export(spec_for(plan), tmp_path / "run", hosts))
-    assert rank_of(folder, {"RANK": "1", "WORLD_SIZE": "2"}) == 1
-    with pytest.raises(LabError, match="RANK and WORLD_SIZE are not set; wanted torchrun to start this"):
-        rank_of(folder, {})
-    with pytest.raises(LabError, match="process 2 of 4 was started, but the run has 2 workers"):
-        rank_of(folder, {"RANK": "2", "WORLD_SIZE": "4"})
+    assert rank_of(folder, "one", {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}) == 1
+    with pytest.raises(LabError, match="LOCAL_RANK is not set; wanted torchrun to start this"):
+        rank_of(folder, "one", {})
+    with pytest.raises(LabError, match="process 2 of 4 was started, but host one has 2 workers"):
+        rank_of(folder, "one", {"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4"})
+    with pytest.raises(LabError, match="no host named two in run; wanted one of one"):
+        rank_of(folder, "two", {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"})
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "wanted one argument: a run folder, as dtfm-lab export writes it"),
-        (["nowhere"], "nowhere/run.json: no such file"),
+        ([], "wanted RUN_FOLDER --host NAME, as dtfm-lab export writes it"),
+        (["nowhere", "--host", "a"], "nowhere/run.json: no such file"),
+        (["nowhere"], "wanted RUN_FOLDER --host NAME"),
     ],
 )
 def test_mistakes_at_the_start_are_one_line(tmp_path, monkeypatch, capsys, arguments, complaint):

@@ -1,26 +1,29 @@
 """Starts a real run from a process without torch. A run that is impossible is refused before any process starts."""
 
 import importlib.util
-import os
-import warnings
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from dtfm_lab.domain.errors import JobError, LabError, MissingExtra
-from dtfm_lab.domain.job import ModelSpec
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan, subplan_for
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Subplan
-from dtfm_lab.files import load_model
 from dtfm_lab.runtime.client.gpu_inventory import check_runs_on
 from dtfm_lab.runtime.client.gpu_memory import why_too_large_for_gpus
-from dtfm_lab.runtime.client.proxy_model import NAME, as_tied, stand_in_for, why_not_trained, why_too_large
+from dtfm_lab.runtime.client.proxy_model import why_not_trained, why_too_large
 from dtfm_lab.runtime.client.run import Run
-from dtfm_lab.runtime.client.run_checks import absolute_path, checked_spec, emulated_network, writable_folder
+from dtfm_lab.runtime.client.run_checks import (
+    absolute_path,
+    checked_spec,
+    chosen_stand_in,
+    emulated_network,
+    with_checkpoint,
+    writable_folder,
+)
 from dtfm_lab.runtime.protocol import checkpoint_folders
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.folder_lock import check_unlocked
@@ -71,7 +74,7 @@ def prepare(plan: Plan, schedule: str | Schedule | None, options: RunOptions) ->
         "text": absolute_path("text", options.text),
         "parameters_folder": absolute_path("parameters_folder", options.parameters_folder),
         "emulated": emulated_network(options.emulated, plan.topology, clock),
-        "stand_in": _stand_in(running, options.stand_in),
+        "stand_in": chosen_stand_in(running, options.stand_in, cannot=bool(why_not_trained(running.job))),
         "checkpoint_folder": writable_folder("checkpoint_folder", options.checkpoint_folder),
         "resume_from": absolute_path("resume_from", options.resume_from),
     }
@@ -101,34 +104,16 @@ def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Su
     return running, part
 
 
-def _stand_in(plan: Plan, wanted: str | os.PathLike[str] | ModelSpec | None) -> ModelSpec | None:
-    if (isinstance(wanted, str) and wanted == NAME) or (wanted is None and why_not_trained(plan.job)):
-        return stand_in_for(plan.job)
-    if wanted is None:
-        return None
-    model = load_model(wanted) if isinstance(wanted, str | os.PathLike) else wanted
-    if not isinstance(model, ModelSpec):
-        raise LabError(f"stand_in is {shortened(wanted)}; wanted a model by name, a config.json, or a ModelSpec")
-    return as_tied(model, plan.job)
-
-
 def _check_files(spec: RunSpec) -> RunSpec:
     """Check all files of the run; return the spec with the newest checkpoint of the folder that it resumes from."""
-    corpus = Corpus.of(spec.text, spec.trained.modelled().seq_len)
+    Corpus.of(spec.text, spec.trained.modelled().seq_len)  # refuses a text that is too short
     if spec.parameters_folder is not None:
         if not Path(spec.parameters_folder).is_dir():
             raise LabError(f"parameters_folder {spec.parameters_folder}: no such folder")
         writable_folder("parameters_folder", spec.parameters_folder)
     if spec.checkpoint_every and spec.checkpoint_folder is None:
         raise LabError(f"checkpoint_every is {spec.checkpoint_every} without a checkpoint_folder; wanted both")
-    if spec.resume_from is not None:
-        begin = checkpoint_folders.describe(spec.resume_from)
-        notes = checkpoint_folders.resumable(
-            begin, spec.trained, seed=spec.seed, learning_rate=spec.learning_rate, corpus=corpus
-        )
-        for note in notes:
-            warnings.warn(note, stacklevel=5)  # at the caller of start
-        spec = replace(spec, resume_from=os.fspath(begin.folder), first_iteration=begin.iteration)
+    spec = with_checkpoint(spec)
     if spec.checkpoint_folder is not None:
         check_unlocked(spec.checkpoint_folder)
         checkpoint_folders.check_free(spec.checkpoint_folder, spec.first_iteration)

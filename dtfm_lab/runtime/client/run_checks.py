@@ -2,16 +2,22 @@
 
 import os
 import tempfile
+import warnings
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dtfm_lab.domain.errors import JobError, LabError, TopologyError
+from dtfm_lab.domain.job import ModelSpec
 from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import Links, Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.files import load_topology
+from dtfm_lab.files import load_model, load_topology
+from dtfm_lab.runtime.client.proxy_model import NAME, as_tied, stand_in_for
+from dtfm_lab.runtime.protocol import checkpoint_folders
+from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
@@ -84,6 +90,36 @@ def emulated_network(emulated: object, topology: Topology, clock: str) -> Topolo
             f"network {topology.name}"
         )
     return found
+
+
+def chosen_stand_in(plan: Plan, wanted: object, *, cannot: bool) -> ModelSpec | None:
+    """Return the model that is trained in place of the job's: the one that is wanted, or a small one if it ``cannot``.
+
+    Raises LabError, or what ``load_model`` raises.
+    """
+    if (isinstance(wanted, str) and wanted == NAME) or (wanted is None and cannot):
+        return stand_in_for(plan.job)
+    if wanted is None:
+        return None
+    model = load_model(wanted) if isinstance(wanted, str | os.PathLike) else wanted
+    if not isinstance(model, ModelSpec):
+        raise LabError(f"stand_in is {shortened(wanted)}; wanted a model by name, a config.json, or a ModelSpec")
+    return as_tied(model, plan.job)
+
+
+def with_checkpoint(spec: RunSpec) -> RunSpec:
+    """Return the spec with the newest checkpoint of the folder from which it resumes; warn where that is of another
+    run. Raises LabError where it cannot be continued."""
+    if spec.resume_from is None:
+        return spec
+    begin = checkpoint_folders.describe(spec.resume_from)
+    corpus = Corpus.of(spec.text, spec.trained.modelled().seq_len)
+    notes = checkpoint_folders.resumable(
+        begin, spec.trained, seed=spec.seed, learning_rate=spec.learning_rate, corpus=corpus
+    )
+    for note in notes:
+        warnings.warn(note, stacklevel=6)  # at the caller of start
+    return replace(spec, resume_from=os.fspath(begin.folder), first_iteration=begin.iteration)
 
 
 def checked_spec(plan: Plan, schedule: str | Schedule | None, *, queueing: str = "pairs", **settings: Any) -> RunSpec:

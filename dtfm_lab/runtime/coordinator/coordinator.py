@@ -9,7 +9,7 @@ import contextlib
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from dtfm_lab.runtime.coordinator.replay import replay
 from dtfm_lab.runtime.coordinator.turns import turns_of
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.coordinator.worker_pool import Answer, RunFailed, WorkerPool, WorkersLost
-from dtfm_lab.runtime.protocol.json_lines import CommandReader, InputClosed, emit
+from dtfm_lab.runtime.protocol.json_lines import Commands, InputClosed, emit
 from dtfm_lab.runtime.protocol.profile import FEWEST, LONG_S, MOST, WARM_UPS, Measured
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
@@ -36,24 +36,35 @@ FIRST_CALIBRATION, FIRST_EVALUATION = -(10**4), -(10**6)
 """Numbers that no training iteration has: calibrations count upwards from the first, evaluations downwards."""
 
 
-def lead(commands: CommandReader, read_spec: Callable[[], RunSpec], starter: Callable[[RunSpec], StartWorker]) -> None:
+def lead(
+    commands: Commands,
+    read_spec: Callable[[], RunSpec],
+    starter: Callable[[RunSpec], StartWorker],
+    on_end: Callable[[int, str], None] = lambda status, why: None,
+) -> None:
     """Carry out one run and emit how it ended: done, stopped or failed.
 
-    ``starter`` is called after the first event is emitted, and may wait for workers of other hosts.
+    ``starter`` is called after the first event is emitted, and may wait for workers of other hosts. ``on_end`` is
+    called with an exit status and why it is not 0, while the workers are still there.
     """
     coordinator = None
+    status, why = 1, "the coordinator broke down"
     try:
         spec = read_spec()
         emit("starting", workers=len(spec.workers))
         coordinator = Coordinator(spec, commands, starter(spec))
         coordinator.run()
+        status, why = 0, ""
         emit("done")
     except InputClosed:
+        why = "the run was stopped"
         with contextlib.suppress(OSError):  # the client may be gone
             emit("stopped")
     except (RunFailed, LabError) as error:
-        emit("failed", message=str(error))
+        why = str(error)
+        emit("failed", message=why)
     finally:
+        on_end(status, why)
         if coordinator is not None:
             coordinator.end()
 
@@ -61,7 +72,7 @@ def lead(commands: CommandReader, read_spec: Callable[[], RunSpec], starter: Cal
 class Coordinator:
     """One run: ``run`` carries it out, and ``end`` leaves no process behind."""
 
-    def __init__(self, spec: RunSpec, commands: CommandReader, start_worker: StartWorker) -> None:
+    def __init__(self, spec: RunSpec, commands: Commands, start_worker: StartWorker) -> None:
         self._spec = spec
         self._checkpoints = CheckpointPolicy(spec)
         self._done = spec.first_iteration
@@ -216,7 +227,9 @@ class Coordinator:
         emit("text", prompt=prompt, text=answers[0]["text"])
 
     def _begin(self, do: str, **order: Any) -> list[Answer]:
-        return self._pool.order_all(do, began_monotonic_s=time.monotonic() + HEAD_START_S, **order)
+        # an order takes its time to arrive: moment 0 is later by as much for all workers
+        head_start_s = HEAD_START_S + max(worker.round_trip_s for worker in self._pool.workers)
+        return self._pool.order_all(do, began_monotonic_s=time.monotonic() + head_start_s, **order)
 
     def _collect_spans(self, rows: list[Any]) -> None:
         if self._spec.replays:
@@ -245,10 +258,21 @@ class Coordinator:
                 raise RunFailed(f"{name} {how} {pool.phase}, for the {MOST_LOSSES + 1}th time{why}")
         for rank in pool.finish_reinstating(joined=False):
             self._without_state.pop(rank, None)
+        self._refuse_unrecoverable({rank: (how, 0.0) for rank, how in lost.items()} | self._without_state)
         for rank, how in lost.items():
             self._without_state[rank] = how, time.monotonic()
             pool.replace(rank, how, may_return=self._train_orders is not None)
         self._join()
+
+    def _refuse_unrecoverable(self, lost: Mapping[int, tuple[str, float]]) -> Recovery | None:
+        """Return how to go on without the memory of these ranks; None before training. Raises RunFailed."""
+        if self._train_orders is None:
+            return None
+        if (found := self._recovery(lost)) is None:
+            rank, (how, _) = min(lost.items())
+            pool = self._pool
+            raise RunFailed(f"{pool.describe(rank)} {how} {pool.phase}: {why_unrecoverable(self._spec, rank)}")
+        return found
 
     def _reinstate_resumed(self) -> None:
         """Give suspended workers that run again their rank back, where a replica can send them the state."""
@@ -267,10 +291,8 @@ class Coordinator:
         pool.wait_until_listening()
         found = None
         if self._train_orders is not None:
-            found = self._recovery(self._without_state)
-            if found is None:
-                rank, (how, _) = min(self._without_state.items())
-                raise RunFailed(f"{pool.describe(rank)} {how} {pool.phase}: {why_unrecoverable(self._spec, rank)}")
+            found = self._refuse_unrecoverable(self._without_state)
+            assert found is not None
             self._done = found.version
             del self._losses[self._done - self._spec.first_iteration :]
         self._span_rows = []

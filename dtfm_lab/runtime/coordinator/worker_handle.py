@@ -5,24 +5,27 @@ import json
 import signal
 import time
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 import psutil
 
 from dtfm_lab.runtime.coordinator.work_limits import Progress
+from dtfm_lab.runtime.protocol.message_stream import Messages
 
-SILENT_S = 5.0
-"""A worker of another host that sent nothing for so long is stuck; heartbeats come every half second."""
 STOPPED_S = 1.0
 """A worker of this machine whose process has been stopped for so long is stuck."""
 
 
 class WorkerHandle:
-    """One worker; ``process`` is None where it runs on another host."""
+    """One worker; ``process`` is None where it runs on another host: see ``remote_worker``."""
 
-    def __init__(self, rank: int, connection: Connection, process: BaseProcess | None) -> None:
+    round_trip_s = 0.0
+    """Seconds that an order and its answer are on their way."""
+    is_silent = False
+    """Whether nothing is known of it, as its link may be down: what it works at is not held against it."""
+
+    def __init__(self, rank: int, connection: Messages, process: BaseProcess | None) -> None:
         self.rank, self.connection, self.process = rank, connection, process
         self.address: list[Any] | None = None
         """Host and port at which the worker listens for its peers; None until it has reported them."""
@@ -56,15 +59,13 @@ class WorkerHandle:
     def why_gone(self) -> str | None:
         """Return how the worker ended; None while it lives."""
         code = None if self.process is None else self.process.exitcode
-        if code is not None:
-            return f"was killed by {_signal_name(-code)}" if code < 0 else "ended without a word"
-        return "hung up" if self._closed and self.process is None else None
+        if code is None:
+            return None
+        return f"was killed by {_signal_name(-code)}" if code < 0 else "ended without a word"
 
     def is_stuck(self) -> bool:
-        """Return whether the worker has been stopped, or silent, for too long."""
+        """Return whether the worker has been stopped for too long."""
         now_s = time.monotonic()
-        if self.process is None:
-            return now_s - self.last_message_s > SILENT_S
         if not self.is_stopped():
             self._stopped_since_s = None
         elif self._stopped_since_s is None:

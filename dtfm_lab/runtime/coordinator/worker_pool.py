@@ -4,13 +4,13 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Collection
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from typing import Any
 
 from dtfm_lab.runtime.coordinator.recovery import describe_stages, why_unrecoverable
 from dtfm_lab.runtime.coordinator.work_limits import WorkLimits
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle
-from dtfm_lab.runtime.protocol.json_lines import CommandReader, emit
+from dtfm_lab.runtime.protocol.json_lines import Commands, emit
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 CHECK_EVERY_S = 0.2
@@ -49,7 +49,7 @@ class WorkerPool:
     def __init__(
         self,
         spec: RunSpec,
-        commands: CommandReader,
+        commands: Commands,
         start_worker: StartWorker,
         *,
         replaceable: Callable[[Collection[int]], bool],
@@ -88,9 +88,11 @@ class WorkerPool:
     def replace(self, rank: int, how: str, *, may_return: bool) -> None:
         """Start a new worker; the old one is kept as suspended if it only stood still.
 
-        One that stopped on a shared GPU is killed: it may hold the lock for which the others wait.
+        One that stopped on a shared GPU is killed: it may hold the lock for which the others wait. That of another host
+        is not kept: it comes back as another process, through the rendezvous.
         """
-        if may_return and how == STOOD_STILL and rank not in self._suspended and not self._spec.shares_gpus:
+        keeps = may_return and how == STOOD_STILL and self.workers[rank].process is not None
+        if keeps and rank not in self._suspended and not self._spec.shares_gpus:
             self._suspended[rank] = self.workers[rank]
         else:
             self.workers[rank].end()
@@ -197,15 +199,16 @@ class WorkerPool:
         """Wait up to CHECK_EVERY_S for messages and return them; commands of the client are carried out."""
         self._carry_out(self._commands.complete())  # these may have come in one piece with an earlier line
         self._send_slowdowns()
-        active = {worker.connection: worker for worker in self.workers if worker.is_open}
-        suspended = {worker.connection: worker for worker in self._suspended.values() if worker.is_open}
+        active: dict[Any, WorkerHandle] = {worker.connection: worker for worker in self.workers if worker.is_open}
+        suspended: dict[Any, WorkerHandle] = {
+            worker.connection: worker for worker in self._suspended.values() if worker.is_open
+        }
         sentinels = [worker.process.sentinel for worker in self.workers if worker.process is not None]
         messages = []
         for ready in wait([*active, *suspended, *sentinels, self._commands.fd], timeout=CHECK_EVERY_S):
             if ready == self._commands.fd:
                 self._carry_out(self._commands.read())
-            elif isinstance(ready, Connection):
-                worker = active.get(ready) or suspended[ready]
+            elif worker := active.get(ready) or suspended.get(ready):
                 for message in worker.receive():
                     if ready in active:
                         messages.append((worker, message))
@@ -223,7 +226,8 @@ class WorkerPool:
             elif time.monotonic() - self.workers[rank].last_message_s > STUCK_TIMEOUT_S:
                 how = f"{STOOD_STILL} for {STUCK_TIMEOUT_S:.0f} s"
                 raise RunFailed(f"{self.describe(rank)} {how} {self.phase}: {why_unrecoverable(self._spec, rank)}")
-        for worker in [worker for worker in self.workers if worker.rank not in {*lost, *answered}]:
+        heard = [worker for worker in self.workers if not worker.is_silent]
+        for worker in [worker for worker in heard if worker.rank not in {*lost, *answered}]:
             if (overdue := self.limits.overdue(worker.rank, worker.progress, do)) is None:
                 continue
             if not self._replaceable({*lost, worker.rank}):

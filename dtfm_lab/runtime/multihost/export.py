@@ -7,8 +7,8 @@
       spec.json         the RunSpec, with the secret by which its processes authenticate: keep it private
       plan.json         its plan
       text.txt          the training text, if the run has its own
-      run.json          the worker of each process, and the coordinator's address
-      ranks.csv         the same as a table: torchrun's rank, worker, host, device, stages, replica
+      run.json          the workers of each host, the coordinator's address, and how long it waits
+      ranks.csv         the same as a table: worker, host, its number there, device, stages, replica
       hosts.yaml        the devices of each host; edit it and export again with --hosts
       hosts/NAME/       run.sh (torchrun's command line), shape.sh and unshape.sh (tc)
 """
@@ -17,25 +17,45 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files import save_plan
 from dtfm_lab.files.reading import Section, parse, read_mapping, read_text, require_version, write_text
-from dtfm_lab.runtime.client.proxy_model import RUN_DTYPES, stand_in_for, why_not_built
-from dtfm_lab.runtime.client.run_checks import absolute_path, checked_spec
+from dtfm_lab.runtime.client.proxy_model import RUN_DTYPES, why_not_built
+from dtfm_lab.runtime.client.run_checks import (
+    absolute_path,
+    checked_spec,
+    chosen_stand_in,
+    emulated_network,
+    with_checkpoint,
+)
 from dtfm_lab.runtime.multihost.hosts import Host, hosts_file
 from dtfm_lab.runtime.multihost.instructions import ranks_table, readme, run_script
+from dtfm_lab.runtime.multihost.joining import AWAIT_S, SILENT_S
 from dtfm_lab.runtime.multihost.traffic_shaping import card_bytes_per_s, shape_script, shaped_directions, unshape_script
 from dtfm_lab.runtime.protocol.corpus import Corpus
+from dtfm_lab.runtime.protocol.run_options import RunSettings
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
-MASTER_PORT = 29400
-"""The port of torchrun's rendezvous. The coordinator listens on the next one."""
+PORT = 29400
+"""The port on which the coordinator listens."""
+
+
+class HostWorkers(Section):
+    """One host of run.json."""
+
+    name: str
+    address: str
+    workers: list[int]
+    """Ranks in the run, in the order of the host's processes."""
 
 
 class RunFile(Section):
@@ -43,12 +63,16 @@ class RunFile(Section):
 
     dtfm_run: int
     workers: list[int]
-    """The worker's rank in the run, by torchrun's rank."""
+    """The ranks of all workers, host by host."""
     crew_address: str
     """The coordinator's address; the key dates from its earlier name."""
     crew_port: int
-    hosts: list[dict[str, Any]]
-    """Name, address and workers of each host, for readers of the file."""
+    hosts: list[HostWorkers]
+    """The hosts, the coordinator's first."""
+    await_s: float = Field(default=AWAIT_S, gt=0)
+    """Seconds for a worker to come, or to come back."""
+    silent_s: float = Field(default=SILENT_S, gt=0)
+    """Seconds without an acknowledgement after which a connection to the coordinator is lost."""
 
 
 @dataclass(frozen=True)
@@ -57,39 +81,46 @@ class RunFolder:
 
     path: Path
     spec: RunSpec
-    workers: tuple[int, ...]
-    """The worker's rank in the run, by torchrun's rank."""
-    crew_address: str
-    crew_port: int
+    hosts: dict[str, tuple[int, ...]]
+    """By name, the ranks of its workers in the order of its processes; the coordinator's host is the first."""
+    address: str
+    """Of the coordinator."""
+    port: int
+    await_s: float
+    silent_s: float
 
 
-def spec_for(
-    plan: Plan,
-    schedule: str | Schedule | None = None,
-    *,
-    iterations: int = 5,
-    clock: str = "real",
-    seed: int = 0,
-    text: str | os.PathLike[str] | None = None,
-) -> RunSpec:
-    """The run of a plan on hosts. As in a local run, a proxy replaces a model that workers cannot train.
+@takes_options(RunSettings, noun="option of an export")
+def spec_for(plan: Plan, schedule: str | Schedule | None = None, **options: Any) -> RunSpec:
+    """The run of a plan on hosts, on the real clock where none is given, for 5 iterations.
 
-    Raises a LabError of one line if hosts could not run it. Memory is not checked, since this machine's is irrelevant.
+    As in a local run, a proxy replaces a model that workers cannot train. ``checkpoint_folder`` and
+    ``parameters_folder`` are paths on the hosts, relative ones in the run folder; the others are paths here.
+
+    Raises a LabError of one line if hosts could not run it. What this machine has, such as memory and GPUs, is
+    irrelevant.
     """
-    job = plan.job
+    defaults: dict[str, Any] = {"iterations": 5, "clock": "real"}
+    settings = RunSettings(**(defaults | options))
+    job, clock = plan.job, settings.clock
     cannot = why_not_built(job.modelled()) or job.dtype not in RUN_DTYPES
-    spec = checked_spec(
-        plan,
-        schedule,
-        iterations=iterations,
-        clock=clock,
-        carrier="groups",
-        seed=seed,
-        text=absolute_path("text", text),
-        stand_in=stand_in_for(job) if cannot else None,
-    )
-    Corpus.of(text, spec.trained.modelled().seq_len)  # refuses a text that is too short
-    return spec
+    resolved = {
+        "text": absolute_path("text", settings.text),
+        "emulated": emulated_network(settings.emulated, plan.topology, clock),
+        "stand_in": chosen_stand_in(plan, settings.stand_in, cannot=bool(cannot)),
+        "resume_from": absolute_path("resume_from", settings.resume_from),
+        "carrier": "groups" if "carrier" not in options else settings.carrier,
+        "checkpoint_folder": _path_text(settings.checkpoint_folder),
+        "parameters_folder": _path_text(settings.parameters_folder),
+    }
+    given: dict[str, Any] = {field.name: getattr(settings, field.name) for field in fields(RunSettings)}
+    spec = checked_spec(plan, schedule, **(given | resolved))
+    if spec.checkpoint_folder is None:
+        for what, value in (("checkpoint_every", spec.checkpoint_every), ("sample_bytes", spec.sample_bytes)):
+            if value:
+                raise LabError(f"{what} is {value} without a checkpoint_folder that all hosts share; wanted both")
+    Corpus.of(settings.text, spec.trained.modelled().seq_len)  # refuses a text that is too short
+    return with_checkpoint(spec)
 
 
 def export(
@@ -97,15 +128,22 @@ def export(
     folder: str | os.PathLike[str],
     hosts: Sequence[Host],
     *,
-    master_port: int = MASTER_PORT,
+    port: int = PORT,
+    await_s: float = AWAIT_S,
+    silent_s: float = SILENT_S,
     overwrite: bool = False,
 ) -> Path:
     """Write the run folder; an earlier one is overwritten only where that is asked for.
 
-    Raises LabError if the folder holds files, naming them, or cannot be written, or if the port is out of range.
+    ``await_s`` and ``silent_s`` are seconds for a lost worker to come back, and without an acknowledgement until a
+    connection is lost. Raises LabError if the folder holds files, naming them, or cannot be written, or if a number is
+    out of range.
     """
-    if not 0 < master_port < 65535:
-        raise LabError(f"master port is {master_port}; wanted 1 to 65534")
+    if not 0 < port < 65536:
+        raise LabError(f"port is {port}; wanted 1 to 65535")
+    for what, seconds in (("await_s", await_s), ("silent_s", silent_s)):
+        if not 1 <= seconds <= 86400:
+            raise LabError(f"{what} is {seconds}; wanted 1 to 86400 seconds")
     folder = _prepare_folder(Path(folder), overwrite=overwrite)
     text = spec.text
     if text is not None:
@@ -120,22 +158,24 @@ def export(
         "dtfm_run": 1,
         "workers": [rank for host in hosts for rank in host.workers],
         "crew_address": hosts[0].address,
-        "crew_port": master_port + 1,
+        "crew_port": port,
         "hosts": [{"name": host.name, "address": host.address, "workers": list(host.workers)} for host in hosts],
+        "await_s": await_s,
+        "silent_s": silent_s,
     }
     write_text(folder / "run.json", json.dumps(run, indent=1) + "\n")
-    for node_rank, host in enumerate(hosts):
+    for host in hosts:
         directions = shaped_directions(spec, hosts, host)
         own = folder / "hosts" / host.name
         own.mkdir(parents=True, exist_ok=True)
         scripts = {
-            "run.sh": run_script(spec, hosts, node_rank, master_port),
+            "run.sh": run_script(spec, hosts, host),
             "shape.sh": shape_script(host, directions, card_bytes_per_s(spec, host)),
             "unshape.sh": unshape_script(host, directions),
         }
         for name, script in scripts.items():
             write_text(own / name, script).chmod(0o755)
-    write_text(folder / "README.md", readme(spec, hosts, master_port))
+    write_text(folder / "README.md", readme(spec, hosts, port, await_s, silent_s))
     return folder
 
 
@@ -147,11 +187,13 @@ def load_run_folder(path: str | os.PathLike[str]) -> RunFolder:
     require_version(data, "dtfm_run", where)
     file = parse(RunFile, data, where)
     spec = RunSpec.from_line(read_text(folder / "spec.json"))
-    if spec.text is not None:
-        spec = replace(spec, text=os.fspath(folder / spec.text))
-    if sorted(file.workers) != list(range(len(spec.workers))):
-        raise FileError(f"{where}: workers are {file.workers}; wanted each of 0 to {len(spec.workers) - 1} once")
-    return RunFolder(folder, spec, tuple(file.workers), file.crew_address, file.crew_port)
+    paths = {name: getattr(spec, name) for name in ("text", "checkpoint_folder", "parameters_folder")}
+    spec = replace(spec, **{name: os.fspath(folder / path) for name, path in paths.items() if path is not None})
+    hosts = {host.name: tuple(host.workers) for host in file.hosts}
+    held = [rank for ranks in hosts.values() for rank in ranks]
+    if sorted(held) != list(range(len(spec.workers))):
+        raise FileError(f"{where}: workers are {held}; wanted each of 0 to {len(spec.workers) - 1} once")
+    return RunFolder(folder, spec, hosts, file.crew_address, file.crew_port, file.await_s, file.silent_s)
 
 
 def _prepare_folder(folder: Path, *, overwrite: bool) -> Path:
@@ -171,6 +213,10 @@ def _prepare_folder(folder: Path, *, overwrite: bool) -> Path:
     except OSError as error:
         raise FileError(f"{folder}: cannot be written: {error.strerror or error}") from None
     return folder
+
+
+def _path_text(given: str | os.PathLike[str] | None) -> str | None:
+    return None if given is None else os.fspath(given)
 
 
 def _copy_text(source: Path, target: Path) -> None:

@@ -10,15 +10,18 @@ from dtfm_lab.runtime.client.run_report import describe_reductions
 from dtfm_lab.runtime.multihost.hosts import Host
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
-
-def torchrun_line(hosts: Sequence[Host], node_rank: int, master_port: int, folder: str = ".") -> str:
-    """The command line that starts the workers of one host."""
-    nodes = f"--nnodes {len(hosts)} --nproc-per-node {len(hosts[node_rank].workers)} --node-rank {node_rank}"
-    rendezvous = f"--master-addr {quote(hosts[0].address)} --master-port {master_port}"
-    return f"torchrun {nodes} {rendezvous} -m dtfm_lab.runtime.hosted {quote(folder)}"
+MOST_RESTARTS = 1000
 
 
-def readme(spec: RunSpec, hosts: Sequence[Host], master_port: int) -> str:
+def torchrun_line(hosts: Sequence[Host], host: Host, folder: str = ".") -> str:
+    """The command line that starts the workers of one host; on the first host the coordinator, too."""
+    workers = f"--nnodes 1 --nproc-per-node {len(host.workers)} --max-restarts {MOST_RESTARTS} --log-dir /dev/null"
+    first = " --rdzv-conf coordinator=1" if host == hosts[0] else ""
+    agent = f"--rdzv-backend dtfm --rdzv-endpoint {quote(folder)} --rdzv-id {host.name}{first}"
+    return f"torchrun {workers} {agent} -m dtfm_lab.runtime.hosted {quote(folder)} --host {host.name}"
+
+
+def readme(spec: RunSpec, hosts: Sequence[Host], port: int, await_s: float, silent_s: float) -> str:
     """The instructions, step by step."""
     plan, first = spec.plan, hosts[0]
     suffix = f"; {reductions}" if (reductions := describe_reductions(spec)) else ""
@@ -39,10 +42,11 @@ def readme(spec: RunSpec, hosts: Sequence[Host], master_port: int) -> str:
         "export again with `--hosts hosts.yaml`.",
         "Copy this folder to every host. Whoever has `spec.json` can take part in the run: keep it from strangers.",
         "Nothing that goes between the hosts is encrypted: let it be a network of your own, or a VPN. "
-        f"Open ports {master_port} and {master_port + 1} of {first.name} to the other hosts, and all ports of all "
-        "hosts to each other: workers connect directly, at ports of their own choosing.",
+        f"Open port {port} of {first.name} to the other hosts, and all ports of all hosts to each other: workers "
+        "connect directly, at ports of their own choosing.",
         *(["As root on every host, to have links as drawn: `hosts/NAME/shape.sh`."] if shaped else []),
-        "On every host, in any order, within a few minutes: `hosts/NAME/run.sh`.",
+        f"On every host, in any order, within {await_s:g} s: `hosts/NAME/run.sh`. It starts one torchrun agent, which "
+        "starts the host's workers again where one is lost.",
         f"{first.name} prints events as JSON lines and leaves `measured.json`: `dtfm-lab simulate plan.json --like "
         "measured.json -o predicted.json`, then `dtfm-lab compare predicted.json measured.json`.",
         *(["As root on every host: `hosts/NAME/unshape.sh`."] if shaped else []),
@@ -61,26 +65,52 @@ def readme(spec: RunSpec, hosts: Sequence[Host], master_port: int) -> str:
             "",
             links,
             "",
+            *_when_hosts_are_lost(spec, first, await_s, silent_s),
+            "",
             "The lines behind `run.sh`, in this folder:",
             "",
             "```sh",
-            *(f"{torchrun_line(hosts, i, master_port)}   # on {host.name}" for i, host in enumerate(hosts)),
+            *(f"{torchrun_line(hosts, host)}   # on {host.name}" for host in hosts),
             "```",
             "",
         ]
     )
 
 
-def run_script(spec: RunSpec, hosts: Sequence[Host], node_rank: int, master_port: int) -> str:
+def _when_hosts_are_lost(spec: RunSpec, first: Host, await_s: float, silent_s: float) -> list[str]:
+    """What the run survives, and what a person does."""
+    if spec.checkpoint_folder is None:
+        back = "no checkpoint is written: a state that no other replica holds is lost, and then the run fails"
+        again = "the run begins anew"
+    else:
+        every = f"every {spec.checkpoint_every} iterations" if spec.checkpoint_every else "after the last iteration"
+        back = f"a checkpoint is written {every} to `{spec.checkpoint_folder}`, which all hosts must share"
+        again = "the run goes on from the newest checkpoint"
+    return [
+        "## When a host is lost",
+        "",
+        f"A link that is down for less than {silent_s:g} s loses nothing. After that a worker's connection to the "
+        f"coordinator counts as lost, and its agent starts it again. {first.name} waits {await_s:g} s for a lost "
+        "worker and prints an event `awaiting`; then the run fails. Start `hosts/NAME/run.sh` again, there or on "
+        "another machine with this folder, and the host's workers take their places, with the state of a replica or of "
+        f"a checkpoint: {back}.",
+        "",
+        f"Where {first.name} is lost, the others try to reach it for {await_s:g} s. Start its `run.sh` again, and "
+        f"{again}. Ctrl-C on {first.name} ends the run on all hosts.",
+    ]
+
+
+def run_script(spec: RunSpec, hosts: Sequence[Host], host: Host) -> str:
     """A shell script that starts the workers of one host, wherever the run folder is."""
     return "\n".join(
         [
             "#!/bin/sh",
-            f"# Host {hosts[node_rank].name}: {_describe_workers(spec, hosts[node_rank])}",
+            f"# Host {host.name}: {_describe_workers(spec, host)}",
             "set -eu",
             'cd "$(dirname "$0")/../.."',
             "export OMP_NUM_THREADS=1",
-            f"exec {torchrun_line(hosts, node_rank, master_port)}",
+            'export LOGLEVEL="${LOGLEVEL:-CRITICAL}"  # torchrun\'s own log',
+            f"exec {torchrun_line(hosts, host)}",
             "",
         ]
     )
@@ -90,15 +120,13 @@ def ranks_table(spec: RunSpec, hosts: Sequence[Host]) -> str:
     """A CSV table with a row for each process."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(["rank", "worker", "host", "node_rank", "local_rank", "device", "stages", "replica"])
-    rank = 0
-    for node_rank, host in enumerate(hosts):
+    writer.writerow(["worker", "host", "local_rank", "device", "stages", "replica"])
+    for host in hosts:
         for local_rank, worker in enumerate(host.workers):
             position, replica = spec.workers[worker]
             stages = " ".join(map(str, spec.built.stages_of(position)))
             device = spec.device_name(position, replica)
-            writer.writerow([rank, worker, host.name, node_rank, local_rank, device, stages, replica])
-            rank += 1
+            writer.writerow([worker, host.name, local_rank, device, stages, replica])
     return lines.getvalue()
 
 

@@ -3,11 +3,25 @@
 import json
 import os
 import sys
-from typing import Any
+from typing import Any, Protocol
 
 
 class InputClosed(Exception):
     """Standard input ended: the client is gone, or has stopped the run."""
+
+
+class Commands(Protocol):
+    """Where a run's commands come from."""
+
+    @property
+    def fd(self) -> int:
+        """Becomes readable when there is something to ``read``."""
+
+    def read(self) -> list[dict[str, Any]]:
+        """Wait for commands and return them. Raises InputClosed where there will be none, and the run is to end."""
+
+    def complete(self) -> list[dict[str, Any]]:
+        """Return commands that are there already."""
 
 
 class CommandReader:

@@ -4,10 +4,10 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from typing import Any
 
 from dtfm_lab.domain.trace import Span
+from dtfm_lab.runtime.protocol.message_stream import Messages
 from dtfm_lab.runtime.worker.activity import Activity
 
 REPORT_EVERY_S = 0.05
@@ -19,7 +19,7 @@ HEARTBEAT_S = 0.5
 class Reporter:
     """Sends events; called from the computing thread and from sender threads."""
 
-    def __init__(self, connection: Connection, rank: int) -> None:
+    def __init__(self, connection: Messages, rank: int) -> None:
         self._connection, self._rank = connection, rank
         self.is_busy: Callable[[], bool] = lambda: False
         """Whether the computing thread is computing, rather than waiting for other workers."""

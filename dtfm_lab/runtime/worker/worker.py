@@ -7,10 +7,8 @@ import os
 import queue
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,6 +21,8 @@ from dtfm_lab.domain.trace import Span
 from dtfm_lab.runtime.protocol import wires
 from dtfm_lab.runtime.protocol.certificates import Certificates
 from dtfm_lab.runtime.protocol.corpus import Corpus
+from dtfm_lab.runtime.protocol.message_stream import Messages
+from dtfm_lab.runtime.protocol.parents import exit_with_parent
 from dtfm_lab.runtime.protocol.profile import ComputeLog
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.autograd_stage import Batch
@@ -39,8 +39,6 @@ COMPUTING = ("calibrate", "iterate", "evaluate", "write")
 """Orders of which computations count as work one by one, or which take as long as the user asked for."""
 STATE = Action(0, Kind.RECV_P)
 """The receive action of the message that brings a replacement its training state."""
-ORPHAN_CHECK_S = 0.2
-"""Seconds between checks whether the parent process is still there."""
 
 Order = dict[str, Any]
 Answer = dict[str, Any]
@@ -49,14 +47,14 @@ Answer = dict[str, Any]
 def main(
     spec: RunSpec,
     rank: int,
-    connection: Connection,
+    connection: Messages,
     corpus: Corpus | None = None,
     *,
-    forked: bool = True,
     host: str = "127.0.0.1",
     local_rank: int | None = None,
     certificates: Certificates | None = None,
     clock_offset_s: Callable[[], float] = lambda: 0.0,
+    on_exit: Callable[[Order], int] = lambda order: 0,
 ) -> None:
     """The body of the process. It ends by ``os._exit``, because threads that wait for a peer cannot be joined.
 
@@ -64,9 +62,6 @@ def main(
     ----------
     corpus
         The training text, if it has been opened already.
-    forked
-        Whether the coordinator is the parent process, with which the worker must end. A worker on another host ends
-        with its connection.
     host
         The address at which other workers reach this one.
     local_rank
@@ -75,16 +70,17 @@ def main(
         Of the run, by which connections between workers are encrypted; in clear without.
     clock_offset_s
         Seconds to add to moments in orders, if the coordinator runs on another host.
+    on_exit
+        Called with the order to exit; returns the exit status.
     """
-    if forked:
-        threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
+    exit_with_parent()
     report = Reporter(connection, rank)
     status = 0
     try:
         torch.set_num_threads(1)
         local_rank = rank if local_rank is None else local_rank
         worker = Worker(spec, rank, connection, report, host, local_rank, corpus, certificates)
-        threading.Thread(target=worker.receive_orders, args=(clock_offset_s,), daemon=True).start()
+        threading.Thread(target=worker.receive_orders, args=(clock_offset_s, on_exit), daemon=True).start()
         worker.follow_orders()
     except BaseException as error:
         traceback.print_exc()
@@ -93,13 +89,6 @@ def main(
     wires.drain()
     sys.stderr.flush()
     os._exit(status)
-
-
-def _exit_with_parent(parent: int) -> None:
-    """Poll the parent's process id: a parent that was killed cannot send an order to exit."""
-    while os.getppid() == parent:
-        time.sleep(ORPHAN_CHECK_S)
-    os._exit(1)
 
 
 class Worker:
@@ -112,7 +101,7 @@ class Worker:
         self,
         spec: RunSpec,
         rank: int,
-        connection: Connection,
+        connection: Messages,
         report: Reporter,
         host: str,
         local_rank: int,
@@ -143,7 +132,7 @@ class Worker:
             spec.text if corpus is None else corpus, job.modelled().seq_len, job.global_batch, spec.seed
         )
 
-    def receive_orders(self, clock_offset_s: Callable[[], float]) -> None:
+    def receive_orders(self, clock_offset_s: Callable[[], float], on_exit: Callable[[Order], int]) -> None:
         """Queue the coordinator's orders, and carry out at once those that cannot wait."""
         while True:
             try:
@@ -159,7 +148,7 @@ class Worker:
                         self._executor.slowdown = self._slowdown
                     continue
                 case "exit":
-                    os._exit(0)
+                    os._exit(on_exit(order))
                 case "join":
                     with self._lock:
                         self._epoch = order["epoch"]

@@ -1,0 +1,59 @@
+"""What the processes of a host tell their torchrun agent, which knows only exit statuses: that they have joined the
+run, and that it is over, so that none is to be started again.
+
+The notes are in a file without a name, which goes with the agent. The processes have its path from the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from typing import IO, Any
+
+VARIABLE = "DTFM_LAB_AGENT_NOTES"
+
+
+class AgentNotes:
+    """The agent's end: ``make`` it, and ``take`` what was noted."""
+
+    def __init__(self, file: IO[bytes], path: str) -> None:
+        self._file, self._path = file, path
+
+    @classmethod
+    def make(cls) -> AgentNotes:
+        """Open the file, and let processes that are started from now on know it."""
+        linux = sys.platform == "linux"
+        file: IO[bytes] = tempfile.TemporaryFile() if linux else tempfile.NamedTemporaryFile()  # noqa: SIM115
+        path = f"/proc/{os.getpid()}/fd/{file.fileno()}" if linux else str(file.name)
+        os.environ[VARIABLE] = path
+        return cls(file, path)
+
+    def take(self) -> tuple[bool, tuple[int, str] | None]:
+        """Return whether a worker has joined since the last call, and (exit status, why) where the run is over."""
+        notes = self._read()
+        self._file.truncate(0)
+        ends = [note["end"] for note in notes if "end" in note]
+        return any("joined" in note for note in notes), (int(ends[0][0]), str(ends[0][1])) if ends else None
+
+    def has_end(self) -> bool:
+        return any("end" in note for note in self._read())
+
+    def _read(self) -> list[dict[str, Any]]:
+        self._file.seek(0)
+        return [json.loads(line) for line in self._file.read().splitlines()]
+
+
+def note(**values: Any) -> None:
+    """Write a note to this process's agent; nothing happens where there is none."""
+    if (path := os.environ.get(VARIABLE)) is None:
+        return
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_APPEND)
+    except OSError:
+        return
+    try:
+        os.write(number, json.dumps(values).encode() + b"\n")
+    finally:
+        os.close(number)
