@@ -78,6 +78,18 @@ def loads_all_of_its_numbers_before_it_needs_one(kernel: Kernel, dtype: str) -> 
         assert len(before) == kernel.count(r"ld\.\S*global") == INT8_BLOCK // WARP
 
 
+def reads_and_writes_a_warp_apart(kernel: Kernel, dtype: str) -> None:
+    """A thread's next number is 32 further on, so that the 32 threads of a warp read and write neighbours."""
+    if kernel.name == "encode_int8":
+        size = 8 if dtype == "fp64" else 4
+        reads, writes = (
+            [int(offset or 0) for offset in re.findall(rf"{what}\.global\.\S+\s[^\[]*\[%rd\d+\+?(\d*)\]", kernel.ptx)]
+            for what in ("ld", "st")
+        )
+        assert sorted(reads) == [k * WARP * size for k in range(INT8_BLOCK // WARP)]
+        assert sorted(writes) == [0, *(4 + k * WARP for k in range(INT8_BLOCK // WARP))]
+
+
 LAWS: list[Callable[[Kernel, str], None]] = [
     keeps_all_in_registers,
     computes_in_its_own_precision,
@@ -86,6 +98,7 @@ LAWS: list[Callable[[Kernel, str], None]] = [
     rounds_to_nearest_even,
     keeps_denormal_numbers,
     loads_all_of_its_numbers_before_it_needs_one,
+    reads_and_writes_a_warp_apart,
 ]
 
 
@@ -100,6 +113,11 @@ def test_a_kernel_keeps_every_law_on_every_architecture(architecture, dtype):
 
 
 WRONG = {
+    "threads that read far from their neighbours": (
+        reads_and_writes_a_warp_apart,
+        "const long long at = first + k * LANES;",
+        "const long long at = first + k;",
+    ),
     "a table in local memory": (
         keeps_all_in_registers,
         "number mine[BLOCK / LANES];",
