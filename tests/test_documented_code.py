@@ -28,6 +28,10 @@ SHORTER = [
 """What makes searches and runs shorter than a reader's: pattern -> replacement."""
 ALSO = {
     "README.md": [(r'shape=\["8x8", "4x16"\]', 'shape=["8x8"], steps=1')],
+    "clusters.md": [
+        (r'Client\("tcp://scheduler:8786"\)', "Client(processes=False, n_workers=1, dashboard_address=None)"),
+        (r"steps=20", "steps=1"),
+    ],
     "codesign.md": [(r"\(0.01, 10.0, 4\)", "(0.1, 10.0, 2)"), (r'"fsdp"\]\)', '"fsdp"], values=AXES)')],
     "objectives.md": [(r"seconds=20", "steps=1, searches=2"), (r"256, 512, 1024\]", "256], steps=1, searches=2")],
     "papers-table.md": [

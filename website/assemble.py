@@ -27,6 +27,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "gpu",
         "hosts",
         "command-line",
+        "clusters",
         "where-it-runs",
         "questions",
     ),

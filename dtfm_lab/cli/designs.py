@@ -14,6 +14,7 @@ from dtfm_lab.cli.options import (
     STRATEGIES,
     cli,
     command_line_options,
+    executor_option,
     file_option,
     gathered,
     job_options,
@@ -82,6 +83,7 @@ class Found(Protocol):
 @click.option("--precision", type=float, help="Crossings are bracketed to this share of their value. [0.05]")
 @click.option("--mathematics", is_flag=True, help="Systems that change the training's mathematics may be the fastest.")
 @gathered(STRATEGIES, into="budget")
+@executor_option
 @file_option("-o", "--output", help=f"Write the figure or the table to this file: {', '.join(ENDINGS)}.")
 @json_option
 def crossings_command(
@@ -95,6 +97,7 @@ def crossings_command(
     precision: float | None,
     mathematics: bool,
     budget: dict[str, Any],
+    executor: str | None,
     output: str | None,
     as_json: bool,
 ) -> None:
@@ -122,6 +125,7 @@ def crossings_command(
             values=read or None,
             systems=asked,
             mathematics=mathematics,
+            executor=executor,
             progress=show,
             **options,
         )

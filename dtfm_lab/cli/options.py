@@ -182,6 +182,11 @@ def file_option(*names: str, help: str) -> Decorator:
 
 
 output_option = file_option("-o", "--output", help="Write it to this file.")
+executor_option = click.option(
+    "--executor",
+    metavar="loky:N|threads:N|dask://HOST:PORT",
+    help="Compute elsewhere: in N processes or threads here, or on the workers of a scheduler of Dask.",
+)
 csv_option = file_option("--csv", help="Write the table to this file.")
 schedule_option = click.option(
     "--schedule",

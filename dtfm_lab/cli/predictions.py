@@ -9,6 +9,7 @@ from dtfm_lab import files, lab
 from dtfm_lab.cli.options import (
     cli,
     csv_option,
+    executor_option,
     file_option,
     json_option,
     output_option,
@@ -74,6 +75,12 @@ def simulate(
 @click.option("--steps", type=int, help="Generations of each search.")
 @click.option("--seconds", type=float, help="Seconds of each search; 2 without --steps.")
 @click.option("--workers", type=int, help="Processes at most; 1: this one alone.")
+@executor_option
+@click.option(
+    "--resume",
+    metavar="FILE",
+    help="Keep rows that are done in this file, and take those that are there from it: an interrupted sweep goes on.",
+)
 @csv_option
 @json_option
 def sweep(
@@ -84,6 +91,8 @@ def sweep(
     steps: int | None,
     seconds: float | None,
     workers: int | None,
+    executor: str | None,
+    resume: str | None,
     csv: str | None,
     as_json: bool,
 ) -> None:
@@ -97,7 +106,8 @@ def sweep(
         return f"{', '.join(f'{what} {value}' for what, value in point.named.items())}: {duration}"
 
     with row_progress("sweep", "points", described) as show:
-        table = lab.sweep(what, job_name, workers=workers, progress=show, **limits, **settings)
+        how: dict[str, Any] = {"workers": workers, "executor": executor, "resume": resume}
+        table = lab.sweep(what, job_name, progress=show, **how, **limits, **settings)
     names = table.attrs["settings"]
     summary = lab.sweep_summary(table)
     if csv is not None:

@@ -12,7 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from dtfm_lab import files, lab
-from dtfm_lab.cli.options import PLAYING, STRATEGIES, cli, file_option, gathered, json_option, work_options
+from dtfm_lab.cli.options import (
+    PLAYING,
+    STRATEGIES,
+    cli,
+    executor_option,
+    file_option,
+    gathered,
+    json_option,
+    work_options,
+)
 from dtfm_lab.cli.progress import row_progress
 from dtfm_lab.cli.strategy_runs import TABLES, run_systems
 from dtfm_lab.cli.terminal import out, print_json
@@ -89,6 +98,7 @@ def _assumable(_context: click.Context, _parameter: click.Parameter, begun: str)
     shell_complete=system_names,
     help="Say what makes this one slower here, and what leads from it to the fastest that trains alike.",
 )
+@executor_option
 @click.option("--plans", type=click.Path(file_okay=False), help="Write each system's plan into this folder.")
 @file_option("-o", "--output", help="Write it to this file: .html, .md, .csv, .json, or the figure: .svg, .pdf, .png.")
 @json_option
@@ -101,6 +111,7 @@ def strategies_command(
     really: bool,
     how: dict[str, Any],
     why: str | None,
+    executor: str | None,
     plans: str | None,
     output: str | None,
     as_json: bool,
@@ -113,6 +124,8 @@ def strategies_command(
     """
     if how and not really:
         raise click.UsageError(f"{', '.join(how)} without --run; wanted both: it is an option of real runs")
+    if really and executor is not None:
+        raise click.UsageError("--executor with --run; wanted one of them: real runs are of this machine, one by one")
     if really and plans is not None:
         raise click.UsageError("--plans with --run; wanted one of them: without --run the same plans are written")
     if output is not None:
@@ -126,7 +139,7 @@ def strategies_command(
     if really:
         return run_systems(topology, job, asked, output, as_json, **budget, **how)
     with row_progress("strategies", "systems", lambda found: found.sentence, total=len(asked)) as show:
-        found = lab.strategies(topology, job, systems=asked, progress=show, **budget)
+        found = lab.strategies(topology, job, systems=asked, executor=executor, progress=show, **budget)
     if plans is not None:
         _save_plans(found, Path(plans))
     if output is not None and output.lower().endswith(PICTURES):

@@ -1,15 +1,18 @@
-"""Reading and writing of topologies, jobs, models, schedules, plans, traces and workspaces: versioned, validated."""
+"""Reading and writing of topologies, jobs, models, schedules, plans, traces, workspaces and rows of sweeps: versioned,
+validated."""
 
 from dtfm_lab.files.jobs import job_names, load_job, override, save_job
 from dtfm_lab.files.models import load_model, model_names
 from dtfm_lab.files.plans import load_plan, plan_from_mapping, plan_to_mapping, save_plan
 from dtfm_lab.files.reading import read_mapping
+from dtfm_lab.files.sweep_rows import SweepRows
 from dtfm_lab.files.topologies import load_topology, save_topology, topology_names, topology_suffixes
 from dtfm_lab.files.topology_reading import topology_from_mapping
 from dtfm_lab.files.topology_yaml import topology_to_mapping
 from dtfm_lab.files.traces import load_trace, save_trace
 
 __all__ = [
+    "SweepRows",
     "job_names",
     "load_job",
     "load_model",

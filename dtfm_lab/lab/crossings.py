@@ -11,8 +11,10 @@ from dtfm_lab.domain.options import Option, check_options, part_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.files.models import load_model
 from dtfm_lab.lab.arguments import Progress, newest_of, of_network
+from dtfm_lab.lab.executors import AnyExecutor, closed, opened
 from dtfm_lab.lab.plans import nouns
 from dtfm_lab.lab.strategies import StrategyOptions
+from dtfm_lab.simulation.executors import Executor
 from dtfm_lab.systems import Budget, Crossings, stream_crossings
 from dtfm_lab.systems.axes import AXES, BETWEEN, Axis, axis_of
 from dtfm_lab.systems.crossing_search import USUAL
@@ -48,11 +50,17 @@ class ProgressOfCrossings(CrossingOptions):
     """Keywords of ``crossings``."""
 
     progress: Annotated[Progress | None, Option(help="Called with the comparison so far, again and again.")] = None
+    executor: Annotated[AnyExecutor | None, Option(help="Chooses on its workers, as in ``sweep``.")] = None
 
 
 @of_network(ProgressOfCrossings)
 def crossings(
-    topology: Topology | str, job: Job | str | None = None, *, progress: Progress | None = None, **options: Any
+    topology: Topology | str,
+    job: Job | str | None = None,
+    *,
+    progress: Progress | None = None,
+    executor: AnyExecutor | None = None,
+    **options: Any,
 ) -> Crossings:
     """At which bandwidth does which system win? ``.sentence``, ``.crossings``, ``.to_frame()``, ``.plan("fsdp", 1.0)``.
 
@@ -62,12 +70,21 @@ def crossings(
     default systems that search are left out: name them, ``systems=["megatron", "dtfm-lab"]``. Those that change the
     mathematics are computed, and never called the fastest unless ``mathematics=True``. Ctrl-C keeps what is there.
     """
-    return newest_of(search_crossings(topology, job, **options), progress, kept=lambda found: found.points)
+    with opened(executor) as pool:
+        found = _stream(topology, job, pool, **options)
+        with closed(found):
+            return newest_of(found, progress, kept=lambda found: found.points)
 
 
 @of_network(CrossingOptions)
 def search_crossings(topology: Topology | str, job: Job | str | None = None, **options: Any) -> Iterator[Crossings]:
     """The comparison of ``crossings`` as it comes: after each system at each value, and each halving of a crossing."""
+    return _stream(topology, job, None, **options)
+
+
+def _stream(
+    topology: Topology | str, job: Job | str | None, executor: Executor | None, **options: Any
+) -> Iterator[Crossings]:
     given = CrossingOptions(**options)
     budget = part_of(Budget, given)
     network, wanted = nouns(topology, job)
@@ -85,6 +102,7 @@ def search_crossings(topology: Topology | str, job: Job | str | None = None, **o
         budget,
         precision=given.precision,
         mathematics=given.mathematics,
+        executor=executor,
     )
 
 

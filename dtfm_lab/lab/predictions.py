@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from pandas import DataFrame
@@ -24,6 +25,7 @@ from dtfm_lab.lab.arguments import (
     of_schedule,
     table_of,
 )
+from dtfm_lab.lab.executors import AnyExecutor, closed, opened
 from dtfm_lab.lab.plans import default_job
 from dtfm_lab.planning.plan_sweeps import PLANNING_SETTINGS, SWEEP_OPTIONS, plan_sweeps
 from dtfm_lab.simulation import memory_advice
@@ -106,6 +108,8 @@ def sweep(
     seconds: float | None = None,
     progress: Progress | None = None,
     workers: int | None = None,
+    executor: AnyExecutor | None = None,
+    resume: str | os.PathLike[str] | None = None,
     **settings: Any,
 ) -> DataFrame:
     """A plan simulated under every combination of some settings, one row each; ``lab.figures.sweep`` draws them.
@@ -120,18 +124,28 @@ def sweep(
     every combination anew. So it does for a network in place of a plan, for a job, ``repeats``, ``steps`` or
     ``seconds`` (of each search), and for the settings network, shape (or n_stages and n_replicas), planner, objective
     and seed. Repeats differ in their seed; ``lab.sweep_summary`` gives their mean and its interval.
+
+    ``executor`` computes the rows elsewhere: any object with the ``submit`` of ``concurrent.futures``, such as
+    ``loky.get_reusable_executor()`` or ``dask.distributed.Client(address)``, or ``"loky:4"``, ``"threads:4"``,
+    ``"dask://host:8786"``. With ``resume="rows.jsonl"`` rows that are done are kept in that file, and taken from it
+    when the same sweep is begun again.
     """
     given = as_plan_or_network(plan)
     read = _read_schedules(settings)
     plans = {"job": job, "repeats": repeats, "steps": steps, "seconds": seconds}
-    if isinstance(given, Plan) and settings.keys().isdisjoint(PLANNING_SETTINGS) and set(plans.values()) == {None}:
-        points = what_if.sweeps(given, workers=workers, **read)
-    else:
-        network = given.topology if isinstance(given, Plan) else given
-        own = given.job if isinstance(given, Plan) and job is None else job
-        limits: dict[str, Any] = {"repeats": repeats, "steps": steps, "seconds": seconds, "workers": workers}
-        points = plan_sweeps(network, lambda one: _job_for(own, one), **limits, **_read_networks(read))
-    return table_of(points, what_if.sweep_table, progress)
+    with ExitStack() as closing:
+        how: dict[str, Any] = {"workers": workers, "executor": closing.enter_context(opened(executor))}
+        if resume is not None:
+            how["kept"] = closing.enter_context(files.SweepRows(resume))
+        if isinstance(given, Plan) and settings.keys().isdisjoint(PLANNING_SETTINGS) and set(plans.values()) == {None}:
+            points = what_if.sweeps(given, **how, **read)
+        else:
+            network = given.topology if isinstance(given, Plan) else given
+            own = given.job if isinstance(given, Plan) and job is None else job
+            how |= {"repeats": repeats, "steps": steps, "seconds": seconds}
+            points = plan_sweeps(network, lambda one: _job_for(own, one), **how, **_read_networks(read))
+        closing.enter_context(closed(points))
+        return table_of(points, what_if.sweep_table, progress)
 
 
 def sweep_summary(table: DataFrame, y: str = "iteration_s", *, confidence: float = 0.95) -> DataFrame:

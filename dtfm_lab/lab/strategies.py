@@ -9,7 +9,9 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, part_of
 from dtfm_lab.lab.arguments import Progress, newest_of, of_network
+from dtfm_lab.lab.executors import AnyExecutor, closed, opened
 from dtfm_lab.lab.plans import nouns
+from dtfm_lab.simulation.executors import Executor
 from dtfm_lab.systems import Budget, Outcomes
 from dtfm_lab.systems.choosing import Asked
 
@@ -29,11 +31,17 @@ class ProgressOfStrategies(StrategyOptions):
     """Keywords of ``strategies``."""
 
     progress: Annotated[Progress | None, Option(help="Called with the outcomes so far after every system.")] = None
+    executor: Annotated[AnyExecutor | None, Option(help="Chooses on its workers, as in ``sweep``.")] = None
 
 
 @of_network(ProgressOfStrategies)
 def strategies(
-    topology: Topology | str, job: Job | str | None = None, *, progress: Progress | None = None, **options: Any
+    topology: Topology | str,
+    job: Job | str | None = None,
+    *,
+    progress: Progress | None = None,
+    executor: AnyExecutor | None = None,
+    **options: Any,
 ) -> Outcomes:
     """What each training system would do with these devices: its best plan by the link model, and why it takes so long.
 
@@ -42,12 +50,21 @@ def strategies(
     itself, and ``lab.figures.strategies`` draws it. Some of the systems, or one with another assumption:
     ``systems=["fsdp", lab.systems.variant("megatron", transport="overlapped")]``. Ctrl-C keeps the systems so far.
     """
-    return newest_of(search_strategies(topology, job, **options), progress)
+    with opened(executor) as pool:
+        found = _stream(topology, job, pool, **options)
+        with closed(found):
+            return newest_of(found, progress)
 
 
 @of_network(StrategyOptions)
 def search_strategies(topology: Topology | str, job: Job | str | None = None, **options: Any) -> Iterator[Outcomes]:
     """The outcomes of ``strategies`` as they come, all so far after each system."""
+    return _stream(topology, job, None, **options)
+
+
+def _stream(
+    topology: Topology | str, job: Job | str | None, executor: Executor | None, **options: Any
+) -> Iterator[Outcomes]:
     given = StrategyOptions(**options)
     budget = part_of(Budget, given)
-    return models.stream_outcomes(*nouns(topology, job), given.systems, budget)
+    return models.stream_outcomes(*nouns(topology, job), given.systems, budget, executor)

@@ -18,16 +18,21 @@ from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.planning.objectives import default_objective, objectives
 from dtfm_lab.planning.problem import planners
 from dtfm_lab.planning.search import plan
-from dtfm_lab.simulation.process_pool import map_in_order
+from dtfm_lab.simulation.executors import Executor
+from dtfm_lab.simulation.resuming import Kept, of_plain, plain, resumed
 from dtfm_lab.simulation.sweeps import (
     OF_THE_JOB,
     OF_THE_SIMULATION,
     SETTING_OPTIONS,
     SETTINGS,
+    Outcome,
     SweepPoint,
     check_count,
+    check_how,
     check_value,
     outcome_of,
+    point_name,
+    reason_of,
     values_of,
 )
 
@@ -90,6 +95,8 @@ def plan_sweeps(
     steps: int | None = None,
     seconds: float | None = None,
     workers: int | None = None,
+    executor: Executor | None = None,
+    kept: Kept | None = None,
     **settings: Any,
 ) -> Iterator[SweepPoint]:
     """Plan and simulate every combination of the settings, the last one varying fastest, and yield each when done.
@@ -107,6 +114,9 @@ def plan_sweeps(
     workers
         Most processes, as in ``simulation.sweeps``. Searches that are limited by time, not by steps, would disturb each
         other, so they run one after the other.
+    executor, kept
+        As in ``simulation.sweeps``. An executor gets searches that are limited by time, too, all at once: a worker of
+        it should have a core for itself.
     settings
         Those of ``simulation.sweeps``, which the planner takes into account where it knows them (efficiency it does
         not), and ``network``, Topologies; ``shape``, pairs such as ``(8, 4)`` or texts such as ``8x4``, or ``n_stages``
@@ -119,7 +129,7 @@ def plan_sweeps(
     """
     listed = {what: _values(what, values) for what, values in settings.items()}
     check_count("repeats", repeats)
-    check_count("workers", workers)
+    check_how(workers, executor)
     if "shape" in listed and set(OF_THE_SHAPE) & listed.keys():
         raise PlanError("a sweep has shape and n_stages or n_replicas; wanted one of them")
     if repeats is not None and len(listed.get("seed", ())) > 1:
@@ -132,16 +142,43 @@ def plan_sweeps(
     grid = [dict(zip([*listed, "seed"], values, strict=True)) for values in product(*listed.values(), seeds)]
     limits = {"steps": steps, "seconds": seconds}
     networks = [point.get("network", topology) for point in grid]
-    tasks = [(one, job_for(one), point, limits) for one, point in zip(networks, grid, strict=True)]
-    return _points(grid, map_in_order(planned_outcome, tasks, 1 if steps is None else workers))
+    jobs = {id(one): job_for(one) for one in networks}
+    sent = [{what: value for what, value in point.items() if what != "network"} for point in grid]
+    named = [{what: _named(value) for what, value in point.items()} for point in grid]
+    done = resumed(
+        planned_outcome,
+        [(one, jobs[id(one)], point, limits) for one, point in zip(networks, sent, strict=True)],
+        workers=1 if steps is None and executor is None else workers,
+        executor=executor,
+        named=lambda number: point_name(named[number]),
+        kept=kept,
+        to_row=_to_row,
+        of_row=_of_row,
+    )
+    return _points(named, done)
 
 
-def _points(grid: list[dict[str, Any]], done: Iterable[Any]) -> Iterator[SweepPoint]:
-    for number, (settings, result) in enumerate(zip(grid, done, strict=True), start=1):
-        outcome, planned, error = (None, None, result) if isinstance(result, str) else (*result, "")
+def _points(named: list[dict[str, Any]], done: Iterable[Any]) -> Iterator[SweepPoint]:
+    for number, (settings, result) in enumerate(zip(named, done, strict=True), start=1):
+        error = reason_of(result)
+        outcome, planned = (None, None) if error else result
         facts = {what: getattr(planned, what, None) for what in PLANNED}
-        named = {what: _named(value) for what, value in settings.items()}
-        yield SweepPoint(settings=named, outcome=outcome, error=error, number=number, total=len(grid), planned=facts)
+        yield SweepPoint(
+            settings=settings, outcome=outcome, error=error, number=number, total=len(named), planned=facts
+        )
+
+
+def _to_row(result: Any) -> dict[str, Any]:
+    if isinstance(result, str):
+        return {"error": result}
+    outcome, planned = result
+    return {"outcome": plain(outcome), "planned": plain(planned)}
+
+
+def _of_row(row: Mapping[str, Any]) -> Any:
+    if "outcome" not in row:
+        return str(row["error"])
+    return of_plain(Outcome, row["outcome"]), of_plain(Planned, row["planned"])
 
 
 def planned_outcome(topology: Topology, job: Job, settings: Mapping[str, Any], limits: Mapping[str, Any]) -> Any:

@@ -1,19 +1,19 @@
 """Map a function over many tasks, in other processes where that is quicker, with the results in order.
 
-The processes are loky's. Added here are the decision whether they are worth starting, a bound on the tasks in flight,
-and the check that ends them with this process.
+The processes are loky's. Added here are the decision whether they are worth starting, and the check that ends them with
+this process. With an executor of the caller's, its workers compute instead.
 """
 
 import os
 import signal
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Future
+from functools import partial
 from typing import TypeVar, TypeVarTuple
 
 from dtfm_lab.domain.errors import RunError
+from dtfm_lab.simulation.executors import Executor, Lost, results_of
 
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
@@ -21,8 +21,6 @@ Arguments = TypeVarTuple("Arguments")
 WORTHWHILE_S = 6.0
 """Seconds of work left from which other processes are started. They take two seconds to start, and on two cores both
 ways tie at some three and a half."""
-IN_FLIGHT = 3
-"""Tasks per process that are submitted ahead of the next result; at most these are wasted on an early end."""
 ENVIRONMENT = {"LOKY_MAX_MEMORY_LEAK_SIZE": "4e9"}
 """Growth in bytes beyond which loky replaces a process as leaking: our caches grow by hundreds of MB."""
 PARENT_CHECK_S = 0.5
@@ -30,14 +28,26 @@ PARENT_CHECK_S = 0.5
 
 
 def map_in_order(
-    function: Callable[[*Arguments], Result], tasks: Sequence[tuple[*Arguments]], workers: int | None = None
-) -> Iterator[Result]:
+    function: Callable[[*Arguments], Result],
+    tasks: Sequence[tuple[*Arguments]],
+    workers: int | None = None,
+    *,
+    executor: Executor | None = None,
+    named: Callable[[int], str] = "task {}".format,
+    done: Callable[[int, Result], None] | None = None,
+) -> Iterator[Result | Lost]:
     """Results of a module-level function for each task, in the order of the tasks.
 
     This process starts alone and moves the rest to other processes once it measures that the rest takes long. They
     end with the iterator, closed early or not, and with this process, even if it is killed. ``workers`` is the most
     processes to start: one for each core where None, none for 1. Raises RunError where one of them is lost.
+
+    With an ``executor`` all tasks go there, as ``results_of`` describes, and a task may be Lost. ``done`` is called
+    with the number of a task and its result as soon as it is there.
     """
+    if executor is not None:
+        yield from results_of(executor, function, tasks, named=named, done=done)
+        return
     n_workers = min(_cores() if workers is None else workers, len(tasks))
     spent_s = 0.0
     for n_done, task in enumerate(tasks, start=1):
@@ -46,30 +56,36 @@ def map_in_order(
         spent_s += time.perf_counter() - started_s
         if n_done == 1:
             spent_s = 0.0  # the first also loads what all need
+        if done is not None:
+            done(n_done - 1, result)
         yield result
         if n_workers > 1 and spent_s / max(n_done - 1, 1) * (len(tasks) - n_done) > WORTHWHILE_S:
-            yield from _in_processes(function, tasks[n_done:], n_workers)
+            kept = None if done is None else partial(_shifted, done, n_done)
+            yield from _in_processes(function, tasks[n_done:], n_workers, kept)
             return
 
 
+def _shifted(done: Callable[[int, Result], None], first: int, number: int, result: Result) -> None:
+    done(first + number, result)
+
+
 def _in_processes(
-    function: Callable[[*Arguments], Result], tasks: Sequence[tuple[*Arguments]], n_workers: int
+    function: Callable[[*Arguments], Result],
+    tasks: Sequence[tuple[*Arguments]],
+    n_workers: int,
+    done: Callable[[int, Result], None] | None = None,
 ) -> Iterator[Result]:
     from loky import ProcessPoolExecutor  # 0.1 s, and most calls do not need it
 
     pool = ProcessPoolExecutor(n_workers, initializer=_initialise, initargs=(os.getpid(),), env=ENVIRONMENT)
-    given: deque[Future[Result]] = deque()
     try:
-        for task in tasks:
-            given.append(pool.submit(function, *task))
-            if len(given) == IN_FLIGHT * n_workers:
-                yield given.popleft().result()
-        while given:
-            yield given.popleft().result()
-    except BrokenExecutor:
-        raise RunError(
-            f"one of {n_workers} worker processes died, for want of memory perhaps; wanted fewer, such as workers=1"
-        ) from None
+        for result in results_of(pool, function, tasks, done=done):
+            if isinstance(result, Lost):
+                raise RunError(
+                    f"one of {n_workers} worker processes died, for want of memory perhaps; wanted fewer, such as "
+                    "workers=1"
+                )
+            yield result
     finally:
         pool.shutdown(kill_workers=True)
 

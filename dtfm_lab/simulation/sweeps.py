@@ -17,8 +17,9 @@ from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.simulation.executors import Executor, Lost, check_executor
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.simulation.process_pool import map_in_order
+from dtfm_lab.simulation.resuming import Kept, of_plain, plain, resumed
 from dtfm_lab.simulation.schedules import peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
 
@@ -103,7 +104,14 @@ TYPES = {"fits": "boolean"} | dict.fromkeys(
 OUTCOMES = tuple(each.name for each in fields(Outcome))
 
 
-def sweeps(plan: Plan, *, workers: int | None = None, **settings: Any) -> Iterator[SweepPoint]:
+def sweeps(
+    plan: Plan,
+    *,
+    workers: int | None = None,
+    executor: Executor | None = None,
+    kept: Kept | None = None,
+    **settings: Any,
+) -> Iterator[SweepPoint]:
     """Simulate every combination of the settings, the last one varying fastest, and yield each point when it is done.
 
     An impossible combination, such as a batch that does not divide, is a point with an error. Many points are
@@ -113,6 +121,10 @@ def sweeps(plan: Plan, *, workers: int | None = None, **settings: Any) -> Iterat
     ----------
     workers
         Most processes, one for each core where None; 1 for this one alone.
+    executor
+        Simulates all points, in place of processes here. A point whose worker is lost twice has that as its error.
+    kept
+        Rows of a sweep that was interrupted; they are taken as they are, and new ones are added.
     settings
         Values to try, or one to hold. ``schedule`` (names or Schedules), ``queueing`` and ``efficiency`` as
         ``simulate`` takes them; ``microbatch``, ``global_batch``, ``dtype``, ``compression``,
@@ -131,16 +143,45 @@ def sweeps(plan: Plan, *, workers: int | None = None, **settings: Any) -> Iterat
     for what, values in listed.items():
         for value in values:
             check_value(plan.job, what, value)
-    check_count("workers", workers)
-    return _points(plan, listed, workers)
-
-
-def _points(plan: Plan, listed: Mapping[str, list[Any]], workers: int | None) -> Iterator[SweepPoint]:
+    check_how(workers, executor)
     grid = [dict(zip(listed, values, strict=True)) for values in product(*listed.values())]
-    done = map_in_order(outcome_of, [(plan, settings) for settings in grid], workers)
+    done = resumed(
+        outcome_of,
+        [(plan, settings) for settings in grid],
+        workers=workers,
+        executor=executor,
+        named=lambda number: point_name(grid[number]),
+        kept=kept,
+        to_row=_to_row,
+        of_row=_of_row,
+    )
+    return _points(grid, done)
+
+
+def _points(grid: list[dict[str, Any]], done: Iterable[Any]) -> Iterator[SweepPoint]:
     for number, (settings, result) in enumerate(zip(grid, done, strict=True), start=1):
-        outcome, error = (None, result) if isinstance(result, str) else (result, "")
+        error = reason_of(result)
+        outcome = None if error else result
         yield SweepPoint(settings=settings, outcome=outcome, error=error, number=number, total=len(grid))
+
+
+def reason_of(result: object) -> str:
+    """Why a point has no outcome, in one line; empty where it has one."""
+    return result.reason if isinstance(result, Lost) else result if isinstance(result, str) else ""
+
+
+def point_name(settings: Mapping[str, Any]) -> str:
+    """What a point is, for errors of its worker."""
+    named = {what: getattr(value, "name", value) for what, value in settings.items()}
+    return f"point {', '.join(f'{what} {value}' for what, value in named.items())}"
+
+
+def _to_row(result: Outcome | str) -> dict[str, Any]:
+    return {"error": result} if isinstance(result, str) else {"outcome": plain(result)}
+
+
+def _of_row(row: Mapping[str, Any]) -> Outcome | str:
+    return of_plain(Outcome, row["outcome"]) if "outcome" in row else str(row["error"])
 
 
 def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> Outcome | str:
@@ -183,6 +224,15 @@ def check_count(what: str, given: Any) -> None:
     counts = isinstance(given, Integral) and not isinstance(given, bool) and int(given) >= 1
     if given is not None and not counts:
         raise PlanError(f"{what} of a sweep are {shortened(given)}; wanted a whole number from 1")
+
+
+def check_how(workers: int | None, executor: Executor | None) -> None:
+    """Raises LabError unless workers are a count, and an executor is one and does not come with workers."""
+    check_count("workers", workers)
+    if executor is not None:
+        check_executor(executor)
+        if workers is not None:
+            raise PlanError("a sweep has workers and an executor, which has its own; wanted one of them")
 
 
 def values_of(what: str, given: Any, known: Collection[str]) -> list[Any]:

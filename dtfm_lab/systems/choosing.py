@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.explain.sentences import counted
+from dtfm_lab.simulation.executors import Executor, Lost, results_of
 from dtfm_lab.systems.not_modelled import NOT_MODELLED
 from dtfm_lab.systems.outcome import Outcome
 from dtfm_lab.systems.outcomes import Outcomes
@@ -113,10 +114,27 @@ def _one(system: object) -> Strategy:
     return strategies[system]()
 
 
-def stream_outcomes(topology: Topology, job: Job, systems: Asked, budget: Budget) -> Iterator[Outcomes]:
-    """All outcomes so far, after each system."""
+def outcomes_in_order(
+    tasks: Sequence[tuple[Strategy, Topology, Job, Budget]], executor: Executor | None
+) -> Iterator[Outcome]:
+    """The outcome of each task, here or on workers; one without a plan, and the reason, where a worker is lost."""
+    if executor is None:
+        for task in tasks:
+            yield outcome_of(*task)
+        return
+    for (strategy, _, _, budget), found in zip(
+        tasks, results_of(executor, outcome_of, tasks, named=lambda i: f"system {tasks[i][0].heading}"), strict=True
+    ):
+        lost = isinstance(found, Lost)
+        yield Outcome(strategy=strategy, budget=budget, found=None, reason=found.reason) if lost else found
+
+
+def stream_outcomes(
+    topology: Topology, job: Job, systems: Asked, budget: Budget, executor: Executor | None = None
+) -> Iterator[Outcomes]:
+    """All outcomes so far, after each system; with an executor each is chosen on a worker of it."""
     wanted = chosen(systems)
     found: list[Outcome] = []
-    for one in wanted:
-        found.append(outcome_of(one, topology, job, budget))
+    for outcome in outcomes_in_order([(one, topology, job, budget) for one in wanted], executor):
+        found.append(outcome)
         yield Outcomes(topology=topology, job=job, outcomes=tuple(found), wanted=len(wanted))

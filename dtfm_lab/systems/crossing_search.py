@@ -11,10 +11,12 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import evaluate
+from dtfm_lab.simulation.executors import Executor
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.systems.axes import Axis
-from dtfm_lab.systems.choosing import Asked, chosen, outcome_of
+from dtfm_lab.systems.choosing import Asked, chosen, outcome_of, outcomes_in_order
 from dtfm_lab.systems.crossings import CrossingPoint, Crossings
+from dtfm_lab.systems.outcome import Outcome
 from dtfm_lab.systems.strategy import Budget, Strategy, strategies
 
 USUAL = {1: 7, 2: 5}
@@ -31,6 +33,7 @@ def stream_crossings(
     *,
     precision: float = 0.05,
     mathematics: bool = False,
+    executor: Executor | None = None,
 ) -> Iterator[Crossings]:
     """The comparison so far, after every system at every value, and then after every halving of a crossing.
 
@@ -38,14 +41,17 @@ def stream_crossings(
     values between, so that one that is stopped spans the axis. A system that searches may choose, at every value, any
     plan that it found at another: without that, one lucky search would look like a crossing. Between two values of one
     axis at which the fastest differs, the stretch is halved until its ends are no more than ``precision`` apart: there
-    the fastest of both ends choose anew, and the others among their plans of both.
+    the fastest of both ends choose anew, and the others among their plans of both. An executor's workers make the
+    choices at given values; halvings follow each other, and are made here.
     """
     wanted = default_systems() if systems is None else chosen(systems)
     state = _State(topology, job, tuple(axes), tuple(wanted), budget, mathematics)
     grid = [tuple(one) for one in product(*values)]
     state.total = len(grid) * len(wanted)
-    for at in spread_out(grid):
-        yield from state.choose(at)
+    order = list(spread_out(grid))
+    outcomes = outcomes_in_order([task for at in order for task in state.tasks(at)], executor)
+    for at in order:
+        yield from state.choose(at, outcomes)
     yield from state.share()
     if len(axes) == 1 and axes[0].even:
         yield from state.refine(precision)
@@ -100,18 +106,27 @@ class _State:
             finished=self.finished,
         )
 
-    def choose(self, at: tuple[float, ...]) -> Iterator[Crossings]:
+    def tasks(self, at: tuple[float, ...]) -> list[tuple[Strategy, Topology, Job, Budget]]:
+        """What is asked of every system at these values; nothing where the job cannot be there."""
+        try:
+            network, job = self._at(at)
+        except LabError:
+            return []
+        return [(one, network, job, self.budget) for one in self.systems]
+
+    def choose(self, at: tuple[float, ...], outcomes: Iterator[Outcome]) -> Iterator[Crossings]:
         """Every system chooses its best plan at these values; the point joins when all have."""
         words = " and ".join(axis.text(value) for axis, value in zip(self.axes, at, strict=True))
         seconds: dict[str, float] = {}
         plans: dict[str, Plan] = {}
         reasons: dict[str, str] = {}
         try:
-            (network, job), impossible = self._at(at), ""
+            self._at(at)
+            impossible = ""
         except LabError as error:
-            network, job, impossible = self.topology, self.job, str(error)
+            impossible = str(error)
         for number, one in enumerate(self.systems, start=1):
-            outcome = None if impossible else outcome_of(one, network, job, self.budget)
+            outcome = None if impossible else next(outcomes)
             if outcome is None or outcome.found is None:
                 reasons[one.label] = impossible if outcome is None else outcome.reason
             else:

@@ -1,0 +1,108 @@
+"""The file of a sweep's rows, from which an interrupted one continues: a line of JSON for each row that is done."""
+
+import json
+import os
+from collections.abc import Mapping
+from io import FileIO
+from typing import Any, Self
+
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.network import shortened
+
+FORMAT = {"dtfm_sweep_rows": 1}
+
+
+class SweepRows:
+    """Rows by key. A row is on its way to the disk when ``keep`` returns, so a killed process loses none.
+
+    What is left of a line that was being written is dropped. One sweep at a time may use a file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open the file, or make it. Raises FileError where it is another one, or in use."""
+        if not isinstance(path, str | os.PathLike):
+            raise FileError(f"resume is {shortened(path)}; wanted the path of a file of rows, there or not")
+        self._name = os.fspath(path)
+        try:
+            self._file: FileIO = open(path, "a+b", buffering=0)  # noqa: SIM115  closed by ``close``
+        except OSError as error:
+            raise FileError(f"{self._name} cannot be opened: {error.strerror}") from None
+        try:
+            self._lock()
+            self._rows = self._read()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._rows
+
+    def __getitem__(self, key: str) -> Mapping[str, Any]:
+        return self._rows[key]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def keep(self, key: str, row: Mapping[str, Any]) -> None:
+        """Write a row, of plain values."""
+        if key not in self._rows:
+            self._write({"key": key, **row})
+            self._rows[key] = dict(row)
+
+    def close(self) -> None:
+        """Wait until all is on the disk."""
+        if not self._file.closed:
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+    def _lock(self) -> None:
+        try:
+            import fcntl
+        except ImportError:  # Windows has none; there nothing keeps two sweeps apart
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise FileError(f"{self._name} is in use by another sweep; wanted a file for each") from None
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        self._file.seek(0)
+        content = self._file.readall()
+        whole = content[: content.rfind(b"\n") + 1]
+        lines = whole.splitlines()
+        if not lines:
+            if content and not json.dumps(FORMAT).encode().startswith(content):
+                raise FileError(f"{self._name} is not a file of a sweep's rows; wanted one, or a new path")
+            self._file.truncate(0)
+            self._write(FORMAT)
+            return {}
+        if self._parsed(lines[0], 1) != FORMAT:
+            raise FileError(f"{self._name} is not a file of a sweep's rows; wanted one, or a new path")
+        self._file.truncate(len(whole))
+        rows = {}
+        for number, line in enumerate(lines[1:], start=2):
+            row = self._parsed(line, number)
+            if not isinstance(row, dict) or not isinstance(row.get("key"), str):
+                raise FileError(f"{self._name}, line {number} is no row of a sweep; wanted a mapping with a key")
+            rows[row.pop("key")] = row
+        return rows
+
+    def _parsed(self, line: bytes, number: int) -> Any:
+        try:
+            return json.loads(line)
+        except ValueError:
+            if number == 1:
+                return None
+            raise FileError(f"{self._name}, line {number} is no JSON; wanted a row of a sweep") from None
+
+    def _write(self, value: Mapping[str, Any]) -> None:
+        try:
+            self._file.write(json.dumps(value).encode() + b"\n")
+        except OSError as error:  # the disk is full
+            raise FileError(f"{self._name} cannot be written: {error.strerror}") from None
