@@ -40,6 +40,8 @@ class Scripted(StandIn):
 
     def carry_out(self, order: Order) -> None:
         self.orders.append(order)
+        if order["do"] == "checkpoint":
+            (Path(order["folder"]) / f"stage-{self.rank}.safetensors").write_bytes(b"tensors")
         if (said := self.script(self.rank, self.n_th, order)) == LOST:
             self.connection.close()
             raise EOFError
