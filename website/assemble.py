@@ -29,6 +29,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "command-line",
         "clusters",
         "where-it-runs",
+        "security",
         "questions",
     ),
     "What it rests on": ("planners", "published", "papers-table", "benchmarks", "scale", "limits"),

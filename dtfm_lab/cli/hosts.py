@@ -1,5 +1,6 @@
 """Commands for several hosts: measure the network between them, and export a plan that they run."""
 
+import os
 import socket
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from dtfm_lab.cli.plans import report_topology
 from dtfm_lab.cli.terminal import err, out, print_json
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.files.reading import read_text
 from dtfm_lab.lab.arguments import as_schedule
 from dtfm_lab.runtime.client.run_report import describe_reductions
 from dtfm_lab.runtime.multihost.export import PORT, spec_for
@@ -29,6 +31,7 @@ from dtfm_lab.runtime.multihost.hosts import hosts_of, load_hosts
 from dtfm_lab.runtime.multihost.instructions import torchrun_line
 from dtfm_lab.runtime.multihost.joining import AWAIT_S, SILENT_S
 from dtfm_lab.runtime.probe import ProbeListener, address_for_others, host_and_port, join, probe_locally
+from dtfm_lab.runtime.protocol.certificates import require_private
 from dtfm_lab.runtime.protocol.run_options import RunSettings
 
 EXPORTED = command_line_options(RunSettings)
@@ -93,7 +96,8 @@ def export(
 @click.option("--join", "joined", metavar="HOST:PORT", help="Be a host of the probe that listens there.")
 @click.option("--name", help="Of this host, or of the network that is made; this machine's name by default.")
 @click.option("--region", default="", help="Of this host.")
-@click.option("--token", envvar="DTFM_PROBE_TOKEN", help="The listener prints it; also from DTFM_PROBE_TOKEN.")
+@click.option("--token-file", type=click.Path(), help="Read the token from here, instead of DTFM_PROBE_TOKEN.")
+@click.option("--token", help="The listener prints it. All users of the machine see it here: use DTFM_PROBE_TOKEN.")
 @click.option("--advertise", metavar="HOST:PORT", help="Where others reach this host's data port, if not directly.")
 @click.option("--data-port", type=int, default=0, help="Others time messages to here; any free one by default.")
 @click.option("--local", "n_local", type=int, help="Probe so many processes on this machine instead.")
@@ -108,6 +112,7 @@ def probe(
     n_local: int | None,
     name: str | None,
     token: str | None,
+    token_file: str | None,
     output: str | None,
     as_json: bool,
     seconds: float,
@@ -116,14 +121,18 @@ def probe(
 ) -> None:
     """Measure latency and bandwidth between your own hosts.
 
-    One of --listen, --join and --local. Every host runs dtfm-lab probe --join HOST:PORT --token TOKEN, one machine
-    (it may be one of them) dtfm-lab probe --listen ADDRESS:PORT --hosts N -o network.yaml.
+    One of --listen, --join and --local. Every host runs dtfm-lab probe --join HOST:PORT and is told the token by
+    DTFM_PROBE_TOKEN, --token-file or a prompt; one machine (it may be one of them) runs dtfm-lab probe --listen
+    ADDRESS:PORT --hosts N -o network.yaml.
     """
     if sum(chosen is not None for chosen in (listen, joined, n_local)) != 1:
         raise click.UsageError("wanted one of --listen, --join and --local")
+    token = _token(token, token_file)
     if joined is not None:
+        if not token and sys.stdin.isatty():
+            token = click.prompt("token", hide_input=True, err=True)
         if not token:
-            raise click.UsageError("--join wants --token, which the listener printed")
+            raise click.UsageError("--join wants the token that the listener printed, in DTFM_PROBE_TOKEN")
         reached_at = None if advertise is None else host_and_port(advertise)
         as_host |= {"name": name or socket.gethostname(), "advertise": reached_at}
         return join(*host_and_port(joined), token=token, report=_print_now, **as_host)
@@ -134,14 +143,27 @@ def probe(
     assert listen is not None, "one of three is given, and it is none of the others"
     address, port = host_and_port(listen, default_host="127.0.0.1")
     with ProbeListener(address, port, token) as listener:
-        given = "" if token else f" --token {listener.token}"
+        given = "" if token else f"DTFM_PROBE_TOKEN={listener.token} "
         known = address_for_others(address)
         where = f"[{known}]:{listener.port}" if ":" in known else f"{known}:{listener.port}"
-        _print_now(f"waiting for {n_hosts} hosts; on each: dtfm-lab probe --join {where}{given} --name NAME")
+        _print_now(f"waiting for {n_hosts} hosts; on each: {given}dtfm-lab probe --join {where} --name NAME")
         network = listener.probe(
             n_hosts, wait_s=as_host["wait_s"], seconds=seconds, name=name or "probed", report=_print_now
         )
     _report(network, output, as_json)
+
+
+def _token(given: str | None, file: str | None) -> str | None:
+    """The token of a probe, from the command line, a file or DTFM_PROBE_TOKEN. Raises FileError."""
+    if given:
+        _print_now("--token shows the token to all users of this machine; wanted DTFM_PROBE_TOKEN or --token-file")
+        return given
+    if file is None:
+        return os.environ.get("DTFM_PROBE_TOKEN")
+    require_private(Path(file))
+    if not (token := read_text(Path(file)).strip()):
+        raise FileError(f"{file}: is empty; wanted the token that the listener printed")
+    return token
 
 
 def _print_now(line: str) -> None:

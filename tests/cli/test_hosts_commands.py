@@ -105,7 +105,7 @@ def test_a_host_joins_from_the_shell_under_the_machines_name(shell, monkeypatch)
         (("--listen", "4711"), "--listen wants --hosts, the number to wait for"),
         (("--listen", "here", "--hosts", "2"), "'here' is no address; wanted PORT or ADDRESS:PORT"),
         (("--listen", "192.0.2.1:4711", "--hosts", "2"), "192.0.2.1 is no address of this machine"),
-        (("--join", "127.0.0.1:4711"), "--join wants --token, which the listener printed"),
+        (("--join", "127.0.0.1:4711"), "--join wants the token that the listener printed, in DTFM_PROBE_TOKEN"),
         (("--join", "4711", "--token", "t"), "'4711' is no address; wanted HOST:PORT"),
         (("--local", "2", "-o", "nowhere/net.yaml"), "nowhere/net.yaml: cannot be written: nowhere is no folder"),
     ],

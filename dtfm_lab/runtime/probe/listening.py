@@ -22,6 +22,8 @@ from dtfm_lab.runtime.probe.timing import SILENCE_S, checked_timing
 from dtfm_lab.runtime.protocol.connections import HANDSHAKE_S, Channel, ConnectionLost, Listener, is_loopback
 
 MOST_HOSTS = 256
+MOST_REPORTS = 1000
+"""Lines of text about rejected connections that wait to be reported."""
 FACTS_S = 1.0
 """Seconds for which a host multiplies matrices."""
 STOP_S = 5.0
@@ -125,7 +127,8 @@ class ProbeListener:
         self._arrivals.put((channel, channel.receive(HANDSHAKE_S)))
 
     def _reject(self, peer: str, why: str) -> None:
-        self._arrivals.put(f"turned {peer} away: {why}")
+        if self._arrivals.qsize() < MOST_REPORTS:  # a flood is not worth more lines
+            self._arrivals.put(f"turned {peer} away: {why}")
 
     def _gather(self, n_hosts: int, wait_s: float, report: Report) -> None:
         deadline_s = time.monotonic() + wait_s

@@ -17,6 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from dtfm_lab.domain.errors import LabError
@@ -55,8 +56,10 @@ __all__ = [
     "respond",
 ]
 
-MOST_PENDING = 128
+MOST_PENDING = 512
 """Most connections that may be authenticating at once; for a further one an old one is dropped."""
+GRACE_S = 0.5
+"""Seconds for which none is dropped: many genuine ones may come at once; further ones wait in the system's queue."""
 LONGEST_ANSWER = 4096
 """Most bytes of a line from somebody who is not authenticated."""
 RETRY_S = 0.2
@@ -101,8 +104,8 @@ class Listener:
         self._socket.setblocking(False)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         self._closed = False
-        self._pending: dict[asyncio.Task[None], str] = {}
-        """The address of each connection that is authenticating, the oldest first."""
+        self._pending: dict[asyncio.Task[None], tuple[str, float]] = {}
+        """The address of each connection that is authenticating, and since when; the oldest first."""
         self._accepting = asyncio.run_coroutine_threadsafe(self._accept_all(), wires.loop())
 
     def close(self) -> None:
@@ -124,29 +127,37 @@ class Listener:
             try:
                 connection, (peer, *_) = await wires.loop().sock_accept(self._socket)
             except OSError:
-                self._make_room()
+                self._make_room(0.0)
                 await asyncio.sleep(ACCEPT_RETRY_S)
                 continue
-            if len(self._pending) >= MOST_PENDING:
-                self._make_room()
-            task = wires.loop().create_task(self._admit(connection, plain_address(peer)))
-            self._pending[task] = plain_address(peer)
-            task.add_done_callback(lambda done: self._pending.pop(done, None))
+            while len(self._pending) >= MOST_PENDING and not self._make_room(GRACE_S):
+                await asyncio.sleep(ACCEPT_RETRY_S)
+            address = plain_address(peer)
+            task = wires.loop().create_task(self._admit(connection, address))
+            self._pending[task] = address, time.monotonic()
+            task.add_done_callback(partial(self._forget, connection, address))
 
-    def _make_room(self) -> None:
-        """Drop the oldest connection of the address that has most."""
-        if self._pending:
-            ((address, _),) = Counter(self._pending.values()).most_common(1)
-            task = next(task for task, of in self._pending.items() if of == address)
-            del self._pending[task]
-            task.cancel(DROPPED.format(MOST_PENDING))
+    def _make_room(self, older_s: float) -> bool:
+        """Drop one that is so old, of the address that has most connections; whether there was one."""
+        until_s = time.monotonic() - older_s
+        n_of = Counter(address for address, _ in self._pending.values())
+        old = [task for task, (_, since_s) in self._pending.items() if since_s <= until_s]
+        if not old:
+            return False
+        task = max(old, key=lambda task: n_of[self._pending[task][0]])  # the oldest of these: it is the first
+        del self._pending[task]
+        task.cancel()
+        return True
+
+    def _forget(self, connection: socket.socket, peer: str, task: asyncio.Task[None]) -> None:
+        self._pending.pop(task, None)
+        if task.cancelled():  # perhaps before it began
+            connection.close()
+            self._on_rejection(peer, "came too late" if self._closed else DROPPED.format(MOST_PENDING))
 
     async def _admit(self, connection: socket.socket, peer: str) -> None:
         try:
             channel = await self._authenticated(connection)
-        except asyncio.CancelledError as dropped:
-            connection.close()
-            self._on_rejection(peer, str(dropped) or "came too late")
         except TimeoutError:
             connection.close()
             self._on_rejection(peer, f"said nothing for {HANDSHAKE_S:g} s")
