@@ -1,0 +1,93 @@
+"""Hosts that are killed, stopped or cut off: the run goes on, with the losses of one to which nothing happened."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from host_helpers import Hosts, free_port
+from run_helpers import small_plan
+
+import dtfm_lab as lab
+from dtfm_lab.runtime.multihost.export import export, spec_for
+from dtfm_lab.runtime.multihost.hosts import Host
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("torchrun", path=os.path.dirname(sys.executable)) is None, reason="needs torchrun"
+)
+
+
+def test_a_killed_host_comes_back_and_a_stopped_one_goes_on(tmp_path):
+    plan, n_iterations = small_plan(2, 2), 60
+    hosts = [Host(name=n, address="127.0.0.1", workers=w) for n, w in (("a", (0,)), ("b", (1,)), ("c", (2, 3)))]
+    spec = spec_for(plan, "1f1b", iterations=n_iterations)
+    run = Hosts(export(spec, tmp_path / "run", hosts, port=free_port()), tmp_path / "logs")
+    try:
+        run.start()
+        run.until_iteration(1)
+        run["b"].kill()
+        assert run["b"].left_behind() == []
+        run.until(lambda events: any(event["event"] == "awaiting" for event in events))
+        run["b"].start()
+        run.until(lambda events: any(event["event"] == "recovered" for event in events))
+        run["c"].stop()
+        time.sleep(1)
+        run["c"].go_on()
+        assert run.wait() == [0, 0, 0], run.said()
+        assert [host.left_behind() for host in run] == [[], [], []]
+    finally:
+        run.end()
+    assert run.losses() == list(lab.run(plan, "1f1b", iterations=n_iterations).context.losses)
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30)
+
+
+@pytest.fixture
+def two_networks() -> Iterator[tuple[str, str]]:
+    """Two network namespaces with one link between them, delayed by tc."""
+    names = [f"dtfm-{os.getpid()}-{side}" for side in "ab"]
+    try:
+        try:
+            for name in names:
+                ip("netns", "add", name)
+            ip("link", "add", "eth0", "netns", names[0], "type", "veth", "peer", "name", "eth0", "netns", names[1])
+            for number, name in enumerate(names, start=1):
+                ip("-n", name, "addr", "add", f"10.77.0.{number}/24", "dev", "eth0")
+                ip("-n", name, "link", "set", "lo", "up")
+                ip("-n", name, "link", "set", "eth0", "up")
+                delay = ["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "netem", "delay", "2ms"]
+                subprocess.run(delay, check=True, capture_output=True, timeout=30)
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"needs root, ip and tc: {error}")
+        yield names[0], names[1]
+    finally:
+        for name in names:
+            with contextlib.suppress(OSError, subprocess.CalledProcessError):
+                ip("netns", "del", name)
+
+
+def test_a_link_that_is_down_for_seven_seconds_costs_a_run_with_replicas_nothing(tmp_path, two_networks):
+    plan, n_iterations = small_plan(1, 2), 60
+    hosts = [Host(name=n, address=f"10.77.0.{rank + 1}", workers=(rank,)) for rank, n in enumerate("ab")]
+    spec = spec_for(plan, iterations=n_iterations)
+    prefixes = {n: ("ip", "netns", "exec", where) for n, where in zip("ab", two_networks, strict=True)}
+    run = Hosts(export(spec, tmp_path / "run", hosts), tmp_path / "logs", prefixes)
+    try:
+        run.start()
+        run.until_iteration(1)
+        ip("-n", two_networks[1], "link", "set", "eth0", "down")
+        time.sleep(7)
+        ip("-n", two_networks[1], "link", "set", "eth0", "up")
+        assert run.wait() == [0, 0], run.said()
+        assert run.count("lost") == 0
+    finally:
+        run.end()
+    assert run.losses() == list(lab.run(plan, iterations=n_iterations).context.losses)
