@@ -17,6 +17,9 @@ from figures import Figure, NotRun, Setting, Step
 from report import StepRecord, shown
 
 POLL_S = 0.2
+ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+"""Of a step: torch asks the driver's library whether there is a GPU, so that a step takes no memory of it before it
+computes there itself."""
 GRACE_S = 20.0
 """For a step that was asked to stop, to end its own processes."""
 
@@ -100,7 +103,7 @@ def run_step(step: Step, folder: Path, rehearses: bool, limit_s: float, interrup
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            env=os.environ | ENVIRONMENT,
         )
         try:
             while child.poll() is None and time.monotonic() - began_s < limit_s and not interruption.came:

@@ -23,9 +23,12 @@ def measure(setting: Setting) -> Iterator[Figure]:
     else:
         job, iterations = lab.load_job("tiny", model=MODEL, **sizes, global_batch=16, microbatch=4), 8
     plan = lab.plan(lab.load_topology("lecture-hall").subset([0]), job, steps=1, seed=0)
-    wanted = losses_alone(job, iterations, setting.runs_on)
-    for schedule in ("gpipe", "1f1b"):
-        trace = lab.run(plan, schedule, clock="real", iterations=iterations, runs_on=setting.runs_on)
+    traces = {
+        schedule: lab.run(plan, schedule, clock="real", iterations=iterations, runs_on=setting.runs_on)
+        for schedule in ("gpipe", "1f1b")
+    }
+    wanted = losses_alone(job, iterations, setting.runs_on)  # after the runs, which need the GPU's memory
+    for schedule, trace in traces.items():
         difference = largest_difference(list(trace.context.losses), wanted)
         yield Figure(
             name=f"{schedule}, losses against one process",
