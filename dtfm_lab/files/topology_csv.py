@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.domain.network import Topology, check_count, shortened
+from dtfm_lab.domain.network import MOST_DEVICES, Topology, check_count, shortened
 from dtfm_lab.files.reading import located, read_text, title_of, write_text
 
 MATRICES = ("latency_ms", "bandwidth_gbps")
@@ -97,9 +97,14 @@ def _read_matrix(path: Path) -> pd.DataFrame:
 def _rows(path: Path) -> list[tuple[int, list[str]]]:
     """Line number and cells of each row that is not empty. Raises FileError unless all rows have equally many cells."""
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
-    rows = []
+    rows: list[tuple[int, list[str]]] = []
     try:
         for cells in reader:
+            if len(rows) > 2 * MOST_DEVICES and "source" not in map(str.lower, rows[0][1]):
+                wide = len(rows[0][1])
+                raise FileError(
+                    f"{path.name}: more than {2 * MOST_DEVICES} rows of {wide} cells; wanted as many as cells"
+                )
             if any(cell.strip() for cell in cells):
                 rows.append((reader.line_num, [cell.strip() for cell in cells]))
                 if len(cells) != (wanted := len(rows[0][1])):

@@ -13,13 +13,15 @@ from xml.parsers import expat
 import networkx as nx
 
 from dtfm_lab.domain.errors import FileError, LabError
-from dtfm_lab.domain.network import Topology, shortened
+from dtfm_lab.domain.network import MOST_DEVICES, Topology, shortened
 from dtfm_lab.files.reading import located, read_bytes, reason_of, title_of, write_bytes
 
 DEEPEST = 50
 """Most levels of nested elements; a group in a group in a graph has five."""
 
 
+MOST_NODES = 2 * MOST_DEVICES
+"""Nodes after which a document is not read on; one more than MOST_DEVICES is refused with their number."""
 suffixes = (".graphml",)
 
 
@@ -98,6 +100,8 @@ class _Outline:
                     f"line {line}: node {shortened(attributes['id'])} stands twice; wanted an id of its own"
                 )
             self._nodes.add(attributes["id"])
+            if len(self._nodes) > MOST_NODES:
+                raise FileError(f"line {line}: more than {MOST_NODES} nodes; wanted at most {MOST_DEVICES}")
         if kind == "edge":
             self._ends.setdefault(attributes["source"], line)
             self._ends.setdefault(attributes["target"], line)
