@@ -25,6 +25,7 @@ from dtfm_lab.runtime.multihost.export import RunFolder, load_run_folder
 from dtfm_lab.runtime.multihost.joining import RunOver, join_run
 from dtfm_lab.runtime.multihost.rendezvous import Rendezvous
 from dtfm_lab.runtime.multihost.resuming import resumed
+from dtfm_lab.runtime.protocol import wires
 from dtfm_lab.runtime.protocol.agent_notes import note
 from dtfm_lab.runtime.protocol.connections import ConnectionLost, Refused
 from dtfm_lab.runtime.protocol.json_lines import InputClosed
@@ -60,7 +61,14 @@ def run_worker(folder: RunFolder, host: str) -> NoReturn:
     where, spec = f"the coordinator at {folder.address} port {folder.port}", folder.spec
     try:
         joined = join_run(
-            folder.address, folder.port, spec.secret, rank, host, await_s=folder.await_s, silent_s=folder.silent_s
+            folder.address,
+            folder.port,
+            spec.secret,
+            rank,
+            host,
+            await_s=folder.await_s,
+            silent_s=folder.silent_s,
+            certificates=folder.certificates,
         )
     except Refused as error:
         raise RunError(f"{where} belongs to another run ({error}); wanted the same run folder on every host") from None
@@ -86,6 +94,7 @@ def run_worker(folder: RunFolder, host: str) -> NoReturn:
         host=joined.own_address,
         local_rank=local_rank,
         clock_offset_s=joined.clock.offset_s,
+        certificates=folder.certificates,
         on_exit=leave,
     )
     raise AssertionError("a worker exits its process")
@@ -145,6 +154,7 @@ def run_coordinator(folder: RunFolder) -> NoReturn:
                 shared_folder=spec.checkpoint_folder,
                 await_s=folder.await_s,
                 silent_s=folder.silent_s,
+                certificates=folder.certificates,
             )
         )
         return rendezvous[0].start
@@ -159,6 +169,7 @@ def run_coordinator(folder: RunFolder) -> NoReturn:
                 one.finish(status, why)
 
     lead(commands, lambda: spec, starter, end)
+    wires.drain()
     os._exit(0 if record.status == "done" else 1)  # threads may wait for workers that will not connect
 
 

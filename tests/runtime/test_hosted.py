@@ -40,10 +40,11 @@ SECRET = "of this test"
 
 
 @pytest.mark.skipif(shutil.which("torchrun", path=os.path.dirname(sys.executable)) is None, reason="needs torchrun")
-def test_two_hosts_that_torchrun_starts_train_as_one_machine_does(tmp_path):
+@pytest.mark.parametrize("carrier", [None, "sockets"])  # contents in clear by gloo, and encrypted
+def test_two_hosts_that_torchrun_starts_train_as_one_machine_does(tmp_path, carrier):
     plan = small_plan(2, 1)
     hosts = [Host(name=name, address="::1", workers=(rank,)) for rank, name in enumerate(("left", "right"))]
-    folder = export(spec_for(plan, "1f1b", iterations=2), tmp_path / "run", hosts, port=free_port())
+    folder = export(spec_for(plan, "1f1b", iterations=2, carrier=carrier), tmp_path / "run", hosts, port=free_port())
     started = Hosts(folder, tmp_path / "logs")
     try:
         started.start()

@@ -5,6 +5,7 @@
     run/
       README.md         instructions, step by step
       spec.json         the RunSpec, with the secret by which its processes authenticate: keep it private
+      certificate.pem   by which its hosts know each other, with key.pem: keep that private
       plan.json         its plan
       text.txt          the training text, if the run has its own
       run.json          the workers of each host, the coordinator's address, and how long it waits
@@ -41,6 +42,12 @@ from dtfm_lab.runtime.multihost.hosts import Host, hosts_file
 from dtfm_lab.runtime.multihost.instructions import ranks_table, readme, run_script
 from dtfm_lab.runtime.multihost.joining import AWAIT_S, SILENT_S
 from dtfm_lab.runtime.multihost.traffic_shaping import card_bytes_per_s, shape_script, shaped_directions, unshape_script
+from dtfm_lab.runtime.protocol.certificates import (
+    Certificates,
+    certificates_in,
+    require_private,
+    write_certificates,
+)
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.run_options import RunSettings
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
@@ -88,6 +95,11 @@ class RunFolder:
     port: int
     await_s: float
     silent_s: float
+
+    @property
+    def certificates(self) -> Certificates:
+        """Of the run, by which its hosts know each other."""
+        return certificates_in(self.path)
 
 
 @takes_options(RunSettings, noun="option of an export")
@@ -149,6 +161,7 @@ def export(
     if text is not None:
         _copy_text(Path(text), folder / "text.txt")
         spec = replace(spec, text="text.txt")
+    write_certificates(folder)
     (folder / "spec.json").touch(mode=0o600)
     write_text(folder / "spec.json", spec.to_line()).chmod(0o600)
     save_plan(spec.plan, folder / "plan.json")
@@ -186,6 +199,7 @@ def load_run_folder(path: str | os.PathLike[str]) -> RunFolder:
     data = read_mapping(folder / "run.json")
     require_version(data, "dtfm_run", where)
     file = parse(RunFile, data, where)
+    require_private(folder / "spec.json")
     spec = RunSpec.from_line(read_text(folder / "spec.json"))
     paths = {name: getattr(spec, name) for name in ("text", "checkpoint_folder", "parameters_folder")}
     spec = replace(spec, **{name: os.fspath(folder / path) for name, path in paths.items() if path is not None})

@@ -40,8 +40,10 @@ def readme(spec: RunSpec, hosts: Sequence[Host], port: int, await_s: float, sile
         "`dtfm-lab doctor` says what is missing.",
         "Look over `hosts.yaml`: addresses at which the hosts reach each other, and who runs what. After a change, "
         "export again with `--hosts hosts.yaml`.",
-        "Copy this folder to every host. Whoever has `spec.json` can take part in the run: keep it from strangers.",
-        "Nothing that goes between the hosts is encrypted: let it be a network of your own, or a VPN. "
+        "Copy this folder to every host. Whoever has `spec.json` and `key.pem` can take part in the run: keep them "
+        "from strangers. A run refuses them where others can read them (wanted: `chmod 600`).",
+        "Orders, events and headers are encrypted (TLS, by the certificate of this folder). Contents of messages are "
+        "not, unless the run was exported with `--carrier sockets`: let it be a network of your own, or a VPN. "
         f"Open port {port} of {first.name} to the other hosts, and all ports of all hosts to each other: workers "
         "connect directly, at ports of their own choosing.",
         *(["As root on every host, to have links as drawn: `hosts/NAME/shape.sh`."] if shaped else []),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.runtime.protocol.certificates import Certificates
 from dtfm_lab.runtime.protocol.connections import (
     HANDSHAKE_S,
     RETRY_S,
@@ -96,6 +97,7 @@ def join_run(
     *,
     await_s: float = AWAIT_S,
     silent_s: float = SILENT_S,
+    certificates: Certificates | None = None,
 ) -> Joined:
     """Knock at the coordinator's rendezvous as the worker of this rank.
 
@@ -103,11 +105,11 @@ def join_run(
     it belongs to another run, RunOver where the run has ended, LabError where this host lacks the run's folders, and
     EOFError or OSError if it gives up before.
     """
-    clock_channel = _authenticated(address, port, secret, await_s)
+    clock_channel = _authenticated(address, port, secret, await_s, certificates)
     clock_channel.send(purpose="clock")
     clock_channel.lose_when_silent(silent_s)
     clock = CoordinatorClock(MessageStream(clock_channel.raw()))
-    channel = _authenticated(address, port, secret, await_s)
+    channel = _authenticated(address, port, secret, await_s, certificates)
     channel.send(rank=rank, host=host, address=channel.own_address, round_trip_s=clock.round_trip_s)
     answer = channel.receive(HANDSHAKE_S)
     if "over" in answer:
@@ -133,10 +135,10 @@ def _require_shared(shared: dict[str, str] | None, host: str) -> None:
         time.sleep(0.2)
 
 
-def _authenticated(address: str, port: int, secret: str, wait_s: float) -> Channel:
+def _authenticated(address: str, port: int, secret: str, wait_s: float, certificates: Certificates | None) -> Channel:
     deadline_s = time.monotonic() + wait_s
     while True:
-        channel = connect(address, port, retry_s=max(deadline_s - time.monotonic(), 0.1))
+        channel = connect(address, port, retry_s=max(deadline_s - time.monotonic(), 0.1), certificates=certificates)
         try:
             respond(channel, secret)
             return channel

@@ -6,6 +6,7 @@ plain socket, whose bytes are encrypted and decrypted on their way.
 """
 
 import asyncio
+import atexit
 import contextlib
 import os
 import socket
@@ -205,3 +206,6 @@ def drain(within_s: float = 2.0) -> None:
     deadline_s = time.monotonic() + within_s
     while any(relay.has_unsent for relay in list(_shared.relays)) and time.monotonic() < deadline_s:
         time.sleep(0.005)
+
+
+atexit.register(drain)

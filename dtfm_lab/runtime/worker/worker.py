@@ -148,7 +148,9 @@ class Worker:
                         self._executor.slowdown = self._slowdown
                     continue
                 case "exit":
-                    os._exit(on_exit(order))
+                    status = on_exit(order)
+                    wires.drain()
+                    os._exit(status)
                 case "join":
                     with self._lock:
                         self._epoch = order["epoch"]
