@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import operator
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import wraps
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from plans import plan_of, uneven
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import FileError, LabError, RunError
 from dtfm_lab.simulation import sweeps as module
-from dtfm_lab.simulation.executors import IN_FLIGHT, results_of
+from dtfm_lab.simulation.executors import IN_FLIGHT, Lost, results_of
 from dtfm_lab.simulation.resuming import fingerprint
 from dtfm_lab.simulation.sweeps import sweeps
 
@@ -119,10 +121,51 @@ def test_rows_are_equal_on_dask_and_a_worker_killed_amid_them_changes_none(rows:
     assert killed
 
 
+@pytest.mark.slow
+def test_plans_of_a_sweep_are_equal_on_dask(dask: Any) -> None:
+    here, there = (
+        lab.sweep(PLAN.topology, PLAN.job, executor=executor, **how, **PLANNED)
+        for executor, how in ((None, {"workers": 1}), (dask, {}))
+    )
+    assert there.drop(columns="planning_s").equals(here.drop(columns="planning_s"))
+    systems = ["ddp", "megatron"]
+    outcomes = [lab.strategies(PLAN.topology, PLAN.job, systems=systems, executor=one) for one in (None, dask)]
+    assert [one.iteration_s for one in outcomes[0]] == [one.iteration_s for one in outcomes[1]]
+
+
 def test_crossings_are_equal_on_an_executor() -> None:
     asked: dict[str, Any] = {"over": "latency", "values": [1.0, 50.0], "systems": ["ddp", "megatron"]}
     here, there = (lab.crossings("lecture-hall", "tiny", executor=one, **asked) for one in (None, Plain()))
     assert here.to_frame().equals(there.to_frame())
+
+
+@pytest.mark.slow
+def test_a_task_that_kills_its_workers_is_lost_alone(loky: Any) -> None:
+    tasks = [(abs, -1), (os._exit, 1), (abs, -3), (abs, -4)]
+    found = list(results_of(loky, operator.call, tasks, named="point {}".format))
+    assert [one for one in found if not isinstance(one, Lost)] == [1, 3, 4]
+    assert isinstance(found[1], Lost)
+    assert found[1].reason.startswith("point 1: its worker was lost: ")
+    assert "\n" not in found[1].reason
+
+
+@pytest.mark.slow
+def test_dask_gives_up_a_task_that_kills_its_workers_and_goes_on(dask: Any) -> None:
+    [lost] = results_of(dask, os._exit, [(1,)])
+    assert isinstance(lost, Lost)
+    assert lost.reason.startswith("task 0: its worker was lost: KilledWorker: ")
+    assert list(results_of(dask, abs, [(-1,), (-2,)])) == [1, 2]
+
+
+@pytest.mark.slow
+def test_a_pool_that_breaks_for_good_keeps_what_it_did() -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        assert next(results_of(pool, abs, [(-1,)])) == 1
+        found = list(results_of(pool, operator.call, [(abs, -1), (os._exit, 1), *[(abs, -3)] * 20]))
+        assert found[0] == 1
+        assert all(isinstance(one, Lost) for one in found[1:])
+        with pytest.raises(RunError, match="the executor takes no tasks: BrokenProcessPool"):
+            list(results_of(pool, abs, [(-1,)]))
 
 
 class Refusing:
